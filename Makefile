@@ -1,0 +1,54 @@
+# `make run` and `make test` need Python 3.11+, pip and make, nothing else: uv is fetched into .tools,
+# the environment is made in .venv, and both are reused as long as the lock file does not change.
+PYTHON ?= python3
+UV := .tools/bin/uv
+BIN := .venv/bin
+export UV_PROJECT_ENVIRONMENT := .venv
+export UV_NO_PROGRESS := 1
+
+.PHONY: help run test lint format bench lock clean install
+.DEFAULT_GOAL := help
+
+help: ## Show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+run: install ## Serve REM on the embedded database with the sample workspace
+	$(BIN)/rem demo
+	$(BIN)/rem serve
+
+test: install ## Run all tests
+	$(BIN)/python -m pytest
+
+lint: install ## Check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: install ## Rewrite the code in the project's style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: install ## Measure speed as ratios to bare baselines; JSON on standard output
+	$(BIN)/python -m bench
+
+lock: $(UV) ## Resolve the dependencies anew
+	$(UV) pip compile --quiet --universal --python-version 3.11 --all-extras --group dev --upgrade \
+	  --no-header --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.lock
+
+clean: ## Remove everything that make built (never your memories: they are under REM_HOME)
+	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
+
+install: .venv/.installed ## Make .venv with the rem command in it
+
+.venv/.installed: requirements.lock pyproject.toml | $(UV)
+	@$(UV) venv --quiet --allow-existing --python "$$(command -v $(PYTHON))" .venv
+	@echo "Installing REM into .venv (once) ..."
+	@VIRTUAL_ENV=.venv $(UV) pip sync --quiet requirements.lock
+	@VIRTUAL_ENV=.venv $(UV) pip install --quiet --no-deps --editable .
+	@touch $@
+
+$(UV):
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if (3, 11) <= v < (3, 14) else f"REM needs Python 3.11 to 3.13, {sys.executable} is {v.major}.{v.minor}: run make PYTHON=python3.12 (or another)")'
+	@echo "Fetching uv into .tools (once) ..."
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --target .tools uv 2>.tools.log || { cat .tools.log; rm -f .tools.log; exit 1; }
+	@rm -f .tools.log

@@ -1,0 +1,1 @@
+"""REM: Resources, Entities, Moments."""

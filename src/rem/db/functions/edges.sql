@@ -1,0 +1,11 @@
+-- Writing an entity replaces the edges of the writer's origin (and of those it brings along) and keeps all others:
+-- loading a file again must not wipe out what was dreamt.
+CREATE OR REPLACE FUNCTION rem_merge_edges(stored jsonb, incoming jsonb, writer text) RETURNS jsonb
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN stored = '[]' THEN incoming ELSE incoming || coalesce(
+  (SELECT jsonb_agg(kept.edge ORDER BY kept.ordinal)
+   FROM jsonb_array_elements(stored) WITH ORDINALITY AS kept (edge, ordinal)
+   WHERE coalesce(kept.edge ->> 'origin', 'user') <> writer
+     AND NOT EXISTS (SELECT FROM jsonb_array_elements(incoming) AS brought (edge)
+                     WHERE coalesce(brought.edge ->> 'origin', 'user') = coalesce(kept.edge ->> 'origin', 'user'))),
+  '[]') END;

@@ -1,0 +1,167 @@
+-- Keeps kv_store and edges exact. For each entity type a statement-level trigger function is generated, so that the
+-- plans are static and a bulk load costs three statements, not three per row.
+
+-- The kv_store rows that the rows of `source` stand for.
+CREATE OR REPLACE FUNCTION rem_kv_query(entity rem.entity_types, source text) RETURNS text
+LANGUAGE sql STABLE AS $$
+  SELECT format($query$
+      SELECT r.tenant_id, r.user_id, %1$L AS entity_type, k.entity_key, r.id AS entity_id, k.key_rank,
+             left(coalesce(%2$s, ''), 200) AS content_summary, r.expires_at
+      FROM %3$s r CROSS JOIN LATERAL (%4$s) k WHERE r.deleted_at IS NULL $query$,
+    entity.name, entity.summary_expression, source,
+    CASE WHEN cardinality(entity.key_expressions) = 1
+      THEN format('SELECT %s AS entity_key, 1::smallint AS key_rank', entity.key_expressions[1])
+      ELSE format('SELECT entity_key, min(key_rank)::smallint AS key_rank
+                   FROM unnest(ARRAY[%s]) WITH ORDINALITY AS keys (entity_key, key_rank)
+                   WHERE entity_key <> '''' GROUP BY entity_key', array_to_string(entity.key_expressions, ', '))
+    END)
+$$;
+
+-- The edges rows that the rows of `source` stand for. An element that is no edge is left out, not an error:
+-- the models validate edges, and a hand-written UPDATE must not be able to block a table.
+CREATE OR REPLACE FUNCTION rem_edges_query(entity rem.entity_types, source text) RETURNS text
+LANGUAGE sql STABLE AS $$
+  SELECT format($query$
+      SELECT r.tenant_id, %1$L AS src_type, r.id AS src_id, e.ordinal::integer AS ordinal, r.user_id, r.key AS src_key,
+             rem.rem_key(e.edge ->> 'dst') AS dst_key, e.edge #>> '{properties,dst_entity_type}' AS dst_type,
+             coalesce(e.edge ->> 'rel_type', 'related_to') AS rel_type,
+             CASE WHEN jsonb_typeof(e.edge -> 'weight') = 'number' THEN (e.edge ->> 'weight')::double precision ELSE 1 END
+               AS weight,
+             coalesce(e.edge ->> 'origin', 'user') AS origin, coalesce(e.edge -> 'properties', '{}') AS properties
+      FROM %2$s r CROSS JOIN LATERAL jsonb_array_elements(r.graph_edges) WITH ORDINALITY AS e (edge, ordinal)
+      WHERE r.deleted_at IS NULL AND r.graph_edges <> '[]' AND rem.rem_key(e.edge ->> 'dst') <> '' $query$,
+    entity.name, source)
+$$;
+
+CREATE OR REPLACE FUNCTION rem_make_mirror(entity rem.entity_types) RETURNS void LANGUAGE plpgsql AS $make$
+DECLARE
+  kv_columns constant text :=
+    'tenant_id, user_id, entity_type, entity_key, entity_id, key_rank, content_summary, expires_at';
+  edge_columns constant text :=
+    'tenant_id, src_type, src_id, ordinal, user_id, src_key, dst_key, dst_type, rel_type, weight, origin, properties';
+BEGIN
+  EXECUTE format($ddl$
+    CREATE OR REPLACE FUNCTION rem.%1$I() RETURNS trigger LANGUAGE plpgsql AS $mirror$
+    BEGIN
+      IF TG_OP = 'INSERT' THEN
+        IF NOT EXISTS (SELECT FROM new_rows) THEN RETURN NULL; END IF;
+        INSERT INTO rem.kv_store (%2$s) %4$s;
+        INSERT INTO rem.edges (%3$s) %5$s;
+      ELSIF TG_OP = 'DELETE' THEN
+        DELETE FROM rem.kv_store k USING old_rows o WHERE (k.tenant_id, k.entity_id, k.entity_type) = (o.tenant_id, o.id, %8$L);
+        DELETE FROM rem.edges e USING old_rows o WHERE (e.tenant_id, e.src_id, e.src_type) = (o.tenant_id, o.id, %8$L);
+      ELSIF EXISTS (SELECT FROM new_rows) THEN
+        -- Only what really changed is rewritten: a touched session must not churn its cache rows.
+        DELETE FROM rem.kv_store k USING (%6$s EXCEPT %4$s) o
+          WHERE (k.tenant_id, k.entity_id, k.entity_type, k.entity_key) = (o.tenant_id, o.entity_id, o.entity_type, o.entity_key);
+        INSERT INTO rem.kv_store (%2$s) %4$s EXCEPT %6$s;
+        DELETE FROM rem.edges e USING (%7$s EXCEPT %5$s) o
+          WHERE (e.tenant_id, e.src_id, e.src_type, e.ordinal) = (o.tenant_id, o.src_id, o.src_type, o.ordinal);
+        INSERT INTO rem.edges (%3$s) %5$s EXCEPT %7$s;
+      END IF;
+      RETURN NULL;
+    END $mirror$ $ddl$,
+    'rem_mirror_' || entity.name, kv_columns, edge_columns,
+    rem.rem_kv_query(entity, 'new_rows'), rem.rem_edges_query(entity, 'new_rows'),
+    rem.rem_kv_query(entity, 'old_rows'), rem.rem_edges_query(entity, 'old_rows'), entity.name);
+  EXECUTE format($ddl$
+    CREATE OR REPLACE TRIGGER mirror_insert AFTER INSERT ON rem.%1$I REFERENCING NEW TABLE AS new_rows
+      FOR EACH STATEMENT EXECUTE FUNCTION rem.%2$I();
+    CREATE OR REPLACE TRIGGER mirror_update AFTER UPDATE ON rem.%1$I REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
+      FOR EACH STATEMENT EXECUTE FUNCTION rem.%2$I();
+    CREATE OR REPLACE TRIGGER mirror_delete AFTER DELETE ON rem.%1$I REFERENCING OLD TABLE AS old_rows
+      FOR EACH STATEMENT EXECUTE FUNCTION rem.%2$I();
+    CREATE OR REPLACE TRIGGER mirror_truncate AFTER TRUNCATE ON rem.%1$I
+      FOR EACH STATEMENT EXECUTE FUNCTION rem.rem_mirror_truncate();
+    $ddl$, entity.name, 'rem_mirror_' || entity.name);
+END $make$;
+
+CREATE OR REPLACE FUNCTION rem_mirror_truncate() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM rem.kv_store WHERE entity_type = TG_TABLE_NAME;
+  DELETE FROM rem.edges WHERE src_type = TG_TABLE_NAME;
+  RETURN NULL;
+END $$;
+
+-- rem_record: the whole row of any entity as JSON. Generated as one branch a type, so that every plan is cached.
+CREATE OR REPLACE FUNCTION rem_make_record_function() RETURNS void LANGUAGE plpgsql AS $make$
+DECLARE
+  branches text;
+BEGIN
+  SELECT string_agg(format(
+      'WHEN %1$L THEN RETURN (SELECT to_json(r) FROM rem.%1$I r WHERE r.tenant_id = of_tenant AND r.id = of_id);', name),
+      E'\n' ORDER BY name)
+    INTO branches FROM rem.entity_types;
+  EXECUTE format($ddl$
+    CREATE OR REPLACE FUNCTION rem.rem_record(of_type text, of_tenant text, of_id uuid) RETURNS json
+    LANGUAGE plpgsql STABLE AS $record$
+    BEGIN
+      CASE of_type %s
+      ELSE RETURN NULL; END CASE;
+    END $record$ $ddl$, coalesce(branches, $$WHEN '' THEN RETURN NULL;$$));
+END $make$;
+
+-- Makes all that is generated anew: after a migration, and when an entity type was added.
+CREATE OR REPLACE FUNCTION rem_refresh_entity_types() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM rem.rem_make_mirror(entity) FROM rem.entity_types entity;
+  PERFORM rem.rem_make_record_function();
+END $$;
+
+CREATE OR REPLACE FUNCTION rem_drop_mirrors() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  entity_name text;
+BEGIN
+  FOR entity_name IN SELECT name FROM rem.entity_types LOOP
+    EXECUTE format('DROP FUNCTION IF EXISTS rem.%I() CASCADE', 'rem_mirror_' || entity_name);
+  END LOOP;
+  DROP FUNCTION IF EXISTS rem.rem_record(text, text, uuid);
+  DROP FUNCTION IF EXISTS rem.rem_mirror_truncate() CASCADE;
+END $$;
+
+-- The marker is a row of kv_store that no lookup can meet; a crash takes it away with the rest.
+CREATE OR REPLACE FUNCTION rem_kv_store_is_whole() RETURNS boolean LANGUAGE sql STABLE
+RETURN EXISTS (SELECT FROM rem.kv_store WHERE tenant_id = '' AND entity_key = '');
+
+-- Fills kv_store from the tables. Readers and writers wait: no answer is better than a wrong one.
+CREATE OR REPLACE FUNCTION rem_rebuild_kv_store() RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  entity rem.entity_types;
+BEGIN
+  LOCK TABLE rem.kv_store IN ACCESS EXCLUSIVE MODE;
+  TRUNCATE rem.kv_store;
+  FOR entity IN SELECT * FROM rem.entity_types LOOP
+    EXECUTE 'INSERT INTO rem.kv_store (tenant_id, user_id, entity_type, entity_key, entity_id, key_rank,
+               content_summary, expires_at) ' || rem.rem_kv_query(entity, format('rem.%I', entity.name));
+  END LOOP;
+  INSERT INTO rem.kv_store (tenant_id, entity_type, entity_key, entity_id, key_rank, content_summary)
+    VALUES ('', '', '', '00000000-0000-0000-0000-000000000000', 1, '');
+  RETURN (SELECT count(*) FROM rem.kv_store WHERE tenant_id <> '');
+END $$;
+
+CREATE OR REPLACE FUNCTION rem_rebuild_edges() RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  entity rem.entity_types;
+BEGIN
+  LOCK TABLE rem.edges IN ACCESS EXCLUSIVE MODE;
+  TRUNCATE rem.edges;
+  FOR entity IN SELECT * FROM rem.entity_types LOOP
+    EXECUTE 'INSERT INTO rem.edges (tenant_id, src_type, src_id, ordinal, user_id, src_key, dst_key, dst_type, rel_type,
+               weight, origin, properties) ' || rem.rem_edges_query(entity, format('rem.%I', entity.name));
+  END LOOP;
+  RETURN (SELECT count(*) FROM rem.edges);
+END $$;
+
+-- What a crash left behind is mended by whoever notices first; the others wait for it. True if this call rebuilt.
+CREATE OR REPLACE FUNCTION rem_mend_kv_store() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  IF rem.rem_kv_store_is_whole() THEN
+    RETURN false;
+  END IF;
+  LOCK TABLE rem.kv_store IN ACCESS EXCLUSIVE MODE;
+  IF rem.rem_kv_store_is_whole() THEN
+    RETURN false;
+  END IF;
+  PERFORM rem.rem_rebuild_kv_store();
+  RETURN true;
+END $$;

@@ -1,0 +1,52 @@
+"""What an operator asks of the database as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rem.db.sql import query
+
+if TYPE_CHECKING:
+    from rem.db.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class CacheReport:
+    """What the mirrors hold after a rebuild."""
+
+    keys: int
+    edges: int
+
+
+async def rebuild_mirrors(database: Database) -> CacheReport:
+    """Fill kv_store and edges anew from the tables, in one transaction."""
+    async with database.connection() as connection, connection.transaction():
+        row = await connection.fetchrow(query("migrations", "rebuild"))
+    return CacheReport(*row) if row else CacheReport(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class TableSize:
+    """A table with its rows, live and deleted, and its size on disk."""
+
+    table: str
+    live: int
+    deleted: int
+    size_bytes: int
+
+
+async def table_sizes(database: Database) -> list[TableSize]:
+    """All entity tables with what they hold; over all tenants and users, so for operators only."""
+    async with database.connection() as connection:
+        return [TableSize(*row) for row in await connection.fetch(query("maintenance", "table_sizes"))]
+
+
+@dataclass(frozen=True, slots=True)
+class DanglingEdge:
+    """An edge whose target does not exist (yet), as its owner sees it."""
+
+    src_type: str
+    src_key: str
+    rel_type: str
+    dst: str

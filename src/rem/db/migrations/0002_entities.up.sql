@@ -1,0 +1,218 @@
+-- What REM remembers. Each table has its own columns here and the common ones from rem_make_entity.
+
+CREATE TABLE resources (
+  name text NOT NULL,
+  uri text,
+  ordinal integer NOT NULL DEFAULT 0 CHECK (ordinal >= 0),
+  content text NOT NULL DEFAULT '',
+  category text,
+  timestamp timestamptz,
+  related_entities jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(related_entities) = 'array')
+);
+SELECT rem_make_entity('resources', 'rem.rem_key(name)');
+CREATE INDEX resources_uri ON resources (tenant_id, uri, ordinal);
+
+CREATE TABLE moments (
+  name text NOT NULL,
+  moment_type text,
+  category text,
+  starts_timestamp timestamptz,
+  ends_timestamp timestamptz,
+  present_persons text[] NOT NULL DEFAULT '{}',
+  emotion_tags text[] NOT NULL DEFAULT '{}',
+  topic_tags text[] NOT NULL DEFAULT '{}',
+  summary text NOT NULL DEFAULT '',
+  source_resource_ids uuid[] NOT NULL DEFAULT '{}',
+  source_session_id uuid,
+  previous_moment_keys text[] NOT NULL DEFAULT '{}',
+  CONSTRAINT moment_in_order CHECK (ends_timestamp >= starts_timestamp)
+);
+SELECT rem_make_entity('moments', 'rem.rem_key(name)');
+CREATE INDEX moments_time ON moments (tenant_id, user_id, starts_timestamp);
+
+CREATE TABLE ontologies (
+  name text NOT NULL,
+  uri text,
+  content text NOT NULL DEFAULT '',
+  extracted_data jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(extracted_data) = 'object'),
+  confidence_score double precision CHECK (confidence_score BETWEEN 0 AND 1),
+  agent_schema text,
+  file_id uuid,
+  extraction_timestamp timestamptz
+);
+SELECT rem_make_entity('ontologies', 'rem.rem_key(name)');
+
+CREATE TABLE ontology_configs (
+  name text NOT NULL,
+  agent_schema text NOT NULL,
+  mime_type_pattern text,
+  uri_pattern text,
+  tag_filter text[] NOT NULL DEFAULT '{}',
+  priority integer NOT NULL DEFAULT 100,
+  enabled boolean NOT NULL DEFAULT true
+);
+SELECT rem_make_entity('ontology_configs', 'rem.rem_key(name)');
+
+CREATE TABLE users (
+  name text NOT NULL,
+  email text,
+  role text,
+  tier text,
+  summary text NOT NULL DEFAULT '',
+  interests text[] NOT NULL DEFAULT '{}',
+  preferred_topics text[] NOT NULL DEFAULT '{}',
+  activity_level text,
+  last_active_at timestamptz,
+  CONSTRAINT email_fits CHECK (octet_length(email) BETWEEN 3 AND 1024)
+);
+SELECT rem_make_entity('users', 'rem.rem_key(name)');
+CREATE UNIQUE INDEX users_live_email ON users (tenant_id, user_id, rem_key(email)) NULLS NOT DISTINCT
+  WHERE deleted_at IS NULL AND email IS NOT NULL;
+
+-- Sessions and messages always have an owner (anonymous ones `anon:{session_id}`), so the tenant never reads a private chat.
+CREATE TABLE sessions (
+  name text,
+  mode text NOT NULL DEFAULT 'normal',
+  description text,
+  agent_schema text,
+  message_count integer NOT NULL DEFAULT 0 CHECK (message_count >= 0),
+  total_tokens bigint NOT NULL DEFAULT 0 CHECK (total_tokens >= 0),
+  settings jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(settings) = 'object')
+);
+SELECT rem_make_entity('sessions', 'rem.rem_key(coalesce(name, id::text))');
+ALTER TABLE sessions
+  ALTER COLUMN user_id SET NOT NULL,
+  ADD CONSTRAINT sessions_owner UNIQUE (tenant_id, user_id, id);
+CREATE INDEX sessions_recent ON sessions (tenant_id, user_id, updated_at);
+
+CREATE TABLE messages (
+  session_id uuid NOT NULL,
+  message_index integer NOT NULL CHECK (message_index >= 0),
+  role text NOT NULL CONSTRAINT role_is_known CHECK (role IN ('user', 'assistant', 'system', 'tool')),
+  content text NOT NULL DEFAULT '',
+  tool_calls jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(tool_calls) = 'array'),
+  tool_call_id text,
+  tool_name text,
+  model text,
+  token_count integer CHECK (token_count >= 0),
+  CONSTRAINT content_or_tool_calls CHECK (content <> '' OR tool_calls <> '[]' OR tool_call_id IS NOT NULL)
+);
+SELECT rem_make_entity('messages', $$'session-' || session_id::text || '-msg-' || message_index::text$$);
+ALTER TABLE messages
+  ALTER COLUMN user_id SET NOT NULL,
+  -- The owner stands in the foreign key, so a message cannot be put into another's session.
+  ADD CONSTRAINT messages_session FOREIGN KEY (tenant_id, user_id, session_id)
+    REFERENCES sessions (tenant_id, user_id, id) ON DELETE CASCADE;
+CREATE INDEX messages_session_order ON messages (tenant_id, user_id, session_id, message_index);
+CREATE TRIGGER keep_content BEFORE UPDATE OF content, role, tool_calls, session_id, message_index ON messages FOR EACH ROW
+  WHEN ((OLD.content, OLD.role, OLD.tool_calls, OLD.session_id, OLD.message_index)
+        IS DISTINCT FROM (NEW.content, NEW.role, NEW.tool_calls, NEW.session_id, NEW.message_index))
+  EXECUTE FUNCTION rem_refuse_content_change();
+
+-- A deleted session takes its messages along, and brings exactly those back when it is restored.
+CREATE FUNCTION rem_cascade_session_deletion() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE rem.messages m SET deleted_at = NEW.deleted_at
+  WHERE (m.tenant_id, m.user_id, m.session_id) = (NEW.tenant_id, NEW.user_id, NEW.id)
+    AND m.deleted_at IS NOT DISTINCT FROM OLD.deleted_at;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER cascade_deletion AFTER UPDATE OF deleted_at ON sessions FOR EACH ROW
+  WHEN (OLD.deleted_at IS DISTINCT FROM NEW.deleted_at) EXECUTE FUNCTION rem_cascade_session_deletion();
+
+CREATE TABLE documents (
+  content text NOT NULL CONSTRAINT content_not_empty CHECK (content <> ''),
+  embedding vector,
+  embedding_model text
+);
+SELECT rem_make_entity('documents', 'id::text');
+CREATE TRIGGER keep_content BEFORE UPDATE OF content ON documents FOR EACH ROW
+  WHEN (OLD.content IS DISTINCT FROM NEW.content) EXECUTE FUNCTION rem_refuse_content_change();
+
+CREATE TABLE files (
+  name text NOT NULL,
+  uri text,
+  mime_type text,
+  size_bytes bigint CHECK (size_bytes >= 0),
+  checksum text,
+  processing_status text NOT NULL DEFAULT 'pending'
+    CONSTRAINT processing_status_is_known CHECK (processing_status IN ('pending', 'processing', 'completed', 'failed'))
+);
+SELECT rem_make_entity('files', 'rem.rem_key(name)');
+CREATE INDEX files_uri ON files (tenant_id, uri);
+
+CREATE TABLE schemas (
+  name text NOT NULL,
+  version text NOT NULL DEFAULT '1.0.0',
+  kind text NOT NULL DEFAULT 'agent' CONSTRAINT kind_is_known CHECK (kind IN ('agent', 'evaluator')),
+  spec jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(spec) = 'object'),
+  description text NOT NULL DEFAULT ''
+);
+SELECT rem_make_entity('schemas', 'rem.rem_key(name)');
+
+CREATE TABLE feedbacks (
+  session_id uuid,
+  message_id uuid,
+  rating integer CHECK (rating BETWEEN -1 AND 5),
+  categories text[] NOT NULL DEFAULT '{}',
+  comment text,
+  trace_id text,
+  span_id text
+);
+SELECT rem_make_entity('feedbacks', 'id::text');
+CREATE INDEX feedbacks_session ON feedbacks (tenant_id, session_id);
+
+CREATE TABLE shared_sessions (
+  session_id uuid NOT NULL,
+  owner_user_id text NOT NULL,
+  shared_with_user_id text NOT NULL,
+  CONSTRAINT shared_with_another CHECK (owner_user_id <> shared_with_user_id)
+);
+SELECT rem_make_entity('shared_sessions', 'id::text');
+ALTER TABLE shared_sessions ADD CONSTRAINT shared_sessions_session
+  FOREIGN KEY (tenant_id, owner_user_id, session_id) REFERENCES sessions (tenant_id, user_id, id) ON DELETE CASCADE;
+CREATE UNIQUE INDEX shared_sessions_once ON shared_sessions (tenant_id, session_id, shared_with_user_id)
+  WHERE deleted_at IS NULL;
+CREATE INDEX shared_sessions_receiver ON shared_sessions (tenant_id, shared_with_user_id);
+
+CREATE TABLE approvals (
+  session_id uuid,
+  action_type text NOT NULL,
+  action_description text NOT NULL,
+  risk_level text NOT NULL
+    CONSTRAINT risk_level_is_known CHECK (risk_level IN ('reversible', 'reversible_with_delay', 'irreversible')),
+  tool_name text NOT NULL,
+  parameters jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(parameters) = 'object'),
+  requires_immediate_approval boolean NOT NULL DEFAULT true,
+  timeout_seconds integer CHECK (timeout_seconds > 0),
+  status text NOT NULL DEFAULT 'pending'
+    CONSTRAINT status_is_known CHECK (status IN ('pending', 'approved', 'rejected', 'expired')),
+  decided_by text,
+  decided_at timestamptz
+);
+SELECT rem_make_entity('approvals', 'id::text');
+
+CREATE TABLE tool_gaps (
+  session_id uuid,
+  missing_tools text[] NOT NULL,
+  attempted_task text NOT NULL,
+  existing_tools_checked text[] NOT NULL DEFAULT '{}',
+  proposed_mcp_server text
+);
+SELECT rem_make_entity('tool_gaps', 'id::text');
+
+INSERT INTO entity_types (name, natural_key, key_expressions, summary_expression, search_expression, is_builtin) VALUES
+  ('resources', 'rem.rem_key(name)', '{r.key}', 'r.content', 'r.content', true),
+  ('moments', 'rem.rem_key(name)', '{r.key}', 'r.summary', 'r.summary', true),
+  ('ontologies', 'rem.rem_key(name)', '{r.key}', 'r.content', 'r.content', true),
+  ('ontology_configs', 'rem.rem_key(name)', '{r.key}', 'r.agent_schema', '''''', true),
+  ('users', 'rem.rem_key(name)', '{r.key,rem.rem_key(r.email),r.id::text}', 'r.summary', 'r.summary', true),
+  ('sessions', 'rem.rem_key(coalesce(name, id::text))', '{r.key,r.id::text}', 'r.description', 'r.description', true),
+  ('messages', $$'session-' || session_id::text || '-msg-' || message_index::text$$, '{r.key}', 'r.content', 'r.content', true),
+  ('documents', 'id::text', '{r.key}', 'r.content', 'r.content', true),
+  ('files', 'rem.rem_key(name)', '{r.key}', 'r.uri', '''''', true),
+  ('schemas', 'rem.rem_key(name)', '{r.key}', 'r.description', 'r.description', true),
+  ('feedbacks', 'id::text', '{r.key}', 'r.comment', '''''', true),
+  ('shared_sessions', 'id::text', '{r.key}', '''''', '''''', true),
+  ('approvals', 'id::text', '{r.key}', 'r.action_description', '''''', true),
+  ('tool_gaps', 'id::text', '{r.key}', 'r.attempted_task', '''''', true);

@@ -1,0 +1,16 @@
+-- name: columns
+SELECT a.attname::text AS name,
+       replace(format_type(a.atttypid, NULL), 'timestamp with time zone', 'timestamptz') AS sql_type,
+       NOT a.attnotnull AS nullable, a.atthasdef AS has_default
+FROM pg_attribute a
+WHERE a.attrelid = to_regclass(format('rem.%I', $1::text)) AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attnum
+
+-- name: entity_type
+SELECT natural_key, summary_expression, search_expression FROM rem.entity_types WHERE name = $1
+
+-- name: entity_types
+SELECT name, natural_key FROM rem.entity_types ORDER BY name
+
+-- name: next_number
+SELECT count(*) + 1 FROM rem.migrations WHERE starts_with(name, $1)

@@ -1,0 +1,2 @@
+-- name: table_sizes
+SELECT * FROM rem.rem_table_sizes()

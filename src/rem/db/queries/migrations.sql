@@ -1,0 +1,45 @@
+-- name: bookkeeping
+-- The down script is stored, so that a migration can be taken back by a process that does not have its source.
+CREATE SCHEMA IF NOT EXISTS rem;
+CREATE TABLE IF NOT EXISTS rem.migrations (
+  position integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  name text NOT NULL UNIQUE,
+  checksum text NOT NULL,
+  down_script text NOT NULL,
+  applied_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE TABLE IF NOT EXISTS rem.installed_functions (checksum text NOT NULL);
+
+-- name: lock
+SELECT pg_advisory_xact_lock(7236961, 1)
+
+-- name: has_bookkeeping
+SELECT to_regclass('rem.migrations') IS NOT NULL AND to_regclass('rem.installed_functions') IS NOT NULL
+
+-- name: applied
+SELECT name, checksum, down_script, applied_at FROM rem.migrations ORDER BY position
+
+-- name: functions_checksum
+SELECT checksum FROM rem.installed_functions
+
+-- name: record
+INSERT INTO rem.migrations (name, checksum, down_script) VALUES ($1, $2, $3)
+
+-- name: forget
+DELETE FROM rem.migrations WHERE name = $1
+
+-- name: record_functions
+INSERT INTO rem.installed_functions (checksum) VALUES ($1)
+
+-- name: forget_functions
+DELETE FROM rem.installed_functions
+
+-- name: functions_by_name
+SELECT p.oid::regprocedure::text FROM pg_proc p
+WHERE p.pronamespace = 'rem'::regnamespace AND p.proname = ANY ($1::text[])
+
+-- name: rebuild
+SELECT rem.rem_rebuild_kv_store(), rem.rem_rebuild_edges()
+
+-- name: kv_persistence
+SELECT relpersistence::text FROM pg_class WHERE oid = 'rem.kv_store'::regclass

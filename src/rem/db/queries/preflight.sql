@@ -1,0 +1,18 @@
+-- name: facts
+-- One round trip: all that decides whether this server can keep REM's memory.
+SELECT current_setting('server_version_num')::integer AS version_number,
+       current_setting('server_version') AS version,
+       current_database() AS database_name,
+       current_user AS role_name,
+       current_setting('server_encoding') AS encoding,
+       lower('Ë') = 'ë' AS lowers_unicode,
+       pg_is_in_recovery() AS is_replica,
+       has_database_privilege(current_database(), 'CREATE') AS may_create,
+       to_regnamespace('rem') IS NOT NULL AS has_schema,
+       coalesce(has_schema_privilege(to_regnamespace('rem'), 'USAGE, CREATE'), false) AS may_use_schema,
+       (SELECT json_object_agg(a.name, json_build_object(
+                 'available', a.default_version, 'installed', e.extversion, 'schema', n.nspname))
+        FROM pg_available_extensions a
+        LEFT JOIN pg_extension e ON e.extname = a.name
+        LEFT JOIN pg_namespace n ON n.oid = e.extnamespace
+        WHERE a.name IN ('vector', 'pg_trgm')) AS extensions

@@ -1,0 +1,442 @@
+"""Repository: the stored entities of one class, always in somebody's scope."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from uuid import UUID
+
+from pydantic import ValidationError
+
+from rem.context import Scope
+from rem.db.conditions import Compiler, Where, condition_of
+from rem.db.sql import fill, identifier, query
+from rem.db.table import FIXED, READ_ONLY, Column, Table, table_of
+from rem.errors import ConflictError, DeletedError, InvalidInputError, NotFoundError
+from rem.models.entity import Entity
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from rem.db.database import Connection, Executor
+
+T = TypeVar("T", bound=Entity)
+Outcome = Literal["inserted", "updated", "unchanged", "deleted"]
+_COPY_FROM_ROWS = 200
+_LARGEST_PAGE = 10_000
+
+
+class RowError(InvalidInputError):
+    """A row of a batch is not valid; `row` is its place, from 0."""
+
+    def __init__(self, row: int, message: str) -> None:
+        super().__init__(message)
+        self.row = row
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of one entity of a batch. Deleted: it was deleted before, so it was left alone."""
+
+    id: UUID
+    key: str
+    outcome: Outcome
+
+
+@dataclass(slots=True)
+class WriteReport:
+    """What became of a batch, in its order."""
+
+    rows: list[Written] = field(default_factory=list)
+
+    @property
+    def counts(self) -> Counter[Outcome]:
+        """How many rows had which outcome."""
+        return Counter(row.outcome for row in self.rows)
+
+    @property
+    def ids(self) -> list[UUID]:
+        """The stored ids, in the order of the batch."""
+        return [row.id for row in self.rows]
+
+    @property
+    def refused(self) -> list[str]:
+        """The keys that were deleted before, and therefore not written."""
+        return [row.key for row in self.rows if row.outcome == "deleted"]
+
+
+class Repository(Generic[T]):
+    """Reads see the user's own rows and the tenant's shared ones; writes touch only the scope's own rows."""
+
+    def __init__(self, executor: Executor, model: type[T]) -> None:
+        self._executor = executor
+        self._model = model
+        self._table = table_of(model)
+
+    async def get(self, scope: Scope, entity_id: UUID) -> T:
+        """The entity with this id; NotFoundError if there is none that the scope may see."""
+        return self._found(await self._fetch_record("get", scope, entity_id), entity_id)
+
+    async def find(
+        self,
+        scope: Scope,
+        where: Where = None,
+        *,
+        order_by: str = "-created_at",
+        limit: int = 100,
+        offset: int = 0,
+        with_deleted: bool = False,
+    ) -> list[T]:
+        """The entities that fulfil a condition, a page at a time."""
+        _check_page(limit, offset)
+        parameters: list[Any] = [scope.tenant_id, scope.user_id, limit, offset]
+        compiler = Compiler(self._table, parameters)
+        statement = self._statement(
+            "find",
+            condition=compiler.compile(condition_of(where)),
+            order=compiler.order(order_by),
+            lifetime=_lifetime(with_deleted),
+        )
+        async with self._executor.connection() as connection:
+            rows = await connection.fetch(statement, *parameters)
+        return [self._model.from_row(record) for (record,) in rows]
+
+    async def count(self, scope: Scope, where: Where = None, *, with_deleted: bool = False) -> int:
+        """How many entities fulfil a condition."""
+        parameters: list[Any] = [scope.tenant_id, scope.user_id]
+        condition = Compiler(self._table, parameters).compile(condition_of(where))
+        statement = self._statement("count", condition=condition, lifetime=_lifetime(with_deleted))
+        async with self._executor.connection() as connection:
+            return int(await connection.fetchval(statement, *parameters))
+
+    async def upsert(self, scope: Scope, entity: T) -> T:
+        """Store the entity: over the row with its id, else over the row with its key, else as a new one.
+
+        Fields that were not set keep their stored values. An entity that was read from the store is refused if it has
+        changed there since, so that no update is lost; one that was deleted stays deleted and raises DeletedError.
+        """
+        async with self._executor.connection() as connection:
+            row = (await self._write_group(connection, scope, [entity], with_records=True))[0]
+        if row["outcome"] == "deleted":
+            raise DeletedError(
+                f"{row['key']!r} was deleted, and a deleted memory stays deleted: restore it (id {row['id']}) or delete "
+                "it for good before storing it anew."
+            )
+        return self._model.from_row(row["record"])
+
+    async def upsert_many(self, scope: Scope, entities: Iterable[T]) -> WriteReport:
+        """Store many entities as `upsert` would, all or none of them; what was deleted before is reported."""
+        batch = list(entities)
+        groups: dict[tuple[frozenset[str], bool], list[int]] = defaultdict(list)
+        for index, entity in enumerate(batch):
+            groups[frozenset(entity.model_fields_set), entity.revision is not None].append(index)
+        written: dict[int, Written] = {}
+        async with self._executor.connection() as connection, connection.transaction():
+            for indexes in groups.values():
+                with _row_numbers(indexes):
+                    rows = await self._write_group(connection, scope, [batch[index] for index in indexes])
+                for index, row in zip(indexes, rows, strict=True):
+                    written[index] = Written(row["id"], row["key"], row["outcome"])
+            report = WriteReport([written[index] for index in range(len(batch))])
+            _refuse_repetition(report)
+        return report
+
+    async def modify(self, scope: Scope, entity_id: UUID, change: Callable[[T], T | None]) -> T:
+        """Read, change and write back one entity, while nobody else can write it; `change` may edit it in place."""
+        async with self._executor.connection() as connection, connection.transaction():
+            statement = self._statement("get_for_update", owner=_owner("r", scope))
+            entity = self._found(
+                await connection.fetchval(statement, scope.tenant_id, scope.user_id, entity_id), entity_id
+            )
+            changed = change(entity) or entity
+            if changed.id != entity_id:
+                raise ConflictError("An id never changes.")
+            changed._revision = entity.revision
+            row = (await self._write_group(connection, scope, [changed], with_records=True))[0]
+            return self._model.from_row(row["record"])
+
+    async def soft_delete(self, scope: Scope, entity_id: UUID) -> None:
+        """Hide the entity from every read; it can be restored."""
+        await self._change_own("soft_delete", scope, [entity_id])
+
+    async def restore(self, scope: Scope, entity_id: UUID) -> T:
+        """Bring a deleted entity back, under its old id."""
+        statement = self._statement("restore", owner=_owner("r", scope))
+        async with self._executor.connection() as connection:
+            record = await connection.fetchval(statement, scope.tenant_id, scope.user_id, entity_id)
+        return self._found(record, entity_id)
+
+    async def hard_delete(self, scope: Scope, entity_id: UUID) -> None:
+        """Remove the entity for good, deleted or not."""
+        await self._change_own("hard_delete", scope, [entity_id])
+
+    async def _change_own(self, name: str, scope: Scope, ids: Sequence[UUID]) -> None:
+        statement = self._statement(name, owner=_owner("r", scope))
+        async with self._executor.connection() as connection:
+            done = await connection.fetch(statement, scope.tenant_id, scope.user_id, ids)
+        if len(done) != len(ids):
+            raise self._not_found(ids[0])
+
+    async def _fetch_record(self, name: str, scope: Scope, entity_id: UUID) -> dict[str, Any] | None:
+        async with self._executor.connection() as connection:
+            record: dict[str, Any] | None = await connection.fetchval(
+                self._statement(name), scope.tenant_id, scope.user_id, entity_id
+            )
+        return record
+
+    async def _write_group(
+        self, connection: Connection, scope: Scope, entities: Sequence[T], *, with_records: bool = False
+    ) -> list[asyncpg.Record]:
+        """Write entities that have the same fields set and are all read from the store, or all not."""
+        for row, entity in enumerate(entities):
+            _refuse_foreign_owner(row, scope, entity)
+        fields = frozenset(entities[0].model_fields_set)
+        plan = _write_plan(self._table, fields, entities[0].revision is not None, scope.user_id is None, with_records)
+        rows = [self._encode(index, entity, plan) for index, entity in enumerate(entities)]
+        if len(rows) < _COPY_FROM_ROWS:
+            named = [dict(zip(plan.staged, row, strict=True)) for row in rows]
+            result = await connection.fetch(plan.from_json, scope.tenant_id, scope.user_id, named)
+        else:
+            result = await self._write_by_copy(connection, scope, plan, rows)
+        await self._refuse_bad_verdicts(connection, scope, entities, result)
+        return result
+
+    async def _write_by_copy(
+        self, connection: Connection, scope: Scope, plan: _WritePlan, rows: list[tuple[Any, ...]]
+    ) -> list[asyncpg.Record]:
+        async with _staged(connection, plan, rows):
+            result = await connection.fetch(plan.from_staging, scope.tenant_id, scope.user_id)
+            await self._refresh_statistics(connection, sum(row["outcome"] == "inserted" for row in result))
+            return result
+
+    async def _refresh_statistics(self, connection: Connection, inserted: int) -> None:
+        """Autovacuum comes too late for who reads or loads again at once: without statistics the plans are quadratic."""
+        for table in (self._table.name, "kv_store", "edges"):
+            name = f"rem.{identifier(table)}"
+            if inserted and await connection.fetchval(query("repository", "has_outgrown_statistics"), name, inserted):
+                await connection.execute(fill("ANALYZE {table}", table=name))
+
+    async def _refuse_bad_verdicts(
+        self, connection: Connection, scope: Scope, entities: Sequence[T], result: Sequence[asyncpg.Record]
+    ) -> None:
+        for index, row in enumerate(result):
+            if row["outcome"] in _VERDICTS:
+                raise _VERDICTS[row["outcome"]](index, row["key"])
+        # A row that was left unchanged because somebody else's version came in between is stale, too.
+        unchanged = {
+            row["id"]: (index, entities[index].revision)
+            for index, row in enumerate(result)
+            if row["outcome"] == "unchanged" and entities[index].revision is not None
+        }
+        if not unchanged:
+            return
+        stored = await connection.fetch(self._statement("revisions"), scope.tenant_id, list(unchanged))
+        for entity_id, updated_at in stored:
+            index, revision = unchanged[entity_id]
+            if updated_at != revision:
+                raise _stale(index, str(result[index]["key"]))
+
+    def _encode(self, index: int, entity: T, plan: _WritePlan) -> tuple[Any, ...]:
+        values = entity.__dict__
+        try:
+            encoded = [column.encode(values[column.name]) for column in plan.columns]
+        except (ValueError, ValidationError) as error:
+            raise RowError(index, str(error)) from error
+        embedding = values.get("embedding")
+        if embedding is not None and len(embedding) != self._executor.embedding_dimension:
+            raise RowError(
+                index,
+                f"embedding: has {len(embedding)} dimensions, this database has "
+                f"{self._executor.embedding_dimension} (EMBEDDING__DIMENSION).",
+            )
+        return (*encoded, entity.revision)
+
+    def _statement(self, name: str, **parts: str) -> str:
+        return fill(query("repository", name), table=f"rem.{identifier(self._table.name)}", **parts)
+
+    def _found(self, record: dict[str, Any] | None, entity_id: UUID) -> T:
+        if record is None:
+            raise self._not_found(entity_id)
+        return self._model.from_row(record)
+
+    def _not_found(self, entity_id: UUID) -> NotFoundError:
+        return NotFoundError(f"{self._table.name} has no {entity_id}.")
+
+
+@dataclass(frozen=True, slots=True)
+class _WritePlan:
+    """The statements that write rows with one set of fields."""
+
+    columns: tuple[Column, ...]
+    staged: tuple[str, ...]
+    staging_table: str
+    from_json: str
+    from_staging: str
+
+
+@lru_cache(maxsize=512)
+def _write_plan(
+    table: Table, fields: frozenset[str], is_loaded: bool, is_shared: bool, with_records: bool
+) -> _WritePlan:
+    columns = tuple(
+        column
+        for name, column in table.columns.items()
+        if name not in READ_ONLY and (name in fields or name in _ALWAYS_STAGED or name not in Entity.model_fields)
+    )
+    updates = [column.name for column in columns if column.name in fields - FIXED]
+    quoted = [identifier(column.name) for column in columns]
+    staged = [*(column.name for column in columns), "rem_revision"]
+    typed = [f"{identifier(column.name)} {_staged_type(column)}" for column in columns] + ["rem_revision timestamptz"]
+    name = f"rem.{identifier(table.name)}"
+    owner = {f"owner_of_{alias}": _owner(alias, Scope(user_id=None if is_shared else "someone"))
+             for alias in ("r", "by_id", "by_key")}  # fmt: skip
+    upsert = fill(
+        query("repository", "upsert"),
+        table=name,
+        key=table.entity_type.key_expression,
+        selection=", ".join(f"s.{identifier(column.name)}{_cast(column)} AS {identifier(column.name)}" for column in columns),
+        columns=", ".join(quoted),
+        incoming_columns=", ".join(f"i.{column}" for column in quoted),
+        updates=_assignments(updates, "i", is_loaded),
+        conflict_updates=_assignments(updates, "excluded", is_loaded),
+        changed=_changes(updates, is_loaded),
+        returning="to_json(stored)" if with_records else "NULL::json",
+        unchanged_record=f"(SELECT to_json(r) FROM {name} r WHERE r.tenant_id = $1 AND r.id = aim.id)"
+        if with_records
+        else "NULL::json",
+        **owner,
+    )
+    return _WritePlan(
+        columns,
+        tuple(staged),
+        fill(query("repository", "staging_table"), typed_columns=", ".join(typed)),
+        fill(
+            upsert,
+            source=fill(
+                query("repository", "json_source"),
+                typed_columns=", ".join(typed),
+                columns=", ".join(identifier(column) for column in staged),
+            ),
+        ),
+        fill(upsert, source=query("repository", "staged_source")),
+    )
+
+
+_ALWAYS_STAGED = frozenset({"id", "origin"})
+"""Beside the class's own columns: a new row takes the class's defaults, which the database does not know."""
+
+
+def _staged_type(column: Column) -> str:
+    # COPY has no binary form of a vector; its text has.
+    return "text" if column.sql_type == "vector" else column.sql_type
+
+
+def _cast(column: Column) -> str:
+    return "::vector" if column.sql_type == "vector" else ""
+
+
+def _assignments(names: Sequence[str], source: str, is_loaded: bool) -> str:
+    """At least one assignment: a row whose key alone was given is touched, not changed."""
+    return ", ".join(f"{identifier(name)} = {_new_value(name, source, is_loaded)}" for name in names) or (
+        '"updated_at" = stored."updated_at"'
+    )
+
+
+def _changes(names: Sequence[str], is_loaded: bool) -> str:
+    return (
+        " OR ".join(
+            f"stored.{identifier(name)} IS DISTINCT FROM {_new_value(name, 'i', is_loaded)}" for name in names
+        )
+        or "false"
+    )
+
+
+def _new_value(name: str, source: str, is_loaded: bool) -> str:
+    value = f"{source}.{identifier(name)}"
+    if name == "graph_edges" and not is_loaded:
+        # Who has not read the stored edges cannot mean to remove those of another origin.
+        return f"rem.rem_merge_edges(stored.graph_edges, {value}, {source}.origin)"
+    return value
+
+
+@asynccontextmanager
+async def _staged(connection: Connection, plan: _WritePlan, rows: list[tuple[Any, ...]]) -> AsyncIterator[None]:
+    """The rows in a temporary table, brought there by COPY."""
+    async with connection.transaction():
+        await connection.execute(plan.staging_table)
+        await connection.copy_records_to_table(
+            "rem_incoming",
+            records=((*row, ordinal) for ordinal, row in enumerate(rows)),
+            columns=[*plan.staged, "rem_row"],
+        )
+        await connection.execute("ANALYZE pg_temp.rem_incoming")
+        yield
+        await connection.execute("DROP TABLE pg_temp.rem_incoming")
+
+
+def _owner(alias: str, scope: Scope) -> str:
+    """Whose rows may be written: the scope's own. NULL needs its own form, which an index can answer."""
+    return f"{alias}.user_id = $2" if scope.user_id is not None else f"({alias}.user_id IS NULL AND $2::text IS NULL)"
+
+
+def _lifetime(with_deleted: bool) -> str:
+    return "true" if with_deleted else "r.deleted_at IS NULL AND (r.expires_at IS NULL OR r.expires_at > now())"
+
+
+def _check_page(limit: int, offset: int) -> None:
+    if not 0 <= limit <= _LARGEST_PAGE:
+        raise InvalidInputError(f"limit must be from 0 to {_LARGEST_PAGE:,}: fetch more with offset.")
+    if not 0 <= offset < 2**63:
+        raise InvalidInputError("offset must not be negative.")
+
+
+def _refuse_foreign_owner(row: int, scope: Scope, entity: Entity) -> None:
+    if "tenant_id" in entity.model_fields_set and entity.tenant_id != scope.tenant_id:
+        raise RowError(row, "tenant_id: belongs to another tenant than the one that writes.")
+    if "user_id" in entity.model_fields_set and entity.user_id != scope.user_id:
+        owner = "is shared" if entity.user_id is None else "belongs to another user"
+        raise RowError(
+            row, f"user_id: the entity {owner}, and you write your own rows: write it in its owner's scope, or copy it."
+        )
+
+
+def _refuse_repetition(report: WriteReport) -> None:
+    """Rows with different fields set are written apart, so that only the whole report shows a repetition."""
+    seen: set[UUID] = set()
+    for index, row in enumerate(report.rows):
+        if row.id in seen:
+            raise _VERDICTS["duplicate"](index, row.key)
+        seen.add(row.id)
+
+
+def _stale(row: int, key: str) -> ConflictError:
+    return ConflictError(
+        f"{key!r} was changed or removed by somebody else since it was read: read it again, or use `modify`."
+    )
+
+
+_VERDICTS: dict[str, Callable[[int, str], Exception]] = {
+    "bad_key": lambda row, key: RowError(
+        row, "The key must have 1 to 1,024 bytes once normalised: use a short, readable label."
+    ),
+    "duplicate": lambda row, key: RowError(row, f"The key {key!r} appears more than once in the batch."),
+    "stale": _stale,
+}
+
+
+class _row_numbers:  # noqa: N801  # reads as a statement
+    """Inside a group, rows count from 0; outside they have their place in the whole batch."""
+
+    def __init__(self, indexes: Sequence[int]) -> None:
+        self._indexes = indexes
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, RowError):
+            error.row = self._indexes[error.row]

@@ -1,0 +1,132 @@
+"""Store: one scope's memory. Everything that a user of the library does goes through it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, TypeVar
+from uuid import UUID
+
+from rem.db.conditions import Where
+from rem.db.repository import Repository, WriteReport
+from rem.db.sql import query
+from rem.errors import InvalidInputError
+from rem.models import Entity
+
+if TYPE_CHECKING:
+    from rem.context import Scope
+    from rem.db.registry import TypeRegistry
+    from rem.db.database import Database, Executor
+    from rem.db.maintenance import DanglingEdge
+
+T = TypeVar("T", bound=Entity)
+
+
+class Store:
+    """What a scope sees (its own rows and the tenant's shared ones) and may write (its own)."""
+
+    def __init__(self, database: Database, scope: Scope, types: TypeRegistry, executor: Executor | None = None) -> None:
+        self._database = database
+        self._scope = scope
+        self._types = types
+        self._executor = executor or database
+
+    @property
+    def scope(self) -> Scope:
+        """Whose memory this is."""
+        return self._scope
+
+    @property
+    def types(self) -> TypeRegistry:
+        """The entity types that this store can hold."""
+        return self._types
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Store]:
+        """The same store in one transaction: what is done through it happens as a whole or not at all."""
+        async with self._database.transaction() as executor:
+            yield Store(self._database, self._scope, self._types, executor)
+
+    async def lookup(self, *keys: str, table: str | None = None) -> list[Entity]:
+        """The entities that answer to the keys, in their order; the user's own before the shared ones.
+
+        Keys are human labels ("Sarah Chen", "sarah-chen", "users/sarah@example.com"); what has no match gives nothing.
+        """
+        if table is not None:
+            self._types.model(table)
+        for key in keys:
+            if "\0" in key:
+                raise InvalidInputError("A key contains a NUL character; remove it.")
+        async with self._executor.connection() as connection:
+            rows = await connection.fetch(
+                query("lookup", "lookup"), self._scope.tenant_id, self._scope.user_id, keys, table
+            )
+        return [self._types.model(entity_type).from_row(record) for entity_type, record in rows]
+
+    async def get(self, model: type[T], entity_id: UUID) -> T:
+        """The entity with this id."""
+        return await self._repository(model).get(self._scope, entity_id)
+
+    async def find(
+        self,
+        model: type[T],
+        where: Where = None,
+        *,
+        order_by: str = "-created_at",
+        limit: int = 100,
+        offset: int = 0,
+        with_deleted: bool = False,
+    ) -> list[T]:
+        """The entities of a type that fulfil a condition, a page at a time."""
+        return await self._repository(model).find(
+            self._scope, where, order_by=order_by, limit=limit, offset=offset, with_deleted=with_deleted
+        )
+
+    async def count(self, model: type[Entity], where: Where = None, *, with_deleted: bool = False) -> int:
+        """How many entities of a type fulfil a condition."""
+        return await self._repository(model).count(self._scope, where, with_deleted=with_deleted)
+
+    async def upsert(self, entity: T) -> T:
+        """Store an entity, over the one with its id or key if there is one; returns what is stored."""
+        return await self._repository(type(entity)).upsert(self._scope, entity)
+
+    async def upsert_many(self, entities: Iterable[T]) -> WriteReport:
+        """Store many entities of one type, all or none of them."""
+        batch = list(entities)
+        if not batch:
+            return WriteReport()
+        kinds = {type(entity) for entity in batch}
+        if len(kinds) > 1:
+            names = ", ".join(sorted(kind.__name__ for kind in kinds))
+            raise InvalidInputError(f"upsert_many takes entities of one type, not {names}: call it once for each.")
+        return await self._repository(type(batch[0])).upsert_many(self._scope, batch)
+
+    async def modify(self, model: type[T], entity_id: UUID, change: Callable[[T], T | None]) -> T:
+        """Read, change and write back one entity, while nobody else can write it."""
+        return await self._repository(model).modify(self._scope, entity_id, change)
+
+    async def delete(self, entity: Entity) -> None:
+        """Delete an entity; it can be restored."""
+        await self._repository(type(entity)).soft_delete(self._scope, entity.id)
+
+    async def restore(self, model: type[T], entity_id: UUID) -> T:
+        """Bring a deleted entity back."""
+        return await self._repository(model).restore(self._scope, entity_id)
+
+    async def erase(self, entity: Entity) -> None:
+        """Remove an entity for good."""
+        await self._repository(type(entity)).hard_delete(self._scope, entity.id)
+
+    async def dangling_edges(self, limit: int = 100) -> Sequence[DanglingEdge]:
+        """The scope's own edges whose target nobody answers to (yet)."""
+        from rem.db.maintenance import DanglingEdge
+
+        async with self._executor.connection() as connection:
+            rows = await connection.fetch(
+                query("lookup", "dangling_edges"), self._scope.tenant_id, self._scope.user_id, limit
+            )
+        return [DanglingEdge(*row) for row in rows]
+
+    def _repository(self, model: type[T]) -> Repository[T]:
+        self._types.require(model)
+        return Repository(self._executor, model)

@@ -1,0 +1,153 @@
+"""Table: the columns of an entity class, and how its values travel to PostgreSQL."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
+from functools import cache
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from rem.errors import InvalidInputError
+from rem.models.edge import Edge
+from rem.models.entity import Entity, EntityType
+from rem.models.values import Vector, as_json
+
+_SCALARS: dict[type, str] = {
+    bool: "boolean",
+    str: "text",
+    int: "bigint",
+    float: "double precision",
+    Decimal: "numeric",
+    datetime: "timestamptz",
+    date: "date",
+    UUID: "uuid",
+}
+_ARRAY_ITEMS = frozenset({"text", "uuid"})
+READ_ONLY = frozenset({"key", "tenant_id", "user_id"})
+"""Columns that the store fills in, whatever the entity says."""
+FIXED = READ_ONLY | {"id", "created_at", "updated_at", "deleted_at"}
+"""Columns that writing an entity over a stored one leaves as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its SQL type, whether it may be NULL, and how a field's value becomes one that PostgreSQL takes."""
+
+    name: str
+    sql_type: str
+    nullable: bool
+    encode: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """What the database layer knows of an entity class."""
+
+    entity_type: EntityType
+    columns: dict[str, Column]
+
+    @property
+    def name(self) -> str:
+        """The table's name in the schema `rem`."""
+        return self.entity_type.table
+
+
+@cache
+def table_of(model: type[Entity]) -> Table:
+    """The table of a class; an error if the class has none, or a field that no column can hold."""
+    if not hasattr(model, "entity_type"):
+        raise InvalidInputError(
+            f'{model.__name__} has no table: write `class {model.__name__}(Entity, table="…")` with a name for it.'
+        )
+    columns = {name: _column(model, name, field) for name, field in _annotations(model).items()}
+    return Table(model.entity_type, columns)
+
+
+def _annotations(model: type[Entity]) -> dict[str, Any]:
+    """Field annotations as written, with their metadata (pydantic moves it out of `field.annotation`)."""
+    return {
+        name: Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+        for name, field in model.model_fields.items()
+    }
+
+
+def _column(model: type[Entity], name: str, annotation: Any) -> Column:
+    inner, nullable = _strip_optional(annotation)
+    sql_type = _sql_type(inner)
+    if sql_type is None:
+        raise InvalidInputError(
+            f"{model.__name__}.{name}: no column type for {annotation}. Use str, int, float, bool, Decimal, datetime, "
+            "date, UUID, an Enum of strings, a list, a dict or a Pydantic model, each optionally `| None`."
+        )
+    return Column(name, sql_type, nullable, _encoder(sql_type))
+
+
+def _strip_optional(annotation: Any) -> tuple[Any, bool]:
+    if get_origin(annotation) is Annotated:
+        inner, nullable = _strip_optional(get_args(annotation)[0])
+        return (annotation if not nullable and annotation == Vector else inner), nullable
+    if get_origin(annotation) in (Union, types.UnionType):
+        members = [member for member in get_args(annotation) if member is not types.NoneType]
+        if len(members) == 1 and len(get_args(annotation)) == 2:
+            return _strip_optional(members[0])[0], True
+    return annotation, False
+
+
+def _sql_type(annotation: Any) -> str | None:
+    if annotation == Vector:
+        return "vector"
+    if annotation is Any:
+        return "jsonb"
+    origin = get_origin(annotation) or annotation
+    if origin is Literal:
+        return "text" if all(isinstance(choice, str) for choice in get_args(annotation)) else None
+    if not isinstance(origin, type):
+        return None
+    if origin in _SCALARS:
+        return _SCALARS[origin]
+    if issubclass(origin, Enum):
+        return "text" if issubclass(origin, str) else None
+    if origin is list:
+        item = _sql_type(_strip_optional(get_args(annotation)[0])[0]) if get_args(annotation) else None
+        return f"{item}[]" if item in _ARRAY_ITEMS else "jsonb"
+    return "jsonb" if issubclass(origin, dict | BaseModel) else None
+
+
+def _encoder(sql_type: str) -> Callable[[Any], Any]:
+    if sql_type == "jsonb":
+        return _encode_json
+    if sql_type == "vector":
+        return _encode_vector
+    return _unchanged
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def _encode_json(value: Any) -> Any:
+    """Plain JSON, also where a class of the user's own holds models."""
+    return as_json(_dump_models(value))
+
+
+def _dump_models(value: Any) -> Any:
+    if isinstance(value, Edge):
+        return value.__dict__
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, list):
+        return [_dump_models(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _dump_models(item) for key, item in value.items()}
+    return value
+
+
+def _encode_vector(value: list[float] | None) -> str | None:
+    return None if value is None else f"[{','.join(map(repr, value))}]"

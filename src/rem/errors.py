@@ -1,0 +1,66 @@
+"""One tree of errors. A message says what is wrong and what to do next; a class's docstring is its default."""
+
+from __future__ import annotations
+
+
+class RemError(Exception):
+    """Something in REM failed."""
+
+    exit_code = 1
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or type(self).__doc__ or "")
+
+
+class SettingsError(RemError):
+    """The settings are not valid."""
+
+    exit_code = 2
+
+
+class InvalidInputError(RemError):
+    """The input is not valid."""
+
+    exit_code = 2
+
+
+class NotFoundError(RemError):
+    """There is no such object, or it belongs to someone else."""
+
+    exit_code = 3
+
+
+class ConflictError(RemError):
+    """The change contradicts what is stored."""
+
+    exit_code = 4
+
+
+class DeletedError(ConflictError):
+    """The object was deleted, and a deleted memory stays deleted."""
+
+
+class ImmutableError(ConflictError):
+    """The content of messages and documents is never changed in place."""
+
+
+class DatabaseError(RemError):
+    """The database cannot be used."""
+
+    exit_code = 5
+
+
+class DatabaseUnavailableError(DatabaseError):
+    """The database does not answer."""
+
+
+class DatabaseUnfitError(DatabaseError):
+    """The PostgreSQL server lacks something that REM needs."""
+
+
+class EmbeddedServerError(DatabaseError):
+    """The embedded PostgreSQL server cannot be started."""
+
+
+class MigrationError(DatabaseError):
+    """The schema cannot be brought to the version that this REM needs."""

@@ -1,0 +1,60 @@
+"""The entities that REM keeps, as Pydantic classes."""
+
+from rem.models.approval import Approval, ApprovalStatus, RiskLevel
+from rem.models.document import Document
+from rem.models.edge import Edge
+from rem.models.entity import Entity, EntityType
+from rem.models.feedback import Feedback
+from rem.models.file import File, ProcessingStatus
+from rem.models.message import Message, Role
+from rem.models.moment import Moment
+from rem.models.ontology import Ontology, OntologyConfig
+from rem.models.resource import Resource
+from rem.models.schema import Schema, SchemaKind
+from rem.models.session import Session, SharedSession
+from rem.models.tool_gap import ToolGap
+from rem.models.user import User
+
+BUILTIN_ENTITIES: tuple[type[Entity], ...] = (
+    User,
+    Session,
+    Message,
+    SharedSession,
+    File,
+    Resource,
+    Document,
+    Moment,
+    Ontology,
+    OntologyConfig,
+    Schema,
+    Feedback,
+    Approval,
+    ToolGap,
+)
+"""In an order in which they can be loaded: what is referred to comes before what refers to it."""
+
+__all__ = [
+    "BUILTIN_ENTITIES",
+    "Approval",
+    "ApprovalStatus",
+    "Document",
+    "Edge",
+    "Entity",
+    "EntityType",
+    "Feedback",
+    "File",
+    "Message",
+    "Moment",
+    "Ontology",
+    "OntologyConfig",
+    "ProcessingStatus",
+    "Resource",
+    "RiskLevel",
+    "Role",
+    "Schema",
+    "SchemaKind",
+    "Session",
+    "SharedSession",
+    "ToolGap",
+    "User",
+]

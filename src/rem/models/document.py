@@ -1,0 +1,23 @@
+"""A text with its vector."""
+
+from __future__ import annotations
+
+from pydantic import field_validator
+
+from rem.models.entity import Entity
+from rem.models.values import Vector
+
+
+class Document(Entity, table="documents", key_fields=("id",), key_expression="id::text", summary="content", search=("content",)):
+    """An immutable text, with an embedding where one was given; a new version is a new document."""
+
+    content: str
+    embedding: Vector | None = None
+    embedding_model: str | None = None
+
+    @field_validator("content")
+    @classmethod
+    def _not_empty(cls, value: str) -> str:
+        if not value.strip():
+            raise ValueError("is empty")
+        return value

@@ -1,0 +1,38 @@
+"""An edge of the graph: from the entity that holds it to whatever answers to a readable key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from rem.models.values import JsonObject, Label, storable_text
+
+
+class Edge(BaseModel):
+    """`dst` is a label such as "sarah-chen" or "users/sarah@example.com"; it may be stored before its target is.
+
+    `origin` says who drew the edge: writing an entity replaces the edges of the same origin and leaves the others.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    dst: Label
+    rel_type: str = "related_to"
+    weight: float = Field(default=1.0, allow_inf_nan=False)
+    origin: str = Field(default="user", min_length=1, max_length=255)
+    properties: JsonObject = Field(default_factory=dict)
+
+    @field_validator("dst", "rel_type", "origin")
+    @classmethod
+    def _readable(cls, value: str) -> str:
+        if not value.strip():
+            raise ValueError("is empty")
+        return storable_text(value)
+
+    @field_validator("properties")
+    @classmethod
+    def _names_a_type(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if not isinstance(value.get("dst_entity_type", ""), str):
+            raise ValueError("dst_entity_type must be the name of a table")
+        return value

@@ -1,0 +1,146 @@
+"""Entity: what every stored thing has, and what a class says of the table that keeps it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Self
+from uuid import UUID, uuid4
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
+
+from rem.errors import InvalidInputError
+from rem.models.edge import Edge
+from rem.models.values import JsonObject, UtcDateTime, as_json, now, storable_text
+
+STORED = {"stored": True}
+"""Validation context of a row that comes out of the database: rules for new input do not apply to it."""
+
+_CLOCK_SKEW = timedelta(seconds=5)
+_TABLE_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class EntityType:
+    """Where a class is stored and how its rows are found."""
+
+    table: str
+    key_expression: str = "rem.rem_key(name)"
+    """SQL over the table's own columns: the natural key."""
+    key_fields: tuple[str, ...] = ("name",)
+    """The fields that a row may be known by, the natural one first."""
+    summary_field: str | None = None
+    search_fields: tuple[str, ...] = ()
+
+
+class Entity(BaseModel):
+    """A stored thing. Fields that you set are written; fields that you leave out keep their stored values.
+
+    `id`, `key`, the owner and the times are given by the store. Subclass it with `table="…"` for a type of your own.
+    """
+
+    model_config = ConfigDict(extra="forbid", validate_assignment=True, ser_json_inf_nan="null")
+
+    entity_type: ClassVar[EntityType]
+
+    id: UUID = Field(default_factory=uuid4)
+    tenant_id: str = "default"
+    user_id: str | None = None
+    key: str | None = Field(default=None, description="the normalised key; read-only")
+    created_at: UtcDateTime = Field(default_factory=now)
+    updated_at: UtcDateTime = Field(default_factory=now)
+    deleted_at: UtcDateTime | None = None
+    expires_at: UtcDateTime | None = None
+    graph_edges: list[Edge] = Field(default_factory=list)
+    metadata: JsonObject = Field(default_factory=dict)
+    tags: list[str] = Field(default_factory=list)
+    origin: str = Field(default="user", min_length=1, max_length=255)
+    sources: list[str] = Field(default_factory=list)
+    run_id: UUID | None = None
+    confidence: float | None = Field(default=None, ge=0, le=1)
+    valid_from: UtcDateTime | None = None
+    valid_to: UtcDateTime | None = None
+
+    _revision: datetime | None = PrivateAttr(default=None)
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        """The table settings are read in `__pydantic_init_subclass__`, when the fields are known."""
+        super().__init_subclass__()
+
+    @classmethod
+    def __pydantic_init_subclass__(
+        cls,
+        *,
+        table: str | None = None,
+        key_expression: str | None = None,
+        key_fields: tuple[str, ...] = ("name",),
+        summary: str | None = None,
+        search: tuple[str, ...] | list[str] = (),
+        **kwargs: Any,
+    ) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        if table is None:
+            return
+        if not _TABLE_NAME.match(table):
+            raise InvalidInputError(
+                f"{cls.__name__}: the table name {table!r} must be 1 to 40 lower-case letters, digits and underscores."
+            )
+        for field in (*key_fields, *search, *([summary] if summary else [])):
+            if field not in cls.model_fields:
+                raise InvalidInputError(f"{cls.__name__} has no field {field!r}, which its table settings name.")
+        cls.entity_type = EntityType(
+            table, key_expression or f"rem.rem_key({key_fields[0]})", tuple(key_fields), summary, tuple(search)
+        )
+
+    @property
+    def revision(self) -> datetime | None:
+        """The version that was read from the store; None for an entity that was not."""
+        return self._revision
+
+    @classmethod
+    def from_row(cls, row: dict[str, Any]) -> Self:
+        """The entity that a stored row stands for."""
+        if len(row) != len(cls.model_fields):
+            row = {name: row[name] for name in cls.model_fields if name in row}
+        entity = cls.model_validate(row, context=STORED)
+        entity._revision = entity.updated_at
+        return entity
+
+    @field_validator("created_at")
+    @classmethod
+    def _not_in_the_future(cls, value: datetime, info: ValidationInfo) -> datetime:
+        if info.context is not STORED and value > now() + _CLOCK_SKEW:
+            raise ValueError("is in the future")
+        return value
+
+    @field_validator("graph_edges", mode="before")
+    @classmethod
+    def _list_of_edges(cls, value: Any) -> Any:
+        return [] if value is None else value
+
+    @model_validator(mode="after")
+    def _storable(self, info: ValidationInfo) -> Self:
+        if info.context is STORED:
+            return self
+        for name in self.model_fields_set:
+            try:
+                _check_storable(self.__dict__[name])
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from error
+        if "updated_at" in self.model_fields_set and self.updated_at < self.created_at:
+            raise ValueError("updated_at: is before created_at")
+        if self.valid_from and self.valid_to and self.valid_to < self.valid_from:
+            raise ValueError("valid_to: is before valid_from")
+        return self
+
+
+def _check_storable(value: Any) -> None:
+    """Text must be text that PostgreSQL holds, wherever it hides in a field of any type."""
+    if isinstance(value, str):
+        storable_text(value)
+    elif isinstance(value, list) and value and isinstance(value[0], str):
+        for item in value:
+            storable_text(item)
+    elif isinstance(value, BaseModel):
+        as_json(value.model_dump(mode="json"))

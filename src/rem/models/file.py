@@ -1,0 +1,30 @@
+"""A file that was taken in."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from rem.models.entity import Entity
+from rem.models.values import Label
+
+
+class ProcessingStatus(StrEnum):
+    """How far a file has come."""
+
+    PENDING = "pending"
+    PROCESSING = "processing"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class File(Entity, table="files", summary="uri"):
+    """A file and what became of it."""
+
+    name: Label
+    uri: str | None = None
+    mime_type: str | None = None
+    size_bytes: int | None = Field(default=None, ge=0, lt=2**63)
+    checksum: str | None = None
+    processing_status: ProcessingStatus = ProcessingStatus.PENDING

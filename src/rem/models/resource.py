@@ -1,0 +1,20 @@
+"""What an agent read: a document or a part of one."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from rem.models.entity import Entity
+from rem.models.values import JsonList, Label, UtcDateTime
+
+
+class Resource(Entity, table="resources", summary="content", search=("content",)):
+    """A piece of content under a readable name; the parts of a long document share a `uri` and are ordered."""
+
+    name: Label
+    uri: str | None = None
+    ordinal: int = Field(default=0, ge=0, lt=2**31)
+    content: str = ""
+    category: str | None = None
+    timestamp: UtcDateTime | None = None
+    related_entities: JsonList = Field(default_factory=list)

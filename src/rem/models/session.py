@@ -1,0 +1,37 @@
+"""A conversation, and with whom it is shared."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from pydantic import Field
+
+from rem.models.entity import Entity
+from rem.models.values import JsonObject, Label
+
+
+class Session(
+    Entity,
+    table="sessions",
+    key_fields=("name", "id"),
+    key_expression="rem.rem_key(coalesce(name, id::text))",
+    summary="description",
+    search=("description",),
+):
+    """A conversation's container. It always has an owner; deleting it deletes its messages."""
+
+    name: Label | None = None
+    mode: str = "normal"
+    description: str | None = None
+    agent_schema: str | None = None
+    message_count: int = Field(default=0, ge=0, lt=2**31)
+    total_tokens: int = Field(default=0, ge=0, lt=2**63)
+    settings: JsonObject = Field(default_factory=dict)
+
+
+class SharedSession(Entity, table="shared_sessions", key_fields=("id",), key_expression="id::text"):
+    """One user's permission to read another's session."""
+
+    session_id: UUID
+    owner_user_id: str = Field(min_length=1, max_length=255)
+    shared_with_user_id: str = Field(min_length=1, max_length=255)
