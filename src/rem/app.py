@@ -24,9 +24,7 @@ class Rem:
 
     @classmethod
     @asynccontextmanager
-    async def open(
-        cls, settings: Settings | None = None, *, on_progress: Progress | None = None
-    ) -> AsyncIterator[Rem]:
+    async def open(cls, settings: Settings | None = None, *, on_progress: Progress | None = None) -> AsyncIterator[Rem]:
         """Open REM with the given settings, or with those of the environment."""
         async with Database.open(settings or get_settings(), on_progress) as database:
             yield cls(database, await TypeRegistry.read(database))

@@ -67,7 +67,6 @@ def get_settings() -> Settings:
         return Settings()
     except ValidationError as error:
         problems = "; ".join(
-            f"{'__'.join(str(part) for part in problem['loc']).upper()}: {problem['msg']}"
-            for problem in error.errors()
+            f"{'__'.join(str(part) for part in problem['loc']).upper()}: {problem['msg']}" for problem in error.errors()
         )
         raise SettingsError(f"The environment or .env is not valid: {problems}") from error

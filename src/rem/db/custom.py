@@ -53,7 +53,9 @@ async def plan_type(connection: Connection, model: type[Entity]) -> TypePlan:
     if entity is None:
         raise ConflictError(f"The schema rem has a table {table.name} that is no entity type: use another name.")
     if entity["natural_key"] != table.entity_type.key_expression:
-        raise ConflictError(f"The key of {table.name} cannot change: register {model.__name__} under another table name.")
+        raise ConflictError(
+            f"The key of {table.name} cannot change: register {model.__name__} under another table name."
+        )
     ups, downs, notes = [], [], []
     for change in _changes(table, model, stored):
         ups += [change.up] if change.up else []
@@ -70,9 +72,7 @@ async def plan_type(connection: Connection, model: type[Entity]) -> TypePlan:
 
 def _refuse_reserved_fields(model: type[Entity]) -> None:
     changed = [
-        name
-        for name, info in Entity.model_fields.items()
-        if model.model_fields[name].annotation != info.annotation
+        name for name, info in Entity.model_fields.items() if model.model_fields[name].annotation != info.annotation
     ]
     if changed:
         raise InvalidInputError(f"{model.__name__} redefines {', '.join(changed)}, which every entity has: rename it.")
@@ -174,9 +174,7 @@ def _add(alter: str, column: Column, model: type[Entity]) -> _Change:
             f"{model.__name__}.{column.name} is new and required: give it a default, which the stored rows will have, "
             "or make it optional."
         )
-    return _Change(
-        f"{alter} ADD COLUMN {_definition(column, model)}", f"{alter} DROP COLUMN {identifier(column.name)}"
-    )
+    return _Change(f"{alter} ADD COLUMN {_definition(column, model)}", f"{alter} DROP COLUMN {identifier(column.name)}")
 
 
 def _alter(alter: str, column: Column, model: type[Entity], stored: Any) -> Iterator[_Change]:
@@ -189,7 +187,8 @@ def _alter(alter: str, column: Column, model: type[Entity], stored: Any) -> Iter
                 "losing values: give the new field another name."
             )
         yield _Change(
-            f"{alter} ALTER COLUMN {name} DROP DEFAULT, ALTER COLUMN {name} TYPE {column.sql_type} USING {name}::{column.sql_type}",
+            f"{alter} ALTER COLUMN {name} DROP DEFAULT,\n"
+            f"  ALTER COLUMN {name} TYPE {column.sql_type} USING {name}::{column.sql_type}",
             f"{alter} ALTER COLUMN {name} TYPE {old_type} USING {name}::{old_type}",
         )
     if stored["nullable"] and not column.nullable:
@@ -202,9 +201,7 @@ def _alter(alter: str, column: Column, model: type[Entity], stored: Any) -> Iter
             f"{alter} ALTER COLUMN {name} DROP NOT NULL",
         )
     if column.nullable and not stored["nullable"]:
-        yield _Change(
-            f"{alter} ALTER COLUMN {name} DROP NOT NULL", "", f"{column.name} may be empty from now on."
-        )
+        yield _Change(f"{alter} ALTER COLUMN {name} DROP NOT NULL", "", f"{column.name} may be empty from now on.")
 
 
 def _retype(table: Table, stored: Any) -> tuple[str, str] | None:

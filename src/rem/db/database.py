@@ -22,13 +22,18 @@ from rem.settings import Settings
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
-    from rem.db.embedded.server import EmbeddedServer
+    from rem.db.embedded.server import EmbeddedServer, ServerStatus
 
     Connection: TypeAlias = asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
 
 Progress: TypeAlias = Callable[[str], None]
 _RETRY_SECONDS = 0.1
-_NOT_UP_YET = (ConnectionError, FileNotFoundError, asyncpg.CannotConnectNowError, asyncpg.ConnectionDoesNotExistError)
+_NOT_UP_YET = (
+    ConnectionError,
+    FileNotFoundError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.ConnectionDoesNotExistError,
+)
 
 
 class Executor(Protocol):
@@ -41,6 +46,12 @@ class Executor(Protocol):
     def connection(self) -> AbstractAsyncContextManager[Connection]:
         """A connection for a few statements; the driver's errors come out as REM's."""
 
+    def transaction(self) -> AbstractAsyncContextManager[Executor]:
+        """One transaction, or a part of one that can fail alone."""
+
+    def snapshot(self) -> AbstractAsyncContextManager[Executor]:
+        """A transaction that only reads, and always the same state."""
+
 
 class Database:
     """The open database. Make one with `Database.open`."""
@@ -48,7 +59,7 @@ class Database:
     def __init__(self, settings: Settings, on_progress: Progress | None = None) -> None:
         self._settings = settings
         self._on_progress = on_progress or _to_log
-        self._embedded = _embedded_server(settings, self._on_progress)
+        self._embedded = embedded_server(settings, self._on_progress)
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._facts: ServerFacts | None = None
 
@@ -72,6 +83,10 @@ class Database:
     def is_embedded(self) -> bool:
         """Whether REM runs the server itself."""
         return self._embedded is not None
+
+    def embedded_status(self) -> ServerStatus | None:
+        """The state of the embedded server; None if the settings name another."""
+        return self._embedded.status() if self._embedded else None
 
     @property
     def facts(self) -> ServerFacts:
@@ -116,6 +131,15 @@ class Database:
     async def transaction(self) -> AsyncIterator[Executor]:
         """One transaction: what is done through the yielded executor happens as a whole or not at all."""
         async with self.connection() as connection, connection.transaction():
+            yield _Pinned(connection, self.embedding_dimension)
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[Executor]:
+        """A transaction that only reads, and always the same state."""
+        async with (
+            self.connection() as connection,
+            connection.transaction(isolation="repeatable_read", readonly=True),
+        ):
             yield _Pinned(connection, self.embedding_dimension)
 
     @asynccontextmanager
@@ -211,7 +235,7 @@ async def migrate(connection: Connection, settings: Settings, facts: ServerFacts
     return applied
 
 
-class _PooledConnection(asyncpg.Connection):  # type: ignore[type-arg]  # asyncpg is generic in its stubs only
+class _PooledConnection(asyncpg.Connection):
     def get_reset_query(self) -> str:
         """Nothing to reset: all settings are made at connecting or LOCAL to a transaction. Saves a round trip."""
         return ""
@@ -229,8 +253,19 @@ class _Pinned:
         with translated():
             yield self._connection
 
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Executor]:
+        with translated():
+            async with self._connection.transaction():
+                yield self
 
-def _embedded_server(settings: Settings, on_progress: Progress) -> EmbeddedServer | None:
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[Executor]:
+        yield self
+
+
+def embedded_server(settings: Settings, on_progress: Progress) -> EmbeddedServer | None:
+    """The server that REM runs itself, unless the settings name another."""
     if settings.postgres.connection_string is not None:
         return None
     from rem.db.embedded.server import EmbeddedServer
@@ -248,9 +283,7 @@ def _connection_string(settings: Settings) -> str:
     text = settings.postgres.connection_string.get_secret_value().strip()
     scheme, separator, rest = text.partition("://")
     if not separator or scheme.split("+")[0] not in ("postgresql", "postgres"):
-        raise SettingsError(
-            "POSTGRES__CONNECTION_STRING must look like postgresql://user:password@host:5432/database."
-        )
+        raise SettingsError("POSTGRES__CONNECTION_STRING must look like postgresql://user:password@host:5432/database.")
     # SQLAlchemy's spelling (postgresql+asyncpg://) means the same.
     return f"postgresql://{rest}"
 

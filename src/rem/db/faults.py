@@ -18,17 +18,26 @@ from rem.errors import (
 )
 
 _CONSTRAINTS: dict[str, tuple[type[RemError], str]] = {
-    "key_fits": (InvalidInputError, "The key must have 1 to 1,024 bytes once normalised: use a short, readable label."),
+    "key_fits": (
+        InvalidInputError,
+        "The key must have 1 to 1,024 bytes once normalised: use a short, readable label.",
+    ),
     "dst_fits": (InvalidInputError, "An edge's dst must have 1 to 1,024 bytes once normalised."),
     "content_is_immutable": (
         ImmutableError,
         "The content of messages and documents never changes: store a new one, or delete this one.",
     ),
     "identity_is_immutable": (ConflictError, "The id, tenant and owner of a stored entity never change."),
-    "messages_session": (InvalidInputError, "There is no such session of this user: create it before its messages."),
+    "messages_session": (
+        InvalidInputError,
+        "There is no such session of this user: create it before its messages.",
+    ),
     "shared_sessions_session": (InvalidInputError, "There is no such session of this owner to share."),
     "shared_sessions_once": (ConflictError, "The session is shared with this user already."),
-    "users_live_email": (ConflictError, "Another user has this e-mail address: update that one, or leave the address out."),
+    "users_live_email": (
+        ConflictError,
+        "Another user has this e-mail address: update that one, or leave the address out.",
+    ),
     "content_or_tool_calls": (InvalidInputError, "A message without content needs tool calls."),
     "updated_after_created": (InvalidInputError, "updated_at is before created_at."),
 }
@@ -49,28 +58,50 @@ def translate(error: Exception) -> RemError:
     if name in _CONSTRAINTS:
         kind, message = _CONSTRAINTS[name]
         return kind(message)
-    match error:
-        case asyncpg.UniqueViolationError():
-            return _unique(error, name)
-        case asyncpg.NotNullViolationError() if error.column_name == "user_id":
-            return InvalidInputError("Sessions and messages have an owner: give a user.")
-        case asyncpg.IntegrityConstraintViolationError():
-            return InvalidInputError(f"The database refused the row: {error.args[0]}")
-        case asyncpg.UndefinedTableError() | asyncpg.InvalidSchemaNameError() | asyncpg.UndefinedFunctionError():
-            return MigrationError(f"The schema is not complete ({error}): run `rem db migrate`.")
-        case asyncpg.DataError():
-            return InvalidInputError(f"The database cannot hold a value: {error}")
-        case asyncpg.DiskFullError():
-            return DatabaseError("The database's disk is full: free some space; nothing of this call was stored.")
-        case asyncpg.ReadOnlySQLTransactionError():
-            return DatabaseError("The database is read-only (a replica, or a full disk): nothing was stored.")
-        case asyncpg.InsufficientPrivilegeError():
-            return DatabaseError(f"The database role lacks a right: {error}")
-        case _ if _is_connection_loss(error):
-            return DatabaseUnavailableError(
-                f"The database does not answer ({str(error) or type(error).__name__}): see `rem db status`."
-            )
+    if isinstance(error, asyncpg.UniqueViolationError):
+        return _unique(error, name)
+    if isinstance(error, asyncpg.NotNullViolationError) and error.column_name == "user_id":
+        return InvalidInputError("Sessions and messages have an owner: give a user.")
+    for kinds, to, message in _KINDS:
+        if isinstance(error, kinds):
+            return to(message.format(error=str(error) or type(error).__name__))
     return DatabaseError(f"The database reported an error: {error}")
+
+
+_KINDS: list[tuple[tuple[type[Exception], ...], type[RemError], str]] = [
+    ((asyncpg.IntegrityConstraintViolationError,), InvalidInputError, "The database refused the row: {error}"),
+    (
+        (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError, asyncpg.UndefinedFunctionError),
+        MigrationError,
+        "The schema is not complete ({error}): run `rem db migrate`.",
+    ),
+    ((asyncpg.DataError,), InvalidInputError, "The database cannot hold a value: {error}"),
+    (
+        (asyncpg.DiskFullError,),
+        DatabaseError,
+        "The database's disk is full: free some space; nothing of this call was stored.",
+    ),
+    (
+        (asyncpg.ReadOnlySQLTransactionError,),
+        DatabaseError,
+        "The database is read-only (a replica?): nothing was stored.",
+    ),
+    ((asyncpg.InsufficientPrivilegeError,), DatabaseError, "The database role lacks a right: {error}"),
+    (
+        (
+            asyncpg.PostgresConnectionError,
+            asyncpg.InterfaceError,
+            asyncpg.CannotConnectNowError,
+            asyncpg.AdminShutdownError,
+            asyncpg.CrashShutdownError,
+            asyncpg.TooManyConnectionsError,
+            OSError,
+            TimeoutError,
+        ),
+        DatabaseUnavailableError,
+        "The database does not answer ({error}): see `rem db status`.",
+    ),
+]
 
 
 def _unique(error: asyncpg.UniqueViolationError, name: str) -> RemError:
@@ -79,17 +110,3 @@ def _unique(error: asyncpg.UniqueViolationError, name: str) -> RemError:
     if name.endswith("_pkey"):
         return ConflictError("The id is not available: leave it out, and the store gives one.")
     return ConflictError(f"The row contradicts another one: {error.detail or error}")
-
-
-def _is_connection_loss(error: Exception) -> bool:
-    return isinstance(
-        error,
-        asyncpg.PostgresConnectionError
-        | asyncpg.InterfaceError
-        | asyncpg.CannotConnectNowError
-        | asyncpg.AdminShutdownError
-        | asyncpg.CrashShutdownError
-        | asyncpg.TooManyConnectionsError
-        | OSError
-        | TimeoutError,
-    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rem.db.sql import query
 
 if TYPE_CHECKING:
-    from rem.db.database import Database
+    from rem.db.database import Connection, Database
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,31 @@ class TableSize:
     size_bytes: int
 
 
-async def table_sizes(database: Database) -> list[TableSize]:
+async def table_sizes_on(connection: Connection) -> list[TableSize]:
     """All entity tables with what they hold; over all tenants and users, so for operators only."""
+    return [TableSize(*row) for row in await connection.fetch(query("maintenance", "table_sizes"))]
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorReport:
+    """How the mirrors compare with the tables: what they hold, and how many rows are missing or too many."""
+
+    keys: int
+    edges: int
+    wrong_keys: int
+    wrong_edges: int
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the mirrors are just what the tables imply."""
+        return not self.wrong_keys and not self.wrong_edges
+
+
+async def check_mirrors(database: Database) -> MirrorReport:
+    """Compare kv_store and edges with what a rebuild would put there."""
     async with database.connection() as connection:
-        return [TableSize(*row) for row in await connection.fetch(query("maintenance", "table_sizes"))]
+        row = await connection.fetchrow(query("maintenance", "check_mirrors"))
+    return MirrorReport(*row) if row else MirrorReport(0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,9 @@ def shortcomings(facts: ServerFacts) -> list[str]:
     found += _extension_shortcomings("vector", facts.vector, facts, _OLDEST_PGVECTOR)
     found += _extension_shortcomings("pg_trgm", facts.pg_trgm, facts, (0,))
     if facts.encoding != "UTF8":
-        found.append(f"The database's encoding is {facts.encoding}: create one with ENCODING 'UTF8' TEMPLATE template0.")
+        found.append(
+            f"The database's encoding is {facts.encoding}: create one with ENCODING 'UTF8' TEMPLATE template0."
+        )
     elif not facts.lowers_unicode:
         found.append(
             "The database's locale cannot lower-case letters beyond ASCII: create one with a UTF-8 locale "
@@ -85,19 +87,21 @@ def shortcomings(facts: ServerFacts) -> list[str]:
             f'GRANT CREATE ON DATABASE "{facts.database_name}" TO "{facts.role_name}".'
         )
     elif facts.has_schema and not facts.may_use_schema:
-        found.append(f'The role {facts.role_name} may not use the schema `rem`: GRANT ALL ON SCHEMA rem TO "{facts.role_name}".')
+        found.append(
+            f'The role {facts.role_name} may not use the schema `rem`: GRANT ALL ON SCHEMA rem TO "{facts.role_name}".'
+        )
     return found
 
 
-def _extension_shortcomings(
-    name: str, extension: Extension, facts: ServerFacts, oldest: tuple[int, ...]
-) -> list[str]:
+def _extension_shortcomings(name: str, extension: Extension, facts: ServerFacts, oldest: tuple[int, ...]) -> list[str]:
     if extension.available is None:
         return [f"The extension {name} is not installed on the server: install its package (for vector: pgvector)."]
     version = extension.installed or extension.available
     if tuple(int(part) for part in re.findall(r"\d+", version)) < oldest:
         wanted = ".".join(map(str, oldest))
-        return [f"The extension {name} is {version}, REM needs {wanted}: update it, then ALTER EXTENSION {name} UPDATE."]
+        return [
+            f"The extension {name} is {version}, REM needs {wanted}: update it, then ALTER EXTENSION {name} UPDATE."
+        ]
     if extension.installed is None and not facts.may_create:
         return [f"The extension {name} is not in this database: as its owner run CREATE EXTENSION {name}."]
     return []

@@ -123,8 +123,8 @@ class Repository(Generic[T]):
             row = (await self._write_group(connection, scope, [entity], with_records=True))[0]
         if row["outcome"] == "deleted":
             raise DeletedError(
-                f"{row['key']!r} was deleted, and a deleted memory stays deleted: restore it (id {row['id']}) or delete "
-                "it for good before storing it anew."
+                f"{row['key']!r} was deleted, and a deleted memory stays deleted: restore it (id {row['id']}) or "
+                "erase it for good before storing it anew."
             )
         return self._model.from_row(row["record"])
 
@@ -214,7 +214,7 @@ class Repository(Generic[T]):
             return result
 
     async def _refresh_statistics(self, connection: Connection, inserted: int) -> None:
-        """Autovacuum comes too late for who reads or loads again at once: without statistics the plans are quadratic."""
+        """Autovacuum comes too late for who loads again at once, and without statistics the plans are quadratic."""
         for table in (self._table.name, "kv_store", "edges"):
             name = f"rem.{identifier(table)}"
             if inserted and await connection.fetchval(query("repository", "has_outgrown_statistics"), name, inserted):
@@ -298,12 +298,16 @@ def _write_plan(
         query("repository", "upsert"),
         table=name,
         key=table.entity_type.key_expression,
-        selection=", ".join(f"s.{identifier(column.name)}{_cast(column)} AS {identifier(column.name)}" for column in columns),
+        selection=", ".join(
+            f"s.{identifier(column.name)}{_cast(column)} AS {identifier(column.name)}" for column in columns
+        ),
         columns=", ".join(quoted),
         incoming_columns=", ".join(f"i.{column}" for column in quoted),
         updates=_assignments(updates, "i", is_loaded),
         conflict_updates=_assignments(updates, "excluded", is_loaded),
         changed=_changes(updates, is_loaded),
+        # A dump may bring deleted rows along; they mean no live row, whatever their key.
+        is_live="i.deleted_at IS NULL" if "deleted_at" in fields else "true",
         returning="to_json(stored)" if with_records else "NULL::json",
         unchanged_record=f"(SELECT to_json(r) FROM {name} r WHERE r.tenant_id = $1 AND r.id = aim.id)"
         if with_records
@@ -348,9 +352,7 @@ def _assignments(names: Sequence[str], source: str, is_loaded: bool) -> str:
 
 def _changes(names: Sequence[str], is_loaded: bool) -> str:
     return (
-        " OR ".join(
-            f"stored.{identifier(name)} IS DISTINCT FROM {_new_value(name, 'i', is_loaded)}" for name in names
-        )
+        " OR ".join(f"stored.{identifier(name)} IS DISTINCT FROM {_new_value(name, 'i', is_loaded)}" for name in names)
         or "false"
     )
 
@@ -400,7 +402,8 @@ def _refuse_foreign_owner(row: int, scope: Scope, entity: Entity) -> None:
     if "user_id" in entity.model_fields_set and entity.user_id != scope.user_id:
         owner = "is shared" if entity.user_id is None else "belongs to another user"
         raise RowError(
-            row, f"user_id: the entity {owner}, and you write your own rows: write it in its owner's scope, or copy it."
+            row,
+            f"user_id: the entity {owner}, and you write your own rows: write it in its owner's scope, or copy it.",
         )
 
 

@@ -14,7 +14,8 @@ _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]*\Z")
 def query(file: str, name: str) -> str:
     """The text of one named block of `queries/{file}.sql`."""
     text = (files("rem.db") / "queries" / f"{file}.sql").read_text(encoding="utf-8")
-    return dict(_BLOCK.findall(text))[name].strip()
+    blocks: dict[str, str] = dict(_BLOCK.findall(text))
+    return blocks[name].strip()
 
 
 def fill(template: str, **parts: str) -> str:

@@ -15,9 +15,9 @@ from rem.models import Entity
 
 if TYPE_CHECKING:
     from rem.context import Scope
-    from rem.db.registry import TypeRegistry
-    from rem.db.database import Database, Executor
+    from rem.db.database import Executor
     from rem.db.maintenance import DanglingEdge
+    from rem.db.registry import TypeRegistry
 
 T = TypeVar("T", bound=Entity)
 
@@ -25,11 +25,10 @@ T = TypeVar("T", bound=Entity)
 class Store:
     """What a scope sees (its own rows and the tenant's shared ones) and may write (its own)."""
 
-    def __init__(self, database: Database, scope: Scope, types: TypeRegistry, executor: Executor | None = None) -> None:
-        self._database = database
+    def __init__(self, executor: Executor, scope: Scope, types: TypeRegistry) -> None:
+        self._executor = executor
         self._scope = scope
         self._types = types
-        self._executor = executor or database
 
     @property
     def scope(self) -> Scope:
@@ -41,11 +40,22 @@ class Store:
         """The entity types that this store can hold."""
         return self._types
 
+    @property
+    def executor(self) -> Executor:
+        """Where this store's statements run: the pool, or one transaction."""
+        return self._executor
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Store]:
         """The same store in one transaction: what is done through it happens as a whole or not at all."""
-        async with self._database.transaction() as executor:
-            yield Store(self._database, self._scope, self._types, executor)
+        async with self._executor.transaction() as executor:
+            yield Store(executor, self._scope, self._types)
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[Store]:
+        """The same store as it is at this moment, for reading only, whatever others write meanwhile."""
+        async with self._executor.snapshot() as executor:
+            yield Store(executor, self._scope, self._types)
 
     async def lookup(self, *keys: str, table: str | None = None) -> list[Entity]:
         """The entities that answer to the keys, in their order; the user's own before the shared ones.
@@ -126,6 +136,15 @@ class Store:
                 query("lookup", "dangling_edges"), self._scope.tenant_id, self._scope.user_id, limit
             )
         return [DanglingEdge(*row) for row in rows]
+
+    async def count_dangling_edges(self) -> int:
+        """How many of the scope's own edges have no target (yet)."""
+        async with self._executor.connection() as connection:
+            return int(
+                await connection.fetchval(
+                    query("lookup", "count_dangling_edges"), self._scope.tenant_id, self._scope.user_id
+                )
+            )
 
     def _repository(self, model: type[T]) -> Repository[T]:
         self._types.require(model)

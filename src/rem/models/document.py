@@ -8,7 +8,14 @@ from rem.models.entity import Entity
 from rem.models.values import Vector
 
 
-class Document(Entity, table="documents", key_fields=("id",), key_expression="id::text", summary="content", search=("content",)):
+class Document(
+    Entity,
+    table="documents",
+    key_fields=("id",),
+    key_expression="id::text",
+    summary="content",
+    search=("content",),
+):
     """An immutable text, with an embedding where one was given; a new version is a new document."""
 
     content: str

@@ -8,7 +8,15 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Self
 from uuid import UUID, uuid4
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from rem.errors import InvalidInputError
 from rem.models.edge import Edge
@@ -90,7 +98,11 @@ class Entity(BaseModel):
             if field not in cls.model_fields:
                 raise InvalidInputError(f"{cls.__name__} has no field {field!r}, which its table settings name.")
         cls.entity_type = EntityType(
-            table, key_expression or f"rem.rem_key({key_fields[0]})", tuple(key_fields), summary, tuple(search)
+            table,
+            key_expression or f"rem.rem_key({key_fields[0]})",
+            tuple(key_fields),
+            summary,
+            tuple(search),
         )
 
     @property

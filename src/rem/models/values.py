@@ -12,6 +12,8 @@ from pydantic import AfterValidator, BeforeValidator
 
 _DEEPEST_JSON = 100
 LONGEST_KEY_BYTES = 1024
+EPOCH = datetime(1, 1, 1, tzinfo=UTC)
+"""Before everything that is stored."""
 
 
 def now() -> datetime:
@@ -90,7 +92,9 @@ def label_with_key(value: str) -> str:
     if not value.strip(" \t\r\n_-"):
         raise ValueError("has no letter or digit, so no key: give it a readable label")
     if len(value.encode(errors="surrogatepass")) > LONGEST_KEY_BYTES:
-        raise ValueError(f"is longer than {LONGEST_KEY_BYTES:,} bytes: use a short label, and put the text into content")
+        raise ValueError(
+            f"is longer than {LONGEST_KEY_BYTES:,} bytes: use a short label, and put the text into content"
+        )
     return value
 
 

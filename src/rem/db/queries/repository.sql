@@ -18,7 +18,7 @@ aim AS MATERIALIZED (
   SELECT i.rem_row, coalesce(by_id.id, by_key.id, buried.id) AS id, coalesce(by_id.id, by_key.id) IS NULL AS is_new,
     CASE
       WHEN octet_length(i.rem_natural_key) NOT BETWEEN 1 AND 1024 OR i.rem_natural_key IS NULL THEN 'bad_key'
-      WHEN count(*) OVER (PARTITION BY i.rem_natural_key) > 1 THEN 'duplicate'
+      WHEN count(*) OVER (PARTITION BY i.rem_natural_key, {is_live}) > 1 AND {is_live} THEN 'duplicate'
       WHEN by_id.deleted_at IS NOT NULL THEN 'deleted'
       WHEN by_id.updated_at <> i.rem_revision OR (by_id.id IS NULL AND i.rem_revision IS NOT NULL) THEN 'stale'
       WHEN by_id.id IS NULL AND by_key.id IS NULL AND buried.id IS NOT NULL THEN 'deleted'
@@ -27,10 +27,10 @@ aim AS MATERIALIZED (
   FROM incoming i
   LEFT JOIN {table} by_id ON by_id.tenant_id = $1 AND by_id.id = i.id AND {owner_of_by_id}
   LEFT JOIN {table} by_key ON by_key.tenant_id = $1 AND {owner_of_by_key}
-    AND by_key.key = i.rem_natural_key AND by_key.deleted_at IS NULL
+    AND by_key.key = i.rem_natural_key AND by_key.deleted_at IS NULL AND {is_live}
   LEFT JOIN LATERAL (
     SELECT r.id FROM {table} r WHERE r.tenant_id = $1 AND {owner_of_r}
-      AND r.key = i.rem_natural_key AND r.deleted_at IS NOT NULL LIMIT 1) buried ON true
+      AND r.key = i.rem_natural_key AND r.deleted_at IS NOT NULL LIMIT 1) buried ON {is_live}
 ),
 updated AS (
   UPDATE {table} stored SET {updates}
@@ -46,7 +46,7 @@ inserted AS (
   ORDER BY rem_row
   -- Only if another writer was faster between our look and our write.
   ON CONFLICT (tenant_id, user_id, key) WHERE deleted_at IS NULL DO UPDATE SET {conflict_updates}
-  RETURNING stored.id, stored.key, stored.xmax = 0 AS is_new, {returning} AS record
+  RETURNING stored.id, stored.key, stored.deleted_at IS NULL AS is_live, stored.xmax = 0 AS is_new, {returning} AS record
 )
 SELECT i.rem_row::integer AS rem_row, coalesce(inserted.id, aim.id) AS id,
   CASE
@@ -58,7 +58,7 @@ SELECT i.rem_row::integer AS rem_row, coalesce(inserted.id, aim.id) AS id,
   i.rem_natural_key AS key, coalesce(updated.record, inserted.record, {unchanged_record}) AS record
 FROM incoming i JOIN aim USING (rem_row)
 LEFT JOIN updated USING (rem_row)
-LEFT JOIN inserted ON inserted.key = i.rem_natural_key
+LEFT JOIN inserted ON inserted.key = i.rem_natural_key AND aim.is_new AND inserted.is_live = ({is_live})
 ORDER BY i.rem_row
 
 -- name: has_outgrown_statistics

@@ -1,0 +1,5 @@
+"""`python -m rem` is `rem`."""
+
+from rem.cli.main import run
+
+run()

@@ -1,0 +1,83 @@
+"""`rem doctor`: is everything as it should be, and if not, what to do."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from dataclasses import dataclass
+from typing import Literal
+
+import typer
+
+from rem.cli.runtime import Json, run
+
+Mark = Literal["ok", "problem"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    mark: Mark
+    finding: str
+
+
+def doctor(as_json: Json = False) -> None:
+    """Check the installation, the settings, the server, the schema and the mirrors; exit 1 if something is wrong."""
+    from rem.cli.output import print_json
+
+    checks = run(_checks)
+    if as_json:
+        print_json(checks)
+    else:
+        for check in checks:
+            typer.echo(f"{'ok     ' if check.mark == 'ok' else 'PROBLEM'}  {check.name:<10} {check.finding}")
+    if any(check.mark == "problem" for check in checks):
+        raise typer.Exit(1)
+
+
+async def _checks() -> list[Check]:
+    from rem.errors import RemError
+
+    version = platform.python_version()
+    found = [Check("python", "ok" if sys.version_info >= (3, 11) else "problem", version)]
+    for name, look in (("settings", _settings), ("database", _database), ("mirrors", _mirrors)):
+        try:
+            found.append(Check(name, "ok", await look()))
+        except RemError as error:
+            found.append(Check(name, "problem", str(error)))
+            break
+    return found
+
+
+async def _settings() -> str:
+    from rem.settings import get_settings
+
+    settings = get_settings()
+    kind = "POSTGRES__CONNECTION_STRING" if settings.postgres.connection_string else "embedded server"
+    return f"{kind}, REM_HOME {settings.rem_home}"
+
+
+async def _database() -> str:
+    from rem.app import Rem
+    from rem.cli.runtime import tell
+
+    async with Rem.open(on_progress=tell) as rem:
+        facts = rem.database.facts
+        return f"PostgreSQL {facts.version}, pgvector {facts.vector.installed}, {rem.database.describe_address()}"
+
+
+async def _mirrors() -> str:
+    from rem.app import Rem
+    from rem.db.maintenance import check_mirrors
+    from rem.errors import DatabaseError
+
+    async with Rem.open() as rem:
+        report = await check_mirrors(rem.database)
+    if not report.is_exact:
+        raise DatabaseError(
+            f"{report.wrong_keys} keys and {report.wrong_edges} edges differ from the tables: "
+            "run `rem db rebuild-cache`."
+        )
+    return f"{report.keys} keys and {report.edges} edges, exactly as the tables have them"

@@ -1,0 +1,53 @@
+"""The `rem` command. Only what `--help` needs is imported here; each command imports the rest when it runs."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from rem.cli import db, demo, doctor, lookup, serve
+from rem.errors import RemError
+
+app = typer.Typer(
+    name="rem",
+    help="REM: a memory for AI agents. Resources, entities and moments under keys that people can read.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(db.app, name="db")
+app.command("lookup")(lookup.lookup)
+app.command("serve")(serve.serve)
+app.command("demo")(demo.demo)
+app.command("doctor")(doctor.doctor)
+
+
+@app.callback(invoke_without_command=True)
+def options(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tell more, on standard error.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+) -> None:
+    """Options of every command."""
+    if version:
+        from importlib.metadata import version as installed_version
+
+        typer.echo(installed_version("remstack"))
+        raise typer.Exit
+    from rem.cli.runtime import set_up_logging
+
+    set_up_logging(verbose)
+
+
+def run() -> None:
+    """The console script: REM's errors become one paragraph and an exit code, without a traceback."""
+    try:
+        app()
+    except RemError as error:
+        typer.echo(f"Error: {error}", err=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        typer.echo("Interrupted.", err=True)
+        sys.exit(130)

@@ -1,0 +1,56 @@
+"""What every command needs: the event loop, an open REM, errors as one clear paragraph and an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from rem.app import Rem
+
+R = TypeVar("R")
+
+User = Annotated[
+    str | None,
+    typer.Option("--user", "-u", help="Whose memory: an e-mail address or an id. Without it: what the tenant shares."),
+]
+Tenant = Annotated[str, typer.Option("--tenant", help="The workspace.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+def run(work: Callable[[], Awaitable[R]]) -> R:
+    """Run a command's coroutine."""
+
+    async def main() -> R:
+        return await work()
+
+    return asyncio.run(main())
+
+
+def run_with_rem(work: Callable[[Rem], Awaitable[R]]) -> R:
+    """Open REM, run a command's coroutine on it, close it."""
+
+    async def main() -> R:
+        from rem.app import Rem
+
+        async with Rem.open(on_progress=tell) as rem:
+            return await work(rem)
+
+    return asyncio.run(main())
+
+
+def tell(message: str) -> None:
+    """Say what is going on, beside the data: on standard error."""
+    typer.echo(message, err=True)
+
+
+def set_up_logging(verbose: bool) -> None:
+    """Logs go to standard error; variables in tracebacks stay out of them."""
+    from loguru import logger
+
+    logger.remove()
+    logger.add(sys.stderr, level="DEBUG" if verbose else "WARNING", diagnose=False, format="{level}: {message}")

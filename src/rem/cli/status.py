@@ -1,0 +1,89 @@
+"""`rem db status`: the server, the schema and what is stored, without changing any of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import typer
+
+from rem.cli.output import print_json, print_table, readable_size
+from rem.cli.runtime import tell
+from rem.db.database import Database
+from rem.db.maintenance import TableSize, table_sizes_on
+from rem.db.migrations import MigrationStatus, Migrator
+from rem.db.preflight import ServerFacts, read_facts, shortcomings
+from rem.settings import get_settings
+
+if TYPE_CHECKING:
+    from rem.db.embedded.server import ServerStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """All that `rem db status` knows."""
+
+    server: str
+    running: bool
+    embedded: ServerStatus | None
+    facts: ServerFacts | None
+    shortcomings: list[str]
+    migrations: list[MigrationStatus]
+    cache_is_whole: bool | None
+    tables: list[TableSize]
+
+
+async def read_status() -> Status:
+    """The state of the database. A stopped embedded server is not started for this."""
+    database = Database(get_settings(), tell)
+    embedded = database.embedded_status()
+    if embedded is not None and not embedded.running:
+        return Status(database.describe_address(), False, embedded, None, [], [], None, [])
+    async with database.single_connection() as connection:
+        facts = await read_facts(connection)
+        migrations = await Migrator(connection).status()
+        is_complete = all(migration.state == "applied" for migration in migrations)
+        return Status(
+            database.describe_address(),
+            True,
+            embedded,
+            facts,
+            shortcomings(facts),
+            migrations,
+            await connection.fetchval("SELECT rem.rem_kv_store_is_whole()") if is_complete else None,
+            await table_sizes_on(connection) if is_complete else [],
+        )
+
+
+async def print_status(as_json: bool) -> None:
+    """Print the state, as tables or as JSON."""
+    status = await read_status()
+    if as_json:
+        print_json(asdict(status))
+        return
+    if status.facts is None:
+        typer.echo(f"Server      {status.server}: not running (any command starts it, or `rem db start`)")
+        return
+    vector = status.facts.vector.installed or "not installed yet"
+    typer.echo(f"Server      {status.server}: PostgreSQL {status.facts.version}, pgvector {vector}")
+    if status.embedded is not None:
+        size = readable_size(status.embedded.size_bytes or 0)
+        typer.echo(f"Process     {status.embedded.pid}, {size} on disk, log in {status.embedded.log_file}")
+    for shortcoming in status.shortcomings:
+        typer.echo(f"Missing     {shortcoming}")
+    _print_schema(status)
+
+
+def _print_schema(status: Status) -> None:
+    pending = [migration.name for migration in status.migrations if migration.state != "applied"]
+    newest = [migration.name for migration in status.migrations if migration.state == "applied"][-1:]
+    typer.echo(f"Schema      {newest[0] if newest else 'none yet'}")
+    if pending:
+        typer.echo(f"Pending     {', '.join(pending)}: run `rem db migrate`")
+    if status.cache_is_whole is False:
+        typer.echo("Key cache   empty after a crash; the next command rebuilds it")
+    if status.tables:
+        print_table(
+            ["table", "rows", "deleted", "size"],
+            [[table.table, table.live, table.deleted, readable_size(table.size_bytes)] for table in status.tables],
+        )

@@ -1,0 +1,134 @@
+"""Reading the YAML of `rem db load`, with the place of everything, so that an error can point at it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from rem.errors import InvalidInputError
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row and where it stands."""
+
+    number: int
+    line: int
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Rows of one table."""
+
+    file: str
+    line: int
+    table: str
+    key_field: str
+    rows: list[Row]
+
+    def place(self, row: Row) -> str:
+        """Where a row is, for people: file, line, table, row and its key."""
+        label = row.values.get(self.key_field)
+        named = f" ({self.key_field} {label!r})" if isinstance(label, str) else ""
+        return f"{self.file}:{row.line}: {self.table} row {row.number}{named}"
+
+
+def read_blocks(text: str, file: str) -> list[Block]:
+    """The blocks of a file; an error that names file and line if it is not a list of them."""
+    loader = _Loader(text)
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            raise InvalidInputError(f"{file} is empty: it must hold a list of {{table, key_field, rows}}.")
+        _refuse_aliases(root, file)
+        if not isinstance(root, yaml.SequenceNode):
+            raise InvalidInputError(
+                f"{file}:{_line(root)}: the file must be a list of blocks, each with table, key_field and rows."
+            )
+        return [_block(loader, node, file) for node in root.value]
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
+        raise InvalidInputError(f"{place}: not valid YAML: {error.problem or error.context}.") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{file}: not valid YAML: {' '.join(str(error).split())}.") from error
+    finally:
+        loader.dispose()
+
+
+def _refuse_aliases(root: Any, file: str) -> None:
+    """Shared nodes would let a few lines stand for gigabytes."""
+    seen: set[int] = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            raise InvalidInputError(
+                f"{file}:{_line(node)}: YAML aliases (*name) are not supported: write the value out."
+            )
+        seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            stack.extend(part for pair in node.value for part in pair)
+        elif isinstance(node, yaml.SequenceNode):
+            stack.extend(node.value)
+
+
+def _block(loader: Any, node: Any, file: str) -> Block:
+    place = f"{file}:{_line(node)}"
+    parts = _mapping(node, f"{place}: a block must have table, key_field and rows.")
+    unknown = set(parts) - {"table", "key_field", "rows"}
+    missing = {"table", "key_field", "rows"} - set(parts)
+    if unknown:
+        raise InvalidInputError(f"{place}: a block has no {', '.join(sorted(unknown))}: use table, key_field and rows.")
+    if missing:
+        raise InvalidInputError(f"{place}: the block lacks {', '.join(sorted(missing))}.")
+    for name in ("table", "key_field"):
+        if not isinstance(parts[name], yaml.ScalarNode):
+            raise InvalidInputError(f"{place}: {name} must be a word.")
+    rows = parts["rows"]
+    if not isinstance(rows, yaml.SequenceNode):
+        raise InvalidInputError(f"{file}:{_line(rows)}: rows must be a list.")
+    table = parts["table"].value
+    return Block(
+        file,
+        _line(node),
+        table,
+        parts["key_field"].value,
+        [
+            Row(number, _line(row), _values(loader, row, f"{file}:{_line(row)}: {table} row {number}"))
+            for number, row in enumerate(rows.value, start=1)
+        ],
+    )
+
+
+def _values(loader: Any, node: Any, place: str) -> dict[str, Any]:
+    _mapping(node, f"{place}: must be a mapping of fields to values.")
+    _refuse_repeated_keys(node, place)
+    values = loader.construct_document(node)
+    bad = [key for key in values if not isinstance(key, str)]
+    if bad:
+        raise InvalidInputError(f"{place}: the field name {bad[0]!r} is not text: quote it.")
+    return dict(values)
+
+
+def _refuse_repeated_keys(node: Any, place: str) -> None:
+    """YAML keeps the last of two equal keys and says nothing."""
+    names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidInputError(f"{place}: the field {name} is given more than once.")
+
+
+def _mapping(node: Any, message: str) -> dict[str, Any]:
+    if not isinstance(node, yaml.MappingNode):
+        raise InvalidInputError(message)
+    return {key.value: value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
+
+
+def _line(node: Any) -> int:
+    return int(node.start_mark.line) + 1

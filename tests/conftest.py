@@ -1,0 +1,151 @@
+"""One embedded server for the whole run, shared by the workers; each test has a database of its own on it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import asyncpg
+import pytest
+from pydantic import SecretStr
+
+from rem.app import Rem
+from rem.db.database import Database, migrate
+from rem.db.embedded.server import EmbeddedServer
+from rem.db.preflight import read_facts
+from rem.db.store import Store
+from rem.settings import PostgresSettings, Settings
+
+_HOME = "REM_TEST_HOME"
+_TEMPLATE = "rem_template"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The controlling process starts the server before the workers start."""
+    for name in [name for name in os.environ if name.startswith(("POSTGRES__", "API__", "REM_HOME"))]:
+        del os.environ[name]
+    if hasattr(config, "workerinput") or config.option.collectonly:
+        return
+    os.environ[_HOME] = tempfile.mkdtemp(prefix="rem-tests-")
+    asyncio.run(_make_template())
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput") or _HOME not in os.environ:
+        return
+    _server().stop()
+    shutil.rmtree(os.environ.pop(_HOME), ignore_errors=True)
+
+
+def _server() -> EmbeddedServer:
+    return EmbeddedServer(Path(os.environ[_HOME]), idle_timeout_seconds=600)
+
+
+def dsn_of(database: str) -> str:
+    """The address of a database on the tests' server."""
+    address = _server().ensure_running()
+    return f"postgresql://{address.user}@/{database}?host={address.socket_dir}&port={address.port}"
+
+
+def settings_for(dsn: str, **postgres: object) -> Settings:
+    """Settings that use a database as an external one."""
+    return Settings(
+        rem_home=Path("/nowhere"),
+        postgres=PostgresSettings.model_validate({"connection_string": SecretStr(dsn), **postgres}),
+    )
+
+
+async def _make_template() -> None:
+    admin = await asyncpg.connect(dsn_of("postgres"))
+    await admin.execute(f"CREATE DATABASE {_TEMPLATE}")
+    await admin.close()
+    settings = settings_for(dsn_of(_TEMPLATE))
+    async with Database(settings).single_connection() as connection:
+        await migrate(connection, settings, await read_facts(connection))
+
+
+@pytest.fixture
+async def empty_dsn() -> AsyncIterator[str]:
+    """A database without anything in it."""
+    async with _fresh_database("template1") as dsn:
+        yield dsn
+
+
+@pytest.fixture
+async def dsn() -> AsyncIterator[str]:
+    """A database with REM's schema and nothing stored."""
+    async with _fresh_database(_TEMPLATE) as dsn:
+        yield dsn
+
+
+class _fresh_database:  # noqa: N801  # reads as a statement
+    def __init__(self, template: str) -> None:
+        self._name = f"test_{uuid4().hex}"
+        self._template = template
+
+    async def __aenter__(self) -> str:
+        await self._on_server(f"CREATE DATABASE {self._name} TEMPLATE {self._template}")
+        return dsn_of(self._name)
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self._on_server(f"DROP DATABASE {self._name} WITH (FORCE)")
+
+    async def _on_server(self, statement: str) -> None:
+        admin = await asyncpg.connect(dsn_of("postgres"))
+        try:
+            await admin.execute(statement)
+        finally:
+            await admin.close()
+
+
+@pytest.fixture
+def settings(dsn: str) -> Settings:
+    """Settings for the test's own database."""
+    return settings_for(dsn)
+
+
+@pytest.fixture
+async def rem(settings: Settings) -> AsyncIterator[Rem]:
+    """An open REM on the test's own database."""
+    async with Rem.open(settings) as rem:
+        yield rem
+
+
+@pytest.fixture
+def alice(rem: Rem) -> Store:
+    """Alice's memory."""
+    return rem.store("alice@example.com")
+
+
+@pytest.fixture
+def bob(rem: Rem) -> Store:
+    """Bob's memory."""
+    return rem.store("bob@example.com")
+
+
+@pytest.fixture
+def shared(rem: Rem) -> Store:
+    """What the tenant shares."""
+    return rem.store()
+
+
+@pytest.fixture
+async def sql(dsn: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+    """A plain connection to the test's own database, past all of REM."""
+    connection = await asyncpg.connect(dsn, server_settings={"search_path": "rem, public"})
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """A REM_HOME of the test's own; its server, if it has one, is stopped at the end."""
+    home = tmp_path / "home"
+    yield home
+    if home.exists():
+        EmbeddedServer(home).stop()
