@@ -1,0 +1,69 @@
+"""The user that PostgreSQL runs as: the caller, or a lesser one when the caller is root."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from rem.errors import EmbeddedServerError
+
+if sys.platform != "win32":  # where the server says what to use instead
+    import pwd
+
+
+@dataclass(frozen=True)
+class Account:
+    """A user; `groups` is None when it is the caller itself."""
+
+    uid: int
+    gid: int
+    name: str
+    groups: tuple[int, ...] | None = None
+
+
+def server_account(run_as: str) -> Account:
+    """The user that runs the server, because PostgreSQL refuses to run as root."""
+    if os.geteuid() != 0:
+        return Account(os.geteuid(), os.getegid(), _name(os.geteuid()))
+    try:
+        entry = pwd.getpwnam(run_as)
+    except KeyError:
+        entry = None
+    if entry is None or entry.pw_uid == 0:
+        problem = "is root, too" if entry else "does not exist"
+        raise EmbeddedServerError(
+            f"PostgreSQL refuses to run as root, and the user {run_as!r} that should run it {problem}. "
+            "Set POSTGRES__RUN_AS to an ordinary user of this machine, or run REM as one."
+        )
+    groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
+    return Account(entry.pw_uid, entry.pw_gid, entry.pw_name, groups)
+
+
+def own(path: Path, account: Account) -> None:
+    """Hand something that root made to the account; refuse what belongs to somebody else."""
+    owner = path.stat().st_uid
+    if owner == account.uid:
+        return
+    # Never through a link: somebody else could have put it there.
+    if owner != 0 or account.groups is None or path.is_symlink():
+        raise EmbeddedServerError(foreign(path, owner, account))
+    os.chown(path, account.uid, account.gid, follow_symlinks=False)
+
+
+def foreign(path: Path, owner: int, account: Account) -> str:
+    """What to say about something that belongs to another user."""
+    name = _name(owner)
+    if account.groups is None or owner == 0:
+        advice = f"Run REM as {name}, set REM_HOME to a folder of yours, or: chown -R {account.name} {path}"
+    else:
+        advice = f"Set POSTGRES__RUN_AS={name}, run REM as {name}, or: chown -R {account.name} {path}"
+    return f"{path} belongs to {name}, but PostgreSQL runs as {account.name}. {advice}"
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
