@@ -65,6 +65,9 @@ async def plan_type(connection: Connection, model: type[Entity]) -> TypePlan:
     if retype:
         ups.append(retype[0])
         downs.append(retype[1])
+    if ups:
+        # The cache holds rows as they were. On the way back the migrator fills it, once its functions are there again.
+        ups.append("SELECT rem.rem_rebuild_kv_store()")
     script = "".join(f"{line};\n" for line in ups)
     back = "".join(f"{line};\n" for line in reversed(downs))
     return TypePlan(table.name, Migration(name, script, back) if script else None, tuple(notes))
@@ -122,7 +125,7 @@ def _default(column: Column, model: type[Entity]) -> str | None:
     value = model.model_fields[column.name].get_default(call_default_factory=True, validated_data={})
     if value is PydanticUndefined or value is None:
         return None
-    value = column.encode(value)
+    value = column.encode(value) if column.encode else value
     if isinstance(value, Enum):
         value = value.value
     if column.sql_type == "jsonb":
@@ -216,5 +219,5 @@ def _retype(table: Table, stored: Any) -> tuple[str, str] | None:
 def _set_expressions(table: Table, summary: str, search: str) -> str:
     return (
         f"UPDATE rem.entity_types SET summary_expression = {literal(summary)}, search_expression = {literal(search)}\n"
-        f"  WHERE name = {literal(table.name)};\nSELECT rem.rem_rebuild_kv_store()"
+        f"  WHERE name = {literal(table.name)}"
     )

@@ -6,14 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from decimal import Decimal
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
+from uuid import UUID
 
 import asyncpg
 import orjson
 from loguru import logger
 
-from rem.db.faults import translated
+from rem.db.faults import DRIVER_ERRORS, translate, translated
 from rem.db.migrations import Migrator
 from rem.db.preflight import ServerFacts, read_facts, require_fit
 from rem.errors import DatabaseUnavailableError, MigrationError, SettingsError
@@ -28,6 +30,10 @@ if TYPE_CHECKING:
 
 Progress: TypeAlias = Callable[[str], None]
 _RETRY_SECONDS = 0.1
+_CONNECTION_STRING_FORM = (
+    "POSTGRES__CONNECTION_STRING must look like postgresql://user:password@host:5432/database, with special characters "
+    "of the user and password written as %XX."
+)
 _NOT_UP_YET = (
     ConnectionError,
     FileNotFoundError,
@@ -118,14 +124,16 @@ class Database:
             pool, self._pool = self._pool, None
             await pool.close()
 
-    @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Connection]:
+    def connection(self) -> AbstractAsyncContextManager[Connection]:
         """A pooled connection; the driver's errors come out as REM's."""
+        return _Lease(self.pool)
+
+    @property
+    def pool(self) -> asyncpg.Pool[asyncpg.Record]:
+        """The pool itself, for who wants the driver's own interface."""
         if self._pool is None:
             raise DatabaseUnavailableError("The database is not open: use `async with Rem.open() as rem:`.")
-        with translated():
-            async with self._pool.acquire() as connection:
-                yield connection
+        return self._pool
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Executor]:
@@ -187,6 +195,11 @@ class Database:
                     f"The server at {self.describe_address()} has no such database: {error}. Create it, or mend the "
                     "connection string."
                 ) from error
+            except asyncpg.ClientConfigurationError as error:
+                raise SettingsError(f"{_CONNECTION_STRING_FORM} ({error})") from error
+            except ValueError:
+                # What could not be read may be a part of the password.
+                raise SettingsError(_CONNECTION_STRING_FORM) from None
 
     def _address(self) -> dict[str, Any]:
         search_path = {"search_path": self._facts.search_path} if self._facts else {}
@@ -212,7 +225,8 @@ class Database:
         if self._embedded is not None:
             return f"the embedded server in {self._embedded.data_dir}"
         parts = urlsplit(_connection_string(self._settings))
-        return f"{parts.hostname or 'localhost'}:{parts.port or 5432}{parts.path}"
+        host = parts.netloc.rpartition("@")[2] or parse_qs(parts.query).get("host", ["localhost"])[0]
+        return f"{host}{parts.path}"
 
     async def _init_connection(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
         await connection.set_type_codec(
@@ -222,16 +236,20 @@ class Database:
             "json", encoder=orjson.dumps, decoder=orjson.loads, schema="pg_catalog", format="binary"
         )
         # A crash takes every connection along, so looking once for each new one is looking after every crash.
-        if not self.facts.is_replica and await connection.fetchval("SELECT rem.rem_mend_kv_store()"):
+        if self.facts.is_replica or await connection.fetchval("SELECT rem.rem_kv_store_is_whole()"):
+            return
+        if await connection.fetchval("SELECT rem.rem_mend_kv_store()"):
             logger.warning("The key cache was empty after a crash of PostgreSQL; it has been rebuilt from the tables.")
 
 
 async def migrate(connection: Connection, settings: Settings, facts: ServerFacts) -> list[str]:
     """Bring the schema to the version of this REM; the names of the migrations that were applied."""
     migrator = Migrator(connection, facts.search_path)
-    applied = await migrator.migrate()
-    await connection.execute("SELECT rem.rem_index_embeddings($1)", settings.embedding.dimension)
-    await migrator.set_kv_logged(settings.postgres.kv_logged)
+    # One transaction, so that the migrator's lock is held to the end: two CREATE INDEX IF NOT EXISTS at once collide.
+    async with connection.transaction():
+        applied = await migrator.migrate()
+        await connection.execute("SELECT rem.rem_index_embeddings($1)", settings.embedding.dimension)
+        await migrator.set_kv_logged(settings.postgres.kv_logged)
     return applied
 
 
@@ -239,6 +257,31 @@ class _PooledConnection(asyncpg.Connection):
     def get_reset_query(self) -> str:
         """Nothing to reset: all settings are made at connecting or LOCAL to a transaction. Saves a round trip."""
         return ""
+
+
+class _Lease:
+    """A connection on loan from the pool. A class, because a generator costs a tenth of a lookup."""
+
+    __slots__ = ("_acquisition",)
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        self._acquisition = pool.acquire()
+
+    async def __aenter__(self) -> Connection:
+        try:
+            return await self._acquisition.__aenter__()
+        except DRIVER_ERRORS as error:
+            raise translate(error) from error
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self._acquisition.__aexit__(kind, error, trace)
+        except DRIVER_ERRORS as failure:
+            raise translate(failure) from failure
+        if isinstance(error, DRIVER_ERRORS):
+            raise translate(error) from error
 
 
 class _Pinned:
@@ -282,8 +325,8 @@ def _connection_string(settings: Settings) -> str:
     assert settings.postgres.connection_string is not None  # noqa: S101  # the callers have looked
     text = settings.postgres.connection_string.get_secret_value().strip()
     scheme, separator, rest = text.partition("://")
-    if not separator or scheme.split("+")[0] not in ("postgresql", "postgres"):
-        raise SettingsError("POSTGRES__CONNECTION_STRING must look like postgresql://user:password@host:5432/database.")
+    if not separator or scheme.split("+")[0] not in ("postgresql", "postgres") or "#" in rest:
+        raise SettingsError(_CONNECTION_STRING_FORM)
     # SQLAlchemy's spelling (postgresql+asyncpg://) means the same.
     return f"postgresql://{rest}"
 
@@ -293,11 +336,11 @@ def _to_log(message: str) -> None:
 
 
 def _encode_jsonb(value: Any) -> bytes:
-    return b"\x01" + orjson.dumps(value, default=_encode_decimal)
+    return b"\x01" + orjson.dumps(value, default=_encode_as_text)
 
 
-def _encode_decimal(value: Any) -> str:
-    if isinstance(value, Decimal):
+def _encode_as_text(value: Any) -> str:
+    if isinstance(value, Decimal | UUID):  # the driver's own UUID is a subclass, which orjson does not know
         return str(value)
     raise TypeError(f"{type(value).__name__} is not JSON")
 

@@ -43,12 +43,15 @@ _CONSTRAINTS: dict[str, tuple[type[RemError], str]] = {
 }
 
 
+DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+
+
 @contextmanager
 def translated() -> Iterator[None]:
     """Raise REM's errors in place of the driver's."""
     try:
         yield
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+    except DRIVER_ERRORS as error:
         raise translate(error) from error
 
 
@@ -76,6 +79,11 @@ _KINDS: list[tuple[tuple[type[Exception], ...], type[RemError], str]] = [
         "The schema is not complete ({error}): run `rem db migrate`.",
     ),
     ((asyncpg.DataError,), InvalidInputError, "The database cannot hold a value: {error}"),
+    (
+        (asyncpg.TransactionRollbackError,),
+        ConflictError,
+        "Another writer was in the way, and nothing of this call was stored: try again ({error}).",
+    ),
     (
         (asyncpg.DiskFullError,),
         DatabaseError,

@@ -11,6 +11,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Literal
 
+import asyncpg
+
 from rem.db.sql import fill, query
 from rem.errors import MigrationError
 
@@ -121,7 +123,7 @@ class Migrator:
             pending = {status.name for status in states if status.state == "pending"}
             todo = [migration for migration in builtin_migrations() if migration.name in pending] + list(more)
             for migration in todo:
-                await self._connection.execute(migration.up_script)
+                await self._run(migration.name, migration.up_script)
                 await self._connection.execute(
                     query("migrations", "record"), migration.name, migration.checksum, migration.down_script
                 )
@@ -135,7 +137,7 @@ class Migrator:
             newest_first = list(reversed(await self._applied()))[:steps]
             await self._drop_functions()
             for row in newest_first:
-                await self._connection.execute(row.down_script)
+                await self._run(row.name, row.down_script)
                 await self._connection.execute(query("migrations", "forget"), row.name)
             if all(status.state == "applied" for status in await self.status()):
                 await self._install_functions(refresh=True)
@@ -152,6 +154,12 @@ class Migrator:
         await self._connection.execute(query("migrations", "lock"))
         await self._connection.execute(query("migrations", "bookkeeping"))
         await self._connection.execute(f"SET LOCAL search_path = {self._search_path}")
+
+    async def _run(self, name: str, script: str) -> None:
+        try:
+            await self._connection.execute(script)
+        except asyncpg.PostgresError as error:
+            raise MigrationError(f"The migration {name} failed, and nothing was changed: {error}") from error
 
     async def _applied(self) -> list[_Applied]:
         if not await self._connection.fetchval(query("migrations", "has_bookkeeping")):

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from pydantic import create_model
+from pydantic import TypeAdapter, create_model
 
 from rem.db.custom import TypePlan, plan_type
 from rem.db.migrations import Migrator
@@ -52,10 +52,14 @@ class TypeRegistry:
         """The types that the database knows."""
         registry = cls()
         async with database.connection() as connection:
-            for name, natural_key in await connection.fetch(query("custom", "entity_types")):
-                if name not in registry.models:
-                    registry.models[name] = await _model_of_table(connection, name, natural_key)
+            await registry.learn(connection)
         return registry
+
+    async def learn(self, connection: Connection) -> None:
+        """Get to know the types that have come into the database since."""
+        for name, natural_key in await connection.fetch(query("custom", "entity_types")):
+            if name not in self.models:
+                self.models[name] = await _model_of_table(connection, name, natural_key)
 
     def model(self, table: str) -> type[Entity]:
         """The class of a table."""
@@ -90,12 +94,16 @@ class TypeRegistry:
 
 async def _model_of_table(connection: Connection, table: str, natural_key: str) -> type[Entity]:
     fields: dict[str, Any] = {}
-    for name, sql_type, nullable, has_default in await connection.fetch(query("custom", "columns"), table):
+    for name, sql_type, nullable, default_expression in await connection.fetch(query("custom", "columns"), table):
         if name not in Entity.model_fields:
             annotation = _PYTHON_TYPES.get(sql_type, Any)
-            # The database has the default; None only says that the field may be left out.
-            optional = nullable or has_default
-            fields[name] = (annotation | None, None) if optional else (annotation, ...)
+            annotation = annotation | None if nullable else annotation
+            default = None if nullable else ...
+            if default_expression is not None:
+                # The expression comes from the migration that made the column.
+                value = await connection.fetchval(f"SELECT to_json({default_expression})")
+                default = TypeAdapter(annotation).validate_python(value)
+            fields[name] = (annotation, default)
     key_field = _KEY_FIELD.match(natural_key)
     return create_model(
         table.title().replace("_", ""),

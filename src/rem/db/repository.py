@@ -121,21 +121,23 @@ class Repository(Generic[T]):
         """
         async with self._executor.connection() as connection:
             row = (await self._write_group(connection, scope, [entity], with_records=True))[0]
-        if row["outcome"] == "deleted":
+            stored = await self._as_stored(connection, scope, row)
+        if row["outcome"] == "deleted" or (row["outcome"] == "unchanged" and stored.deleted_at is not None):
             raise DeletedError(
                 f"{row['key']!r} was deleted, and a deleted memory stays deleted: restore it (id {row['id']}) or "
                 "erase it for good before storing it anew."
             )
-        return self._model.from_row(row["record"])
+        return stored
 
     async def upsert_many(self, scope: Scope, entities: Iterable[T]) -> WriteReport:
         """Store many entities as `upsert` would, all or none of them; what was deleted before is reported."""
         batch = list(entities)
         groups: dict[tuple[frozenset[str], bool], list[int]] = defaultdict(list)
         for index, entity in enumerate(batch):
-            groups[frozenset(entity.model_fields_set), entity.revision is not None].append(index)
+            groups[entity.given_fields, entity.revision is not None].append(index)
         written: dict[int, Written] = {}
         async with self._executor.connection() as connection, connection.transaction():
+            await connection.execute(query("repository", "take_turns"), scope.tenant_id, scope.user_id)
             for indexes in groups.values():
                 with _row_numbers(indexes):
                     rows = await self._write_group(connection, scope, [batch[index] for index in indexes])
@@ -157,7 +159,7 @@ class Repository(Generic[T]):
                 raise ConflictError("An id never changes.")
             changed._revision = entity.revision
             row = (await self._write_group(connection, scope, [changed], with_records=True))[0]
-            return self._model.from_row(row["record"])
+            return await self._as_stored(connection, scope, row)
 
     async def soft_delete(self, scope: Scope, entity_id: UUID) -> None:
         """Hide the entity from every read; it can be restored."""
@@ -173,6 +175,11 @@ class Repository(Generic[T]):
     async def hard_delete(self, scope: Scope, entity_id: UUID) -> None:
         """Remove the entity for good, deleted or not."""
         await self._change_own("hard_delete", scope, [entity_id])
+
+    async def _as_stored(self, connection: Connection, scope: Scope, row: asyncpg.Record) -> T:
+        """What a written row is now. One that was left alone is read anew: the write saw it as it was before."""
+        record = row["record"] or await connection.fetchval(self._statement("record"), scope.tenant_id, row["id"])
+        return self._found(record, row["id"])
 
     async def _change_own(self, name: str, scope: Scope, ids: Sequence[UUID]) -> None:
         statement = self._statement(name, owner=_owner("r", scope))
@@ -194,10 +201,10 @@ class Repository(Generic[T]):
         """Write entities that have the same fields set and are all read from the store, or all not."""
         for row, entity in enumerate(entities):
             _refuse_foreign_owner(row, scope, entity)
-        fields = frozenset(entities[0].model_fields_set)
+        fields = entities[0].given_fields
         plan = _write_plan(self._table, fields, entities[0].revision is not None, scope.user_id is None, with_records)
-        rows = [self._encode(index, entity, plan) for index, entity in enumerate(entities)]
-        if len(rows) < _COPY_FROM_ROWS:
+        rows = (self._encode(index, entity, plan) for index, entity in enumerate(entities))
+        if len(entities) < _COPY_FROM_ROWS:
             named = [dict(zip(plan.staged, row, strict=True)) for row in rows]
             result = await connection.fetch(plan.from_json, scope.tenant_id, scope.user_id, named)
         else:
@@ -206,7 +213,7 @@ class Repository(Generic[T]):
         return result
 
     async def _write_by_copy(
-        self, connection: Connection, scope: Scope, plan: _WritePlan, rows: list[tuple[Any, ...]]
+        self, connection: Connection, scope: Scope, plan: _WritePlan, rows: Iterable[tuple[Any, ...]]
     ) -> list[asyncpg.Record]:
         async with _staged(connection, plan, rows):
             result = await connection.fetch(plan.from_staging, scope.tenant_id, scope.user_id)
@@ -215,10 +222,14 @@ class Repository(Generic[T]):
 
     async def _refresh_statistics(self, connection: Connection, inserted: int) -> None:
         """Autovacuum comes too late for who loads again at once, and without statistics the plans are quadratic."""
-        for table in (self._table.name, "kv_store", "edges"):
+        for table, columns in (
+            (self._table.name, "tenant_id, user_id, key, id"),
+            ("kv_store", "tenant_id, user_id, entity_key, compact_key, entity_id"),
+            ("edges", "tenant_id, src_id, dst_key"),
+        ):
             name = f"rem.{identifier(table)}"
             if inserted and await connection.fetchval(query("repository", "has_outgrown_statistics"), name, inserted):
-                await connection.execute(fill("ANALYZE {table}", table=name))
+                await connection.execute(fill("ANALYZE (SKIP_LOCKED) {table} ({columns})", table=name, columns=columns))
 
     async def _refuse_bad_verdicts(
         self, connection: Connection, scope: Scope, entities: Sequence[T], result: Sequence[asyncpg.Record]
@@ -243,7 +254,9 @@ class Repository(Generic[T]):
     def _encode(self, index: int, entity: T, plan: _WritePlan) -> tuple[Any, ...]:
         values = entity.__dict__
         try:
-            encoded = [column.encode(values[column.name]) for column in plan.columns]
+            encoded = [values[column.name] for column in plan.columns]
+            for position, encode in plan.encoders:
+                encoded[position] = encode(encoded[position])
         except (ValueError, ValidationError) as error:
             raise RowError(index, str(error)) from error
         embedding = values.get("embedding")
@@ -253,7 +266,7 @@ class Repository(Generic[T]):
                 f"embedding: has {len(embedding)} dimensions, this database has "
                 f"{self._executor.embedding_dimension} (EMBEDDING__DIMENSION).",
             )
-        return (*encoded, entity.revision)
+        return (*encoded, (entity.__pydantic_private__ or {}).get("_revision"))
 
     def _statement(self, name: str, **parts: str) -> str:
         return fill(query("repository", name), table=f"rem.{identifier(self._table.name)}", **parts)
@@ -272,6 +285,7 @@ class _WritePlan:
     """The statements that write rows with one set of fields."""
 
     columns: tuple[Column, ...]
+    encoders: tuple[tuple[int, Callable[[Any], Any]], ...]
     staged: tuple[str, ...]
     staging_table: str
     from_json: str
@@ -291,6 +305,9 @@ def _write_plan(
     quoted = [identifier(column.name) for column in columns]
     staged = [*(column.name for column in columns), "rem_revision"]
     typed = [f"{identifier(column.name)} {_staged_type(column)}" for column in columns] + ["rem_revision timestamptz"]
+    # Who says when a row was made, perhaps after this transaction began, says with it that it was not updated before.
+    is_dated = "created_at" in fields and "updated_at" not in fields
+    derived = {'"updated_at"': 'greatest(i."created_at", now())'} if is_dated else {}
     name = f"rem.{identifier(table.name)}"
     owner = {f"owner_of_{alias}": _owner(alias, Scope(user_id=None if is_shared else "someone"))
              for alias in ("r", "by_id", "by_key")}  # fmt: skip
@@ -301,32 +318,31 @@ def _write_plan(
         selection=", ".join(
             f"s.{identifier(column.name)}{_cast(column)} AS {identifier(column.name)}" for column in columns
         ),
-        columns=", ".join(quoted),
-        incoming_columns=", ".join(f"i.{column}" for column in quoted),
+        columns=", ".join([*quoted, *derived]),
+        incoming_columns=", ".join([*(f"i.{column}" for column in quoted), *derived.values()]),
         updates=_assignments(updates, "i", is_loaded),
         conflict_updates=_assignments(updates, "excluded", is_loaded),
         changed=_changes(updates, is_loaded),
         # A dump may bring deleted rows along; they mean no live row, whatever their key.
         is_live="i.deleted_at IS NULL" if "deleted_at" in fields else "true",
-        returning="to_json(stored)" if with_records else "NULL::json",
-        unchanged_record=f"(SELECT to_json(r) FROM {name} r WHERE r.tenant_id = $1 AND r.id = aim.id)"
-        if with_records
-        else "NULL::json",
+        returning="to_json(stored.*)" if with_records else "NULL::json",
         **owner,
     )
     return _WritePlan(
         columns,
+        tuple((position, column.encode) for position, column in enumerate(columns) if column.encode),
         tuple(staged),
         fill(query("repository", "staging_table"), typed_columns=", ".join(typed)),
         fill(
             upsert,
+            materialized="MATERIALIZED",
             source=fill(
                 query("repository", "json_source"),
                 typed_columns=", ".join(typed),
                 columns=", ".join(identifier(column) for column in staged),
             ),
         ),
-        fill(upsert, source=query("repository", "staged_source")),
+        fill(upsert, materialized="NOT MATERIALIZED", source=query("repository", "staged_source")),
     )
 
 
@@ -334,13 +350,16 @@ _ALWAYS_STAGED = frozenset({"id", "origin"})
 """Beside the class's own columns: a new row takes the class's defaults, which the database does not know."""
 
 
+_STAGED_AS_TEXT = frozenset({"vector", "date", "timestamptz"})
+"""The driver's binary COPY has no vector, and takes the first and last day and time for infinity."""
+
+
 def _staged_type(column: Column) -> str:
-    # COPY has no binary form of a vector; its text has.
-    return "text" if column.sql_type == "vector" else column.sql_type
+    return "text" if column.sql_type in _STAGED_AS_TEXT else column.sql_type
 
 
 def _cast(column: Column) -> str:
-    return "::vector" if column.sql_type == "vector" else ""
+    return f"::{column.sql_type}" if column.sql_type in _STAGED_AS_TEXT else ""
 
 
 def _assignments(names: Sequence[str], source: str, is_loaded: bool) -> str:
@@ -366,16 +385,18 @@ def _new_value(name: str, source: str, is_loaded: bool) -> str:
 
 
 @asynccontextmanager
-async def _staged(connection: Connection, plan: _WritePlan, rows: list[tuple[Any, ...]]) -> AsyncIterator[None]:
-    """The rows in a temporary table, brought there by COPY."""
+async def _staged(connection: Connection, plan: _WritePlan, rows: Iterable[tuple[Any, ...]]) -> AsyncIterator[None]:
+    """The rows in a temporary table, brought there by COPY; they are encoded while the server already reads."""
     async with connection.transaction():
         await connection.execute(plan.staging_table)
+        # Hashing and sorting a batch in memory; the default is meant for many small statements at once.
+        await connection.execute("SET LOCAL work_mem = '64MB'")
         await connection.copy_records_to_table(
             "rem_incoming",
-            records=((*row, ordinal) for ordinal, row in enumerate(rows)),
+            records=((*row, number) for number, row in enumerate(rows)),
             columns=[*plan.staged, "rem_row"],
         )
-        await connection.execute("ANALYZE pg_temp.rem_incoming")
+        await connection.execute("ANALYZE pg_temp.rem_incoming (id, rem_row)")
         yield
         await connection.execute("DROP TABLE pg_temp.rem_incoming")
 

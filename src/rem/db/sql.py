@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 
 _BLOCK = re.compile(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", re.MULTILINE | re.DOTALL)
-_IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]*\Z")
+_IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
 
 
 @cache

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
+
+import orjson
 
 from rem.db.conditions import Where
 from rem.db.repository import Repository, WriteReport
 from rem.db.sql import query
 from rem.errors import InvalidInputError
 from rem.models import Entity
+from rem.models.values import storable_text
 
 if TYPE_CHECKING:
     from rem.context import Scope
-    from rem.db.database import Executor
+    from rem.db.database import Connection, Executor
     from rem.db.maintenance import DanglingEdge
     from rem.db.registry import TypeRegistry
 
@@ -65,13 +68,30 @@ class Store:
         if table is not None:
             self._types.model(table)
         for key in keys:
-            if "\0" in key:
-                raise InvalidInputError("A key contains a NUL character; remove it.")
+            try:
+                storable_text(key)
+            except ValueError as error:
+                raise InvalidInputError(f"The key {key!r} {error}.") from error
         async with self._executor.connection() as connection:
-            rows = await connection.fetch(
-                query("lookup", "lookup"), self._scope.tenant_id, self._scope.user_id, keys, table
-            )
+            rows = await self._answers(connection, keys, table)
+            if any(entity_type not in self._types.models for entity_type, _ in rows):
+                # Another process has registered it in the meantime.
+                await self._types.learn(connection)
         return [self._types.model(entity_type).from_row(record) for entity_type, record in rows]
+
+    async def _answers(
+        self, connection: Connection, keys: Sequence[str], table: str | None
+    ) -> list[tuple[str, dict[str, Any]]]:
+        tenant_id, user_id = self._scope.tenant_id, self._scope.user_id
+        if len(keys) == 1:
+            # One key with one small answer is the common case, and needs none of what the others do.
+            exact = await connection.fetch(query("lookup", "exact"), tenant_id, user_id, keys[0], table)
+            if len(exact) == 1 and exact[0]["record"] is not None:
+                return [(exact[0]["entity_type"], orjson.loads(exact[0]["record"]))]
+        rows: list[tuple[str, dict[str, Any]]] = await connection.fetchval(
+            query("lookup", "lookup"), tenant_id, user_id, keys, table
+        )
+        return rows
 
     async def get(self, model: type[T], entity_id: UUID) -> T:
         """The entity with this id."""

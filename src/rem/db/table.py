@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from uuid import UUID
 
+import orjson
 from pydantic import BaseModel
 
+from rem.db.sql import identifier
 from rem.errors import InvalidInputError
 from rem.models.edge import Edge
 from rem.models.entity import Entity, EntityType
@@ -43,7 +46,7 @@ class Column:
     name: str
     sql_type: str
     nullable: bool
-    encode: Callable[[Any], Any]
+    encode: Callable[[Any], Any] | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,6 +82,13 @@ def _annotations(model: type[Entity]) -> dict[str, Any]:
 
 
 def _column(model: type[Entity], name: str, annotation: Any) -> Column:
+    try:
+        identifier(name)
+    except ValueError as error:
+        raise InvalidInputError(
+            f"{model.__name__}.{name}: a column's name has at most 63 lower-case letters, digits and underscores: "
+            "rename it."
+        ) from error
     inner, nullable = _strip_optional(annotation)
     sql_type = _sql_type(inner)
     if sql_type is None:
@@ -86,7 +96,7 @@ def _column(model: type[Entity], name: str, annotation: Any) -> Column:
             f"{model.__name__}.{name}: no column type for {annotation}. Use str, int, float, bool, Decimal, datetime, "
             "date, UUID, an Enum of strings, a list, a dict or a Pydantic model, each optionally `| None`."
         )
-    return Column(name, sql_type, nullable, _encoder(sql_type))
+    return Column(name, sql_type, nullable, _encoder(name, sql_type))
 
 
 def _strip_optional(annotation: Any) -> tuple[Any, bool]:
@@ -97,7 +107,7 @@ def _strip_optional(annotation: Any) -> tuple[Any, bool]:
         members = [member for member in get_args(annotation) if member is not types.NoneType]
         if len(members) == 1 and len(get_args(annotation)) == 2:
             return _strip_optional(members[0])[0], True
-    return annotation, False
+    return annotation, annotation is Any
 
 
 def _sql_type(annotation: Any) -> str | None:
@@ -120,28 +130,70 @@ def _sql_type(annotation: Any) -> str | None:
     return "jsonb" if issubclass(origin, dict | BaseModel) else None
 
 
-def _encoder(sql_type: str) -> Callable[[Any], Any]:
-    if sql_type == "jsonb":
-        return _encode_json
-    if sql_type == "vector":
-        return _encode_vector
-    return _unchanged
+def _encoder(name: str, sql_type: str) -> Callable[[Any], Any] | None:
+    encode = _ENCODERS.get(sql_type)
+    if encode is None:
+        return None
+
+    def encoder(value: Any) -> Any:
+        try:
+            return None if value is None else encode(value)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+
+    return encoder
 
 
-def _unchanged(value: Any) -> Any:
+def _encode_int(value: int) -> int:
+    if not -(2**63) <= value < 2**63:
+        raise ValueError("is an integer beyond 64 bits, which no column can hold: make the field a str")
     return value
 
 
-def _encode_json(value: Any) -> Any:
-    """Plain JSON, also where a class of the user's own holds models."""
-    return as_json(_dump_models(value))
+def _encode_float(value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"is {value}, which JSON cannot hold: use None")
+    return value
 
 
-def _dump_models(value: Any) -> Any:
+def _encode_decimal(value: Decimal) -> Decimal:
+    """Records travel as JSON, whose numbers are floats."""
+    if Decimal(repr(float(value))) != value:
+        raise ValueError("has more digits than a JSON number keeps: make the field a str")
+    return value
+
+
+def _encode_time(value: datetime) -> str:
+    """A time without a zone is UTC; the driver would take it as the machine's own."""
+    return (value.replace(tzinfo=UTC) if value.tzinfo is None else value).isoformat()
+
+
+def _encode_json(value: Any) -> orjson.Fragment:
+    """JSON text, also where a class of the user's own holds models."""
+    if isinstance(value, list) and value and isinstance(value[0], Edge):
+        value = [edge.__dict__ for edge in value]
+    try:
+        text = orjson.dumps(value, default=_dump_model)
+    except TypeError:
+        text = orjson.dumps(as_json(_dump_models(value)))
+    # A value may have been edited in place since it was checked. NaN would silently become null, and PostgreSQL has no
+    # NUL, so what could be one of them is checked again; the rest is right by being JSON.
+    if b"null" in text or b"\\u0000" in text:
+        as_json(_dump_models(value))
+    return orjson.Fragment(text)
+
+
+def _dump_model(value: Any) -> Any:
     if isinstance(value, Edge):
         return value.__dict__
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def _dump_models(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return _dump_model(value)
     if isinstance(value, list):
         return [_dump_models(item) for item in value]
     if isinstance(value, dict):
@@ -149,5 +201,16 @@ def _dump_models(value: Any) -> Any:
     return value
 
 
-def _encode_vector(value: list[float] | None) -> str | None:
-    return None if value is None else f"[{','.join(map(repr, value))}]"
+def _encode_vector(value: list[float]) -> str:
+    return f"[{','.join(map(repr, value))}]"
+
+
+_ENCODERS: dict[str, Callable[[Any], Any]] = {
+    "bigint": _encode_int,
+    "double precision": _encode_float,
+    "numeric": _encode_decimal,
+    "timestamptz": _encode_time,
+    "date": date.isoformat,
+    "jsonb": _encode_json,
+    "vector": _encode_vector,
+}

@@ -5,14 +5,16 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
+
+from rem.models.values import as_json, storable_text
 
 _ADAPTERS: dict[str, TypeAdapter[Any]] = {
     "boolean": TypeAdapter(bool),
-    "bigint": TypeAdapter(int),
+    "bigint": TypeAdapter(Annotated[int, Field(ge=-(2**63), lt=2**63)]),
     "double precision": TypeAdapter(float),
     "numeric": TypeAdapter(Decimal),
     "timestamptz": TypeAdapter(datetime),
@@ -24,7 +26,7 @@ _ADAPTERS: dict[str, TypeAdapter[Any]] = {
 def fit(value: Any, sql_type: str) -> Any:
     """The value as the type wants it; a ValueError if it cannot be."""
     if sql_type == "jsonb":
-        return value
+        return as_json(value)
     if sql_type.endswith("[]"):
         if not isinstance(value, list | tuple | set | frozenset):
             raise ValueError("not a list")
@@ -43,4 +45,4 @@ def _as_text(value: Any) -> str:
     """Text as `#>>` shows a JSON value: `metadata.done = true` compares with 'true'."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value)
+    return storable_text(str(value))

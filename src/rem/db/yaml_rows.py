@@ -10,6 +10,7 @@ import yaml
 from rem.errors import InvalidInputError
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_DEEPEST_NESTING = 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +43,10 @@ def read_blocks(text: str, file: str) -> list[Block]:
     """The blocks of a file; an error that names file and line if it is not a list of them."""
     loader = _Loader(text)
     try:
+        _refuse_explosives(text, file)
         root = loader.get_single_node()
         if root is None:
             raise InvalidInputError(f"{file} is empty: it must hold a list of {{table, key_field, rows}}.")
-        _refuse_aliases(root, file)
         if not isinstance(root, yaml.SequenceNode):
             raise InvalidInputError(
                 f"{file}:{_line(root)}: the file must be a list of blocks, each with table, key_field and rows."
@@ -61,21 +62,20 @@ def read_blocks(text: str, file: str) -> list[Block]:
         loader.dispose()
 
 
-def _refuse_aliases(root: Any, file: str) -> None:
-    """Shared nodes would let a few lines stand for gigabytes."""
-    seen: set[int] = set()
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if id(node) in seen:
+def _refuse_explosives(text: str, file: str) -> None:
+    """Aliases would let a few lines stand for gigabytes, and nesting without end overflows the parser's stack."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.AliasEvent):
             raise InvalidInputError(
-                f"{file}:{_line(node)}: YAML aliases (*name) are not supported: write the value out."
+                f"{file}:{_line(event)}: YAML aliases (*name) are not supported: write the value out."
             )
-        seen.add(id(node))
-        if isinstance(node, yaml.MappingNode):
-            stack.extend(part for pair in node.value for part in pair)
-        elif isinstance(node, yaml.SequenceNode):
-            stack.extend(node.value)
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _DEEPEST_NESTING:
+                raise InvalidInputError(f"{file}:{_line(event)}: is nested more than {_DEEPEST_NESTING} levels deep.")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 def _block(loader: Any, node: Any, file: str) -> Block:

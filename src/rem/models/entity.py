@@ -5,25 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, ClassVar, Self
 from uuid import UUID, uuid4
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, create_model, field_validator, model_validator
+from pydantic.fields import FieldInfo
 
 from rem.errors import InvalidInputError
 from rem.models.edge import Edge
 from rem.models.values import JsonObject, UtcDateTime, as_json, now, storable_text
-
-STORED = {"stored": True}
-"""Validation context of a row that comes out of the database: rules for new input do not apply to it."""
 
 _CLOCK_SKEW = timedelta(seconds=5)
 _TABLE_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}\Z")
@@ -106,35 +97,41 @@ class Entity(BaseModel):
         )
 
     @property
+    def given_fields(self) -> frozenset[str]:
+        """The fields that were set, and the lists and objects that were empty by default and have been filled since."""
+        values, given = self.__dict__, self.__pydantic_fields_set__
+        filled = [name for name in _empty_by_default(type(self)) if values[name] and name not in given]
+        return frozenset(given).union(filled) if filled else frozenset(given)
+
+    @property
     def revision(self) -> datetime | None:
         """The version that was read from the store; None for an entity that was not."""
         return self._revision
 
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> Self:
-        """The entity that a stored row stands for."""
-        if len(row) != len(cls.model_fields):
-            row = {name: row[name] for name in cls.model_fields if name in row}
-        entity = cls.model_validate(row, context=STORED)
-        entity._revision = entity.updated_at
+        """The entity that a stored row stands for. The rules for new input do not apply to it."""
+        stored = _row_model(cls).model_validate(row)
+        entity = cls.__new__(cls)
+        entity.__setstate__(
+            {
+                "__dict__": stored.__dict__,
+                "__pydantic_fields_set__": stored.__pydantic_fields_set__,
+                "__pydantic_extra__": None,
+                "__pydantic_private__": {"_revision": stored.__dict__["updated_at"]},
+            }
+        )
         return entity
 
     @field_validator("created_at")
     @classmethod
-    def _not_in_the_future(cls, value: datetime, info: ValidationInfo) -> datetime:
-        if info.context is not STORED and value > now() + _CLOCK_SKEW:
+    def _not_in_the_future(cls, value: datetime) -> datetime:
+        if value > now() + _CLOCK_SKEW:
             raise ValueError("is in the future")
         return value
 
-    @field_validator("graph_edges", mode="before")
-    @classmethod
-    def _list_of_edges(cls, value: Any) -> Any:
-        return [] if value is None else value
-
     @model_validator(mode="after")
-    def _storable(self, info: ValidationInfo) -> Self:
-        if info.context is STORED:
-            return self
+    def _storable(self) -> Self:
         for name in self.model_fields_set:
             try:
                 _check_storable(self.__dict__[name])
@@ -145,6 +142,22 @@ class Entity(BaseModel):
         if self.valid_from and self.valid_to and self.valid_to < self.valid_from:
             raise ValueError("valid_to: is before valid_from")
         return self
+
+
+@cache
+def _row_model(model: type[Entity]) -> type[BaseModel]:
+    """The fields of a class as the database has them: types, but no rules; columns that the class lacks are ignored."""
+    fields: dict[str, Any] = {name: (_row_type(field), ...) for name, field in model.model_fields.items()}
+    return create_model(f"{model.__name__}Row", __config__=ConfigDict(extra="ignore"), **fields)
+
+
+def _row_type(field: FieldInfo) -> Any:
+    return UtcDateTime if field.annotation is datetime else field.annotation
+
+
+@cache
+def _empty_by_default(model: type[Entity]) -> tuple[str, ...]:
+    return tuple(name for name, field in model.model_fields.items() if field.default_factory in (list, dict))
 
 
 def _check_storable(value: Any) -> None:

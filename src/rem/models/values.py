@@ -23,7 +23,10 @@ def now() -> datetime:
 
 def _in_utc(value: datetime) -> datetime:
     """A time without a zone is taken as UTC: that is what REM itself writes."""
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    try:
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("is outside the years 1 to 9999 in UTC") from error
 
 
 UtcDateTime = Annotated[datetime, AfterValidator(_in_utc)]

@@ -12,7 +12,7 @@ END $$;
 
 -- Compares the mirrors with what the tables imply, row by row.
 CREATE OR REPLACE FUNCTION rem_check_mirrors(OUT keys bigint, OUT edges bigint, OUT wrong_keys bigint, OUT wrong_edges bigint)
-LANGUAGE plpgsql STABLE AS $$
+LANGUAGE plpgsql STABLE SET timezone = 'UTC' AS $$
 DECLARE
   kv_queries text := (SELECT string_agg(rem.rem_kv_query(e, format('rem.%I', e.name)), ' UNION ALL ') FROM rem.entity_types e);
   edge_queries text := (SELECT string_agg(rem.rem_edges_query(e, format('rem.%I', e.name)), ' UNION ALL ') FROM rem.entity_types e);
@@ -21,7 +21,7 @@ BEGIN
   edges := (SELECT count(*) FROM rem.edges);
   EXECUTE format($query$
     WITH wanted AS (%s), stored AS (
-      SELECT tenant_id, user_id, entity_type, entity_key, entity_id, key_rank, content_summary, expires_at
+      SELECT tenant_id, user_id, entity_type, entity_key, entity_id, key_rank, content_summary, expires_at, record
       FROM rem.kv_store WHERE tenant_id <> '')
     SELECT (SELECT count(*) FROM (TABLE wanted EXCEPT ALL TABLE stored) a)
          + (SELECT count(*) FROM (TABLE stored EXCEPT ALL TABLE wanted) b) $query$, kv_queries) INTO wrong_keys;

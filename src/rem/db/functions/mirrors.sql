@@ -6,7 +6,7 @@ CREATE OR REPLACE FUNCTION rem_kv_query(entity rem.entity_types, source text) RE
 LANGUAGE sql STABLE AS $$
   SELECT format($query$
       SELECT r.tenant_id, r.user_id, %1$L AS entity_type, k.entity_key, r.id AS entity_id, k.key_rank,
-             left(coalesce(%2$s, ''), 200) AS content_summary, r.expires_at
+             left(coalesce(%2$s, ''), 200) AS content_summary, r.expires_at, %5$s AS record
       FROM %3$s r CROSS JOIN LATERAL (%4$s) k WHERE r.deleted_at IS NULL $query$,
     entity.name, entity.summary_expression, source,
     CASE WHEN cardinality(entity.key_expressions) = 1
@@ -14,6 +14,13 @@ LANGUAGE sql STABLE AS $$
       ELSE format('SELECT entity_key, min(key_rank)::smallint AS key_rank
                    FROM unnest(ARRAY[%s]) WITH ORDINALITY AS keys (entity_key, key_rank)
                    WHERE entity_key <> '''' GROUP BY entity_key', array_to_string(entity.key_expressions, ', '))
+    END,
+    CASE WHEN entity.is_cached
+      -- The long column is looked at first: a large row must not be made into JSON only to be thrown away.
+      THEN format('CASE WHEN coalesce(octet_length(%s), 0) <= 1500 THEN
+                     (SELECT small.record FROM (SELECT to_json(r.*)::text AS record OFFSET 0) small
+                      WHERE octet_length(small.record) <= 2000) END', entity.summary_expression)
+      ELSE 'NULL::text'
     END)
 $$;
 
@@ -36,12 +43,14 @@ $$;
 CREATE OR REPLACE FUNCTION rem_make_mirror(entity rem.entity_types) RETURNS void LANGUAGE plpgsql AS $make$
 DECLARE
   kv_columns constant text :=
-    'tenant_id, user_id, entity_type, entity_key, entity_id, key_rank, content_summary, expires_at';
+    'tenant_id, user_id, entity_type, entity_key, entity_id, key_rank, content_summary, expires_at, record';
   edge_columns constant text :=
     'tenant_id, src_type, src_id, ordinal, user_id, src_key, dst_key, dst_type, rel_type, weight, origin, properties';
 BEGIN
   EXECUTE format($ddl$
-    CREATE OR REPLACE FUNCTION rem.%1$I() RETURNS trigger LANGUAGE plpgsql AS $mirror$
+    CREATE OR REPLACE FUNCTION rem.%1$I() RETURNS trigger LANGUAGE plpgsql
+    -- The record's times are written as the session's zone says; whoever writes, it must be the same text.
+    SET timezone = 'UTC' AS $mirror$
     BEGIN
       IF TG_OP = 'INSERT' THEN
         IF NOT EXISTS (SELECT FROM new_rows) THEN RETURN NULL; END IF;
@@ -89,7 +98,7 @@ DECLARE
   branches text;
 BEGIN
   SELECT string_agg(format(
-      'WHEN %1$L THEN RETURN (SELECT to_json(r) FROM rem.%1$I r WHERE r.tenant_id = of_tenant AND r.id = of_id);', name),
+      'WHEN %1$L THEN RETURN (SELECT to_json(r.*) FROM rem.%1$I r WHERE r.tenant_id = of_tenant AND r.id = of_id);', name),
       E'\n' ORDER BY name)
     INTO branches FROM rem.entity_types;
   EXECUTE format($ddl$
@@ -124,7 +133,7 @@ CREATE OR REPLACE FUNCTION rem_kv_store_is_whole() RETURNS boolean LANGUAGE sql 
 RETURN EXISTS (SELECT FROM rem.kv_store WHERE tenant_id = '' AND entity_key = '');
 
 -- Fills kv_store from the tables. Readers and writers wait: no answer is better than a wrong one.
-CREATE OR REPLACE FUNCTION rem_rebuild_kv_store() RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION rem_rebuild_kv_store() RETURNS bigint LANGUAGE plpgsql SET timezone = 'UTC' AS $$
 DECLARE
   entity rem.entity_types;
 BEGIN
@@ -132,7 +141,7 @@ BEGIN
   TRUNCATE rem.kv_store;
   FOR entity IN SELECT * FROM rem.entity_types LOOP
     EXECUTE 'INSERT INTO rem.kv_store (tenant_id, user_id, entity_type, entity_key, entity_id, key_rank,
-               content_summary, expires_at) ' || rem.rem_kv_query(entity, format('rem.%I', entity.name));
+               content_summary, expires_at, record) ' || rem.rem_kv_query(entity, format('rem.%I', entity.name));
   END LOOP;
   INSERT INTO rem.kv_store (tenant_id, entity_type, entity_key, entity_id, key_rank, content_summary)
     VALUES ('', '', '', '00000000-0000-0000-0000-000000000000', 1, '');
@@ -153,11 +162,9 @@ BEGIN
 END $$;
 
 -- What a crash left behind is mended by whoever notices first; the others wait for it. True if this call rebuilt.
+-- Ask rem_kv_store_is_whole first, in a transaction of its own: two that have read the table cannot both lock it.
 CREATE OR REPLACE FUNCTION rem_mend_kv_store() RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-  IF rem.rem_kv_store_is_whole() THEN
-    RETURN false;
-  END IF;
   LOCK TABLE rem.kv_store IN ACCESS EXCLUSIVE MODE;
   IF rem.rem_kv_store_is_whole() THEN
     RETURN false;

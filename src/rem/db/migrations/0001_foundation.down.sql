@@ -6,3 +6,5 @@ DROP FUNCTION rem_refuse_identity_change();
 DROP FUNCTION rem_touch();
 DROP FUNCTION rem_compact_key(text);
 DROP FUNCTION rem_key(text);
+DROP FUNCTION rem_key_of_clean_label(text);
+DROP FUNCTION rem_fold(text);

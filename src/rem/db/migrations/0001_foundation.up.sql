@@ -3,24 +3,35 @@
 CREATE EXTENSION IF NOT EXISTS vector;
 CREATE EXTENSION IF NOT EXISTS pg_trgm;
 
+-- Lower case, in NFKC again: without its capital a letter may compose with the accent that follows it (İ).
+CREATE FUNCTION rem_fold(label text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN normalize(replace(lower(label), 'ς', 'σ'), NFKC);
+
+-- The part of rem_key that judges: the label is in NFKC, with nothing invisible and no space or hyphen at its ends.
+CREATE FUNCTION rem_key_of_clean_label(label text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE
+  WHEN label ~ '^([[:alpha:]][[:alnum:]+.-]*://|[^\s@]+@[^\s@]+$)' THEN
+    regexp_replace(rem_fold(label), '\s+', '-', 'g')
+  ELSE
+    -- The circled and squared capitals from U+1F150 on have no lower case, so they start no word.
+    btrim(regexp_replace(rem_fold(
+      regexp_replace(
+        regexp_replace(label, '([[:lower:]])((?![\U0001F150-\U0001F189])[[:upper:]])', '\1-\2', 'g'),
+        '([[:upper:]])((?![\U0001F150-\U0001F189])[[:upper:]][[:lower:]])', '\1-\2', 'g')), '[\s_-]+', '-', 'g'), '-')
+END;
+
 -- The only place where a label becomes a key. "Mood Disorder", "mood_disorder" and "MoodDisorder" are one key;
--- addresses (docs://x.md, a_b@example.com) keep their punctuation, because there it distinguishes. Stored keys
--- depend on it: changing it needs a migration that rewrites them.
+-- addresses (docs://x.md, a_b@example.com) keep their punctuation, because there it distinguishes. The key of a key is
+-- itself. Stored keys depend on it: changing it needs a migration that rewrites them.
 CREATE FUNCTION rem_key(label text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE
   -- Most keys are written as keys already; the test is much cheaper than the rewriting.
   WHEN label ~ '^[a-z0-9]+([-.:/@][a-z0-9]+)*$' THEN label
-  WHEN label ~ '^\s*([[:alpha:]][[:alnum:]+.-]*://|[^\s@]+@[^\s@]+\s*$)' THEN
-    btrim(regexp_replace(replace(lower(normalize(
-      regexp_replace(label, '[\u00AD\u200B\u2060\uFEFF]', '', 'g'), NFKC)), 'ς', 'σ'), '\s+', '-', 'g'), '-')
-  ELSE
-    btrim(regexp_replace(replace(lower(normalize(
-      regexp_replace(
-        regexp_replace(
-          regexp_replace(label, '[\u00AD\u200B\u2060\uFEFF]', '', 'g'),
-          '([[:lower:]])([[:upper:]])', '\1-\2', 'g'),
-        '([[:upper:]])([[:upper:]][[:lower:]])', '\1-\2', 'g'), NFKC)), 'ς', 'σ'), '[\s_-]+', '-', 'g'), '-')
+  ELSE rem_key_of_clean_label(regexp_replace(
+    normalize(regexp_replace(label, '[\u00AD\u200B\u2060\uFEFF]', '', 'g'), NFKC), '^[\s-]+|[\s-]+$', '', 'g'))
 END;
 
 -- "openai" finds "OpenAI" (open-ai): what is not found as a key is tried without its separators.
@@ -37,6 +48,8 @@ CREATE TABLE entity_types (
   key_expressions text[] NOT NULL,
   summary_expression text NOT NULL,
   search_expression text NOT NULL,
+  -- Whether kv_store holds a copy of small rows. Not for what is written far more often than looked up.
+  is_cached boolean NOT NULL DEFAULT true,
   is_builtin boolean NOT NULL DEFAULT false
 );
 

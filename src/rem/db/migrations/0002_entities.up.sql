@@ -201,18 +201,19 @@ CREATE TABLE tool_gaps (
 );
 SELECT rem_make_entity('tool_gaps', 'id::text');
 
-INSERT INTO entity_types (name, natural_key, key_expressions, summary_expression, search_expression, is_builtin) VALUES
-  ('resources', 'rem.rem_key(name)', '{r.key}', 'r.content', 'r.content', true),
-  ('moments', 'rem.rem_key(name)', '{r.key}', 'r.summary', 'r.summary', true),
-  ('ontologies', 'rem.rem_key(name)', '{r.key}', 'r.content', 'r.content', true),
-  ('ontology_configs', 'rem.rem_key(name)', '{r.key}', 'r.agent_schema', '''''', true),
-  ('users', 'rem.rem_key(name)', '{r.key,rem.rem_key(r.email),r.id::text}', 'r.summary', 'r.summary', true),
-  ('sessions', 'rem.rem_key(coalesce(name, id::text))', '{r.key,r.id::text}', 'r.description', 'r.description', true),
-  ('messages', $$'session-' || session_id::text || '-msg-' || message_index::text$$, '{r.key}', 'r.content', 'r.content', true),
-  ('documents', 'id::text', '{r.key}', 'r.content', 'r.content', true),
-  ('files', 'rem.rem_key(name)', '{r.key}', 'r.uri', '''''', true),
-  ('schemas', 'rem.rem_key(name)', '{r.key}', 'r.description', 'r.description', true),
-  ('feedbacks', 'id::text', '{r.key}', 'r.comment', '''''', true),
-  ('shared_sessions', 'id::text', '{r.key}', '''''', '''''', true),
-  ('approvals', 'id::text', '{r.key}', 'r.action_description', '''''', true),
-  ('tool_gaps', 'id::text', '{r.key}', 'r.attempted_task', '''''', true);
+INSERT INTO entity_types (name, natural_key, key_expressions, summary_expression, search_expression, is_cached, is_builtin)
+VALUES
+  ('resources', 'rem.rem_key(name)', '{r.key}', 'r.content', 'r.content', true, true),
+  ('moments', 'rem.rem_key(name)', '{r.key}', 'r.summary', 'r.summary', true, true),
+  ('ontologies', 'rem.rem_key(name)', '{r.key}', 'r.content', 'r.content', true, true),
+  ('ontology_configs', 'rem.rem_key(name)', '{r.key}', 'r.agent_schema', '''''', true, true),
+  ('users', 'rem.rem_key(name)', '{r.key,rem.rem_key(r.email),r.id::text}', 'r.summary', 'r.summary', true, true),
+  ('sessions', 'rem.rem_key(coalesce(name, id::text))', '{r.key,r.id::text}', 'r.description', 'r.description', false, true),
+  ('messages', $$'session-' || session_id::text || '-msg-' || message_index::text$$, '{r.key}', 'r.content', 'r.content', false, true),
+  ('documents', 'id::text', '{r.key}', 'r.content', 'r.content', false, true),
+  ('files', 'rem.rem_key(name)', '{r.key}', 'r.uri', '''''', true, true),
+  ('schemas', 'rem.rem_key(name)', '{r.key}', 'r.description', 'r.description', true, true),
+  ('feedbacks', 'id::text', '{r.key}', 'r.comment', '''''', false, true),
+  ('shared_sessions', 'id::text', '{r.key}', '''''', '''''', false, true),
+  ('approvals', 'id::text', '{r.key}', 'r.action_description', '''''', false, true),
+  ('tool_gaps', 'id::text', '{r.key}', 'r.attempted_task', '''''', false, true);

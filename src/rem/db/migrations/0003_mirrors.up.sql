@@ -11,7 +11,9 @@ CREATE UNLOGGED TABLE kv_store (
   -- 1 is the natural key; users and sessions are also found by what stands behind it (e-mail, id).
   key_rank smallint NOT NULL,
   content_summary text NOT NULL,
-  expires_at timestamptz
+  expires_at timestamptz,
+  -- The whole row as JSON, where it is small: then a lookup is one descent of one index.
+  record text
 );
 -- The id closes the key, because one row's e-mail may be another's name: both are found.
 CREATE UNIQUE INDEX kv_store_key ON kv_store (tenant_id, entity_key, user_id, entity_type, entity_id) NULLS NOT DISTINCT;

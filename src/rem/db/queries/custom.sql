@@ -1,8 +1,8 @@
 -- name: columns
 SELECT a.attname::text AS name,
        replace(format_type(a.atttypid, NULL), 'timestamp with time zone', 'timestamptz') AS sql_type,
-       NOT a.attnotnull AS nullable, a.atthasdef AS has_default
-FROM pg_attribute a
+       NOT a.attnotnull AS nullable, pg_get_expr(d.adbin, d.adrelid) AS default_expression
+FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 WHERE a.attrelid = to_regclass(format('rem.%I', $1::text)) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 

@@ -1,5 +1,8 @@
+-- name: exact
+SELECT entity_type, record FROM rem.rem_resolve_key($1, $2, rem.rem_key($3), $4)
+
 -- name: lookup
-SELECT entity_type, record FROM rem.rem_lookup($1, $2, $3, $4)
+SELECT rem.rem_lookup($1, $2, $3, $4)
 
 -- name: dangling_edges
 SELECT e.src_type, e.src_key, e.rel_type, e.dst_key
@@ -21,7 +24,7 @@ JOIN rem.users u ON u.tenant_id = $1 AND u.user_id IS NOT DISTINCT FROM $2
   AND rem.rem_key(u.email) = rem.rem_key(asked.email) AND u.deleted_at IS NULL
 
 -- name: own_page
-SELECT to_json(r) FROM {table} r
+SELECT to_json(r.*) FROM {table} r
 WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND (r.deleted_at IS NOT NULL) = $3
   AND (r.created_at, r.id) > ($4, $5)
 ORDER BY r.created_at, r.id LIMIT $6

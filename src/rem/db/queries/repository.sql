@@ -11,26 +11,34 @@ pg_temp.rem_incoming AS s
 -- name: upsert
 -- Each incoming row means a live row of the same owner, by id or else by key; if there is none it is new. What was
 -- deleted is reported, never revived. A verdict other than 'write' leaves the row alone and says why.
-WITH incoming AS MATERIALIZED (
-  SELECT {selection}, s.rem_revision, s.rem_row, {key} AS rem_natural_key FROM {source}
+WITH incoming AS {materialized} (
+  SELECT {selection}, s.rem_revision, s.rem_row FROM {source}
+),
+-- The deciding needs only this much of the rows; a batch's contents are read when they are written.
+keyed AS MATERIALIZED (
+  SELECT i.rem_row, i.id, i.rem_revision, {is_live} AS is_live, {key} AS natural_key FROM incoming i
+),
+repeated AS (
+  SELECT natural_key FROM keyed WHERE is_live GROUP BY natural_key HAVING count(*) > 1
 ),
 aim AS MATERIALIZED (
-  SELECT i.rem_row, coalesce(by_id.id, by_key.id, buried.id) AS id, coalesce(by_id.id, by_key.id) IS NULL AS is_new,
+  SELECT i.rem_row, i.natural_key, i.is_live, coalesce(by_id.id, by_key.id, buried.id) AS id,
+    coalesce(by_id.id, by_key.id) IS NULL AS is_new,
     CASE
-      WHEN octet_length(i.rem_natural_key) NOT BETWEEN 1 AND 1024 OR i.rem_natural_key IS NULL THEN 'bad_key'
-      WHEN count(*) OVER (PARTITION BY i.rem_natural_key, {is_live}) > 1 AND {is_live} THEN 'duplicate'
+      WHEN octet_length(i.natural_key) NOT BETWEEN 1 AND 1024 OR i.natural_key IS NULL THEN 'bad_key'
+      WHEN i.is_live AND EXISTS (SELECT FROM repeated WHERE repeated.natural_key = i.natural_key) THEN 'duplicate'
       WHEN by_id.deleted_at IS NOT NULL THEN 'deleted'
       WHEN by_id.updated_at <> i.rem_revision OR (by_id.id IS NULL AND i.rem_revision IS NOT NULL) THEN 'stale'
       WHEN by_id.id IS NULL AND by_key.id IS NULL AND buried.id IS NOT NULL THEN 'deleted'
       ELSE 'write'
     END AS verdict
-  FROM incoming i
+  FROM keyed i
   LEFT JOIN {table} by_id ON by_id.tenant_id = $1 AND by_id.id = i.id AND {owner_of_by_id}
   LEFT JOIN {table} by_key ON by_key.tenant_id = $1 AND {owner_of_by_key}
-    AND by_key.key = i.rem_natural_key AND by_key.deleted_at IS NULL AND {is_live}
+    AND by_key.key = i.natural_key AND by_key.deleted_at IS NULL AND i.is_live
   LEFT JOIN LATERAL (
     SELECT r.id FROM {table} r WHERE r.tenant_id = $1 AND {owner_of_r}
-      AND r.key = i.rem_natural_key AND r.deleted_at IS NOT NULL LIMIT 1) buried ON {is_live}
+      AND r.key = i.natural_key AND r.deleted_at IS NOT NULL LIMIT 1) buried ON i.is_live
 ),
 updated AS (
   UPDATE {table} stored SET {updates}
@@ -43,44 +51,51 @@ inserted AS (
   INSERT INTO {table} AS stored (tenant_id, user_id, {columns})
   SELECT $1, $2, {incoming_columns} FROM incoming i JOIN aim USING (rem_row)
   WHERE aim.verdict = 'write' AND aim.is_new
-  ORDER BY rem_row
   -- Only if another writer was faster between our look and our write.
   ON CONFLICT (tenant_id, user_id, key) WHERE deleted_at IS NULL DO UPDATE SET {conflict_updates}
   RETURNING stored.id, stored.key, stored.deleted_at IS NULL AS is_live, stored.xmax = 0 AS is_new, {returning} AS record
 )
-SELECT i.rem_row::integer AS rem_row, coalesce(inserted.id, aim.id) AS id,
+SELECT aim.rem_row::integer AS rem_row, coalesce(inserted.id, aim.id) AS id,
   CASE
     WHEN aim.verdict <> 'write' THEN aim.verdict
     WHEN inserted.is_new THEN 'inserted'
     WHEN updated.rem_row IS NOT NULL OR NOT inserted.is_new THEN 'updated'
     ELSE 'unchanged'
   END AS outcome,
-  i.rem_natural_key AS key, coalesce(updated.record, inserted.record, {unchanged_record}) AS record
-FROM incoming i JOIN aim USING (rem_row)
+  aim.natural_key AS key, coalesce(updated.record, inserted.record) AS record
+FROM aim
 LEFT JOIN updated USING (rem_row)
-LEFT JOIN inserted ON inserted.key = i.rem_natural_key AND aim.is_new AND inserted.is_live = ({is_live})
-ORDER BY i.rem_row
+LEFT JOIN inserted ON aim.is_new AND inserted.key = aim.natural_key AND inserted.is_live = aim.is_live
+ORDER BY aim.rem_row
 
 -- name: has_outgrown_statistics
 -- Whether a batch of $2 new rows changes the table so much that the planner's idea of it misleads.
 SELECT reltuples < 10 * $2::bigint FROM pg_class WHERE oid = $1::regclass
 
+-- name: take_turns
+-- One batch of an owner after the other: two that have rows in common, in different orders, would block each other.
+SELECT pg_advisory_xact_lock(7236962, hashtext($1 || ' ' || coalesce($2, '')))
+
+-- name: record
+SELECT to_json(r.*) FROM {table} r WHERE r.tenant_id = $1 AND r.id = $2
+
 -- name: revisions
 SELECT id, updated_at FROM {table} WHERE tenant_id = $1 AND id = ANY ($2::uuid[])
 
 -- name: get
-SELECT to_json(r) FROM {table} r
+SELECT to_json(r.*) FROM {table} r
 WHERE r.tenant_id = $1 AND r.id = $3 AND (r.user_id = $2 OR r.user_id IS NULL)
   AND r.deleted_at IS NULL AND (r.expires_at IS NULL OR r.expires_at > now())
 
 -- name: get_for_update
-SELECT to_json(r) FROM {table} r
+SELECT to_json(r.*) FROM {table} r
 WHERE r.tenant_id = $1 AND r.id = $3 AND {owner} AND r.deleted_at IS NULL
   AND (r.expires_at IS NULL OR r.expires_at > now())
-FOR UPDATE
+-- Not FOR UPDATE: a message of the same transaction holds its session by KEY SHARE.
+FOR NO KEY UPDATE
 
 -- name: find
-SELECT to_json(r) FROM {table} r
+SELECT to_json(r.*) FROM {table} r
 WHERE r.tenant_id = $1 AND (r.user_id = $2 OR r.user_id IS NULL)
   AND {lifetime} AND ({condition})
 ORDER BY {order} LIMIT $3 OFFSET $4
@@ -98,7 +113,7 @@ RETURNING r.id
 -- name: restore
 UPDATE {table} r SET deleted_at = NULL
 WHERE r.tenant_id = $1 AND {owner} AND r.id = $3 AND r.deleted_at IS NOT NULL
-RETURNING to_json(r)
+RETURNING to_json(r.*)
 
 -- name: hard_delete
 DELETE FROM {table} r

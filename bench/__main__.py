@@ -1,0 +1,59 @@
+"""`make bench`, or `python -m bench [NAME …]`: JSON on standard output, exit 1 if a goal is missed."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import platform
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+from bench import bulk_load, lookup, startup
+from bench.measure import Result, say
+from rem.db.embedded.server import EmbeddedServer
+from rem.settings import Settings
+
+_NAMES = ("startup", "bulk_load", "lookup")
+
+
+def main() -> None:
+    """Run the benchmarks that were asked for, each on a database of its own."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[*_NAMES, []], help="default: all")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, to see that it works")
+    arguments = parser.parse_args()
+    results = [_run(name, arguments.quick) for name in arguments.names or _NAMES]
+    checks = [asdict(check) | {"passed": check.passed} for result in results for check in result.checks]
+    report = {
+        "machine": {"python": platform.python_version(), "system": platform.platform()},
+        "results": {result.name: result.figures for result in results},
+        "checks": checks,
+    }
+    json.dump(report, sys.stdout, indent=2)
+    print()
+    for check in checks:
+        say(
+            f"{'ok    ' if check['passed'] else 'MISSED'} {check['name']}: {check['measured']} (limit {check['limit']})"
+        )
+    sys.exit(0 if all(check["passed"] for check in checks) else 1)
+
+
+def _run(name: str, quick: bool) -> Result:
+    with tempfile.TemporaryDirectory(prefix="rem-bench-") as folder:
+        home = Path(folder) / "home"
+        settings = Settings(rem_home=home)
+        try:
+            if name == "lookup":
+                return asyncio.run(lookup.run(settings, (1_000, 10_000) if quick else lookup.SIZES))
+            if name == "bulk_load":
+                return asyncio.run(bulk_load.run(settings, 5_000 if quick else bulk_load.ROWS))
+            return asyncio.run(startup.run(home))
+        finally:
+            EmbeddedServer(home).stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""Bulk load through the library, with all triggers, against a bare COPY into a table with the same indexes."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from bench.measure import Result, median, say
+from rem import Edge, Rem, Resource, Settings
+from rem.db.maintenance import check_mirrors
+
+ROWS = 100_000
+_REPEATS = 3
+_COLUMNS = ["name", "content", "graph_edges", "metadata", "tags"]
+
+
+async def run(settings: Settings, rows: int = ROWS) -> Result:
+    """Load the same rows both ways, several times in turn."""
+    result = Result("bulk_load")
+    started = time.perf_counter()
+    entities = [_entity(number, rows) for number in range(rows)]
+    building = time.perf_counter() - started
+    records = [_record(entity) for entity in entities]
+    bare, loaded, again = [], [], []
+    async with Rem.open(settings) as rem:
+        for _ in range(_REPEATS):
+            bare.append(await _bare_copy(rem, records))
+            loaded.append(await _load(rem, entities))
+            again.append(await _load(rem, entities, empty_first=False))
+            say(f"bulk load of {rows:,}: bare {bare[-1]:.2f} s, library {loaded[-1]:.2f} s, again {again[-1]:.2f} s")
+        report = await check_mirrors(rem.database)
+        assert report.is_exact
+        assert (report.keys, report.edges) == (rows, 2 * rows)
+    result.figures = {
+        "rows": rows,
+        "bare_copy_seconds": round(median(bare), 3),
+        "library_seconds": round(median(loaded), 3),
+        "library_again_seconds": round(median(again), 3),
+        "building_the_entities_seconds": round(building, 3),
+        "rows_per_second": round(rows / median(loaded)),
+    }
+    result.check(f"bulk load of {rows:,} against bare COPY", median(loaded) / median(bare), 4.0)
+    return result
+
+
+def _entity(number: int, rows: int) -> Resource:
+    return Resource(
+        name=f"Entity Number {number}",
+        content=f"What is remembered of entity {number}. " * 10,
+        graph_edges=[
+            Edge(dst=f"entity-number-{number * 7 % rows}", rel_type="links_to", weight=0.5),
+            Edge(dst=f"entity-number-{number * 13 % rows}", rel_type="cites"),
+        ],
+        metadata={"number": number, "kind": "note"},
+        tags=["bench", "note"],
+    )
+
+
+def _record(entity: Resource) -> tuple[Any, ...]:
+    edges = [edge.model_dump(mode="json") for edge in entity.graph_edges]
+    return (entity.name, entity.content, edges, entity.metadata, entity.tags)
+
+
+async def _bare_copy(rem: Rem, records: list[tuple[Any, ...]]) -> float:
+    async with rem.database.connection() as connection:
+        await connection.execute("DROP TABLE IF EXISTS rem.bare")
+        await connection.execute("CREATE TABLE rem.bare (LIKE rem.resources INCLUDING ALL)")
+        await connection.execute("CHECKPOINT")
+        started = time.perf_counter()
+        await connection.copy_records_to_table("bare", schema_name="rem", records=records, columns=_COLUMNS)
+        seconds = time.perf_counter() - started
+        await connection.execute("DROP TABLE rem.bare")
+    return seconds
+
+
+async def _load(rem: Rem, entities: list[Resource], *, empty_first: bool = True) -> float:
+    async with rem.database.connection() as connection:
+        if empty_first:
+            await connection.execute("TRUNCATE rem.resources CASCADE")
+            for table in ("resources", "kv_store", "edges"):
+                await connection.execute(f"VACUUM rem.{table}")
+        await connection.execute("CHECKPOINT")
+    started = time.perf_counter()
+    report = await rem.store().upsert_many(entities)
+    seconds = time.perf_counter() - started
+    assert report.counts["inserted" if empty_first else "unchanged"] == len(entities)
+    return seconds

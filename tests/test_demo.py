@@ -1,0 +1,67 @@
+"""The sample workspace is whole: every link leads somewhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from rem.app import Rem
+from rem.db.load import LoadReport, load
+from rem.db.maintenance import check_mirrors
+from rem.db.store import Store
+from rem.demo import workspace
+from rem.models import Moment, Ontology, Resource, User
+
+
+@pytest.fixture
+async def report(shared: Store) -> LoadReport:
+    """What loading the workspace for the tenant said."""
+    return await load(shared, workspace())
+
+
+async def test_the_workspace_loads_without_dangling_edges(rem: Rem, shared: Store, report: LoadReport) -> None:
+    assert {outcome for counts in report.tables.values() for outcome in counts} == {"inserted"}
+    assert report.rows >= 24
+    assert (report.dangling, report.deleted) == (0, [])
+    assert await shared.dangling_edges() == []
+    assert (await check_mirrors(rem.database)).is_exact
+
+
+@pytest.mark.parametrize("model", [User, Resource, Moment, Ontology])
+async def test_the_workspace_has_people_resources_meetings_and_knowledge(
+    shared: Store, report: LoadReport, model: type[User | Resource | Moment | Ontology]
+) -> None:
+    assert await shared.count(model) >= 3
+
+
+async def test_sarah_chen_is_found_by_everyone(alice: Store, report: LoadReport) -> None:
+    for label in ("sarah-chen", "Sarah Chen", "SarahChen", "sarah@example.com", "users/sarah-chen"):
+        (sarah,) = await alice.lookup(label)
+        assert (sarah.key, sarah.user_id) == ("sarah-chen", None)
+
+
+async def test_the_quarterly_report_is_authored_by_sarah_chen(shared: Store, report: LoadReport) -> None:
+    (found,) = await shared.lookup("quarterly-report")
+    (author,) = [edge for edge in found.graph_edges if edge.rel_type == "authored_by"]
+    assert await shared.lookup(author.dst) == await shared.lookup("sarah-chen")
+
+
+async def test_every_row_is_linked(shared: Store, report: LoadReport) -> None:
+    blocks = workspace()
+    named = {str(row.values["name"]) for block in blocks for row in block.rows}
+    targets = {edge["dst"] for block in blocks for row in block.rows for edge in row.values.get("graph_edges", [])}
+    reached = {entity.key for target in targets for entity in await shared.lookup(target)}
+    sources = {
+        entity.key
+        for block in blocks
+        for row in block.rows
+        if row.values.get("graph_edges")
+        for entity in await shared.lookup(str(row.values["name"]), table=block.table)
+    }
+    everyone = {entity.key for name in named for entity in await shared.lookup(name)}
+    assert everyone - reached - sources == set()
+
+
+async def test_loading_the_workspace_again_changes_nothing(shared: Store, report: LoadReport) -> None:
+    again = await load(shared, workspace())
+    assert {outcome for counts in again.tables.values() for outcome in counts} == {"unchanged"}
+    assert again.rows == report.rows
