@@ -6,7 +6,7 @@ BIN := .venv/bin
 export UV_PROJECT_ENVIRONMENT := .venv
 export UV_NO_PROGRESS := 1
 
-.PHONY: help run test lint format bench lock clean install
+.PHONY: help run test lint format bench docs lock clean install
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -30,6 +30,9 @@ format: install ## Rewrite the code in the project's style
 
 bench: install ## Measure speed as ratios to bare baselines; JSON on standard output
 	$(BIN)/python -m bench
+
+docs: install ## Rewrite docs/cli.md from the commands
+	$(BIN)/python -m rem.cli.reference > docs/cli.md
 
 lock: $(UV) ## Resolve the dependencies anew
 	$(UV) pip compile --quiet --universal --python-version 3.11 --all-extras --group dev --upgrade \

@@ -77,4 +77,4 @@ async def _ids(database: Database, numbers: list[int]) -> dict[int, UUID]:
             "SELECT (metadata ->> 'number')::integer, id FROM rem.resources WHERE key = ANY ($1::text[])",
             [f"entity-number-{number}" for number in numbers],
         )
-    return {number: entity_id for number, entity_id in rows}
+    return {row[0]: row[1] for row in rows}

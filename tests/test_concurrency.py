@@ -169,7 +169,7 @@ async def _row_locked(sql: Sql, waiting: int) -> AsyncIterator[None]:
         await sql.execute("SELECT FROM resources FOR UPDATE")
         yield
         async with asyncio.timeout(10):
-            while waiting > await sql.fetchval(_COUNT_WAITING):  # noqa: ASYNC110  # PostgreSQL has no event for it
+            while waiting > await sql.fetchval(_COUNT_WAITING):
                 await sql.execute("SELECT pg_stat_clear_snapshot()")
                 await asyncio.sleep(0.01)
 

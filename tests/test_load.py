@@ -175,68 +175,69 @@ def place(number: int, line: int) -> str:
     return f"rows.yaml:{line}: resources row {number}"
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", "rows.yaml is empty: it must hold a list of {table, key_field, rows}"),
-        ("# only a remark\n", "rows.yaml is empty"),
-        ("table: x", "rows.yaml:1: the file must be a list of blocks, each with table, key_field and rows"),
-        ("just words", "rows.yaml:1: the file must be a list of blocks"),
-        ("- table: [\n", "rows.yaml:2:1: not valid YAML: did not find expected node content"),
-        ("- {a: b\n- c", "not valid YAML"),
-        ("- a\n---\n- b", "rows.yaml:2:1: not valid YAML"),
-        ("\t- x", "rows.yaml:1:1: not valid YAML"),
-        (block("- {name: A, content: !!python/object:os.system {}}"), "rows.yaml:4:26: not valid YAML: could not det"),
-        (block("- {name: A, metadata: " + "[" * 200 + "]" * 200 + "}"), "rows.yaml:4: is nested more than 150 levels"),
-        ("- word", "rows.yaml:1: a block must have table, key_field and rows"),
-        ("- {table: resources, rows: []}", "rows.yaml:1: the block lacks key_field"),
-        ("- {}", "rows.yaml:1: the block lacks key_field, rows, table"),
-        ("- {table: resources, key: name, rows: []}", "rows.yaml:1: a block has no key: use table, key_field and rows"),
-        ("- {table: resources, key_field: name, rows: 3}", "rows.yaml:1: rows must be a list"),
-        ("- {table: [x], key_field: name, rows: []}", "rows.yaml:1: table must be a word"),
-        (block("- {name: A}", "resource"), "rows.yaml:1: There is no table 'resource'. Did you mean 'resources'?"),
-        (block("- {name: A}", "kv_store"), "rows.yaml:1: There is no table 'kv_store'. The tables: approvals, "),
-        (block("- {name: A}", key_field="uri"), "rows.yaml:1: the key_field of resources is name or id, not uri"),
-        (block("- {name: A}", "users", "mail"), "the key_field of users is name or email or id, not mail"),
-        (block("- {content: x}"), f"{place(1, 4)}: field name: is missing, and it is the key of the row"),
-        (block("- {name: ''}"), f"{place(1, 4)} (name ''): field name: is missing"),
-        (block("- {name: '-_-'}"), "field name: has no letter or digit, so no key"),
-        (block("- word"), f"{place(1, 4)}: must be a mapping of fields to values"),
-        (block("- {name: A, colour: red}"), f"{place(1, 4)} (name 'A'): field colour: there is no such field"),
-        (
-            block("- name: A\n- name: B\n  ordinal: x"),
-            f"{place(2, 5)} (name 'B'): field ordinal: input should be a valid",
-        ),
-        (block("- {name: 2026}"), f"{place(1, 4)}: field name: input should be a valid string"),
-        (block("- {name: A, tags: x}"), "field tags: input should be a valid list"),
-        (block("- {name: A, graph_edges: [{to: B}]}"), "field graph_edges.0.dst: field required"),
-        (block("- {name: A, graph_edges: [{dst: ''}]}"), "field graph_edges.0.dst: "),
-        (block("- {name: A, metadata: {x: .nan}}"), "field metadata: has nan at x, which JSON cannot hold: use null"),
-        (block("- {name: A, metadata: {1: x}}"), "field metadata: has the key 1, which is not a string: quote it"),
-        (block("- {name: A, 7: x}"), f"{place(1, 4)}: the field name 7 is not text: quote it"),
-        (block("- {name: A, name: B}"), f"{place(1, 4)}: the field name is given more than once"),
-        (block("- {name: &a A, content: *a}"), "rows.yaml:4: YAML aliases (*name) are not supported: write the value"),
-        (block('- {name: A, content: "a\\0b"}'), "field content: contains a NUL character"),
-        (block('- {name: A, metadata: {x: "\\0"}}'), "field metadata: contains a NUL character"),
-        (block("- {name: A, content: a\0b}"), "rows.yaml: not valid YAML: "),
-        (
-            block("- {name: A, tenant_id: other}"),
-            "field tenant_id: is given by the store: leave it out (choose the owner",
-        ),
-        (block("- {name: A, user_id: bob}"), "field user_id: is given by the store: leave it out"),
-        (block("- {name: A, created_at: 2999-01-01}"), "field created_at: is in the future"),
-        (
-            block("- {name: A, updated_at: 2001-01-01, created_at: 2002-01-01}"),
-            "field updated_at: is before created_at",
-        ),
-        (block("- {name: A, created_at: not a time}"), "field created_at: "),
-        (block("- {id: 7, name: A}", key_field="id"), "field id: "),
-        (block("- {id: x, name: A}", key_field="id"), "row 1 (id 'x'): field id: input should be a valid UUID"),
-        (block(f"- {{name: {'x' * 1100}}}"), "field name: is longer than 1,024 bytes"),
-    ],
-)
-async def test_a_bad_file_is_refused_with_the_place(alice: Store, text: str, expected: str) -> None:
-    assert expected in await refused(alice, text)
+BAD_FILES = [
+    ("", "rows.yaml is empty: it must hold a list of {table, key_field, rows}"),
+    ("# only a remark\n", "rows.yaml is empty"),
+    ("table: x", "rows.yaml:1: the file must be a list of blocks, each with table, key_field and rows"),
+    ("just words", "rows.yaml:1: the file must be a list of blocks"),
+    ("- table: [\n", "rows.yaml:2:1: not valid YAML: did not find expected node content"),
+    ("- {a: b\n- c", "not valid YAML"),
+    ("- a\n---\n- b", "rows.yaml:2:1: not valid YAML"),
+    ("\t- x", "rows.yaml:1:1: not valid YAML"),
+    (block("- {name: A, content: !!python/object:os.system {}}"), "rows.yaml:4:26: not valid YAML: could not det"),
+    (block("- {name: A, metadata: " + "[" * 200 + "]" * 200 + "}"), "rows.yaml:4: is nested more than 150 levels"),
+    ("- word", "rows.yaml:1: a block must have table, key_field and rows"),
+    ("- {table: resources, rows: []}", "rows.yaml:1: the block lacks key_field"),
+    ("- {}", "rows.yaml:1: the block lacks key_field, rows, table"),
+    ("- {table: resources, key: name, rows: []}", "rows.yaml:1: a block has no key: use table, key_field and rows"),
+    ("- {table: resources, key_field: name, rows: 3}", "rows.yaml:1: rows must be a list"),
+    ("- {table: [x], key_field: name, rows: []}", "rows.yaml:1: table must be a word"),
+    (block("- {name: A}", "resource"), "rows.yaml:1: There is no table 'resource'. Did you mean 'resources'?"),
+    (block("- {name: A}", "kv_store"), "rows.yaml:1: There is no table 'kv_store'. The tables: approvals, "),
+    (block("- {name: A}", key_field="uri"), "rows.yaml:1: the key_field of resources is name or id, not uri"),
+    (block("- {name: A}", "users", "mail"), "the key_field of users is name or email or id, not mail"),
+    (block("- {content: x}"), f"{place(1, 4)}: field name: is missing, and it is the key of the row"),
+    (block("- {name: ''}"), f"{place(1, 4)} (name ''): field name: is missing"),
+    (block("- {name: '-_-'}"), "field name: has no letter or digit, so no key"),
+    (block("- word"), f"{place(1, 4)}: must be a mapping of fields to values"),
+    (block("- {name: A, colour: red}"), f"{place(1, 4)} (name 'A'): field colour: there is no such field"),
+    (
+        block("- name: A\n- name: B\n  ordinal: x"),
+        f"{place(2, 5)} (name 'B'): field ordinal: input should be a valid",
+    ),
+    (block("- {name: 2026}"), f"{place(1, 4)}: field name: input should be a valid string"),
+    (block("- {name: A, tags: x}"), "field tags: input should be a valid list"),
+    (block("- {name: A, graph_edges: [{to: B}]}"), "field graph_edges.0.dst: field required"),
+    (block("- {name: A, graph_edges: [{dst: ''}]}"), "field graph_edges.0.dst: "),
+    (block("- {name: A, metadata: {x: .nan}}"), "field metadata: has nan at x, which JSON cannot hold: use null"),
+    (block("- {name: A, metadata: {1: x}}"), "field metadata: has the key 1, which is not a string: quote it"),
+    (block("- {name: A, 7: x}"), f"{place(1, 4)}: the field name 7 is not text: quote it"),
+    (block("- {name: A, name: B}"), f"{place(1, 4)}: the field name is given more than once"),
+    (block("- {name: &a A, content: *a}"), "rows.yaml:4: YAML aliases (*name) are not supported: write the value"),
+    (block('- {name: A, content: "a\\0b"}'), "field content: contains a NUL character"),
+    (block('- {name: A, metadata: {x: "\\0"}}'), "field metadata: contains a NUL character"),
+    (block("- {name: A, content: a\0b}"), "rows.yaml: not valid YAML: "),
+    (
+        block("- {name: A, tenant_id: other}"),
+        "field tenant_id: is given by the store: leave it out (choose the owner",
+    ),
+    (block("- {name: A, user_id: bob}"), "field user_id: is given by the store: leave it out"),
+    (block("- {name: A, created_at: 2999-01-01}"), "field created_at: is in the future"),
+    (
+        block("- {name: A, updated_at: 2001-01-01, created_at: 2002-01-01}"),
+        "field updated_at: is before created_at",
+    ),
+    (block("- {name: A, created_at: not a time}"), "field created_at: "),
+    (block("- {id: 7, name: A}", key_field="id"), "field id: "),
+    (block("- {id: x, name: A}", key_field="id"), "row 1 (id 'x'): field id: input should be a valid UUID"),
+    (block(f"- {{name: {'x' * 1100}}}"), "field name: is longer than 1,024 bytes"),
+]
+
+
+async def test_a_bad_file_is_refused_with_the_place(alice: Store, subtests: pytest.Subtests) -> None:
+    for text, expected in BAD_FILES:
+        with subtests.test(expected=expected):
+            assert expected in await refused(alice, text)
 
 
 async def test_two_rows_with_one_key_are_refused(alice: Store) -> None:

@@ -1,0 +1,63 @@
+"""Imports point downwards, and `import rem` is cheap."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_SOURCE = Path(__file__).parent.parent / "src" / "rem"
+_LAYERS = [
+    {"errors"},
+    {"settings", "context", "models"},
+    {"db"},
+    {"demo"},
+    {"app"},
+    {"cli", "api"},
+]
+_LEVEL = {name: level for level, names in enumerate(_LAYERS) for name in names}
+
+
+def _imports(path: Path) -> list[str]:
+    """Every part of rem that a file imports, also inside functions and for types."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found += [node.module] if node.module != "rem" else [f"rem.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+    return [name for name in found if name.startswith("rem.")]
+
+
+@pytest.mark.parametrize(
+    "path", sorted(_SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(_SOURCE)).replace("/", ".")
+)
+def test_imports_point_downwards(path: Path) -> None:
+    own = path.relative_to(_SOURCE).parts[0].removesuffix(".py")
+    if own in ("__init__", "__main__"):
+        return
+    for name in _imports(path):
+        other = name.split(".")[1]
+        assert _LEVEL[other] < _LEVEL[own] or other == own, f"{path.name} imports {name}, which is not below it"
+
+
+def test_every_part_has_its_layer() -> None:
+    parts = {path.stem for path in _SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert parts - {"__init__", "__main__"} == set(_LEVEL)
+
+
+def test_importing_rem_imports_nothing_heavy() -> None:
+    probe = "import sys, rem; print(sorted({'pydantic', 'asyncpg', 'fastapi', 'yaml', 'rich'} & set(sys.modules)))"
+    loaded = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout
+    assert loaded.strip() == "[]"
+
+
+def test_every_public_name_can_be_imported() -> None:
+    import rem
+
+    assert {name for name in rem.__all__ if getattr(rem, name).__name__ == name} == set(rem.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = rem.nothing

@@ -1,0 +1,25 @@
+"""The benchmarks run; what they measure is not judged here, because machines are noisy."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from tests.commands import REPOSITORY
+
+
+def test_benchmarks_run_and_print_json() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", "--quick", "bulk_load", "lookup"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    report = json.loads(done.stdout)
+    assert set(report["results"]) == {"bulk_load", "lookup"}
+    assert report["results"]["bulk_load"]["rows"] == 5000
+    assert len(report["checks"]) == 4
+    assert done.returncode == (0 if all(check["passed"] for check in report["checks"]) else 1)
