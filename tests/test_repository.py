@@ -15,12 +15,14 @@ from rem.db.repository import RowError
 from rem.db.store import Store
 from rem.errors import (
     ConflictError,
+    CorruptRowError,
     DeletedError,
     ImmutableError,
     InvalidInputError,
     NotFoundError,
 )
-from rem.models import Document, Edge, Message, Resource, Session, User
+from rem.models import Document, Edge, Message, Resource, Role, Session, User
+from rem.models.values import now
 
 SMALL, BULK = 3, 250
 """Batches below and above the size from which COPY is used."""
@@ -532,3 +534,38 @@ class TestOwners:
         await alice.upsert(User(name="Sarah", email="sarah@example.com"))
         with pytest.raises(ConflictError, match="Another user has this e-mail address"):
             await alice.upsert(User(name="Other", email="SARAH@example.com"))
+
+
+async def test_storing_over_a_lapsed_row_remembers_it_anew(alice: Store) -> None:
+    lapsed = now() - timedelta(hours=1)
+    first = await alice.upsert(Resource(name="parking spot", content="B12", expires_at=lapsed))
+    assert await alice.lookup("parking-spot") == []
+    again = await alice.upsert(Resource(name="parking spot", content="B12"))
+    assert (again.id, again.expires_at) == (first.id, None)
+    assert [entity.key for entity in await alice.lookup("parking-spot")] == ["parking-spot"]
+
+
+async def test_a_deleted_session_takes_no_messages(alice: Store) -> None:
+    session = await alice.upsert(Session(name="talk"))
+    said = await alice.upsert(Message(session_id=session.id, message_index=0, role=Role.USER, content="hello"))
+    await alice.delete(session)
+    with pytest.raises(ConflictError, match="session is deleted"):
+        await alice.upsert(Message(session_id=session.id, message_index=1, role=Role.USER, content="again"))
+    with pytest.raises(ConflictError, match="session is deleted"):
+        await alice.restore(Message, said.id)
+    await alice.restore(Session, session.id)
+    assert (await alice.get(Message, said.id)).content == "hello"
+
+
+async def test_a_row_that_was_changed_past_rem_is_named(alice: Store, sql: asyncpg.Connection[asyncpg.Record]) -> None:
+    stored = await alice.upsert(Resource(name="broken"))
+    await sql.execute("UPDATE resources SET graph_edges = '[7]'")
+    with pytest.raises(CorruptRowError, match=rf"{stored.id} of resources .* \(in graph_edges\)"):
+        await alice.lookup("broken")
+    await alice.erase(stored)
+
+
+async def test_a_list_field_is_among_values_if_it_has_one_of_them(alice: Store) -> None:
+    await alice.upsert(Resource(name="one", tags=["red", "blue"]))
+    await alice.upsert(Resource(name="two", tags=["green"]))
+    assert [entity.key for entity in await alice.find(Resource, {"tags": ["blue", "grey"]})] == ["one"]

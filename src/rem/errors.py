@@ -62,5 +62,9 @@ class EmbeddedServerError(DatabaseError):
     """The embedded PostgreSQL server cannot be started."""
 
 
+class CorruptRowError(DatabaseError):
+    """A stored row does not fit its class."""
+
+
 class MigrationError(DatabaseError):
     """The schema cannot be brought to the version that this REM needs."""

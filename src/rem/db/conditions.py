@@ -110,6 +110,9 @@ class Compiler:
                 return f"{self._field(field).text} IS NULL"
             case In(field, values):
                 reference = self._field(field, *values)
+                if reference.sql_type.endswith("[]"):
+                    # A list field is "among" some values if it has one of them.
+                    return f"{reference.text} && {self._bind(list(values), reference.sql_type, field)}"
                 return f"{reference.text} = ANY ({self._bind(list(values), f'{reference.sql_type}[]', field)})"
             case Between(field, low, high):
                 return self.compile(And([Compare(field, ">=", low), Compare(field, "<=", high)]))

@@ -28,6 +28,10 @@ _CONSTRAINTS: dict[str, tuple[type[RemError], str]] = {
         "The content of messages and documents never changes: store a new one, or delete this one.",
     ),
     "identity_is_immutable": (ConflictError, "The id, tenant and owner of a stored entity never change."),
+    "session_is_deleted": (
+        ConflictError,
+        "The session is deleted: restore it before adding or restoring its messages.",
+    ),
     "messages_session": (
         InvalidInputError,
         "There is no such session of this user: create it before its messages.",

@@ -362,18 +362,21 @@ def _cast(column: Column) -> str:
     return f"::{column.sql_type}" if column.sql_type in _STAGED_AS_TEXT else ""
 
 
+_HAS_LAPSED = "coalesce(stored.expires_at <= now(), false)"
+
+
 def _assignments(names: Sequence[str], source: str, is_loaded: bool) -> str:
-    """At least one assignment: a row whose key alone was given is touched, not changed."""
-    return ", ".join(f"{identifier(name)} = {_new_value(name, source, is_loaded)}" for name in names) or (
-        '"updated_at" = stored."updated_at"'
+    """What is written over a stored row: the given fields. One that had lapsed is remembered anew."""
+    given = [f"{identifier(name)} = {_new_value(name, source, is_loaded)}" for name in names]
+    renewal = (
+        [] if "expires_at" in names else [f'"expires_at" = CASE WHEN NOT {_HAS_LAPSED} THEN stored.expires_at END']
     )
+    return ", ".join(given + renewal)
 
 
 def _changes(names: Sequence[str], is_loaded: bool) -> str:
-    return (
-        " OR ".join(f"stored.{identifier(name)} IS DISTINCT FROM {_new_value(name, 'i', is_loaded)}" for name in names)
-        or "false"
-    )
+    given = [f"stored.{identifier(name)} IS DISTINCT FROM {_new_value(name, 'i', is_loaded)}" for name in names]
+    return " OR ".join([*given, *([] if "expires_at" in names else [_HAS_LAPSED])])
 
 
 def _new_value(name: str, source: str, is_loaded: bool) -> str:

@@ -9,10 +9,19 @@ from functools import cache
 from typing import Any, ClassVar, Self
 from uuid import UUID, uuid4
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, create_model, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    create_model,
+    field_validator,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 
-from rem.errors import InvalidInputError
+from rem.errors import CorruptRowError, InvalidInputError
 from rem.models.edge import Edge
 from rem.models.values import JsonObject, UtcDateTime, as_json, now, storable_text
 
@@ -111,7 +120,10 @@ class Entity(BaseModel):
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> Self:
         """The entity that a stored row stands for. The rules for new input do not apply to it."""
-        stored = _row_model(cls).model_validate(row)
+        try:
+            stored = _row_model(cls).model_validate(row)
+        except ValidationError as error:
+            raise CorruptRowError(_describe_corruption(cls, row, error)) from error
         entity = cls.__new__(cls)
         entity.__setstate__(
             {
@@ -142,6 +154,14 @@ class Entity(BaseModel):
         if self.valid_from and self.valid_to and self.valid_to < self.valid_from:
             raise ValueError("valid_to: is before valid_from")
         return self
+
+
+def _describe_corruption(model: type[Entity], row: dict[str, Any], error: ValidationError) -> str:
+    fields = ", ".join(sorted({str(problem["loc"][0]) for problem in error.errors()}))
+    return (
+        f"The stored row {row.get('id')} of {model.entity_type.table} does not fit {model.__name__} (in {fields}), so "
+        "it was changed past REM: mend the row by SQL, or erase it."
+    )
 
 
 @cache

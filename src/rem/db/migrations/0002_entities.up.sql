@@ -120,6 +120,18 @@ END $$;
 CREATE TRIGGER cascade_deletion AFTER UPDATE OF deleted_at ON sessions FOR EACH ROW
   WHEN (OLD.deleted_at IS DISTINCT FROM NEW.deleted_at) EXECUTE FUNCTION rem_cascade_session_deletion();
 
+-- What is said after a conversation was deleted would be visible without it.
+CREATE FUNCTION rem_refuse_deleted_session() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF EXISTS (SELECT FROM rem.sessions s WHERE (s.tenant_id, s.user_id, s.id) = (NEW.tenant_id, NEW.user_id, NEW.session_id)
+             AND s.deleted_at IS NOT NULL) THEN
+    RAISE EXCEPTION 'the session is deleted' USING ERRCODE = 'restrict_violation', CONSTRAINT = 'session_is_deleted';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER refuse_deleted_session BEFORE INSERT OR UPDATE OF deleted_at ON messages FOR EACH ROW
+  WHEN (NEW.deleted_at IS NULL) EXECUTE FUNCTION rem_refuse_deleted_session();
+
 CREATE TABLE documents (
   content text NOT NULL CONSTRAINT content_not_empty CHECK (content <> ''),
   embedding vector,
