@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from uuid import UUID
 
@@ -15,7 +13,8 @@ from pydantic import ValidationError
 from rem.context import Scope
 from rem.db.conditions import Compiler, Where, condition_of
 from rem.db.sql import fill, identifier, query
-from rem.db.table import FIXED, READ_ONLY, Column, Table, table_of
+from rem.db.table import table_of
+from rem.db.write_plan import WritePlan, owned_by, staged, write_plan
 from rem.errors import ConflictError, DeletedError, InvalidInputError, NotFoundError
 from rem.models.entity import Entity
 
@@ -150,7 +149,7 @@ class Repository(Generic[T]):
     async def modify(self, scope: Scope, entity_id: UUID, change: Callable[[T], T | None]) -> T:
         """Read, change and write back one entity, while nobody else can write it; `change` may edit it in place."""
         async with self._executor.connection() as connection, connection.transaction():
-            statement = self._statement("get_for_update", owner=_owner("r", scope))
+            statement = self._statement("get_for_update", owner=owned_by("r", scope.user_id is None))
             entity = self._found(
                 await connection.fetchval(statement, scope.tenant_id, scope.user_id, entity_id), entity_id
             )
@@ -167,7 +166,7 @@ class Repository(Generic[T]):
 
     async def restore(self, scope: Scope, entity_id: UUID) -> T:
         """Bring a deleted entity back, under its old id."""
-        statement = self._statement("restore", owner=_owner("r", scope))
+        statement = self._statement("restore", owner=owned_by("r", scope.user_id is None))
         async with self._executor.connection() as connection:
             record = await connection.fetchval(statement, scope.tenant_id, scope.user_id, entity_id)
         return self._found(record, entity_id)
@@ -182,7 +181,7 @@ class Repository(Generic[T]):
         return self._found(record, row["id"])
 
     async def _change_own(self, name: str, scope: Scope, ids: Sequence[UUID]) -> None:
-        statement = self._statement(name, owner=_owner("r", scope))
+        statement = self._statement(name, owner=owned_by("r", scope.user_id is None))
         async with self._executor.connection() as connection:
             done = await connection.fetch(statement, scope.tenant_id, scope.user_id, ids)
         if len(done) != len(ids):
@@ -202,7 +201,7 @@ class Repository(Generic[T]):
         for row, entity in enumerate(entities):
             _refuse_foreign_owner(row, scope, entity)
         fields = entities[0].given_fields
-        plan = _write_plan(self._table, fields, entities[0].revision is not None, scope.user_id is None, with_records)
+        plan = write_plan(self._table, fields, entities[0].revision is not None, scope.user_id is None, with_records)
         rows = (self._encode(index, entity, plan) for index, entity in enumerate(entities))
         if len(entities) < _COPY_FROM_ROWS:
             named = [dict(zip(plan.staged, row, strict=True)) for row in rows]
@@ -213,9 +212,9 @@ class Repository(Generic[T]):
         return result
 
     async def _write_by_copy(
-        self, connection: Connection, scope: Scope, plan: _WritePlan, rows: Iterable[tuple[Any, ...]]
+        self, connection: Connection, scope: Scope, plan: WritePlan, rows: Iterable[tuple[Any, ...]]
     ) -> list[asyncpg.Record]:
-        async with _staged(connection, plan, rows):
+        async with staged(connection, plan, rows):
             result = await connection.fetch(plan.from_staging, scope.tenant_id, scope.user_id)
             await self._refresh_statistics(connection, sum(row["outcome"] == "inserted" for row in result))
             return result
@@ -251,7 +250,7 @@ class Repository(Generic[T]):
             if updated_at != revision:
                 raise _stale(index, str(result[index]["key"]))
 
-    def _encode(self, index: int, entity: T, plan: _WritePlan) -> tuple[Any, ...]:
+    def _encode(self, index: int, entity: T, plan: WritePlan) -> tuple[Any, ...]:
         values = entity.__dict__
         try:
             encoded = [values[column.name] for column in plan.columns]
@@ -278,135 +277,6 @@ class Repository(Generic[T]):
 
     def _not_found(self, entity_id: UUID) -> NotFoundError:
         return NotFoundError(f"{self._table.name} has no {entity_id}.")
-
-
-@dataclass(frozen=True, slots=True)
-class _WritePlan:
-    """The statements that write rows with one set of fields."""
-
-    columns: tuple[Column, ...]
-    encoders: tuple[tuple[int, Callable[[Any], Any]], ...]
-    staged: tuple[str, ...]
-    staging_table: str
-    from_json: str
-    from_staging: str
-
-
-@lru_cache(maxsize=512)
-def _write_plan(
-    table: Table, fields: frozenset[str], is_loaded: bool, is_shared: bool, with_records: bool
-) -> _WritePlan:
-    columns = tuple(
-        column
-        for name, column in table.columns.items()
-        if name not in READ_ONLY and (name in fields or name in _ALWAYS_STAGED or name not in Entity.model_fields)
-    )
-    updates = [column.name for column in columns if column.name in fields - FIXED]
-    quoted = [identifier(column.name) for column in columns]
-    staged = [*(column.name for column in columns), "rem_revision"]
-    typed = [f"{identifier(column.name)} {_staged_type(column)}" for column in columns] + ["rem_revision timestamptz"]
-    # Who says when a row was made, perhaps after this transaction began, says with it that it was not updated before.
-    is_dated = "created_at" in fields and "updated_at" not in fields
-    derived = {'"updated_at"': 'greatest(i."created_at", now())'} if is_dated else {}
-    name = f"rem.{identifier(table.name)}"
-    owner = {f"owner_of_{alias}": _owner(alias, Scope(user_id=None if is_shared else "someone"))
-             for alias in ("r", "by_id", "by_key")}  # fmt: skip
-    upsert = fill(
-        query("repository", "upsert"),
-        table=name,
-        key=table.entity_type.key_expression,
-        selection=", ".join(
-            f"s.{identifier(column.name)}{_cast(column)} AS {identifier(column.name)}" for column in columns
-        ),
-        columns=", ".join([*quoted, *derived]),
-        incoming_columns=", ".join([*(f"i.{column}" for column in quoted), *derived.values()]),
-        updates=_assignments(updates, "i", is_loaded),
-        conflict_updates=_assignments(updates, "excluded", is_loaded),
-        changed=_changes(updates, is_loaded),
-        # A dump may bring deleted rows along; they mean no live row, whatever their key.
-        is_live="i.deleted_at IS NULL" if "deleted_at" in fields else "true",
-        returning="to_json(stored.*)" if with_records else "NULL::json",
-        **owner,
-    )
-    return _WritePlan(
-        columns,
-        tuple((position, column.encode) for position, column in enumerate(columns) if column.encode),
-        tuple(staged),
-        fill(query("repository", "staging_table"), typed_columns=", ".join(typed)),
-        fill(
-            upsert,
-            materialized="MATERIALIZED",
-            source=fill(
-                query("repository", "json_source"),
-                typed_columns=", ".join(typed),
-                columns=", ".join(identifier(column) for column in staged),
-            ),
-        ),
-        fill(upsert, materialized="NOT MATERIALIZED", source=query("repository", "staged_source")),
-    )
-
-
-_ALWAYS_STAGED = frozenset({"id", "origin"})
-"""Beside the class's own columns: a new row takes the class's defaults, which the database does not know."""
-
-
-_STAGED_AS_TEXT = frozenset({"vector", "date", "timestamptz"})
-"""The driver's binary COPY has no vector, and takes the first and last day and time for infinity."""
-
-
-def _staged_type(column: Column) -> str:
-    return "text" if column.sql_type in _STAGED_AS_TEXT else column.sql_type
-
-
-def _cast(column: Column) -> str:
-    return f"::{column.sql_type}" if column.sql_type in _STAGED_AS_TEXT else ""
-
-
-_HAS_LAPSED = "coalesce(stored.expires_at <= now(), false)"
-
-
-def _assignments(names: Sequence[str], source: str, is_loaded: bool) -> str:
-    """What is written over a stored row: the given fields. One that had lapsed is remembered anew."""
-    given = [f"{identifier(name)} = {_new_value(name, source, is_loaded)}" for name in names]
-    renewal = (
-        [] if "expires_at" in names else [f'"expires_at" = CASE WHEN NOT {_HAS_LAPSED} THEN stored.expires_at END']
-    )
-    return ", ".join(given + renewal)
-
-
-def _changes(names: Sequence[str], is_loaded: bool) -> str:
-    given = [f"stored.{identifier(name)} IS DISTINCT FROM {_new_value(name, 'i', is_loaded)}" for name in names]
-    return " OR ".join([*given, *([] if "expires_at" in names else [_HAS_LAPSED])])
-
-
-def _new_value(name: str, source: str, is_loaded: bool) -> str:
-    value = f"{source}.{identifier(name)}"
-    if name == "graph_edges" and not is_loaded:
-        # Who has not read the stored edges cannot mean to remove those of another origin.
-        return f"rem.rem_merge_edges(stored.graph_edges, {value}, {source}.origin)"
-    return value
-
-
-@asynccontextmanager
-async def _staged(connection: Connection, plan: _WritePlan, rows: Iterable[tuple[Any, ...]]) -> AsyncIterator[None]:
-    """The rows in a temporary table, brought there by COPY; they are encoded while the server already reads."""
-    async with connection.transaction():
-        await connection.execute(plan.staging_table)
-        # Hashing and sorting a batch in memory; the default is meant for many small statements at once.
-        await connection.execute("SET LOCAL work_mem = '64MB'")
-        await connection.copy_records_to_table(
-            "rem_incoming",
-            records=((*row, number) for number, row in enumerate(rows)),
-            columns=[*plan.staged, "rem_row"],
-        )
-        await connection.execute("ANALYZE pg_temp.rem_incoming (id, rem_row)")
-        yield
-        await connection.execute("DROP TABLE pg_temp.rem_incoming")
-
-
-def _owner(alias: str, scope: Scope) -> str:
-    """Whose rows may be written: the scope's own. NULL needs its own form, which an index can answer."""
-    return f"{alias}.user_id = $2" if scope.user_id is not None else f"({alias}.user_id IS NULL AND $2::text IS NULL)"
 
 
 def _lifetime(with_deleted: bool) -> str:

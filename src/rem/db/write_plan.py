@@ -1,0 +1,143 @@
+"""WritePlan: the statements that write entities with one set of fields."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from rem.db.sql import fill, identifier, query
+from rem.db.table import FIXED, READ_ONLY, Column, Table
+from rem.models.entity import Entity
+
+if TYPE_CHECKING:
+    from rem.db.database import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """The statements that write rows with one set of fields."""
+
+    columns: tuple[Column, ...]
+    encoders: tuple[tuple[int, Callable[[Any], Any]], ...]
+    staged: tuple[str, ...]
+    staging_table: str
+    from_json: str
+    from_staging: str
+
+
+@lru_cache(maxsize=512)
+def write_plan(table: Table, fields: frozenset[str], is_loaded: bool, is_shared: bool, with_records: bool) -> WritePlan:
+    """The plan for entities of a table that have the same fields set, and are all read from the store or all not."""
+    columns = tuple(
+        column
+        for name, column in table.columns.items()
+        if name not in READ_ONLY and (name in fields or name in _ALWAYS_STAGED or name not in Entity.model_fields)
+    )
+    updates = [column.name for column in columns if column.name in fields - FIXED]
+    quoted = [identifier(column.name) for column in columns]
+    staged = [*(column.name for column in columns), "rem_revision"]
+    typed = [f"{identifier(column.name)} {_staged_type(column)}" for column in columns] + ["rem_revision timestamptz"]
+    # Who says when a row was made, perhaps after this transaction began, says with it that it was not updated before.
+    is_dated = "created_at" in fields and "updated_at" not in fields
+    derived = {'"updated_at"': 'greatest(i."created_at", now())'} if is_dated else {}
+    name = f"rem.{identifier(table.name)}"
+    owner = {f"owner_of_{alias}": owned_by(alias, is_shared) for alias in ("r", "by_id", "by_key")}
+    upsert = fill(
+        query("repository", "upsert"),
+        table=name,
+        key=table.entity_type.key_expression,
+        selection=", ".join(
+            f"s.{identifier(column.name)}{_cast(column)} AS {identifier(column.name)}" for column in columns
+        ),
+        columns=", ".join([*quoted, *derived]),
+        incoming_columns=", ".join([*(f"i.{column}" for column in quoted), *derived.values()]),
+        updates=_assignments(updates, "i", is_loaded),
+        conflict_updates=_assignments(updates, "excluded", is_loaded),
+        changed=_changes(updates, is_loaded),
+        # A dump may bring deleted rows along; they mean no live row, whatever their key.
+        is_live="i.deleted_at IS NULL" if "deleted_at" in fields else "true",
+        returning="to_json(stored.*)" if with_records else "NULL::json",
+        **owner,
+    )
+    return WritePlan(
+        columns,
+        tuple((position, column.encode) for position, column in enumerate(columns) if column.encode),
+        tuple(staged),
+        fill(query("repository", "staging_table"), typed_columns=", ".join(typed)),
+        fill(
+            upsert,
+            materialized="MATERIALIZED",
+            source=fill(
+                query("repository", "json_source"),
+                typed_columns=", ".join(typed),
+                columns=", ".join(identifier(column) for column in staged),
+            ),
+        ),
+        fill(upsert, materialized="NOT MATERIALIZED", source=query("repository", "staged_source")),
+    )
+
+
+_ALWAYS_STAGED = frozenset({"id", "origin"})
+"""Beside the class's own columns: a new row takes the class's defaults, which the database does not know."""
+
+
+_STAGED_AS_TEXT = frozenset({"vector", "date", "timestamptz"})
+"""The driver's binary COPY has no vector, and takes the first and last day and time for infinity."""
+
+
+def _staged_type(column: Column) -> str:
+    return "text" if column.sql_type in _STAGED_AS_TEXT else column.sql_type
+
+
+def _cast(column: Column) -> str:
+    return f"::{column.sql_type}" if column.sql_type in _STAGED_AS_TEXT else ""
+
+
+_HAS_LAPSED = "coalesce(stored.expires_at <= now(), false)"
+
+
+def _assignments(names: Sequence[str], source: str, is_loaded: bool) -> str:
+    """What is written over a stored row: the given fields. One that had lapsed is remembered anew."""
+    given = [f"{identifier(name)} = {_new_value(name, source, is_loaded)}" for name in names]
+    renewal = (
+        [] if "expires_at" in names else [f'"expires_at" = CASE WHEN NOT {_HAS_LAPSED} THEN stored.expires_at END']
+    )
+    return ", ".join(given + renewal)
+
+
+def _changes(names: Sequence[str], is_loaded: bool) -> str:
+    given = [f"stored.{identifier(name)} IS DISTINCT FROM {_new_value(name, 'i', is_loaded)}" for name in names]
+    return " OR ".join([*given, *([] if "expires_at" in names else [_HAS_LAPSED])])
+
+
+def _new_value(name: str, source: str, is_loaded: bool) -> str:
+    value = f"{source}.{identifier(name)}"
+    if name == "graph_edges" and not is_loaded:
+        # Who has not read the stored edges cannot mean to remove those of another origin.
+        return f"rem.rem_merge_edges(stored.graph_edges, {value}, {source}.origin)"
+    return value
+
+
+@asynccontextmanager
+async def staged(connection: Connection, plan: WritePlan, rows: Iterable[tuple[Any, ...]]) -> AsyncIterator[None]:
+    """The rows in a temporary table, brought there by COPY; they are encoded while the server already reads."""
+    async with connection.transaction():
+        await connection.execute(plan.staging_table)
+        # Hashing and sorting a batch in memory; the default is meant for many small statements at once.
+        await connection.execute("SET LOCAL work_mem = '64MB'")
+        await connection.copy_records_to_table(
+            "rem_incoming",
+            records=((*row, number) for number, row in enumerate(rows)),
+            columns=[*plan.staged, "rem_row"],
+        )
+        await connection.execute("ANALYZE pg_temp.rem_incoming (id, rem_row)")
+        yield
+        await connection.execute("DROP TABLE pg_temp.rem_incoming")
+
+
+def owned_by(alias: str, is_shared: bool) -> str:
+    """Whose rows may be written: the scope's own. NULL needs its own form, which an index can answer."""
+    return f"({alias}.user_id IS NULL AND $2::text IS NULL)" if is_shared else f"{alias}.user_id = $2"
