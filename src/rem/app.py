@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TextIO
 
 from rem.context import DEFAULT_TENANT, Scope
 from rem.db.custom import TypePlan
 from rem.db.database import Database, Progress
-from rem.db.maintenance import CacheReport, rebuild_mirrors
+from rem.db.dump import dump
+from rem.db.load import LoadReport, RowProgress, load, read_files
+from rem.db.maintenance import CacheReport, MirrorReport, check_mirrors, rebuild_mirrors
 from rem.db.registry import TypeRegistry
 from rem.db.store import Store
+from rem.demo import workspace
 from rem.models import Entity
 from rem.settings import Settings, get_settings
 
@@ -50,6 +55,36 @@ class Rem:
         """Make a table for a class of your own, or bring it up to date; what was applied."""
         return await self._types.register(self._database, model)
 
+    async def load(
+        self,
+        *paths: Path,
+        user: str | None = None,
+        tenant: str = DEFAULT_TENANT,
+        on_rows: RowProgress | None = None,
+    ) -> LoadReport:
+        """Load YAML files into one user's memory, or into what the tenant shares; all of them or nothing."""
+        return await load(self.store(user, tenant=tenant), read_files(paths), on_rows)
+
+    async def load_demo(self, *, tenant: str = DEFAULT_TENANT, on_rows: RowProgress | None = None) -> LoadReport:
+        """Load the sample workspace."""
+        return await load(self.store(tenant=tenant), workspace(), on_rows)
+
+    async def dump(
+        self,
+        stream: TextIO,
+        *,
+        user: str | None = None,
+        tenant: str = DEFAULT_TENANT,
+        with_deleted: bool = False,
+        on_rows: Callable[[int], None] | None = None,
+    ) -> int:
+        """Write one user's own rows, or the shared ones, as YAML that `load` reads; how many there were."""
+        return await dump(self.store(user, tenant=tenant), stream, with_deleted=with_deleted, on_rows=on_rows)
+
     async def rebuild_cache(self) -> CacheReport:
         """Fill kv_store and edges anew from the tables."""
         return await rebuild_mirrors(self._database)
+
+    async def check_cache(self) -> MirrorReport:
+        """Compare kv_store and edges with what the tables imply."""
+        return await check_mirrors(self._database)

@@ -98,14 +98,10 @@ def load(
 ) -> None:
     """Load YAML files, all of them or nothing. Loading the same rows again updates them."""
     from rem.cli.output import print_json, progress_bar
-    from rem.db.load import load as load_blocks
-    from rem.db.load import read_files
-
-    blocks = read_files(files)
 
     async def work(rem: Rem) -> LoadReport:
         with progress_bar("Loading") as on_rows:
-            return await load_blocks(rem.store(user, tenant=tenant), blocks, on_rows)
+            return await rem.load(*files, user=user, tenant=tenant, on_rows=on_rows)
 
     report = run_with_rem(work)
     if as_json:
@@ -123,15 +119,19 @@ def dump(
 ) -> None:
     """Write the user's own rows (or the shared ones) as YAML that `rem db load` reads."""
     from rem.cli.output import progress_bar
-    from rem.db.dump import dump as dump_rows
     from rem.db.dump import replacing
 
     async def work(rem: Rem) -> int:
-        store = rem.store(user, tenant=tenant)
         if output is None:
-            return await dump_rows(store, sys.stdout, with_deleted=with_deleted)
+            return await rem.dump(sys.stdout, user=user, tenant=tenant, with_deleted=with_deleted)
         with progress_bar("Dumping") as on_rows, replacing(output) as stream:
-            return await dump_rows(store, stream, with_deleted=with_deleted, on_rows=lambda done: on_rows(done, None))
+            return await rem.dump(
+                stream,
+                user=user,
+                tenant=tenant,
+                with_deleted=with_deleted,
+                on_rows=lambda done: on_rows(done, None),
+            )
 
     tell(f"{run_with_rem(work)} rows.")
 

@@ -27,12 +27,10 @@ def demo(tenant: Tenant = "default", as_json: Json = False) -> None:
     """Load a small, linked sample workspace and show what to try with it. Loading it again changes nothing."""
     from rem.cli.db import print_load_report
     from rem.cli.output import print_json, progress_bar
-    from rem.db.load import load
-    from rem.demo import workspace
 
     async def work(rem: Rem) -> LoadReport:
         with progress_bar("Loading") as on_rows:
-            return await load(rem.store(tenant=tenant), workspace(), on_rows)
+            return await rem.load_demo(tenant=tenant, on_rows=on_rows)
 
     report = run_with_rem(work)
     if as_json:

@@ -70,11 +70,10 @@ async def _database() -> str:
 
 async def _mirrors() -> str:
     from rem.app import Rem
-    from rem.db.maintenance import check_mirrors
     from rem.errors import DatabaseError
 
     async with Rem.open() as rem:
-        report = await check_mirrors(rem.database)
+        report = await rem.check_cache()
     if not report.is_exact:
         raise DatabaseError(
             f"{report.wrong_keys} keys and {report.wrong_edges} edges differ from the tables: "
