@@ -14,6 +14,7 @@ _LAYERS = [
     {"errors"},
     {"settings", "context", "models"},
     {"db"},
+    {"query"},
     {"demo"},
     {"app"},
     {"cli", "api"},

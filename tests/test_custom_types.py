@@ -572,3 +572,13 @@ async def test_a_type_is_taken_back_with_its_keys_and_edges(dsn: str, sql: Conne
         assert (await check_mirrors(rem.database)).is_exact
         await rem.register(Project)
         assert await alice.upsert(Project(name="Atlas"))
+
+
+async def test_a_key_field_may_be_named_like_a_word_of_sql(rem: Rem) -> None:
+    class Dish(Entity, table="dishes", key_fields=("order",)):
+        order: str
+
+    await rem.register(Dish)
+    await rem.store().upsert(Dish(order="Soup of the Day"))
+    assert [entity.key for entity in await rem.store().lookup("soup-of-the-day")] == ["soup-of-the-day"]
+    assert (await rem.register(Dish)).migration is None

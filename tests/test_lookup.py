@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from rem.db.store import Store
@@ -118,3 +120,11 @@ async def test_the_type_that_an_edge_names_narrows_its_target(alice: Store) -> N
     assert await alice.count_dangling_edges() == 1
     await alice.upsert(User(name="Apollo"))
     assert await alice.count_dangling_edges() == 0
+
+
+async def test_a_label_that_no_key_can_have_is_answered_at_once(alice: Store) -> None:
+    await alice.upsert(Resource(name="known"))
+    # Normalising this one takes the server more than a minute.
+    endless = "\u0345\u0308" * 100_000
+    found = await asyncio.wait_for(alice.lookup("known", endless), timeout=5)
+    assert [entity.key for entity in found] == ["known"]

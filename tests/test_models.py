@@ -161,7 +161,7 @@ class TestMetadata:
         [
             ({"a": {"b": [1, float("nan")]}}, r"has nan at a\.b\[1\], which JSON cannot hold: use null"),
             ({"a": float("inf")}, "has inf at a"),
-            ({"a": [2**63]}, r"integer beyond 64 bits at a\[0\]: write it as a string"),
+            ({"a": [2**64]}, r"integer beyond 64 bits at a\[0\]: write it as a string"),
             ({"a": -(2**63) - 1}, "integer beyond 64 bits at a"),
             ({"a": {1: "x"}}, "has the key 1 at a, which is not a string: quote it"),
             ({None: "x"}, "has the key None, which is not a string"),
@@ -347,3 +347,27 @@ class TestRoundTrip:
         assert stored.content == content
         [found] = await alice.lookup("big")
         assert found == stored
+
+
+def test_updated_at_is_not_in_the_future() -> None:
+    with pytest.raises(ValidationError, match="is in the future"):
+        Resource(name="x", updated_at=datetime.max.replace(tzinfo=UTC))
+
+
+def test_the_key_field_of_an_own_type_is_a_label_too() -> None:
+    class Task(Entity, table="tasks", key_fields=("order",)):
+        order: str
+
+    assert Task.entity_type.key_expression == 'rem.rem_key("order")'
+    with pytest.raises(ValidationError, match="order: has no letter or digit"):
+        Task(order="--")
+    with pytest.raises(ValidationError, match="order: is longer than 1,024 bytes"):
+        Task(order="x" * 2000)
+
+
+def test_names_of_the_writing_itself_are_reserved() -> None:
+    with pytest.raises(InvalidInputError, match="rem_row are REM's own"):
+
+        class Task(Entity, table="tasks"):
+            name: str
+            rem_row: int

@@ -12,19 +12,24 @@ if TYPE_CHECKING:
     from rem.app import Rem
     from rem.context import Scope
     from rem.db.store import Store
-    from rem.errors import RemError
+    from rem.errors import ConflictError, DeletedError, InvalidInputError, NotFoundError, RemError
     from rem.models import (
+        Approval,
         Document,
         Edge,
         Entity,
+        Feedback,
         File,
         Message,
         Moment,
         Ontology,
         OntologyConfig,
         Resource,
+        Role,
         Schema,
         Session,
+        SharedSession,
+        ToolGap,
         User,
     )
     from rem.settings import Settings
@@ -32,28 +37,41 @@ if TYPE_CHECKING:
 _HOMES = {
     "Rem": "rem.app",
     "Scope": "rem.context",
-    "Store": "rem.db.store",
-    "RemError": "rem.errors",
     "Settings": "rem.settings",
+    "Store": "rem.db.store",
+    "ConflictError": "rem.errors",
+    "DeletedError": "rem.errors",
+    "InvalidInputError": "rem.errors",
+    "NotFoundError": "rem.errors",
+    "RemError": "rem.errors",
 }
 
 __all__ = [
+    "Approval",
+    "ConflictError",
+    "DeletedError",
     "Document",
     "Edge",
     "Entity",
+    "Feedback",
     "File",
+    "InvalidInputError",
     "Message",
     "Moment",
+    "NotFoundError",
     "Ontology",
     "OntologyConfig",
     "Rem",
     "RemError",
     "Resource",
+    "Role",
     "Schema",
     "Scope",
     "Session",
     "Settings",
+    "SharedSession",
     "Store",
+    "ToolGap",
     "User",
 ]
 

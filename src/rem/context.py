@@ -28,7 +28,7 @@ class Scope:
             raise InvalidInputError(f"A tenant has 1 to {_LONGEST_TENANT_BYTES} bytes.")
         if self.user_id is not None:
             _refuse_unstorable("user", self.user_id)
-            if not 1 <= len(self.user_id) <= _LONGEST_USER_CHARACTERS:
+            if not self.user_id.strip() or len(self.user_id) > _LONGEST_USER_CHARACTERS:
                 raise InvalidInputError(
                     f"A user id has 1 to {_LONGEST_USER_CHARACTERS} characters; leave the user out to act anonymously."
                 )

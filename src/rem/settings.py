@@ -6,13 +6,20 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rem.errors import SettingsError
 
 
-class PostgresSettings(BaseModel):
+class _Group(BaseModel):
+    """Settings with a common prefix. A misspelt name is an error: silently it would mean the default."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class PostgresSettings(_Group):
     """Where memories are kept. Without a connection string REM starts its own server under `REM_HOME`."""
 
     connection_string: SecretStr | None = None
@@ -29,7 +36,7 @@ class PostgresSettings(BaseModel):
         return value if value and value.get_secret_value().strip() else None
 
 
-class ApiSettings(BaseModel):
+class ApiSettings(_Group):
     """Where the HTTP API listens."""
 
     host: str = "127.0.0.1"
@@ -38,16 +45,38 @@ class ApiSettings(BaseModel):
     log_level: Literal["critical", "error", "warning", "info", "debug"] = "info"
 
 
-class EmbeddingSettings(BaseModel):
-    """What the vectors of this database look like."""
+class EmbeddingSettings(_Group):
+    """What the vectors of this database look like, and who makes them."""
 
+    provider: Literal["auto", "local", "fastembed", "sentence-transformers", "ollama", "openai", "none"] = Field(
+        default="auto", description="auto: local if its weights are there, else none"
+    )
+    model: str | None = Field(default=None, description="the provider's default if not given")
+    model_path: Path | None = Field(default=None, description="fastembed, sentence-transformers: a folder, no download")
     dimension: int = Field(default=384, ge=1, le=4000)
+    base_url: str | None = Field(default=None, description="openai: any compatible server; ollama: where it listens")
+    api_key: SecretStr | None = None
+    batch_size: int = Field(default=64, ge=1, le=2048, description="texts in one call of the model or the service")
+    threads: int = Field(default=0, ge=0, le=256, description="of the models in this process; 0: one per CPU, up to 4")
+    timeout_seconds: float = Field(default=30.0, gt=0)
+    max_retries: int = Field(default=4, ge=0, le=20)
+    cache_size: int = Field(default=1024, ge=0, description="how many recent queries keep their vector")
+
+    @field_validator("model", "base_url", mode="before")
+    @classmethod
+    def _empty_means_default(cls, value: object) -> object:
+        return value.strip() or None if isinstance(value, str) else value
+
+    @field_validator("api_key")
+    @classmethod
+    def _empty_means_none(cls, value: SecretStr | None) -> SecretStr | None:
+        return value if value and value.get_secret_value().strip() else None
 
 
 class Settings(BaseSettings):
     """Everything that can be configured; nested names are joined by two underscores."""
 
-    model_config = SettingsConfigDict(env_nested_delimiter="__", env_file=".env", extra="ignore")
+    model_config = SettingsConfigDict(env_nested_delimiter="__", env_file=".env", env_ignore_empty=True, extra="ignore")
 
     rem_home: Path = Path("~/.rem")
     postgres: PostgresSettings = PostgresSettings()
@@ -65,8 +94,14 @@ def get_settings() -> Settings:
     """The settings of this process, read once."""
     try:
         return Settings()
+    except UnicodeDecodeError as error:
+        raise SettingsError("The file .env is not UTF-8 text: save it as UTF-8.") from error
     except ValidationError as error:
         problems = "; ".join(
-            f"{'__'.join(str(part) for part in problem['loc']).upper()}: {problem['msg']}" for problem in error.errors()
+            f"{'__'.join(str(part) for part in problem['loc']).upper()}: {_describe(problem)}" for problem in error.errors()
         )
         raise SettingsError(f"The environment or .env is not valid: {problems}") from error
+
+
+def _describe(problem: ErrorDetails) -> str:
+    return "there is no such setting" if problem["type"] == "extra_forbidden" else problem["msg"]

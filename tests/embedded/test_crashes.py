@@ -101,7 +101,7 @@ def test_a_pid_that_is_now_another_server(server: EmbeddedServer, make_server: M
     assert postmaster(other).pid == pid
 
 
-@pytest.mark.parametrize("text", ["", "garbage\n", "999999\n"])
+@pytest.mark.parametrize("text", ["", "garbage\n", "999999\n", "-5\n", "0\n"])
 def test_a_broken_pid_file(server: EmbeddedServer, text: str) -> None:
     server.stop()
     (server.data_dir / "postmaster.pid").write_text(text)

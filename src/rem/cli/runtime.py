@@ -16,7 +16,11 @@ R = TypeVar("R")
 
 User = Annotated[
     str | None,
-    typer.Option("--user", "-u", help="Whose memory: an e-mail address or an id. Without it: what the tenant shares."),
+    typer.Option(
+        "--user",
+        "-u",
+        help="Whose memory: an e-mail address, or the id of the owner. Without it: what the tenant shares.",
+    ),
 ]
 Tenant = Annotated[str, typer.Option("--tenant", help="The workspace.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]

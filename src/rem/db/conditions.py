@@ -12,6 +12,7 @@ from rem.db.values import fit
 from rem.errors import InvalidInputError
 
 Operator: TypeAlias = Literal["=", "<>", "<", "<=", ">", ">=", "LIKE", "ILIKE", "CONTAINS"]
+_DEEPEST = 100
 _OPERATORS = frozenset({"=", "<>", "<", "<=", ">", ">=", "LIKE", "ILIKE"})
 
 
@@ -95,10 +96,19 @@ class Compiler:
 
     def __init__(self, table: Table, parameters: list[Any]) -> None:
         self._table = table
+        self._depth = 0
         self.parameters = parameters
 
     def compile(self, condition: Condition) -> str:
         """The SQL of a condition."""
+        if self._depth > _DEEPEST:
+            raise InvalidInputError(f"The condition is nested more than {_DEEPEST} levels deep: simplify it.")
+        self._depth += 1
+        text = self._compile(condition)
+        self._depth -= 1
+        return text
+
+    def _compile(self, condition: Condition) -> str:
         match condition:
             case And(conditions):
                 return self._join(" AND ", conditions, "true")
@@ -109,11 +119,7 @@ class Compiler:
             case IsNull(field):
                 return f"{self._field(field).text} IS NULL"
             case In(field, values):
-                reference = self._field(field, *values)
-                if reference.sql_type.endswith("[]"):
-                    # A list field is "among" some values if it has one of them.
-                    return f"{reference.text} && {self._bind(list(values), reference.sql_type, field)}"
-                return f"{reference.text} = ANY ({self._bind(list(values), f'{reference.sql_type}[]', field)})"
+                return self._in(field, values)
             case Between(field, low, high):
                 return self.compile(And([Compare(field, ">=", low), Compare(field, "<=", high)]))
             case Compare(field, operator, value):
@@ -130,8 +136,21 @@ class Compiler:
     def _join(self, separator: str, conditions: Sequence[Condition], empty: str) -> str:
         return separator.join(f"({self.compile(condition)})" for condition in conditions) or empty
 
+    def _in(self, field: str, values: Sequence[Any]) -> str:
+        if any(value is None for value in values):
+            return self.compile(Or([IsNull(field), In(field, [value for value in values if value is not None])]))
+        reference = self._field(field, *values)
+        if reference.sql_type.endswith("[]"):
+            # A list field is "among" some values if it has one of them.
+            return f"{reference.text} && {self._bind(list(values), reference.sql_type, field)}"
+        return f"{reference.text} = ANY ({self._bind(list(values), f'{reference.sql_type}[]', field)})"
+
     def _compare(self, field: str, operator: Operator, value: Any) -> str:
+        if value is None and operator in ("=", "<>"):
+            return self.compile(IsNull(field) if operator == "=" else Not(IsNull(field)))
         reference = self._field(field, value)
+        if operator in ("LIKE", "ILIKE") and (reference.sql_type != "text" or not isinstance(value, str)):
+            raise InvalidInputError(f"{field}: {operator} compares text with a pattern such as 'a%'.")
         if operator == "CONTAINS":
             if reference.sql_type not in ("jsonb", "text[]", "uuid[]"):
                 raise InvalidInputError(f"{field} is {reference.sql_type}: CONTAINS works on lists and JSON fields.")

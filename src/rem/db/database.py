@@ -15,10 +15,10 @@ import asyncpg
 import orjson
 from loguru import logger
 
-from rem.db.faults import DRIVER_ERRORS, translate, translated
+from rem.db.faults import ASYNCPG_ERRORS, DRIVER_ERRORS, translate, translated
 from rem.db.migrations import Migrator
 from rem.db.preflight import ServerFacts, read_facts, require_fit
-from rem.errors import DatabaseUnavailableError, MigrationError, SettingsError
+from rem.errors import DatabaseUnavailableError, InvalidInputError, MigrationError, SettingsError
 from rem.settings import Settings
 
 if TYPE_CHECKING:
@@ -109,6 +109,7 @@ class Database:
             await self._bring_up_to_date(connection)
             # A fresh schema may have brought the extensions along.
             self._facts = await read_facts(connection)
+        logger.debug("Opened {}, PostgreSQL {}", self.describe_address(), self._facts.version)
         with translated():
             self._pool = await asyncpg.create_pool(
                 min_size=self._settings.postgres.pool_min_size,
@@ -138,14 +139,14 @@ class Database:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Executor]:
         """One transaction: what is done through the yielded executor happens as a whole or not at all."""
-        async with self.connection() as connection, connection.transaction():
+        async with _Lease(self.pool, ASYNCPG_ERRORS) as connection, connection.transaction():
             yield _Pinned(connection, self.embedding_dimension)
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Executor]:
         """A transaction that only reads, and always the same state."""
         async with (
-            self.connection() as connection,
+            _Lease(self.pool, ASYNCPG_ERRORS) as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),
         ):
             yield _Pinned(connection, self.embedding_dimension)
@@ -194,6 +195,10 @@ class Database:
                 raise DatabaseUnavailableError(
                     f"The server at {self.describe_address()} has no such database: {error}. Create it, or mend the "
                     "connection string."
+                ) from error
+            except OSError as error:
+                raise DatabaseUnavailableError(
+                    f"No PostgreSQL server can be reached at {self.describe_address()} ({error}): check the address."
                 ) from error
             except asyncpg.ClientConfigurationError as error:
                 raise SettingsError(f"{_CONNECTION_STRING_FORM} ({error})") from error
@@ -262,10 +267,12 @@ class _PooledConnection(asyncpg.Connection):
 class _Lease:
     """A connection on loan from the pool. A class, because a generator costs a tenth of a lookup."""
 
-    __slots__ = ("_acquisition",)
+    __slots__ = ("_acquisition", "_errors")
 
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], errors: tuple[type[Exception], ...] = DRIVER_ERRORS) -> None:
         self._acquisition = pool.acquire()
+        # Where the caller's own code runs inside, an OSError may be the caller's.
+        self._errors = errors
 
     async def __aenter__(self) -> Connection:
         try:
@@ -280,7 +287,7 @@ class _Lease:
             await self._acquisition.__aexit__(kind, error, trace)
         except DRIVER_ERRORS as failure:
             raise translate(failure) from failure
-        if isinstance(error, DRIVER_ERRORS):
+        if isinstance(error, self._errors):
             raise translate(error) from error
 
 
@@ -289,18 +296,24 @@ class _Pinned:
 
     def __init__(self, connection: Connection, embedding_dimension: int) -> None:
         self._connection = connection
+        self._task = asyncio.current_task()
         self.embedding_dimension = embedding_dimension
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
+        if asyncio.current_task() is not self._task:
+            raise InvalidInputError(
+                "A transaction belongs to the task that began it: make its calls one after the other, not by gather."
+            )
         with translated():
-            yield self._connection
+            # A savepoint: after a failed statement PostgreSQL would turn the final COMMIT into a silent ROLLBACK.
+            async with self._connection.transaction():
+                yield self._connection
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Executor]:
-        with translated():
-            async with self._connection.transaction():
-                yield self
+        async with self._connection.transaction():
+            yield self
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Executor]:

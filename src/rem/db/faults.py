@@ -37,6 +37,7 @@ _CONSTRAINTS: dict[str, tuple[type[RemError], str]] = {
         "There is no such session of this user: create it before its messages.",
     ),
     "shared_sessions_session": (InvalidInputError, "There is no such session of this owner to share."),
+    "shared_by_owner": (InvalidInputError, "There is no such session of this owner to share."),
     "shared_sessions_once": (ConflictError, "The session is shared with this user already."),
     "users_live_email": (
         ConflictError,
@@ -47,7 +48,8 @@ _CONSTRAINTS: dict[str, tuple[type[RemError], str]] = {
 }
 
 
-DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+ASYNCPG_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+DRIVER_ERRORS = (*ASYNCPG_ERRORS, OSError, TimeoutError)
 
 
 @contextmanager
@@ -78,7 +80,7 @@ def translate(error: Exception) -> RemError:
 _KINDS: list[tuple[tuple[type[Exception], ...], type[RemError], str]] = [
     ((asyncpg.IntegrityConstraintViolationError,), InvalidInputError, "The database refused the row: {error}"),
     (
-        (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError, asyncpg.UndefinedFunctionError),
+        (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError),
         MigrationError,
         "The schema is not complete ({error}): run `rem db migrate`.",
     ),
@@ -103,6 +105,7 @@ _KINDS: list[tuple[tuple[type[Exception], ...], type[RemError], str]] = [
         (
             asyncpg.PostgresConnectionError,
             asyncpg.InterfaceError,
+            asyncpg.InternalClientError,
             asyncpg.CannotConnectNowError,
             asyncpg.AdminShutdownError,
             asyncpg.CrashShutdownError,
@@ -118,7 +121,10 @@ _KINDS: list[tuple[tuple[type[Exception], ...], type[RemError], str]] = [
 
 def _unique(error: asyncpg.UniqueViolationError, name: str) -> RemError:
     if name.endswith("_live_key"):
-        return ConflictError(f"Another of the owner's rows has this key already ({error.detail}).")
+        return ConflictError(
+            f"Another of the owner's rows has this key already ({error.detail}). Names are swapped one row at a time, "
+            "by way of a third name."
+        )
     if name.endswith("_pkey"):
         return ConflictError("The id is not available: leave it out, and the store gives one.")
     return ConflictError(f"The row contradicts another one: {error.detail or error}")

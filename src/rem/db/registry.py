@@ -36,7 +36,7 @@ _PYTHON_TYPES: dict[str, Any] = {
     "uuid[]": list[UUID],
     "vector": Vector,
 }
-_KEY_FIELD = re.compile(r"rem\.rem_key\((\w+)\)\Z")
+_KEY_FIELD = re.compile(r'rem\.rem_key\("?(\w+)"?\)\Z')
 
 
 @dataclass(slots=True)
@@ -66,8 +66,8 @@ class TypeRegistry:
         if table in self.models:
             return self.models[table]
         near = difflib.get_close_matches(table, self.models, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise InvalidInputError(f"There is no table {table!r}.{hint} The tables: {', '.join(sorted(self.models))}.")
+        hint = f"Did you mean {near[0]!r}?" if near else "A type of your own is made by `rem db register`."
+        raise InvalidInputError(f"There is no table {table!r}. {hint} The tables: {', '.join(sorted(self.models))}.")
 
     def require(self, model: type[Entity]) -> None:
         """An error if the class has no table in this database yet."""

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Entity)
 Outcome = Literal["inserted", "updated", "unchanged", "deleted"]
 _COPY_FROM_ROWS = 200
+_COPY_FROM_CHARACTERS = 16_000_000
+"""A JSON parameter holds 256 MB, and a large one is slower than COPY."""
+_ATTEMPTS = 5
 _LARGEST_PAGE = 10_000
 
 
@@ -44,6 +47,17 @@ class Written:
     id: UUID
     key: str
     outcome: Outcome
+
+
+@dataclass(slots=True)
+class _Result:
+    """A row of the upsert statement."""
+
+    number: int
+    id: UUID
+    outcome: Any
+    key: str
+    record: dict[str, Any] | None
 
 
 @dataclass(slots=True)
@@ -120,13 +134,12 @@ class Repository(Generic[T]):
         """
         async with self._executor.connection() as connection:
             row = (await self._write_group(connection, scope, [entity], with_records=True))[0]
-            stored = await self._as_stored(connection, scope, row)
-        if row["outcome"] == "deleted" or (row["outcome"] == "unchanged" and stored.deleted_at is not None):
-            raise DeletedError(
-                f"{row['key']!r} was deleted, and a deleted memory stays deleted: restore it (id {row['id']}) or "
-                "erase it for good before storing it anew."
-            )
-        return stored
+            if row.outcome == "deleted":
+                raise DeletedError(
+                    f"{row.key!r} was deleted, and a deleted memory stays deleted: restore it (id {row.id}) or erase "
+                    "it for good before storing it anew."
+                )
+            return await self._as_stored(connection, scope, row)
 
     async def upsert_many(self, scope: Scope, entities: Iterable[T]) -> WriteReport:
         """Store many entities as `upsert` would, all or none of them; what was deleted before is reported."""
@@ -141,7 +154,7 @@ class Repository(Generic[T]):
                 with _row_numbers(indexes):
                     rows = await self._write_group(connection, scope, [batch[index] for index in indexes])
                 for index, row in zip(indexes, rows, strict=True):
-                    written[index] = Written(row["id"], row["key"], row["outcome"])
+                    written[index] = Written(row.id, row.key, row.outcome)
             report = WriteReport([written[index] for index in range(len(batch))])
             _refuse_repetition(report)
         return report
@@ -175,10 +188,10 @@ class Repository(Generic[T]):
         """Remove the entity for good, deleted or not."""
         await self._change_own("hard_delete", scope, [entity_id])
 
-    async def _as_stored(self, connection: Connection, scope: Scope, row: asyncpg.Record) -> T:
+    async def _as_stored(self, connection: Connection, scope: Scope, row: _Result) -> T:
         """What a written row is now. One that was left alone is read anew: the write saw it as it was before."""
-        record = row["record"] or await connection.fetchval(self._statement("record"), scope.tenant_id, row["id"])
-        return self._found(record, row["id"])
+        record = row.record or await connection.fetchval(self._statement("record"), scope.tenant_id, row.id)
+        return self._found(record, row.id)
 
     async def _change_own(self, name: str, scope: Scope, ids: Sequence[UUID]) -> None:
         statement = self._statement(name, owner=owned_by("r", scope.user_id is None))
@@ -196,20 +209,52 @@ class Repository(Generic[T]):
 
     async def _write_group(
         self, connection: Connection, scope: Scope, entities: Sequence[T], *, with_records: bool = False
-    ) -> list[asyncpg.Record]:
+    ) -> list[_Result]:
         """Write entities that have the same fields set and are all read from the store, or all not."""
         for row, entity in enumerate(entities):
             _refuse_foreign_owner(row, scope, entity)
-        fields = entities[0].given_fields
-        plan = write_plan(self._table, fields, entities[0].revision is not None, scope.user_id is None, with_records)
+        is_loaded, is_shared = entities[0].revision is not None, scope.user_id is None
+        plan = write_plan(self._table, entities[0].given_fields, is_loaded, is_shared, with_records)
+        for _ in range(_ATTEMPTS):
+            results = await self._write_once(connection, scope, plan, entities)
+            for index, result in enumerate(results):
+                if result.outcome in _VERDICTS:
+                    raise _VERDICTS[result.outcome](index, result.key)
+            if await self._is_settled(connection, scope, entities, results):
+                return results
+        raise ConflictError("Others keep removing and storing the same rows: try again.")
+
+    async def _write_once(
+        self, connection: Connection, scope: Scope, plan: WritePlan, entities: Sequence[T]
+    ) -> list[_Result]:
         rows = (self._encode(index, entity, plan) for index, entity in enumerate(entities))
-        if len(entities) < _COPY_FROM_ROWS:
+        if len(entities) < _COPY_FROM_ROWS and _characters(entities) < _COPY_FROM_CHARACTERS:
             named = [dict(zip(plan.staged, row, strict=True)) for row in rows]
-            result = await connection.fetch(plan.from_json, scope.tenant_id, scope.user_id, named)
+            written = await connection.fetch(plan.from_json, scope.tenant_id, scope.user_id, named)
         else:
-            result = await self._write_by_copy(connection, scope, plan, rows)
-        await self._refuse_bad_verdicts(connection, scope, entities, result)
-        return result
+            written = await self._write_by_copy(connection, scope, plan, rows)
+        return [_Result(*row) for row in written]
+
+    async def _is_settled(
+        self, connection: Connection, scope: Scope, entities: Sequence[T], results: Sequence[_Result]
+    ) -> bool:
+        """Whether rows that were left unchanged really are as they were asked to be.
+
+        The write may have waited for somebody else's: then the row is another version, deleted, or gone.
+        """
+        unchanged = {result.id: index for index, result in enumerate(results) if result.outcome == "unchanged"}
+        if not unchanged:
+            return True
+        statement = self._statement("versions")
+        stored = await connection.fetch(statement, scope.tenant_id, list(unchanged))
+        for entity_id, updated_at, is_deleted in stored:
+            index = unchanged[entity_id]
+            revision = entities[index].revision
+            if revision is not None and updated_at != revision:
+                raise _stale(index, results[index].key)
+            if is_deleted and entities[index].deleted_at is None:
+                results[index].outcome = "deleted"
+        return len(stored) == len(unchanged)
 
     async def _write_by_copy(
         self, connection: Connection, scope: Scope, plan: WritePlan, rows: Iterable[tuple[Any, ...]]
@@ -229,26 +274,6 @@ class Repository(Generic[T]):
             name = f"rem.{identifier(table)}"
             if inserted and await connection.fetchval(query("repository", "has_outgrown_statistics"), name, inserted):
                 await connection.execute(fill("ANALYZE (SKIP_LOCKED) {table} ({columns})", table=name, columns=columns))
-
-    async def _refuse_bad_verdicts(
-        self, connection: Connection, scope: Scope, entities: Sequence[T], result: Sequence[asyncpg.Record]
-    ) -> None:
-        for index, row in enumerate(result):
-            if row["outcome"] in _VERDICTS:
-                raise _VERDICTS[row["outcome"]](index, row["key"])
-        # A row that was left unchanged because somebody else's version came in between is stale, too.
-        unchanged = {
-            row["id"]: (index, entities[index].revision)
-            for index, row in enumerate(result)
-            if row["outcome"] == "unchanged" and entities[index].revision is not None
-        }
-        if not unchanged:
-            return
-        stored = await connection.fetch(self._statement("revisions"), scope.tenant_id, list(unchanged))
-        for entity_id, updated_at in stored:
-            index, revision = unchanged[entity_id]
-            if updated_at != revision:
-                raise _stale(index, str(result[index]["key"]))
 
     def _encode(self, index: int, entity: T, plan: WritePlan) -> tuple[Any, ...]:
         values = entity.__dict__
@@ -277,6 +302,10 @@ class Repository(Generic[T]):
 
     def _not_found(self, entity_id: UUID) -> NotFoundError:
         return NotFoundError(f"{self._table.name} has no {entity_id}.")
+
+
+def _characters(entities: Sequence[Entity]) -> int:
+    return sum(len(value) for entity in entities for value in entity.__dict__.values() if isinstance(value, str))
 
 
 def _lifetime(with_deleted: bool) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rem.db.registry import TypeRegistry
 
 T = TypeVar("T", bound=Entity)
+_LONGEST_LABEL = 4096
 
 
 class Store:
@@ -72,6 +73,8 @@ class Store:
                 storable_text(key)
             except ValueError as error:
                 raise InvalidInputError(f"The key {key!r} {error}.") from error
+        # Nothing can have a key as long as these, and normalising them would keep the server busy.
+        keys = tuple(key for key in keys if len(key) <= _LONGEST_LABEL)
         async with self._executor.connection() as connection:
             rows = await self._answers(connection, keys, table)
             if any(entity_type not in self._types.models for entity_type, _ in rows):

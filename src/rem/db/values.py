@@ -31,12 +31,16 @@ def fit(value: Any, sql_type: str) -> Any:
         if not isinstance(value, list | tuple | set | frozenset):
             raise ValueError("not a list")
         return [fit(item, sql_type.removesuffix("[]")) for item in value]
+    if value is None:
+        raise ValueError("no value")
     if isinstance(value, Enum):
         value = value.value
     if sql_type == "text":
         return _as_text(value)
     if sql_type == "numeric" and isinstance(value, float):
         return Decimal(repr(value))
+    if sql_type not in _ADAPTERS:
+        raise ValueError("not comparable")
     fitted = _ADAPTERS[sql_type].validate_python(value)
     return fitted.replace(tzinfo=UTC) if isinstance(fitted, datetime) and fitted.tzinfo is None else fitted
 

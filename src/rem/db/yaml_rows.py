@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +13,7 @@ from rem.errors import InvalidInputError
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST_NESTING = 150
+_PARTS = ("table", "key_field", "rows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +84,13 @@ def _refuse_explosives(text: str, file: str) -> None:
 def _block(loader: Any, node: Any, file: str) -> Block:
     place = f"{file}:{_line(node)}"
     parts = _mapping(node, f"{place}: a block must have table, key_field and rows.")
-    unknown = set(parts) - {"table", "key_field", "rows"}
-    missing = {"table", "key_field", "rows"} - set(parts)
+    _refuse_repeated_keys(node, place)
+    unknown = sorted(set(parts) - set(_PARTS))
+    missing = set(_PARTS) - set(parts)
     if unknown:
-        raise InvalidInputError(f"{place}: a block has no {', '.join(sorted(unknown))}: use table, key_field and rows.")
+        near = difflib.get_close_matches(unknown[0], _PARTS, n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        raise InvalidInputError(f"{place}: unknown {', '.join(unknown)}: a block has table, key_field and rows.{hint}")
     if missing:
         raise InvalidInputError(f"{place}: the block lacks {', '.join(sorted(missing))}.")
     for name in ("table", "key_field"):
@@ -108,7 +114,8 @@ def _block(loader: Any, node: Any, file: str) -> Block:
 
 def _values(loader: Any, node: Any, place: str) -> dict[str, Any]:
     _mapping(node, f"{place}: must be a mapping of fields to values.")
-    _refuse_repeated_keys(node, place)
+    for mapping in _mappings_in(node):
+        _refuse_repeated_keys(mapping, place)
     values = loader.construct_document(node)
     bad = [key for key in values if not isinstance(key, str)]
     if bad:
@@ -118,10 +125,23 @@ def _values(loader: Any, node: Any, place: str) -> dict[str, Any]:
 
 def _refuse_repeated_keys(node: Any, place: str) -> None:
     """YAML keeps the last of two equal keys and says nothing."""
-    names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-    for name in names:
-        if names.count(name) > 1:
-            raise InvalidInputError(f"{place}: the field {name} is given more than once.")
+    seen: set[str] = set()
+    for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+        if key.value in seen:
+            raise InvalidInputError(f"{place}: the field {key.value} is given more than once (line {_line(key)}).")
+        seen.add(key.value)
+
+
+def _mappings_in(node: Any) -> Iterator[Any]:
+    """The mappings of a value at every depth."""
+    pending = [node]
+    while pending:
+        collection = pending.pop()
+        is_mapping = isinstance(collection, yaml.MappingNode)
+        if is_mapping:
+            yield collection
+        values = (value for _, value in collection.value) if is_mapping else collection.value
+        pending += [value for value in values if isinstance(value, yaml.CollectionNode)]
 
 
 def _mapping(node: Any, message: str) -> dict[str, Any]:

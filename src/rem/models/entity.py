@@ -23,7 +23,7 @@ from pydantic.fields import FieldInfo
 
 from rem.errors import CorruptRowError, InvalidInputError
 from rem.models.edge import Edge
-from rem.models.values import JsonObject, UtcDateTime, as_json, now, storable_text
+from rem.models.values import JsonObject, UtcDateTime, as_json, label_with_key, now, storable_text
 
 _CLOCK_SKEW = timedelta(seconds=5)
 _TABLE_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}\Z")
@@ -40,6 +40,9 @@ class EntityType:
     """The fields that a row may be known by, the natural one first."""
     summary_field: str | None = None
     search_fields: tuple[str, ...] = ()
+
+
+_NO_TYPE = EntityType("")
 
 
 class Entity(BaseModel):
@@ -94,12 +97,15 @@ class Entity(BaseModel):
             raise InvalidInputError(
                 f"{cls.__name__}: the table name {table!r} must be 1 to 40 lower-case letters, digits and underscores."
             )
+        reserved = _RESERVED_FIELDS & set(cls.model_fields)
+        if reserved:
+            raise InvalidInputError(f"{cls.__name__}: the names {', '.join(sorted(reserved))} are REM's own.")
         for field in (*key_fields, *search, *([summary] if summary else [])):
             if field not in cls.model_fields:
                 raise InvalidInputError(f"{cls.__name__} has no field {field!r}, which its table settings name.")
         cls.entity_type = EntityType(
             table,
-            key_expression or f"rem.rem_key({key_fields[0]})",
+            key_expression or _key_expression(key_fields[0]),
             tuple(key_fields),
             summary,
             tuple(search),
@@ -135,12 +141,22 @@ class Entity(BaseModel):
         )
         return entity
 
-    @field_validator("created_at")
+    @field_validator("created_at", "updated_at")
     @classmethod
     def _not_in_the_future(cls, value: datetime) -> datetime:
         if value > now() + _CLOCK_SKEW:
             raise ValueError("is in the future")
         return value
+
+    def _check_label(self) -> None:
+        """The natural key of a class of the user's own may be a plain str; it is a label all the same."""
+        name = getattr(type(self), "entity_type", _NO_TYPE).key_fields[0]
+        label = self.__dict__.get(name)
+        if isinstance(label, str):
+            try:
+                label_with_key(label)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from error
 
     @model_validator(mode="after")
     def _storable(self) -> Self:
@@ -149,11 +165,15 @@ class Entity(BaseModel):
                 _check_storable(self.__dict__[name])
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from error
+        self._check_label()
         if "updated_at" in self.model_fields_set and self.updated_at < self.created_at:
             raise ValueError("updated_at: is before created_at")
         if self.valid_from and self.valid_to and self.valid_to < self.valid_from:
             raise ValueError("valid_to: is before valid_from")
         return self
+
+
+_RESERVED_FIELDS = frozenset({"rem_row", "rem_revision"})
 
 
 def _describe_corruption(model: type[Entity], row: dict[str, Any], error: ValidationError) -> str:
@@ -178,6 +198,11 @@ def _row_type(field: FieldInfo) -> Any:
 @cache
 def _empty_by_default(model: type[Entity]) -> tuple[str, ...]:
     return tuple(name for name, field in model.model_fields.items() if field.default_factory in (list, dict))
+
+
+def _key_expression(field: str) -> str:
+    """The key of a label. `name` needs no quotes; `order` or `user` would be read as SQL."""
+    return "rem.rem_key(name)" if field == "name" else f'rem.rem_key("{field}")'
 
 
 def _check_storable(value: Any) -> None:

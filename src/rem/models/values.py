@@ -68,7 +68,8 @@ def as_json(value: Any, path: str = "", depth: int = 0) -> Any:
 def _as_json_number(value: float, path: str) -> float:
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"has {value}{_where(path)}, which JSON cannot hold: use null")
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+    # Up to 2^64, because PostgreSQL gives back a large whole float as an integer.
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
         raise ValueError(f"has an integer beyond 64 bits{_where(path)}: write it as a string")
     return value
 

@@ -41,7 +41,8 @@ def read_pid_file(data_dir: Path) -> PidFile | None:
     """The pid file of a data folder; `address` is missing until the server has told it."""
     try:
         lines = (data_dir / "postmaster.pid").read_text(errors="surrogateescape").splitlines()
-        pid = int(lines[0])
+        # Single-user mode writes its pid negated.
+        pid = abs(int(lines[0]))
     except (FileNotFoundError, NotADirectoryError, IndexError, ValueError):
         return None
     complete = len(lines) >= 5 and lines[3].strip().isdigit() and bool(lines[4])

@@ -5,8 +5,12 @@ from __future__ import annotations
 import os.path
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rem.db.embedded.pidfile import PidFile
+
+if TYPE_CHECKING:
+    import psutil
 
 CLOCK_SECONDS = 5.0  # what two ways to tell when a process began may differ by
 
@@ -44,3 +48,21 @@ def _is_same(folder: str, data_dir: Path) -> bool:
         return data_dir.samefile(folder)
     except OSError:
         return False
+
+
+def supervisor_of(pid: int) -> psutil.Process | None:
+    """The launcher that started a server and still watches over it, if there is one."""
+    import psutil
+
+    try:
+        parent = psutil.Process(pid).parent()
+        return parent if parent and any(part.endswith("launch.py") for part in parent.cmdline()) else None
+    except psutil.Error:
+        return None
+
+
+def await_end(process: psutil.Process, timeout_seconds: float = 5.0) -> None:
+    """Wait a moment for a process that is about to end."""
+    import psutil
+
+    psutil.wait_procs([process], timeout=timeout_seconds)

@@ -20,7 +20,7 @@ from rem.db.embedded.paths import PORT, Layout
 from rem.db.embedded.pidfile import Address, PidFile, read_pid_file
 from rem.db.embedded.probe import Life, probe
 from rem.db.embedded.problems import disk_advice, explained, read_from, telling_lines
-from rem.db.embedded.process import is_alive, is_postmaster
+from rem.db.embedded.process import await_end, is_alive, is_postmaster, supervisor_of
 from rem.db.embedded.programs import Programs, find_programs
 from rem.db.embedded.waiting import Waiting
 from rem.errors import EmbeddedServerError
@@ -123,6 +123,7 @@ class EmbeddedServer:
             if pid_file is None or not is_postmaster(pid_file, self.data_dir):
                 self._refuse_unseen(pid_file)
                 return False
+            supervisor = supervisor_of(pid_file.pid)
             _interrupt(pid_file.pid)
             while is_postmaster(pid_file, self.data_dir):
                 if time.monotonic() > deadline:
@@ -132,6 +133,9 @@ class EmbeddedServer:
                     )
                 time.sleep(POLL_SECONDS)
             self._remove_socket(pid_file)
+            if supervisor is not None:
+                # It still has the log open, so that the folder could be neither removed nor unmounted.
+                await_end(supervisor)
             return True
 
     def status(self) -> ServerStatus:

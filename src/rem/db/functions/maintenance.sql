@@ -12,7 +12,7 @@ END $$;
 
 -- Compares the mirrors with what the tables imply, row by row.
 CREATE OR REPLACE FUNCTION rem_check_mirrors(OUT keys bigint, OUT edges bigint, OUT wrong_keys bigint, OUT wrong_edges bigint)
-LANGUAGE plpgsql STABLE SET timezone = 'UTC' AS $$
+LANGUAGE plpgsql STABLE SET timezone = 'UTC' SET extra_float_digits = 1 AS $$
 DECLARE
   kv_queries text := (SELECT string_agg(rem.rem_kv_query(e, format('rem.%I', e.name)), ' UNION ALL ') FROM rem.entity_types e);
   edge_queries text := (SELECT string_agg(rem.rem_edges_query(e, format('rem.%I', e.name)), ' UNION ALL ') FROM rem.entity_types e);

@@ -50,7 +50,7 @@ BEGIN
   EXECUTE format($ddl$
     CREATE OR REPLACE FUNCTION rem.%1$I() RETURNS trigger LANGUAGE plpgsql
     -- The record's times are written as the session's zone says; whoever writes, it must be the same text.
-    SET timezone = 'UTC' AS $mirror$
+    SET timezone = 'UTC' SET extra_float_digits = 1 AS $mirror$
     BEGIN
       IF TG_OP = 'INSERT' THEN
         IF NOT EXISTS (SELECT FROM new_rows) THEN RETURN NULL; END IF;
@@ -133,12 +133,13 @@ CREATE OR REPLACE FUNCTION rem_kv_store_is_whole() RETURNS boolean LANGUAGE sql 
 RETURN EXISTS (SELECT FROM rem.kv_store WHERE tenant_id = '' AND entity_key = '');
 
 -- Fills kv_store from the tables. Readers and writers wait: no answer is better than a wrong one.
-CREATE OR REPLACE FUNCTION rem_rebuild_kv_store() RETURNS bigint LANGUAGE plpgsql SET timezone = 'UTC' AS $$
+CREATE OR REPLACE FUNCTION rem_rebuild_kv_store() RETURNS bigint LANGUAGE plpgsql SET timezone = 'UTC' SET extra_float_digits = 1 AS $$
 DECLARE
   entity rem.entity_types;
 BEGIN
   LOCK TABLE rem.kv_store IN ACCESS EXCLUSIVE MODE;
-  TRUNCATE rem.kv_store;
+  -- Not TRUNCATE: a snapshot that began before would find nothing.
+  DELETE FROM rem.kv_store;
   FOR entity IN SELECT * FROM rem.entity_types LOOP
     EXECUTE 'INSERT INTO rem.kv_store (tenant_id, user_id, entity_type, entity_key, entity_id, key_rank,
                content_summary, expires_at, record) ' || rem.rem_kv_query(entity, format('rem.%I', entity.name));
@@ -153,7 +154,7 @@ DECLARE
   entity rem.entity_types;
 BEGIN
   LOCK TABLE rem.edges IN ACCESS EXCLUSIVE MODE;
-  TRUNCATE rem.edges;
+  DELETE FROM rem.edges;
   FOR entity IN SELECT * FROM rem.entity_types LOOP
     EXECUTE 'INSERT INTO rem.edges (tenant_id, src_type, src_id, ordinal, user_id, src_key, dst_key, dst_type, rel_type,
                weight, origin, properties) ' || rem.rem_edges_query(entity, format('rem.%I', entity.name));

@@ -3,3 +3,4 @@ DROP TABLE tool_gaps, approvals, shared_sessions, feedbacks, schemas, files, doc
   ontology_configs, ontologies, moments, resources;
 DROP FUNCTION rem_cascade_session_deletion();
 DROP FUNCTION rem_refuse_deleted_session();
+DROP FUNCTION rem_lock_session();

@@ -109,27 +109,41 @@ CREATE TRIGGER keep_content BEFORE UPDATE OF content, role, tool_calls, session_
         IS DISTINCT FROM (NEW.content, NEW.role, NEW.tool_calls, NEW.session_id, NEW.message_index))
   EXECUTE FUNCTION rem_refuse_content_change();
 
--- A deleted session takes its messages along, and brings exactly those back when it is restored.
+-- A deleted session takes its messages and shares along, and brings exactly those back when it is restored.
 CREATE FUNCTION rem_cascade_session_deletion() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE rem.messages m SET deleted_at = NEW.deleted_at
   WHERE (m.tenant_id, m.user_id, m.session_id) = (NEW.tenant_id, NEW.user_id, NEW.id)
     AND m.deleted_at IS NOT DISTINCT FROM OLD.deleted_at;
+  UPDATE rem.shared_sessions s SET deleted_at = NEW.deleted_at
+  WHERE (s.tenant_id, s.user_id, s.session_id) = (NEW.tenant_id, NEW.user_id, NEW.id)
+    AND s.deleted_at IS NOT DISTINCT FROM OLD.deleted_at;
   RETURN NULL;
 END $$;
 CREATE TRIGGER cascade_deletion AFTER UPDATE OF deleted_at ON sessions FOR EACH ROW
   WHEN (OLD.deleted_at IS DISTINCT FROM NEW.deleted_at) EXECUTE FUNCTION rem_cascade_session_deletion();
 
--- What is said after a conversation was deleted would be visible without it.
-CREATE FUNCTION rem_refuse_deleted_session() RETURNS trigger LANGUAGE plpgsql AS $$
+-- What is said after a conversation was deleted would be visible without it. The deletion locks the session against the
+-- foreign keys of messages that are being written, so it sees those that came first; those that come later wait for
+-- it in their foreign key, and then see it here (the check comes after the foreign key's, which is why it is AFTER).
+CREATE FUNCTION rem_lock_session() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  IF EXISTS (SELECT FROM rem.sessions s WHERE (s.tenant_id, s.user_id, s.id) = (NEW.tenant_id, NEW.user_id, NEW.session_id)
-             AND s.deleted_at IS NOT NULL) THEN
-    RAISE EXCEPTION 'the session is deleted' USING ERRCODE = 'restrict_violation', CONSTRAINT = 'session_is_deleted';
-  END IF;
+  PERFORM FROM rem.sessions s WHERE (s.tenant_id, s.id) = (OLD.tenant_id, OLD.id) FOR UPDATE;
   RETURN NEW;
 END $$;
-CREATE TRIGGER refuse_deleted_session BEFORE INSERT OR UPDATE OF deleted_at ON messages FOR EACH ROW
+CREATE TRIGGER lock_before_deletion BEFORE UPDATE OF deleted_at ON sessions FOR EACH ROW
+  WHEN (OLD.deleted_at IS DISTINCT FROM NEW.deleted_at) EXECUTE FUNCTION rem_lock_session();
+
+CREATE FUNCTION rem_refuse_deleted_session() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM FROM rem.sessions s
+  WHERE (s.tenant_id, s.user_id, s.id) = (NEW.tenant_id, NEW.user_id, NEW.session_id) AND s.deleted_at IS NOT NULL;
+  IF FOUND THEN
+    RAISE EXCEPTION 'the session is deleted' USING ERRCODE = 'restrict_violation', CONSTRAINT = 'session_is_deleted';
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER refuse_deleted_session AFTER INSERT OR UPDATE OF deleted_at ON messages FOR EACH ROW
   WHEN (NEW.deleted_at IS NULL) EXECUTE FUNCTION rem_refuse_deleted_session();
 
 CREATE TABLE documents (
@@ -181,8 +195,12 @@ CREATE TABLE shared_sessions (
   CONSTRAINT shared_with_another CHECK (owner_user_id <> shared_with_user_id)
 );
 SELECT rem_make_entity('shared_sessions', 'id::text');
-ALTER TABLE shared_sessions ADD CONSTRAINT shared_sessions_session
-  FOREIGN KEY (tenant_id, owner_user_id, session_id) REFERENCES sessions (tenant_id, user_id, id) ON DELETE CASCADE;
+ALTER TABLE shared_sessions
+  ALTER COLUMN user_id SET NOT NULL,
+  -- Only the owner of a session can share it.
+  ADD CONSTRAINT shared_by_owner CHECK (owner_user_id = user_id),
+  ADD CONSTRAINT shared_sessions_session FOREIGN KEY (tenant_id, user_id, session_id)
+    REFERENCES sessions (tenant_id, user_id, id) ON DELETE CASCADE;
 CREATE UNIQUE INDEX shared_sessions_once ON shared_sessions (tenant_id, session_id, shared_with_user_id)
   WHERE deleted_at IS NULL;
 CREATE INDEX shared_sessions_receiver ON shared_sessions (tenant_id, shared_with_user_id);

@@ -22,12 +22,14 @@ repeated AS (
   SELECT natural_key FROM keyed WHERE is_live GROUP BY natural_key HAVING count(*) > 1
 ),
 aim AS MATERIALIZED (
-  SELECT i.rem_row, i.natural_key, i.is_live, coalesce(by_id.id, by_key.id, buried.id) AS id,
+  SELECT i.rem_row, i.natural_key, i.is_live, i.id AS incoming_id, coalesce(by_id.id, by_key.id, buried.id) AS id,
     coalesce(by_id.id, by_key.id) IS NULL AS is_new,
     CASE
       WHEN octet_length(i.natural_key) NOT BETWEEN 1 AND 1024 OR i.natural_key IS NULL THEN 'bad_key'
       WHEN i.is_live AND EXISTS (SELECT FROM repeated WHERE repeated.natural_key = i.natural_key) THEN 'duplicate'
       WHEN by_id.deleted_at IS NOT NULL THEN 'deleted'
+      -- What was deleted when it was dumped, and has been restored since, is left as it is.
+      WHEN NOT i.is_live AND by_id.id IS NOT NULL THEN 'unchanged'
       WHEN by_id.updated_at <> i.rem_revision OR (by_id.id IS NULL AND i.rem_revision IS NOT NULL) THEN 'stale'
       WHEN by_id.id IS NULL AND by_key.id IS NULL AND buried.id IS NOT NULL THEN 'deleted'
       ELSE 'write'
@@ -66,6 +68,7 @@ SELECT aim.rem_row::integer AS rem_row, coalesce(inserted.id, aim.id) AS id,
 FROM aim
 LEFT JOIN updated USING (rem_row)
 LEFT JOIN inserted ON aim.is_new AND inserted.key = aim.natural_key AND inserted.is_live = aim.is_live
+  AND (aim.is_live OR inserted.id = aim.incoming_id)
 ORDER BY aim.rem_row
 
 -- name: has_outgrown_statistics
@@ -79,8 +82,8 @@ SELECT pg_advisory_xact_lock(7236962, hashtext($1 || ' ' || coalesce($2, '')))
 -- name: record
 SELECT to_json(r.*) FROM {table} r WHERE r.tenant_id = $1 AND r.id = $2
 
--- name: revisions
-SELECT id, updated_at FROM {table} WHERE tenant_id = $1 AND id = ANY ($2::uuid[])
+-- name: versions
+SELECT id, updated_at, deleted_at IS NOT NULL FROM {table} WHERE tenant_id = $1 AND id = ANY ($2::uuid[])
 
 -- name: get
 SELECT to_json(r.*) FROM {table} r
