@@ -36,22 +36,37 @@ docs: install ## Rewrite docs/cli.md from the commands
 
 lock: $(UV) ## Resolve the dependencies anew
 	$(UV) pip compile --quiet --universal --python-version 3.11 --all-extras --group dev --upgrade \
-	  --no-header --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.lock
+	  --override overrides.txt --no-header --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.lock
 
 clean: ## Remove everything that make built (never your memories: they are under REM_HOME)
 	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
 
 install: .venv/.installed ## Make .venv with the rem command in it
 
+# An environment of another Python than the one that was asked for (make PYTHON=python3.12 install) is made anew.
+VERSION := import sys; print(sys.version_info[:2])
+VENV_MODE := --allow-existing
+ifneq ($(origin PYTHON),file)
+ifneq ($(shell $(PYTHON) -c '$(VERSION)'),$(shell $(BIN)/python -c '$(VERSION)' 2>/dev/null))
+VENV_MODE := --clear
+.PHONY: .venv/.installed
+endif
+endif
+
 .venv/.installed: requirements.lock pyproject.toml | $(UV)
-	@$(UV) venv --quiet --allow-existing --python "$$(command -v $(PYTHON))" .venv
+	$(require_python)
+	@$(UV) venv --quiet $(VENV_MODE) --python "$$(command -v $(PYTHON))" .venv
 	@echo "Installing REM into .venv (once) ..."
 	@VIRTUAL_ENV=.venv $(UV) pip sync --quiet requirements.lock
 	@VIRTUAL_ENV=.venv $(UV) pip install --quiet --no-deps --editable .
 	@touch $@
 
+define require_python
+@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if (3, 11) <= v < (3, 14) else f"REM needs Python 3.11 to 3.13, {sys.executable} is {v.major}.{v.minor}: run make PYTHON=python3.12 (or another)")'
+endef
+
 $(UV):
-	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if (3, 11) <= v < (3, 14) else f"REM needs Python 3.11 to 3.13, {sys.executable} is {v.major}.{v.minor}: run make PYTHON=python3.12 (or another)")'
+	$(require_python)
 	@echo "Fetching uv into .tools (once) ..."
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --target .tools uv 2>.tools.log || { cat .tools.log; rm -f .tools.log; exit 1; }
 	@rm -f .tools.log

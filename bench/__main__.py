@@ -11,12 +11,12 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import bulk_load, lookup, startup
+from bench import bulk_load, lookup, parse, startup
 from bench.measure import Result, say
 from rem.db.embedded.server import EmbeddedServer
 from rem.settings import Settings
 
-_NAMES = ("startup", "bulk_load", "lookup")
+_NAMES = ("startup", "parse", "bulk_load", "lookup")
 
 
 def main() -> None:
@@ -42,6 +42,8 @@ def main() -> None:
 
 
 def _run(name: str, quick: bool) -> Result:
+    if name == "parse":
+        return parse.run(200 if quick else parse.ROUNDS)
     with tempfile.TemporaryDirectory(prefix="rem-bench-") as folder:
         home = Path(folder) / "home"
         settings = Settings(rem_home=home)

@@ -13,7 +13,7 @@ _SOURCE = Path(__file__).parent.parent / "src" / "rem"
 _LAYERS = [
     {"errors"},
     {"settings", "context", "models"},
-    {"db"},
+    {"db", "embeddings"},
     {"query"},
     {"demo"},
     {"app"},

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.commands import output, rem
+from tests.commands import REM, environment, output, rem
 
 _WORKSPACE = """
 - table: users
@@ -105,6 +107,12 @@ def test_bad_rows_are_refused_by_file_line_row_and_field(here: dict[str, str], t
     assert "Traceback" not in refused.stderr
 
 
+def test_a_bad_file_is_told_before_a_server_is_started(tmp_path: Path, home: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("nothing of the kind", encoding="utf-8")
+    assert rem("db", "load", str(tmp_path / "bad.yaml"), settings={"REM_HOME": str(home)}).returncode == 2
+    assert not home.exists()
+
+
 def test_dump_prints_what_load_reads(here: dict[str, str], workspace: Path, tmp_path: Path) -> None:
     output("db", "load", str(workspace), settings=here)
     printed = output("db", "dump", settings=here)
@@ -117,10 +125,13 @@ def test_dump_prints_what_load_reads(here: dict[str, str], workspace: Path, tmp_
     assert report["tables"] == {"users": {"unchanged": 1}, "resources": {"unchanged": 1}}
 
 
-def test_demo_loads_the_workspace_and_says_what_to_try(here: dict[str, str]) -> None:
+def test_demo_loads_the_workspace_and_says_what_to_try(here: dict[str, str], tmp_path: Path) -> None:
     text = output("demo", settings=here)
-    commands = [line.split("  ")[1].strip() for line in text.splitlines() if line.startswith("  rem ")]
+    commands = [line[2:].split("  ")[0] for line in text.splitlines() if line.startswith(f"  {REM} ")]
     assert len(commands) == 5
+    for command in commands:
+        words = shlex.split(command)
+        subprocess.run(words, env=environment(here), cwd=tmp_path, capture_output=True, check=True)
     quarterly = parsed("lookup", "quarterly-report", settings=here)[0]
     assert ("sarah-chen", "authored_by") in {(edge["dst"], edge["rel_type"]) for edge in quarterly["graph_edges"]}
     assert output("lookup", "sarah-chen", settings=here).startswith("users/sarah-chen\n")
@@ -136,7 +147,18 @@ def test_status_shows_the_server_the_schema_and_the_tables(here: dict[str, str],
     assert {table["table"]: table["live"] for table in status["tables"]}["resources"] == 1
     text = output("db", "status", settings=here)
     assert "PostgreSQL 18" in text
-    assert "resources" in text
+    assert re.search(r"^Schema      000\d_\w+$", text, re.MULTILINE)
+    assert "Own types" not in text
+    assert re.search(r"^ table +rows +deleted +size $", text, re.MULTILINE)
+    assert re.search(r"^ resources +1 +0 ", text, re.MULTILINE)
+
+
+def test_status_tells_own_types_from_the_schema(here: dict[str, str], team: Path) -> None:
+    before = output("db", "status", settings=here)
+    output("db", "register", "team:Project", cwd=team, settings=here)
+    after = output("db", "status", settings=here)
+    assert "Own types   projects (1)\n" in after
+    assert re.findall("Schema .*", after) == re.findall("Schema .*", before)
 
 
 def test_an_unmigrated_server_is_refused_until_it_is_migrated(empty_dsn: str) -> None:
@@ -156,7 +178,8 @@ def test_an_unmigrated_server_is_refused_until_it_is_migrated(empty_dsn: str) ->
 def test_rollback_asks_first(here: dict[str, str]) -> None:
     asked = rem("db", "rollback", stdin="n\n", settings=here)
     assert asked.returncode == 1
-    assert "dropped" in asked.stdout
+    newest = parsed("db", "status", settings=here)["migrations"][-1]["name"]
+    assert f"Take back {newest}? Their tables and what is in them are dropped." in asked.stderr
     assert rem("lookup", "x", settings=here).returncode == 3
 
 
@@ -172,8 +195,10 @@ def test_doctor_finds_everything_in_order_or_says_what_is_not(here: dict[str, st
         ("python", "ok"),
         ("settings", "ok"),
         ("database", "ok"),
+        ("schema", "ok"),
         ("mirrors", "ok"),
     ]
+    assert re.fullmatch(r"\d migrations, all of them applied", checks[3]["finding"])
     broken = rem(
         "doctor",
         settings={
@@ -185,20 +210,52 @@ def test_doctor_finds_everything_in_order_or_says_what_is_not(here: dict[str, st
     assert "PROBLEM" in broken.stdout
 
 
-def test_an_entity_type_is_registered_from_the_command_line(here: dict[str, str], tmp_path: Path) -> None:
+@pytest.fixture
+def team(tmp_path: Path) -> Path:
+    """A folder with a module in it that has an entity class."""
     (tmp_path / "team.py").write_text(
         "from rem import Entity\n\nclass Project(Entity, table='projects'):\n    name: str\n    goal: str = ''\n",
         encoding="utf-8",
     )
-    planned = output("db", "register", "team:Project", "--dry-run", cwd=tmp_path, settings=here)
-    assert "CREATE TABLE" in planned
+    return tmp_path
+
+
+def test_an_entity_type_is_registered_from_the_command_line(here: dict[str, str], team: Path) -> None:
+    planned = rem("db", "register", "team:Project", "--dry-run", cwd=team, settings=here)
+    assert "CREATE TABLE" in planned.stdout
+    assert planned.stderr == ""
     assert rem("lookup", "x", "--table", "projects", settings=here).returncode == 2
-    assert output("db", "register", "team:Project", cwd=tmp_path, settings=here) == planned
-    assert "up to date" in output("db", "register", "team:Project", cwd=tmp_path, settings=here)
+    applied = rem("db", "register", "team:Project", cwd=team, settings=here)
+    assert (applied.stdout, applied.stderr) == (planned.stdout, "Applied custom:projects:1.\n")
+    again = rem("db", "register", "team:Project", cwd=team, settings=here)
+    assert (again.stdout, again.stderr) == ("-- projects is up to date.\n", "")
     assert rem("lookup", "x", "--table", "projects", settings=here).returncode == 3
-    wrong = rem("db", "register", "team:Nothing", cwd=tmp_path, settings=here)
-    assert wrong.returncode == 2
-    assert "package.module:Class" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("team:Nothing", "write package.module:Class"),
+        ("team", "'team' names no class: write package.module:Class"),
+        (":Project", "names no class"),
+        ("nowhere:Project", "No module named 'nowhere'"),
+        ("raising:Project", "raising fails when it is imported: ZeroDivisionError: division by zero"),
+        ("unfinished:Project", "unfinished fails when it is imported: SyntaxError: "),
+        ("leaving:Project", "leaving fails when it is imported: SystemExit: 7"),
+        ("team:Entity", "team:Entity is not a type of your own"),
+        ("team:__name__", "team:__name__ is not a subclass of rem.Entity"),
+    ],
+)
+def test_a_class_that_cannot_be_had_is_explained(team: Path, path: str, expected: str) -> None:
+    (team / "raising.py").write_text("1 / 0\n", encoding="utf-8")
+    (team / "unfinished.py").write_text("def f(\n", encoding="utf-8")
+    (team / "leaving.py").write_text("raise SystemExit(7)\n", encoding="utf-8")
+    # Told before a server is looked for.
+    wrong = rem(
+        "db", "register", path, cwd=team, settings={"POSTGRES__CONNECTION_STRING": "postgresql://x@127.0.0.1:1/x"}
+    )
+    assert (wrong.returncode, "Traceback" in wrong.stderr) == (2, False)
+    assert expected in wrong.stderr
 
 
 def test_bad_settings_are_named() -> None:
@@ -227,4 +284,6 @@ def test_embedded_server_is_started_once_and_stays_until_it_is_stopped(home: Pat
     assert parsed("db", "status", settings=here)["embedded"]["pid"] == pid
     assert output("db", "stop", settings=here) == "Stopped.\n"
     assert output("db", "stop", settings=here) == "The embedded server was not running.\n"
+    assert rem("lookup", "sarah-chen", settings=here).returncode == 0
+    assert "migrated again by the next command" in rem("db", "rollback", "--yes", settings=here).stderr
     assert rem("lookup", "sarah-chen", settings=here).returncode == 0

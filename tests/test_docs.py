@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rem import errors
 from rem.cli.reference import reference
 from rem.settings import ApiSettings, EmbeddingSettings, PostgresSettings
 from tests.commands import REPOSITORY, environment, output
@@ -31,14 +32,16 @@ def run_example(name: str, dsn: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_the_library_example_prints_what_its_comments_say(dsn: str) -> None:
+@pytest.mark.parametrize(("name", "lines"), [("library", 4), ("find", 6)])
+def test_an_example_prints_what_its_comments_say_however_often_it_is_run(dsn: str, name: str, lines: int) -> None:
     promised = [
         line.split("# ", 1)[1].split("]: ")[0] + ("]" if "]: " in line else "")
-        for line in _EXAMPLES["library"].splitlines()
+        for line in _EXAMPLES[name].splitlines()
         if "print(" in line
     ]
-    assert run_example("library", dsn) == promised
-    assert len(promised) == 4
+    assert run_example(name, dsn) == promised
+    assert run_example(name, dsn) == promised
+    assert len(promised) == lines
 
 
 def test_the_example_of_an_own_type_works_twice(dsn: str) -> None:
@@ -80,6 +83,12 @@ def test_the_settings_of_the_readme_exist_with_these_defaults() -> None:
     assert checked >= 5
 
 
+def test_the_exit_codes_of_the_readme_are_those_of_the_errors() -> None:
+    listed = {int(code) for code in re.findall(r"^\| (\d+) \|", _README, re.MULTILINE)}
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.RemError)]
+    assert listed - {130} == {kind.exit_code for kind in kinds}
+
+
 def test_the_command_reference_is_up_to_date() -> None:
     assert (REPOSITORY / "docs" / "cli.md").read_text(encoding="utf-8") == reference(), "run `make docs`"
 
@@ -93,7 +102,8 @@ def test_links_inside_the_repository_lead_somewhere(page: str) -> None:
 
 def test_the_make_targets_that_the_docs_name_exist() -> None:
     makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
-    named = set(re.findall(r"make (\w+)", _README + (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")))
+    docs = _README + (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"make (?:PYTHON=\S+ )?(\w+)", docs))
     assert named
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in named - {"with"})
 

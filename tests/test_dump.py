@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
+import os
 import threading
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -386,6 +388,49 @@ def test_a_file_is_replaced_only_when_it_is_complete(tmp_path: Path) -> None:
         stream.write(f"half {1 / 0}")
     assert path.read_text() == "new"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_stays_a_link_and_its_file_keeps_its_rights(tmp_path: Path) -> None:
+    target, link, neighbour = tmp_path / "target.yaml", tmp_path / "link.yaml", tmp_path / "link.yaml.part"
+    target.write_text("old")
+    target.chmod(0o600)
+    neighbour.write_text("somebody's")
+    link.symlink_to(target)
+    with replacing(link) as stream:
+        stream.write("new")
+    assert link.is_symlink()
+    assert (target.read_text(), target.stat().st_mode & 0o777) == ("new", 0o600)
+    assert neighbour.read_text() == "somebody's"
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    with replacing(pipe) as stream:
+        stream.write("through")
+    reader.join(timeout=10)
+    assert read == ["through"]
+    assert pipe.is_fifo()
+
+
+def test_a_folder_is_not_written_to(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="cannot be written: Is a directory"), replacing(tmp_path):
+        pass
+
+
+async def test_a_stream_that_fails_is_not_taken_for_the_database(alice: Store) -> None:
+    await alice.upsert(Resource(name="A"))
+
+    class Full(io.StringIO):
+        def write(self, _text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        await dump(alice, Full())
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:

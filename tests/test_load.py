@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -189,11 +190,16 @@ BAD_FILES = [
     ("- word", "rows.yaml:1: a block must have table, key_field and rows"),
     ("- {table: resources, rows: []}", "rows.yaml:1: the block lacks key_field"),
     ("- {}", "rows.yaml:1: the block lacks key_field, rows, table"),
-    ("- {table: resources, key: name, rows: []}", "rows.yaml:1: a block has no key: use table, key_field and rows"),
+    (
+        "- {table: resources, key_feild: name, rows: []}",
+        "rows.yaml:1: unknown key_feild: a block has table, key_field and rows. Did you mean key_field?",
+    ),
+    ("- {table: resources, colour: x, rows: []}", "unknown colour: a block has table, key_field and rows."),
+    ("- {table: users, table: resources, key_field: name, rows: []}", "rows.yaml:1: the field table is given more"),
     ("- {table: resources, key_field: name, rows: 3}", "rows.yaml:1: rows must be a list"),
     ("- {table: [x], key_field: name, rows: []}", "rows.yaml:1: table must be a word"),
     (block("- {name: A}", "resource"), "rows.yaml:1: There is no table 'resource'. Did you mean 'resources'?"),
-    (block("- {name: A}", "kv_store"), "rows.yaml:1: There is no table 'kv_store'. The tables: approvals, "),
+    (block("- {name: A}", "kv_store"), "There is no table 'kv_store'. A type of your own is made by `rem db regi"),
     (block("- {name: A}", key_field="uri"), "rows.yaml:1: the key_field of resources is name or id, not uri"),
     (block("- {name: A}", "users", "mail"), "the key_field of users is name or email or id, not mail"),
     (block("- {content: x}"), f"{place(1, 4)}: field name: is missing, and it is the key of the row"),
@@ -201,6 +207,12 @@ BAD_FILES = [
     (block("- {name: '-_-'}"), "field name: has no letter or digit, so no key"),
     (block("- word"), f"{place(1, 4)}: must be a mapping of fields to values"),
     (block("- {name: A, colour: red}"), f"{place(1, 4)} (name 'A'): field colour: there is no such field"),
+    (block("- {name: A, contents: x}"), "field contents: there is no such field: did you mean content?"),
+    (
+        block("- {name: A, graph_edges: [{dst: B, rel_typ: x}]}"),
+        "field graph_edges.0.rel_typ: there is no such field: did you mean rel_type?",
+    ),
+    (block("- {name: A, key_: x}"), "field key_: there is no such field"),
     (
         block("- name: A\n- name: B\n  ordinal: x"),
         f"{place(2, 5)} (name 'B'): field ordinal: input should be a valid",
@@ -213,6 +225,7 @@ BAD_FILES = [
     (block("- {name: A, metadata: {1: x}}"), "field metadata: has the key 1, which is not a string: quote it"),
     (block("- {name: A, 7: x}"), f"{place(1, 4)}: the field name 7 is not text: quote it"),
     (block("- {name: A, name: B}"), f"{place(1, 4)}: the field name is given more than once"),
+    (block("- name: A\n  metadata:\n    x: [{a: 1, a: 2}]"), "row 1: the field a is given more than once (line 6)"),
     (block("- {name: &a A, content: *a}"), "rows.yaml:4: YAML aliases (*name) are not supported: write the value"),
     (block('- {name: A, content: "a\\0b"}'), "field content: contains a NUL character"),
     (block('- {name: A, metadata: {x: "\\0"}}'), "field metadata: contains a NUL character"),
@@ -337,6 +350,13 @@ def test_a_file_that_nests_without_end_is_refused() -> None:
     for opening in ("[", "- ", "{a: "):
         with pytest.raises(InvalidInputError, match=r"rows.yaml:1: is nested more than 150 levels deep"):
             read_blocks(opening * 100_000, "rows.yaml")
+
+
+def test_many_fields_are_searched_for_repetition_in_linear_time() -> None:
+    fields = "\n".join(f"    k{number}: 1" for number in range(100_000))
+    started = time.process_time()
+    read_blocks(block(f"- name: A\n  metadata:\n{fields}"), "rows.yaml")
+    assert time.process_time() - started < 60, "quadratic would take many minutes"
 
 
 async def test_nothing_to_load_is_no_error(alice: Store) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx2 as httpx
 import psutil
@@ -44,7 +45,7 @@ def serving(*arguments: str, settings: Mapping[str, str]) -> Iterator[tuple[str,
         assert process.wait(timeout=30) in (0, 130)
 
 
-def _wait_until_ready(address: str, process: subprocess.Popen[bytes]) -> None:
+def _wait_until_ready(address: str, process: subprocess.Popen[Any]) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         assert process.poll() is None, "rem serve ended"
@@ -84,6 +85,42 @@ def test_an_unreachable_database_is_reported_as_not_ready(dsn: str, sql: object)
         assert httpx.get(f"{address}/health/ready").json()["status"] == "ok"
         documents = httpx.get(f"{address}/openapi.json").json()
         assert set(documents["paths"]) == {"/health", "/health/live", "/health/ready"}
+
+
+def test_a_port_in_use_is_told_before_anything_is_started(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = rem("serve", "--port", str(port), settings={"REM_HOME": str(home)})
+    assert refused.returncode == 2
+    assert refused.stderr == (
+        f"Error: REM cannot listen on port {port} of 127.0.0.1 (Address already in use): choose another with --port.\n"
+    )
+    assert not home.exists()
+
+
+def test_an_address_of_another_machine_is_refused(home: Path) -> None:
+    for host in ("no.such.host.invalid", "192.0.2.1", "."):
+        refused = rem("serve", "--host", host, "--allow-unauthenticated", settings={"REM_HOME": str(home)})
+        assert refused.returncode == 2
+        assert "choose another with --host" in refused.stderr
+    assert not home.exists()
+
+
+def test_port_zero_is_any_port_and_the_address_says_which(dsn: str) -> None:
+    process = subprocess.Popen(
+        [str(REM), "serve", "--port", "0"],
+        env=environment({"POSTGRES__CONNECTION_STRING": dsn}),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    try:
+        address = process.stderr.readline().split()[3]
+        _wait_until_ready(address, process)
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.stderr.close()
+        process.wait(timeout=30)
 
 
 def test_serving_beyond_this_machine_needs_a_word(home: Path) -> None:

@@ -24,6 +24,25 @@ class InvalidInputError(RemError):
     exit_code = 2
 
 
+class QuerySyntaxError(InvalidInputError):
+    """The query is not written in REM's query language."""
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        reason: str | None = None,
+        line: int = 1,
+        column: int = 1,
+        suggestion: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason or str(self)
+        self.line = line
+        self.column = column
+        self.suggestion = suggestion
+
+
 class NotFoundError(RemError):
     """There is no such object, or it belongs to someone else."""
 
@@ -68,3 +87,21 @@ class CorruptRowError(DatabaseError):
 
 class MigrationError(DatabaseError):
     """The schema cannot be brought to the version that this REM needs."""
+
+
+class EmbeddingError(RemError):
+    """The texts cannot be embedded."""
+
+    exit_code = 6
+
+
+class EmbeddingOffError(EmbeddingError):
+    """No embedder is configured."""
+
+
+class EmbeddingUnavailableError(EmbeddingError):
+    """The embedder does not answer: the same call may work later."""
+
+
+class EmbeddingMisconfiguredError(EmbeddingError):
+    """The embedder cannot work as it is set up: calling it again does not help."""

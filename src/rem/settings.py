@@ -62,16 +62,6 @@ class EmbeddingSettings(_Group):
     max_retries: int = Field(default=4, ge=0, le=20)
     cache_size: int = Field(default=1024, ge=0, description="how many recent queries keep their vector")
 
-    @field_validator("model", "base_url", mode="before")
-    @classmethod
-    def _empty_means_default(cls, value: object) -> object:
-        return value.strip() or None if isinstance(value, str) else value
-
-    @field_validator("api_key")
-    @classmethod
-    def _empty_means_none(cls, value: SecretStr | None) -> SecretStr | None:
-        return value if value and value.get_secret_value().strip() else None
-
 
 class Settings(BaseSettings):
     """Everything that can be configured; nested names are joined by two underscores."""
@@ -98,7 +88,8 @@ def get_settings() -> Settings:
         raise SettingsError("The file .env is not UTF-8 text: save it as UTF-8.") from error
     except ValidationError as error:
         problems = "; ".join(
-            f"{'__'.join(str(part) for part in problem['loc']).upper()}: {_describe(problem)}" for problem in error.errors()
+            f"{'__'.join(str(part) for part in problem['loc']).upper()}: {_describe(problem)}"
+            for problem in error.errors()
         )
         raise SettingsError(f"The environment or .env is not valid: {problems}") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,10 +12,13 @@ import typer
 from rem.cli.runtime import Json, Tenant, User, run, run_with_rem, tell
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rem.app import Rem
     from rem.db.database import Connection
     from rem.db.embedded.server import EmbeddedServer
     from rem.db.load import LoadReport
+    from rem.db.maintenance import DanglingEdge
     from rem.models import Entity
     from rem.settings import Settings
 
@@ -65,13 +69,18 @@ def rollback(
     """Take back the newest migrations. What only they hold is lost."""
     from rem.cli.output import print_json
 
-    if not yes:
-        typer.confirm(f"Take back {steps} migration(s)? Their tables and what is in them are dropped.", abort=True)
+    newest = run(lambda: _newest_migrations(steps))
+    if newest and not yes:
+        typer.confirm(
+            f"Take back {', '.join(newest)}? Their tables and what is in them are dropped.", abort=True, err=True
+        )
     undone = run(lambda: _rollback(steps))
     if as_json:
         print_json({"rolled_back": undone})
     else:
         typer.echo(f"Took back {', '.join(undone)}." if undone else "There is nothing to take back.")
+    if undone and _settings().postgres.connection_string is None:
+        tell("The embedded database is migrated again by the next command that opens it.")
 
 
 @app.command("rebuild-cache")
@@ -97,17 +106,54 @@ def load(
     as_json: Json = False,
 ) -> None:
     """Load YAML files, all of them or nothing. Loading the same rows again updates them."""
-    from rem.cli.output import print_json, progress_bar
+    from loguru import logger
+
+    from rem.cli.load_report import print_load_report
+    from rem.cli.output import counted, print_json, progress_bar
+    from rem.db.load import load as load_blocks
+    from rem.db.load import read_files
+
+    # A mistake in a file is told before a server is started for it.
+    blocks = read_files(files)
+    for block in blocks:
+        logger.debug("{}: {} for {}", block.file, counted(len(block.rows), "row"), block.table)
 
     async def work(rem: Rem) -> LoadReport:
         with progress_bar("Loading") as on_rows:
-            return await rem.load(*files, user=user, tenant=tenant, on_rows=on_rows)
+            return await load_blocks(rem.store(user, tenant=tenant), blocks, on_rows)
 
     report = run_with_rem(work)
     if as_json:
         print_json(report)
     else:
-        print_load_report(report)
+        print_load_report(report, user=user, tenant=tenant)
+
+
+@app.command()
+def dangling(
+    user: User = None,
+    tenant: Tenant = "default",
+    limit: Annotated[int, typer.Option(min=1, help="The most to list.")] = 100,
+    as_json: Json = False,
+) -> None:
+    """List the user's own edges (or the shared rows') whose target does not exist, or not yet."""
+    from rem.cli.output import print_json, print_table
+
+    async def work(rem: Rem) -> tuple[Sequence[DanglingEdge], int]:
+        store = rem.store(user, tenant=tenant)
+        return await store.dangling_edges(limit), await store.count_dangling_edges()
+
+    edges, total = run_with_rem(work)
+    if as_json:
+        print_json(edges)
+    elif edges:
+        print_table(
+            ["src", "rel_type", "dst"], [[f"{edge.src_type}/{edge.src_key}", edge.rel_type, edge.dst] for edge in edges]
+        )
+    else:
+        typer.echo("Every edge of this memory leads somewhere.")
+    if total > len(edges):
+        tell(f"{total - len(edges)} more: see them with --limit {total}.")
 
 
 @app.command()
@@ -118,7 +164,7 @@ def dump(
     with_deleted: Annotated[bool, typer.Option(help="Also what is deleted but can be restored.")] = False,
 ) -> None:
     """Write the user's own rows (or the shared ones) as YAML that `rem db load` reads."""
-    from rem.cli.output import progress_bar
+    from rem.cli.output import counted, progress_bar
     from rem.db.dump import replacing
 
     async def work(rem: Rem) -> int:
@@ -133,7 +179,10 @@ def dump(
                 on_rows=lambda done: on_rows(done, None),
             )
 
-    tell(f"{run_with_rem(work)} rows.")
+    rows = run_with_rem(work)
+    if output is None:
+        sys.stdout.flush()
+    tell(f"{counted(rows, 'row')}.")
 
 
 @app.command()
@@ -153,26 +202,10 @@ def register(
             print_json({"table": plan.table, "sql": plan.sql, "applied": bool(plan.migration) and not dry_run})
         else:
             typer.echo(plan.sql, nl=False)
+        if plan.migration and not dry_run:
+            tell(f"Applied {plan.migration.name}.")
 
     run_with_rem(work)
-
-
-def print_load_report(report: LoadReport) -> None:
-    """What a load did, for people."""
-    from rem.cli.output import print_table
-
-    print_table(
-        ["table", "new", "updated", "unchanged", "left deleted"],
-        [
-            [table, counts["inserted"], counts["updated"], counts["unchanged"], counts["deleted"]]
-            for table, counts in report.tables.items()
-        ],
-    )
-    if report.deleted:
-        shown = ", ".join(report.deleted[:10])
-        typer.echo(f"Deleted before, and left deleted: {shown}{' ...' if len(report.deleted) > 10 else ''}")
-    if report.dangling:
-        typer.echo(f"{report.dangling} edges point at keys that do not exist yet; they are kept.")
 
 
 def _import_entity(path: str) -> type[Entity]:
@@ -182,14 +215,20 @@ def _import_entity(path: str) -> type[Entity]:
     from rem.models import Entity
 
     module_name, _, class_name = path.partition(":")
+    if not module_name or not class_name:
+        raise InvalidInputError(f"{path!r} names no class: write package.module:Class.")
     # The user's own modules are where the command is called.
     sys.path.insert(0, str(Path.cwd()))
     try:
         model = getattr(importlib.import_module(module_name), class_name)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidInputError(f"{path!r} cannot be imported ({error}): write package.module:Class.") from error
+    except (Exception, SystemExit) as error:  # a module of the user's own may do anything
+        raise InvalidInputError(f"{module_name} fails when it is imported: {type(error).__name__}: {error}") from error
     if not (isinstance(model, type) and issubclass(model, Entity)):
         raise InvalidInputError(f"{path} is not a subclass of rem.Entity.")
+    if not hasattr(model, "entity_type"):
+        raise InvalidInputError(f'{path} is not a type of your own: write class {class_name}(Entity, table="...").')
     return model
 
 
@@ -220,6 +259,18 @@ async def _migrate() -> list[str]:
         facts = await read_facts(connection)
         require_fit(facts)
         return await migrate(connection, _settings(), facts)
+
+
+async def _newest_migrations(steps: int) -> list[str]:
+    """What a rollback would take back, newest first."""
+    from rem.db.database import Database
+    from rem.db.migrations import Migrator
+
+    async with Database(_settings(), tell).single_connection() as connection:
+        states = await Migrator(connection).status()
+    # Those of one transaction have the same time, and stand in their order.
+    applied = [(status.applied_at, status.name) for status in states if status.applied_at is not None]
+    return [name for _, name in sorted(applied, key=itemgetter(0))[::-1][:steps]]
 
 
 async def _rollback(steps: int) -> list[str]:

@@ -12,20 +12,18 @@ if TYPE_CHECKING:
     from rem.app import Rem
     from rem.db.load import LoadReport
 
-_TRY = """
-The sample workspace is loaded. Try:
-
-  rem lookup sarah-chen                  a person, by her key
-  rem lookup "Quarterly Report"          the same key however you write it; its edges point at her
-  rem lookup users/sarah@example.com     by e-mail address, in one table
-  rem db status                          what is stored, and where
-  rem db dump -o workspace.yaml          all of it as YAML; `rem db load` reads it back
-"""
+_TRY = (
+    (("lookup", "sarah-chen"), "a person, by her key"),
+    (("lookup", "Quarterly Report"), "the same key however you write it; its edges point at her"),
+    (("lookup", "users/sarah@example.com"), "by e-mail address, in one table"),
+    (("db", "status"), "what is stored, and where"),
+    (("db", "dump", "-o", "workspace.yaml"), "what is shared, as YAML that `rem db load` reads back"),
+)
 
 
 def demo(tenant: Tenant = "default", as_json: Json = False) -> None:
     """Load a small, linked sample workspace and show what to try with it. Loading it again changes nothing."""
-    from rem.cli.db import print_load_report
+    from rem.cli.load_report import print_load_report
     from rem.cli.output import print_json, progress_bar
 
     async def work(rem: Rem) -> LoadReport:
@@ -36,5 +34,18 @@ def demo(tenant: Tenant = "default", as_json: Json = False) -> None:
     if as_json:
         print_json(report)
         return
-    print_load_report(report)
-    typer.echo(_TRY)
+    print_load_report(report, tenant=tenant)
+    _print_what_to_try(tenant)
+
+
+def _print_what_to_try(tenant: str) -> None:
+    from rem.cli.hints import command
+
+    # The state of the database is that of all tenants.
+    scopes = ("default" if words == ("db", "status") else tenant for words, _ in _TRY)
+    commands = [(command(*words, tenant=scope), gives) for (words, gives), scope in zip(_TRY, scopes, strict=True)]
+    width = max(len(line) for line, _ in commands)
+    typer.echo("\nThe sample workspace is loaded. Try:\n")
+    for line, gives in commands:
+        typer.echo(f"  {line:<{width}}  {gives}")
+    typer.echo()

@@ -42,7 +42,12 @@ async def _checks() -> list[Check]:
 
     version = platform.python_version()
     found = [Check("python", "ok" if sys.version_info >= (3, 11) else "problem", version)]
-    for name, look in (("settings", _settings), ("database", _database), ("mirrors", _mirrors)):
+    for name, look in (
+        ("settings", _settings),
+        ("database", _database),
+        ("schema", _schema),
+        ("mirrors", _mirrors),
+    ):
         try:
             found.append(Check(name, "ok", await look()))
         except RemError as error:
@@ -60,12 +65,28 @@ async def _settings() -> str:
 
 
 async def _database() -> str:
-    from rem.app import Rem
     from rem.cli.runtime import tell
+    from rem.db.database import Database
+    from rem.db.preflight import read_facts, require_fit
+    from rem.settings import get_settings
 
-    async with Rem.open(on_progress=tell) as rem:
-        facts = rem.database.facts
-        return f"PostgreSQL {facts.version}, pgvector {facts.vector.installed}, {rem.database.describe_address()}"
+    database = Database(get_settings(), tell)
+    async with database.single_connection() as connection:
+        facts = await read_facts(connection)
+    require_fit(facts)
+    vector = facts.vector.installed or "not installed yet"
+    return f"PostgreSQL {facts.version}, pgvector {vector}, {database.describe_address()}"
+
+
+async def _schema() -> str:
+    from rem.app import Rem
+    from rem.cli.output import counted
+    from rem.cli.runtime import tell
+    from rem.db.migrations import Migrator
+
+    async with Rem.open(on_progress=tell) as rem, rem.database.connection() as connection:
+        migrations = await Migrator(connection).status()
+    return f"{counted(len(migrations), 'migration')}, all of them applied"
 
 
 async def _mirrors() -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
 
 import typer
 
-from rem.cli.runtime import Json, Tenant, User, run_with_rem
+from rem.cli.runtime import Json, Tenant, User, run_with_rem, tell
 
 if TYPE_CHECKING:
     from rem.app import Rem
+    from rem.db.store import Store
     from rem.models import Entity
 
 
@@ -24,25 +26,49 @@ def lookup(
     from rem.cli.output import print_json
     from rem.errors import NotFoundError
 
-    async def work(rem: Rem) -> list[Entity]:
-        return await rem.store(user, tenant=tenant).lookup(*keys, table=table)
+    refuse_empty_keys(keys)
 
-    found = run_with_rem(work)
+    async def work(rem: Rem) -> dict[str, list[Entity]]:
+        return await answers(rem.store(user, tenant=tenant), keys, table)
+
+    answered = run_with_rem(work)
+    found = _once_each(answered)
     if as_json:
         print_json([{"table": entity.entity_type.table, **entity.model_dump(mode="json")} for entity in found])
     else:
-        for entity in found:
-            _print_entity(entity)
+        _print_entities(found, with_ownership=user is not None)
+    missing = f"Nothing answers to {', '.join(key for key in answered if not answered[key])}."
     if not found:
-        raise NotFoundError(f"Nothing answers to {', '.join(keys)}.")
+        raise NotFoundError(missing)
+    if not all(answered.values()):
+        tell(missing)
 
 
-def _print_entity(entity: Entity) -> None:
-    typer.echo(f"{entity.entity_type.table}/{entity.key}")
-    hidden = {"id", "key", "tenant_id", "user_id", "graph_edges", "created_at", "updated_at", "origin"}
-    for name, value in entity.model_dump(mode="json", exclude_defaults=True, exclude=hidden).items():
-        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-        typer.echo(f"  {name}: {text}")
-    for edge in entity.graph_edges:
-        typer.echo(f"  -> {edge.rel_type} {edge.dst}")
-    typer.echo()
+def refuse_empty_keys(keys: list[str]) -> None:
+    """An error if one of the keys is empty, as a forgotten variable of a script makes it."""
+    from rem.errors import InvalidInputError
+
+    if not all(key.strip() for key in keys):
+        raise InvalidInputError("A key is empty: give a name such as sarah-chen.")
+
+
+async def answers(store: Store, keys: list[str], table: str | None) -> dict[str, list[Entity]]:
+    """What answers to each of some keys."""
+    return {key: await store.lookup(key, table=table) for key in keys}
+
+
+def _once_each(answered: dict[str, list[Entity]]) -> list[Entity]:
+    """The entities in the order of the keys; one that answers to two of them comes once."""
+    found: dict[tuple[str, UUID], Entity] = {}
+    for entity in (entity for entities in answered.values() for entity in entities):
+        found.setdefault((entity.entity_type.table, entity.id), entity)
+    return list(found.values())
+
+
+def _print_entities(entities: list[Entity], with_ownership: bool) -> None:
+    from rem.cli.entity_text import entity_text
+
+    for entity in entities:
+        ownership = "shared" if entity.user_id is None else "yours"
+        typer.echo(entity_text(entity, ownership=ownership if with_ownership else ""))
+        typer.echo()

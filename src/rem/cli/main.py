@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from typing import Annotated
 
 import typer
 
-from rem.cli import db, demo, doctor, lookup, serve
+from rem.cli import db, delete, demo, doctor, lookup, models, parse, serve
+from rem.cli.streams import give_up_output, set_up_streams
 from rem.errors import RemError
 
 app = typer.Typer(
@@ -19,7 +21,11 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(db.app, name="db")
+app.add_typer(models.app, name="models")
 app.command("lookup")(lookup.lookup)
+app.command("delete")(delete.delete)
+app.command("restore")(delete.restore)
+app.command("parse")(parse.parse)
 app.command("serve")(serve.serve)
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
@@ -43,11 +49,18 @@ def options(
 
 def run() -> None:
     """The console script: REM's errors become one paragraph and an exit code, without a traceback."""
+    set_up_streams()
     try:
         app()
     except RemError as error:
         typer.echo(f"Error: {error}", err=True)
         sys.exit(error.exit_code)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        give_up_output()
+        typer.echo(f"Error: the output cannot be written: {error.strerror}.", err=True)
+        sys.exit(1)
     except KeyboardInterrupt:
         typer.echo("Interrupted.", err=True)
         sys.exit(130)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -19,13 +20,16 @@ def print_json(data: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Rows under their headings."""
+    """Rows under their headings, numbers to the right."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for position, column in enumerate(columns):
+        is_number = all(isinstance(row[position], int | Size) for row in rows)
+        table.add_column(column, justify="right" if is_number else "left")
     for row in rows:
         table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
     Console().print(table)
@@ -33,21 +37,38 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 @contextmanager
 def progress_bar(label: str) -> Iterator[Callable[[int, int | None], None]]:
-    """A bar on standard error; call what it yields with how much is done, and of how much."""
+    """A bar on a terminal's standard error; call what it yields with how much is done, and of how much."""
+    from loguru import logger
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(label, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+        def on_rows(done: int, total: int | None) -> None:
+            progress.update(task, completed=done, total=total)
+            logger.debug("{}: {} rows{}", label, done, f" of {total}" if total else "")
+
+        yield on_rows
 
 
-def readable_size(size: int) -> str:
-    """A number of bytes as people say it."""
-    amount = float(size)
-    for unit in ("B", "KB", "MB", "GB"):
-        if amount < 1024:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} TB"
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A number of bytes, as people say it."""
+
+    size: int
+
+    def __str__(self) -> str:
+        amount = float(self.size)
+        for unit in ("B", "KB", "MB", "GB"):
+            if amount < 1024:
+                return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+            amount /= 1024
+        return f"{amount:.1f} TB"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things: 1 row, 2 rows."""
+    return f"{number} {noun if number == 1 else noun + 's'}"

@@ -19,7 +19,8 @@ User = Annotated[
     typer.Option(
         "--user",
         "-u",
-        help="Whose memory: an e-mail address, or the id of the owner. Without it: what the tenant shares.",
+        help="Whose memory: an e-mail address, which stands for its UUID5, or any other text, which is the owner's id "
+        "itself (not that of a row in users). Without it: what the tenant shares.",
     ),
 ]
 Tenant = Annotated[str, typer.Option("--tenant", help="The workspace.")]
@@ -39,9 +40,12 @@ def run_with_rem(work: Callable[[Rem], Awaitable[R]]) -> R:
     """Open REM, run a command's coroutine on it, close it."""
 
     async def main() -> R:
+        from loguru import logger
+
         from rem.app import Rem
 
         async with Rem.open(on_progress=tell) as rem:
+            logger.debug("Opened {}, PostgreSQL {}", rem.database.describe_address(), rem.database.facts.version)
             return await work(rem)
 
     return asyncio.run(main())

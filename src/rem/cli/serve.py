@@ -34,14 +34,40 @@ def serve(
             f"Anyone who reaches {host} could use this API, because it has no authentication: listen on 127.0.0.1, "
             "or say --allow-unauthenticated."
         )
+    port = _free_port(host, port)
     # Opening once here shows the progress of a first start, and stops before the workers do if something is wrong.
     run_with_rem(_nothing)
-    tell(f"REM listens on http://{host}:{port} (documentation at /docs). Stop with Ctrl-C.")
+    address = f"[{host}]" if ":" in host else host
+    tell(f"REM listens on http://{address}:{port} (documentation at /docs). Stop with Ctrl-C.")
     uvicorn.run("rem.api.main:app", host=host, port=port, workers=workers or api.workers, log_level=api.log_level)
 
 
 async def _nothing(_rem: object) -> None:
     return None
+
+
+def _free_port(host: str, port: int) -> int:
+    """The port, or any that is free for 0; an error now if it cannot be had, rather than one from each worker."""
+    import errno
+    import os
+    import socket
+
+    from rem.errors import InvalidInputError
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.getaddrinfo(host, port, family)
+        with socket.create_server((host, port), family=family) as probe:
+            free: int = probe.getsockname()[1]
+            return free
+    except (socket.gaierror, UnicodeError) as error:
+        raise InvalidInputError(f"{host} is no address of this machine: choose another with --host.") from error
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        option = "--host" if error.errno == errno.EADDRNOTAVAIL else "--port"
+        raise InvalidInputError(
+            f"REM cannot listen on port {port} of {host} ({reason}): choose another with {option}."
+        ) from error
 
 
 def _is_loopback(host: str) -> bool:

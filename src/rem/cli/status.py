@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import typer
 
-from rem.cli.output import print_json, print_table, readable_size
+from rem.cli.output import Size, print_json, print_table
 from rem.cli.runtime import tell
 from rem.db.database import Database
 from rem.db.maintenance import TableSize, table_sizes_on
-from rem.db.migrations import MigrationStatus, Migrator
+from rem.db.migrations import CUSTOM_PREFIX, MigrationStatus, Migrator
 from rem.db.preflight import ServerFacts, read_facts, shortcomings
 from rem.settings import get_settings
 
@@ -67,7 +68,7 @@ async def print_status(as_json: bool) -> None:
     vector = status.facts.vector.installed or "not installed yet"
     typer.echo(f"Server      {status.server}: PostgreSQL {status.facts.version}, pgvector {vector}")
     if status.embedded is not None:
-        size = readable_size(status.embedded.size_bytes or 0)
+        size = Size(status.embedded.size_bytes or 0)
         typer.echo(f"Process     {status.embedded.pid}, {size} on disk, log in {status.embedded.log_file}")
     for shortcoming in status.shortcomings:
         typer.echo(f"Missing     {shortcoming}")
@@ -76,8 +77,13 @@ async def print_status(as_json: bool) -> None:
 
 def _print_schema(status: Status) -> None:
     pending = [migration.name for migration in status.migrations if migration.state != "applied"]
-    newest = [migration.name for migration in status.migrations if migration.state == "applied"][-1:]
-    typer.echo(f"Schema      {newest[0] if newest else 'none yet'}")
+    applied = [migration.name for migration in status.migrations if migration.state == "applied"]
+    builtin = [name for name in applied if not name.startswith(CUSTOM_PREFIX)]
+    # custom:projects:2 is the second migration of projects.
+    own_types = Counter(name.split(":")[1] for name in applied if name.startswith(CUSTOM_PREFIX))
+    typer.echo(f"Schema      {builtin[-1] if builtin else 'none yet'}")
+    if own_types:
+        typer.echo(f"Own types   {', '.join(f'{table} ({count})' for table, count in own_types.items())}")
     if pending:
         typer.echo(f"Pending     {', '.join(pending)}: run `rem db migrate`")
     if status.cache_is_whole is False:
@@ -85,5 +91,5 @@ def _print_schema(status: Status) -> None:
     if status.tables:
         print_table(
             ["table", "rows", "deleted", "size"],
-            [[table.table, table.live, table.deleted, readable_size(table.size_bytes)] for table in status.tables],
+            [[table.table, table.live, table.deleted, Size(table.size_bytes)] for table in status.tables],
         )

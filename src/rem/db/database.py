@@ -109,7 +109,6 @@ class Database:
             await self._bring_up_to_date(connection)
             # A fresh schema may have brought the extensions along.
             self._facts = await read_facts(connection)
-        logger.debug("Opened {}, PostgreSQL {}", self.describe_address(), self._facts.version)
         with translated():
             self._pool = await asyncpg.create_pool(
                 min_size=self._settings.postgres.pool_min_size,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from pathlib import Path
+from shutil import copymode
 from typing import Any, TextIO
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import yaml
 
@@ -23,14 +24,27 @@ _GIVEN_BY_STORE = {"tenant_id", "user_id", "key"}
 
 @contextmanager
 def replacing(path: Path) -> Iterator[TextIO]:
-    """A file that takes its place only when it is complete."""
-    part = path.with_name(f"{path.name}.part")
+    """A file that takes its place only when it is complete; a pipe or a device is written to as it is."""
     try:
-        with part.open("w", encoding="utf-8") as stream:
+        if path.exists() and not path.is_file():
+            with path.open("w", encoding="utf-8") as stream:
+                yield stream
+            return
+        with _put_in_place(path.resolve()) as stream:
             yield stream
-        part.replace(path)
     except OSError as error:
         raise InvalidInputError(f"{path} cannot be written: {error.strerror}.") from error
+
+
+@contextmanager
+def _put_in_place(target: Path) -> Iterator[TextIO]:
+    part = target.with_name(f".rem-dump-{uuid4().hex}")
+    try:
+        with part.open("x", encoding="utf-8") as stream:
+            if target.exists():
+                copymode(target, part)
+            yield stream
+        part.replace(target)
     finally:
         part.unlink(missing_ok=True)
 
@@ -40,17 +54,25 @@ async def dump(
 ) -> int:
     """Write the scope's own rows; how many there were."""
     rows = 0
+    # Written here and not inside the snapshot, where a full disk would look like a failure of the database.
+    async with aclosing(_all_pages(store, with_deleted)) as pages:
+        async for model, page in pages:
+            stream.write(_block(model, page))
+            rows += len(page)
+            if on_rows:
+                on_rows(rows)
+    if not rows:
+        stream.write("[]\n")
+    return rows
+
+
+async def _all_pages(store: Store, with_deleted: bool) -> AsyncGenerator[tuple[type[Entity], list[Entity]], None]:
+    """The scope's own rows as they are at one moment."""
     async with store.snapshot() as frozen:
         for model in frozen.types.models.values():
             for deleted in (False, True) if with_deleted else (False,):
                 async for page in _pages(frozen, model, deleted):
-                    stream.write(_block(model, page))
-                    rows += len(page)
-                    if on_rows:
-                        on_rows(rows)
-    if not rows:
-        stream.write("[]\n")
-    return rows
+                    yield model, page
 
 
 async def _pages(store: Store, model: type[Entity], deleted: bool) -> AsyncIterator[list[Entity]]:

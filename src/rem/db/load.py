@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from rem.db.sql import query
 from rem.db.store import Store
 from rem.db.yaml_rows import Block, Row, read_blocks
 from rem.errors import InvalidInputError, RemError
-from rem.models import Entity
+from rem.models import Edge, Entity
 
 RowProgress = Callable[[int, int], None]
 _MOST_PROBLEMS = 20
@@ -120,20 +121,26 @@ def _entity(model: type[Entity], values: dict[str, Any], place: str, problems: l
     try:
         return model(**values)
     except ValidationError as error:
-        problems += [f"{place}{describe(problem)}" for problem in error.errors()]
+        problems += [f"{place}{_describe(problem, model)}" for problem in error.errors()]
         return None
 
 
-def describe(problem: Any) -> str:
+def _describe(problem: Any, model: type[Entity]) -> str:
     """One problem of a Pydantic error in a line: the field and what is wrong with it."""
     field_path = ".".join(str(part) for part in problem["loc"])
     message = str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] == "extra_forbidden":
-        message = "there is no such field"
+        known = Edge.model_fields if problem["loc"][0] == "graph_edges" else model.model_fields
+        message = f"there is no such field{_did_you_mean(str(problem['loc'][-1]), known)}"
     if not field_path:
         # A rule over several fields names the field itself.
         field_path, _, message = message.partition(": ")
     return f"field {field_path}: {message[:1].lower()}{message[1:]}"
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, [field for field in known if field not in _GIVEN_BY_STORE], n=1)
+    return f": did you mean {near[0]}?" if near else ""
 
 
 async def _store_rows(store: Store, block: Block, rows: Sequence[Row], batch: Sequence[Entity]) -> Any:

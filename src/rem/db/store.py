@@ -150,6 +150,11 @@ class Store:
         """Remove an entity for good."""
         await self._repository(type(entity)).hard_delete(self._scope, entity.id)
 
+    async def key_of(self, label: str) -> str:
+        """The key that a label becomes; only the database knows how."""
+        async with self._executor.connection() as connection:
+            return str(await connection.fetchval(query("lookup", "key"), label))
+
     async def dangling_edges(self, limit: int = 100) -> Sequence[DanglingEdge]:
         """The scope's own edges whose target nobody answers to (yet)."""
         from rem.db.maintenance import DanglingEdge

@@ -1,3 +1,6 @@
+-- name: key
+SELECT rem.rem_key($1)
+
 -- name: exact
 SELECT entity_type, record FROM rem.rem_resolve_key($1, $2, rem.rem_key($3), $4)
 

@@ -1,0 +1,202 @@
+"""The local embedder against a float32 baseline on the same weights, texts and threads.
+
+`python -m bench.embedder --torch-python PATH` takes sentence-transformers on torch as the baseline: PATH is a Python
+that has both (`python -m venv /tmp/torch && /tmp/torch/bin/pip install torch sentence-transformers`). Without it the
+baseline is this environment's torch if there is one, else ONNX Runtime on the float32 graph.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.measure import Result, median, say
+from rem.embeddings import open_embedder
+from rem.embeddings.weights import HEADS, LOUD_CHANNELS, MODEL, TENSORS, find_weights
+from rem.settings import EmbeddingSettings, Settings
+
+TEXTS = 400
+_ROUNDS = 3
+_BATCH = 32
+_WORDS = re.findall(
+    r"\w+",
+    "the a and of to in we you it was is on for with that this about when where meeting garden project memory river "
+    "Sarah Bob compiler tuesday invoice harbour painting marathon coffee train ticket dentist birthday recipe violin",
+)
+
+# Runs under any Python that has sentence-transformers; speaks JSON lines with the benchmark.
+_TORCH = """
+import json, sys, time
+import numpy, torch
+from sentence_transformers import SentenceTransformer
+setup = json.loads(sys.stdin.readline())
+torch.set_num_threads(setup["threads"])
+model = SentenceTransformer(setup["folder"], device="cpu")
+model.encode(setup["texts"][:32])
+print(json.dumps({"name": "torch " + torch.__version__}), flush=True)
+for _ in sys.stdin:
+    started = time.perf_counter()
+    rows = model.encode(setup["texts"], batch_size=setup["batch"], normalize_embeddings=True, show_progress_bar=False)
+    seconds = time.perf_counter() - started
+    numpy.save(setup["rows"], rows)
+    print(json.dumps({"seconds": seconds}), flush=True)
+"""
+
+Baseline = Callable[[], tuple[float, NDArray[Any]]]
+
+
+async def run(home: Path, texts: int = TEXTS, torch_python: str | None = None, threads: int = 1) -> Result:
+    """Embed the same texts in turns; seconds, ratio and cosine."""
+    result = Result("embedder")
+    corpus = _corpus(texts)
+    weights = find_weights(home)
+    assert weights is not None, "the local model's weights are not there: make install"
+    wanted = EmbeddingSettings(provider="local", threads=threads)
+    embedder = open_embedder(Settings(rem_home=home, embedding=wanted))
+    started = time.perf_counter()
+    await embedder.embed_one("build and load")
+    first = time.perf_counter() - started
+    ours, theirs = [], []
+    with _baseline(weights, corpus, torch_python, threads) as (name, baseline):
+        for _ in range(_ROUNDS):
+            started = time.perf_counter()
+            rows = await embedder.embed(corpus)
+            ours.append(time.perf_counter() - started)
+            seconds, reference = baseline()
+            theirs.append(seconds)
+            say(f"{texts} texts: local {ours[-1]:.2f} s, {name} {theirs[-1]:.2f} s")
+    queries = await _query_milliseconds(embedder.embed_one)
+    await embedder.close()
+    cosine = (rows * reference).sum(axis=1)
+    result.figures = {
+        "baseline": name,
+        "threads": threads,
+        "local_ms_per_text": round(median(ours) / texts * 1e3, 3),
+        "baseline_ms_per_text": round(median(theirs) / texts * 1e3, 3),
+        "times_as_fast": round(median(theirs) / median(ours), 2),
+        "cosine_mean": round(float(cosine.mean()), 4),
+        "cosine_least": round(float(cosine.min()), 4),
+        "query_ms": round(queries, 2),
+        "first_use_seconds": round(first, 2),
+    }
+    goal = 1.8 if "torch" in name else 1.5
+    result.check(f"local embedder against {name}, time", median(ours) / median(theirs), round(1 / goal, 3))
+    result.check("local embedder, 1 - mean cosine to float32", 1 - float(cosine.mean()), 0.01)
+    return result
+
+
+async def _query_milliseconds(embed_one: Callable[[str], Any]) -> float:
+    times = []
+    for number in range(50):
+        started = time.perf_counter()
+        await embed_one(f"what did Sarah say about the garden on day {number}?")
+        times.append(time.perf_counter() - started)
+    return median(times) * 1e3
+
+
+def _corpus(count: int) -> list[str]:
+    """Texts as long as chat turns: most short, some longer than the model reads."""
+    source = random.Random(count)
+    lengths = [min(400, int(source.lognormvariate(3.4, 0.9)) + 1) for _ in range(count)]
+    return [" ".join(source.choices(_WORDS, k=length)) + f" {number}" for number, length in enumerate(lengths)]
+
+
+@contextmanager
+def _baseline(
+    weights: Path, corpus: list[str], torch_python: str | None, threads: int
+) -> Iterator[tuple[str, Baseline]]:
+    if torch_python is None and find_spec("sentence_transformers") is not None:
+        torch_python = sys.executable
+    if torch_python is None:
+        yield "onnxruntime float32", _float32(weights, corpus, threads)
+    else:
+        with _torch(torch_python, weights, corpus, threads) as named:
+            yield named
+
+
+@contextmanager
+def _torch(python: str, weights: Path, corpus: list[str], threads: int) -> Iterator[tuple[str, Baseline]]:
+    with tempfile.TemporaryDirectory(prefix="rem-bench-") as folder:
+        rows = Path(folder) / "rows.npy"
+        setup = {"threads": threads, "folder": str(weights), "texts": corpus, "batch": _BATCH, "rows": str(rows)}
+        process = subprocess.Popen([python, "-c", _TORCH], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        read, write = process.stdout, process.stdin
+
+        def ask(line: str) -> Any:
+            write.write(line + "\n")
+            write.flush()
+            return json.loads(read.readline())
+
+        def measure() -> tuple[float, NDArray[Any]]:
+            return ask("again")["seconds"], np.load(rows)
+
+        try:
+            yield f"sentence-transformers, {ask(json.dumps(setup))['name']}", measure
+        finally:
+            process.communicate()
+
+
+def _float32(weights: Path, corpus: list[str], threads: int) -> Baseline:
+    """ONNX Runtime on the float32 graph of the same weights, in sorted batches as sentence-transformers makes them."""
+    import onnxruntime
+    from safetensors.numpy import load_file
+
+    from rem.embeddings.graph import build
+    from rem.embeddings.local import load_tokenizer
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    graph = build(load_file(weights / TENSORS), heads=HEADS, loud=LOUD_CHANNELS, weight_steps=None)
+    session = onnxruntime.InferenceSession(graph.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    tokenizer = load_tokenizer(weights)
+
+    def measure() -> tuple[float, NDArray[Any]]:
+        started = time.perf_counter()
+        tokens = [encoding.ids for encoding in tokenizer.encode_batch_fast(corpus)]
+        order = sorted(range(len(corpus)), key=lambda number: -len(tokens[number]))
+        rows = np.empty((len(corpus), 384), dtype=np.float32)
+        for start in range(0, len(order), _BATCH):
+            batch = order[start : start + _BATCH]
+            ids = np.zeros((len(batch), len(tokens[batch[0]])), dtype=np.int32)
+            mask = np.zeros_like(ids)
+            for row, number in enumerate(batch):
+                ids[row, : len(tokens[number])], mask[row, : len(tokens[number])] = tokens[number], 1
+            rows[batch] = session.run(None, {"input_ids": ids, "attention_mask": mask})[0]
+        return time.perf_counter() - started, rows
+
+    return measure
+
+
+def main() -> None:
+    """Run this benchmark alone."""
+    parser = argparse.ArgumentParser(prog="python -m bench.embedder", description=__doc__)
+    parser.add_argument("--texts", type=int, default=TEXTS)
+    parser.add_argument("--threads", type=int, default=1, help="of both sides")
+    parser.add_argument("--torch-python", help="a Python with torch and sentence-transformers")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="rem-bench-") as folder:
+        result = asyncio.run(run(Path(folder), arguments.texts, arguments.torch_python, arguments.threads))
+    json.dump({"model": MODEL, **result.figures, "passed": all(c.passed for c in result.checks)}, sys.stdout, indent=2)
+    print()
+    sys.exit(0 if all(check.passed for check in result.checks) else 1)
+
+
+if __name__ == "__main__":
+    main()

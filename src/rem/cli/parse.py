@@ -1,0 +1,39 @@
+"""`rem parse`: what a query means, without running it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from rem.cli.runtime import Json
+
+
+def parse(
+    query: Annotated[str, typer.Argument(help="A query, such as 'SEARCH \"machine learning\" FROM resources'.")],
+    as_json: Json = False,
+) -> None:
+    """Show the syntax tree of a query, or what is wrong with it."""
+    from rem.cli.output import print_json
+    from rem.query.parser import parse as parse_query
+    from rem.query.printer import to_text
+    from rem.query.tree import as_json as tree_as_json
+
+    tree = parse_query(query)
+    if as_json:
+        print_json(tree_as_json(tree))
+        return
+    for line in _outline(tree_as_json(tree)):
+        typer.echo(line)
+    typer.echo(f"\nIn short: {to_text(tree)}")
+
+
+def _outline(tree: dict[str, Any], label: str = "") -> Iterator[str]:
+    """The tree as indented lines; what is not said in the query and has no default is left out."""
+    yield f"{label}{tree['type']}"
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from (f"  {line}" for line in _outline(value, f"{name}: "))
+        elif name != "type" and value not in (None, []):
+            yield f"  {name}: {', '.join(value) if isinstance(value, list) else value}"

@@ -1,0 +1,9 @@
+"""Vectors of texts: one protocol, and the providers behind it."""
+
+from __future__ import annotations
+
+from rem.embeddings.embedder import Embedder, Vector, Vectors
+from rem.embeddings.factory import open_embedder
+from rem.embeddings.text import is_blank
+
+__all__ = ["Embedder", "Vector", "Vectors", "is_blank", "open_embedder"]

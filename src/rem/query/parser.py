@@ -1,0 +1,245 @@
+"""From the text of a query to its tree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from rem.query import grammar, values
+from rem.query.build import build
+from rem.query.filters import read_filter, read_sql
+from rem.query.frame import Frame, Text
+from rem.query.grammar import CLAUSE_WORDS, DEEPEST_NESTING, VERBS, Clause
+from rem.query.lexer import Lexer
+from rem.query.mistakes import (
+    foreign_clause,
+    given_twice,
+    query_as_key,
+    quoted_word,
+    unexpected,
+    unknown_start,
+    unknown_verb,
+)
+from rem.query.problems import Fix, Problem, syntax_error
+from rem.query.sql import WRITING, begins_select, ends_statement, fragment_end
+from rem.query.texts import means_clause, read_keys, read_text, read_types
+from rem.query.tree import Lookup, Query, Sql
+
+_FIXES = 3
+_LONGEST_TO_FIX = 5_000
+_HAS_SELECT = re.compile(r"\bSELECT\b", re.IGNORECASE)
+
+
+def parse(text: str) -> Query:
+    """The tree of a query. A QuerySyntaxError says what is wrong, where, and the nearest valid form if there is one."""
+    try:
+        return _Parser(text).whole()
+    except Problem as problem:
+        raise syntax_error(text, problem, _nearest_valid_form(text, problem)) from None
+
+
+def _nearest_valid_form(text: str, problem: Problem) -> str | None:
+    """The text with its mistakes mended one after the other, if that makes it a query."""
+    if len(text) > _LONGEST_TO_FIX:
+        return None
+    for _ in range(_FIXES):
+        if problem.fix is None:
+            return None
+        text = problem.fix.applied_to(text)
+        try:
+            _Parser(text).whole()
+        except Problem as next_problem:
+            problem = next_problem
+        else:
+            return text.strip()
+    return None
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._lexer = Lexer(text)
+        self._parentheses = 0
+        self._depth = 0
+        self._loose: Text | None = None
+        """The plain words that were read last: a keyword after them may be meant as one of them."""
+
+    def whole(self) -> Query:
+        lexer = self._lexer
+        lexer.end = len(lexer.text.rstrip().rstrip("; \t\r\n"))
+        if not lexer.skip():
+            raise Problem(0, f"Empty query: write a verb ({', '.join(VERBS)}) and what it needs")
+        return self._query()
+
+    def _query(self) -> Query:
+        lexer = self._lexer
+        if self._at_select():
+            return self._select()
+        if self._parentheses and lexer.text[lexer.at] == "(":
+            return self._parenthesised()
+        verb = VERBS.get(lexer.keyword(lexer.at))
+        if verb is None:
+            raise unknown_verb(lexer, nested=self._parentheses > 0)
+        frame = Frame(verb, lexer.at)
+        lexer.at += len(verb.name)
+        if verb.name == "SQL" and self._at_select():
+            return self._select()
+        if verb.name == "SQL" and lexer.skip() and lexer.keyword(lexer.at) in WRITING:
+            raise unknown_verb(lexer, nested=True)
+        self._read_parts(frame)
+        return build(lexer, frame)
+
+    def _at_select(self) -> bool:
+        return begins_select(self._lexer.text, self._lexer.at, self._lexer.end)
+
+    def _select(self) -> Sql:
+        """Read SQL to its end; a closing parenthesis around it or a semicolon after it is no part of it."""
+        lexer = self._lexer
+        if not self._parentheses:
+            lexer.end = len(lexer.text)
+        lexer.skip()
+        start = lexer.at
+        end = lexer.at = fragment_end(lexer.text, start, lexer.end)
+        statement = lexer.text[start:end].strip()
+        follower = lexer.text[end : min(end + 1, lexer.end)]
+        if follower == ";" and (self._parentheses or not ends_statement(lexer.text, end)):
+            raise Problem(end, "One statement at a time: there is more after the ';'", Fix(end, lexer.end, ""))
+        if follower == ")" and not self._parentheses:
+            message = "Unexpected ')': nothing was opened that it could close"
+            raise Problem(end, message, Fix(end, end + 1, ""))
+        if not _HAS_SELECT.search(statement):
+            raise Problem(start, "A WITH needs a SELECT after it: WITH x AS (SELECT …) SELECT … FROM x")
+        return Sql(statement)
+
+    def _parenthesised(self) -> Query:
+        lexer = self._lexer
+        opening = lexer.at
+        lexer.at += 1
+        self._parentheses += 1
+        self._go_deeper()
+        query = self._query() if lexer.skip() else None
+        if query is None or lexer.skip() != ")":
+            raise Problem(opening, "Unclosed '(': it needs a ')'", Fix(lexer.end, lexer.end, ")"))
+        lexer.at += 1
+        self._parentheses -= 1
+        return query
+
+    def _go_deeper(self) -> None:
+        self._depth += 1
+        if self._depth > DEEPEST_NESTING:
+            raise Problem(self._lexer.at, f"Queries are nested more than {DEEPEST_NESTING} deep: ask in steps")
+
+    def _read_parts(self, frame: Frame) -> None:
+        """Read clauses and the text, in any order, up to the end or the closing parenthesis."""
+        lexer = self._lexer
+        while (character := lexer.skip()) and not (character == ")" and self._parentheses):
+            word = lexer.keyword(lexer.at)
+            owned = frame.owner(word) if word in CLAUSE_WORDS else None
+            if owned is not None:
+                frame = self._read_clause(frame, owned, word)
+            elif word in CLAUSE_WORDS and (frame.text is not None or means_clause(lexer, frame, lexer.at, word)):
+                raise foreign_clause(lexer, frame, word, self._loose)
+            elif frame.text is not None:
+                raise unexpected(lexer, frame, self._loose)
+            else:
+                self._read_text(frame)
+
+    def _read_text(self, frame: Frame) -> None:
+        lexer = self._lexer
+        if frame.verb.name == "SQL":
+            start = lexer.at
+            table = values.table_name(lexer, grammar.TABLE)
+            text = Text((table,), start, start, lexer.at, quoted=True)
+        elif frame.verb.takes_keys:
+            text = read_keys(lexer, frame)
+        else:
+            text = read_text(lexer, frame)
+        if not text.items:
+            raise unexpected(lexer, frame, None)
+        frame.text = text
+        self._loose = None if text.quoted else text
+
+    def _read_clause(self, frame: Frame, owned: tuple[Frame, Clause], word: str) -> Frame:
+        """Read a clause into the query that it belongs to. The frame that comes back is the one to go on with."""
+        lexer = self._lexer
+        owner, clause = owned
+        at = lexer.at
+        lexer.at += len(word)
+        try:
+            self._take_second_word(clause, word)
+            lexer.take_assignment()
+            value = _READERS[clause](self, frame, clause)
+        except Problem as problem:
+            problem.fix = quoted_word(lexer, frame, word, at, self._loose, problem.fix)
+            raise
+        if clause.field in owner.values:
+            raise given_twice(lexer, clause, word, at, owner.places[clause.field][0])
+        owner.values[clause.field] = value
+        owner.places[clause.field] = (word, at)
+        return value if isinstance(value, Frame) else frame
+
+    def _take_second_word(self, clause: Clause, word: str) -> None:
+        """ORDER has a BY after it, unless it is written as `order=…` or `order_by=…`."""
+        lexer = self._lexer
+        if not clause.second or word in clause.aliases or lexer.skip() == "=":
+            return
+        if lexer.keyword(lexer.at) != clause.second:
+            fix = Fix(lexer.at, lexer.at, f"{clause.second} ")
+            raise Problem(lexer.at, f"Expected {clause.second} after {word}", fix)
+        lexer.at += len(clause.second)
+
+    def read_start_query(self, frame: Frame, clause: Clause) -> Query | Frame:
+        """Read the query after WITH. Without parentheses it is a frame whose parts are still to come."""
+        lexer = self._lexer
+        if lexer.text[lexer.at : lexer.at + 1] == "(":
+            return self._parenthesised()
+        word = lexer.keyword(lexer.at)
+        if word == "SQL" or (word and self._at_select()):
+            fix = Fix(lexer.at, lexer.end, f"({lexer.text[lexer.at : lexer.end]})")
+            raise Problem(lexer.at, "SQL after WITH needs parentheses around it", fix)
+        if word not in VERBS:
+            raise unknown_start(lexer, word, clause)
+        self._go_deeper()
+        inner = Frame(VERBS[word], lexer.at, frame)
+        lexer.at += len(word)
+        self._loose = None
+        return inner
+
+    def read_start_key(self, frame: Frame, clause: Clause) -> Lookup:
+        """Read the key after FROM."""
+        lexer = self._lexer
+        start = lexer.at
+        text = read_keys(lexer, frame)
+        if not text.items:
+            raise values.missing(lexer, clause, lexer.at, frame.verb.example)
+        if lexer.keyword(start) in VERBS and lexer.text[lexer.at : lexer.at + 1] in ('"', "'"):
+            raise query_as_key(lexer, start, clause)
+        self._loose = None if text.quoted else text
+        return Lookup(text.items)
+
+    @property
+    def lexer(self) -> Lexer:
+        """The query, and how far it has been read."""
+        return self._lexer
+
+
+_Reader = Callable[[_Parser, Frame, Clause], Any]
+
+
+_READERS: dict[Clause, _Reader] = {
+    grammar.TABLE: lambda parser, _, clause: values.table_name(parser.lexer, clause),
+    grammar.THRESHOLD: lambda parser, _, clause: values.fraction(parser.lexer, clause),
+    grammar.LIMIT: lambda parser, _, clause: values.whole_number(parser.lexer, clause, 1, grammar.LARGEST_LIMIT),
+    grammar.WHERE: lambda parser, frame, _: read_filter(parser.lexer, inner=frame.outer is not None),
+    grammar.FIELD: lambda parser, _, clause: values.field_name(parser.lexer, clause),
+    grammar.MIN_SIMILARITY: lambda parser, _, clause: values.fraction(parser.lexer, clause),
+    grammar.MODE: lambda parser, _, clause: values.choice(parser.lexer, clause, grammar.MODES),
+    grammar.START_KEY: _Parser.read_start_key,
+    grammar.START_QUERY: _Parser.read_start_query,
+    grammar.TYPE: lambda parser, _, clause: read_types(parser.lexer, clause),
+    grammar.DIRECTION: lambda parser, _, clause: values.choice(parser.lexer, clause, grammar.DIRECTIONS),
+    grammar.DEPTH: lambda parser, _, clause: values.whole_number(parser.lexer, clause, 0, grammar.LARGEST_DEPTH),
+    grammar.ORDER: lambda parser, _, clause: values.order(parser.lexer, clause),
+    grammar.SQL_WHERE: lambda parser, _, clause: read_sql(parser.lexer, clause),
+    grammar.SQL_ORDER: lambda parser, _, clause: read_sql(parser.lexer, clause),
+}

@@ -1,0 +1,80 @@
+"""What is wrong with a query: the place, the reason and the nearest valid form, as one error that shows all three."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import NamedTuple
+
+from rem.errors import QuerySyntaxError
+
+_WINDOW = 100
+_LONGEST_SUGGESTION = 500
+_WORD_SHOWN = 40
+
+
+class Fix(NamedTuple):
+    """A replacement in the text of the query that may make it valid."""
+
+    start: int
+    end: int
+    text: str
+
+    def applied_to(self, query: str) -> str:
+        """The query with the replacement made."""
+        return query[: self.start] + self.text + query[self.end :]
+
+
+class Problem(Exception):  # noqa: N818  # it becomes a QuerySyntaxError
+    """The parser cannot go on; `position` counts from the start of the query, `near` is the word that may be meant."""
+
+    def __init__(self, position: int, message: str, fix: Fix | None = None, near: str | None = None) -> None:
+        super().__init__(message)
+        self.position = position
+        self.message = message
+        self.fix = fix
+        self.near = near
+
+
+def syntax_error(query: str, problem: Problem, suggestion: str | None) -> QuerySyntaxError:
+    """The error that a user sees."""
+    start = query.rfind("\n", 0, problem.position) + 1
+    line = query.count("\n", 0, problem.position) + 1
+    column = problem.position - start + 1
+    message = f"{problem.message} (line {line}, column {column})"
+    if query.strip():
+        message += f"\n{_excerpt(query, start, problem.position)}"
+    if suggestion is not None and len(suggestion) > _LONGEST_SUGGESTION:
+        suggestion = None
+    if suggestion is not None or problem.near is not None:
+        message += f"\nDid you mean: {suggestion or problem.near}"
+    return QuerySyntaxError(message, reason=problem.message, line=line, column=column, suggestion=suggestion)
+
+
+def shown(word: str) -> str:
+    """A word of the query, quoted for a message; a long one is cut."""
+    printable = "".join(map(_printable, word[:_WORD_SHOWN]))
+    return f"'{printable}{'…' if len(word) > _WORD_SHOWN else ''}'"
+
+
+def _excerpt(query: str, line_start: int, position: int) -> str:
+    """The line of the problem, or a window of it, over a caret."""
+    line_end = query.find("\n", position)
+    line_end = len(query) if line_end < 0 else line_end
+    first = max(line_start, position - _WINDOW // 2)
+    last = min(line_end, first + _WINDOW)
+    before = ("…" if first > line_start else "") + "".join(map(_printable, query[first:position]))
+    after = "".join(map(_printable, query[position:last])) + ("…" if last < line_end else "")
+    return f"  {before}{after}".rstrip() + f"\n  {' ' * sum(map(_width, before))}^"
+
+
+def _printable(character: str) -> str:
+    if character.isspace():
+        return " "
+    return character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
+
+
+def _width(character: str) -> int:
+    """The columns of a terminal that the character takes, so that the caret stands under its place."""
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

@@ -1,0 +1,89 @@
+"""The syntax tree: one class for each verb."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, TypeAlias
+
+from rem.db.conditions import Condition
+
+Mode: TypeAlias = Literal["hybrid", "vector", "text"]
+Direction: TypeAlias = Literal["out", "in", "both"]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A WHERE: the condition, and the text that it was written as."""
+
+    text: str
+    condition: Condition = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """LOOKUP: what answers to some keys."""
+
+    keys: tuple[str, ...]
+    table: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fuzzy:
+    """FUZZY: what has a key or summary much like a text."""
+
+    text: str
+    threshold: float = 0.5
+    limit: int = 5
+    table: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """SEARCH: what a text is about."""
+
+    text: str
+    table: str | None = None
+    limit: int = 10
+    where: Filter | None = None
+    field: str | None = None
+    min_similarity: float = 0.3
+    mode: Mode = "hybrid"
+
+
+@dataclass(frozen=True, slots=True)
+class Traverse:
+    """TRAVERSE: what can be reached over edges from what another query finds."""
+
+    start: Query
+    edge_types: tuple[str, ...] = ()
+    depth: int = 1
+    limit: int | None = None
+    direction: Direction = "out"
+    order_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sql:
+    """SQL: the rows of a SELECT."""
+
+    statement: str
+
+
+Query: TypeAlias = Lookup | Fuzzy | Search | Traverse | Sql
+
+
+def as_json(query: Query) -> dict[str, Any]:
+    """The tree as plain JSON."""
+    values = ((field.name, getattr(query, field.name)) for field in fields(query))
+    return {"type": type(query).__name__.upper(), **{name: _json_value(value) for name, value in values}}
+
+
+def _json_value(value: Any) -> Any:
+    match value:
+        case Filter(text):
+            return text
+        case tuple():
+            return list(value)
+        case Lookup() | Fuzzy() | Search() | Traverse() | Sql():
+            return as_json(value)
+    return value

@@ -1,0 +1,119 @@
+"""The settings choose the embedder; what is missing is said with what to do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from rem.embeddings import factory, open_embedder
+from rem.embeddings.catalog import offers
+from rem.errors import EmbeddingError, EmbeddingMisconfiguredError, EmbeddingOffError
+from rem.settings import EmbeddingSettings, Settings
+from tests.commands import output, rem
+
+
+def _settings(**wanted: object) -> Settings:
+    return Settings(rem_home=Path("/nowhere"), embedding=EmbeddingSettings.model_validate(wanted))
+
+
+async def test_auto_is_local_when_its_weights_are_there() -> None:
+    embedder = open_embedder(_settings())
+    assert embedder.model == "sentence-transformers/all-MiniLM-L6-v2"
+    await embedder.close()
+
+
+async def test_auto_without_weights_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rem.embeddings.weights.WHEEL_PACKAGE", "no_such_package")
+    embedder = open_embedder(_settings())
+    assert (embedder.model, embedder.dimension) == ("none", 384)
+    with pytest.raises(EmbeddingOffError, match="rem models pull"):
+        await embedder.embed(["text"])
+    with pytest.raises(EmbeddingMisconfiguredError, match="rem models pull"):
+        open_embedder(_settings(provider="local"))
+
+
+async def test_none_raises_and_never_makes_a_vector_up() -> None:
+    embedder = open_embedder(_settings(provider="none"))
+    for call in (embedder.embed(["text"]), embedder.embed_one("text")):
+        with pytest.raises(EmbeddingOffError, match="EMBEDDING__PROVIDER=none"):
+            await call
+    await embedder.close()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({"provider": "local", "model": "bge-large"}, "one model, .*unset EMBEDDING__MODEL"),
+        (
+            {"provider": "local", "dimension": 768},
+            "384 dimensions, this database has 768: set EMBEDDING__DIMENSION=384",
+        ),
+        ({"provider": "auto", "dimension": 768}, "set EMBEDDING__DIMENSION=384"),
+        ({"provider": "openai"}, "EMBEDDING__API_KEY"),
+        ({"provider": "sentence-transformers"}, re.escape("pip install 'remstack[sentence-transformers]'")),
+    ],
+)
+def test_what_cannot_work_is_refused_at_once(wanted: dict[str, object], said: str) -> None:
+    with pytest.raises(EmbeddingMisconfiguredError, match=said):
+        open_embedder(_settings(**wanted))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "model"),
+    [
+        ({"provider": "local", "model": "all-MiniLM-L6-v2"}, "sentence-transformers/all-MiniLM-L6-v2"),
+        ({"provider": "fastembed"}, "sentence-transformers/all-MiniLM-L6-v2"),
+        ({"provider": "openai", "api_key": "k"}, "text-embedding-3-small"),
+        ({"provider": "openai", "base_url": "http://127.0.0.1:1/v1", "model": "own"}, "own"),
+        ({"provider": "ollama"}, "all-minilm"),
+    ],
+)
+async def test_every_provider_has_a_model(wanted: dict[str, object], model: str) -> None:
+    embedder = open_embedder(_settings(**wanted))
+    assert (embedder.model, embedder.dimension) == (model, 384)
+    await embedder.close()
+
+
+def test_every_provider_of_the_settings_can_be_opened() -> None:
+    annotation = EmbeddingSettings.model_fields["provider"].annotation
+    assert {*factory._PROVIDERS, "auto", "none"} == set(annotation.__args__)  # type: ignore[union-attr]
+
+
+async def test_the_key_is_in_no_description() -> None:
+    settings = _settings(provider="openai", api_key=SecretStr("sk-very-secret"))
+    assert "sk-very-secret" not in repr(settings)
+    assert "sk-very-secret" not in str(await offers(settings))
+
+
+async def test_offers_name_the_chosen_provider() -> None:
+    assert [offer.provider for offer in await offers(_settings()) if offer.chosen] == ["local"]
+    assert [offer.provider for offer in await offers(_settings(provider="none")) if offer.chosen] == []
+    chosen = next(offer for offer in await offers(_settings(provider="ollama", model="bge-m3")) if offer.chosen)
+    assert (chosen.provider, chosen.model, chosen.usable) == ("ollama", "bge-m3", True)
+
+
+def test_rem_models_list_says_what_is_usable_and_why_not(tmp_path: Path) -> None:
+    shown = output("models", "list", settings={"REM_HOME": str(tmp_path)})
+    assert re.search(r"^\* local +usable +sentence-transformers/all-MiniLM-L6-v2$", shown, re.MULTILINE)
+    assert re.search(r"^  sentence-transformers +not usable\n +.*pip install", shown, re.MULTILINE)
+    off = output("models", "list", settings={"REM_HOME": str(tmp_path), "EMBEDDING__PROVIDER": "none"})
+    assert "None is chosen" in off
+
+
+def test_an_unknown_provider_is_an_error_of_the_settings(tmp_path: Path) -> None:
+    done = rem("models", "list", settings={"REM_HOME": str(tmp_path), "EMBEDDING__PROVIDER": "word2vec"})
+    assert done.returncode == 2
+    assert "EMBEDDING__PROVIDER" in done.stderr
+
+
+def test_the_error_tree_tells_passing_from_lasting() -> None:
+    from rem.errors import EmbeddingUnavailableError
+
+    for kind in (EmbeddingOffError, EmbeddingUnavailableError, EmbeddingMisconfiguredError):
+        assert issubclass(kind, EmbeddingError)
+        assert not issubclass(
+            kind, tuple({EmbeddingOffError, EmbeddingUnavailableError, EmbeddingMisconfiguredError} - {kind})
+        )

@@ -1,0 +1,52 @@
+"""The graph: float32 is exact, int8 is near it, and the CPU's arithmetic is not taken on trust."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+from safetensors.numpy import load_file
+
+from rem.embeddings.graph import accumulates_exactly, build
+from rem.embeddings.local import load_tokenizer
+from rem.embeddings.weights import HEADS, LOUD_CHANNELS, TENSORS, find_weights
+
+_REFERENCE = json.loads((Path(__file__).parent / "reference.json").read_text(encoding="utf-8"))
+
+
+def _run(weight_steps: int | None, texts: list[str]) -> NDArray[Any]:
+    folder = find_weights(Path("/nowhere"))
+    assert folder is not None
+    model = build(load_file(folder / TENSORS), heads=HEADS, loud=LOUD_CHANNELS, weight_steps=weight_steps)
+    graph = model.SerializeToString()
+    session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
+    tokens = [encoding.ids for encoding in load_tokenizer(folder).encode_batch(texts)]
+    ids = np.zeros((len(tokens), max(map(len, tokens))), dtype=np.int32)
+    mask = np.zeros_like(ids)
+    for row, own in enumerate(tokens):
+        ids[row, : len(own)], mask[row, : len(own)] = own, 1
+    return np.asarray(session.run(None, {"input_ids": ids, "attention_mask": mask})[0])
+
+
+@pytest.mark.parametrize(("weight_steps", "least"), [(None, 0.99999), (127, 0.99), (63, 0.98)])
+def test_vectors_are_as_near_to_the_torch_models_as_their_precision_allows(
+    weight_steps: int | None, least: float
+) -> None:
+    vectors = _run(weight_steps, _REFERENCE["texts"])
+    reference = np.array(_REFERENCE["vectors"])
+    assert ((vectors * reference).sum(axis=1) / np.linalg.norm(reference, axis=1)).min() >= least
+
+
+def test_int8_keeps_the_order_of_neighbours() -> None:
+    texts = [text for text in _REFERENCE["texts"] if len(text) < 200]
+    exact, quick = _run(None, texts), _run(127, texts)
+    assert np.abs(exact @ exact.T - quick @ quick.T).max() < 0.05
+
+
+def test_the_cpu_is_asked_how_it_sums() -> None:
+    assert accumulates_exactly() in (True, False)

@@ -1,0 +1,31 @@
+"""The cases of the specification (`conformance.json`), each as it stands there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rem.errors import QuerySyntaxError
+from rem.query.parser import parse
+from rem.query.tree import as_json
+from tests.query.conformance import CASES, ERRORS
+
+
+@pytest.mark.parametrize(("query", "tree"), CASES)
+def test_the_query_has_the_specified_tree(query: str, tree: dict[str, Any]) -> None:
+    parsed = as_json(parse(query))
+    assert parsed == tree
+    assert list(parsed) == list(tree)
+
+
+@pytest.mark.parametrize(("query", "words"), ERRORS)
+def test_the_error_has_the_specified_words(query: str, words: str) -> None:
+    with pytest.raises(QuerySyntaxError) as caught:
+        parse(query)
+    assert words.lower() in str(caught.value).lower()
+
+
+def test_the_specification_was_read() -> None:
+    assert len(CASES) == 42
+    assert len(ERRORS) == 12

@@ -1,0 +1,53 @@
+"""The page about the language: its grammar is the parser's, its examples work."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from rem.errors import QuerySyntaxError
+from rem.query.grammar import grammar
+from rem.query.parser import parse
+from rem.query.where import condition_grammar
+from tests.commands import REPOSITORY, environment
+
+_PAGE = (REPOSITORY / "docs" / "query-language.md").read_text(encoding="utf-8")
+_EXAMPLES = [line for block in re.findall(r"```rem\n(.*?)```", _PAGE, re.DOTALL) for line in block.splitlines()]
+_IN_TEXT = re.findall(r"`((?:LOOKUP|FUZZY|SEARCH|TRAVERSE|SQL|SELECT) [^`]*[^`…])`", _PAGE)
+_TRANSCRIPTS = re.findall(r"```text\n\$ rem parse '(.*?)'\nError: (.*?)\n```", _PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize(("name", "text"), [("grammar", grammar()), ("condition", condition_grammar())])
+def test_the_grammar_is_that_of_the_parser(name: str, text: str) -> None:
+    found = re.search(rf"<!-- {name} -->\n```text\n(.*?)\n```", _PAGE, re.DOTALL)
+    assert found is not None
+    assert found[1] == text
+
+
+@pytest.mark.parametrize("query", [*_EXAMPLES, *_IN_TEXT])
+def test_every_example_is_a_query(query: str) -> None:
+    parse(query)
+
+
+@pytest.mark.parametrize(("query", "message"), _TRANSCRIPTS)
+def test_every_error_reads_as_shown(query: str, message: str) -> None:
+    with pytest.raises(QuerySyntaxError) as caught:
+        parse(query)
+    assert str(caught.value) == message
+
+
+def test_the_python_example_prints_what_its_comments_say() -> None:
+    found = re.search(r"<!-- example: python -->\n```python\n(.*?)```", _PAGE, re.DOTALL)
+    assert found is not None
+    code = [sys.executable, "-c", found[1]]
+    done = subprocess.run(code, env=environment({}), capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.splitlines() == re.findall(r"print\(.*\)  # (.*)", found[1])
+
+
+def test_the_page_has_examples_of_everything() -> None:
+    assert len(_EXAMPLES) > 20
+    assert len(_IN_TEXT) >= 5
+    assert len(_TRANSCRIPTS) == 2
