@@ -62,6 +62,10 @@ def settings_for(dsn: str, **postgres: object) -> Settings:
 
 async def _make_template() -> None:
     admin = await asyncpg.connect(dsn_of("postgres"))
+    # This server's databases live for one test each; what must survive a crash is tested on servers of its own.
+    for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+        await admin.execute(f"ALTER SYSTEM SET {setting} = off")
+    await admin.execute("SELECT pg_reload_conf()")
     await admin.execute(f"CREATE DATABASE {_TEMPLATE}")
     await admin.close()
     settings = settings_for(dsn_of(_TEMPLATE))
