@@ -122,7 +122,8 @@ class TestTimes:
             model.model_validate({"name": "a", "created_at": datetime.now(UTC) + timedelta(minutes=1)})
 
     def test_of_creation_may_be_a_little_ahead_of_our_clock(self) -> None:
-        Resource(name="a", created_at=datetime.now(UTC) + timedelta(seconds=1))
+        ahead = datetime.now(UTC) + timedelta(seconds=1)
+        assert Resource(name="a", created_at=ahead).created_at == ahead
 
     def test_of_the_last_change_are_not_before_the_creation(self) -> None:
         with pytest.raises(ValidationError, match="updated_at: is before created_at"):

@@ -11,6 +11,7 @@ import pytest
 from rem.errors import QuerySyntaxError
 from rem.query.grammar import grammar
 from rem.query.parser import parse
+from rem.query.printer import to_text
 from rem.query.where import condition_grammar
 from tests.commands import REPOSITORY, environment
 
@@ -29,7 +30,7 @@ def test_the_grammar_is_that_of_the_parser(name: str, text: str) -> None:
 
 @pytest.mark.parametrize("query", [*_EXAMPLES, *_IN_TEXT])
 def test_every_example_is_a_query(query: str) -> None:
-    parse(query)
+    assert parse(to_text(parse(query))) == parse(query)
 
 
 @pytest.mark.parametrize(("query", "message"), _TRANSCRIPTS)
