@@ -130,6 +130,8 @@ async def test_only_the_owner_shares_a_session(alice: Store, bob: Store, shared:
     for store in (bob, shared):
         with pytest.raises(InvalidInputError):
             await store.upsert(forged.model_copy())
+    with pytest.raises(InvalidInputError, match="no such session of this owner"):
+        await alice.upsert(SharedSession(session_id=session.id, owner_user_id=other, shared_with_user_id="carl"))
     await alice.upsert(forged)
     await alice.delete(session)
     assert await alice.count(SharedSession) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -127,10 +128,8 @@ def _asked_pause(response: httpx2.Response) -> float | None:
     value = response.headers.get("retry-after")
     if not value:
         return None
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
+    if re.fullmatch(r"\d+(\.\d+)?", value.strip(), re.ASCII):
+        return float(value)
     try:
         date = parsedate_to_datetime(value)
     except ValueError:

@@ -20,15 +20,11 @@ BEGIN
   keys := (SELECT count(*) FROM rem.kv_store WHERE tenant_id <> '');
   edges := (SELECT count(*) FROM rem.edges);
   EXECUTE format($query$
-    WITH wanted AS (%s), stored AS (
-      SELECT tenant_id, user_id, entity_type, entity_key, entity_id, key_rank, content_summary, expires_at, record
-      FROM rem.kv_store WHERE tenant_id <> '')
+    WITH wanted AS (%s), stored AS (SELECT %s FROM rem.kv_store WHERE tenant_id <> '')
     SELECT (SELECT count(*) FROM (TABLE wanted EXCEPT ALL TABLE stored) a)
-         + (SELECT count(*) FROM (TABLE stored EXCEPT ALL TABLE wanted) b) $query$, kv_queries) INTO wrong_keys;
+         + (SELECT count(*) FROM (TABLE stored EXCEPT ALL TABLE wanted) b) $query$, kv_queries, rem.rem_kv_columns()) INTO wrong_keys;
   EXECUTE format($query$
-    WITH wanted AS (%s), stored AS (
-      SELECT tenant_id, src_type, src_id, ordinal, user_id, src_key, dst_key, dst_type, rel_type, weight, origin, properties
-      FROM rem.edges)
+    WITH wanted AS (%s), stored AS (SELECT %s FROM rem.edges)
     SELECT (SELECT count(*) FROM (TABLE wanted EXCEPT ALL TABLE stored) a)
-         + (SELECT count(*) FROM (TABLE stored EXCEPT ALL TABLE wanted) b) $query$, edge_queries) INTO wrong_edges;
+         + (SELECT count(*) FROM (TABLE stored EXCEPT ALL TABLE wanted) b) $query$, edge_queries, rem.rem_edge_columns()) INTO wrong_edges;
 END $$;

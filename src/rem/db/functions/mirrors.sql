@@ -1,6 +1,13 @@
 -- Keeps kv_store and edges exact. For each entity type a statement-level trigger function is generated, so that the
 -- plans are static and a bulk load costs three statements, not three per row.
 
+-- What the two queries below give, in their order; the mirrors' other columns are generated.
+CREATE OR REPLACE FUNCTION rem_kv_columns() RETURNS text LANGUAGE sql IMMUTABLE
+RETURN 'tenant_id, user_id, entity_type, entity_key, entity_id, key_rank, content_summary, expires_at, record';
+
+CREATE OR REPLACE FUNCTION rem_edge_columns() RETURNS text LANGUAGE sql IMMUTABLE
+RETURN 'tenant_id, src_type, src_id, ordinal, user_id, src_key, dst_key, dst_type, rel_type, weight, origin, properties';
+
 -- The kv_store rows that the rows of `source` stand for.
 CREATE OR REPLACE FUNCTION rem_kv_query(entity rem.entity_types, source text) RETURNS text
 LANGUAGE sql STABLE AS $$
@@ -41,11 +48,6 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 CREATE OR REPLACE FUNCTION rem_make_mirror(entity rem.entity_types) RETURNS void LANGUAGE plpgsql AS $make$
-DECLARE
-  kv_columns constant text :=
-    'tenant_id, user_id, entity_type, entity_key, entity_id, key_rank, content_summary, expires_at, record';
-  edge_columns constant text :=
-    'tenant_id, src_type, src_id, ordinal, user_id, src_key, dst_key, dst_type, rel_type, weight, origin, properties';
 BEGIN
   EXECUTE format($ddl$
     CREATE OR REPLACE FUNCTION rem.%1$I() RETURNS trigger LANGUAGE plpgsql
@@ -70,7 +72,7 @@ BEGIN
       END IF;
       RETURN NULL;
     END $mirror$ $ddl$,
-    'rem_mirror_' || entity.name, kv_columns, edge_columns,
+    'rem_mirror_' || entity.name, rem.rem_kv_columns(), rem.rem_edge_columns(),
     rem.rem_kv_query(entity, 'new_rows'), rem.rem_edges_query(entity, 'new_rows'),
     rem.rem_kv_query(entity, 'old_rows'), rem.rem_edges_query(entity, 'old_rows'), entity.name);
   EXECUTE format($ddl$
@@ -141,8 +143,8 @@ BEGIN
   -- Not TRUNCATE: a snapshot that began before would find nothing.
   DELETE FROM rem.kv_store;
   FOR entity IN SELECT * FROM rem.entity_types LOOP
-    EXECUTE 'INSERT INTO rem.kv_store (tenant_id, user_id, entity_type, entity_key, entity_id, key_rank,
-               content_summary, expires_at, record) ' || rem.rem_kv_query(entity, format('rem.%I', entity.name));
+    EXECUTE format('INSERT INTO rem.kv_store (%s) %s', rem.rem_kv_columns(),
+                   rem.rem_kv_query(entity, format('rem.%I', entity.name)));
   END LOOP;
   INSERT INTO rem.kv_store (tenant_id, entity_type, entity_key, entity_id, key_rank, content_summary)
     VALUES ('', '', '', '00000000-0000-0000-0000-000000000000', 1, '');
@@ -156,8 +158,8 @@ BEGIN
   LOCK TABLE rem.edges IN ACCESS EXCLUSIVE MODE;
   DELETE FROM rem.edges;
   FOR entity IN SELECT * FROM rem.entity_types LOOP
-    EXECUTE 'INSERT INTO rem.edges (tenant_id, src_type, src_id, ordinal, user_id, src_key, dst_key, dst_type, rel_type,
-               weight, origin, properties) ' || rem.rem_edges_query(entity, format('rem.%I', entity.name));
+    EXECUTE format('INSERT INTO rem.edges (%s) %s', rem.rem_edge_columns(),
+                   rem.rem_edges_query(entity, format('rem.%I', entity.name)));
   END LOOP;
   RETURN (SELECT count(*) FROM rem.edges);
 END $$;
