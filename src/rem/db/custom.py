@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import Enum
@@ -94,9 +94,11 @@ def _create(table: Table, model: type[Entity]) -> str:
     return (
         f"CREATE TABLE rem.{identifier(table.name)} (\n{definitions}\n);\n"
         f"SELECT rem.rem_make_entity({literal(table.name)}, {literal(entity.key_expression)});\n"
-        "INSERT INTO rem.entity_types (name, natural_key, key_expressions, summary_expression, search_expression)\n"
+        "INSERT INTO rem.entity_types (name, natural_key, key_expressions, summary_expression, search_expression,\n"
+        "    search_fields, title_field)\n"
         f"  VALUES ({literal(table.name)}, {literal(entity.key_expression)}, ARRAY['r.key'],\n"
-        f"    {literal(_summary(table))}, {literal(_search(table))});\n"
+        f"    {literal(_summary(table))}, {literal(_search(table))}, {_search_fields(entity.search_fields)},\n"
+        f"    {_title_field(table)});\n"
     )
 
 
@@ -105,6 +107,8 @@ def _drop(table: Table) -> str:
     return (
         f"DELETE FROM rem.kv_store WHERE entity_type = {name};\n"
         f"DELETE FROM rem.edges WHERE src_type = {name};\n"
+        f"DELETE FROM rem.search_queue WHERE entity_type = {name};\n"
+        f"DELETE FROM rem.passages WHERE entity_type = {name};\n"
         f"DELETE FROM rem.entity_types WHERE name = {name};\n"
         f"DROP TABLE rem.{identifier(table.name)};\n"
     )
@@ -145,6 +149,15 @@ def _summary(table: Table) -> str:
 def _search(table: Table) -> str:
     fields = ", ".join(f"r.{identifier(name)}::text" for name in table.entity_type.search_fields)
     return f"concat_ws(E'\\n', {fields})" if fields else "''"
+
+
+def _search_fields(names: Iterable[str]) -> str:
+    return f"ARRAY[{', '.join(map(literal, names))}]::text[]"
+
+
+def _title_field(table: Table) -> str:
+    key_field = table.entity_type.key_fields[0]
+    return "NULL" if key_field == "id" else literal(key_field)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,15 +222,18 @@ def _alter(alter: str, column: Column, model: type[Entity], stored: Any) -> Iter
 
 def _retype(table: Table, stored: Any) -> tuple[str, str] | None:
     """What changes when the class names other fields for its summary or search; its key may not change."""
-    new = (_summary(table), _search(table))
-    old = (stored["summary_expression"], stored["search_expression"])
+    new = (_summary(table), _search(table), table.entity_type.search_fields)
+    old = (stored["summary_expression"], stored["search_expression"], tuple(stored["search_fields"]))
     if new == old:
         return None
     return _set_expressions(table, *new), _set_expressions(table, *old)
 
 
-def _set_expressions(table: Table, summary: str, search: str) -> str:
+def _set_expressions(table: Table, summary: str, search: str, search_fields: Iterable[str]) -> str:
     return (
-        f"UPDATE rem.entity_types SET summary_expression = {literal(summary)}, search_expression = {literal(search)}\n"
-        f"  WHERE name = {literal(table.name)}"
+        f"UPDATE rem.entity_types SET summary_expression = {literal(summary)}, search_expression = {literal(search)},\n"
+        f"  search_fields = {_search_fields(search_fields)} WHERE name = {literal(table.name)};\n"
+        "INSERT INTO rem.search_queue (tenant_id, owner, entity_type, entity_ids)\n"
+        f"  SELECT tenant_id, coalesce(user_id, ''), {literal(table.name)}, array_agg(id) FROM rem.{identifier(table.name)}\n"
+        "  WHERE deleted_at IS NULL GROUP BY tenant_id, user_id"
     )

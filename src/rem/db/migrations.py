@@ -186,6 +186,7 @@ class Migrator:
         if installed is None:
             # While the triggers were away, nothing kept the mirrors exact.
             await self._connection.execute(query("migrations", "rebuild"))
+            await self._connection.execute("SELECT rem.rem_queue_everything()")
 
     async def _drop_functions(self) -> None:
         if await self._functions_checksum() is None:

@@ -1,4 +1,4 @@
--- Keeps kv_store and edges exact. For each entity type a statement-level trigger function is generated, so that the
+-- Keeps kv_store, edges and passages exact. For each entity type a statement-level trigger function is generated, so that the
 -- plans are static and a bulk load costs three statements, not three per row.
 
 -- What the two queries below give, in their order; the mirrors' other columns are generated.
@@ -58,9 +58,11 @@ BEGIN
         IF NOT EXISTS (SELECT FROM new_rows) THEN RETURN NULL; END IF;
         INSERT INTO rem.kv_store (%2$s) %4$s;
         INSERT INTO rem.edges (%3$s) %5$s;
+        %9$s;
       ELSIF TG_OP = 'DELETE' THEN
         DELETE FROM rem.kv_store k USING old_rows o WHERE (k.tenant_id, k.entity_id, k.entity_type) = (o.tenant_id, o.id, %8$L);
         DELETE FROM rem.edges e USING old_rows o WHERE (e.tenant_id, e.src_id, e.src_type) = (o.tenant_id, o.id, %8$L);
+        %10$s;
       ELSIF EXISTS (SELECT FROM new_rows) THEN
         -- Only what really changed is rewritten: a touched session must not churn its cache rows.
         DELETE FROM rem.kv_store k USING (%6$s EXCEPT %4$s) o
@@ -69,12 +71,14 @@ BEGIN
         DELETE FROM rem.edges e USING (%7$s EXCEPT %5$s) o
           WHERE (e.tenant_id, e.src_id, e.src_type, e.ordinal) = (o.tenant_id, o.src_id, o.src_type, o.ordinal);
         INSERT INTO rem.edges (%3$s) %5$s EXCEPT %7$s;
+        %11$s;
       END IF;
       RETURN NULL;
     END $mirror$ $ddl$,
     'rem_mirror_' || entity.name, rem.rem_kv_columns(), rem.rem_edge_columns(),
     rem.rem_kv_query(entity, 'new_rows'), rem.rem_edges_query(entity, 'new_rows'),
-    rem.rem_kv_query(entity, 'old_rows'), rem.rem_edges_query(entity, 'old_rows'), entity.name);
+    rem.rem_kv_query(entity, 'old_rows'), rem.rem_edges_query(entity, 'old_rows'), entity.name,
+    rem.rem_passages_on_insert(entity), rem.rem_passages_on_delete(entity), rem.rem_passages_on_update(entity));
   EXECUTE format($ddl$
     CREATE OR REPLACE TRIGGER mirror_insert AFTER INSERT ON rem.%1$I REFERENCING NEW TABLE AS new_rows
       FOR EACH STATEMENT EXECUTE FUNCTION rem.%2$I();
@@ -91,6 +95,7 @@ CREATE OR REPLACE FUNCTION rem_mirror_truncate() RETURNS trigger LANGUAGE plpgsq
 BEGIN
   DELETE FROM rem.kv_store WHERE entity_type = TG_TABLE_NAME;
   DELETE FROM rem.edges WHERE src_type = TG_TABLE_NAME;
+  DELETE FROM rem.passages WHERE entity_type = TG_TABLE_NAME;
   RETURN NULL;
 END $$;
 
@@ -117,6 +122,7 @@ CREATE OR REPLACE FUNCTION rem_refresh_entity_types() RETURNS void LANGUAGE plpg
 BEGIN
   PERFORM rem.rem_make_mirror(entity) FROM rem.entity_types entity;
   PERFORM rem.rem_make_record_function();
+  PERFORM rem.rem_sql_protect();
 END $$;
 
 CREATE OR REPLACE FUNCTION rem_drop_mirrors() RETURNS void LANGUAGE plpgsql AS $$

@@ -7,7 +7,7 @@ WHERE a.attrelid = to_regclass(format('rem.%I', $1::text)) AND a.attnum > 0 AND 
 ORDER BY a.attnum
 
 -- name: entity_type
-SELECT natural_key, summary_expression, search_expression FROM rem.entity_types WHERE name = $1
+SELECT natural_key, summary_expression, search_expression, search_fields FROM rem.entity_types WHERE name = $1
 
 -- name: entity_types
 SELECT name, natural_key FROM rem.entity_types ORDER BY name

@@ -1,0 +1,167 @@
+-- From rows to passages: what waits to be indexed, how words are weighed, and the statistics of both.
+
+-- The rows of `source` as SEARCH sees them. A row whose line changes is indexed anew.
+CREATE OR REPLACE FUNCTION rem_searchable_query(entity rem.entity_types, source text) RETURNS text
+LANGUAGE sql STABLE AS $$
+  SELECT format('SELECT r.tenant_id, r.user_id, r.id, r.key, r.expires_at, r.metadata ->> ''language'' AS language, %s AS body
+                 FROM %s r WHERE r.deleted_at IS NULL', entity.search_expression, source)
+$$;
+
+-- Puts the rows of a query into the queue, in portions.
+CREATE OR REPLACE FUNCTION rem_enqueue_query(entity rem.entity_types, rows_query text) RETURNS text
+LANGUAGE sql STABLE AS $$
+  SELECT format('INSERT INTO rem.search_queue (tenant_id, owner, entity_type, entity_ids)
+                 SELECT tenant_id, coalesce(user_id, ''''), %L, array_agg(id ORDER BY place)
+                 FROM (SELECT tenant_id, user_id, id, row_number() OVER () AS place FROM (%s) changed) numbered
+                 GROUP BY tenant_id, user_id, (place - 1) / 256', entity.name, rows_query)
+$$;
+
+-- Lets every row be indexed anew, for when nothing kept the passages current. They stay until then.
+CREATE OR REPLACE FUNCTION rem_queue_everything() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  entity rem.entity_types;
+BEGIN
+  DELETE FROM rem.search_queue;
+  FOR entity IN SELECT * FROM rem.entity_types WHERE search_fields <> '{}' LOOP
+    EXECUTE rem.rem_enqueue_query(entity, format('SELECT tenant_id, user_id, id FROM rem.%I WHERE deleted_at IS NULL', entity.name));
+    EXECUTE format('DELETE FROM rem.passages p WHERE p.entity_type = %1$L AND NOT EXISTS (
+                      SELECT FROM rem.%1$I r WHERE (r.tenant_id, r.id) = (p.tenant_id, p.entity_id) AND r.deleted_at IS NULL)',
+                   entity.name);
+  END LOOP;
+END $$;
+
+-- The statements of the generated trigger function (functions/mirrors.sql) that keep the passages of a type current:
+-- what is gone or changed loses them at once, what is new or changed gets into the queue.
+CREATE OR REPLACE FUNCTION rem_passages_on_insert(entity rem.entity_types) RETURNS text LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN entity.search_fields = '{}' THEN 'NULL'
+    ELSE rem.rem_enqueue_query(entity, 'SELECT r.tenant_id, r.user_id, r.id FROM new_rows r WHERE r.deleted_at IS NULL') END
+$$;
+
+CREATE OR REPLACE FUNCTION rem_passages_on_delete(entity rem.entity_types) RETURNS text LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN entity.search_fields = '{}' THEN 'NULL'
+    ELSE format('DELETE FROM rem.passages p USING old_rows o
+                 WHERE (p.tenant_id, p.entity_id, p.entity_type) = (o.tenant_id, o.id, %L)', entity.name) END
+$$;
+
+CREATE OR REPLACE FUNCTION rem_passages_on_update(entity rem.entity_types) RETURNS text LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN entity.search_fields = '{}' THEN 'NULL'
+    ELSE format('DELETE FROM rem.passages p USING (%1$s EXCEPT %2$s) o
+                 WHERE (p.tenant_id, p.entity_id, p.entity_type) = (o.tenant_id, o.id, %3$L);',
+                rem.rem_searchable_query(entity, 'old_rows'), rem.rem_searchable_query(entity, 'new_rows'), entity.name)
+      || rem.rem_enqueue_query(entity,
+           rem.rem_searchable_query(entity, 'new_rows') || ' EXCEPT ' || rem.rem_searchable_query(entity, 'old_rows')) END
+$$;
+
+-- The words of a text as numbers with their frequencies. The language is part of the number, so that passages of several
+-- languages lie in one space and a query in all of them is one vector.
+CREATE OR REPLACE FUNCTION rem_terms(language text, body text) RETURNS TABLE (term integer, frequency real)
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE ROWS 30 AS $$
+  SELECT (1 + (hashtextextended(language || ':' || lexeme, 0) & 4611686018427387903) % 999999999)::integer,
+         sum(cardinality(positions))::real
+  FROM unnest(to_tsvector(language::regconfig, body)) GROUP BY 1
+$$;
+
+-- BM25: how much a term counts in a passage. The query brings the other half, the rarity of the term. Passages have a
+-- bounded length, so that they are measured against a fixed one (docs/decisions/0007).
+CREATE OR REPLACE FUNCTION rem_term_weight(frequency real, length real) RETURNS real
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN frequency * 1.7 / (frequency + 0.7 * (0.4 + 0.6 * length / 60));
+
+-- A passage as a sparse vector of its words: its own, and for less those from around it (title, date, what was said
+-- before), each text with its share.
+CREATE OR REPLACE FUNCTION rem_passage_terms(language text, texts text[], shares real[]) RETURNS sparsevec
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+  WITH counted AS (
+    SELECT t.term, sum(t.frequency * p.share)::real AS frequency
+    FROM unnest(texts, shares) AS p (body, share) CROSS JOIN LATERAL rem.rem_terms(language, p.body) t GROUP BY t.term)
+  SELECT ('{' || coalesce(string_agg(term || ':' || rem.rem_term_weight(frequency, length), ',' ORDER BY term), '')
+          || '}/1000000000')::sparsevec
+  FROM (SELECT term, frequency, sum(frequency) OVER ()::real AS length FROM counted) c
+$$;
+
+-- Stores the passages of some entities in place of those that they have; how many there are now.
+CREATE OR REPLACE FUNCTION rem_store_passages(of_tenant text, of_type text, entity_ids uuid[], passages json) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE
+  stored integer;
+BEGIN
+  DELETE FROM rem.passages p WHERE p.tenant_id = of_tenant AND p.entity_id = ANY (entity_ids) AND p.entity_type = of_type;
+  INSERT INTO rem.passages (tenant_id, owner, entity_type, entity_id, field, starts, ends, group_id, position, expires_at,
+                            language, prior, terms)
+  SELECT of_tenant, g.owner, of_type, g.entity_id, g.field, g.starts, g.ends, g.group_id, g.position, g.expires_at,
+         g.language, g.prior, rem.rem_passage_terms(g.language, g.texts, g.shares)
+  FROM json_to_recordset(passages) AS g (owner text, entity_id uuid, field text, starts integer, ends integer,
+    group_id uuid, position integer, expires_at timestamptz, language text, prior real, texts text[], shares real[]);
+  GET DIAGNOSTICS stored = ROW_COUNT;
+  RETURN stored;
+END $$;
+
+-- Keeps the statistics right whoever writes passages.
+CREATE OR REPLACE FUNCTION rem_count_passages() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  sign integer := CASE TG_OP WHEN 'INSERT' THEN 1 ELSE -1 END;
+BEGIN
+  IF NOT EXISTS (SELECT FROM changed_rows) THEN
+    RETURN NULL;
+  END IF;
+  INSERT INTO rem.term_count_deltas (tenant_id, term, passages)
+  SELECT c.tenant_id, t.term, sign * count(*) FROM changed_rows c CROSS JOIN LATERAL rem.rem_sparse_terms(c.terms) t
+  GROUP BY c.tenant_id, t.term;
+  INSERT INTO rem.passage_total_deltas (tenant_id, owner, language, entity_type, passages)
+  SELECT tenant_id, owner, language, entity_type, sign * count(*)
+  FROM changed_rows GROUP BY tenant_id, entity_type, GROUPING SETS (owner, language);
+  RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER count_inserted AFTER INSERT ON passages REFERENCING NEW TABLE AS changed_rows
+  FOR EACH STATEMENT EXECUTE FUNCTION rem_count_passages();
+CREATE OR REPLACE TRIGGER count_deleted AFTER DELETE ON passages REFERENCING OLD TABLE AS changed_rows
+  FOR EACH STATEMENT EXECUTE FUNCTION rem_count_passages();
+
+-- Folds the deltas into the counts; one at a time, and who comes second has nothing to do.
+CREATE OR REPLACE FUNCTION rem_fold_statistics() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT pg_try_advisory_xact_lock(hashtextextended('rem.fold_statistics', 0)) THEN
+    RETURN false;
+  END IF;
+  WITH folded AS (DELETE FROM rem.term_count_deltas RETURNING tenant_id, term, passages)
+  INSERT INTO rem.term_counts AS c (tenant_id, term, passages)
+  SELECT tenant_id, term, sum(passages) FROM folded GROUP BY tenant_id, term ORDER BY tenant_id, term
+  ON CONFLICT (tenant_id, term) DO UPDATE SET passages = c.passages + excluded.passages;
+  DELETE FROM rem.term_counts WHERE passages = 0;
+  WITH folded AS (DELETE FROM rem.passage_total_deltas RETURNING *)
+  INSERT INTO rem.passage_totals AS c (tenant_id, owner, language, entity_type, passages)
+  SELECT tenant_id, owner, language, entity_type, sum(passages)
+  FROM folded GROUP BY tenant_id, owner, language, entity_type
+  ON CONFLICT ON CONSTRAINT passage_totals_key DO UPDATE SET passages = c.passages + excluded.passages;
+  DELETE FROM rem.passage_totals WHERE passages = 0;
+  RETURN true;
+END $$;
+
+-- Nearest neighbours among the passages of one model.
+CREATE OR REPLACE FUNCTION rem_index_passages(of_model smallint, dimension integer) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  EXECUTE format(
+    'CREATE INDEX IF NOT EXISTS %I ON rem.passages USING hnsw ((embedding::halfvec(%s)) halfvec_cosine_ops)
+     WITH (m = 16, ef_construction = 64) WHERE model_id = %s', 'passages_embedding_' || of_model, dimension, of_model);
+END $$;
+
+-- Takes the middle of an owner's vectors anew where it has grown by a tenth since, or shrunk.
+CREATE OR REPLACE FUNCTION rem_refresh_embedding_mean(of_tenant text, of_owner text, of_model smallint) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+  known bigint := (SELECT m.passages FROM rem.embedding_means m
+                   WHERE (m.tenant_id, m.owner, m.model_id) = (of_tenant, of_owner, of_model));
+  actual bigint := rem.rem_count_passages_of(of_tenant, of_owner, NULL);
+BEGIN
+  IF actual < 10 OR actual BETWEEN known * 0.9 AND known * 1.1 THEN
+    RETURN false;
+  END IF;
+  INSERT INTO rem.embedding_means AS m (tenant_id, owner, model_id, mean, passages)
+  SELECT of_tenant, of_owner, of_model, avg(s.embedding), actual
+  FROM (SELECT p.embedding FROM rem.passages p
+        WHERE p.tenant_id = of_tenant AND p.owner = of_owner AND p.model_id = of_model LIMIT 20000) s
+  HAVING count(*) > 0
+  ON CONFLICT (tenant_id, owner, model_id) DO UPDATE SET mean = excluded.mean, passages = excluded.passages;
+  RETURN true;
+END $$;

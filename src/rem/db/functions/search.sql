@@ -1,0 +1,211 @@
+-- SEARCH, as small steps that can be measured alone: the question's words with their rarity, the passages that fit best,
+-- and the order of the entities that they stand for.
+
+-- A question as a vector: each of its words, in every language that the tenant has texts in, with its rarity (BM25).
+CREATE OR REPLACE FUNCTION rem_asked_terms(of_tenant text, asked text) RETURNS sparsevec
+LANGUAGE sql STABLE AS $$
+  WITH languages AS (
+    SELECT t.language, sum(t.passages) AS passages FROM (
+      SELECT language, passages FROM rem.passage_totals WHERE tenant_id = of_tenant AND owner IS NULL
+      UNION ALL
+      SELECT language, passages FROM rem.passage_total_deltas WHERE tenant_id = of_tenant AND owner IS NULL) t
+    GROUP BY t.language
+  ), counted AS (
+    SELECT a.term, greatest(l.passages, c.passages) AS total, c.passages
+    FROM languages l CROSS JOIN LATERAL rem.rem_terms(l.language, asked) a CROSS JOIN LATERAL (
+      SELECT coalesce((SELECT t.passages FROM rem.term_counts t WHERE t.tenant_id = of_tenant AND t.term = a.term), 0)
+           + coalesce((SELECT sum(d.passages) FROM rem.term_count_deltas d WHERE d.tenant_id = of_tenant AND d.term = a.term), 0)
+             AS passages) c
+    WHERE c.passages > 0
+  )
+  SELECT ('{' || coalesce(string_agg(term || ':' || ln(1 + (total - passages + 0.5) / (passages + 0.5))::real, ',' ORDER BY term), '')
+          || '}/1000000000')::sparsevec FROM counted
+$$;
+
+-- How many passages an owner has of some types (all if NULL).
+CREATE OR REPLACE FUNCTION rem_count_passages_of(of_tenant text, of_owner text, of_types text[]) RETURNS bigint
+LANGUAGE sql STABLE AS $$
+  SELECT coalesce(sum(t.passages), 0)::bigint FROM (
+    SELECT entity_type, passages FROM rem.passage_totals WHERE tenant_id = of_tenant AND owner = of_owner
+    UNION ALL
+    SELECT entity_type, passages FROM rem.passage_total_deltas WHERE tenant_id = of_tenant AND owner = of_owner) t
+  WHERE of_types IS NULL OR t.entity_type = ANY (of_types)
+$$;
+
+-- The best passages of some owners, all of them looked at. For what is not too many it is faster than any index, and exact.
+CREATE OR REPLACE FUNCTION rem_scan_passages(
+  of_tenant text, owners text[], of_types text[], of_field text, allowed uuid[], by_group boolean,
+  of_model smallint, asked_vector halfvec, asked_terms sparsevec, weight_share real, at_most integer
+) RETURNS rem.passage_score[] LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN ARRAY(
+    SELECT ROW(s.id, s.entity_type, s.entity_id, s.group_id, s.position, s.prior, s.similarity,
+               CASE WHEN m.mean IS NULL THEN s.similarity
+                    WHEN s.similarity <> 0 THEN 1 - ((s.embedding - m.mean) <=> (asked_vector - m.mean)) ELSE 0 END,
+               s.weight)::rem.passage_score
+    FROM (
+      SELECT * FROM (
+        SELECT p.id, p.owner, p.entity_type, p.entity_id, p.group_id, p.position, p.prior, p.embedding,
+               CASE WHEN p.model_id = of_model THEN 1 - (p.embedding <=> asked_vector) ELSE 0 END AS similarity,
+               -(p.terms <#> asked_terms) AS weight
+        FROM rem.passages p
+        WHERE p.tenant_id = of_tenant AND p.owner = ANY (owners)
+          AND (of_types IS NULL OR p.entity_type = ANY (of_types)) AND (of_field IS NULL OR p.field = of_field)
+          AND (allowed IS NULL OR coalesce(CASE WHEN by_group THEN p.group_id END, p.entity_id) IN (SELECT unnest(allowed)))
+          AND (p.expires_at IS NULL OR p.expires_at > now())
+        -- A fence: the distances are to be computed once.
+        OFFSET 0) every
+      ORDER BY every.similarity + every.weight * weight_share DESC LIMIT at_most) s
+    LEFT JOIN rem.embedding_means m ON (m.tenant_id, m.owner, m.model_id) = (of_tenant, s.owner, of_model));
+END $$;
+
+-- The best passages of an owner who has too many to look at them all: the nearest in meaning, by the model's index ...
+CREATE OR REPLACE FUNCTION rem_probe_meaning(
+  of_tenant text, of_owner text, of_types text[], of_field text, allowed uuid[], by_group boolean,
+  of_model smallint, dimension integer, asked_vector halfvec, asked_terms sparsevec, at_most integer
+) RETURNS rem.passage_score[] LANGUAGE plpgsql STABLE
+SET hnsw.ef_search = 100 SET hnsw.iterative_scan = 'relaxed_order' AS $$
+DECLARE
+  found rem.passage_score[];
+BEGIN
+  -- The index is over vectors of one length, which must stand in the statement.
+  EXECUTE format($query$
+    SELECT array_agg(ROW(s.id, s.entity_type, s.entity_id, s.group_id, s.position, s.prior, s.similarity,
+        CASE WHEN m.mean IS NULL THEN s.similarity ELSE 1 - ((s.embedding - m.mean) <=> ($5 - m.mean)) END,
+        -(s.terms <#> $6))::rem.passage_score)
+    FROM (SELECT p.*, 1 - (p.embedding <=> $5) AS similarity FROM rem.passages p
+          WHERE p.model_id = %1$s AND p.tenant_id = $1 AND p.owner = $2
+            AND ($3 IS NULL OR p.entity_type = ANY ($3)) AND ($4 IS NULL OR p.field = $4)
+            AND ($7 IS NULL OR coalesce(CASE WHEN $8 THEN p.group_id END, p.entity_id) IN (SELECT unnest($7)))
+            AND (p.expires_at IS NULL OR p.expires_at > now())
+          ORDER BY p.embedding::halfvec(%2$s) <=> $5::halfvec(%2$s) LIMIT $9) s
+    LEFT JOIN rem.embedding_means m ON (m.tenant_id, m.owner, m.model_id) = ($1, $2, %1$s) $query$, of_model, dimension)
+    INTO found USING of_tenant, of_owner, of_types, of_field, asked_vector, asked_terms, allowed, by_group, at_most;
+  RETURN coalesce(found, '{}');
+END $$;
+
+-- ... and those that hold the rarest of the question's words. Common words alone are not looked for: what has only them
+-- is either near in meaning as well or no answer.
+CREATE OR REPLACE FUNCTION rem_probe_words(
+  of_tenant text, of_owner text, of_types text[], of_field text, allowed uuid[], by_group boolean,
+  of_model smallint, asked_vector halfvec, asked_terms sparsevec, owned bigint, at_most integer
+) RETURNS rem.passage_score[] LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  postings integer[] := ARRAY(
+    SELECT rem.rem_posting(of_tenant, of_owner, r.term) FROM (
+      -- The rarity tells how many passages have the term.
+      SELECT t.term, row_number() OVER rarest AS place, sum(owned * exp(-t.weight)) OVER rarest AS passages
+      FROM rem.rem_sparse_terms(asked_terms) t WINDOW rarest AS (ORDER BY t.weight DESC, t.term)) r
+    WHERE r.place = 1 OR r.passages <= 2000);
+BEGIN
+  RETURN ARRAY(
+    SELECT ROW(s.id, s.entity_type, s.entity_id, s.group_id, s.position, s.prior, s.similarity,
+               CASE WHEN m.mean IS NULL THEN s.similarity
+                    WHEN s.similarity <> 0 THEN 1 - ((s.embedding - m.mean) <=> (asked_vector - m.mean)) ELSE 0 END,
+               s.weight)::rem.passage_score
+    FROM (
+      SELECT *, CASE WHEN best.model_id = of_model THEN 1 - (best.embedding <=> asked_vector) ELSE 0 END AS similarity FROM (
+        SELECT * FROM (
+          SELECT p.*, -(p.terms <#> asked_terms) AS weight FROM rem.passages p
+          WHERE rem.rem_postings(p.tenant_id, p.owner, p.terms) && postings
+            -- Not in a form that an index knows: a bitmap of all that the owner has would cost more than it saves.
+            AND p.owner || '' = of_owner AND p.tenant_id || '' = of_tenant
+            AND (of_types IS NULL OR p.entity_type = ANY (of_types)) AND (of_field IS NULL OR p.field = of_field)
+            AND (allowed IS NULL OR coalesce(CASE WHEN by_group THEN p.group_id END, p.entity_id) IN (SELECT unnest(allowed)))
+            AND (p.expires_at IS NULL OR p.expires_at > now())
+          OFFSET 0) every
+        ORDER BY every.weight DESC LIMIT at_most) best) s
+    LEFT JOIN rem.embedding_means m ON (m.tenant_id, m.owner, m.model_id) = (of_tenant, of_owner, of_model));
+END $$;
+
+-- The order of the entities that some passages stand for, each with its best passage. Both legs are scaled by their best,
+-- so that they can be added; what stands beside a good passage, and in a good conversation, is better for it.
+CREATE OR REPLACE FUNCTION rem_rank_passages(scored rem.passage_score[], by_group boolean)
+RETURNS TABLE (entity_type text, entity_id uuid, passage_id bigint, score real, similarity real, weight real)
+LANGUAGE sql STABLE ROWS 100 AS $$
+  WITH given AS (
+    SELECT s.*, s.distinction / greatest(max(s.distinction) OVER (), 1e-6) * 0.5
+              + s.weight / greatest(max(s.weight) OVER (), 1e-6) * 0.5 + s.prior AS fit
+    -- Two legs may have found the same.
+    FROM (SELECT DISTINCT ON (u.id) u.* FROM unnest(scored) u) s
+  )
+  SELECT DISTINCT ON (g.entity_type, g.entity_id) g.entity_type, g.entity_id, g.id, g.fit::real, g.similarity, g.weight
+  FROM given g ORDER BY g.entity_type, g.entity_id, g.fit DESC
+$$;
+
+-- What fits a question, best first, as JSON: hits with their records, what was done and how long it took, the model of
+-- the vectors, and whether something waits to be indexed.
+CREATE OR REPLACE FUNCTION rem_search(
+  of_tenant text, owners text[], asked text, asked_vector halfvec, asked_dimension integer,
+  of_types text[], of_field text, allowed uuid[], mode text, min_similarity real, wanted integer, by_group boolean
+) RETURNS json LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  begun timestamptz := clock_timestamp();
+  steps json[];
+  model rem.embedding_models;
+  of_model smallint;
+  asked_terms sparsevec := '{}/1000000000';
+  of_owner text;
+  owned bigint;
+  scanned text[] := '{}';
+  leg rem.passage_score[];
+  scored rem.passage_score[] := '{}';
+  hits json;
+BEGIN
+  SELECT * INTO model FROM rem.embedding_models WHERE is_current;
+  IF asked_dimension IS DISTINCT FROM model.dimension THEN
+    asked_vector := NULL;
+  END IF;
+  of_model := CASE WHEN asked_vector IS NOT NULL THEN model.id END;
+  IF mode <> 'vector' THEN
+    asked_terms := rem.rem_asked_terms(of_tenant, asked);
+  END IF;
+  steps := steps || rem.rem_step('words', begun, NULL);
+  FOREACH of_owner IN ARRAY owners LOOP
+    owned := rem.rem_count_passages_of(of_tenant, of_owner, of_types);
+    IF owned <= (CASE WHEN allowed IS NULL THEN 20000 ELSE 200000 END) THEN
+      scanned := scanned || of_owner;
+    ELSE
+      IF asked_vector IS NOT NULL THEN
+        begun := clock_timestamp();
+        leg := rem.rem_probe_meaning(of_tenant, of_owner, of_types, of_field, allowed, by_group, of_model,
+                                     asked_dimension, asked_vector, asked_terms, greatest(60, wanted * 2));
+        scored := scored || leg;
+        steps := steps || rem.rem_step('probe by meaning', begun, cardinality(leg));
+      END IF;
+      begun := clock_timestamp();
+      leg := rem.rem_probe_words(of_tenant, of_owner, of_types, of_field, allowed, by_group, of_model, asked_vector,
+                                 asked_terms, owned, greatest(60, wanted * 2));
+      scored := scored || leg;
+      steps := steps || rem.rem_step('probe by words', begun, cardinality(leg));
+    END IF;
+  END LOOP;
+  IF scanned <> '{}' THEN
+    begun := clock_timestamp();
+    leg := rem.rem_scan_passages(of_tenant, scanned, of_types, of_field, allowed, by_group, of_model, asked_vector,
+                                 asked_terms, 0.03, greatest(400, wanted * 4));
+    scored := scored || leg;
+    steps := steps || rem.rem_step('scan', begun, cardinality(leg));
+  END IF;
+  begun := clock_timestamp();
+  SELECT json_agg(json_build_object(
+      'entity_type', r.entity_type, 'record', rem.rem_record(r.entity_type, of_tenant, r.entity_id), 'score', r.score,
+      'similarity', CASE WHEN asked_vector IS NOT NULL THEN r.similarity END, 'weight', r.weight,
+      'passage', json_build_object('field', p.field, 'start', p.starts, 'end', p.ends)) ORDER BY r.score DESC, r.passage_id)
+    INTO hits
+    FROM (SELECT * FROM rem.rem_rank_passages(scored, by_group) k
+          WHERE CASE mode WHEN 'vector' THEN k.similarity >= min_similarity WHEN 'text' THEN k.weight > 0
+                ELSE k.weight > 0 OR k.similarity >= min_similarity END
+          ORDER BY k.score DESC, k.passage_id LIMIT wanted) r
+    JOIN rem.passages p ON (p.tenant_id, p.id) = (of_tenant, r.passage_id);
+  steps := steps || rem.rem_step('rank', begun, json_array_length(hits));
+  RETURN json_build_object('hits', coalesce(hits, '[]'), 'steps', array_to_json(steps),
+    'model', CASE WHEN model.id IS NOT NULL THEN json_build_object('id', model.id, 'name', model.name, 'dimension', model.dimension) END,
+    'waiting', EXISTS (SELECT FROM rem.search_queue q WHERE q.tenant_id = of_tenant AND q.owner = ANY (owners))
+      OR asked_dimension IS NOT NULL AND EXISTS (
+        SELECT FROM rem.passages p WHERE p.tenant_id = of_tenant AND p.owner = ANY (owners) AND p.embedding IS NULL));
+END $$;
+
+-- What was done since a moment, how long it took in milliseconds, and how many rows it gave.
+CREATE OR REPLACE FUNCTION rem_step(name text, begun timestamptz, found integer) RETURNS json LANGUAGE sql VOLATILE
+RETURN json_build_array(name, round(extract(epoch FROM clock_timestamp() - begun)::numeric * 1000, 3), found);

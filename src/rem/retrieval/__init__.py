@@ -1,0 +1,1 @@
+"""Finding by meaning and words: texts become passages, passages get weights and vectors, a search ranks them."""

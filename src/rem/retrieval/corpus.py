@@ -1,0 +1,98 @@
+"""The rows that are searched: how each type's texts are read, with what stands around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from rem.context import Scope
+from rem.db.sql import fill, identifier, query
+
+if TYPE_CHECKING:
+    from rem.db.database import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class SearchableType:
+    """An entity type that is searched: by which columns, and which one is the title."""
+
+    name: str
+    fields: tuple[str, ...]
+    title_field: str | None
+
+    @property
+    def table(self) -> str:
+        """The table, quoted."""
+        return f"rem.{identifier(self.name)}"
+
+    @property
+    def is_conversation(self) -> bool:
+        """Whether its rows belong to sessions and follow each other."""
+        return self.name == "messages"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchableRow:
+    """A row as it is indexed."""
+
+    id: UUID
+    user_id: str | None
+    expires_at: datetime | None
+    created_at: datetime
+    language: str | None
+    title: str
+    group_id: UUID | None
+    position: int | None
+    bodies: dict[str, str]
+    before: tuple[str, ...]
+    """What was said before, the nearest first, where the row is part of a conversation."""
+
+
+def owners_of(scope: Scope) -> list[str]:
+    """Whose passages a scope sees: its user's and, under the empty name, the shared ones."""
+    return ["", scope.user_id] if scope.user_id else [""]
+
+
+async def searchable_types(connection: Connection) -> dict[str, SearchableType]:
+    """The types that are searched, by name."""
+    rows = await connection.fetch(query("passages", "searchable_types"))
+    return {name: SearchableType(name, tuple(fields), title_field) for name, fields, title_field in rows}
+
+
+async def known_languages(connection: Connection) -> frozenset[str]:
+    """The languages whose words PostgreSQL can stem."""
+    return frozenset(row[0] for row in await connection.fetch(query("passages", "languages")))
+
+
+async def read_rows(
+    connection: Connection, kind: SearchableType, tenant_id: str, ids: Sequence[UUID], *, lock: bool = False
+) -> list[SearchableRow]:
+    """The live ones of some rows; with `lock`, those that nobody is just writing, and nobody can until the end."""
+    statement = fill(
+        query("passages", "read_rows"),
+        table=kind.table,
+        title=f"coalesce(r.{identifier(kind.title_field)}::text, '')" if kind.title_field else "''",
+        group_id="r.session_id" if kind.is_conversation else "NULL::uuid",
+        position="r.message_index" if kind.is_conversation else "NULL::integer",
+        bodies=", ".join(f"coalesce(r.{identifier(field)}::text, '')" for field in kind.fields),
+        before=f"({query('passages', 'said_before')})" if kind.is_conversation else "NULL::text[]",
+        lock="FOR SHARE OF r SKIP LOCKED" if lock else "",
+    )
+    return [
+        SearchableRow(
+            row["id"],
+            row["user_id"],
+            row["expires_at"],
+            row["created_at"],
+            row["language"],
+            row["title"],
+            row["group_id"],
+            row["position"],
+            dict(zip(kind.fields, row["bodies"], strict=True)),
+            tuple(row["before"] or ()),
+        )
+        for row in await connection.fetch(statement, tenant_id, ids)
+    ]

@@ -1,0 +1,227 @@
+"""Indexer: brings the passages up to date with the rows, and the embeddings with the passages."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import UUID
+
+from rem.context import Scope
+from rem.db.sql import fill, query
+from rem.errors import EmbeddingOffError
+from rem.retrieval.corpus import SearchableRow, SearchableType, known_languages, owners_of, read_rows, searchable_types
+from rem.retrieval.passage import Passage, embedded_text, passages_of, prior_of, weighed_texts
+from rem.retrieval.vector_model import VectorModel, model_of, record_model
+
+if TYPE_CHECKING:
+    from rem.db.database import Connection, Database
+    from rem.embeddings import Embedder, Vectors
+
+IndexProgress: TypeAlias = Callable[[str, int], None]
+"""Called with what was done ("indexed", "embedded") and how many more of it are done now."""
+
+_EMBED_AT_ONCE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What is not indexed yet."""
+
+    rows: int
+    passages: int
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.passages)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexReport:
+    """What an indexing did."""
+
+    rows: int
+    passages: int
+    embedded: int
+
+
+class Indexer:
+    """Works off what waits. Any number may run at the same time, in any number of processes."""
+
+    def __init__(self, database: Database, embedder: Embedder, language: str) -> None:
+        self._database = database
+        self._embedder = embedder
+        self._language = language
+        self._languages: frozenset[str] = frozenset()
+
+    async def waiting(self, scope: Scope | None = None) -> Waiting:
+        """What waits, of everyone or of what one scope sees."""
+        async with self._database.connection() as connection:
+            row = await connection.fetchrow(query("passages", "waiting"), *_of(scope))
+        return Waiting(*row) if row else Waiting(0, 0)
+
+    async def run(self, scope: Scope | None = None, on_progress: IndexProgress | None = None) -> IndexReport:
+        """Index all that waits, of everyone or of what one scope sees; without an embedder, for words alone."""
+        rows, passages = await self.make_passages(scope, on_progress=on_progress)
+        try:
+            embedded = await self.embed(scope, on_progress=on_progress)
+        except EmbeddingOffError:
+            embedded = 0
+        return IndexReport(rows, passages, embedded)
+
+    async def make_passages(
+        self, scope: Scope | None = None, at_most: int | None = None, on_progress: IndexProgress | None = None
+    ) -> tuple[int, int]:
+        """Make the passages of rows that wait; how many rows and passages it were."""
+        rows = passages = 0
+        while at_most is None or rows < at_most:
+            done = await self._index_portion(scope)
+            if done is None:
+                break
+            rows += done[0]
+            passages += done[1]
+            if on_progress:
+                on_progress("indexed", done[0])
+        if passages:
+            await self._fold_statistics()
+        return rows, passages
+
+    async def _index_portion(self, scope: Scope | None) -> tuple[int, int] | None:
+        async with self._database.connection() as connection, connection.transaction():
+            taken = await connection.fetchrow(query("passages", "take_from_queue"), *_of(scope))
+            if taken is None:
+                return None
+            tenant_id, entity_type, ids = taken["tenant_id"], taken["entity_type"], taken["entity_ids"]
+            kind = (await searchable_types(connection)).get(entity_type)
+            if kind is None:
+                return len(ids), 0
+            self._languages = self._languages or await known_languages(connection)
+            rows = await read_rows(connection, kind, tenant_id, ids, lock=True)
+            missed = set(ids) - {row.id for row in rows}
+            if missed:
+                # Someone is writing them, or they are gone.
+                statement = fill(query("passages", "put_back"), table=kind.table)
+                await connection.execute(statement, tenant_id, list(missed), entity_type)
+            if not rows:
+                return len(ids), 0
+            stored = await connection.fetchval(
+                query("passages", "store_passages"),
+                tenant_id,
+                entity_type,
+                [row.id for row in rows],
+                [self._as_json(row, passage) for row in rows for passage in passages_of(row)],
+            )
+            return len(ids), stored
+
+    def _as_json(self, row: SearchableRow, passage: Passage) -> dict[str, Any]:
+        texts, shares = zip(*weighed_texts(row, passage), strict=True)
+        return {
+            "owner": row.user_id or "",
+            "entity_id": str(row.id),
+            "field": passage.field,
+            "starts": passage.start,
+            "ends": passage.end,
+            "group_id": row.group_id and str(row.group_id),
+            "position": row.position,
+            "expires_at": row.expires_at,
+            "language": row.language if row.language in self._languages else self._language,
+            "prior": prior_of(row, passage),
+            "texts": texts,
+            "shares": shares,
+        }
+
+    async def _fold_statistics(self) -> None:
+        async with self._database.connection() as connection:
+            await connection.execute(query("passages", "fold_statistics"))
+
+    async def embed(
+        self, scope: Scope | None = None, at_most: int | None = None, on_progress: IndexProgress | None = None
+    ) -> int:
+        """Embed passages that wait; how many it were."""
+        embedded = 0
+        skipped: list[int] = []
+        while at_most is None or embedded < at_most:
+            async with self._database.connection() as connection:
+                waiting = await connection.fetch(
+                    query("passages", "without_embedding"), *_of(scope), skipped, _EMBED_AT_ONCE
+                )
+                texts = await _texts_of(connection, waiting)
+                model = await model_of(connection, self._embedder) if waiting else None
+            if model is None:
+                break
+            done = await self._embed_portion(model, waiting, texts, skipped)
+            embedded += done
+            if on_progress:
+                on_progress("embedded", done)
+        return embedded
+
+    async def reembed(self, on_progress: IndexProgress | None = None) -> int:
+        """Embed what another model embedded, and what waits; how many passages it were. Can be stopped and resumed."""
+        async with self._database.connection() as connection:
+            model = await record_model(connection, self._embedder)
+        embedded, last = 0, 0
+        while True:
+            async with self._database.connection() as connection:
+                others = await connection.fetch(query("passages", "of_other_model"), model.id, last, _EMBED_AT_ONCE)
+                texts = await _texts_of(connection, others)
+            if not others:
+                break
+            last = others[-1]["id"]
+            done = await self._embed_portion(model, others, texts, [])
+            embedded += done
+            if on_progress:
+                on_progress("embedded", done)
+        return embedded + await self.embed(on_progress=on_progress)
+
+    async def _embed_portion(
+        self, model: VectorModel, passages: Sequence[Any], texts: dict[int, str], skipped: list[int]
+    ) -> int:
+        # A passage without text belongs to a row that was changed or deleted a moment ago.
+        skipped += [passage["id"] for passage in passages if passage["id"] not in texts]
+        known = [passage for passage in passages if passage["id"] in texts]
+        if not known:
+            return 0
+        vectors = await self._embedder.embed([texts[passage["id"]] for passage in known])
+        async with self._database.connection() as connection:
+            await connection.execute(
+                query("passages", "store_embeddings"),
+                [passage["tenant_id"] for passage in known],
+                [passage["id"] for passage in known],
+                as_text(vectors),
+                model.id,
+            )
+            for tenant_id, owner in sorted({(passage["tenant_id"], passage["owner"]) for passage in known}):
+                await connection.execute(query("passages", "refresh_mean"), tenant_id, owner, model.id)
+        return len(known)
+
+
+async def _texts_of(connection: Connection, passages: Sequence[Any]) -> dict[int, str]:
+    """What the embedder reads of each passage, by the passage's id."""
+    if not passages:
+        return {}
+    kinds = await searchable_types(connection)
+    by_origin: dict[tuple[str, str], set[UUID]] = defaultdict(set)
+    for passage in passages:
+        by_origin[passage["tenant_id"], passage["entity_type"]].add(passage["entity_id"])
+    rows: dict[tuple[str, str, UUID], tuple[SearchableType, SearchableRow]] = {}
+    for (tenant_id, entity_type), ids in by_origin.items():
+        kind = kinds.get(entity_type)
+        if kind is not None:
+            for row in await read_rows(connection, kind, tenant_id, list(ids)):
+                rows[tenant_id, entity_type, row.id] = kind, row
+    texts = {}
+    for passage in passages:
+        found = rows.get((passage["tenant_id"], passage["entity_type"], passage["entity_id"]))
+        if found and passage["field"] in found[1].bodies:
+            stretch = Passage(passage["field"], passage["starts"], passage["ends"])
+            texts[passage["id"]] = embedded_text(found[1], stretch)
+    return texts
+
+
+def as_text(vectors: Vectors) -> list[str]:
+    """Vectors as pgvector reads them."""
+    return [f"[{','.join(map(str, vector))}]" for vector in vectors.tolist()]
+
+
+def _of(scope: Scope | None) -> tuple[str | None, list[str]]:
+    return (scope.tenant_id, owners_of(scope)) if scope else (None, [])

@@ -1,0 +1,206 @@
+"""Searcher: SEARCH over the passages that a scope sees, by meaning and by words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from loguru import logger
+
+from rem.db.conditions import Compiler, Condition
+from rem.db.sql import fill, identifier, query
+from rem.db.table import table_of
+from rem.embeddings import is_blank
+from rem.errors import EmbeddingError, EmbeddingMisconfiguredError, EmbeddingOffError, InvalidInputError
+from rem.retrieval.corpus import SearchableType, owners_of, searchable_types
+from rem.retrieval.indexer import Indexer, as_text
+from rem.retrieval.vector_model import VectorModel, require_same
+
+if TYPE_CHECKING:
+    from rem.db.database import Connection, Database
+    from rem.db.store import Store
+    from rem.embeddings import Embedder, Vector
+
+Mode: TypeAlias = Literal["hybrid", "vector", "text"]
+_INDEX_AT_ONCE = 256
+"""So many rows a search indexes itself before it answers; more are left to the indexer, and the answer says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """What is searched, where and how."""
+
+    text: str
+    table: str | None = None
+    where: Condition | None = None
+    field: str | None = None
+    min_similarity: float = 0.3
+    mode: Mode = "hybrid"
+    limit: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """An entity that was found, with the passage that fits best."""
+
+    entity_type: str
+    record: dict[str, Any]
+    score: float
+    similarity: float | None
+    """The cosine of the passage's and the question's vectors."""
+    weight: float
+    """BM25: how much the words that they share count."""
+    passage: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Found:
+    """What a search found, best first, with what the caller should know of it."""
+
+    hits: list[Hit] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    steps: list[tuple[str, float, int | None]] = field(default_factory=list)
+    """What was done, how many milliseconds it took, and how many rows it gave."""
+
+
+class Searcher:
+    """Answers searches. Rows that were written a moment ago are indexed first, if they are few."""
+
+    def __init__(self, database: Database, embedder: Embedder, indexer: Indexer) -> None:
+        self._database = database
+        self._embedder = embedder
+        self._indexer = indexer
+        self._kinds: dict[str, SearchableType] = {}
+
+    async def search(self, store: Store, request: SearchRequest) -> Found:
+        """What the store's scope sees that fits the text, best first."""
+        if is_blank(request.text):
+            raise InvalidInputError("SEARCH needs words to look for, and the text has none.")
+        found = Found()
+        vector = await self._embed(request, found)
+        async with store.executor.connection() as connection:
+            statement, parameters = _statement(await self._known(connection), store, request, vector)
+            answer = await self._ask(connection, statement, parameters, found)
+        if answer["waiting"] and not self._database.facts.is_replica:
+            await self._catch_up(store, found)
+            async with store.executor.connection() as connection:
+                answer = await self._ask(connection, statement, parameters, found)
+        if answer["waiting"]:
+            found.notes.append("Some rows are not indexed yet and were not searched: `rem db index` indexes them now.")
+        found.hits = [Hit(**hit) for hit in answer["hits"]]
+        return found
+
+    async def _known(self, connection: Connection) -> dict[str, SearchableType]:
+        """The searchable types; asked for anew only when one is missing, because types do not go away."""
+        self._kinds = self._kinds or await searchable_types(connection)
+        return self._kinds
+
+    async def _embed(self, request: SearchRequest, found: Found) -> Vector | None:
+        """The text's vector; None where the search goes by words alone, for whatever reason."""
+        if request.mode == "text":
+            return None
+        started = perf_counter()
+        try:
+            vector = await self._embedder.embed_one(request.text)
+        except EmbeddingMisconfiguredError:
+            raise
+        except EmbeddingError as error:
+            if request.mode == "vector":
+                raise
+            if not isinstance(error, EmbeddingOffError):
+                logger.warning("The embedder failed, so the search goes by words alone: {}", error)
+            found.notes.append(f"Searched by words alone: {error}")
+            return None
+        found.steps.append(("embed", _since(started), None))
+        return vector
+
+    async def _ask(self, connection: Connection, statement: str, parameters: list[Any], found: Found) -> dict[str, Any]:
+        started = perf_counter()
+        answer: dict[str, Any] = await connection.fetchval(statement, *parameters)
+        if answer["model"] is not None and parameters[_VECTOR] is not None:
+            require_same(VectorModel(**answer["model"]), self._embedder)
+        found.steps += [tuple(step) for step in answer["steps"]]
+        found.steps.append(("database", _since(started), len(answer["hits"])))
+        return answer
+
+    async def _catch_up(self, store: Store, found: Found) -> None:
+        started = perf_counter()
+        rows, _ = await self._indexer.make_passages(store.scope, at_most=_INDEX_AT_ONCE)
+        try:
+            await self._indexer.embed(store.scope, at_most=_INDEX_AT_ONCE)
+        except EmbeddingOffError:
+            pass
+        except EmbeddingError as error:
+            found.notes.append(f"What was stored last was searched by words alone: {error}")
+        found.steps.append(("index", _since(started), rows))
+
+
+def _statement(
+    kinds: dict[str, SearchableType], store: Store, request: SearchRequest, vector: Vector | None
+) -> tuple[str, list[Any]]:
+    """The statement that answers a request, and its parameters."""
+    types = _types(kinds, store, request)
+    parameters: list[Any] = [
+        store.scope.tenant_id,
+        owners_of(store.scope),
+        request.text,
+        None if vector is None else as_text(vector[None])[0],
+        None if vector is None else len(vector),
+        types if request.table else None,
+        request.field,
+        request.mode,
+        request.min_similarity,
+        request.limit,
+        request.table == "sessions",
+    ]
+    allowed = "NULL" if request.where is None else _allowed(store, types, request.where, parameters)
+    return fill(query("passages", "search"), allowed=allowed), parameters
+
+
+_VECTOR = 3
+
+
+def _types(kinds: dict[str, SearchableType], store: Store, request: SearchRequest) -> list[str]:
+    """The types that are searched."""
+    if request.table is None:
+        chosen = list(kinds.values())
+    elif request.table in kinds:
+        # A session is found by what was said in it.
+        names = ("messages", "sessions") if request.table == "sessions" else (request.table,)
+        chosen = [kinds[name] for name in names]
+    else:
+        store.types.model(request.table)
+        raise InvalidInputError(
+            f"{request.table} has no text that is searched. SEARCH goes over {', '.join(sorted(kinds))}; "
+            f"for {request.table} use FUZZY or SQL."
+        )
+    if request.field is not None:
+        fields = sorted({field for kind in chosen for field in kind.fields})
+        chosen = [kind for kind in chosen if request.field in kind.fields]
+        if not chosen:
+            where = request.table or "the tables"
+            raise InvalidInputError(f"The text of {where} is in {', '.join(fields)}, not in {request.field!r}.")
+    return sorted(kind.name for kind in chosen)
+
+
+def _allowed(store: Store, types: list[str], where: Condition, parameters: list[Any]) -> str:
+    """SQL for the ids of the rows that fulfil a condition, over all types that have its fields."""
+    queries, failures = [], []
+    for name in ["sessions"] if "sessions" in types and "messages" in types and len(types) == 2 else types:
+        added = len(parameters)
+        table = table_of(store.types.model(name))
+        try:
+            condition = Compiler(table, parameters).compile(where)
+        except InvalidInputError as error:
+            del parameters[added:]
+            failures.append(error)
+            continue
+        queries.append(fill(query("passages", "allowed"), table=f"rem.{identifier(name)}", condition=condition))
+    if not queries:
+        raise failures[0]
+    return f"ARRAY({' UNION ALL '.join(queries)})"
+
+
+def _since(started: float) -> float:
+    return round((perf_counter() - started) * 1000, 3)
