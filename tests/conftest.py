@@ -27,7 +27,7 @@ _TEMPLATE = "rem_template"
 
 def pytest_configure(config: pytest.Config) -> None:
     """The controlling process starts the server before the workers start."""
-    for name in [name for name in os.environ if name.startswith(("POSTGRES__", "API__", "REM_HOME"))]:
+    for name in [name for name in os.environ if name.startswith(("POSTGRES__", "API__", "EMBEDDING__", "SEARCH__", "SQL__", "REM_HOME"))]:
         del os.environ[name]
     if hasattr(config, "workerinput") or config.option.collectonly:
         return
@@ -55,7 +55,8 @@ def dsn_of(database: str) -> str:
 def settings_for(dsn: str, **postgres: object) -> Settings:
     """Settings that use a database as an external one."""
     return Settings(
-        rem_home=Path("/nowhere"),
+        # The embedder builds its graph there once, for all tests.
+        rem_home=Path(os.environ[_HOME]) / "rem",
         postgres=PostgresSettings.model_validate({"connection_string": SecretStr(dsn), **postgres}),
     )
 

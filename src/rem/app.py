@@ -14,25 +14,49 @@ from rem.db.dump import dump
 from rem.db.load import LoadReport, RowProgress, load, read_files
 from rem.db.maintenance import CacheReport, MirrorReport, check_mirrors, rebuild_mirrors
 from rem.db.registry import TypeRegistry
+from rem.db.sandbox import SqlSandbox
 from rem.db.store import Store
 from rem.demo import workspace
+from rem.embeddings import open_embedder
 from rem.models import Entity
+from rem.query.executor import QueryExecutor
+from rem.query.result import QueryResult
+from rem.query.run_search import run_search
+from rem.query.run_sql import run_sql
+from rem.query.sql_gate import check_select
+from rem.query.tree import Query, Search, Sql
+from rem.retrieval.indexer import Indexer, IndexProgress, IndexReport, Waiting
+from rem.retrieval.search import Searcher
+from rem.retrieval.worker import keep_indexed
 from rem.settings import Settings, get_settings
 
 
 class Rem:
     """An open REM. `async with Rem.open() as rem:` starts the embedded server if no other is configured."""
 
-    def __init__(self, database: Database, types: TypeRegistry) -> None:
+    def __init__(self, database: Database, types: TypeRegistry, settings: Settings) -> None:
         self._database = database
         self._types = types
+        self._embedder = open_embedder(settings)
+        self._indexer = Indexer(database, self._embedder, settings.search.language)
+        self._searcher = Searcher(database, self._embedder, self._indexer)
+        self._sandbox = SqlSandbox(database, settings, check_select)
 
     @classmethod
     @asynccontextmanager
     async def open(cls, settings: Settings | None = None, *, on_progress: Progress | None = None) -> AsyncIterator[Rem]:
         """Open REM with the given settings, or with those of the environment."""
-        async with Database.open(settings or get_settings(), on_progress) as database:
-            yield cls(database, await TypeRegistry.read(database))
+        settings = settings or get_settings()
+        async with Database.open(settings, on_progress) as database:
+            rem = cls(database, await TypeRegistry.read(database), settings)
+            try:
+                yield rem
+            finally:
+                await rem._close()
+
+    async def _close(self) -> None:
+        await self._sandbox.close()
+        await self._embedder.close()
 
     @property
     def database(self) -> Database:
@@ -46,6 +70,54 @@ class Rem:
     def store_for(self, scope: Scope) -> Store:
         """The memory that a scope sees."""
         return Store(self._database, scope, self._types)
+
+    async def query(self, query: str | Query, *, user: str | None = None, tenant: str = DEFAULT_TENANT) -> QueryResult:
+        """The answer to a query in REM's language, over what one user sees; without a user, what the tenant shares."""
+        return await self.query_for(Scope.of(user, tenant), query)
+
+    async def query_for(self, scope: Scope, query: str | Query) -> QueryResult:
+        """The answer to a query over what a scope sees."""
+        return await QueryExecutor(self.store_for(scope), self._search, self._sql).run(query)
+
+    async def _search(self, store: Store, query: Search) -> QueryResult:
+        return await run_search(self._searcher, store, query)
+
+    async def _sql(self, store: Store, query: Sql) -> QueryResult:
+        return await run_sql(self._sandbox, store, query)
+
+    async def index(
+        self,
+        *,
+        user: str | None = None,
+        tenant: str = DEFAULT_TENANT,
+        everyone: bool = False,
+        on_progress: IndexProgress | None = None,
+    ) -> IndexReport:
+        """Index what waits to be searched: of one user and the tenant's shared rows, or of everyone.
+
+        A search indexes a few rows itself, so this is for after many were written.
+        """
+        return await self._indexer.run(None if everyone else Scope.of(user, tenant), on_progress)
+
+    async def waiting(self) -> Waiting:
+        """What is written and not indexed yet, of everyone."""
+        return await self._indexer.waiting()
+
+    async def switch_model(self) -> int:
+        """Let the model that the settings name be the one of this database; how many passages have to be embedded anew.
+
+        `reembed` does it, or a running server in the background; until then SEARCH finds those by their words.
+        """
+        return await self._indexer.switch_model()
+
+    async def reembed(self, on_progress: IndexProgress | None = None) -> int:
+        """Embed anew what another model embedded; how many passages it were. Can be stopped and resumed."""
+        await self._indexer.switch_model()
+        return await self._indexer.reembed_rest(on_progress)
+
+    async def keep_indexed(self) -> None:
+        """Index whatever anyone writes, until cancelled; for servers."""
+        await keep_indexed(self._database, self._indexer)
 
     async def plan(self, model: type[Entity]) -> TypePlan:
         """The migration that `register` would apply for a class of your own, to be read first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -23,7 +24,12 @@ def create_app() -> FastAPI:
 async def _open_rem(app: FastAPI) -> AsyncIterator[None]:
     async with Rem.open() as rem:
         app.state.rem = rem
-        yield
+        indexing = asyncio.create_task(rem.keep_indexed())
+        try:
+            yield
+        finally:
+            indexing.cancel()
+            await asyncio.wait([indexing])
 
 
 app = create_app()

@@ -108,6 +108,7 @@ def load(
     """Load YAML files, all of them or nothing. Loading the same rows again updates them."""
     from loguru import logger
 
+    from rem.cli.indexing import index_with_progress
     from rem.cli.load_report import print_load_report
     from rem.cli.output import counted, print_json, progress_bar
     from rem.db.load import load as load_blocks
@@ -120,13 +121,49 @@ def load(
 
     async def work(rem: Rem) -> LoadReport:
         with progress_bar("Loading") as on_rows:
-            return await load_blocks(rem.store(user, tenant=tenant), blocks, on_rows)
+            report = await load_blocks(rem.store(user, tenant=tenant), blocks, on_rows)
+        await index_with_progress(rem, user=user, tenant=tenant)
+        return report
 
     report = run_with_rem(work)
     if as_json:
         print_json(report)
     else:
         print_load_report(report, user=user, tenant=tenant)
+
+
+@app.command()
+def index(as_json: Json = False) -> None:
+    """Index what waits to be searched, of everyone. `rem serve` does it in the background; loading does it at once."""
+    from rem.cli.indexing import index_with_progress
+    from rem.cli.output import counted, print_json
+
+    report = run_with_rem(lambda rem: index_with_progress(rem, everyone=True))
+    if as_json:
+        print_json(report)
+    else:
+        typer.echo(
+            f"Indexed {counted(report.rows, 'row')} as {counted(report.passages, 'passage')}, "
+            f"embedded {counted(report.embedded, 'passage')}."
+        )
+
+
+@app.command()
+def reembed(
+    background: Annotated[
+        bool, typer.Option("--background", help="Leave the work to a running `rem serve`, and return at once.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Embed everything by the model that the settings name. Can be interrupted and called again."""
+    from rem.cli.indexing import reembed_with_progress
+    from rem.cli.output import counted, print_json
+
+    report = run_with_rem(lambda rem: reembed_with_progress(rem, background=background))
+    if as_json:
+        print_json(report)
+    else:
+        typer.echo(f"Embedded {counted(report.embedded, 'passage')}; {counted(report.waiting, 'passage')} are left.")
 
 
 @app.command()

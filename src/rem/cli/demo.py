@@ -16,6 +16,8 @@ _TRY = (
     (("lookup", "sarah-chen"), "a person, by her key"),
     (("lookup", "Quarterly Report"), "the same key however you write it; its edges point at her"),
     (("lookup", "users/sarah@example.com"), "by e-mail address, in one table"),
+    (("query", 'SEARCH "who looks after the database"'), "by meaning and by words"),
+    (("query", 'TRAVERSE FROM "quarterly-report" DEPTH 2'), "what is connected"),
     (("db", "status"), "what is stored, and where"),
     (("db", "dump", "-o", "workspace.yaml"), "what is shared, as YAML that `rem db load` reads back"),
 )
@@ -23,12 +25,15 @@ _TRY = (
 
 def demo(tenant: Tenant = "default", as_json: Json = False) -> None:
     """Load a small, linked sample workspace and show what to try with it. Loading it again changes nothing."""
+    from rem.cli.indexing import index_with_progress
     from rem.cli.load_report import print_load_report
     from rem.cli.output import print_json, progress_bar
 
     async def work(rem: Rem) -> LoadReport:
         with progress_bar("Loading") as on_rows:
-            return await rem.load_demo(tenant=tenant, on_rows=on_rows)
+            report = await rem.load_demo(tenant=tenant, on_rows=on_rows)
+        await index_with_progress(rem, tenant=tenant)
+        return report
 
     report = run_with_rem(work)
     if as_json:

@@ -67,6 +67,15 @@ async def known_languages(connection: Connection) -> frozenset[str]:
     return frozenset(row[0] for row in await connection.fetch(query("passages", "languages")))
 
 
+async def ids_within(
+    connection: Connection, kind: SearchableType, tenant_id: str, ids: Sequence[UUID], size: int
+) -> list[UUID]:
+    """The first of some rows whose texts are not larger together than `size`; one at least."""
+    sizes = " + ".join(f"coalesce(pg_column_size(r.{identifier(field)}), 0)" for field in kind.fields)
+    statement = fill(query("passages", "ids_within"), table=kind.table, size=sizes)
+    return [row[0] for row in await connection.fetch(statement, tenant_id, ids, size)]
+
+
 async def read_rows(
     connection: Connection, kind: SearchableType, tenant_id: str, ids: Sequence[UUID], *, lock: bool = False
 ) -> list[SearchableRow]:

@@ -10,10 +10,19 @@ from uuid import UUID
 
 from rem.context import Scope
 from rem.db.sql import fill, query
+from rem.embeddings.factory import NoEmbedder
 from rem.errors import EmbeddingOffError
-from rem.retrieval.corpus import SearchableRow, SearchableType, known_languages, owners_of, read_rows, searchable_types
+from rem.retrieval.corpus import (
+    SearchableRow,
+    SearchableType,
+    ids_within,
+    known_languages,
+    owners_of,
+    read_rows,
+    searchable_types,
+)
 from rem.retrieval.passage import Passage, embedded_text, passages_of, prior_of, weighed_texts
-from rem.retrieval.vector_model import VectorModel, model_of, record_model
+from rem.retrieval.vector_model import VectorModel, model_of, record_model, recorded_model, require_same
 
 if TYPE_CHECKING:
     from rem.db.database import Connection, Database
@@ -23,6 +32,8 @@ IndexProgress: TypeAlias = Callable[[str, int], None]
 """Called with what was done ("indexed", "embedded") and how many more of it are done now."""
 
 _EMBED_AT_ONCE = 256
+_LARGEST_PORTION = 4_000_000
+"""In bytes as stored: so much text is split and weighed in one transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +85,9 @@ class Indexer:
     ) -> tuple[int, int]:
         """Make the passages of rows that wait; how many rows and passages it were."""
         rows = passages = 0
+        postponed: list[int] = []
         while at_most is None or rows < at_most:
-            done = await self._index_portion(scope)
+            done = await self._index_portion(scope, postponed)
             if done is None:
                 break
             rows += done[0]
@@ -86,9 +98,9 @@ class Indexer:
             await self._fold_statistics()
         return rows, passages
 
-    async def _index_portion(self, scope: Scope | None) -> tuple[int, int] | None:
+    async def _index_portion(self, scope: Scope | None, postponed: list[int]) -> tuple[int, int] | None:
         async with self._database.connection() as connection, connection.transaction():
-            taken = await connection.fetchrow(query("passages", "take_from_queue"), *_of(scope))
+            taken = await connection.fetchrow(query("passages", "take_from_queue"), *_of(scope), postponed)
             if taken is None:
                 return None
             tenant_id, entity_type, ids = taken["tenant_id"], taken["entity_type"], taken["entity_ids"]
@@ -96,14 +108,13 @@ class Indexer:
             if kind is None:
                 return len(ids), 0
             self._languages = self._languages or await known_languages(connection)
-            rows = await read_rows(connection, kind, tenant_id, ids, lock=True)
-            missed = set(ids) - {row.id for row in rows}
-            if missed:
-                # Someone is writing them, or they are gone.
-                statement = fill(query("passages", "put_back"), table=kind.table)
-                await connection.execute(statement, tenant_id, list(missed), entity_type)
-            if not rows:
-                return len(ids), 0
+            portion = await ids_within(connection, kind, tenant_id, ids, _LARGEST_PORTION)
+            rows = await read_rows(connection, kind, tenant_id, portion, lock=True)
+            put_back = fill(query("passages", "put_back"), table=kind.table)
+            await connection.fetch(put_back, tenant_id, list(set(ids) - set(portion)), entity_type)
+            # Those that someone is just writing wait for another run.
+            missed = set(portion) - {row.id for row in rows}
+            postponed += [row[0] for row in await connection.fetch(put_back, tenant_id, list(missed), entity_type)]
             stored = await connection.fetchval(
                 query("passages", "store_passages"),
                 tenant_id,
@@ -111,7 +122,7 @@ class Indexer:
                 [row.id for row in rows],
                 [self._as_json(row, passage) for row in rows for passage in passages_of(row)],
             )
-            return len(ids), stored
+            return len(rows), stored
 
     def _as_json(self, row: SearchableRow, passage: Passage) -> dict[str, Any]:
         texts, shares = zip(*weighed_texts(row, passage), strict=True)
@@ -155,23 +166,31 @@ class Indexer:
                 on_progress("embedded", done)
         return embedded
 
-    async def reembed(self, on_progress: IndexProgress | None = None) -> int:
-        """Embed what another model embedded, and what waits; how many passages it were. Can be stopped and resumed."""
+    async def switch_model(self) -> int:
+        """Make the embedder's model the one of this database; how many passages another model embedded."""
         async with self._database.connection() as connection:
             model = await record_model(connection, self._embedder)
+            return int(await connection.fetchval(query("passages", "count_of_other_models"), model.id))
+
+    async def reembed_rest(self, on_progress: IndexProgress | None = None) -> int:
+        """Embed anew what another model embedded; how many passages it were. Can be stopped and resumed at any time."""
+        async with self._database.connection() as connection:
+            model = await recorded_model(connection)
+            if model is None or isinstance(self._embedder, NoEmbedder):
+                return 0
+            require_same(model, self._embedder)
         embedded, last = 0, 0
         while True:
             async with self._database.connection() as connection:
                 others = await connection.fetch(query("passages", "of_other_model"), model.id, last, _EMBED_AT_ONCE)
                 texts = await _texts_of(connection, others)
             if not others:
-                break
+                return embedded
             last = others[-1]["id"]
             done = await self._embed_portion(model, others, texts, [])
             embedded += done
             if on_progress:
                 on_progress("embedded", done)
-        return embedded + await self.embed(on_progress=on_progress)
 
     async def _embed_portion(
         self, model: VectorModel, passages: Sequence[Any], texts: dict[int, str], skipped: list[int]

@@ -6,7 +6,7 @@ SELECT name, search_fields, title_field FROM rem.entity_types WHERE search_field
 -- The oldest portion of the queue that nobody else works on, of everyone or of one scope.
 DELETE FROM rem.search_queue q USING (
   SELECT o.tenant_id, o.id FROM rem.search_queue o
-  WHERE $1::text IS NULL OR (o.tenant_id = $1 AND o.owner = ANY ($2::text[]))
+  WHERE o.id <> ALL ($3::bigint[]) AND ($1::text IS NULL OR (o.tenant_id = $1 AND o.owner = ANY ($2::text[])))
   ORDER BY o.id LIMIT 1 FOR UPDATE SKIP LOCKED) taken
 WHERE (q.tenant_id, q.id) = (taken.tenant_id, taken.id)
 RETURNING q.tenant_id, q.entity_type, q.entity_ids
@@ -16,6 +16,14 @@ INSERT INTO rem.search_queue (tenant_id, owner, entity_type, entity_ids)
 SELECT r.tenant_id, coalesce(r.user_id, ''), $3, array_agg(r.id) FROM {table} r
 WHERE r.tenant_id = $1 AND r.id = ANY ($2::uuid[]) AND r.deleted_at IS NULL
 GROUP BY r.tenant_id, r.user_id
+RETURNING id
+
+-- name: ids_within
+SELECT s.id FROM (
+  SELECT r.id, sum({size}) OVER sequence AS so_far, row_number() OVER sequence AS place
+  FROM {table} r WHERE r.tenant_id = $1 AND r.id = ANY ($2::uuid[]) AND r.deleted_at IS NULL
+  WINDOW sequence AS (ORDER BY array_position($2::uuid[], r.id))) s
+WHERE s.so_far <= $3 OR s.place = 1
 
 -- name: read_rows
 -- Rows with their texts. Who is just writing one of them will queue it again, and must not wait for us nor we for them.
@@ -91,3 +99,6 @@ SELECT rem.rem_search($1, $2, $3, $4::text::halfvec, $5, $6, $7, {allowed}, $8, 
 -- name: allowed
 SELECT r.id FROM {table} r
 WHERE r.tenant_id = $1 AND (r.user_id = ANY ($2) OR r.user_id IS NULL) AND r.deleted_at IS NULL AND ({condition})
+
+-- name: try_to_lead
+SELECT pg_try_advisory_lock(hashtextextended('rem.keep_indexed', 0))

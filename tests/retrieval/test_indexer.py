@@ -1,0 +1,255 @@
+"""What is written is found, what is changed is found anew, what is deleted is not found; and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypeAlias
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from rem import Message, Rem, Resource, Session
+from rem.db.store import Store
+from rem.errors import EmbeddingMismatchError
+from rem.retrieval.indexer import IndexReport, Waiting
+from rem.settings import EmbeddingSettings, Settings
+from tests.embeddings.scripted import Reply, ScriptedServer
+
+Sql: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+
+async def _passages(sql: Sql) -> int:
+    return int(await sql.fetchval("SELECT count(*) FROM passages"))
+
+
+async def _statistics(sql: Sql) -> tuple[dict[int, int], dict[tuple[str | None, str | None, str], int]]:
+    """Counts and deltas together, as a search reads them."""
+    terms = await sql.fetch(
+        "SELECT term, sum(passages)::bigint FROM (SELECT term, passages FROM term_counts UNION ALL "
+        "SELECT term, passages FROM term_count_deltas) t GROUP BY term HAVING sum(passages) <> 0"
+    )
+    totals = await sql.fetch(
+        "SELECT owner, language, entity_type, sum(passages)::bigint FROM (TABLE passage_totals UNION ALL "
+        "TABLE passage_total_deltas) t GROUP BY 1, 2, 3 HAVING sum(passages) <> 0"
+    )
+    return {row[0]: row[1] for row in terms}, {(row[0], row[1], row[2]): row[3] for row in totals}
+
+
+async def _true_statistics(sql: Sql) -> tuple[dict[int, int], dict[tuple[str | None, str | None, str], int]]:
+    """The same, counted in the passages."""
+    terms = await sql.fetch("SELECT t.term, count(*) FROM passages p, rem_sparse_terms(p.terms) t GROUP BY t.term")
+    totals = await sql.fetch(
+        "SELECT owner, language, entity_type, count(*) FROM passages "
+        "GROUP BY entity_type, GROUPING SETS (owner, language)"
+    )
+    return {row[0]: row[1] for row in terms}, {(row[0], row[1], row[2]): row[3] for row in totals}
+
+
+async def test_what_is_written_waits_until_it_is_indexed(rem: Rem, alice: Store) -> None:
+    await alice.upsert(Resource(name="Tea", content="Sencha is brewed at eighty degrees."))
+    assert await rem.waiting() == Waiting(rows=1, passages=0)
+    assert await rem.index(user="alice@example.com") == IndexReport(rows=1, passages=1, embedded=1)
+    assert await rem.waiting() == Waiting(rows=0, passages=0)
+    assert await rem.index(everyone=True) == IndexReport(rows=0, passages=0, embedded=0)
+
+
+async def test_one_scope_is_indexed_without_the_others(rem: Rem, alice: Store, bob: Store, shared: Store) -> None:
+    for store in (alice, bob, shared):
+        await store.upsert(Resource(name="Tea", content="Sencha"))
+    assert (await rem.index(user="alice@example.com")).rows == 2
+    assert (await rem.waiting()).rows == 1
+
+
+async def test_a_change_of_the_text_replaces_the_passages(rem: Rem, alice: Store, sql: Sql) -> None:
+    tea = await alice.upsert(Resource(name="Tea", content="Sencha. " * 400))
+    await rem.index(everyone=True)
+    assert await _passages(sql) > 1
+    await alice.modify(Resource, tea.id, lambda row: row.model_copy(update={"content": "Matcha"}))
+    assert await _passages(sql) == 0
+    assert await rem.index(everyone=True) == IndexReport(rows=1, passages=1, embedded=1)
+
+
+async def test_a_change_of_something_else_keeps_the_passages(rem: Rem, alice: Store, sql: Sql) -> None:
+    tea = await alice.upsert(Resource(name="Tea", content="Sencha"))
+    await rem.index(everyone=True)
+    before = await sql.fetchval("SELECT id FROM passages")
+    await alice.modify(Resource, tea.id, lambda row: row.model_copy(update={"category": "drink"}))
+    assert not await rem.waiting()
+    assert await sql.fetchval("SELECT id FROM passages") == before
+
+
+@pytest.mark.parametrize("is_indexed", [True, False])
+async def test_what_is_deleted_has_no_passages_and_gets_them_back(
+    rem: Rem, alice: Store, sql: Sql, is_indexed: bool
+) -> None:
+    tea = await alice.upsert(Resource(name="Tea", content="Sencha"))
+    if is_indexed:
+        await rem.index(everyone=True)
+    await alice.delete(tea)
+    await rem.index(everyone=True)
+    assert await _passages(sql) == 0
+    await alice.restore(Resource, tea.id)
+    await rem.index(everyone=True)
+    assert await _passages(sql) == 1
+    await alice.erase(tea)
+    assert await _passages(sql) == 0
+
+
+async def test_a_deleted_session_takes_the_passages_of_its_messages_along(rem: Rem, alice: Store, sql: Sql) -> None:
+    session = await alice.upsert(Session(name="Talk"))
+    await alice.upsert(Message(session_id=session.id, message_index=0, role="user", content="I like tea."))
+    await rem.index(everyone=True)
+    assert await _passages(sql) == 2
+    await alice.delete(session)
+    assert await _passages(sql) == 0
+
+
+async def test_a_deletion_while_it_is_indexed_wins(wordy: Rem, sql: Sql) -> None:
+    alice = wordy.store("alice")
+    rows = [Resource(name=f"Tea {number}", content="Sencha " * 50) for number in range(300)]
+    await alice.upsert_many(rows)
+
+    async def delete_all() -> None:
+        for row in rows[:60]:
+            await alice.erase(row)
+
+    await asyncio.gather(wordy.index(everyone=True), wordy.index(everyone=True), delete_all())
+    await wordy.index(everyone=True)
+    assert await _passages(sql) == 240
+    assert await _statistics(sql) == await _true_statistics(sql)
+
+
+async def test_a_row_that_is_being_written_is_indexed_when_it_is_done(rem: Rem, alice: Store, sql: Sql) -> None:
+    tea = await alice.upsert(Resource(name="Tea", content="Sencha"))
+    async with sql.transaction():
+        await sql.execute("UPDATE resources SET category = 'drink' WHERE id = $1", tea.id)
+        # It neither waits for the writer nor forgets the row.
+        assert (await asyncio.wait_for(rem.index(everyone=True), 10)).passages == 0
+    assert (await rem.waiting()).rows == 1
+    assert (await rem.index(everyone=True)).passages == 1
+
+
+async def test_a_failed_transaction_leaves_nothing_waiting(rem: Rem, alice: Store) -> None:
+    with pytest.raises(RuntimeError):
+        async with alice.transaction() as transaction:
+            await transaction.upsert(Resource(name="Tea", content="Sencha"))
+            raise RuntimeError
+    assert not await rem.waiting()
+
+
+async def test_statistics_are_right_after_any_writing(rem: Rem, alice: Store, bob: Store, sql: Sql) -> None:
+    for store in (alice, bob):
+        await store.upsert_many(Resource(name=f"Tea {number}", content=f"Sencha {number} tea") for number in range(20))
+    await rem.index(everyone=True)
+    first = await alice.lookup("tea-1")
+    await alice.delete(first[0])
+    await alice.upsert(Resource(name="Tea 2", content="Matcha", metadata={"language": "german"}))
+    await rem.index(everyone=True)
+    await sql.execute("DELETE FROM resources WHERE user_id IS NOT NULL AND name = 'Tea 3'")
+    await sql.execute("UPDATE resources SET content = 'Oolong' WHERE name = 'Tea 4'")
+    assert await _statistics(sql) == await _true_statistics(sql)
+    await rem.index(everyone=True)
+    assert await _statistics(sql) == await _true_statistics(sql)
+    await sql.execute("TRUNCATE resources")
+    assert await _statistics(sql) == ({}, {})
+
+
+async def test_words_are_stemmed_in_the_language_of_their_row(rem: Rem, alice: Store, sql: Sql) -> None:
+    await alice.upsert(Resource(name="A", content="houses", metadata={"language": "english"}))
+    await alice.upsert(Resource(name="B", content="Häuser", metadata={"language": "german"}))
+    await alice.upsert(Resource(name="C", content="tlhIngan", metadata={"language": "klingon"}))
+    await rem.index(everyone=True)
+    languages = await sql.fetch("SELECT r.name, p.language FROM passages p JOIN resources r ON r.id = p.entity_id")
+    assert dict(languages) == {"A": "english", "B": "german", "C": "english"}
+    result = await rem.query('SEARCH "Haus" MODE text', user="alice@example.com")
+    assert [row["key"] for row in result.results] == ["b"]
+
+
+async def test_a_text_of_ten_megabytes_is_stored_and_found_to_its_end(wordy: Rem) -> None:
+    words = "The quick brown fox jumps over the lazy dog and runs away. " * 170_000
+    await wordy.store("alice").upsert(
+        Resource(name="Long", content=words + "The password of the archive is tangerine.")
+    )
+    assert (await wordy.index(everyone=True)).passages > 10_000
+    result = await wordy.query('SEARCH "tangerine" LIMIT 1', user="alice")
+    hit = result.results[0]
+    assert "tangerine" in hit["record"]["content"][hit["passage"]["start"] : hit["passage"]["end"]]
+
+
+def _embedding_service(server: ScriptedServer, settings: Settings, model: str, dimension: int) -> Settings:
+    embedding = EmbeddingSettings.model_validate(
+        {"provider": "openai", "model": model, "dimension": dimension, "base_url": server.url, "max_retries": 0}
+    )
+    return settings.model_copy(update={"embedding": embedding})
+
+
+def _vectors(dimension: int) -> Reply:
+    def answer(body: dict[str, list[str]]) -> object:
+        vectors = [[1.0, float(len(text) % 7), *[0.5] * (dimension - 2)] for text in body["input"]]
+        return {"data": [{"index": place, "embedding": vector} for place, vector in enumerate(vectors)]}
+
+    return Reply(answer)
+
+
+async def test_a_row_waits_for_its_embedding_while_the_service_is_down(settings: Settings) -> None:
+    async with ScriptedServer() as server:
+        server.says(Reply(b"out of order", 500))
+        async with Rem.open(_embedding_service(server, settings, "small", 4)) as rem:
+            await rem.store("alice").upsert(Resource(name="Tea", content="Sencha"))
+            result = await rem.query('SEARCH "sencha"', user="alice")
+            assert [row["key"] for row in result.results] == ["tea"]
+            assert any("words alone" in note for note in result.notes)
+            assert await rem.waiting() == Waiting(rows=0, passages=1)
+            server.says(_vectors(4))
+            server.requests.clear()
+            result = await rem.query('SEARCH "sencha"', user="alice")
+            assert result.notes == () and result.results[0]["similarity"] > 0
+            assert not await rem.waiting()
+
+
+async def test_another_model_is_refused_until_everything_is_embedded_anew(settings: Settings) -> None:
+    async with ScriptedServer() as server:
+        server.says(_vectors(4))
+        async with Rem.open(_embedding_service(server, settings, "small", 4)) as rem:
+            await rem.store("alice").upsert_many(
+                Resource(name=f"Tea {number}", content=f"Sencha {number}") for number in range(5)
+            )
+            await rem.index(everyone=True)
+        server.says(_vectors(6))
+        server.requests.clear()
+        async with Rem.open(_embedding_service(server, settings, "large", 6)) as rem:
+            with pytest.raises(EmbeddingMismatchError, match="rem db reembed"):
+                await rem.query('SEARCH "sencha"', user="alice")
+            await rem.store("alice").upsert(Resource(name="Tea 6", content="Sencha 6"))
+            with pytest.raises(EmbeddingMismatchError, match="rem db reembed"):
+                await rem.index(everyone=True)
+            assert (await rem.query('SEARCH "sencha" MODE text', user="alice")).count == 6
+            assert await rem.switch_model() == 5
+            # Until they are embedded anew, they are found by their words.
+            assert (await rem.query('SEARCH "sencha"', user="alice")).count == 6
+            assert await rem.reembed() == 5
+            assert await rem.reembed() == 0
+            await rem.index(everyone=True)
+            result = await rem.query('SEARCH "sencha" MODE vector MIN_SIMILARITY 0', user="alice")
+            assert result.count == 6
+
+
+async def test_an_interrupted_reembedding_goes_on_where_it_stopped(settings: Settings, sql: Sql) -> None:
+    async with ScriptedServer() as server:
+        server.says(_vectors(4))
+        async with Rem.open(_embedding_service(server, settings, "small", 4)) as rem:
+            await rem.store("alice").upsert_many(
+                Resource(id=uuid4(), name=f"Tea {number}", content=f"Sencha {number}") for number in range(600)
+            )
+            await rem.index(everyone=True)
+        server.requests.clear()
+        server.says(_vectors(6), _vectors(6), _vectors(6), _vectors(6), Reply(b"", 500))
+        async with Rem.open(_embedding_service(server, settings, "large", 6)) as rem:
+            with pytest.raises(Exception, match="embed"):
+                await rem.reembed()
+            left = await sql.fetchval("SELECT count(*) FROM passages WHERE vector_dims(embedding::vector) = 4")
+            assert 0 < left < 600
+            server.requests.clear()
+            server.says(_vectors(6))
+            assert await rem.reembed() == left

@@ -1,0 +1,426 @@
+"""Rereading candidates with a cross-encoder: any exported folder, in any company, without blocking anybody."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import random
+import re
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import TensorProto
+from pydantic import ValidationError
+
+from rem.errors import RerankerError
+from rem.retrieval.cross_encoder import CrossEncoder
+from rem.retrieval.reranker import Reranker, blended, open_reranker, reordered
+from rem.settings import RerankerSettings, Settings
+from tests.commands import REPOSITORY
+from tests.retrieval.tiny_cross_encoder import WORDS, Tiny, tokenizer, write_model
+
+_QUESTION = "where is the lantern"
+_TEXTS = ["the lantern is here", "a river", "bread", "the bread is the lantern", "lantern"]
+_SHARED = [3, 0, 0, 3, 1]
+
+
+def sigmoid(logit: float) -> float:
+    return 1 / (1 + math.exp(-logit))
+
+
+def expected(shared: list[int]) -> list[float]:
+    return [sigmoid(count - 2) for count in shared]
+
+
+def filled(count: int, words: int) -> str:
+    """A text of so many words that no question has."""
+    return " ".join(f"w{number % 40}" for number in range(count, count + words))
+
+
+@pytest.fixture
+async def opened() -> AsyncIterator[Callable[[Path], Reranker]]:
+    """Opens rerankers as the settings do, and closes them."""
+    rerankers: list[Reranker] = []
+
+    def open_one(path: Path, threads: int = 2) -> Reranker:
+        reranker = open_reranker(Settings(reranker=RerankerSettings(model_path=path, threads=threads)))
+        assert reranker is not None
+        rerankers.append(reranker)
+        return reranker
+
+    yield open_one
+    for reranker in rerankers:
+        await reranker.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_model(tmp_path / "tiny-reranker")
+
+
+@pytest.fixture
+def tiny(folder: Path, opened: Callable[[Path], Reranker]) -> Reranker:
+    return opened(folder)
+
+
+async def test_texts_that_answer_the_question_score_higher(tiny: Reranker) -> None:
+    assert await tiny.scores(_QUESTION, _TEXTS) == pytest.approx(expected(_SHARED))
+    assert tiny.name == "tiny-reranker"
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Tiny(flat=True),
+        Tiny(integers=TensorProto.INT32),
+        Tiny(output="scores"),
+        Tiny(inputs=("input_ids", "attention_mask")),
+        Tiny(inputs=("input_ids",)),
+        Tiny(inputs=("token_type_ids", "input_ids")),
+    ],
+    ids=["no label dimension", "int32", "other output", "no types", "only ids", "no mask"],
+)
+async def test_a_graph_gets_the_inputs_that_it_has(
+    tmp_path: Path, opened: Callable[[Path], Reranker], model: Tiny
+) -> None:
+    texts = ["the lantern is here", "a river", "lantern"]
+    reranker = opened(write_model(tmp_path, model))
+    assert await reranker.scores(_QUESTION, texts) == pytest.approx(expected([3, 0, 1]))
+
+
+async def test_of_two_labels_the_second_means_yes(tmp_path: Path, opened: Callable[[Path], Reranker]) -> None:
+    reranker = opened(write_model(tmp_path, Tiny(labels=2)))
+    answer = [sigmoid(2 * (count - 2)) for count in _SHARED]
+    assert await reranker.scores(_QUESTION, _TEXTS) == pytest.approx(answer)
+
+
+async def test_scores_come_in_the_order_of_the_texts_whatever_their_lengths(tiny: Reranker) -> None:
+    source = random.Random(3)
+    shared = [source.randint(0, 4) for _ in range(300)]
+    lengths = [source.choice((0, 1, 5, 60, 300)) for _ in shared]
+    words = _QUESTION.split()
+    texts = [
+        " ".join([*words[:count], filled(number, length)])
+        for number, (count, length) in enumerate(zip(shared, lengths, strict=True))
+    ]
+    assert await tiny.scores(_QUESTION, texts) == pytest.approx(expected(shared))
+    assert await tiny.scores(_QUESTION, texts[::-1]) == pytest.approx(expected(shared[::-1]))
+
+
+async def test_no_texts_have_no_scores_and_need_no_model(tmp_path: Path, opened: Callable[[Path], Reranker]) -> None:
+    assert await opened(tmp_path / "nowhere").scores(_QUESTION, []) == []
+
+
+async def test_blank_texts_and_questions_have_a_score(tiny: Reranker) -> None:
+    assert await tiny.scores(_QUESTION, ["", " \n", "\0"]) == pytest.approx(expected([0, 0, 0]))
+    assert await tiny.scores("", ["lantern", ""]) == pytest.approx(expected([0, 0]))
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "shared"),
+    [
+        ("東京 zürich 😀", "😀 in 東京", 2),
+        ("ZÜRICH", "zu\u0308rich", 1),
+        ("a\0lantern", "the\0lantern", 1),
+        ("lantern \ud83d", "lantern half a pair \ud83d", 1),
+    ],
+)
+async def test_any_script_is_read(tiny: Reranker, question: str, text: str, shared: int) -> None:
+    assert await tiny.scores(question, [text]) == pytest.approx(expected([shared]))
+
+
+async def test_special_tokens_in_a_text_are_ordinary_words(tiny: Reranker) -> None:
+    """With a real separator in the question, its second half would count as text and fit itself."""
+    assert await tiny.scores("lantern [SEP] lantern", ["bread", "[PAD] [SEP] lantern"]) == pytest.approx(
+        expected([0, 1])
+    )
+
+
+async def test_of_long_texts_the_start_is_read(tiny: Reranker) -> None:
+    start = f"lantern {filled(0, 450)}"
+    texts = [f"{start} river", f"{start} {filled(0, 200)} river", f"{filled(0, 600)} lantern"]
+    assert await tiny.scores("lantern river", texts) == pytest.approx(expected([2, 1, 0]))
+    started = time.perf_counter()
+    assert await tiny.scores("lantern", ["lantern " * 1_000_000] * 10) == pytest.approx(expected([1] * 10))
+    assert time.perf_counter() - started < 3
+
+
+async def test_a_long_question_leaves_room_for_the_text(tiny: Reranker) -> None:
+    question = f"lantern {filled(0, 5_000)}"
+    assert await tiny.scores(question, ["lantern", "bread"]) == pytest.approx(expected([1, 0]))
+
+
+@pytest.mark.parametrize(
+    ("config", "tokenizer_config"),
+    [
+        ({"max_position_embeddings": 32}, None),
+        ({"max_position_embeddings": 514}, {"model_max_length": 32}),
+        ({"max_position_embeddings": None}, {"model_max_length": 32}),
+        ({"max_position_embeddings": 32}, {"model_max_length": 10**30}),
+        ({"max_position_embeddings": None}, None),
+    ],
+)
+async def test_a_model_of_few_positions_gets_no_more_tokens(
+    tmp_path: Path,
+    opened: Callable[[Path], Reranker],
+    config: dict[str, Any],
+    tokenizer_config: dict[str, int] | None,
+) -> None:
+    """In the last case only the tokenizer says a length, 16."""
+    write_model(tmp_path, Tiny(positions=32), **config)
+    if tokenizer_config:
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(tokenizer_config), encoding="utf-8")
+    answer = await opened(tmp_path).scores("lantern", [f"lantern {filled(0, 100)}", f"{filled(0, 100)} lantern"])
+    assert answer == pytest.approx(expected([1, 0]))
+
+
+async def test_a_folder_without_configuration_works(folder: Path, tiny: Reranker) -> None:
+    (folder / "config.json").unlink()
+    assert await tiny.scores(_QUESTION, _TEXTS) == pytest.approx(expected(_SHARED))
+
+
+@pytest.mark.parametrize("graph", ["onnx/model.onnx", "model_quantized.onnx", "onnx/model_int8.onnx"])
+async def test_the_graph_is_found_where_exporters_put_it(
+    tmp_path: Path, opened: Callable[[Path], Reranker], graph: str
+) -> None:
+    assert await opened(write_model(tmp_path, graph=graph)).scores("lantern", ["lantern"]) == pytest.approx(
+        expected([1])
+    )
+
+
+async def test_of_several_graphs_the_exact_one_is_used_unless_another_is_named(
+    tmp_path: Path, opened: Callable[[Path], Reranker]
+) -> None:
+    folder = write_model(tmp_path / "two", Tiny(bias=-2), graph="onnx/model.onnx")
+    write_model(folder, Tiny(bias=5), graph="onnx/model_quantized.onnx")
+    write_model(folder, Tiny(bias=5), graph="model_int8.onnx")
+    named = opened(folder / "onnx" / "model_quantized.onnx")
+    assert await opened(folder).scores("lantern", ["lantern"]) == pytest.approx([sigmoid(-1)])
+    assert await named.scores("lantern", ["lantern"]) == pytest.approx([sigmoid(6)])
+    assert await opened(folder / "model_int8.onnx").scores("lantern", ["lantern"]) == pytest.approx([sigmoid(6)])
+    assert named.name == "two"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("model.onnx", None, r"holds no model: none of model\.onnx, onnx/model\.onnx"),
+        ("model.onnx", b"", r"model\.onnx cannot be loaded"),
+        ("model.onnx", b"junk" * 100, r"model\.onnx cannot be loaded"),
+        ("tokenizer.json", None, r"tokenizer\.json is not there"),
+        ("tokenizer.json", b"{}", r"tokenizer\.json cannot be loaded"),
+        ("config.json", b"{", r"config\.json is not JSON"),
+        ("config.json", b"[]", r"config\.json is not a JSON object"),
+        ("config.json", b"\xff\xfe\xff", r"config\.json is not JSON"),
+        ("config.json", b'{"vocab_size": 5}', r"tokenizer\.json has \d+ tokens and the model 5"),
+        ("config.json", b'{"max_position_embeddings": 3}', "takes 3 tokens, which leaves none"),
+    ],
+)
+async def test_a_damaged_folder_is_refused_by_the_file_with_what_to_do(
+    folder: Path, tiny: Reranker, name: str, content: bytes | None, message: str
+) -> None:
+    intact = (folder / name).read_bytes()
+    (folder / name).unlink()
+    if content is not None:
+        (folder / name).write_bytes(content)
+    with pytest.raises(RerankerError, match=rf"{message}.*docs/reranking\.md"):
+        await tiny.scores(_QUESTION, _TEXTS)
+    (folder / name).write_bytes(intact)
+    assert await tiny.scores(_QUESTION, _TEXTS) == pytest.approx(expected(_SHARED)), "mended without a restart"
+
+
+@pytest.mark.parametrize("path", ["nowhere", "nowhere/model.onnx", "file"])
+async def test_a_path_to_nothing_is_refused(tmp_path: Path, opened: Callable[[Path], Reranker], path: str) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(RerankerError, match=r"is not a (folder|file)\. Export"):
+        await opened(tmp_path / path).scores(_QUESTION, _TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (Tiny(labels=3), "has 3 labels; a reranker has one, or two"),
+        (Tiny(labels=0), r"answers 5 pairs with numbers of shape \(5, \d+, \d+\), so it is no cross-encoder"),
+        (Tiny(bias=math.nan), "answered with a number that is not finite"),
+        (Tiny(bias=math.inf), "answered with a number that is not finite"),
+        (Tiny(positions=4), "failed: "),
+        (Tiny(integers=TensorProto.FLOAT), "cannot be loaded: "),
+    ],
+)
+async def test_a_model_that_cannot_rerank_is_refused_by_its_file(
+    tmp_path: Path, opened: Callable[[Path], Reranker], model: Tiny, message: str
+) -> None:
+    reranker = opened(write_model(tmp_path, model))
+    with pytest.raises(RerankerError, match=rf"{re.escape(str(tmp_path))}/model\.onnx {message}"):
+        await reranker.scores(_QUESTION, _TEXTS)
+
+
+async def test_a_graph_with_other_inputs_is_refused(tmp_path: Path, opened: Callable[[Path], Reranker]) -> None:
+    reranker = opened(write_model(tmp_path, Tiny(inputs=("input_ids", "attention_mask", "position_ids"))))
+    with pytest.raises(RerankerError, match="takes input_ids, attention_mask, position_ids; a cross-encoder takes"):
+        await reranker.scores(_QUESTION, _TEXTS)
+
+
+async def test_a_tokenizer_without_pairs_is_refused(folder: Path, tiny: Reranker) -> None:
+    tokenizer(pairs=False).save(str(folder / "tokenizer.json"))
+    with pytest.raises(RerankerError, match=r"tokenizer\.json puts nothing between a question and a text"):
+        await tiny.scores(_QUESTION, _TEXTS)
+
+
+async def test_a_tokenizer_of_another_model_is_refused_at_the_first_word_that_the_model_lacks(
+    folder: Path, tiny: Reranker
+) -> None:
+    (folder / "config.json").unlink()
+    larger = tokenizer()
+    larger.add_tokens(["unheard"])
+    larger.save(str(folder / "tokenizer.json"))
+    with pytest.raises(RerankerError, match=r"model\.onnx failed: "):
+        await tiny.scores("unheard", ["lantern"])
+
+
+async def test_twenty_calls_at_once_get_their_own_scores(tiny: Reranker) -> None:
+    questions = [" ".join(random.Random(number).sample(WORDS, 4)) for number in range(20)]
+    texts = [" ".join(random.Random(number).sample(WORDS, number % 9)) for number in range(40)]
+    answers = await asyncio.gather(*(tiny.scores(question, texts) for question in questions))
+    for question, answer in zip(questions, answers, strict=True):
+        words = set(question.split())
+        assert answer == pytest.approx(expected([len(words & set(text.split())) for text in texts]))
+
+
+async def test_the_event_loop_goes_on_while_texts_are_scored(tiny: Reranker) -> None:
+    work = asyncio.ensure_future(tiny.scores(_QUESTION, [filled(number, 500) for number in range(600)]))
+    pauses, last = [], time.perf_counter()
+    while not work.done():
+        await asyncio.sleep(0.001)
+        pauses.append(time.perf_counter() - last)
+        last = time.perf_counter()
+    assert len(pauses) > 20
+    assert sorted(pauses)[len(pauses) // 2] < 0.05
+    assert len(await work) == 600
+
+
+async def test_a_cancelled_call_stops_and_the_next_one_works(tiny: Reranker) -> None:
+    work = asyncio.ensure_future(tiny.scores(_QUESTION, [filled(number, 500) for number in range(600)]))
+    await asyncio.sleep(0.05)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert await tiny.scores(_QUESTION, _TEXTS) == pytest.approx(expected(_SHARED))
+
+
+async def test_closing_twice_is_fine_and_later_calls_say_so(tiny: Reranker) -> None:
+    await tiny.scores(_QUESTION, _TEXTS)
+    await tiny.close()
+    await tiny.close()
+    with pytest.raises(RerankerError, match="The reranker tiny-reranker was closed"):
+        await tiny.scores(_QUESTION, _TEXTS)
+
+
+async def test_calls_under_way_when_it_is_closed_end_with_an_error(folder: Path) -> None:
+    reranker = CrossEncoder(folder, threads=1)
+    texts = [filled(number, 500) for number in range(200)]
+    calls = [asyncio.ensure_future(reranker.scores(_QUESTION, texts)) for _ in range(3)]
+    await asyncio.sleep(0.05)
+    await reranker.close()
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    assert all(isinstance(answer, RerankerError) for answer in answers), answers
+
+
+def test_there_is_no_reranker_unless_one_is_configured() -> None:
+    assert open_reranker(Settings(reranker=RerankerSettings())) is None
+
+
+def test_the_path_may_be_that_of_a_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("RERANKER__MODEL_PATH", "~/tiny")
+    assert Settings().reranker.model_path == tmp_path / "tiny"
+    monkeypatch.setenv("RERANKER__MODEL_PATH", "")
+    assert Settings().reranker.model_path is None
+
+
+@pytest.mark.parametrize("wrong", [{"candidates": 0}, {"candidates": 201}, {"weight": 1.1}, {"weight": -0.1}])
+def test_settings_out_of_range_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValidationError):
+        RerankerSettings.model_validate(wrong)
+
+
+def test_the_docs_name_the_settings_with_their_defaults() -> None:
+    page = (REPOSITORY / "docs" / "reranking.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `RERANKER__([A-Z_]+)` \|.*\| (\S+) \|$", page, re.MULTILINE))
+    stored = {name.upper(): str(value).lower() for name, value in RerankerSettings().model_dump().items()}
+    assert rows == stored
+
+
+def test_opening_a_reranker_loads_no_model_library(tmp_path: Path) -> None:
+    probe = (
+        "import sys; from pathlib import Path; from rem.retrieval.reranker import open_reranker;"
+        "from rem.settings import RerankerSettings, Settings;"
+        "assert open_reranker(Settings(reranker=RerankerSettings(model_path=Path('/nowhere'))));"
+        "print(sorted({'numpy', 'onnx', 'onnxruntime', 'tokenizers'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.strip() == "[]"
+
+
+_FUSION = [0.9, 0.5, 0.4, 0.1]
+
+
+@pytest.mark.parametrize(
+    ("reranker", "weight", "order"),
+    [
+        ([0.1, 0.2, 0.3, 0.4], 1.0, [3, 2, 1, 0]),
+        ([0.1, 0.2, 0.3, 0.4], 0.0, [0, 1, 2, 3]),
+        ([0.0, 1.0, 0.9, 0.0], 0.5, [1, 2, 0, 3]),
+        ([5.0, 5.0, 5.0, 5.0], 1.0, [0, 1, 2, 3]),
+        ([-3.0, 7.0, 7.0, -3.0], 1.0, [1, 2, 0, 3]),
+    ],
+)
+def test_the_order_is_the_rerankers_as_far_as_its_weight_goes(
+    reranker: list[float], weight: float, order: list[int]
+) -> None:
+    assert reordered(_FUSION, reranker, weight) == order
+
+
+def test_equal_scores_of_the_search_leave_the_order_to_the_reranker() -> None:
+    assert reordered([0.5, 0.5, 0.5], [0.1, 0.3, 0.2], 0.1) == [1, 2, 0]
+
+
+def test_none_or_one_candidate_stay_as_they_are() -> None:
+    assert reordered([], [], 0.5) == []
+    assert reordered([0.3], [0.9], 0.5) == [0]
+    assert blended([0.3], [0.9], 0.5) == [1.0]
+
+
+def test_every_candidate_needs_both_scores() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        reordered([0.3, 0.2], [0.9], 0.5)
+
+
+_SCORES = st.floats(-1e6, 1e6)
+
+
+@given(pairs=st.lists(st.tuples(_SCORES, _SCORES), max_size=30), weight=st.floats(0, 1))
+def test_every_candidate_is_in_the_order_once_with_a_score_from_0_to_1(
+    pairs: list[tuple[float, float]], weight: float
+) -> None:
+    fusion, reranker = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    scores = blended(fusion, reranker, weight)
+    order = reordered(fusion, reranker, weight)
+    assert sorted(order) == list(range(len(pairs)))
+    assert all(-1e-9 <= score <= 1 + 1e-9 for score in scores)
+    assert all(scores[first] >= scores[second] for first, second in pairwise(order))
+
+
+async def test_candidates_of_one_call_do_not_change_each_others_scores(tiny: Reranker) -> None:
+    together = await tiny.scores(_QUESTION, [*_TEXTS, filled(0, 100)])
+    alone = [(await tiny.scores(_QUESTION, [text]))[0] for text in _TEXTS]
+    assert together[:-1] == pytest.approx(alone)
