@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from rem.context import DEFAULT_TENANT, Scope
 from rem.db.custom import TypePlan
@@ -19,8 +19,12 @@ from rem.db.store import Store
 from rem.demo import workspace
 from rem.embeddings import open_embedder
 from rem.models import Entity
+from rem.query import natural
 from rem.query.executor import QueryExecutor
+from rem.query.plan import Plan
+from rem.query.plan_result import PlanResult
 from rem.query.result import QueryResult
+from rem.query.run_plan import run_plan
 from rem.query.run_search import run_search
 from rem.query.run_sql import run_sql
 from rem.query.sql_gate import check_select
@@ -77,7 +81,28 @@ class Rem:
 
     async def query_for(self, scope: Scope, query: str | Query) -> QueryResult:
         """The answer to a query over what a scope sees."""
-        return await QueryExecutor(self.store_for(scope), self._search, self._sql).run(query)
+        return await self._executor(scope).run(query)
+
+    async def ask(self, text: str, *, user: str | None = None, tenant: str = DEFAULT_TENANT) -> QueryResult:
+        """The answer to plain language, without a language model; its notes say as which query it was understood."""
+        return await self.ask_for(Scope.of(user, tenant), text)
+
+    async def ask_for(self, scope: Scope, text: str) -> QueryResult:
+        """The answer to plain language over what a scope sees."""
+        return await natural.ask(self._executor(scope), self.store_for(scope), text)
+
+    async def run_plan(
+        self, plan: Plan | Mapping[str, Any] | str, *, user: str | None = None, tenant: str = DEFAULT_TENANT
+    ) -> PlanResult:
+        """The results of queries in stages, where one feeds the next; the plan as an object, a mapping or JSON."""
+        return await self.run_plan_for(Scope.of(user, tenant), plan)
+
+    async def run_plan_for(self, scope: Scope, plan: Plan | Mapping[str, Any] | str) -> PlanResult:
+        """The results of a plan over what a scope sees."""
+        return await run_plan(self._executor(scope), Plan.of(plan))
+
+    def _executor(self, scope: Scope) -> QueryExecutor:
+        return QueryExecutor(self.store_for(scope), self._search, self._sql)
 
     async def _search(self, store: Store, query: Search) -> QueryResult:
         return await run_search(self._searcher, store, query)

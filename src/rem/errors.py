@@ -43,6 +43,10 @@ class QuerySyntaxError(InvalidInputError):
         self.suggestion = suggestion
 
 
+class QueryLimitError(InvalidInputError):
+    """The query takes more time or room than one query may."""
+
+
 class NotFoundError(RemError):
     """There is no such object, or it belongs to someone else."""
 
@@ -105,3 +109,13 @@ class EmbeddingUnavailableError(EmbeddingError):
 
 class EmbeddingMisconfiguredError(EmbeddingError):
     """The embedder cannot work as it is set up: calling it again does not help."""
+
+
+class EmbeddingMismatchError(EmbeddingError):
+    """The data was embedded by another model than the settings name."""
+
+
+class RerankerError(RemError):
+    """The candidates of a search cannot be reranked."""
+
+    exit_code = 6

@@ -29,8 +29,11 @@ class PostgresSettings(_Group):
     idle_timeout_seconds: float = Field(default=1800.0, ge=0, description="embedded server; 0 means never")
     run_as: str = Field(default="nobody", description="embedded server, when REM runs as root")
     kv_logged: bool = Field(default=False, description="keep kv_store in the WAL, so that replicas have it")
+    sql_connection_string: SecretStr | None = Field(
+        default=None, description="login of the SQL verb, where REM may not create a role for it"
+    )
 
-    @field_validator("connection_string")
+    @field_validator("connection_string", "sql_connection_string")
     @classmethod
     def _empty_means_embedded(cls, value: SecretStr | None) -> SecretStr | None:
         return value if value and value.get_secret_value().strip() else None
@@ -63,6 +66,39 @@ class EmbeddingSettings(_Group):
     cache_size: int = Field(default=1024, ge=0, description="how many recent queries keep their vector")
 
 
+class SearchSettings(_Group):
+    """How texts are searched."""
+
+    language: str = Field(
+        default="english",
+        pattern=r"^[a-z_]{1,63}$",
+        description="how words are stemmed: a text search configuration of PostgreSQL; a row's metadata.language wins",
+    )
+
+
+class RerankerSettings(_Group):
+    """Whether a cross-encoder rereads what a search found, and how much it has to say."""
+
+    model_path: Path | None = Field(default=None, description="a folder with an exported model; without one, off")
+    candidates: int = Field(default=50, ge=1, le=200, description="how many of the best are reread")
+    weight: float = Field(default=1.0, ge=0, le=1, description="1: the reranker's order; 0: that of the search")
+    threads: int = Field(default=0, ge=0, le=256, description="0: one per CPU, up to 4")
+
+    @field_validator("model_path")
+    @classmethod
+    def _absolute(cls, value: Path | None) -> Path | None:
+        return value.expanduser().absolute() if value else None
+
+
+class SqlSettings(_Group):
+    """How much one query of the SQL verb may take."""
+
+    timeout_seconds: float = Field(default=5.0, gt=0, le=300)
+    max_rows: int = Field(default=1000, ge=1, le=100_000)
+    max_bytes: int = Field(default=10_000_000, ge=1000, le=1_000_000_000, description="of all rows as JSON")
+    pool_max_size: int = Field(default=4, ge=1, le=100, description="queries at the same time; others wait")
+
+
 class Settings(BaseSettings):
     """Everything that can be configured; nested names are joined by two underscores."""
 
@@ -72,6 +108,9 @@ class Settings(BaseSettings):
     postgres: PostgresSettings = PostgresSettings()
     api: ApiSettings = ApiSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
+    search: SearchSettings = SearchSettings()
+    reranker: RerankerSettings = RerankerSettings()
+    sql: SqlSettings = SqlSettings()
 
     @field_validator("rem_home")
     @classmethod

@@ -9,6 +9,7 @@ import random
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from itertools import pairwise
@@ -23,6 +24,7 @@ from pydantic import ValidationError
 
 from rem.errors import RerankerError
 from rem.retrieval.cross_encoder import CrossEncoder
+from rem.retrieval.cross_encoder_files import LoadedModel
 from rem.retrieval.reranker import Reranker, blended, open_reranker, reordered
 from rem.settings import RerankerSettings, Settings
 from tests.commands import REPOSITORY
@@ -306,6 +308,22 @@ async def test_the_event_loop_goes_on_while_texts_are_scored(tiny: Reranker) -> 
     assert len(pauses) > 20
     assert sorted(pauses)[len(pauses) // 2] < 0.05
     assert len(await work) == 600
+
+
+async def test_the_model_is_loaded_and_run_in_threads_of_its_own(
+    tiny: Reranker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: set[str] = set()
+    load = CrossEncoder._load
+
+    def noted(encoder: CrossEncoder) -> LoadedModel:
+        threads.add(threading.current_thread().name)
+        return load(encoder)
+
+    monkeypatch.setattr(CrossEncoder, "_load", noted)
+    await tiny.scores(_QUESTION, [filled(number, 100) for number in range(100)])
+    assert threads
+    assert not threads & {threading.main_thread().name}
 
 
 async def test_a_cancelled_call_stops_and_the_next_one_works(tiny: Reranker) -> None:

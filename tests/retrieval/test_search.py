@@ -149,9 +149,16 @@ async def test_a_conversation_is_found_by_what_was_said_in_it(rem: Rem, alice: S
 
 
 async def test_a_turn_is_found_by_what_was_said_before_it(rem: Rem, alice: Store) -> None:
-    session = await _talk(alice, "Talk", "What is the capital of Mongolia?", "Ulaanbaatar.", "Thanks, and the weather?")
+    await _talk(alice, "Elsewhere", "It rained.", "Indeed.", "And then?", "The sun came.", "Good.")
+    session = await _talk(alice, "Talk", "What is the capital of Mongolia?", "Ulaanbaatar.")
     found = await rem.query('SEARCH "capital of Mongolia" FROM messages MODE text', user=ALICE)
-    assert set(_keys(found)[:2]) == {f"session-{session.id}-msg-0", f"session-{session.id}-msg-1"}
+    assert set(_keys(found)) == {f"session-{session.id}-msg-0", f"session-{session.id}-msg-1"}
+
+
+async def test_passages_that_are_all_alike_are_told_apart_by_their_words(rem: Rem, alice: Store) -> None:
+    await alice.upsert_many(Resource(name=f"Walk {n}", content="Went for a walk.") for n in range(20))
+    await alice.upsert(Resource(name="Swim", content="Went for a walk. Umbrella."))
+    assert _keys(await rem.query('SEARCH "umbrella" LIMIT 1', user=ALICE)) == ["swim"]
 
 
 async def test_a_turn_is_found_by_its_date(rem: Rem, alice: Store) -> None:

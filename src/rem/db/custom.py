@@ -234,6 +234,7 @@ def _set_expressions(table: Table, summary: str, search: str, search_fields: Ite
         f"UPDATE rem.entity_types SET summary_expression = {literal(summary)}, search_expression = {literal(search)},\n"
         f"  search_fields = {_search_fields(search_fields)} WHERE name = {literal(table.name)};\n"
         "INSERT INTO rem.search_queue (tenant_id, owner, entity_type, entity_ids)\n"
-        f"  SELECT tenant_id, coalesce(user_id, ''), {literal(table.name)}, array_agg(id) FROM rem.{identifier(table.name)}\n"
+        f"  SELECT tenant_id, coalesce(user_id, ''), {literal(table.name)}, array_agg(id)\n"
+        f"  FROM rem.{identifier(table.name)}\n"
         "  WHERE deleted_at IS NULL GROUP BY tenant_id, user_id"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from decimal import Decimal
 from types import TracebackType
@@ -160,6 +160,10 @@ class Database:
             finally:
                 await connection.close(timeout=5)
 
+    async def connect_as(self, login: Mapping[str, Any], **kwargs: Any) -> asyncpg.Connection[asyncpg.Record]:
+        """A connection of another role to the same database: its user and password, or a connection string."""
+        return await self._connect(**login, **kwargs)
+
     async def _bring_up_to_date(self, connection: Connection) -> None:
         migrator = Migrator(connection, self.facts.search_path)
         if await migrator.is_current():
@@ -177,7 +181,7 @@ class Database:
         deadline = asyncio.get_running_loop().time() + self._settings.postgres.connect_timeout_seconds
         while True:
             try:
-                return await asyncpg.connect(**self._address(), **kwargs)
+                return await asyncpg.connect(**{**self._address(), **kwargs})
             except _NOT_UP_YET as error:
                 if self._embedded is not None:
                     await asyncio.to_thread(self._embedded.ensure_running)

@@ -14,8 +14,12 @@ _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
 def query(file: str, name: str) -> str:
     """The text of one named block of `queries/{file}.sql`."""
     text = (files("rem.db") / "queries" / f"{file}.sql").read_text(encoding="utf-8")
-    blocks: dict[str, str] = dict(_BLOCK.findall(text))
-    return blocks[name].strip()
+    return named_blocks(text)[name]
+
+
+def named_blocks(text: str) -> dict[str, str]:
+    """The named blocks of a file."""
+    return {name: block.strip() for name, block in _BLOCK.findall(text)}
 
 
 def fill(template: str, **parts: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
 
 import orjson
@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=Entity)
 _LONGEST_LABEL = 4096
+
+
+class Answer(NamedTuple):
+    """A row that answers to a key."""
+
+    asked: str
+    table: str
+    record: dict[str, Any]
 
 
 class Store:
@@ -66,6 +74,19 @@ class Store:
 
         Keys are human labels ("Sarah Chen", "sarah-chen", "users/sarah@example.com"); what has no match gives nothing.
         """
+        async with self._executor.connection() as connection:
+            answers = await self._answers(connection, keys, table)
+            if any(answer.table not in self._types.models for answer in answers):
+                # Another process has registered it in the meantime.
+                await self._types.learn(connection)
+        return [self._types.model(answer.table).from_row(answer.record) for answer in answers]
+
+    async def answers(self, keys: Sequence[str], table: str | None = None) -> list[Answer]:
+        """What `lookup` finds, as plain rows, each with the key that it answers to."""
+        async with self._executor.connection() as connection:
+            return await self._answers(connection, keys, table)
+
+    async def _answers(self, connection: Connection, keys: Sequence[str], table: str | None) -> list[Answer]:
         if table is not None:
             self._types.model(table)
         for key in keys:
@@ -74,27 +95,17 @@ class Store:
             except ValueError as error:
                 raise InvalidInputError(f"The key {key!r} {error}.") from error
         # Nothing can have a key as long as these, and normalising them would keep the server busy.
-        keys = tuple(key for key in keys if len(key) <= _LONGEST_LABEL)
-        async with self._executor.connection() as connection:
-            rows = await self._answers(connection, keys, table)
-            if any(entity_type not in self._types.models for entity_type, _ in rows):
-                # Another process has registered it in the meantime.
-                await self._types.learn(connection)
-        return [self._types.model(entity_type).from_row(record) for entity_type, record in rows]
-
-    async def _answers(
-        self, connection: Connection, keys: Sequence[str], table: str | None
-    ) -> list[tuple[str, dict[str, Any]]]:
+        keys = [key for key in keys if len(key) <= _LONGEST_LABEL]
         tenant_id, user_id = self._scope.tenant_id, self._scope.user_id
         if len(keys) == 1:
             # One key with one small answer is the common case, and needs none of what the others do.
             exact = await connection.fetch(query("lookup", "exact"), tenant_id, user_id, keys[0], table)
             if len(exact) == 1 and exact[0]["record"] is not None:
-                return [(exact[0]["entity_type"], orjson.loads(exact[0]["record"]))]
-        rows: list[tuple[str, dict[str, Any]]] = await connection.fetchval(
+                return [Answer(keys[0], exact[0]["entity_type"], orjson.loads(exact[0]["record"]))]
+        rows: list[tuple[int, str, dict[str, Any]]] = await connection.fetchval(
             query("lookup", "lookup"), tenant_id, user_id, keys, table
         )
-        return rows
+        return [Answer(keys[position - 1], found_in, record) for position, found_in, record in rows]
 
     async def get(self, model: type[T], entity_id: UUID) -> T:
         """The entity with this id."""

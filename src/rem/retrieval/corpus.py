@@ -49,6 +49,13 @@ class SearchableRow:
     bodies: dict[str, str]
     before: tuple[str, ...]
     """What was said before, the nearest first, where the row is part of a conversation."""
+    role: str | None
+    speaker: str | None
+
+    @property
+    def is_message(self) -> bool:
+        """Whether the row is one of a conversation's messages."""
+        return self.role is not None
 
 
 def owners_of(scope: Scope) -> list[str]:
@@ -84,8 +91,10 @@ async def read_rows(
         query("passages", "read_rows"),
         table=kind.table,
         title=f"coalesce(r.{identifier(kind.title_field)}::text, '')" if kind.title_field else "''",
-        group_id="r.session_id" if kind.is_conversation else "NULL::uuid",
+        # A session's own text stands beside its messages, at no place among them.
+        group_id={"messages": "r.session_id", "sessions": "r.id"}.get(kind.name, "NULL::uuid"),
         position="r.message_index" if kind.is_conversation else "NULL::integer",
+        role="r.role" if kind.is_conversation else "NULL::text",
         bodies=", ".join(f"coalesce(r.{identifier(field)}::text, '')" for field in kind.fields),
         before=f"({query('passages', 'said_before')})" if kind.is_conversation else "NULL::text[]",
         lock="FOR SHARE OF r SKIP LOCKED" if lock else "",
@@ -102,6 +111,8 @@ async def read_rows(
             row["position"],
             dict(zip(kind.fields, row["bodies"], strict=True)),
             tuple(row["before"] or ()),
+            row["role"],
+            row["speaker"],
         )
         for row in await connection.fetch(statement, tenant_id, ids)
     ]

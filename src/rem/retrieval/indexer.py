@@ -21,12 +21,12 @@ from rem.retrieval.corpus import (
     read_rows,
     searchable_types,
 )
-from rem.retrieval.passage import Passage, embedded_text, passages_of, prior_of, weighed_texts
+from rem.retrieval.passage import Passage, embedded_text, is_about_time, passages_of, prior_of, weighed_texts
 from rem.retrieval.vector_model import VectorModel, model_of, record_model, recorded_model, require_same
 
 if TYPE_CHECKING:
     from rem.db.database import Connection, Database
-    from rem.embeddings import Embedder, Vectors
+    from rem.embeddings import Embedder, Vector
 
 IndexProgress: TypeAlias = Callable[[str, int], None]
 """Called with what was done ("indexed", "embedded") and how many more of it are done now."""
@@ -125,7 +125,7 @@ class Indexer:
             return len(rows), stored
 
     def _as_json(self, row: SearchableRow, passage: Passage) -> dict[str, Any]:
-        texts, shares = zip(*weighed_texts(row, passage), strict=True)
+        weighed = list(weighed_texts(row, passage))
         return {
             "owner": row.user_id or "",
             "entity_id": str(row.id),
@@ -136,9 +136,11 @@ class Indexer:
             "position": row.position,
             "expires_at": row.expires_at,
             "language": row.language if row.language in self._languages else self._language,
-            "prior": prior_of(row, passage),
-            "texts": texts,
-            "shares": shares,
+            "prior": prior_of(row),
+            "speaker": row.speaker and row.speaker.split(maxsplit=1)[0].lower(),
+            "tells_time": is_about_time(row),
+            "texts": [text for text, _ in weighed],
+            "shares": [share for _, share in weighed],
         }
 
     async def _fold_statistics(self) -> None:
@@ -206,7 +208,7 @@ class Indexer:
                 query("passages", "store_embeddings"),
                 [passage["tenant_id"] for passage in known],
                 [passage["id"] for passage in known],
-                as_text(vectors),
+                [as_text(vector) for vector in vectors],
                 model.id,
             )
             for tenant_id, owner in sorted({(passage["tenant_id"], passage["owner"]) for passage in known}):
@@ -237,9 +239,9 @@ async def _texts_of(connection: Connection, passages: Sequence[Any]) -> dict[int
     return texts
 
 
-def as_text(vectors: Vectors) -> list[str]:
-    """Vectors as pgvector reads them."""
-    return [f"[{','.join(map(str, vector))}]" for vector in vectors.tolist()]
+def as_text(vector: Vector) -> str:
+    """A vector as pgvector reads it."""
+    return f"[{','.join(map(str, vector.tolist()))}]"
 
 
 def _of(scope: Scope | None) -> tuple[str | None, list[str]]:

@@ -2,54 +2,79 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rem.embeddings import is_blank
 from rem.retrieval.corpus import SearchableRow
 from rem.retrieval.splitter import split
+from rem.retrieval.times import tells_time
 
 LONGEST_PASSAGE = 900
-"""In characters: about 200 of the 256 tokens that the local model reads, which leaves room for what stands around."""
+"""In characters: about 230 of the 256 tokens that the local model reads."""
+LONGEST_MESSAGE = 8000
+"""In characters: so much of a message is weighed as one; what is longer, in parts of this length."""
 LONGEST_TITLE = 200
 BEFORE_SHARES = (0.6, 0.4, 0.3)
 """How much a word counts that was said one, two or three messages before."""
 LONGEST_BEFORE = 1000
 """In characters, of all that was said before: a short answer needs it, a long one would drown in it."""
+_LENGTH_WEIGHT, _LONG_ENOUGH = 1.8, 15
+_QUESTION_WEIGHT = -0.85
+_HUMAN_WEIGHT = 2.2
+_WORD = re.compile(r"\w+")
+_CLOSING_REMARK = re.compile(r"\s*\[[^\]]*\]\s*$")
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A stretch of one field of a row."""
+    """A stretch of one field of a row, and the stretch around it whose words it is found by."""
 
     field: str
     start: int
     end: int
+    weighed: tuple[int, int] | None = None
+    """None if another passage stands for the words of this one."""
 
 
 def passages_of(row: SearchableRow) -> Iterator[Passage]:
     """The passages of a row; one for the title alone if it has nothing else."""
     is_empty = True
     for field, body in row.bodies.items():
-        for start, end in split(body, LONGEST_PASSAGE):
-            if not is_blank(body[start:end]):
+        for passage in _message_passages(field, body) if row.is_message else _text_passages(field, body):
+            if not is_blank(body[passage.start : passage.end]):
                 is_empty = False
-                yield Passage(field, start, end)
+                yield passage
     if is_empty and not is_blank(row.title):
-        yield Passage(next(iter(row.bodies)), 0, 0)
+        yield Passage(next(iter(row.bodies)), 0, 0, (0, 0))
 
 
-def body_of(row: SearchableRow, passage: Passage) -> str:
-    """The passage's own words."""
-    return row.bodies[passage.field][passage.start : passage.end]
+def _text_passages(field: str, body: str) -> Iterator[Passage]:
+    """A text is read in places: each passage is found by its own words."""
+    for start, end in split(body, LONGEST_PASSAGE):
+        yield Passage(field, start, end, (start, end))
+
+
+def _message_passages(field: str, body: str) -> Iterator[Passage]:
+    """A message is one answer: its first passage is found by the words of all of it."""
+    for first, last in split(body, LONGEST_MESSAGE):
+        weighed: tuple[int, int] | None = (first, last)
+        for start, end in split(body[first:last], LONGEST_PASSAGE):
+            yield Passage(field, first + start, first + end, weighed)
+            weighed = None
 
 
 def weighed_texts(row: SearchableRow, passage: Passage) -> Iterator[tuple[str, float]]:
     """The texts whose words the passage is found by, each with how much its words count."""
-    yield body_of(row, passage), 1.0
+    if passage.weighed is None:
+        return
+    start, end = passage.weighed
+    yield row.bodies[passage.field][start:end], 1.0
     if row.title:
         yield row.title[:LONGEST_TITLE], 1.0
-    if row.group_id is not None:
+    if row.is_message:
         yield f"{row.created_at:%-d %B %Y}", 1.0
     room = LONGEST_BEFORE
     for said, share in zip(row.before, BEFORE_SHARES, strict=False):
@@ -59,11 +84,25 @@ def weighed_texts(row: SearchableRow, passage: Passage) -> Iterator[tuple[str, f
         yield said, share
 
 
-def prior_of(row: SearchableRow, passage: Passage) -> float:
-    """How good an answer the passage makes whatever the question."""
-    return 0.0
+def prior_of(row: SearchableRow) -> float:
+    """How good an answer the row makes whatever the question: better if it says something, and a person says it."""
+    body = "\n".join(row.bodies.values())
+    # About half of the words of a text carry meaning.
+    words = min(sum(1 for _ in _WORD.finditer(body[:1000])) / 2, _LONG_ENOUGH)
+    prior = _LENGTH_WEIGHT * math.log1p(words) / math.log1p(_LONG_ENOUGH)
+    if _CLOSING_REMARK.sub("", body[-1000:]).rstrip().endswith(("?", "？")):
+        prior += _QUESTION_WEIGHT
+    if row.role != "assistant":
+        prior += _HUMAN_WEIGHT
+    return prior
+
+
+def is_about_time(row: SearchableRow) -> bool:
+    """Whether the row says when something was or will be."""
+    return row.is_message and any(tells_time(body[:LONGEST_MESSAGE]) for body in row.bodies.values())
 
 
 def embedded_text(row: SearchableRow, passage: Passage) -> str:
     """What of a passage the embedder reads."""
-    return "\n".join(part for part in (row.title[:LONGEST_TITLE], body_of(row, passage)) if part)
+    body = row.bodies[passage.field][passage.start : passage.end]
+    return "\n".join(part for part in (row.title[:LONGEST_TITLE], body) if part)

@@ -15,6 +15,7 @@ from rem.embeddings import is_blank
 from rem.errors import EmbeddingError, EmbeddingMisconfiguredError, EmbeddingOffError, InvalidInputError
 from rem.retrieval.corpus import SearchableType, owners_of, searchable_types
 from rem.retrieval.indexer import Indexer, as_text
+from rem.retrieval.times import asks_time, faint_words
 from rem.retrieval.vector_model import VectorModel, require_same
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class Searcher:
         return self._kinds
 
     async def _embed(self, request: SearchRequest, found: Found) -> Vector | None:
-        """The text's vector; None where the search goes by words alone, for whatever reason."""
+        """The text's vector; None where the search goes by words alone."""
         if request.mode == "text":
             return None
         started = perf_counter()
@@ -145,7 +146,9 @@ def _statement(
         store.scope.tenant_id,
         owners_of(store.scope),
         request.text,
-        None if vector is None else as_text(vector[None])[0],
+        faint_words(request.text),
+        asks_time(request.text),
+        None if vector is None else as_text(vector),
         None if vector is None else len(vector),
         types if request.table else None,
         request.field,
@@ -158,7 +161,7 @@ def _statement(
     return fill(query("passages", "search"), allowed=allowed), parameters
 
 
-_VECTOR = 3
+_VECTOR = 5
 
 
 def _types(kinds: dict[str, SearchableType], store: Store, request: SearchRequest) -> list[str]:

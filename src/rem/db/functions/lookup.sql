@@ -51,19 +51,19 @@ BEGIN
   RETURN QUERY SELECT k.* FROM rem.rem_resolve_compact_key(of_tenant, of_user, asked_key, of_type) k;
 END $$;
 
--- All that answers to some labels, in their order, as a JSON list of [type, row].
+-- All that answers to some labels, in their order, as a JSON list of [the label's position, type, row].
 CREATE OR REPLACE FUNCTION rem_lookup(of_tenant text, of_user text, labels text[], of_type text) RETURNS json
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  label text;
   answer text;
   answers text[];
 BEGIN
-  FOREACH label IN ARRAY labels LOOP
+  FOR position IN 1 .. cardinality(labels) LOOP
     SELECT string_agg(
-        '["' || k.entity_type || '",' || coalesce(k.record, rem.rem_record(k.entity_type, of_tenant, k.entity_id)::text) || ']',
+        '[' || position || ',"' || k.entity_type || '",'
+          || coalesce(k.record, rem.rem_record(k.entity_type, of_tenant, k.entity_id)::text) || ']',
         ',' ORDER BY k.is_own DESC, k.key_rank, k.entity_type, k.entity_id)
-      INTO answer FROM rem.rem_resolve_label(of_tenant, of_user, label, of_type) k;
+      INTO answer FROM rem.rem_resolve_label(of_tenant, of_user, labels[position], of_type) k;
     answers := answers || answer;
   END LOOP;
   RETURN '[' || coalesce(array_to_string(answers, ','), '') || ']';

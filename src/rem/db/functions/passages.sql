@@ -87,11 +87,12 @@ DECLARE
 BEGIN
   DELETE FROM rem.passages p WHERE p.tenant_id = of_tenant AND p.entity_id = ANY (entity_ids) AND p.entity_type = of_type;
   INSERT INTO rem.passages (tenant_id, owner, entity_type, entity_id, field, starts, ends, group_id, position, expires_at,
-                            language, prior, terms)
+                            language, prior, speaker, tells_time, terms)
   SELECT of_tenant, g.owner, of_type, g.entity_id, g.field, g.starts, g.ends, g.group_id, g.position, g.expires_at,
-         g.language, g.prior, rem.rem_passage_terms(g.language, g.texts, g.shares)
+         g.language, g.prior, g.speaker, g.tells_time, rem.rem_passage_terms(g.language, g.texts, g.shares)
   FROM json_to_recordset(passages) AS g (owner text, entity_id uuid, field text, starts integer, ends integer,
-    group_id uuid, position integer, expires_at timestamptz, language text, prior real, texts text[], shares real[]);
+    group_id uuid, position integer, expires_at timestamptz, language text, prior real, speaker text,
+    tells_time boolean, texts text[], shares real[]);
   GET DIAGNOSTICS stored = ROW_COUNT;
   RETURN stored;
 END $$;
@@ -108,7 +109,9 @@ BEGIN
   SELECT c.tenant_id, t.term, sign * count(*) FROM changed_rows c CROSS JOIN LATERAL rem.rem_sparse_terms(c.terms) t
   GROUP BY c.tenant_id, t.term;
   INSERT INTO rem.passage_total_deltas (tenant_id, owner, language, entity_type, passages)
-  SELECT tenant_id, owner, language, entity_type, sign * count(*)
+  SELECT tenant_id, owner, language, entity_type,
+         -- For the rarity of words only those count that have any.
+         sign * CASE WHEN owner IS NULL THEN count(*) FILTER (WHERE l2_norm(terms) > 0) ELSE count(*) END
   FROM changed_rows GROUP BY tenant_id, entity_type, GROUPING SETS (owner, language);
   RETURN NULL;
 END $$;

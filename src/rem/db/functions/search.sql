@@ -1,8 +1,9 @@
 -- SEARCH, as small steps that can be measured alone: the question's words with their rarity, the passages that fit best,
 -- and the order of the entities that they stand for.
 
--- A question as a vector: each of its words, in every language that the tenant has texts in, with its rarity (BM25).
-CREATE OR REPLACE FUNCTION rem_asked_terms(of_tenant text, asked text) RETURNS sparsevec
+-- A question as a vector: each of its words, in every language that the tenant has texts in, with its rarity (BM25); the
+-- faint words count half.
+CREATE OR REPLACE FUNCTION rem_asked_terms(of_tenant text, asked text, faint text) RETURNS sparsevec
 LANGUAGE sql STABLE AS $$
   WITH languages AS (
     SELECT t.language, sum(t.passages) AS passages FROM (
@@ -11,14 +12,15 @@ LANGUAGE sql STABLE AS $$
       SELECT language, passages FROM rem.passage_total_deltas WHERE tenant_id = of_tenant AND owner IS NULL) t
     GROUP BY t.language
   ), counted AS (
-    SELECT a.term, greatest(l.passages, c.passages) AS total, c.passages
+    SELECT a.term, greatest(l.passages, c.passages) AS total, c.passages,
+           CASE WHEN a.term IN (SELECT f.term FROM rem.rem_terms(l.language, faint) f) THEN 0.5 ELSE 1 END AS share
     FROM languages l CROSS JOIN LATERAL rem.rem_terms(l.language, asked) a CROSS JOIN LATERAL (
       SELECT coalesce((SELECT t.passages FROM rem.term_counts t WHERE t.tenant_id = of_tenant AND t.term = a.term), 0)
            + coalesce((SELECT sum(d.passages) FROM rem.term_count_deltas d WHERE d.tenant_id = of_tenant AND d.term = a.term), 0)
              AS passages) c
     WHERE c.passages > 0
   )
-  SELECT ('{' || coalesce(string_agg(term || ':' || ln(1 + (total - passages + 0.5) / (passages + 0.5))::real, ',' ORDER BY term), '')
+  SELECT ('{' || coalesce(string_agg(term || ':' || (share * ln(1 + (total - passages + 0.5) / (passages + 0.5)))::real, ',' ORDER BY term), '')
           || '}/1000000000')::sparsevec FROM counted
 $$;
 
@@ -32,6 +34,12 @@ LANGUAGE sql STABLE AS $$
   WHERE of_types IS NULL OR t.entity_type = ANY (of_types)
 $$;
 
+-- How alike a passage and a question are beside what all passages of an owner have in common (the middle of their vectors,
+-- if it is known). What is nothing but the middle is like nothing.
+CREATE OR REPLACE FUNCTION rem_distinction(embedding halfvec, asked halfvec, middle halfvec) RETURNS real LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN middle IS NULL THEN 1 - (embedding <=> asked)
+  ELSE coalesce(nullif(1 - ((embedding - middle) <=> (asked - middle)), 'NaN'), 0) END;
+
 -- The best passages of some owners, all of them looked at. For what is not too many it is faster than any index, and exact.
 CREATE OR REPLACE FUNCTION rem_scan_passages(
   of_tenant text, owners text[], of_types text[], of_field text, allowed uuid[], by_group boolean,
@@ -39,13 +47,12 @@ CREATE OR REPLACE FUNCTION rem_scan_passages(
 ) RETURNS rem.passage_score[] LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN ARRAY(
-    SELECT ROW(s.id, s.entity_type, s.entity_id, s.group_id, s.position, s.prior, s.similarity,
-               CASE WHEN m.mean IS NULL THEN s.similarity
-                    WHEN s.similarity <> 0 THEN 1 - ((s.embedding - m.mean) <=> (asked_vector - m.mean)) ELSE 0 END,
+    SELECT ROW(s.id, s.entity_type, s.entity_id, s.group_id, s.position, s.prior, s.speaker, s.tells_time, s.similarity,
+               CASE WHEN s.similarity = 0 THEN 0 ELSE rem.rem_distinction(s.embedding, asked_vector, m.mean) END,
                s.weight)::rem.passage_score
     FROM (
       SELECT * FROM (
-        SELECT p.id, p.owner, p.entity_type, p.entity_id, p.group_id, p.position, p.prior, p.embedding,
+        SELECT p.id, p.owner, p.entity_type, p.entity_id, p.group_id, p.position, p.prior, p.speaker, p.tells_time, p.embedding,
                CASE WHEN p.model_id = of_model THEN 1 - (p.embedding <=> asked_vector) ELSE 0 END AS similarity,
                -(p.terms <#> asked_terms) AS weight
         FROM rem.passages p
@@ -70,8 +77,8 @@ DECLARE
 BEGIN
   -- The index is over vectors of one length, which must stand in the statement.
   EXECUTE format($query$
-    SELECT array_agg(ROW(s.id, s.entity_type, s.entity_id, s.group_id, s.position, s.prior, s.similarity,
-        CASE WHEN m.mean IS NULL THEN s.similarity ELSE 1 - ((s.embedding - m.mean) <=> ($5 - m.mean)) END,
+    SELECT array_agg(ROW(s.id, s.entity_type, s.entity_id, s.group_id, s.position, s.prior, s.speaker, s.tells_time, s.similarity,
+        rem.rem_distinction(s.embedding, $5, m.mean),
         -(s.terms <#> $6))::rem.passage_score)
     FROM (SELECT p.*, 1 - (p.embedding <=> $5) AS similarity FROM rem.passages p
           WHERE p.model_id = %1$s AND p.tenant_id = $1 AND p.owner = $2
@@ -99,9 +106,8 @@ DECLARE
     WHERE r.place = 1 OR r.passages <= 2000);
 BEGIN
   RETURN ARRAY(
-    SELECT ROW(s.id, s.entity_type, s.entity_id, s.group_id, s.position, s.prior, s.similarity,
-               CASE WHEN m.mean IS NULL THEN s.similarity
-                    WHEN s.similarity <> 0 THEN 1 - ((s.embedding - m.mean) <=> (asked_vector - m.mean)) ELSE 0 END,
+    SELECT ROW(s.id, s.entity_type, s.entity_id, s.group_id, s.position, s.prior, s.speaker, s.tells_time, s.similarity,
+               CASE WHEN s.similarity = 0 THEN 0 ELSE rem.rem_distinction(s.embedding, asked_vector, m.mean) END,
                s.weight)::rem.passage_score
     FROM (
       SELECT *, CASE WHEN best.model_id = of_model THEN 1 - (best.embedding <=> asked_vector) ELSE 0 END AS similarity FROM (
@@ -118,25 +124,51 @@ BEGIN
     LEFT JOIN rem.embedding_means m ON (m.tenant_id, m.owner, m.model_id) = (of_tenant, of_owner, of_model));
 END $$;
 
--- The order of the entities that some passages stand for, each with its best passage. Both legs are scaled by their best,
--- so that they can be added; what stands beside a good passage, and in a good conversation, is better for it.
-CREATE OR REPLACE FUNCTION rem_rank_passages(scored rem.passage_score[], by_group boolean)
+-- The order of the entities that some passages stand for. Both legs are scaled by their best, so that they can be added;
+-- what stands near a good passage in a conversation is better for it. The weights were fitted and held against other
+-- data (docs/retrieval.md).
+CREATE OR REPLACE FUNCTION rem_rank_passages(scored rem.passage_score[], asked_names text[], asks_time boolean, by_group boolean)
 RETURNS TABLE (entity_type text, entity_id uuid, passage_id bigint, score real, similarity real, weight real)
 LANGUAGE sql STABLE ROWS 100 AS $$
-  WITH given AS (
-    SELECT s.*, s.distinction / greatest(max(s.distinction) OVER (), 1e-6) * 0.5
-              + s.weight / greatest(max(s.weight) OVER (), 1e-6) * 0.5 + s.prior AS fit
-    -- Two legs may have found the same.
-    FROM (SELECT DISTINCT ON (u.id) u.* FROM unnest(scored) u) s
+  WITH entities AS (
+    -- An entity is as good as its best passage, in each leg for itself.
+    SELECT u.entity_type, u.entity_id, u.group_id, u.position, u.prior, u.speaker, u.tells_time,
+           (array_agg(u.id ORDER BY u.distinction DESC, u.weight DESC, u.id))[1] AS passage_id,
+           max(u.similarity) AS similarity, max(u.weight) AS weight,
+           greatest(max(u.distinction), 0) / greatest(max(max(u.distinction)) OVER (), 1e-6) AS e,
+           max(u.weight) / greatest(max(max(u.weight)) OVER (), 1e-6) AS b
+    FROM unnest(scored) u
+    GROUP BY u.entity_type, u.entity_id, u.group_id, u.position, u.prior, u.speaker, u.tells_time
+  ), fitted AS (
+    SELECT n.*, 2.4 * b + 1.6 * e + prior
+             + 2.0 * max(b) OVER near + 1.0 * max(e) OVER near
+             - 0.5 * coalesce(max(b) OVER before, 0) + 1.35 * coalesce(max(b) OVER after, 0) + 0.5 * coalesce(max(b) OVER second, 0)
+             + 0.6 * coalesce(max(e) OVER before, 0) + 0.3 * coalesce(max(e) OVER after, 0)
+             + CASE WHEN speaker = ANY (asked_names) THEN 0.6 ELSE 0 END
+             + CASE WHEN asks_time AND tells_time THEN 1.1 ELSE 0 END AS fit
+    FROM entities n
+    WINDOW conversation AS (PARTITION BY coalesce(group_id, entity_id) ORDER BY position),
+           near AS (conversation RANGE BETWEEN 4 PRECEDING AND 4 FOLLOWING),
+           before AS (conversation RANGE BETWEEN 1 PRECEDING AND 1 PRECEDING),
+           after AS (conversation RANGE BETWEEN 1 FOLLOWING AND 1 FOLLOWING),
+           second AS (conversation RANGE BETWEEN 2 FOLLOWING AND 2 FOLLOWING)
+  ), grouped AS (
+    -- A conversation is as good as its best message; whether it is a good answer by itself counts half there.
+    SELECT DISTINCT ON (f.group_id) 'sessions' AS entity_type, f.group_id AS entity_id, f.passage_id, f.fit - f.prior / 2 AS fit,
+           max(f.similarity) OVER g AS similarity, max(f.weight) OVER g AS weight
+    FROM fitted f WHERE by_group AND f.group_id IS NOT NULL
+    WINDOW g AS (PARTITION BY f.group_id) ORDER BY f.group_id, f.fit - f.prior / 2 DESC
   )
-  SELECT DISTINCT ON (g.entity_type, g.entity_id) g.entity_type, g.entity_id, g.id, g.fit::real, g.similarity, g.weight
-  FROM given g ORDER BY g.entity_type, g.entity_id, g.fit DESC
+  -- The weights add up to 15.45.
+  SELECT r.entity_type, r.entity_id, r.passage_id, (r.fit / 15.45)::real, r.similarity, r.weight
+  FROM (SELECT f.entity_type, f.entity_id, f.passage_id, f.fit, f.similarity, f.weight FROM fitted f WHERE NOT by_group
+        UNION ALL SELECT * FROM grouped) r
 $$;
 
 -- What fits a question, best first, as JSON: hits with their records, what was done and how long it took, the model of
 -- the vectors, and whether something waits to be indexed.
 CREATE OR REPLACE FUNCTION rem_search(
-  of_tenant text, owners text[], asked text, asked_vector halfvec, asked_dimension integer,
+  of_tenant text, owners text[], asked text, faint text, asks_time boolean, asked_vector halfvec, asked_dimension integer,
   of_types text[], of_field text, allowed uuid[], mode text, min_similarity real, wanted integer, by_group boolean
 ) RETURNS json LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -153,12 +185,11 @@ DECLARE
   hits json;
 BEGIN
   SELECT * INTO model FROM rem.embedding_models WHERE is_current;
-  IF asked_dimension IS DISTINCT FROM model.dimension THEN
-    asked_vector := NULL;
+  IF asked_dimension = model.dimension THEN
+    of_model := model.id;
   END IF;
-  of_model := CASE WHEN asked_vector IS NOT NULL THEN model.id END;
   IF mode <> 'vector' THEN
-    asked_terms := rem.rem_asked_terms(of_tenant, asked);
+    asked_terms := rem.rem_asked_terms(of_tenant, asked, faint);
   END IF;
   steps := steps || rem.rem_step('words', begun, NULL);
   FOREACH of_owner IN ARRAY owners LOOP
@@ -166,37 +197,43 @@ BEGIN
     IF owned <= (CASE WHEN allowed IS NULL THEN 20000 ELSE 200000 END) THEN
       scanned := scanned || of_owner;
     ELSE
-      IF asked_vector IS NOT NULL THEN
+      IF of_model IS NOT NULL THEN
         begun := clock_timestamp();
         leg := rem.rem_probe_meaning(of_tenant, of_owner, of_types, of_field, allowed, by_group, of_model,
                                      asked_dimension, asked_vector, asked_terms, greatest(60, wanted * 2));
         scored := scored || leg;
         steps := steps || rem.rem_step('probe by meaning', begun, cardinality(leg));
       END IF;
-      begun := clock_timestamp();
-      leg := rem.rem_probe_words(of_tenant, of_owner, of_types, of_field, allowed, by_group, of_model, asked_vector,
-                                 asked_terms, owned, greatest(60, wanted * 2));
-      scored := scored || leg;
-      steps := steps || rem.rem_step('probe by words', begun, cardinality(leg));
+      IF mode <> 'vector' THEN
+        begun := clock_timestamp();
+        leg := rem.rem_probe_words(of_tenant, of_owner, of_types, of_field, allowed, by_group, of_model, asked_vector,
+                                   asked_terms, owned, greatest(60, wanted * 2));
+        -- What both have found is there already.
+        scored := scored || ARRAY(SELECT l FROM unnest(leg) l WHERE l.id NOT IN (SELECT s.id FROM unnest(scored) s));
+        steps := steps || rem.rem_step('probe by words', begun, cardinality(leg));
+      END IF;
     END IF;
   END LOOP;
   IF scanned <> '{}' THEN
     begun := clock_timestamp();
     leg := rem.rem_scan_passages(of_tenant, scanned, of_types, of_field, allowed, by_group, of_model, asked_vector,
-                                 asked_terms, 0.03, greatest(400, wanted * 4));
+                                 asked_terms, CASE mode WHEN 'vector' THEN 0 ELSE 0.03 END, greatest(400, wanted * 4));
     scored := scored || leg;
     steps := steps || rem.rem_step('scan', begun, cardinality(leg));
   END IF;
   begun := clock_timestamp();
   SELECT json_agg(json_build_object(
       'entity_type', r.entity_type, 'record', rem.rem_record(r.entity_type, of_tenant, r.entity_id), 'score', r.score,
-      'similarity', CASE WHEN asked_vector IS NOT NULL THEN r.similarity END, 'weight', r.weight,
-      'passage', json_build_object('field', p.field, 'start', p.starts, 'end', p.ends)) ORDER BY r.score DESC, r.passage_id)
+      'similarity', CASE WHEN of_model IS NOT NULL THEN r.similarity END, 'weight', r.weight,
+      'passage', json_build_object('table', p.entity_type, 'id', p.entity_id, 'field', p.field, 'start', p.starts, 'end', p.ends))
+      ORDER BY r.score DESC, r.passage_id)
     INTO hits
-    FROM (SELECT * FROM rem.rem_rank_passages(scored, by_group) k
+    FROM (SELECT k.entity_type, k.entity_id, k.passage_id, k.similarity, k.weight,
+                 CASE mode WHEN 'vector' THEN k.similarity ELSE k.score END AS score
+          FROM rem.rem_rank_passages(scored, regexp_split_to_array(lower(asked), '[^[:alpha:]]+'), asks_time, by_group) k
           WHERE CASE mode WHEN 'vector' THEN k.similarity >= min_similarity WHEN 'text' THEN k.weight > 0
                 ELSE k.weight > 0 OR k.similarity >= min_similarity END
-          ORDER BY k.score DESC, k.passage_id LIMIT wanted) r
+          ORDER BY 6 DESC, 3 LIMIT wanted) r
     JOIN rem.passages p ON (p.tenant_id, p.id) = (of_tenant, r.passage_id);
   steps := steps || rem.rem_step('rank', begun, json_array_length(hits));
   RETURN json_build_object('hits', coalesce(hits, '[]'), 'steps', array_to_json(steps),

@@ -57,8 +57,10 @@ CREATE TABLE passages (
   position integer,
   expires_at timestamptz,
   language text NOT NULL,
-  -- How good an answer it makes whatever the question.
+  -- How good an answer it makes whatever the question, who said it, and whether it says when.
   prior real NOT NULL,
+  speaker text,
+  tells_time boolean NOT NULL,
   terms sparsevec NOT NULL,
   model_id smallint REFERENCES embedding_models,
   embedding halfvec,
@@ -132,6 +134,8 @@ CREATE TYPE passage_score AS (
   group_id uuid,
   "position" integer,
   prior real,
+  speaker text,
+  tells_time boolean,
   similarity real,
   distinction real,
   weight real

@@ -28,6 +28,7 @@ WHERE s.so_far <= $3 OR s.place = 1
 -- name: read_rows
 -- Rows with their texts. Who is just writing one of them will queue it again, and must not wait for us nor we for them.
 SELECT r.id, r.user_id, r.expires_at, r.created_at, r.metadata ->> 'language' AS language, {title} AS title,
+       r.metadata ->> 'speaker' AS speaker, {role} AS role,
        {group_id} AS group_id, {position} AS position, ARRAY[{bodies}]::text[] AS bodies, {before} AS before
 FROM {table} r WHERE r.tenant_id = $1 AND r.id = ANY ($2::uuid[]) AND r.deleted_at IS NULL {lock}
 
@@ -94,7 +95,7 @@ SELECT rem.rem_refresh_embedding_mean($1, $2, $3)
 SELECT cfgname FROM pg_ts_config WHERE pg_ts_config_is_visible(oid)
 
 -- name: search
-SELECT rem.rem_search($1, $2, $3, $4::text::halfvec, $5, $6, $7, {allowed}, $8, $9, $10, $11)
+SELECT rem.rem_search($1, $2, $3, $4, $5, $6::text::halfvec, $7, $8, $9, {allowed}, $10, $11, $12, $13)
 
 -- name: allowed
 SELECT r.id FROM {table} r

@@ -1,0 +1,39 @@
+-- name: login
+SELECT role_name, role_password FROM rem.rem_sql_login()
+
+-- name: adopt
+SELECT rem.rem_sql_adopt($1)
+
+-- name: role_name
+SELECT rem.rem_sql_role_name()
+
+-- name: keys
+SELECT inner_key, outer_key FROM rem.sql_access
+
+-- name: is_closed
+SELECT reopening IS NOT NULL FROM rem.sql_access
+
+-- name: close_catalog
+SELECT rem.rem_sql_close_catalog()
+
+-- name: faults
+SELECT * FROM rem.rem_sql_faults($1)
+
+-- name: gaps
+SELECT * FROM rem.rem_sql_gaps($1)
+
+-- name: tables
+SELECT t AS table_name, array_agg(a.attname::text ORDER BY a.attnum) AS columns
+FROM rem.rem_sql_tables() t
+JOIN pg_attribute a ON a.attrelid = format('rem.%I', t)::regclass AND a.attnum > 0 AND NOT a.attisdropped
+GROUP BY t ORDER BY t
+
+-- name: functions
+SELECT DISTINCT name FROM rem.rem_sql_functions()
+
+-- name: moment
+-- What a signature is bound to, besides the backend: the transaction's start in microseconds.
+SELECT (extract(epoch FROM now()) * 1000000)::bigint
+
+-- name: run
+SELECT line FROM rem.rem_sql_run($1, $2, $3, $4) AS lines (line)
