@@ -11,12 +11,12 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import bulk_load, lookup, parse, startup
+from bench import bulk_load, fuzzy, lookup, parse, startup, traverse
 from bench.measure import Result, say
 from rem.db.embedded.server import EmbeddedServer
 from rem.settings import Settings
 
-_NAMES = ("startup", "parse", "bulk_load", "lookup")
+_NAMES = ("startup", "parse", "bulk_load", "lookup", "fuzzy", "traverse")
 
 
 def main() -> None:
@@ -50,6 +50,10 @@ def _run(name: str, quick: bool) -> Result:
         try:
             if name == "lookup":
                 return asyncio.run(lookup.run(settings, (1_000, 10_000) if quick else lookup.SIZES))
+            if name == "fuzzy":
+                return asyncio.run(fuzzy.run(settings, (1_000, 5_000) if quick else fuzzy.SIZES))
+            if name == "traverse":
+                return asyncio.run(traverse.run(settings, 2_000 if quick else traverse.NODES))
             if name == "bulk_load":
                 return asyncio.run(bulk_load.run(settings, 5_000 if quick else bulk_load.ROWS))
             return asyncio.run(startup.run(home))

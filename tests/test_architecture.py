@@ -14,9 +14,11 @@ _LAYERS = [
     {"errors"},
     {"settings", "context", "models"},
     {"db", "embeddings"},
+    {"retrieval"},
     {"query"},
     {"demo"},
     {"app"},
+    {"evals"},
     {"cli", "api"},
 ]
 _LEVEL = {name: level for level, names in enumerate(_LAYERS) for name in names}

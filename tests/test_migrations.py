@@ -89,8 +89,8 @@ async def contents(sql: Connection) -> dict[str, list[Any]]:
     tables = [
         name
         for (name,) in await sql.fetch(
-            """SELECT relname FROM pg_class WHERE relnamespace = 'rem'::regnamespace AND relkind = 'r'
-               AND relname NOT IN ('migrations', 'installed_functions', 'entity_types', 'kv_store', 'edges')"""
+            """SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'deleted_at'
+               WHERE c.relnamespace = 'rem'::regnamespace AND c.relkind = 'r'"""
         )
     ]
     return {name: await sql.fetch(f"SELECT to_jsonb(r) FROM {name} r ORDER BY id") for name in tables}

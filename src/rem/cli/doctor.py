@@ -47,6 +47,7 @@ async def _checks() -> list[Check]:
         ("database", _database),
         ("schema", _schema),
         ("mirrors", _mirrors),
+        ("sql", _sql),
     ):
         try:
             found.append(Check(name, "ok", await look()))
@@ -101,3 +102,18 @@ async def _mirrors() -> str:
             "run `rem db rebuild-cache`."
         )
     return f"{report.keys} keys and {report.edges} edges, exactly as the tables have them"
+
+
+async def _sql() -> str:
+    from rem.app import Rem
+    from rem.db.sandbox import SqlSandbox
+    from rem.query.sql_gate import check_select
+    from rem.settings import get_settings
+
+    async with Rem.open() as rem:
+        sandbox = SqlSandbox(rem.database, get_settings(), check_select)
+        try:
+            gaps = await sandbox.gaps()
+        finally:
+            await sandbox.close()
+    return f"works; only REM's own check holds off that {'; '.join(gaps)}" if gaps else "works, behind every wall"

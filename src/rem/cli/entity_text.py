@@ -25,7 +25,7 @@ def entity_text(entity: Entity, *, ownership: str = "") -> str:
     for name in _order(type(entity)):
         if not _is_noise(name, values[name]):
             lines += _wrapped(f"{name}: {_text(values[name])}", width)
-    lines += [_safe(f"  -> {edge.rel_type} {edge.dst}") for edge in entity.graph_edges]
+    lines += [safe_text(f"  -> {edge.rel_type} {edge.dst}") for edge in entity.graph_edges]
     return "\n".join(lines)
 
 
@@ -52,11 +52,12 @@ def _text(value: Any) -> str:
 def _wrapped(text: str, width: int) -> list[str]:
     wrapper = textwrap.TextWrapper(width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
     lines = []
-    for number, line in enumerate(_safe(text.replace("\r\n", "\n").rstrip("\n")).split("\n")):
+    for number, line in enumerate(safe_text(text.replace("\r\n", "\n").rstrip("\n")).split("\n")):
         wrapper.initial_indent = "    " if number else "  "
         lines += wrapper.wrap(line) or [""]
     return lines
 
 
-def _safe(text: str) -> str:
+def safe_text(text: str) -> str:
+    """The text with its control characters spelt out."""
     return text.translate(_CONTROLS)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rem.cli import db, delete, demo, doctor, lookup, models, parse, serve
+from rem.cli import bench, db, delete, demo, doctor, lookup, models, parse, query, serve
 from rem.cli.streams import give_up_output, set_up_streams
 from rem.errors import RemError
 
@@ -22,6 +22,8 @@ app = typer.Typer(
 )
 app.add_typer(db.app, name="db")
 app.add_typer(models.app, name="models")
+app.add_typer(bench.app, name="bench")
+app.command("query")(query.query)
 app.command("lookup")(lookup.lookup)
 app.command("delete")(delete.delete)
 app.command("restore")(delete.restore)

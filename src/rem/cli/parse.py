@@ -24,16 +24,16 @@ def parse(
     if as_json:
         print_json(tree_as_json(tree))
         return
-    for line in _outline(tree_as_json(tree)):
+    for line in outline(tree_as_json(tree)):
         typer.echo(line)
     typer.echo(f"\nIn short: {to_text(tree)}")
 
 
-def _outline(tree: dict[str, Any], label: str = "") -> Iterator[str]:
+def outline(tree: dict[str, Any], label: str = "") -> Iterator[str]:
     """The tree as indented lines; what is not said in the query and has no default is left out."""
     yield f"{label}{tree['type']}"
     for name, value in tree.items():
         if isinstance(value, dict):
-            yield from (f"  {line}" for line in _outline(value, f"{name}: "))
+            yield from (f"  {line}" for line in outline(value, f"{name}: "))
         elif name != "type" and value not in (None, []):
             yield f"  {name}: {', '.join(value) if isinstance(value, list) else value}"

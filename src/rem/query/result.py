@@ -18,7 +18,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """The rows of an answer, best first. All but the rows of SQL have `table`, `key`, `record` and where there is one `score`."""
+    """The rows of an answer, best first. All but those of SQL have `table`, `key`, `record` and perhaps a `score`."""
 
     query_type: str
     results: list[dict[str, Any]]

@@ -92,7 +92,7 @@ def prior_of(row: SearchableRow) -> float:
     prior = _LENGTH_WEIGHT * math.log1p(words) / math.log1p(_LONG_ENOUGH)
     if _CLOSING_REMARK.sub("", body[-1000:]).rstrip().endswith(("?", "？")):
         prior += _QUESTION_WEIGHT
-    if row.role != "assistant":
+    if row.role != "assistant" or row.speaker:
         prior += _HUMAN_WEIGHT
     return prior
 

@@ -1,0 +1,106 @@
+"""LoCoMo: long conversations of two friends, and questions with the turns that answer them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from rem.errors import InvalidInputError
+from rem.evals.case import Case, Conversation, Dataset, Dropped, Question, Turn, kept_gold
+from rem.evals.datasets.files import as_model, find_file, parse_time, read_entries, storable
+from rem.models import Role
+
+METRICS = ("recall@5", "recall@10")
+KINDS = {1: "multi-hop", 2: "temporal", 3: "open", 4: "single-hop", 5: "adversarial"}
+_SESSION = re.compile(r"session_(\d+)\Z")
+_TIMES = ("%I:%M %p on %d %B, %Y",)
+
+
+class _Turn(BaseModel):
+    speaker: str
+    dia_id: str
+    text: str
+    blip_caption: str | None = None
+
+
+class _Session(BaseModel):
+    turns: list[_Turn]
+
+
+class _Question(BaseModel):
+    question: str
+    category: int
+    evidence: list[str] = []
+
+
+class _Entry(BaseModel):
+    sample_id: str | None = None
+    conversation: dict[str, Any]
+    qa: list[_Question]
+
+
+def read(path: Path, limit: int | None = None) -> Dataset:
+    """The conversations of an official file, or the first few, with their questions."""
+    file = find_file(path, "locomo")
+    dropped = Dropped()
+    cases = tuple(
+        _case(as_model(_Entry, entry, f"{file} is not a file of LoCoMo: entry {number}"), number, dropped, str(file))
+        for number, entry in enumerate(read_entries(file, "LoCoMo")[:limit], start=1)
+    )
+    return Dataset("locomo", cases, "messages", "dia_id", METRICS, dropped)
+
+
+def _case(entry: _Entry, number: int, dropped: Dropped, file: str) -> Case:
+    name = entry.sample_id or f"conversation-{number}"
+    conversations = tuple(_conversations(entry.conversation, f"{file}: {name}"))
+    if not conversations:
+        raise InvalidInputError(f"{file}: {name} has no session_1, session_2, ...: is it a file of LoCoMo?")
+    known = {turn.id for conversation in conversations for turn in conversation.turns if turn.id}
+    questions = tuple(
+        Question(
+            f"{name}:{index}",
+            question.question,
+            KINDS.get(question.category, f"category {question.category}"),
+            kept_gold(question.evidence, known, dropped),
+        )
+        for index, question in enumerate(entry.qa, start=1)
+    )
+    return Case(name, questions, conversations)
+
+
+def _conversations(conversation: dict[str, Any], where: str) -> Iterator[Conversation]:
+    """The sessions in their order. Those that have a date and nothing else are not there."""
+    numbers = sorted(int(found[1]) for key in conversation if (found := _SESSION.match(key)))
+    user = conversation.get("speaker_a")
+    for number in numbers:
+        key = f"session_{number}"
+        turns = as_model(_Session, {"turns": conversation[key]}, f"{where}: {key}").turns
+        if not turns:
+            continue
+        user = user or turns[0].speaker
+        at = parse_time(str(conversation.get(f"{key}_date_time", "")), _TIMES, f"{where}: {key}_date_time")
+        yield Conversation(
+            key,
+            at,
+            tuple(
+                Turn(
+                    turn.dia_id,
+                    index,
+                    Role.USER if turn.speaker == user else Role.ASSISTANT,
+                    _content(turn),
+                    at + timedelta(seconds=index),
+                    turn.speaker,
+                )
+                for index, turn in enumerate(turns)
+            ),
+        )
+
+
+def _content(turn: _Turn) -> str:
+    photo = f" [shares photo: {turn.blip_caption}]" if turn.blip_caption else ""
+    return storable(f"{turn.speaker}: {turn.text}{photo}")

@@ -1,0 +1,81 @@
+"""LongMemEval: each question has a history of its own, and asks for the sessions that hold its answer."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from rem.errors import InvalidInputError
+from rem.evals.case import Case, Conversation, Dataset, Dropped, Question, Turn, kept_gold
+from rem.evals.datasets.files import as_model, find_file, parse_time, read_entries, storable
+from rem.models import Role
+
+METRICS = ("recall_all@5", "recall_all@10", "recall_any@5", "ndcg_any@10")
+_UNANSWERABLE = "_abs"
+_WEEKDAY = re.compile(r"\s*\(\w+\)\s*")
+_TIMES = ("%Y/%m/%d %H:%M", "%Y/%m/%d")
+
+
+class _Turn(BaseModel):
+    role: Role
+    content: str
+
+
+class _Entry(BaseModel):
+    question_id: str
+    question_type: str
+    question: str
+    question_date: str | None = None
+    answer_session_ids: list[str]
+    haystack_dates: list[str]
+    haystack_session_ids: list[str]
+    haystack_sessions: list[list[_Turn]]
+
+
+def read(path: Path, limit: int | None = None) -> Dataset:
+    """The questions of an official file, or the first few, each with its history."""
+    file = find_file(path, "longmemeval")
+    dropped = Dropped()
+    cases = tuple(
+        _case(as_model(_Entry, entry, f"{file} is not a file of LongMemEval: entry {number}"), dropped, str(file))
+        for number, entry in enumerate(read_entries(file, "LongMemEval")[:limit], start=1)
+    )
+    return Dataset("longmemeval", cases, "sessions", "session_id", METRICS, dropped)
+
+
+def _case(entry: _Entry, dropped: Dropped, file: str) -> Case:
+    where = f"{file}: question {entry.question_id}"
+    ids, dates, sessions = entry.haystack_session_ids, entry.haystack_dates, entry.haystack_sessions
+    if not len(ids) == len(dates) == len(sessions):
+        raise InvalidInputError(f"{where}: {len(sessions)} sessions have {len(ids)} ids and {len(dates)} dates.")
+    conversations = tuple(
+        _conversation(session_id, _time(date, where), turns, dropped)
+        for session_id, date, turns in zip(ids, dates, sessions, strict=True)
+    )
+    has_answer = not entry.question_id.endswith(_UNANSWERABLE)
+    question = Question(
+        entry.question_id,
+        entry.question,
+        entry.question_type,
+        kept_gold(entry.answer_session_ids, set(ids), dropped) if has_answer else (),
+        _time(entry.question_date, where) if entry.question_date else None,
+    )
+    return Case(f"question-{entry.question_id}", (question,), conversations)
+
+
+def _conversation(session_id: str, at: datetime, turns: list[_Turn], dropped: Dropped) -> Conversation:
+    said = tuple(
+        Turn(None, index, turn.role, storable(turn.content), at + timedelta(seconds=index))
+        for index, turn in enumerate(turns)
+        if turn.content.strip()
+    )
+    dropped.blank_messages += len(turns) - len(said)
+    return Conversation(session_id, at, said)
+
+
+def _time(text: str, where: str) -> datetime:
+    """2023/05/20 (Sat) 02:21."""
+    return parse_time(_WEEKDAY.sub(" ", text), _TIMES, where)

@@ -1,0 +1,43 @@
+"""The page about benchmarks: its example runs, its options and metrics exist."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from rem.evals.datasets import beam, locomo, longmemeval, own
+from rem.evals.metrics import measure
+from tests.commands import REPOSITORY, output
+
+_PAGE = (REPOSITORY / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+_EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```json\n(.*?)```", _PAGE, re.DOTALL))
+
+
+def test_the_example_of_an_own_corpus_runs(dsn: str, tmp_path: Path) -> None:
+    for name in ("corpus", "questions"):
+        (tmp_path / f"{name}.jsonl").write_text(_EXAMPLES[name], encoding="utf-8")
+    settings = {"POSTGRES__CONNECTION_STRING": dsn, "EMBEDDING__PROVIDER": "none"}
+    words = ("bench", "own", "corpus.jsonl", "questions.jsonl", "--here", "--json")
+    report = json.loads(output(*words, settings=settings, cwd=tmp_path))
+    assert report["overall"]["metrics"]["recall@5"] == 1.0
+    assert set(report["by_kind"]) == {"animals", "food", "travel", "none"}
+    rows = (tmp_path / "rem-bench-own.jsonl").read_text(encoding="utf-8").splitlines()
+    shown = re.search(r"```json\n(\{\"id\": \"line 1\".*?)```", _PAGE, re.DOTALL)
+    assert shown is not None
+    assert json.loads(rows[0]).keys() == json.loads(shown[1]).keys()
+
+
+def test_the_page_names_every_option() -> None:
+    shown = output("bench", "own", "--help", settings={})
+    options = set(re.findall(r"^ .*?(--[a-z]+)", shown, re.MULTILINE)) - {"--help"}
+    assert len(options) == 6
+    assert all(f"`{option}" in _PAGE for option in options)
+
+
+def test_the_page_explains_every_metric() -> None:
+    used = {name for module in (beam, locomo, longmemeval, own) for name in module.METRICS}
+    for name in used:
+        assert f"`{name.partition('@')[0]}@k`" in _PAGE
+    for name in re.findall(r"^\| `(\w+)@k`", _PAGE, re.MULTILINE):
+        assert measure(f"{name}@1", ["x"], ["x"]) == 1.0

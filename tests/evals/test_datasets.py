@@ -1,0 +1,275 @@
+"""The official files, and one's own, become cases; what is wrong with a file is told with its place."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rem.errors import InvalidInputError
+from rem.evals.case import Dropped
+from rem.evals.datasets import beam, locomo, longmemeval, own
+from rem.models import Role
+from tests.evals.files import LOCOMO, LONGMEMEVAL, longmemeval_entry, pack, write_beam, write_json, write_lines
+
+
+@pytest.mark.parametrize("name", ["longmemeval_s.json", "longmemeval_s.json.gz", "longmemeval_s", "anything.json"])
+def test_longmemeval_is_read_from_a_file_or_its_folder(tmp_path: Path, name: str) -> None:
+    file = write_json(tmp_path / name, LONGMEMEVAL)
+    (tmp_path / "README.md").write_text("not data")
+    for path in (file, tmp_path):
+        dataset = longmemeval.read(path)
+        assert [case.user for case in dataset.cases] == ["question-q1", "question-q2", "question-q3_abs"]
+    assert dataset.dropped == Dropped(gold_ids=0, blank_messages=3)
+    first = dataset.cases[0]
+    assert [conversation.id for conversation in first.conversations] == ["s-boat", "s-bread", "s-boat-2"]
+    rest, oven = first.conversations[1].turns
+    assert (rest.role, oven.role, oven.index) == (Role.USER, Role.ASSISTANT, 1)
+    assert oven.at == datetime(2023, 5, 2, 11, 30, 1, tzinfo=UTC)
+    assert first.questions[0].gold == ("s-boat", "s-boat-2")
+    assert first.questions[0].asked_at == datetime(2023, 6, 1, 9, 0, tzinfo=UTC)
+
+
+def test_a_question_without_an_answer_has_nothing_to_find(tmp_path: Path) -> None:
+    dataset = longmemeval.read(write_json(tmp_path / "l.json", LONGMEMEVAL))
+    assert dataset.cases[2].questions[0].gold == ()
+
+
+def test_a_session_that_stands_twice_in_a_history_is_stored_twice(tmp_path: Path) -> None:
+    entry = longmemeval_entry("q1", "boat", ["s-boat", "s-gone"], haystack_session_ids=["s-boat", "s-boat", "s-x"])
+    dataset = longmemeval.read(write_json(tmp_path / "l.json", [entry]))
+    assert [conversation.id for conversation in dataset.cases[0].conversations] == ["s-boat", "s-boat", "s-x"]
+    assert dataset.cases[0].questions[0].gold == ("s-boat",)
+    assert dataset.dropped.gold_ids == 1
+
+
+def test_locomo_turns_have_their_speaker_photo_and_time(tmp_path: Path) -> None:
+    dataset = locomo.read(write_json(tmp_path / "locomo10.json", LOCOMO))
+    first, second = dataset.cases[0].conversations
+    assert (first.id, second.id) == ("session_1", "session_2")
+    assert [turn.content for turn in first.turns + second.turns] == [
+        "Zoë: I adopted a hedgehog called Måns.",
+        "Ravi: What does it eat?",
+        "Ravi: My telescope arrived from Kraków.",
+        "Zoë: Lovely! [shares photo: a red lighthouse]",
+    ]
+    assert [turn.role for turn in second.turns] == [Role.ASSISTANT, Role.USER]
+    assert [turn.speaker for turn in second.turns] == ["Ravi", "Zoë"]
+    assert first.turns[1].at == datetime(2023, 5, 8, 13, 56, 1, tzinfo=UTC)
+    assert first.turns[1].id == "D1:2"
+
+
+def test_locomo_evidence_that_names_no_turn_is_dropped(tmp_path: Path) -> None:
+    dataset = locomo.read(write_json(tmp_path / "locomo10.json", LOCOMO))
+    questions = dataset.cases[0].questions
+    assert [(question.kind, question.gold) for question in questions] == [
+        ("single-hop", ("D1:1",)),
+        ("multi-hop", ("D2:1", "D1:2")),
+        ("temporal", ("D2:2",)),
+        ("adversarial", ()),
+    ]
+    assert dataset.dropped.gold_ids == 4
+
+
+def test_beam_is_read_packed_and_unpacked_in_the_order_of_the_chats(tmp_path: Path) -> None:
+    folder = write_beam(tmp_path / "beam")
+    (tmp_path / "packed").mkdir()
+    archive = pack(folder, tmp_path / "packed" / "beam_100K.tar.gz")
+    found = [beam.read(path) for path in (folder, archive, tmp_path / "packed")]
+    assert found[0].cases == found[1].cases == found[2].cases
+    assert [case.user for case in found[0].cases] == ["chat-100K/1", "chat-100K/2", "chat-100K/10"]
+    assert [case.user for case in beam.read(folder / "100K", limit=1).cases] == ["chat-1"]
+
+
+def test_beam_evidence_may_be_nested_and_undated_batches_follow_each_other(tmp_path: Path) -> None:
+    case = beam.read(write_beam(tmp_path)).cases[0]
+    assert [(question.kind, question.gold) for question in case.questions] == [
+        ("abstention", ()),
+        ("information_extraction", ("0",)),
+        ("knowledge_update", ("4", "3")),
+        ("summarization", ()),
+    ]
+    assert [conversation.at for conversation in case.conversations] == [
+        datetime(2024, 3, 15, tzinfo=UTC),
+        datetime(2024, 3, 16, tzinfo=UTC),
+    ]
+    assert [turn.id for turn in case.conversations[0].turns] == ["0", "1", "2", "3"]
+
+
+def test_only_the_first_cases_are_read_when_few_are_asked_for(tmp_path: Path) -> None:
+    assert len(longmemeval.read(write_json(tmp_path / "l.json", LONGMEMEVAL), limit=2).cases) == 2
+    assert len(locomo.read(write_json(tmp_path / "c.json", LOCOMO), limit=5).cases) == 1
+
+
+@pytest.mark.parametrize("module", [longmemeval, locomo])
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", "is not JSON"),
+        (b"\xff\xfe", "is not JSON"),
+        (b"[]", "is an empty list: there is nothing to ask"),
+        (b"{}", "which is a list"),
+        (b"[1]", "entry 1: is not a JSON object"),
+        (b'[{"some": "other file"}]', "entry 1: .*: Field required"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused(tmp_path: Path, module: Any, content: bytes, expected: str) -> None:
+    (tmp_path / "data.json").write_bytes(content)
+    with pytest.raises(InvalidInputError, match=f"data.json .*{expected}"):
+        module.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"haystack_dates": ["2023/05/01 (Mon) 10:00"]}, "question q1: 3 sessions have 3 ids and 1 dates"),
+        ({"question_date": "yesterday"}, "question q1: 'yesterday' is not a time"),
+        ({"haystack_sessions": [[{"role": "dog", "content": "wow"}]]}, r"entry 1: haystack_sessions.0.0.role: "),
+    ],
+)
+def test_what_is_wrong_in_longmemeval_is_told(tmp_path: Path, changes: dict[str, Any], expected: str) -> None:
+    file = write_json(tmp_path / "l.json", [longmemeval_entry("q1", "boat", [], **changes)])
+    with pytest.raises(InvalidInputError, match=expected):
+        longmemeval.read(file)
+
+
+def test_a_question_id_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    file = write_json(tmp_path / "l.json", [LONGMEMEVAL[0], LONGMEMEVAL[0]])
+    with pytest.raises(InvalidInputError, match="question-q1 is 2 times in this data set"):
+        longmemeval.read(file)
+
+
+def test_what_is_wrong_in_locomo_is_told(tmp_path: Path) -> None:
+    entry = {**LOCOMO[0], "conversation": {"speaker_a": "x"}}
+    with pytest.raises(InvalidInputError, match="conv-1 has no session_1"):
+        locomo.read(write_json(tmp_path / "locomo.json", [entry]))
+    entry["conversation"] = {"session_1": [{"speaker": "x", "dia_id": "D1:1", "text": "y"}]}
+    with pytest.raises(InvalidInputError, match="session_1_date_time: '' is not a time"):
+        locomo.read(write_json(tmp_path / "locomo.json", [entry]))
+
+
+def test_what_is_wrong_in_beam_is_told(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidInputError, match="holds no chats of BEAM"):
+        beam.read(tmp_path / "empty")
+    (tmp_path / "cut.tar.gz").write_bytes(pack(write_beam(tmp_path / "x"), tmp_path / "x.tar.gz").read_bytes()[:200])
+    with pytest.raises(InvalidInputError, match="neither a whole archive of BEAM nor a folder"):
+        beam.read(tmp_path / "cut.tar.gz")
+    with pytest.raises(InvalidInputError, match=r"probing_questions.json: .*question: Field required"):
+        beam.read(write_beam(tmp_path / "y", questions={"abstention": [{}]}))
+
+
+def test_a_folder_with_several_files_asks_which(tmp_path: Path) -> None:
+    for name in ("longmemeval_s.json", "longmemeval_oracle.json"):
+        write_json(tmp_path / name, LONGMEMEVAL)
+    with pytest.raises(InvalidInputError, match=r"longmemeval_oracle.json, longmemeval_s.json\): name one of them"):
+        longmemeval.read(tmp_path)
+
+
+def test_what_is_not_there_is_said_so(tmp_path: Path) -> None:
+    for reading in (longmemeval.read, locomo.read, beam.read):
+        with pytest.raises(InvalidInputError, match="There is no file or folder"):
+            reading(tmp_path / "nothing.json")
+    with pytest.raises(InvalidInputError, match="There is no file or folder"):
+        own.read(tmp_path / "nothing.jsonl", tmp_path / "nothing.jsonl")
+    with pytest.raises(InvalidInputError, match=r"holds no .json"):
+        longmemeval.read(tmp_path)
+
+
+def test_a_broken_gzip_file_is_said_so(tmp_path: Path) -> None:
+    (tmp_path / "l.json.gz").write_bytes(b"not packed")
+    with pytest.raises(InvalidInputError, match="is not a whole gzip file"):
+        longmemeval.read(tmp_path / "l.json.gz")
+
+
+def test_nul_characters_do_not_keep_a_data_set_out(tmp_path: Path) -> None:
+    entry = longmemeval_entry("q1", "x", [], haystack_sessions=[[{"role": "user", "content": "a\0b"}], [], []])
+    dataset = longmemeval.read(write_json(tmp_path / "l.json", [entry]))
+    assert dataset.cases[0].conversations[0].turns[0].content == "a�b"
+
+
+CORPUS = [
+    {"id": 1, "text": "Der Käse reift im Keller.", "user": "ana@example.com"},
+    {"id": "m1", "text": "Where is it?", "session": "s", "time": "2024-05-01T10:00:00+02:00"},
+    {"id": "m2", "text": "In the cellar.", "session": "s", "role": "assistant"},
+]
+
+
+def test_an_own_corpus_has_a_memory_for_each_user(tmp_path: Path) -> None:
+    corpus = write_lines(tmp_path / "c.jsonl", "\ufeff" + '{"id": 0, "text": "漢字"}', "", *CORPUS)
+    questions = write_lines(
+        tmp_path / "q.jsonl",
+        {"question": "Käse?", "expected": [1, 1], "user": "ana@example.com", "kind": "german"},
+        {"question": "cellar", "expected": ["m2"], "id": "q-2"},
+        {"question": "unknown", "expected": []},
+    )
+    dataset = own.read(corpus, questions)
+    mine, anas = dataset.cases
+    assert (mine.user, anas.user, dataset.table) == ("me", "ana@example.com", None)
+    assert [text.content for text in mine.texts] == ["漢字"]
+    assert [(turn.id, turn.index, turn.role) for turn in mine.conversations[0].turns] == [
+        ("m1", 0, Role.USER),
+        ("m2", 1, Role.ASSISTANT),
+    ]
+    assert mine.conversations[0].turns[0].at == datetime(2024, 5, 1, 8, 0, tzinfo=UTC)
+    assert [(q.id, q.kind, q.gold) for q in anas.questions] == [("line 1", "german", ("1",))]
+    assert [(q.id, q.gold) for q in mine.questions] == [("q-2", ("m2",)), ("line 3", ())]
+    assert [len(case.questions) for case in own.read(corpus, questions, limit=1).cases] == [0, 1]
+
+
+def test_an_own_corpus_of_one_kind_is_asked_in_its_table(tmp_path: Path) -> None:
+    questions = write_lines(tmp_path / "q.jsonl", {"question": "?", "expected": []})
+    assert own.read(write_lines(tmp_path / "m.jsonl", *CORPUS[1:]), questions).table == "messages"
+    texts = write_lines(tmp_path / "t.jsonl", {"id": "a", "text": "b"})
+    assert own.read(texts, questions).table == "resources"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("{", r"c.jsonl:4 is not JSON"),
+        ("[]", r"c.jsonl:4: is not a JSON object"),
+        ({"text": "no id"}, r"c.jsonl:4: id: Field required"),
+        ({"id": "x"}, r"c.jsonl:4: text: Field required"),
+        ({"id": "x", "text": " "}, r"c.jsonl:4: text: is empty"),
+        ({"id": "x", "text": "y", "sesion": "z"}, r"c.jsonl:4: sesion: Extra inputs are not permitted"),
+        ({"id": "x", "text": "y", "session": "z", "role": "dog"}, r"c.jsonl:4: role: "),
+        ({"id": "x", "text": "y", "time": "soon"}, r"c.jsonl:4: time: "),
+        ({"id": "x", "text": "y", "time": "2999-01-01"}, r"c.jsonl:4: time: is in the future"),
+        ({"id": "m1", "text": "y"}, r"c.jsonl:4: the id 'm1' is that of line 2 too"),
+        ({"id": "---", "text": "y"}, r"c.jsonl:4: id: has no letter or digit"),
+        ({"id": "x", "text": "a\0b"}, r"c.jsonl:4: text: contains a NUL character"),
+        ({"id": "x", "text": "y", "user": "u" * 256}, r"c.jsonl:4: user: A user id has 1 to 255 characters"),
+    ],
+)
+def test_a_wrong_line_of_a_corpus_is_named(tmp_path: Path, line: Any, expected: str) -> None:
+    corpus = write_lines(tmp_path / "c.jsonl", *CORPUS, line)
+    with pytest.raises(InvalidInputError, match=expected):
+        own.read(corpus, write_lines(tmp_path / "q.jsonl", {"question": "?", "expected": []}))
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ({"question": "?", "expected": ["m9"]}, r"q.jsonl:2: this memory has nothing with the id 'm9'"),
+        ({"question": "?", "expected": ["m1"], "user": "ana@example.com"}, r"q.jsonl:2: .* the id 'm1'"),
+        ({"question": "?", "expected": [], "user": "bob"}, r"q.jsonl:2: the corpus has no line of the user 'bob'"),
+        ({"question": "?", "expected": [], "id": "q1"}, r"q.jsonl:2: there is a question with the id 'q1' before"),
+        ({"question": "?"}, r"q.jsonl:2: expected: Field required"),
+        ({"question": "?", "expected": "m1"}, r"q.jsonl:2: expected: Input should be a valid list"),
+    ],
+)
+def test_a_wrong_line_of_the_questions_is_named(tmp_path: Path, line: Any, expected: str) -> None:
+    questions = write_lines(tmp_path / "q.jsonl", {"question": "?", "expected": ["m1"], "id": "q1"}, line)
+    with pytest.raises(InvalidInputError, match=expected):
+        own.read(write_lines(tmp_path / "c.jsonl", *CORPUS), questions)
+
+
+def test_empty_own_files_are_refused(tmp_path: Path) -> None:
+    corpus = write_lines(tmp_path / "c.jsonl", *CORPUS)
+    with pytest.raises(InvalidInputError, match=r"q.jsonl is empty: write one JSON object on each line"):
+        own.read(corpus, write_lines(tmp_path / "q.jsonl"))
+    with pytest.raises(InvalidInputError, match=r"e.jsonl is empty"):
+        own.read(write_lines(tmp_path / "e.jsonl", "", " "), corpus)
