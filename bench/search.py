@@ -1,0 +1,167 @@
+"""Scoped SEARCH through the library against the two bare pgvector queries for the same rows, as the memory grows."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bench.measure import Result, alternate, say
+from rem import Rem, Settings
+from rem.db.database import Database
+from rem.db.sql import named_blocks
+from rem.query.run_search import run_search
+from rem.query.tree import Search
+from rem.retrieval.indexer import Indexer
+from rem.retrieval.search import Searcher
+
+if TYPE_CHECKING:
+    from rem.embeddings import Vector, Vectors
+
+SIZES = (100_000, 1_000_000)
+_OWNERS = (("few", 60), ("some", 3_000), ("many", 50_000))
+_TENANT = "default"
+_LIMIT = 10
+_ROUNDS = 200
+_SQL = named_blocks((Path(__file__).parent / "search.sql").read_text())
+
+
+class KnownVectors:
+    """An embedder that knows the questions' vectors beforehand, because their making is not what is measured."""
+
+    model = "bench"
+    dimension = 384
+
+    def __init__(self, vectors: dict[str, Vector]) -> None:
+        self._vectors = vectors
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        """The vectors of known texts."""
+        return np.stack([self._vectors[text] for text in texts])
+
+    async def embed_one(self, text: str) -> Vector:
+        """The vector of a known text."""
+        return self._vectors[text]
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+async def run(settings: Settings, sizes: tuple[int, ...] = SIZES) -> Result:
+    """Measure at each size, for owners of few, some and many rows."""
+    result = Result("search")
+    async with Rem.open(settings) as rem:
+        await _prepare(rem.database)
+        questions = await _questions(rem.database)
+        searcher = Searcher(rem.database, KnownVectors(questions), Indexer(rem.database, KnownVectors(questions), "english"))
+        stored = 0
+        for size in sizes:
+            await _fill(rem.database, stored, size)
+            stored = size
+            for owner, rows in _OWNERS:
+                if rows <= size // 2:
+                    await _measure(result, rem, searcher, questions, size, owner)
+    for owner, _ in _OWNERS:
+        first, last = (result.figures.get(f"{size} {owner}", {}).get("rem_search") for size in (sizes[0], sizes[-1]))
+        if first and last:
+            result.figures[f"growth {owner}"] = round(last / first, 2)
+    return result
+
+
+async def _prepare(database: Database) -> None:
+    async with database.connection() as connection:
+        await connection.execute("SET maintenance_work_mem = '2GB'")
+        await connection.execute("SELECT setseed(0.42)")
+        await connection.execute(_SQL["parts"])
+        await connection.execute(_SQL["index_parts"])
+        await connection.execute(
+            "INSERT INTO rem.embedding_models (name, dimension, is_current) VALUES ('bench', 384, true)"
+        )
+
+
+async def _questions(database: Database) -> dict[str, Vector]:
+    source = random.Random(7)
+    async with database.connection() as connection:
+        vectors = await connection.fetch(_SQL["asked_vectors"], _ROUNDS + 50)
+    return {
+        " ".join(f"w{int(np.exp(source.random() * np.log(30000)))}" for _ in range(6)): np.array(
+            vector[0].strip("[]").split(","), dtype=np.float32
+        )
+        for vector in vectors
+    }
+
+
+async def _fill(database: Database, first: int, last: int) -> None:
+    say(f"search: storing {last - first:,} rows ...")
+    async with database.connection() as connection:
+        await connection.execute("SET maintenance_work_mem = '2GB'")
+        await connection.execute("DROP INDEX IF EXISTS rem.passages_embedding_1")
+        start = first
+        owners = _OWNERS if first == 0 else ()
+        others = (last - first - sum(rows for _, rows in owners)) // 100
+        for owner, rows in (*owners, *((f"user-{number}", others) for number in range(100))):
+            end = min(start + rows, last)
+            await connection.execute(_SQL["rows"], _TENANT, owner, start, end - 1)
+            start = end
+        # Their passages are made here, with vectors that no model has to compute.
+        await connection.execute("DELETE FROM rem.search_queue")
+        await connection.execute(_SQL["passages"], _TENANT, 1)
+        say("search: making the index of the vectors ...")
+        await connection.execute("SELECT rem.rem_index_passages(1::smallint, 384)")
+        await connection.execute("SELECT rem.rem_fold_statistics()")
+        await connection.execute("INSERT INTO rem.embedding_means SELECT tenant_id, owner, 1, avg(embedding), count(*) "
+                                 "FROM rem.passages GROUP BY tenant_id, owner ON CONFLICT DO NOTHING")
+        for table in ("resources", "kv_store", "passages", "term_counts", "passage_totals"):
+            await connection.execute(f"VACUUM ANALYZE rem.{table}")
+        await connection.execute("CHECKPOINT")
+
+
+async def _measure(
+    result: Result, rem: Rem, searcher: Searcher, questions: dict[str, Vector], size: int, owner: str
+) -> None:
+    store = rem.store(owner, tenant=_TENANT)
+    texts = list(questions)
+    literals = [f"[{','.join(map(str, questions[text].tolist()))}]" for text in texts]
+
+    async def rem_search(turn: int) -> None:
+        found = await run_search(searcher, store, Search(texts[turn], limit=_LIMIT, min_similarity=0))
+        assert found.count == _LIMIT, f"{found.count} rows"
+
+    async def bare(statement: str, turn: int) -> Any:
+        async with rem.database.connection() as connection, connection.transaction():
+            # What the scoped search itself uses: with pgvector's own 40 the recall is not reached.
+            await connection.execute("SET LOCAL hnsw.ef_search = 100; SET LOCAL hnsw.iterative_scan = 'relaxed_order'")
+            return await connection.fetch(statement, _TENANT, owner, literals[turn], _LIMIT)
+
+    async def bare_exact(turn: int) -> None:
+        await bare(_SQL["bare_exact"], turn)
+
+    async def bare_hnsw(turn: int) -> None:
+        await bare(_SQL["bare_hnsw"], turn)
+
+    calls = {"rem_search": rem_search, "bare_exact": bare_exact, "bare_hnsw": bare_hnsw}
+    times = await alternate(calls, _ROUNDS, warm_up=20)
+    result.figures[f"{size} {owner}"] = times
+    say(f"search at {size:,} for the owner of {owner}: {times}")
+    faster = min(times["bare_exact"], times["bare_hnsw"])
+    result.check(f"SEARCH p50 against the faster bare query at {size:,}, {owner}", times["rem_search"] / faster, 2.0)
+    found = await _recall(rem, searcher, store.scope.user_id or "", questions)
+    result.figures[f"recall {size} {owner}"] = found
+    result.check(f"missed of the vector leg's ten best at {size:,}, {owner}", 1 - found, 0.02)
+
+
+async def _recall(rem: Rem, searcher: Searcher, owner: str, questions: dict[str, Vector]) -> float:
+    """How many of the ten nearest of an exact search the vector leg finds."""
+    store = rem.store(owner, tenant=_TENANT)
+    hits = wanted = 0
+    for text in list(questions)[:50]:
+        found = await run_search(searcher, store, Search(text, limit=_LIMIT, min_similarity=0, mode="vector"))
+        literal = f"[{','.join(map(str, questions[text].tolist()))}]"
+        async with rem.database.connection() as connection:
+            exact = {str(row["id"]) for row in await connection.fetch(_SQL["bare_exact"], _TENANT, owner, literal, _LIMIT)}
+        hits += len(exact & {row["record"]["id"] for row in found.results})
+        wanted += len(exact)
+    return round(hits / wanted, 4)

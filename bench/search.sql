@@ -1,0 +1,44 @@
+-- name: parts
+-- Vectors are made of a middle and a deviation, texts of words as common as those of a language.
+CREATE TABLE bench_vectors AS
+SELECT kind, number, ARRAY(SELECT sqrt(-2 * ln(1 - random())) * cos(2 * pi() * random()) * scale + 0 * number
+                           FROM generate_series(1, 384))::real[]::vector(384)::halfvec(384) AS part
+FROM (VALUES ('middle', 400, 1.0), ('deviation', 4000, 1.1)) AS kinds (kind, count, scale), generate_series(1, count) AS number
+
+-- name: index_parts
+CREATE UNIQUE INDEX ON bench_vectors (kind, number)
+
+-- name: rows
+INSERT INTO rem.resources (tenant_id, user_id, name, content)
+SELECT $1, $2, 'Row ' || i, array_to_string(ARRAY(
+  SELECT 'w' || floor(exp(random() * ln(30000)))::integer + 0 * i FROM generate_series(1, 30)), ' ')
+FROM generate_series($3::integer, $4::integer) AS i
+
+-- name: passages
+INSERT INTO rem.passages (tenant_id, owner, entity_type, entity_id, field, starts, ends, language, prior, terms, model_id, embedding)
+SELECT r.tenant_id, coalesce(r.user_id, ''), 'resources', r.id, 'content', 0, length(r.content), 'english', 0,
+       rem.rem_passage_terms('english', ARRAY[r.content], ARRAY[1]), $2, l2_normalize(m.part + d.part)
+FROM (SELECT *, floor(random() * 400)::integer + 1 AS middle, floor(random() * 4000)::integer + 1 AS deviation
+      FROM rem.resources e WHERE e.tenant_id = $1
+        AND NOT EXISTS (SELECT FROM rem.passages p WHERE p.tenant_id = e.tenant_id AND p.entity_id = e.id)) r
+JOIN bench_vectors m ON m.kind = 'middle' AND m.number = r.middle
+JOIN bench_vectors d ON d.kind = 'deviation' AND d.number = r.deviation
+
+-- name: asked_vectors
+SELECT l2_normalize(m.part + d.part)::vector::text FROM generate_series(1, $1::integer) AS i
+JOIN bench_vectors m ON m.kind = 'middle' AND m.number = i % 400 + 1
+JOIN bench_vectors d ON d.kind = 'deviation' AND d.number = i * 7 % 4000 + 1
+
+-- name: bare_exact
+-- The plus keeps the planner from the index.
+SELECT r.id, r.name, r.content, s.distance FROM (
+  SELECT p.entity_id, p.embedding <=> (SELECT $3::text::halfvec) AS distance FROM rem.passages p
+  WHERE p.tenant_id = $1 AND p.owner = $2 ORDER BY (p.embedding <=> (SELECT $3::text::halfvec)) + 0 LIMIT $4) s
+JOIN rem.resources r ON r.tenant_id = $1 AND r.id = s.entity_id ORDER BY s.distance
+
+-- name: bare_hnsw
+SELECT r.id, r.name, r.content, s.distance FROM (
+  SELECT p.entity_id, p.embedding::halfvec(384) <=> $3::text::halfvec(384) AS distance FROM rem.passages p
+  WHERE p.model_id = 1 AND p.tenant_id = $1 AND p.owner = $2
+  ORDER BY p.embedding::halfvec(384) <=> $3::text::halfvec(384) LIMIT $4) s
+JOIN rem.resources r ON r.tenant_id = $1 AND r.id = s.entity_id ORDER BY s.distance

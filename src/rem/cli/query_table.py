@@ -1,0 +1,99 @@
+"""The rows of an answer as a table for people: what matters for the verb, one line a row where it fits."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rem.cli.entity_text import safe_text
+from rem.query.result import QueryResult
+
+_LONGEST_CELL = 160
+_WIDEST = 10_000
+_GAP = 3
+_LEAST_ROOM = 20
+_SUMMARY_FIELDS = ("summary", "content", "description", "role", "uri", "name")
+_COLUMNS = {
+    "LOOKUP": ("table", "key", "asked", "summary"),
+    "FUZZY": ("table", "key", "score", "matched", "summary"),
+    "SEARCH": ("table", "key", "score", "passage"),
+    "TRAVERSE": ("depth", "table", "key", "rel_type", "direction", "weight", "path"),
+}
+_PLAN_COLUMNS = ("table", "key", "rel_type", "direction", "count", "destinations")
+
+
+def print_rows(result: QueryResult) -> None:
+    """Print the rows. On a terminal the last column gives way; into a file or pipe nothing is cut to a width."""
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDEST
+    console = Console(width=width)
+    columns = _columns(result)
+    values = [[_value(row, column) for column in columns] for row in result.results]
+    cells = [[_cell(value) for value in row] for row in values]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column, column_values in zip(columns, zip(*values, strict=True), strict=True):
+        is_number = all(isinstance(value, int | float) and not isinstance(value, bool) for value in column_values)
+        table.add_column(Text(safe_text(column)), justify="right" if is_number else "left", overflow="fold")
+    room = _room_for_last(console.width, [columns, *cells])
+    for row in cells:
+        last = Text(row[-1])
+        last.truncate(room, overflow="ellipsis")
+        table.add_row(*map(Text, row[:-1]), last)
+    console.print(table)
+
+
+def _room_for_last(width: int, lines: Sequence[Sequence[str]]) -> int:
+    """How wide the last column may be so that the others keep on one line."""
+    others = sum(max(map(cell_len, column)) + _GAP for column in list(zip(*lines, strict=True))[:-1])
+    return max(width - others - 2, _LEAST_ROOM)
+
+
+def _columns(result: QueryResult) -> list[str]:
+    if result.query_type not in _COLUMNS:
+        return list(dict.fromkeys(name for row in result.results for name in row))
+    is_plan = result.query_type == "TRAVERSE" and "record" not in result.results[0]
+    return list(_PLAN_COLUMNS if is_plan else _COLUMNS[result.query_type])
+
+
+def _value(row: dict[str, Any], column: str) -> Any:
+    if column == "summary" and "record" in row:
+        return next((row["record"][name] for name in _SUMMARY_FIELDS if row["record"].get(name)), "")
+    if column == "passage":
+        return _passage(row)
+    if column == "path":
+        return " → ".join(row["path"])
+    return row.get(column)
+
+
+def _passage(row: dict[str, Any]) -> Any:
+    """The text that a passage points at."""
+    match row:
+        case {"passage": {"field": str(field), "start": int(start), "end": int(end)}, "record": dict(record)}:
+            return str(record.get(field) or "")[start:end]
+    return row.get("passage")
+
+
+def _cell(value: Any) -> str:
+    text = safe_text(" ".join(_text(value).split()))
+    return text if len(text) <= _LONGEST_CELL else f"{text[: _LONGEST_CELL - 1]}…"
+
+
+def _text(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case float():
+            return f"{value:.4g}"
+        case list() if all(isinstance(item, str) for item in value):
+            return ", ".join(value)
+        case list() | dict():
+            return json.dumps(value, ensure_ascii=False, default=str)
+    return str(value)

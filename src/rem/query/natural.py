@@ -1,0 +1,146 @@
+"""Plain language without a language model: a key that somebody names is looked up, anything else is searched."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from rem.db.sql import query as sql
+from rem.errors import InvalidInputError, QuerySyntaxError
+from rem.models.values import storable_text
+from rem.query.grammar import VERBS
+from rem.query.parser import parse
+from rem.query.printer import to_text
+from rem.query.tree import Fuzzy, Lookup, Query, Search, Sql
+
+if TYPE_CHECKING:
+    from rem.db.store import Store
+    from rem.query.executor import QueryExecutor
+    from rem.query.result import QueryResult
+
+_NEAR = 0.65
+"""How much a key must be like the text, as THRESHOLD says it: one misspelt word in two is, a word in common is not."""
+_LONGEST_NAME = 1024
+_LONGEST_NEAR_WORDS = 5
+_LONGEST_NEAR = 80
+_LONGEST_SHOWN = 200
+_FRAME = re.compile(
+    r"(?:please\s+)?"
+    r"(?:(?:who|what|where|when)(?:\s+(?:is|are|was|were)|['’]s)|what\s+do\s+(?:you|we|i)\s+know\s+about|what\s+about"
+    r"|tell\s+me\s+(?:more\s+)?about|show\s+me|give\s+me|look\s?up|look\s+for|search\s+for|find)"
+    r"\s+(?:the\s+|an?\s+|my\s+|our\s+)?",
+    re.IGNORECASE,
+)
+"""How English questions about one thing begin. What stands behind it may be the name of the thing."""
+_QUOTED = re.compile(r"""(?<!\w)(?:"([^"]+)"|'([^']+)'|“([^”]+)”|‘([^’]+)’|«([^»]+)»)(?!\w)""")
+_PUNCTUATION = " \t\r\n?!.,;:…"
+_FROM = re.compile(r"\bFROM\s+(?:rem\.)?\"?(\w+)", re.IGNORECASE)
+
+
+class Understanding(NamedTuple):
+    """The query that a text became, and what the caller should know of how."""
+
+    query: Query
+    notes: tuple[str, ...]
+
+
+async def ask(executor: QueryExecutor, store: Store, text: str) -> QueryResult:
+    """The answer to a text; its notes say as which query it was understood."""
+    understanding = await understand(store, text)
+    result = await executor.run(understanding.query)
+    return replace(result, notes=(*understanding.notes, *result.notes))
+
+
+async def understand(store: Store, text: str) -> Understanding:
+    """The query that a text means: itself if it is one, else by what it names, in at most one round trip."""
+    text = _readable(text)
+    query, notes = _as_query(store, text)
+    query = query or await to_query(store, text)
+    return Understanding(query, (f"Understood as: {_shown(query)}", *notes))
+
+
+async def to_query(store: Store, text: str) -> Query:
+    """LOOKUP if the text names a key, FUZZY if it is short and one key is nearly it, else SEARCH."""
+    text = _readable(text)
+    names = [name for name in dict.fromkeys(_names(text)) if len(name) <= _LONGEST_NAME]
+    near = _nearly_a_name(text)
+    if not names:
+        return Search(text)
+    async with store.executor.connection() as connection:
+        ((exact, nearest),) = await connection.fetch(
+            sql("natural", "understand"),
+            store.scope.tenant_id,
+            store.scope.user_id,
+            names,
+            near,
+            _NEAR,
+            Fuzzy("").limit,
+        )
+    if exact is not None:
+        return Lookup((names[exact - 1],))
+    # What is equally like several keys, such as "review", is more likely a topic than the name of one of them.
+    if near is not None and nearest == 1:
+        return Fuzzy(near, threshold=_NEAR)
+    return Search(text)
+
+
+def _readable(text: str) -> str:
+    try:
+        storable_text(text)
+    except ValueError as error:
+        raise InvalidInputError(f"The text {error}.") from error
+    if not text.strip():
+        raise InvalidInputError("The text is empty: write a key such as sarah-chen, or a question in plain words.")
+    return text.strip()
+
+
+def _as_query(store: Store, text: str) -> tuple[Query | None, tuple[str, ...]]:
+    """The text as a query of the language, if it is one; a note if it is nearly one."""
+    verb = text.split(maxsplit=1)[0]
+    if verb.upper() not in (*VERBS, "SELECT", "WITH"):
+        return None, ()
+    try:
+        query = parse(text)
+    except QuerySyntaxError as error:
+        return None, (f"As a query it would not be valid: {error.reason}.",) if verb.isupper() else ()
+    if isinstance(query, Sql) and not verb.isupper() and not _names_a_table(store, query):
+        return None, ()
+    return query, ()
+
+
+def _names_a_table(store: Store, query: Sql) -> bool:
+    """Whether small letters are SQL all the same: "select a gift from our shop" is not."""
+    return any(name.lower() in store.types.models for name in _FROM.findall(query.statement))
+
+
+def _names(text: str) -> Iterator[str]:
+    """What the text may name, the likeliest first: itself, what is in quotes, what is behind the question's frame."""
+    yield text
+    yield text.strip(_PUNCTUATION) or text
+    yield from (_inner(quoted) for quoted in _QUOTED.finditer(text))
+    yield _unframed(text)
+
+
+def _inner(quoted: re.Match[str]) -> str:
+    return next(group for group in quoted.groups() if group is not None)
+
+
+def _unframed(text: str) -> str:
+    bare = text.strip(_PUNCTUATION)
+    return _FRAME.sub("", bare, count=1).strip(_PUNCTUATION) if _FRAME.match(bare) else bare
+
+
+def _nearly_a_name(text: str) -> str | None:
+    """What is compared with the keys, if the text is short enough to name something."""
+    bare = _unframed(text)
+    if len(bare) > _LONGEST_NEAR or len(bare.split()) > _LONGEST_NEAR_WORDS:
+        return None
+    quoted = _QUOTED.search(bare)
+    return _inner(quoted) if quoted else bare or None
+
+
+def _shown(query: Query) -> str:
+    written = to_text(query)
+    return written if len(written) <= _LONGEST_SHOWN else f"{written[:_LONGEST_SHOWN]}…"

@@ -1,0 +1,118 @@
+"""Plan: queries in stages, where the results of one feed the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
+from typing import Annotated, Any
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from rem.errors import InvalidInputError
+from rem.query.references import STAGE_ID, Selection, selection
+from rem.query.template import Template
+
+MOST_STAGES = 20
+StageId = Annotated[str, StringConstraints(pattern=rf"^{STAGE_ID}$")]
+
+
+class Stage(BaseModel):
+    """A query that may refer to the results of other stages.
+
+    `for_each` names a stage (`people`, or `people[:3]`): the query then runs once for each of its rows, and what refers
+    to that stage means the row. `depends_on` names stages that come before although the query does not refer to them.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: StageId
+    query: str
+    depends_on: tuple[StageId, ...] = ()
+    for_each: str | None = None
+
+
+class Plan(BaseModel):
+    """Stages in the order in which the answer shows them. `answer` names the one whose results count, else the last."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    stages: Annotated[tuple[Stage, ...], Field(min_length=1, max_length=MOST_STAGES)]
+    answer: StageId | None = None
+
+    @classmethod
+    def of(cls, plan: Plan | Mapping[str, Any] | str | bytes) -> Plan:
+        """A plan from JSON or from what JSON says. An InvalidInputError names the place that is wrong."""
+        if isinstance(plan, Plan):
+            return plan
+        try:
+            return cls.model_validate(orjson.loads(plan) if isinstance(plan, str | bytes) else plan)
+        except orjson.JSONDecodeError as error:
+            raise InvalidInputError(f"The plan is not JSON: {error}.") from error
+        except ValidationError as error:
+            raise InvalidInputError(f"The plan is not valid. {_explained(error)} {_FORM}") from error
+
+
+_FORM = 'A plan is {"stages": [{"id": "a", "query": "SEARCH …"}, {"id": "b", "query": "TRAVERSE FROM {a.key}"}]}.'
+
+
+def _explained(error: ValidationError) -> str:
+    parts = []
+    for problem in error.errors(include_url=False)[:3]:
+        place = ".".join(map(str, problem["loc"]))
+        parts.append(f"{place}: {problem['msg']}." if place else f"{problem['msg']}.")
+    return " ".join(parts)
+
+
+class CheckedStage:
+    """A stage whose query is parsed and whose references lead somewhere."""
+
+    def __init__(self, stage: Stage, stages: tuple[str, ...]) -> None:
+        self.id = stage.id
+        self.written = stage.query
+        try:
+            self.template = Template.read(stage.query, stages)
+            self.for_each = None if stage.for_each is None else selection(stage.for_each)
+            self.sources = frozenset(reference.source for reference in self.template.references)
+            self._check(stage, stages)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"Stage {stage.id}: {error}") from error
+        self.depends_on = {source.stage for source in self.sources}.union(stage.depends_on)
+
+    @property
+    def row(self) -> Selection | None:
+        """What stands for one row in the query of a stage that runs for each of them."""
+        return None if self.for_each is None else Selection(self.for_each.stage)
+
+    def _check(self, stage: Stage, stages: tuple[str, ...]) -> None:
+        named = [*stage.depends_on, *([self.for_each.stage] if self.for_each else [])]
+        for name in named:
+            if name not in stages:
+                raise InvalidInputError(f"there is no stage {name}. The stages are {', '.join(stages)}.")
+        if stage.id in {*named, *(source.stage for source in self.sources)}:
+            raise InvalidInputError("a stage cannot depend on itself.")
+        if self.row is not None and self.row not in self.sources:
+            raise InvalidInputError(
+                f"it runs for each row of {self.row.stage} but its query does not refer to it: "
+                f"write {{{self.row.stage}.key}} in it."
+            )
+
+
+def checked(plan: Plan) -> dict[str, CheckedStage]:
+    """The stages in an order in which they can run. An InvalidInputError if the plan cannot work."""
+    ids = tuple(stage.id for stage in plan.stages)
+    repeated = next((name for place, name in enumerate(ids) if name in ids[:place]), None)
+    if repeated is not None:
+        raise InvalidInputError(f"Two stages have the id {repeated}: give each its own.")
+    if plan.answer is not None and plan.answer not in ids:
+        raise InvalidInputError(f"The answer is to be {plan.answer}, but the stages are {', '.join(ids)}.")
+    stages = {stage.id: CheckedStage(stage, ids) for stage in plan.stages}
+    return {name: stages[name] for name in _in_order(stages.values())}
+
+
+def _in_order(stages: Iterable[CheckedStage]) -> list[str]:
+    try:
+        return list(TopologicalSorter({stage.id: stage.depends_on for stage in stages}).static_order())
+    except CycleError as error:
+        cycle = " → ".join(reversed(error.args[1]))
+        raise InvalidInputError(f"These stages wait for each other: {cycle}.") from error

@@ -1,0 +1,61 @@
+"""FUZZY: what has a key much like a text, then what has something like it in its summary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from rem.db.sql import query as sql
+from rem.errors import InvalidInputError
+from rem.models.values import storable_text
+from rem.query.result import QueryResult
+from rem.query.steps import Steps
+from rem.query.tables import require_table
+
+if TYPE_CHECKING:
+    from rem.db.store import Store
+    from rem.query.tree import Fuzzy
+
+_LONGEST_TEXT = 1000
+"""A key has at most 1,024 bytes and a summary 200 characters: what is longer is like none of them."""
+
+
+async def run_fuzzy(store: Store, query: Fuzzy) -> QueryResult:
+    """One row for each entity, the best first; those whose key matches before those whose summary does."""
+    await require_table(store, query.table)
+    text = _comparable(query.text)
+    steps = Steps()
+    with steps.timed("fuzzy") as step:
+        async with store.executor.connection() as connection:
+            answer = await connection.fetchval(
+                sql("query", "fuzzy"),
+                store.scope.tenant_id,
+                store.scope.user_id,
+                text,
+                query.threshold,
+                query.limit,
+                query.table,
+            )
+        matches: list[tuple[str, str, float, str, dict[str, Any]]] = orjson.loads(answer)
+        step.rows = len(matches)
+    rows = [
+        {
+            "table": table,
+            "key": record["key"],
+            "score": score,
+            "matched": matched,
+            "matched_key": key if matched == "key" else None,
+            "record": record,
+        }
+        for table, key, score, matched, record in matches
+    ]
+    cut = f"Only the first {_LONGEST_TEXT:,} characters of the text were compared."
+    return QueryResult("FUZZY", rows, (cut,) if len(query.text) > _LONGEST_TEXT else (), tuple(steps))
+
+
+def _comparable(text: str) -> str:
+    try:
+        return storable_text(text)[:_LONGEST_TEXT]
+    except ValueError as error:
+        raise InvalidInputError(f"The text of FUZZY {error}.") from error

@@ -1,0 +1,52 @@
+"""What the page about the language says of plain language and plans is what happens on the sample workspace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rem.app import Rem
+from rem.query.filling import MOST_VALUES
+from rem.query.plan import MOST_STAGES
+from rem.query.run_plan import AT_ONCE, MOST_RUNS
+from rem.settings import EmbeddingSettings, Settings
+from tests.commands import REPOSITORY
+
+_PAGE = (REPOSITORY / "docs" / "query-language.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+async def rem(settings: Settings) -> AsyncIterator[Rem]:
+    """The sample workspace, without an embedder."""
+    async with Rem.open(settings.model_copy(update={"embedding": EmbeddingSettings(provider="none")})) as rem:
+        await rem.load_demo()
+        yield rem
+
+
+def example(name: str) -> str:
+    return _PAGE.split(f"<!-- example: {name} -->", 1)[1].split("\n## ", 1)[0]
+
+
+async def test_the_examples_work(rem: Rem) -> None:
+    texts = re.findall(r"^\| `(.*)` \| `(.*)` \|$", example("plain"), re.MULTILINE)
+    assert len(texts) == 5
+    for text, becomes in texts:
+        assert (await rem.ask(text)).notes[0] == f"Understood as: {becomes}"
+    found = re.search(r"```json\n(.*?)```", example("plan"), re.DOTALL)
+    assert found is not None
+    result = await rem.run_plan(found[1])
+    assert [stage.status for stage in result.stages] == ["done"] * 4
+    assert result["teammates"].result.count == 3
+    assert result.answer == "work"
+    assert f'"answer": "work", "results": […], "count": {result.count}}}' in _PAGE
+    assert len(result["work"].queries) == 2
+
+
+def test_the_bounds_are_those_of_the_code() -> None:
+    plans = example("plan")
+    assert f"up to {MOST_VALUES:,}" in plans
+    assert f"at most {MOST_STAGES}\n  stages" in plans
+    assert f"at most {MOST_RUNS} rows" in plans
+    assert {4: "four at a time"}[AT_ONCE] in plans

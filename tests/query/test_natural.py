@@ -1,0 +1,165 @@
+"""Plain language without a language model: a key is looked up, what is nearly one compared, the rest searched."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rem.app import Rem
+from rem.db.store import Store
+from rem.errors import InvalidInputError
+from rem.models import Resource, User
+from rem.query.natural import to_query
+from rem.query.tree import Fuzzy, Lookup, Search
+from rem.settings import EmbeddingSettings, Settings
+
+
+@pytest.fixture
+async def rem(settings: Settings) -> AsyncIterator[Rem]:
+    """An open REM without an embedder."""
+    async with Rem.open(settings.model_copy(update={"embedding": EmbeddingSettings(provider="none")})) as rem:
+        yield rem
+
+
+async def test_what_names_a_key_is_looked_up(alice: Store) -> None:
+    await alice.upsert(User(name="Sarah Chen", email="sarah@example.com"))
+    await alice.upsert(Resource(name="Zoë's übersicht 2026"))
+    for text, key in {
+        "sarah-chen": "sarah-chen",
+        "Sarah Chen": "Sarah Chen",
+        "Sarah Chen?": "Sarah Chen",
+        "SARAH CHEN": "SARAH CHEN",
+        "users/sarah@example.com": "users/sarah@example.com",
+        "who is Sarah Chen?": "Sarah Chen",
+        "Who's sarah_chen": "sarah_chen",
+        "please tell me more about Sarah Chen.": "Sarah Chen",
+        "What do we know about sarah@example.com?": "sarah@example.com",
+        "look up sarah chen": "sarah chen",
+        "find my SarahChen": "SarahChen",
+        'did we ever meet a certain "sarah chen" before all of this happened?': "sarah chen",
+        "did we ever meet a certain “Sarah Chen” before?": "Sarah Chen",
+        "show me the zoë's Übersicht 2026!": "zoë's Übersicht 2026",
+    }.items():
+        assert await to_query(alice, text) == Lookup((key,)), text
+        assert await alice.lookup(key), text
+
+
+async def test_the_whole_text_counts_before_a_part_of_it(alice: Store) -> None:
+    await alice.upsert(Resource(name="Who is Sarah Chen"))
+    await alice.upsert(User(name="Sarah Chen"))
+    assert await to_query(alice, "who is sarah chen") == Lookup(("who is sarah chen",))
+
+
+async def test_what_is_nearly_one_key_is_compared(alice: Store) -> None:
+    await alice.upsert(User(name="Sarah Chen"))
+    await alice.upsert(Resource(name="Vector Index"))
+    for text, near in {
+        "sara": "sara",
+        "who is sarah chan?": "sarah chan",
+        "vectr index": "vectr index",
+        'tell me about "sarah chan"': "sarah chan",
+    }.items():
+        assert await to_query(alice, text) == Fuzzy(near, threshold=0.65), text
+
+
+async def test_a_word_that_several_keys_share_names_none_of_them(alice: Store, shared: Store) -> None:
+    await alice.upsert(Resource(name="Design Review"))
+    assert await to_query(alice, "review") == Fuzzy("review", threshold=0.65)
+    await shared.upsert(Resource(name="Design Review"))
+    assert await to_query(alice, "review") == Fuzzy("review", threshold=0.65)
+    await shared.upsert(Resource(name="Outage Review"))
+    assert await to_query(alice, "review") == Search("review")
+
+
+async def test_everything_else_is_searched_as_it_is(alice: Store) -> None:
+    await alice.upsert(User(name="Sarah Chen"))
+    await alice.upsert(Resource(name="The Big Red Book of Birds"))
+    for text in (
+        "what did Sarah Chen decide about the index in June?",
+        "demand forecasts",
+        "the big red bok of birds",  # six words are no name
+        "日本語の質問",
+        "سارة",
+        "🙂",
+        "it's Bob's 'idea', isn't it",
+        '"',
+        "'; DROP TABLE rem.users; --",
+        "\\",
+        "{people.key}",
+        "x" * 10_000,
+        "sarah chen " * 1_000,
+    ):
+        assert await to_query(alice, text) == Search(text.strip()), text[:50]
+
+
+async def test_only_what_the_user_sees_is_named(alice: Store, bob: Store, shared: Store) -> None:
+    await alice.upsert(User(name="Sarah Chen"))
+    assert await to_query(alice, "sarah chen") == Lookup(("sarah chen",))
+    assert await to_query(alice, "sarah chan") == Fuzzy("sarah chan", threshold=0.65)
+    for other in (bob, shared):
+        assert await to_query(other, "sarah chen") == Search("sarah chen")
+        assert await to_query(other, "sarah chan") == Search("sarah chan")
+    await shared.upsert(User(name="Sarah Chen"))
+    assert await to_query(bob, "sarah chen") == Lookup(("sarah chen",))
+
+
+async def test_the_answer_says_how_the_text_was_understood(rem: Rem) -> None:
+    alice, bob = rem.store("alice@example.com"), "bob@example.com"
+    await alice.upsert(User(name="Sarah Chen", summary="Runs the observatory."))
+    for text, verb, note in (
+        ("who is sarah chen?", "LOOKUP", 'Understood as: LOOKUP "sarah chen"'),
+        ("sarah chan", "FUZZY", 'Understood as: FUZZY "sarah chan" THRESHOLD 0.65'),
+        ("Who runs an observatory?", "SEARCH", 'Understood as: SEARCH "Who runs an observatory?"'),
+    ):
+        answer = await rem.ask(text, user="alice@example.com")
+        assert (answer.query_type, answer.notes[0]) == (verb, note)
+        assert [row["key"] for row in answer.results] == ["sarah-chen"]
+        assert (await rem.ask(text, user=bob)).results == []
+        assert (await rem.ask(text, user="alice@example.com", tenant="other")).results == []
+
+
+async def test_a_query_of_the_language_is_run_as_such(rem: Rem) -> None:
+    await rem.store().upsert(User(name="Sarah Chen"))
+    for text, understood in {
+        "LOOKUP nobody": 'LOOKUP "nobody"',
+        'fuzzy "sara" limit 2': 'FUZZY "sara" LIMIT 2',
+        "SELECT name FROM users": "SELECT name FROM users",
+        "select name from users limit 1": "select name from users limit 1",
+        "TRAVERSE sarah-chen": 'TRAVERSE FROM "sarah-chen"',
+    }.items():
+        answer = await rem.ask(text)
+        assert answer.notes[0] == f"Understood as: {understood}"
+
+
+async def test_what_only_begins_like_a_query_is_plain_language(rem: Rem) -> None:
+    for text in (
+        "select a gift from our shop",
+        "with love from Lisbon",
+        "sql injection",
+        "Search the attic limit of it",
+    ):
+        answer = await rem.ask(text)
+        assert answer.notes[0] == f'Understood as: SEARCH "{text}"', text
+        assert not any("valid" in note for note in answer.notes)
+    wrong = await rem.ask("SEARCH x LIMIT 0")
+    assert wrong.notes[:2] == (
+        'Understood as: SEARCH "SEARCH x LIMIT 0"',
+        "As a query it would not be valid: LIMIT takes a whole number from 1 to 10,000, not '0'.",
+    )
+
+
+async def test_a_huge_text_is_searched_and_shown_in_short(rem: Rem) -> None:
+    await rem.store().upsert(Resource(name="Attic", content="The attic is full of telescopes."))
+    answer = await rem.ask("telescopes " * 10_000)
+    assert [row["key"] for row in answer.results] == ["attic"]
+    assert len(answer.notes[0]) < 250
+
+
+async def test_what_is_no_text_is_refused_with_what_to_do(rem: Rem) -> None:
+    for text in ("", "   ", "\n\t", "\u2003"):
+        with pytest.raises(InvalidInputError, match="empty: write a key such as sarah-chen"):
+            await rem.ask(text)
+    for text in ("a\0b", "LOOKUP \0", "\ud800"):
+        with pytest.raises(InvalidInputError, match=r"^The text (contains a NUL|is not valid Unicode)"):
+            await rem.ask(text)
