@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bench.measure import Result, alternate, say
+from bench.measure import Call, Result, alternate, say
 from rem import Rem, Settings
 from rem.db.database import Database
 from rem.db.sql import named_blocks
@@ -56,7 +56,9 @@ async def run(settings: Settings, sizes: tuple[int, ...] = SIZES) -> Result:
     async with Rem.open(settings) as rem:
         await _prepare(rem.database)
         questions = await _questions(rem.database)
-        searcher = Searcher(rem.database, KnownVectors(questions), Indexer(rem.database, KnownVectors(questions), "english"))
+        searcher = Searcher(
+            rem.database, KnownVectors(questions), Indexer(rem.database, KnownVectors(questions), "english")
+        )
         stored = 0
         for size in sizes:
             await _fill(rem.database, stored, size)
@@ -112,8 +114,10 @@ async def _fill(database: Database, first: int, last: int) -> None:
         say("search: making the index of the vectors ...")
         await connection.execute("SELECT rem.rem_index_passages(1::smallint, 384)")
         await connection.execute("SELECT rem.rem_fold_statistics()")
-        await connection.execute("INSERT INTO rem.embedding_means SELECT tenant_id, owner, 1, avg(embedding), count(*) "
-                                 "FROM rem.passages GROUP BY tenant_id, owner ON CONFLICT DO NOTHING")
+        await connection.execute(
+            "INSERT INTO rem.embedding_means SELECT tenant_id, owner, 1, avg(embedding), count(*) "
+            "FROM rem.passages GROUP BY tenant_id, owner ON CONFLICT DO NOTHING"
+        )
         for table in ("resources", "kv_store", "passages", "term_counts", "passage_totals"):
             await connection.execute(f"VACUUM ANALYZE rem.{table}")
         await connection.execute("CHECKPOINT")
@@ -142,7 +146,7 @@ async def _measure(
     async def bare_hnsw(turn: int) -> None:
         await bare(_SQL["bare_hnsw"], turn)
 
-    calls = {"rem_search": rem_search, "bare_exact": bare_exact, "bare_hnsw": bare_hnsw}
+    calls: dict[str, Call] = {"rem_search": rem_search, "bare_exact": bare_exact, "bare_hnsw": bare_hnsw}
     times = await alternate(calls, _ROUNDS, warm_up=20)
     result.figures[f"{size} {owner}"] = times
     say(f"search at {size:,} for the owner of {owner}: {times}")
@@ -161,7 +165,9 @@ async def _recall(rem: Rem, searcher: Searcher, owner: str, questions: dict[str,
         found = await run_search(searcher, store, Search(text, limit=_LIMIT, min_similarity=0, mode="vector"))
         literal = f"[{','.join(map(str, questions[text].tolist()))}]"
         async with rem.database.connection() as connection:
-            exact = {str(row["id"]) for row in await connection.fetch(_SQL["bare_exact"], _TENANT, owner, literal, _LIMIT)}
+            exact = {
+                str(row["id"]) for row in await connection.fetch(_SQL["bare_exact"], _TENANT, owner, literal, _LIMIT)
+            }
         hits += len(exact & {row["record"]["id"] for row in found.results})
         wanted += len(exact)
     return round(hits / wanted, 4)

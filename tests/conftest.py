@@ -27,7 +27,11 @@ _TEMPLATE = "rem_template"
 
 def pytest_configure(config: pytest.Config) -> None:
     """The controlling process starts the server before the workers start."""
-    for name in [name for name in os.environ if name.startswith(("POSTGRES__", "API__", "EMBEDDING__", "SEARCH__", "SQL__", "REM_HOME"))]:
+    for name in [
+        name
+        for name in os.environ
+        if name.startswith(("POSTGRES__", "API__", "EMBEDDING__", "SEARCH__", "SQL__", "REM_HOME"))
+    ]:
         del os.environ[name]
     if hasattr(config, "workerinput") or config.option.collectonly:
         return

@@ -356,7 +356,7 @@ async def test_the_tenant_leads_every_key(filled: str, sql: Connection) -> None:
            FROM pg_index x JOIN pg_class c ON c.oid = x.indrelid JOIN pg_class i ON i.oid = x.indexrelid
            LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = x.indkey[0]
            WHERE c.relnamespace = 'rem'::regnamespace AND x.indisunique
-             AND c.relname NOT IN ('migrations', 'installed_functions', 'entity_types')
+             AND c.relname NOT IN ('migrations', 'installed_functions', 'entity_types', 'embedding_models')
            UNION ALL
            SELECT c.relname || '.' || k.conname || '.' || side.name, a.attname
            FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid,

@@ -17,7 +17,7 @@ from rem.db.registry import TypeRegistry
 from rem.db.sandbox import SqlSandbox
 from rem.db.store import Store
 from rem.demo import workspace
-from rem.embeddings import open_embedder
+from rem.embeddings import embedder_at_hand
 from rem.models import Entity
 from rem.query import natural
 from rem.query.executor import QueryExecutor
@@ -30,6 +30,7 @@ from rem.query.run_sql import run_sql
 from rem.query.sql_gate import check_select
 from rem.query.tree import Query, Search, Sql
 from rem.retrieval.indexer import Indexer, IndexProgress, IndexReport, Waiting
+from rem.retrieval.reranker import open_reranker
 from rem.retrieval.search import Searcher
 from rem.retrieval.worker import keep_indexed
 from rem.settings import Settings, get_settings
@@ -41,9 +42,10 @@ class Rem:
     def __init__(self, database: Database, types: TypeRegistry, settings: Settings) -> None:
         self._database = database
         self._types = types
-        self._embedder = open_embedder(settings)
+        self._embedder = embedder_at_hand(settings)
         self._indexer = Indexer(database, self._embedder, settings.search.language)
-        self._searcher = Searcher(database, self._embedder, self._indexer)
+        self._reranker = open_reranker(settings)
+        self._searcher = Searcher(database, self._embedder, self._indexer, self._reranker, settings.reranker)
         self._sandbox = SqlSandbox(database, settings, check_select)
 
     @classmethod
@@ -61,6 +63,8 @@ class Rem:
     async def _close(self) -> None:
         await self._sandbox.close()
         await self._embedder.close()
+        if self._reranker is not None:
+            await self._reranker.close()
 
     @property
     def database(self) -> Database:

@@ -74,10 +74,12 @@ async def test_a_word_that_several_keys_share_names_none_of_them(alice: Store, s
 
 async def test_everything_else_is_searched_as_it_is(alice: Store) -> None:
     await alice.upsert(User(name="Sarah Chen"))
-    await alice.upsert(Resource(name="The Big Red Book of Birds"))
+    await alice.upsert(Resource(name="The Big Red Book of Birds", content="Feathers everywhere."))
     for text in (
         "what did Sarah Chen decide about the index in June?",
+        "feathers",  # is in a summary, but in no key
         "demand forecasts",
+        "'nobody' " * 1_000 + "'sarah chen'",
         "the big red bok of birds",  # six words are no name
         "日本語の質問",
         "سارة",

@@ -161,7 +161,7 @@ async def test_words_are_stemmed_in_the_language_of_their_row(rem: Rem, alice: S
     await alice.upsert(Resource(name="C", content="tlhIngan", metadata={"language": "klingon"}))
     await rem.index(everyone=True)
     languages = await sql.fetch("SELECT r.name, p.language FROM passages p JOIN resources r ON r.id = p.entity_id")
-    assert dict(languages) == {"A": "english", "B": "german", "C": "english"}
+    assert {row[0]: row[1] for row in languages} == {"A": "english", "B": "german", "C": "english"}
     result = await rem.query('SEARCH "Haus" MODE text', user="alice@example.com")
     assert [row["key"] for row in result.results] == ["b"]
 
@@ -204,7 +204,8 @@ async def test_a_row_waits_for_its_embedding_while_the_service_is_down(settings:
             server.says(_vectors(4))
             server.requests.clear()
             result = await rem.query('SEARCH "sencha"', user="alice")
-            assert result.notes == () and result.results[0]["similarity"] > 0
+            assert result.notes == ()
+            assert result.results[0]["similarity"] > 0
             assert not await rem.waiting()
 
 

@@ -22,7 +22,9 @@ def _keys(result: QueryResult) -> list[str]:
 async def _talk(store: Store, name: str, *said: str) -> Session:
     session = await store.upsert(Session(name=name))
     await store.upsert_many(
-        Message(session_id=session.id, message_index=place, role="user" if place % 2 == 0 else "assistant", content=text)
+        Message(
+            session_id=session.id, message_index=place, role="user" if place % 2 == 0 else "assistant", content=text
+        )
         for place, text in enumerate(said)
     )
     return session
@@ -112,7 +114,11 @@ async def test_conditions_filter_before_the_best_are_taken(rem: Rem, alice: Stor
     assert _keys(await rem.query(query.format("tags CONTAINS 'last'"), user=ALICE)) == ["note-39"]
     assert _keys(await rem.query(query.format("created_at > '2100-01-01'"), user=ALICE)) == []
     assert _keys(await rem.query(query.format("name = 'x'' OR true --'"), user=ALICE)) == []
-    for condition in ("metadata.page IN (3, 4)", "metadata.page BETWEEN 3 AND 4", "name LIKE 'Note _' AND NOT category = 'x'"):
+    for condition in (
+        "metadata.page IN (3, 4)",
+        "metadata.page BETWEEN 3 AND 4",
+        "name LIKE 'Note _' AND NOT category = 'x'",
+    ):
         assert (await rem.query(query.format(condition), user=ALICE)).count > 0
 
 
@@ -197,7 +203,8 @@ async def test_similarity_below_the_minimum_is_no_hit(rem: Rem, alice: Store) ->
 
 
 @pytest.mark.parametrize(
-    "text", ["the", "?!", "a", "日本語のお茶", "🍵", "x" * 5000, "tea " * 2000, "'; DROP TABLE rem.passages; --", "%s {0} $1"]
+    "text",
+    ["the", "?!", "a", "日本語のお茶", "🍵", "x" * 5000, "tea " * 2000, "'; DROP TABLE rem.passages; --", "%s {0} $1"],
 )
 async def test_any_text_can_be_asked(rem: Rem, alice: Store, text: str) -> None:
     await alice.upsert(Resource(name="Tea", content="Sencha, 日本語のお茶 🍵"))

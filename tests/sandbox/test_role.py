@@ -65,8 +65,6 @@ class _Managed:
 
 async def _migrate(settings: Settings) -> None:
     async with Database(settings).single_connection() as connection:
-        # Who is no superuser can name pgvector's settings only after it was loaded.
-        await connection.execute("SELECT '[1]'::public.vector")
         await migrate(connection, settings, await read_facts(connection))
 
 

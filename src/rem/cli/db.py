@@ -108,7 +108,7 @@ def load(
     """Load YAML files, all of them or nothing. Loading the same rows again updates them."""
     from loguru import logger
 
-    from rem.cli.indexing import index_with_progress
+    from rem.cli.indexing import index_what_was_written
     from rem.cli.load_report import print_load_report
     from rem.cli.output import counted, print_json, progress_bar
     from rem.db.load import load as load_blocks
@@ -122,7 +122,7 @@ def load(
     async def work(rem: Rem) -> LoadReport:
         with progress_bar("Loading") as on_rows:
             report = await load_blocks(rem.store(user, tenant=tenant), blocks, on_rows)
-        await index_with_progress(rem, user=user, tenant=tenant)
+        await index_what_was_written(rem, user=user, tenant=tenant)
         return report
 
     report = run_with_rem(work)

@@ -25,14 +25,14 @@ _TRY = (
 
 def demo(tenant: Tenant = "default", as_json: Json = False) -> None:
     """Load a small, linked sample workspace and show what to try with it. Loading it again changes nothing."""
-    from rem.cli.indexing import index_with_progress
+    from rem.cli.indexing import index_what_was_written
     from rem.cli.load_report import print_load_report
     from rem.cli.output import print_json, progress_bar
 
     async def work(rem: Rem) -> LoadReport:
         with progress_bar("Loading") as on_rows:
             report = await rem.load_demo(tenant=tenant, on_rows=on_rows)
-        await index_with_progress(rem, tenant=tenant)
+        await index_what_was_written(rem, tenant=tenant)
         return report
 
     report = run_with_rem(work)

@@ -67,18 +67,10 @@ def _value(row: dict[str, Any], column: str) -> Any:
     if column == "summary" and "record" in row:
         return next((row["record"][name] for name in _SUMMARY_FIELDS if row["record"].get(name)), "")
     if column == "passage":
-        return _passage(row)
+        return row["passage"]["text"]
     if column == "path":
         return " → ".join(row["path"])
     return row.get(column)
-
-
-def _passage(row: dict[str, Any]) -> Any:
-    """The text that a passage points at."""
-    match row:
-        case {"passage": {"field": str(field), "start": int(start), "end": int(end)}, "record": dict(record)}:
-            return str(record.get(field) or "")[start:end]
-    return row.get("passage")
 
 
 def _cell(value: Any) -> str:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 Progress: TypeAlias = Callable[[str], None]
 _RETRY_SECONDS = 0.1
+_AFTER_START_SECONDS = 1.0
 _CONNECTION_STRING_FORM = (
     "POSTGRES__CONNECTION_STRING must look like postgresql://user:password@host:5432/database, with special characters "
     "of the user and password written as %XX."
@@ -185,6 +186,8 @@ class Database:
             except _NOT_UP_YET as error:
                 if self._embedded is not None:
                     await asyncio.to_thread(self._embedded.ensure_running)
+                    # It has a time limit of its own, and a first start under load may take long.
+                    deadline = max(deadline, asyncio.get_running_loop().time() + _AFTER_START_SECONDS)
                 if asyncio.get_running_loop().time() > deadline:
                     raise DatabaseUnavailableError(
                         f"No PostgreSQL server answers at {self.describe_address()} ({error}): is it running?"

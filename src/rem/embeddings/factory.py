@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rem.embeddings.embedder import Embedder, Provider, ProviderEmbedder
 from rem.embeddings.threads import thread_count
-from rem.errors import EmbeddingMisconfiguredError, EmbeddingOffError
+from rem.errors import EmbeddingError, EmbeddingMisconfiguredError, EmbeddingOffError
 
 if TYPE_CHECKING:
     from rem.embeddings.embedder import Vector, Vectors
@@ -26,17 +26,17 @@ class NoEmbedder:
 
     model = "none"
 
-    def __init__(self, dimension: int, reason: str) -> None:
+    def __init__(self, dimension: int, error: EmbeddingError) -> None:
         self.dimension = dimension
-        self.reason = reason
+        self._error = error
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         """Refuse."""
-        raise EmbeddingOffError(self.reason)
+        raise self._error
 
     async def embed_one(self, text: str) -> Vector:
         """Refuse."""
-        raise EmbeddingOffError(self.reason)
+        raise self._error
 
     async def close(self) -> None:
         """Nothing to close."""
@@ -46,14 +46,22 @@ def open_embedder(settings: Settings) -> Embedder:
     """The embedder that the settings ask for. Cheap: models are loaded and services called at the first text."""
     chosen = settings.embedding.provider
     if chosen == "none":
-        return NoEmbedder(settings.embedding.dimension, _OFF)
+        return NoEmbedder(settings.embedding.dimension, EmbeddingOffError(_OFF))
     if chosen == "auto":
         from rem.embeddings.weights import find_weights
 
         if find_weights(settings.rem_home) is None:
-            return NoEmbedder(settings.embedding.dimension, _NO_WEIGHTS)
+            return NoEmbedder(settings.embedding.dimension, EmbeddingOffError(_NO_WEIGHTS))
         chosen = "local"
     return ProviderEmbedder(_PROVIDERS[chosen](settings), settings.embedding.cache_size)
+
+
+def embedder_at_hand(settings: Settings) -> Embedder:
+    """The same, but settings that cannot work are an error only when something is to be embedded."""
+    try:
+        return open_embedder(settings)
+    except EmbeddingMisconfiguredError as error:
+        return NoEmbedder(settings.embedding.dimension, error)
 
 
 def _local(settings: Settings) -> Provider:

@@ -27,7 +27,7 @@ def open_session(home: Path, weights: Path) -> InferenceSession:
     path = graph_path(home, steps)
     if path.is_file():
         try:
-            return _session(str(path))
+            return inference_session(str(path))
         except EmbeddingUnavailableError as error:
             logger.warning("{} is built again: {}", path, error)
     graph = _build(weights, steps)
@@ -35,8 +35,8 @@ def open_session(home: Path, weights: Path) -> InferenceSession:
         _write(path, graph)
     except OSError as error:
         logger.warning("The model's graph cannot be kept, so every process builds it: {}", error)
-        return _session(graph)
-    return _session(str(path))
+        return inference_session(graph)
+    return inference_session(str(path))
 
 
 def graph_path(home: Path, steps: int = _EXACT_STEPS) -> Path:
@@ -70,7 +70,7 @@ def _write(path: Path, content: bytes) -> None:
         Path(part).unlink(missing_ok=True)
 
 
-def _session(graph: str | bytes) -> InferenceSession:
+def inference_session(graph: str | bytes) -> InferenceSession:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

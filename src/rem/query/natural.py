@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from rem.db.sql import query as sql
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _NEAR = 0.65
 """How much a key must be like the text, as THRESHOLD says it: one misspelt word in two is, a word in common is not."""
 _LONGEST_NAME = 1024
+_MOST_QUOTED = 5
 _LONGEST_NEAR_WORDS = 5
 _LONGEST_NEAR = 80
 _LONGEST_SHOWN = 200
@@ -119,7 +121,7 @@ def _names(text: str) -> Iterator[str]:
     """What the text may name, the likeliest first: itself, what is in quotes, what is behind the question's frame."""
     yield text
     yield text.strip(_PUNCTUATION) or text
-    yield from (_inner(quoted) for quoted in _QUOTED.finditer(text))
+    yield from (_inner(quoted) for quoted in islice(_QUOTED.finditer(text), _MOST_QUOTED))
     yield _unframed(text)
 
 

@@ -78,7 +78,7 @@ def _open_session(graph: Path) -> InferenceSession:
     from rem.embeddings import graph_cache
 
     try:
-        return graph_cache._session(str(graph))
+        return graph_cache.inference_session(str(graph))
     except EmbeddingUnavailableError as error:
         raise unfit(graph, f"cannot be loaded: {error}") from error
 

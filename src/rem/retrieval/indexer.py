@@ -10,7 +10,7 @@ from uuid import UUID
 
 from rem.context import Scope
 from rem.db.sql import fill, query
-from rem.embeddings.factory import NoEmbedder
+from rem.embeddings import NoEmbedder
 from rem.errors import EmbeddingOffError
 from rem.retrieval.corpus import (
     SearchableRow,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -12,11 +12,13 @@ from rem.db.conditions import Compiler, Condition
 from rem.db.sql import fill, identifier, query
 from rem.db.table import table_of
 from rem.embeddings import is_blank
-from rem.errors import EmbeddingError, EmbeddingMisconfiguredError, EmbeddingOffError, InvalidInputError
+from rem.errors import EmbeddingError, EmbeddingOffError, InvalidInputError, RerankerError
 from rem.retrieval.corpus import SearchableType, owners_of, searchable_types
 from rem.retrieval.indexer import Indexer, as_text
+from rem.retrieval.reranker import Reranker, reordered
 from rem.retrieval.times import asks_time, faint_words
 from rem.retrieval.vector_model import VectorModel, require_same
+from rem.settings import RerankerSettings
 
 if TYPE_CHECKING:
     from rem.db.database import Connection, Database
@@ -68,10 +70,19 @@ class Found:
 class Searcher:
     """Answers searches. Rows that were written a moment ago are indexed first, if they are few."""
 
-    def __init__(self, database: Database, embedder: Embedder, indexer: Indexer) -> None:
+    def __init__(
+        self,
+        database: Database,
+        embedder: Embedder,
+        indexer: Indexer,
+        reranker: Reranker | None = None,
+        settings: RerankerSettings | None = None,
+    ) -> None:
         self._database = database
         self._embedder = embedder
         self._indexer = indexer
+        self._reranker = reranker
+        self._settings = settings or RerankerSettings()
         self._kinds: dict[str, SearchableType] = {}
 
     async def search(self, store: Store, request: SearchRequest) -> Found:
@@ -81,7 +92,8 @@ class Searcher:
         found = Found()
         vector = await self._embed(request, found)
         async with store.executor.connection() as connection:
-            statement, parameters = _statement(await self._known(connection), store, request, vector)
+            asked = replace(request, limit=self._candidates(request))
+            statement, parameters = _statement(await self._known(connection), store, asked, vector)
             answer = await self._ask(connection, statement, parameters, found)
         if answer["waiting"] and not self._database.facts.is_replica:
             await self._catch_up(store, found)
@@ -89,8 +101,28 @@ class Searcher:
                 answer = await self._ask(connection, statement, parameters, found)
         if answer["waiting"]:
             found.notes.append("Some rows are not indexed yet and were not searched: `rem db index` indexes them now.")
-        found.hits = [Hit(**hit) for hit in answer["hits"]]
+        found.hits = await self._reread(request, [Hit(**hit) for hit in answer["hits"]], found)
         return found
+
+    async def _reread(self, request: SearchRequest, hits: list[Hit], found: Found) -> list[Hit]:
+        """The hits in the order of the reranker, if there is one; as they are if it fails."""
+        if self._reranker is None or not hits:
+            return hits
+        started = perf_counter()
+        first, rest = hits[: self._settings.candidates], hits[self._settings.candidates :]
+        try:
+            scores = await self._reranker.scores(request.text, [hit.passage["text"] for hit in first])
+        except RerankerError as error:
+            logger.warning("The reranker failed, so its order is not used: {}", error)
+            found.notes.append(f"Not reread: {error}")
+            return hits[: request.limit]
+        found.steps.append(("rerank", _since(started), len(first)))
+        order = reordered([hit.score for hit in first], scores, self._settings.weight)
+        return [*(first[place] for place in order), *rest][: request.limit]
+
+    def _candidates(self, request: SearchRequest) -> int:
+        """How many hits the database is asked for."""
+        return max(request.limit, self._settings.candidates) if self._reranker else request.limit
 
     async def _known(self, connection: Connection) -> dict[str, SearchableType]:
         """The searchable types; asked for anew only when one is missing, because types do not go away."""
@@ -104,8 +136,6 @@ class Searcher:
         started = perf_counter()
         try:
             vector = await self._embedder.embed_one(request.text)
-        except EmbeddingMisconfiguredError:
-            raise
         except EmbeddingError as error:
             if request.mode == "vector":
                 raise

@@ -1,6 +1,9 @@
 -- SEARCH, as small steps that can be measured alone: the question's words with their rarity, the passages that fit best,
 -- and the order of the entities that they stand for.
 
+-- Who is no superuser can name pgvector's settings only after it was loaded.
+DO $$ BEGIN PERFORM '[1]'::vector; END $$;
+
 -- A question as a vector: each of its words, in every language that the tenant has texts in, with its rarity (BM25); the
 -- faint words count half.
 CREATE OR REPLACE FUNCTION rem_asked_terms(of_tenant text, asked text, faint text) RETURNS sparsevec
@@ -223,9 +226,11 @@ BEGIN
   END IF;
   begun := clock_timestamp();
   SELECT json_agg(json_build_object(
-      'entity_type', r.entity_type, 'record', rem.rem_record(r.entity_type, of_tenant, r.entity_id), 'score', r.score,
-      'similarity', CASE WHEN of_model IS NOT NULL THEN r.similarity END, 'weight', r.weight,
-      'passage', json_build_object('table', p.entity_type, 'id', p.entity_id, 'field', p.field, 'start', p.starts, 'end', p.ends))
+      'entity_type', r.entity_type,
+      'record', CASE WHEN by_group THEN rem.rem_record(r.entity_type, of_tenant, r.entity_id) ELSE s.record END,
+      'score', r.score, 'similarity', CASE WHEN of_model IS NOT NULL THEN r.similarity END, 'weight', r.weight,
+      'passage', json_build_object('table', p.entity_type, 'key', s.record ->> 'key', 'field', p.field, 'start', p.starts,
+        'end', p.ends, 'text', substr(s.record ->> p.field, p.starts + 1, p.ends - p.starts)))
       ORDER BY r.score DESC, r.passage_id)
     INTO hits
     FROM (SELECT k.entity_type, k.entity_id, k.passage_id, k.similarity, k.weight,
@@ -234,7 +239,8 @@ BEGIN
           WHERE CASE mode WHEN 'vector' THEN k.similarity >= min_similarity WHEN 'text' THEN k.weight > 0
                 ELSE k.weight > 0 OR k.similarity >= min_similarity END
           ORDER BY 6 DESC, 3 LIMIT wanted) r
-    JOIN rem.passages p ON (p.tenant_id, p.id) = (of_tenant, r.passage_id);
+    JOIN rem.passages p ON (p.tenant_id, p.id) = (of_tenant, r.passage_id)
+    CROSS JOIN LATERAL (SELECT rem.rem_record(p.entity_type, of_tenant, p.entity_id) AS record OFFSET 0) s;
   steps := steps || rem.rem_step('rank', begun, json_array_length(hits));
   RETURN json_build_object('hits', coalesce(hits, '[]'), 'steps', array_to_json(steps),
     'model', CASE WHEN model.id IS NOT NULL THEN json_build_object('id', model.id, 'name', model.name, 'dimension', model.dimension) END,

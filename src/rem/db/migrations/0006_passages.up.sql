@@ -62,7 +62,7 @@ CREATE TABLE passages (
   speaker text,
   tells_time boolean NOT NULL,
   terms sparsevec NOT NULL,
-  model_id smallint REFERENCES embedding_models,
+  model_id smallint,
   embedding halfvec,
   PRIMARY KEY (tenant_id, id),
   CONSTRAINT embedding_has_model CHECK ((embedding IS NULL) = (model_id IS NULL))
@@ -119,7 +119,7 @@ CREATE INDEX passage_total_deltas_key ON passage_total_deltas (tenant_id, owner,
 CREATE TABLE embedding_means (
   tenant_id text NOT NULL,
   owner text NOT NULL,
-  model_id smallint NOT NULL REFERENCES embedding_models,
+  model_id smallint NOT NULL,
   mean halfvec NOT NULL,
   passages bigint NOT NULL,
   PRIMARY KEY (tenant_id, owner, model_id)

@@ -78,8 +78,8 @@ SELECT count(*) FROM rem.passages WHERE model_id <> $1
 LOCK TABLE rem.embedding_models IN SHARE ROW EXCLUSIVE MODE
 
 -- name: said_before
--- What was said before a message, the nearest first, each to its first thousand characters.
-SELECT array_agg(left(b.content, 1000) ORDER BY b.message_index DESC) FROM (
+-- What was said before a message, the nearest first; of what is too long only so much that this can be seen.
+SELECT array_agg(left(b.content, 1001) ORDER BY b.message_index DESC) FROM (
   SELECT m.content, m.message_index FROM rem.messages m
   WHERE (m.tenant_id, m.user_id, m.session_id) = (r.tenant_id, r.user_id, r.session_id)
     AND m.message_index < r.message_index AND m.deleted_at IS NULL AND m.content <> ''
