@@ -11,12 +11,12 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import bulk_load, fuzzy, lookup, parse, startup, traverse
+from bench import bulk_load, embedder, fuzzy, lookup, parse, search, startup, traverse
 from bench.measure import Result, say
 from rem.db.embedded.server import EmbeddedServer
 from rem.settings import Settings
 
-_NAMES = ("startup", "parse", "bulk_load", "lookup", "fuzzy", "traverse")
+_NAMES = ("startup", "parse", "bulk_load", "lookup", "fuzzy", "traverse", "search", "embedder")
 
 
 def main() -> None:
@@ -46,19 +46,28 @@ def _run(name: str, quick: bool) -> Result:
         return parse.run(200 if quick else parse.ROUNDS)
     with tempfile.TemporaryDirectory(prefix="rem-bench-") as folder:
         home = Path(folder) / "home"
-        settings = Settings(rem_home=home)
         try:
-            if name == "lookup":
-                return asyncio.run(lookup.run(settings, (1_000, 10_000) if quick else lookup.SIZES))
-            if name == "fuzzy":
-                return asyncio.run(fuzzy.run(settings, (1_000, 5_000) if quick else fuzzy.SIZES))
-            if name == "traverse":
-                return asyncio.run(traverse.run(settings, 2_000 if quick else traverse.NODES))
-            if name == "bulk_load":
-                return asyncio.run(bulk_load.run(settings, 5_000 if quick else bulk_load.ROWS))
-            return asyncio.run(startup.run(home))
+            return asyncio.run(_measure(name, home, quick))
         finally:
             EmbeddedServer(home).stop()
+
+
+async def _measure(name: str, home: Path, quick: bool) -> Result:
+    settings = Settings(rem_home=home)
+    match name:
+        case "lookup":
+            return await lookup.run(settings, (1_000, 10_000) if quick else lookup.SIZES)
+        case "fuzzy":
+            return await fuzzy.run(settings, (1_000, 5_000) if quick else fuzzy.SIZES)
+        case "traverse":
+            return await traverse.run(settings, 2_000 if quick else traverse.NODES)
+        case "search":
+            return await search.run(settings, (7_000, 8_000) if quick else search.SIZES)
+        case "bulk_load":
+            return await bulk_load.run(settings, 5_000 if quick else bulk_load.ROWS)
+        case "embedder":
+            return await embedder.run(home, 20 if quick else embedder.TEXTS)
+    return await startup.run(home)
 
 
 if __name__ == "__main__":

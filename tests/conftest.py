@@ -30,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in [
         name
         for name in os.environ
-        if name.startswith(("POSTGRES__", "API__", "EMBEDDING__", "SEARCH__", "SQL__", "REM_HOME"))
+        if name.startswith(("POSTGRES__", "API__", "EMBEDDING__", "SEARCH__", "SQL__", "RERANKER__", "REM_HOME"))
     ]:
         del os.environ[name]
     if hasattr(config, "workerinput") or config.option.collectonly:

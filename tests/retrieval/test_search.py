@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
-from rem import Message, Moment, Rem, Resource, Session
+from rem import Entity, Message, Moment, Rem, Resource, Session
 from rem.db.store import Store
-from rem.errors import EmbeddingOffError, InvalidInputError
+from rem.errors import EmbeddingOffError, InvalidInputError, SettingsError
 from rem.query.result import QueryResult
+from rem.settings import RerankerSettings, SearchSettings, Settings
+from tests.retrieval.tiny_cross_encoder import write_model
 
 ALICE = "alice@example.com"
 BOB = "bob@example.com"
@@ -220,3 +223,55 @@ async def test_limit_is_reached_when_there_is_enough(rem: Rem, alice: Store, sha
         assert result.count == limit
         scores = [row["score"] for row in result.results]
         assert scores == sorted(scores, reverse=True)
+
+
+class Recipe(Entity, table="recipes", search=("steps",)):
+    """A type of the user's own."""
+
+    name: str
+    steps: str = ""
+
+
+async def test_a_type_that_was_registered_after_the_first_search_is_searched(rem: Rem, alice: Store) -> None:
+    assert (await rem.query('SEARCH "whisk"', user=ALICE)).count == 0
+    await rem.register(Recipe)
+    await alice.upsert(Recipe(name="Matcha", steps="Whisk the powder with hot water."))
+    assert _keys(await rem.query('SEARCH "whisk" FROM recipes', user=ALICE)) == ["matcha"]
+    assert _keys(await rem.query('SEARCH "whisk"', user=ALICE)) == ["matcha"]
+
+
+async def test_conditions_on_conversations_hold_with_a_field_as_well(rem: Rem, alice: Store) -> None:
+    await _talk(alice, "Kitchen", "How do I brew sencha?")
+    query = "SEARCH \"sencha\" FROM sessions FIELD content WHERE name = '{}'"
+    assert _keys(await rem.query(query.format("Kitchen"), user=ALICE)) == ["kitchen"]
+    assert _keys(await rem.query(query.format("Garage"), user=ALICE)) == []
+
+
+async def test_a_language_that_postgres_does_not_know_is_an_error_of_the_settings(settings: Settings) -> None:
+    async with Rem.open(settings.model_copy(update={"search": SearchSettings(language="klingon")})) as rem:
+        await rem.store().upsert(Resource(name="Tea", content="Sencha"))
+        with pytest.raises(SettingsError, match=r"SEARCH__LANGUAGE is 'klingon'.*english"):
+            await rem.index(everyone=True)
+
+
+async def test_a_reranker_has_the_last_word_and_its_failure_is_told(settings: Settings, tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "reranker")
+    reranked = settings.model_copy(update={"reranker": RerankerSettings(model_path=folder)})
+    async with Rem.open(reranked) as rem:
+        await rem.store(ALICE).upsert_many(
+            [
+                Resource(name="One", content="garden"),
+                Resource(name="Two", content="the garden is where the violin is"),
+                Resource(name="Three", content="bread"),
+            ]
+        )
+        query = 'SEARCH "where is the violin garden" MIN_SIMILARITY 0 LIMIT {}'
+        assert _keys(await rem.query(query.format(1), user=ALICE)) == ["two"]
+        result = await rem.query(query.format(3), user=ALICE)
+        assert _keys(result)[0] == "two"
+        assert "rerank" in [step.name for step in result.steps]
+    (folder / "model.onnx").write_bytes(b"broken")
+    async with Rem.open(reranked) as rem:
+        result = await rem.query(query.format(3), user=ALICE)
+        assert result.count == 3
+        assert any("Not reread" in note for note in result.notes)

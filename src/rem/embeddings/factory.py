@@ -28,15 +28,15 @@ class NoEmbedder:
 
     def __init__(self, dimension: int, error: EmbeddingError) -> None:
         self.dimension = dimension
-        self._error = error
+        self.error = error
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         """Refuse."""
-        raise self._error
+        raise self.error
 
     async def embed_one(self, text: str) -> Vector:
         """Refuse."""
-        raise self._error
+        raise self.error
 
     async def close(self) -> None:
         """Nothing to close."""

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from rem.context import Scope
 from rem.db.sql import fill, identifier, query
+from rem.errors import SettingsError
 
 if TYPE_CHECKING:
     from rem.db.database import Connection
@@ -69,9 +70,15 @@ async def searchable_types(connection: Connection) -> dict[str, SearchableType]:
     return {name: SearchableType(name, tuple(fields), title_field) for name, fields, title_field in rows}
 
 
-async def known_languages(connection: Connection) -> frozenset[str]:
-    """The languages whose words PostgreSQL can stem."""
-    return frozenset(row[0] for row in await connection.fetch(query("passages", "languages")))
+async def known_languages(connection: Connection, default: str) -> frozenset[str]:
+    """The languages whose words PostgreSQL can stem; an error if the one of the settings is not among them."""
+    languages = frozenset(row[0] for row in await connection.fetch(query("passages", "languages")))
+    if default not in languages:
+        raise SettingsError(
+            f"SEARCH__LANGUAGE is {default!r}, which this PostgreSQL has no words for: use one of "
+            f"{', '.join(sorted(languages))}."
+        )
+    return languages
 
 
 async def ids_within(

@@ -107,7 +107,7 @@ class Indexer:
             kind = (await searchable_types(connection)).get(entity_type)
             if kind is None:
                 return len(ids), 0
-            self._languages = self._languages or await known_languages(connection)
+            self._languages = self._languages or await known_languages(connection, self._language)
             portion = await ids_within(connection, kind, tenant_id, ids, _LARGEST_PORTION)
             rows = await read_rows(connection, kind, tenant_id, portion, lock=True)
             put_back = fill(query("passages", "put_back"), table=kind.table)
@@ -151,6 +151,8 @@ class Indexer:
         self, scope: Scope | None = None, at_most: int | None = None, on_progress: IndexProgress | None = None
     ) -> int:
         """Embed passages that wait; how many it were."""
+        if isinstance(self._embedder, NoEmbedder):
+            raise self._embedder.error
         embedded = 0
         skipped: list[int] = []
         while at_most is None or embedded < at_most:

@@ -93,7 +93,7 @@ class Searcher:
         vector = await self._embed(request, found)
         async with store.executor.connection() as connection:
             asked = replace(request, limit=self._candidates(request))
-            statement, parameters = _statement(await self._known(connection), store, asked, vector)
+            statement, parameters = _statement(await self._known(connection, request.table), store, asked, vector)
             answer = await self._ask(connection, statement, parameters, found)
         if answer["waiting"] and not self._database.facts.is_replica:
             await self._catch_up(store, found)
@@ -124,9 +124,10 @@ class Searcher:
         """How many hits the database is asked for."""
         return max(request.limit, self._settings.candidates) if self._reranker else request.limit
 
-    async def _known(self, connection: Connection) -> dict[str, SearchableType]:
+    async def _known(self, connection: Connection, table: str | None) -> dict[str, SearchableType]:
         """The searchable types; asked for anew only when one is missing, because types do not go away."""
-        self._kinds = self._kinds or await searchable_types(connection)
+        if not self._kinds or (table is not None and table not in self._kinds):
+            self._kinds = await searchable_types(connection)
         return self._kinds
 
     async def _embed(self, request: SearchRequest, found: Found) -> Vector | None:
@@ -187,7 +188,9 @@ def _statement(
         request.limit,
         request.table == "sessions",
     ]
-    allowed = "NULL" if request.where is None else _allowed(store, types, request.where, parameters)
+    # A condition on conversations is one on the sessions themselves.
+    filtered = ["sessions"] if request.table == "sessions" else types
+    allowed = "NULL" if request.where is None else _allowed(store, filtered, request.where, parameters)
     return fill(query("passages", "search"), allowed=allowed), parameters
 
 
@@ -220,7 +223,7 @@ def _types(kinds: dict[str, SearchableType], store: Store, request: SearchReques
 def _allowed(store: Store, types: list[str], where: Condition, parameters: list[Any]) -> str:
     """SQL for the ids of the rows that fulfil a condition, over all types that have its fields."""
     queries, failures = [], []
-    for name in ["sessions"] if "sessions" in types and "messages" in types and len(types) == 2 else types:
+    for name in types:
         added = len(parameters)
         table = table_of(store.types.model(name))
         try:

@@ -3,7 +3,8 @@
 -- The rows of `source` as SEARCH sees them. A row whose line changes is indexed anew.
 CREATE OR REPLACE FUNCTION rem_searchable_query(entity rem.entity_types, source text) RETURNS text
 LANGUAGE sql STABLE AS $$
-  SELECT format('SELECT r.tenant_id, r.user_id, r.id, r.key, r.expires_at, r.metadata ->> ''language'' AS language, %s AS body
+  SELECT format('SELECT r.tenant_id, r.user_id, r.id, r.key, r.expires_at, r.metadata ->> ''language'' AS language,
+                   r.metadata ->> ''speaker'' AS speaker, %s AS body
                  FROM %s r WHERE r.deleted_at IS NULL', entity.search_expression, source)
 $$;
 

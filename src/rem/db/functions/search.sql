@@ -143,14 +143,14 @@ LANGUAGE sql STABLE ROWS 100 AS $$
     FROM unnest(scored) u
     GROUP BY u.entity_type, u.entity_id, u.group_id, u.position, u.prior, u.speaker, u.tells_time
   ), fitted AS (
-    SELECT n.*, 2.4 * b + 1.6 * e + prior
+    SELECT n.*, 2.4 * (b + e) + prior
              + 2.0 * max(b) OVER near + 1.0 * max(e) OVER near
              - 0.5 * coalesce(max(b) OVER before, 0) + 1.35 * coalesce(max(b) OVER after, 0) + 0.5 * coalesce(max(b) OVER second, 0)
              + 0.6 * coalesce(max(e) OVER before, 0) + 0.3 * coalesce(max(e) OVER after, 0)
              + CASE WHEN speaker = ANY (asked_names) THEN 0.6 ELSE 0 END
              + CASE WHEN asks_time AND tells_time THEN 1.1 ELSE 0 END AS fit
     FROM entities n
-    WINDOW conversation AS (PARTITION BY coalesce(group_id, entity_id) ORDER BY position),
+    WINDOW conversation AS (PARTITION BY coalesce(group_id, entity_id) ORDER BY coalesce(position, -1000)),
            near AS (conversation RANGE BETWEEN 4 PRECEDING AND 4 FOLLOWING),
            before AS (conversation RANGE BETWEEN 1 PRECEDING AND 1 PRECEDING),
            after AS (conversation RANGE BETWEEN 1 FOLLOWING AND 1 FOLLOWING),
@@ -162,8 +162,8 @@ LANGUAGE sql STABLE ROWS 100 AS $$
     FROM fitted f WHERE by_group AND f.group_id IS NOT NULL
     WINDOW g AS (PARTITION BY f.group_id) ORDER BY f.group_id, f.fit - f.prior / 2 DESC
   )
-  -- The weights add up to 15.45.
-  SELECT r.entity_type, r.entity_id, r.passage_id, (r.fit / 15.45)::real, r.similarity, r.weight
+  -- The weights add up to 16.25.
+  SELECT r.entity_type, r.entity_id, r.passage_id, (r.fit / 16.25)::real, r.similarity, r.weight
   FROM (SELECT f.entity_type, f.entity_id, f.passage_id, f.fit, f.similarity, f.weight FROM fitted f WHERE NOT by_group
         UNION ALL SELECT * FROM grouped) r
 $$;
@@ -173,7 +173,9 @@ $$;
 CREATE OR REPLACE FUNCTION rem_search(
   of_tenant text, owners text[], asked text, faint text, asks_time boolean, asked_vector halfvec, asked_dimension integer,
   of_types text[], of_field text, allowed uuid[], mode text, min_similarity real, wanted integer, by_group boolean
-) RETURNS json LANGUAGE plpgsql STABLE AS $$
+) RETURNS json LANGUAGE plpgsql STABLE
+-- Planning the ranking anew for every question would take longer than the ranking.
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   begun timestamptz := clock_timestamp();
   steps json[];
@@ -183,6 +185,7 @@ DECLARE
   of_owner text;
   owned bigint;
   scanned text[] := '{}';
+  asked_names text[] := regexp_split_to_array(lower(asked), '[^[:alpha:]]+');
   leg rem.passage_score[];
   scored rem.passage_score[] := '{}';
   hits json;
@@ -220,7 +223,7 @@ BEGIN
   IF scanned <> '{}' THEN
     begun := clock_timestamp();
     leg := rem.rem_scan_passages(of_tenant, scanned, of_types, of_field, allowed, by_group, of_model, asked_vector,
-                                 asked_terms, CASE mode WHEN 'vector' THEN 0 ELSE 0.03 END, greatest(400, wanted * 4));
+                                 asked_terms, CASE mode WHEN 'vector' THEN 0 ELSE 0.03 END, greatest(200, wanted * 4));
     scored := scored || leg;
     steps := steps || rem.rem_step('scan', begun, cardinality(leg));
   END IF;
@@ -235,9 +238,10 @@ BEGIN
     INTO hits
     FROM (SELECT k.entity_type, k.entity_id, k.passage_id, k.similarity, k.weight,
                  CASE mode WHEN 'vector' THEN k.similarity ELSE k.score END AS score
-          FROM rem.rem_rank_passages(scored, regexp_split_to_array(lower(asked), '[^[:alpha:]]+'), asks_time, by_group) k
-          WHERE CASE mode WHEN 'vector' THEN k.similarity >= min_similarity WHEN 'text' THEN k.weight > 0
-                ELSE k.weight > 0 OR k.similarity >= min_similarity END
+          FROM rem.rem_rank_passages(scored, asked_names, asks_time, by_group) k
+          -- What has no vector (yet) has exactly 0 as its similarity.
+          WHERE k.weight > 0 AND mode <> 'vector'
+             OR k.similarity <> 0 AND (k.similarity >= min_similarity OR min_similarity = 0)
           ORDER BY 6 DESC, 3 LIMIT wanted) r
     JOIN rem.passages p ON (p.tenant_id, p.id) = (of_tenant, r.passage_id)
     CROSS JOIN LATERAL (SELECT rem.rem_record(p.entity_type, of_tenant, p.entity_id) AS record OFFSET 0) s;
