@@ -15,7 +15,7 @@ from rem.db.database import Database
 from rem.db.sql import named_blocks
 from rem.query.run_search import run_search
 from rem.query.tree import Search
-from rem.retrieval.indexer import Indexer
+from rem.retrieval.indexer import Indexer, as_text
 from rem.retrieval.search import Searcher
 
 if TYPE_CHECKING:
@@ -78,10 +78,27 @@ async def _prepare(database: Database) -> None:
         await connection.execute("SET maintenance_work_mem = '2GB'")
         await connection.execute("SELECT setseed(0.42)")
         await connection.execute(_SQL["parts"])
-        await connection.execute(_SQL["index_parts"])
+        for kind, parts in _parts().items():
+            await connection.execute(_SQL["store_parts"], kind, [as_text(part) for part in parts])
         await connection.execute(
             "INSERT INTO rem.embedding_models (name, dimension, is_current) VALUES ('bench', 384, true)"
         )
+
+
+def _parts() -> dict[str, Vectors]:
+    """A vector is a topic's middle and a deviation from it, in the few dozen directions that texts really differ in.
+
+    Plain random numbers in 384 dimensions would all be equally far from each other, as no texts are.
+    """
+    source = np.random.default_rng(42)
+    directions = source.normal(size=(32, 384))
+    counts = {"middle": (400, 1.0), "deviation": (4000, 0.8)}
+    return {
+        kind: (source.normal(size=(count, 32)) @ directions * scale + source.normal(size=(count, 384)) * 0.5).astype(
+            np.float32
+        )
+        for kind, (count, scale) in counts.items()
+    }
 
 
 async def _questions(database: Database) -> dict[str, Vector]:

@@ -1,12 +1,8 @@
 -- name: parts
--- Vectors are made of a middle and a deviation, texts of words as common as those of a language.
-CREATE TABLE bench_vectors AS
-SELECT kind, number, ARRAY(SELECT sqrt(-2 * ln(1 - random())) * cos(2 * pi() * random()) * scale + 0 * number
-                           FROM generate_series(1, 384))::real[]::vector(384)::halfvec(384) AS part
-FROM (VALUES ('middle', 400, 1.0), ('deviation', 4000, 1.1)) AS kinds (kind, count, scale), generate_series(1, count) AS number
+CREATE TABLE bench_vectors (kind text, number integer, part halfvec(384), PRIMARY KEY (kind, number))
 
--- name: index_parts
-CREATE UNIQUE INDEX ON bench_vectors (kind, number)
+-- name: store_parts
+INSERT INTO bench_vectors SELECT $1, g.number, g.part::halfvec FROM unnest($2::text[]) WITH ORDINALITY AS g (part, number)
 
 -- name: rows
 INSERT INTO rem.resources (tenant_id, user_id, name, content)
@@ -15,8 +11,9 @@ SELECT $1, $2, 'Row ' || i, array_to_string(ARRAY(
 FROM generate_series($3::integer, $4::integer) AS i
 
 -- name: passages
-INSERT INTO rem.passages (tenant_id, owner, entity_type, entity_id, field, starts, ends, language, prior, terms, model_id, embedding)
-SELECT r.tenant_id, coalesce(r.user_id, ''), 'resources', r.id, 'content', 0, length(r.content), 'english', 0,
+INSERT INTO rem.passages (tenant_id, owner, entity_type, entity_id, field, starts, ends, language, prior,
+                          tells_time, terms, model_id, embedding)
+SELECT r.tenant_id, coalesce(r.user_id, ''), 'resources', r.id, 'content', 0, length(r.content), 'english', 0, false,
        rem.rem_passage_terms('english', ARRAY[r.content], ARRAY[1]), $2, l2_normalize(m.part + d.part)
 FROM (SELECT *, floor(random() * 400)::integer + 1 AS middle, floor(random() * 4000)::integer + 1 AS deviation
       FROM rem.resources e WHERE e.tenant_id = $1
@@ -31,13 +28,13 @@ JOIN bench_vectors d ON d.kind = 'deviation' AND d.number = i * 7 % 4000 + 1
 
 -- name: bare_exact
 -- The plus keeps the planner from the index.
-SELECT r.id, r.name, r.content, s.distance FROM (
+SELECT r.*, s.distance FROM (
   SELECT p.entity_id, p.embedding <=> (SELECT $3::text::halfvec) AS distance FROM rem.passages p
   WHERE p.tenant_id = $1 AND p.owner = $2 ORDER BY (p.embedding <=> (SELECT $3::text::halfvec)) + 0 LIMIT $4) s
 JOIN rem.resources r ON r.tenant_id = $1 AND r.id = s.entity_id ORDER BY s.distance
 
 -- name: bare_hnsw
-SELECT r.id, r.name, r.content, s.distance FROM (
+SELECT r.*, s.distance FROM (
   SELECT p.entity_id, p.embedding::halfvec(384) <=> $3::text::halfvec(384) AS distance FROM rem.passages p
   WHERE p.model_id = 1 AND p.tenant_id = $1 AND p.owner = $2
   ORDER BY p.embedding::halfvec(384) <=> $3::text::halfvec(384) LIMIT $4) s

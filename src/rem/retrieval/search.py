@@ -14,7 +14,7 @@ from rem.db.table import table_of
 from rem.embeddings import is_blank
 from rem.errors import EmbeddingError, EmbeddingOffError, InvalidInputError, RerankerError
 from rem.retrieval.corpus import SearchableType, owners_of, searchable_types
-from rem.retrieval.indexer import Indexer, as_text
+from rem.retrieval.indexer import Indexer
 from rem.retrieval.reranker import Reranker, reordered
 from rem.retrieval.times import asks_time, faint_words
 from rem.retrieval.vector_model import VectorModel, require_same
@@ -152,7 +152,7 @@ class Searcher:
         answer: dict[str, Any] = await connection.fetchval(statement, *parameters)
         if answer["model"] is not None and parameters[_VECTOR] is not None:
             require_same(VectorModel(**answer["model"]), self._embedder)
-        found.steps += [tuple(step) for step in answer["steps"]]
+        found.steps += [(name, round(milliseconds, 3), rows) for name, milliseconds, rows in answer["steps"]]
         found.steps.append(("database", _since(started), len(answer["hits"])))
         return answer
 
@@ -179,7 +179,7 @@ def _statement(
         request.text,
         faint_words(request.text),
         asks_time(request.text),
-        None if vector is None else as_text(vector),
+        None if vector is None else vector.tolist(),
         None if vector is None else len(vector),
         types if request.table else None,
         request.field,

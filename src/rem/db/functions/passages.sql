@@ -56,7 +56,8 @@ $$;
 -- The words of a text as numbers with their frequencies. The language is part of the number, so that passages of several
 -- languages lie in one space and a query in all of them is one vector.
 CREATE OR REPLACE FUNCTION rem_terms(language text, body text) RETURNS TABLE (term integer, frequency real)
-LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE ROWS 30 AS $$
+-- Not STRICT: then it would not be inlined, and planned for every call.
+LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 30 AS $$
   SELECT (1 + (hashtextextended(language || ':' || lexeme, 0) & 4611686018427387903) % 999999999)::integer,
          sum(cardinality(positions))::real
   FROM unnest(to_tsvector(language::regconfig, body)) GROUP BY 1

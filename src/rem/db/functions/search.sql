@@ -7,51 +7,69 @@ DO $$ BEGIN PERFORM '[1]'::vector; END $$;
 -- A question as a vector: each of its words, in every language that the tenant has texts in, with its rarity (BM25); the
 -- faint words count half.
 CREATE OR REPLACE FUNCTION rem_asked_terms(of_tenant text, asked text, faint text) RETURNS sparsevec
-LANGUAGE sql STABLE AS $$
-  WITH languages AS (
-    SELECT t.language, sum(t.passages) AS passages FROM (
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  of_language text;
+  total bigint;
+  faint_terms integer[];
+  items text[] := '{}';
+BEGIN
+  FOR of_language, total IN
+    SELECT t.language, sum(t.passages) FROM (
       SELECT language, passages FROM rem.passage_totals WHERE tenant_id = of_tenant AND owner IS NULL
       UNION ALL
       SELECT language, passages FROM rem.passage_total_deltas WHERE tenant_id = of_tenant AND owner IS NULL) t
     GROUP BY t.language
-  ), counted AS (
-    SELECT a.term, greatest(l.passages, c.passages) AS total, c.passages,
-           CASE WHEN a.term IN (SELECT f.term FROM rem.rem_terms(l.language, faint) f) THEN 0.5 ELSE 1 END AS share
-    FROM languages l CROSS JOIN LATERAL rem.rem_terms(l.language, asked) a CROSS JOIN LATERAL (
-      SELECT coalesce((SELECT t.passages FROM rem.term_counts t WHERE t.tenant_id = of_tenant AND t.term = a.term), 0)
-           + coalesce((SELECT sum(d.passages) FROM rem.term_count_deltas d WHERE d.tenant_id = of_tenant AND d.term = a.term), 0)
-             AS passages) c
-    WHERE c.passages > 0
-  )
-  SELECT ('{' || coalesce(string_agg(term || ':' || (share * ln(1 + (total - passages + 0.5) / (passages + 0.5)))::real, ',' ORDER BY term), '')
-          || '}/1000000000')::sparsevec FROM counted
-$$;
+  LOOP
+    faint_terms := CASE WHEN faint = '' THEN '{}' ELSE ARRAY(SELECT f.term FROM rem.rem_terms(of_language, faint) f) END;
+    items := items || ARRAY(
+      SELECT a.term || ':' || (CASE WHEN a.term = ANY (faint_terms) THEN 0.5 ELSE 1 END
+        * ln(1 + (greatest(total, c.passages) - c.passages + 0.5) / (c.passages + 0.5)))::real
+      FROM rem.rem_terms(of_language, asked) a CROSS JOIN LATERAL (
+        SELECT coalesce((SELECT t.passages FROM rem.term_counts t WHERE t.tenant_id = of_tenant AND t.term = a.term), 0)
+             + coalesce((SELECT sum(d.passages) FROM rem.term_count_deltas d WHERE d.tenant_id = of_tenant AND d.term = a.term), 0)
+               AS passages) c
+      WHERE c.passages > 0);
+  END LOOP;
+  -- pgvector sorts them.
+  RETURN ('{' || array_to_string(items, ',') || '}/1000000000')::sparsevec;
+END $$;
 
 -- How many passages an owner has of some types (all if NULL).
 CREATE OR REPLACE FUNCTION rem_count_passages_of(of_tenant text, of_owner text, of_types text[]) RETURNS bigint
-LANGUAGE sql STABLE AS $$
-  SELECT coalesce(sum(t.passages), 0)::bigint FROM (
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (SELECT coalesce(sum(t.passages), 0)::bigint FROM (
     SELECT entity_type, passages FROM rem.passage_totals WHERE tenant_id = of_tenant AND owner = of_owner
     UNION ALL
     SELECT entity_type, passages FROM rem.passage_total_deltas WHERE tenant_id = of_tenant AND owner = of_owner) t
-  WHERE of_types IS NULL OR t.entity_type = ANY (of_types)
-$$;
+  WHERE of_types IS NULL OR t.entity_type = ANY (of_types));
+END $$;
 
 -- How alike a passage and a question are beside what all passages of an owner have in common (the middle of their vectors,
--- if it is known). What is nothing but the middle is like nothing.
-CREATE OR REPLACE FUNCTION rem_distinction(embedding halfvec, asked halfvec, middle halfvec) RETURNS real LANGUAGE sql IMMUTABLE
-RETURN CASE WHEN middle IS NULL THEN 1 - (embedding <=> asked)
-  ELSE coalesce(nullif(1 - ((embedding - middle) <=> (asked - middle)), 'NaN'), 0) END;
+-- if it is known); `direction` is the question without it. What is nothing but the middle is like nothing.
+CREATE OR REPLACE FUNCTION rem_distinction(embedding halfvec, middle halfvec, direction halfvec) RETURNS real LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN middle IS NULL THEN 1 - (embedding <=> direction)
+  ELSE coalesce(nullif(1 - ((embedding - middle) <=> direction), 'NaN'), 0) END;
+
+-- The middles of some owners' vectors, and the question seen from there.
+CREATE OR REPLACE FUNCTION rem_middles(of_tenant text, owners text[], of_model smallint, asked halfvec)
+RETURNS TABLE (owner text, middle halfvec, direction halfvec) LANGUAGE sql STABLE ROWS 2 AS $$
+  SELECT o.owner, m.mean, coalesce(asked - m.mean, asked) FROM unnest(owners) AS o (owner)
+  LEFT JOIN rem.embedding_means m ON (m.tenant_id, m.owner, m.model_id) = (of_tenant, o.owner, of_model)
+$$;
 
 -- The best passages of some owners, all of them looked at. For what is not too many it is faster than any index, and exact.
 CREATE OR REPLACE FUNCTION rem_scan_passages(
   of_tenant text, owners text[], of_types text[], of_field text, allowed uuid[], by_group boolean,
   of_model smallint, asked_vector halfvec, asked_terms sparsevec, weight_share real, at_most integer
 ) RETURNS rem.passage_score[] LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  is_unfiltered boolean := of_types IS NULL AND of_field IS NULL AND allowed IS NULL;
 BEGIN
   RETURN ARRAY(
     SELECT ROW(s.id, s.entity_type, s.entity_id, s.group_id, s.position, s.prior, s.speaker, s.tells_time, s.similarity,
-               CASE WHEN s.similarity = 0 THEN 0 ELSE rem.rem_distinction(s.embedding, asked_vector, m.mean) END,
+               CASE WHEN s.similarity = 0 THEN 0 ELSE rem.rem_distinction(s.embedding, m.middle, m.direction) END,
                s.weight)::rem.passage_score
     FROM (
       SELECT * FROM (
@@ -60,13 +78,14 @@ BEGIN
                -(p.terms <#> asked_terms) AS weight
         FROM rem.passages p
         WHERE p.tenant_id = of_tenant AND p.owner = ANY (owners)
-          AND (of_types IS NULL OR p.entity_type = ANY (of_types)) AND (of_field IS NULL OR p.field = of_field)
-          AND (allowed IS NULL OR coalesce(CASE WHEN by_group THEN p.group_id END, p.entity_id) IN (SELECT unnest(allowed)))
+          AND (is_unfiltered
+               OR (of_types IS NULL OR p.entity_type = ANY (of_types)) AND (of_field IS NULL OR p.field = of_field)
+                  AND (allowed IS NULL OR coalesce(CASE WHEN by_group THEN p.group_id END, p.entity_id) IN (SELECT unnest(allowed))))
           AND (p.expires_at IS NULL OR p.expires_at > now())
         -- A fence: the distances are to be computed once.
         OFFSET 0) every
       ORDER BY every.similarity + every.weight * weight_share DESC LIMIT at_most) s
-    LEFT JOIN rem.embedding_means m ON (m.tenant_id, m.owner, m.model_id) = (of_tenant, s.owner, of_model));
+    JOIN rem.rem_middles(of_tenant, owners, of_model, asked_vector) m ON m.owner = s.owner);
 END $$;
 
 -- The best passages of an owner who has too many to look at them all: the nearest in meaning, by the model's index ...
@@ -81,7 +100,7 @@ BEGIN
   -- The index is over vectors of one length, which must stand in the statement.
   EXECUTE format($query$
     SELECT array_agg(ROW(s.id, s.entity_type, s.entity_id, s.group_id, s.position, s.prior, s.speaker, s.tells_time, s.similarity,
-        rem.rem_distinction(s.embedding, $5, m.mean),
+        rem.rem_distinction(s.embedding, m.middle, m.direction),
         -(s.terms <#> $6))::rem.passage_score)
     FROM (SELECT p.*, 1 - (p.embedding <=> $5) AS similarity FROM rem.passages p
           WHERE p.model_id = %1$s AND p.tenant_id = $1 AND p.owner = $2
@@ -89,7 +108,7 @@ BEGIN
             AND ($7 IS NULL OR coalesce(CASE WHEN $8 THEN p.group_id END, p.entity_id) IN (SELECT unnest($7)))
             AND (p.expires_at IS NULL OR p.expires_at > now())
           ORDER BY p.embedding::halfvec(%2$s) <=> $5::halfvec(%2$s) LIMIT $9) s
-    LEFT JOIN rem.embedding_means m ON (m.tenant_id, m.owner, m.model_id) = ($1, $2, %1$s) $query$, of_model, dimension)
+    CROSS JOIN rem.rem_middles($1, ARRAY[$2], %1$s::smallint, $5) m $query$, of_model, dimension)
     INTO found USING of_tenant, of_owner, of_types, of_field, asked_vector, asked_terms, allowed, by_group, at_most;
   RETURN coalesce(found, '{}');
 END $$;
@@ -106,11 +125,11 @@ DECLARE
       -- The rarity tells how many passages have the term.
       SELECT t.term, row_number() OVER rarest AS place, sum(owned * exp(-t.weight)) OVER rarest AS passages
       FROM rem.rem_sparse_terms(asked_terms) t WINDOW rarest AS (ORDER BY t.weight DESC, t.term)) r
-    WHERE r.place = 1 OR r.passages <= 2000);
+    WHERE r.place = 1 OR r.passages <= 300);
 BEGIN
   RETURN ARRAY(
     SELECT ROW(s.id, s.entity_type, s.entity_id, s.group_id, s.position, s.prior, s.speaker, s.tells_time, s.similarity,
-               CASE WHEN s.similarity = 0 THEN 0 ELSE rem.rem_distinction(s.embedding, asked_vector, m.mean) END,
+               CASE WHEN s.similarity = 0 THEN 0 ELSE rem.rem_distinction(s.embedding, m.middle, m.direction) END,
                s.weight)::rem.passage_score
     FROM (
       SELECT *, CASE WHEN best.model_id = of_model THEN 1 - (best.embedding <=> asked_vector) ELSE 0 END AS similarity FROM (
@@ -124,14 +143,15 @@ BEGIN
             AND (p.expires_at IS NULL OR p.expires_at > now())
           OFFSET 0) every
         ORDER BY every.weight DESC LIMIT at_most) best) s
-    LEFT JOIN rem.embedding_means m ON (m.tenant_id, m.owner, m.model_id) = (of_tenant, of_owner, of_model));
+    CROSS JOIN rem.rem_middles(of_tenant, ARRAY[of_owner], of_model, asked_vector) m);
 END $$;
 
 -- The order of the entities that some passages stand for. Both legs are scaled by their best, so that they can be added;
 -- what stands near a good passage in a conversation is better for it. The weights were fitted and held against other
 -- data (docs/retrieval.md).
-CREATE OR REPLACE FUNCTION rem_rank_passages(scored rem.passage_score[], asked_names text[], asks_time boolean, by_group boolean)
-RETURNS TABLE (entity_type text, entity_id uuid, passage_id bigint, score real, similarity real, weight real)
+CREATE OR REPLACE FUNCTION rem_rank_passages(
+  scored rem.passage_score[], asked_names text[], asks_time boolean, in_conversation boolean, by_group boolean
+) RETURNS TABLE (entity_type text, entity_id uuid, passage_id bigint, score real, similarity real, weight real)
 LANGUAGE sql STABLE ROWS 100 AS $$
   WITH entities AS (
     -- An entity is as good as its best passage, in each leg for itself.
@@ -142,19 +162,24 @@ LANGUAGE sql STABLE ROWS 100 AS $$
            max(u.weight) / greatest(max(max(u.weight)) OVER (), 1e-6) AS b
     FROM unnest(scored) u
     GROUP BY u.entity_type, u.entity_id, u.group_id, u.position, u.prior, u.speaker, u.tells_time
-  ), fitted AS (
-    SELECT n.*, 2.4 * (b + e) + prior
-             + 2.0 * max(b) OVER near + 1.0 * max(e) OVER near
-             - 0.5 * coalesce(max(b) OVER before, 0) + 1.35 * coalesce(max(b) OVER after, 0) + 0.5 * coalesce(max(b) OVER second, 0)
-             + 0.6 * coalesce(max(e) OVER before, 0) + 0.3 * coalesce(max(e) OVER after, 0)
-             + CASE WHEN speaker = ANY (asked_names) THEN 0.6 ELSE 0 END
-             + CASE WHEN asks_time AND tells_time THEN 1.1 ELSE 0 END AS fit
-    FROM entities n
+  ), placed AS (
+    SELECT n.*, max(b) OVER near AS near_b, max(b) OVER before AS before_b, max(b) OVER after AS after_b,
+           max(b) OVER second AS second_b, max(e) OVER near AS near_e, max(e) OVER before AS before_e, max(e) OVER after AS after_e
+    FROM entities n WHERE in_conversation
     WINDOW conversation AS (PARTITION BY coalesce(group_id, entity_id) ORDER BY coalesce(position, -1000)),
            near AS (conversation RANGE BETWEEN 4 PRECEDING AND 4 FOLLOWING),
            before AS (conversation RANGE BETWEEN 1 PRECEDING AND 1 PRECEDING),
            after AS (conversation RANGE BETWEEN 1 FOLLOWING AND 1 FOLLOWING),
            second AS (conversation RANGE BETWEEN 2 FOLLOWING AND 2 FOLLOWING)
+    UNION ALL
+    SELECT n.*, b, NULL, NULL, NULL, e, NULL, NULL FROM entities n WHERE NOT in_conversation
+  ), fitted AS (
+    SELECT p.*, 2.4 * (b + e) + prior + 2.0 * near_b + near_e
+             - 0.5 * coalesce(before_b, 0) + 1.35 * coalesce(after_b, 0) + 0.5 * coalesce(second_b, 0)
+             + 0.6 * coalesce(before_e, 0) + 0.3 * coalesce(after_e, 0)
+             + CASE WHEN speaker = ANY (asked_names) THEN 0.6 ELSE 0 END
+             + CASE WHEN asks_time AND tells_time THEN 1.1 ELSE 0 END AS fit
+    FROM placed p
   ), grouped AS (
     -- A conversation is as good as its best message; whether it is a good answer by itself counts half there.
     SELECT DISTINCT ON (f.group_id) 'sessions' AS entity_type, f.group_id AS entity_id, f.passage_id, f.fit - f.prior / 2 AS fit,
@@ -188,6 +213,7 @@ DECLARE
   asked_names text[] := regexp_split_to_array(lower(asked), '[^[:alpha:]]+');
   leg rem.passage_score[];
   scored rem.passage_score[] := '{}';
+  in_conversation boolean;
   hits json;
 BEGIN
   SELECT * INTO model FROM rem.embedding_models WHERE is_current;
@@ -206,14 +232,14 @@ BEGIN
       IF of_model IS NOT NULL THEN
         begun := clock_timestamp();
         leg := rem.rem_probe_meaning(of_tenant, of_owner, of_types, of_field, allowed, by_group, of_model,
-                                     asked_dimension, asked_vector, asked_terms, greatest(60, wanted * 2));
+                                     asked_dimension, asked_vector, asked_terms, greatest(40, wanted * 2));
         scored := scored || leg;
         steps := steps || rem.rem_step('probe by meaning', begun, cardinality(leg));
       END IF;
       IF mode <> 'vector' THEN
         begun := clock_timestamp();
         leg := rem.rem_probe_words(of_tenant, of_owner, of_types, of_field, allowed, by_group, of_model, asked_vector,
-                                   asked_terms, owned, greatest(60, wanted * 2));
+                                   asked_terms, owned, greatest(40, wanted * 2));
         -- What both have found is there already.
         scored := scored || ARRAY(SELECT l FROM unnest(leg) l WHERE l.id NOT IN (SELECT s.id FROM unnest(scored) s));
         steps := steps || rem.rem_step('probe by words', begun, cardinality(leg));
@@ -228,6 +254,7 @@ BEGIN
     steps := steps || rem.rem_step('scan', begun, cardinality(leg));
   END IF;
   begun := clock_timestamp();
+  in_conversation := EXISTS (SELECT FROM unnest(scored) s WHERE s.group_id IS NOT NULL);
   SELECT json_agg(json_build_object(
       'entity_type', r.entity_type,
       'record', CASE WHEN by_group THEN rem.rem_record(r.entity_type, of_tenant, r.entity_id) ELSE s.record END,
@@ -238,7 +265,7 @@ BEGIN
     INTO hits
     FROM (SELECT k.entity_type, k.entity_id, k.passage_id, k.similarity, k.weight,
                  CASE mode WHEN 'vector' THEN k.similarity ELSE k.score END AS score
-          FROM rem.rem_rank_passages(scored, asked_names, asks_time, by_group) k
+          FROM rem.rem_rank_passages(scored, asked_names, asks_time, in_conversation, by_group) k
           -- What has no vector (yet) has exactly 0 as its similarity.
           WHERE k.weight > 0 AND mode <> 'vector'
              OR k.similarity <> 0 AND (k.similarity >= min_similarity OR min_similarity = 0)
@@ -255,4 +282,4 @@ END $$;
 
 -- What was done since a moment, how long it took in milliseconds, and how many rows it gave.
 CREATE OR REPLACE FUNCTION rem_step(name text, begun timestamptz, found integer) RETURNS json LANGUAGE sql VOLATILE
-RETURN json_build_array(name, round(extract(epoch FROM clock_timestamp() - begun)::numeric * 1000, 3), found);
+RETURN json_build_array(name, extract(epoch FROM clock_timestamp() - begun)::real * 1000, found);

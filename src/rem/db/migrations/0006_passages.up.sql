@@ -23,7 +23,7 @@ CREATE UNIQUE INDEX embedding_models_current ON embedding_models (is_current) WH
 
 -- The terms of a sparse vector.
 CREATE FUNCTION rem_sparse_terms(vector sparsevec) RETURNS TABLE (term integer, weight real)
-LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE ROWS 30 AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 30 AS $$
   SELECT split_part(item, ':', 1)::integer, split_part(item, ':', 2)::real
   FROM string_to_table(nullif(btrim(split_part(vector::text, '/', 1), '{}'), ''), ',') AS item
 $$;

@@ -95,7 +95,7 @@ SELECT rem.rem_refresh_embedding_mean($1, $2, $3)
 SELECT cfgname FROM pg_ts_config WHERE pg_ts_config_is_visible(oid)
 
 -- name: search
-SELECT rem.rem_search($1, $2, $3, $4, $5, $6::text::halfvec, $7, $8, $9, {allowed}, $10, $11, $12, $13)
+SELECT rem.rem_search($1, $2, $3, $4, $5, $6::real[]::halfvec, $7, $8, $9, {allowed}, $10, $11, $12, $13)
 
 -- name: allowed
 SELECT r.id FROM {table} r
