@@ -128,7 +128,7 @@ def test_dump_prints_what_load_reads(here: dict[str, str], workspace: Path, tmp_
 def test_demo_loads_the_workspace_and_says_what_to_try(here: dict[str, str], tmp_path: Path) -> None:
     text = output("demo", settings=here)
     commands = [line[2:].split("  ")[0] for line in text.splitlines() if line.startswith(f"  {REM} ")]
-    assert len(commands) == 5
+    assert len(commands) == 7
     for command in commands:
         words = shlex.split(command)
         subprocess.run(words, env=environment(here), cwd=tmp_path, capture_output=True, check=True)

@@ -5,13 +5,16 @@
 DO $$ BEGIN PERFORM '[1]'::vector; END $$;
 
 -- A question as a vector: each of its words, in every language that the tenant has texts in, with its rarity (BM25); the
--- faint words count half.
-CREATE OR REPLACE FUNCTION rem_asked_terms(of_tenant text, asked text, faint text) RETURNS sparsevec
+-- faint words count half. `whole` is what a passage weighs that has every word, also those that no passage has: what has
+-- only one of them is no good answer, even if it is the best that there is.
+CREATE OR REPLACE FUNCTION rem_asked_terms(of_tenant text, asked text, faint text, OUT terms sparsevec, OUT whole real)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   of_language text;
   total bigint;
   faint_terms integer[];
+  language_items text[];
+  language_whole real;
   items text[] := '{}';
 BEGIN
   FOR of_language, total IN
@@ -22,17 +25,20 @@ BEGIN
     GROUP BY t.language
   LOOP
     faint_terms := CASE WHEN faint = '' THEN '{}' ELSE ARRAY(SELECT f.term FROM rem.rem_terms(of_language, faint) f) END;
-    items := items || ARRAY(
-      SELECT a.term || ':' || (CASE WHEN a.term = ANY (faint_terms) THEN 0.5 ELSE 1 END
-        * ln(1 + (greatest(total, c.passages) - c.passages + 0.5) / (c.passages + 0.5)))::real
+    SELECT array_agg(r.term || ':' || r.rarity) FILTER (WHERE r.passages > 0), sum(r.rarity) INTO language_items, language_whole
+    FROM (
+      SELECT a.term, c.passages, (CASE WHEN a.term = ANY (faint_terms) THEN 0.5 ELSE 1 END
+        * ln(1 + (greatest(total, c.passages) - c.passages + 0.5) / (c.passages + 0.5)))::real AS rarity
       FROM rem.rem_terms(of_language, asked) a CROSS JOIN LATERAL (
         SELECT coalesce((SELECT t.passages FROM rem.term_counts t WHERE t.tenant_id = of_tenant AND t.term = a.term), 0)
              + coalesce((SELECT sum(d.passages) FROM rem.term_count_deltas d WHERE d.tenant_id = of_tenant AND d.term = a.term), 0)
-               AS passages) c
-      WHERE c.passages > 0);
+               AS passages) c) r;
+    items := items || coalesce(language_items, '{}');
+    -- In a language that is not the question's all of its words are rare.
+    whole := least(whole, language_whole);
   END LOOP;
   -- pgvector sorts them.
-  RETURN ('{' || array_to_string(items, ',') || '}/1000000000')::sparsevec;
+  terms := ('{' || array_to_string(items, ',') || '}/1000000000')::sparsevec;
 END $$;
 
 -- How many passages an owner has of some types (all if NULL).
@@ -150,7 +156,7 @@ END $$;
 -- what stands near a good passage in a conversation is better for it. The weights were fitted and held against other
 -- data (docs/retrieval.md).
 CREATE OR REPLACE FUNCTION rem_rank_passages(
-  scored rem.passage_score[], asked_names text[], asks_time boolean, in_conversation boolean, by_group boolean
+  scored rem.passage_score[], whole real, asked_names text[], asks_time boolean, in_conversation boolean, by_group boolean
 ) RETURNS TABLE (entity_type text, entity_id uuid, passage_id bigint, score real, similarity real, weight real)
 LANGUAGE sql STABLE ROWS 100 AS $$
   WITH entities AS (
@@ -159,7 +165,7 @@ LANGUAGE sql STABLE ROWS 100 AS $$
            (array_agg(u.id ORDER BY u.distinction DESC, u.weight DESC, u.id))[1] AS passage_id,
            max(u.similarity) AS similarity, max(u.weight) AS weight,
            greatest(max(u.distinction), 0) / greatest(max(max(u.distinction)) OVER (), 1e-6) AS e,
-           max(u.weight) / greatest(max(max(u.weight)) OVER (), 1e-6) AS b
+           max(u.weight) / greatest(max(max(u.weight)) OVER (), whole, 1e-6) AS b
     FROM unnest(scored) u
     GROUP BY u.entity_type, u.entity_id, u.group_id, u.position, u.prior, u.speaker, u.tells_time
   ), placed AS (
@@ -207,6 +213,7 @@ DECLARE
   model rem.embedding_models;
   of_model smallint;
   asked_terms sparsevec := '{}/1000000000';
+  whole real;
   of_owner text;
   owned bigint;
   scanned text[] := '{}';
@@ -221,7 +228,7 @@ BEGIN
     of_model := model.id;
   END IF;
   IF mode <> 'vector' THEN
-    asked_terms := rem.rem_asked_terms(of_tenant, asked, faint);
+    SELECT a.terms, a.whole INTO asked_terms, whole FROM rem.rem_asked_terms(of_tenant, asked, faint) a;
   END IF;
   steps := steps || rem.rem_step('words', begun, NULL);
   FOREACH of_owner IN ARRAY owners LOOP
@@ -265,7 +272,7 @@ BEGIN
     INTO hits
     FROM (SELECT k.entity_type, k.entity_id, k.passage_id, k.similarity, k.weight,
                  CASE mode WHEN 'vector' THEN k.similarity ELSE k.score END AS score
-          FROM rem.rem_rank_passages(scored, asked_names, asks_time, in_conversation, by_group) k
+          FROM rem.rem_rank_passages(scored, whole, asked_names, asks_time, in_conversation, by_group) k
           -- What has no vector (yet) has exactly 0 as its similarity.
           WHERE k.weight > 0 AND mode <> 'vector'
              OR k.similarity <> 0 AND (k.similarity >= min_similarity OR min_similarity = 0)
