@@ -34,13 +34,14 @@ def run_example(name: str, dsn: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("name", "lines"), [("library", 4), ("query", 5), ("find", 6)])
-def test_an_example_prints_what_its_comments_say_however_often_it_is_run(dsn: str, name: str, lines: int) -> None:
+def test_an_example_prints_what_its_comments_say_also_again_and_after_make_run(dsn: str, name: str, lines: int) -> None:
     promised = [
         line.split("# ", 1)[1].split("]: ")[0] + ("]" if "]: " in line else "")
         for line in _EXAMPLES[name].splitlines()
         if "print(" in line
     ]
     assert run_example(name, dsn) == promised
+    output("demo", settings={"POSTGRES__CONNECTION_STRING": dsn})
     assert run_example(name, dsn) == promised
     assert len(promised) == lines
 

@@ -11,7 +11,7 @@ import pytest
 
 from rem import Message, Rem, Resource, Session
 from rem.db.store import Store
-from rem.errors import EmbeddingMismatchError
+from rem.errors import EmbeddingMismatchError, EmbeddingOffError
 from rem.retrieval.indexer import IndexReport, Waiting
 from rem.settings import EmbeddingSettings, Settings
 from tests.embeddings.scripted import Reply, ScriptedServer
@@ -245,7 +245,8 @@ async def test_an_interrupted_reembedding_goes_on_where_it_stopped(settings: Set
             )
             await rem.index(everyone=True)
         server.requests.clear()
-        server.says(_vectors(6), _vectors(6), _vectors(6), _vectors(6), Reply(b"", 500))
+        # One to try the model, four for the first portion.
+        server.says(*[_vectors(6)] * 5, Reply(b"", 500))
         async with Rem.open(_embedding_service(server, settings, "large", 6)) as rem:
             with pytest.raises(Exception, match="embed"):
                 await rem.reembed()
@@ -254,3 +255,77 @@ async def test_an_interrupted_reembedding_goes_on_where_it_stopped(settings: Set
             server.requests.clear()
             server.says(_vectors(6))
             assert await rem.reembed() == left
+
+
+async def test_each_portion_of_the_queue_is_taken_once_whatever_the_planner_knows(wordy: Rem, sql: Sql) -> None:
+    store = wordy.store("alice")
+    await store.upsert(Resource(name="First", content="meerkat"))
+    await sql.execute("VACUUM ANALYZE search_queue")
+    for number in range(20):
+        await store.upsert(Resource(name=f"Meerkat {number}", content="meerkat"))
+    assert (await wordy.index(everyone=True)).rows == 21
+    assert (await wordy.query('SEARCH "meerkat" LIMIT 50', user="alice")).count == 21
+
+
+@pytest.mark.parametrize("speaker", [" ", "", "\u00a0", 42, ["x"], None])
+async def test_any_speaker_can_be_indexed(wordy: Rem, speaker: object) -> None:
+    await wordy.store().upsert(Resource(name="Pill", content="x", metadata={"speaker": speaker}))
+    assert (await wordy.index(everyone=True)).rows == 1
+
+
+async def test_a_title_that_cannot_be_seen_stops_nobody(rem: Rem, alice: Store) -> None:
+    await alice.upsert(Resource(name="\u2066" * 201 + "hello", content=""))
+    await alice.upsert(Resource(name="Tea", content="Sencha"))
+    assert [row["key"] for row in (await rem.query('SEARCH "sencha"', user="alice@example.com")).results] == ["tea"]
+    assert not await rem.waiting()
+
+
+async def test_the_middle_is_that_of_all_vectors(settings: Settings, sql: Sql) -> None:
+    async with ScriptedServer() as server:
+        server.says(_vectors(4))
+        async with Rem.open(_embedding_service(server, settings, "small", 4)) as rem:
+            await rem.store("alice").upsert_many(
+                Resource(name=f"Tea {number}", content="s" * (1 if number < 300 else 4)) for number in range(600)
+            )
+            await rem.index(everyone=True)
+    distance = await sql.fetchval(
+        "SELECT (SELECT mean FROM embedding_means) <-> (SELECT avg(embedding) FROM passages WHERE owner = 'alice')"
+    )
+    assert distance < 0.02
+
+
+async def test_words_of_a_message_that_is_gone_find_nothing(rem: Rem, alice: Store) -> None:
+    session = await alice.upsert(Session(name="Talk"))
+    said = [
+        await alice.upsert(Message(session_id=session.id, message_index=place, role="user", content=text))
+        for place, text in enumerate(["my code is wildebeest", "thanks a lot, dear friend", "you are welcome"])
+    ]
+    query = 'SEARCH "wildebeest" FROM messages MODE text'
+    assert (await rem.query(query, user="alice@example.com")).count == 3
+    await alice.delete(said[0])
+    assert (await rem.query(query, user="alice@example.com")).count == 0
+    await alice.restore(Message, said[0].id)
+    assert (await rem.query(query, user="alice@example.com")).count >= 1
+    await alice.erase(said[0])
+    assert (await rem.query(query, user="alice@example.com")).count == 0
+
+
+async def test_an_embedder_that_cannot_embed_does_not_become_the_model(rem: Rem, alice: Store, wordy: Rem) -> None:
+    await alice.upsert(Resource(name="Tea", content="Sencha"))
+    await rem.index(everyone=True)
+    with pytest.raises(EmbeddingOffError):
+        await wordy.reembed()
+    assert (await rem.query('SEARCH "sencha"', user="alice@example.com")).notes == ()
+
+
+@pytest.mark.parametrize("length", [1e-9, 1e6])
+async def test_vectors_of_any_length_are_compared_by_their_direction(settings: Settings, length: float) -> None:
+    def answer(body: dict[str, list[str]]) -> object:
+        return {"data": [{"index": i, "embedding": [length, length]} for i, _ in enumerate(body["input"])]}
+
+    async with ScriptedServer() as server:
+        server.says(Reply(answer))
+        async with Rem.open(_embedding_service(server, settings, "small", 2)) as rem:
+            await rem.store("alice").upsert(Resource(name="Tea", content="Sencha"))
+            result = await rem.query('SEARCH "green" MODE vector', user="alice")
+            assert result.results[0]["similarity"] == pytest.approx(1, abs=0.001)

@@ -11,6 +11,7 @@ from rem import Entity, Message, Moment, Rem, Resource, Session
 from rem.db.store import Store
 from rem.errors import EmbeddingOffError, InvalidInputError, SettingsError
 from rem.query.result import QueryResult
+from rem.query.tree import Search
 from rem.settings import RerankerSettings, SearchSettings, Settings
 from tests.retrieval.tiny_cross_encoder import write_model
 
@@ -275,3 +276,91 @@ async def test_a_reranker_has_the_last_word_and_its_failure_is_told(settings: Se
         result = await rem.query(query.format(3), user=ALICE)
         assert result.count == 3
         assert any("Not reread" in note for note in result.notes)
+
+
+async def test_one_long_text_does_not_hide_the_others(wordy: Rem) -> None:
+    store = wordy.store("alice")
+    await store.upsert(Resource(name="Book", content="\n\n".join(["The dragon slept. " + "Dragon lore. " * 60] * 260)))
+    await store.upsert_many(
+        Resource(name=f"Note {n}", content=f"My cousin number {n} liked the small green dragon at the fair in town.")
+        for n in range(8)
+    )
+    assert (await wordy.query('SEARCH "dragon" LIMIT 9', user="alice")).count == 9
+
+
+async def test_one_long_conversation_does_not_hide_the_others(wordy: Rem) -> None:
+    store = wordy.store("alice")
+    await _talk(store, "Long", *["The axolotl, the axolotl."] * 500)
+    for n in range(6):
+        await _talk(store, f"Short {n}", "I once saw something like an axolotl in a pond near the old mill.")
+    await wordy.index(everyone=True)
+    assert (await wordy.query('SEARCH "axolotl" FROM sessions LIMIT 7', user="alice")).count == 7
+
+
+async def test_an_expired_conversation_is_not_found(wordy: Rem) -> None:
+    store = wordy.store("alice")
+    lapsed = datetime.now(UTC) - timedelta(days=1)
+    session = await store.upsert(Session(name="Old", expires_at=lapsed))
+    await store.upsert(Message(session_id=session.id, message_index=0, role="user", content="the rhinoceros"))
+    assert (await wordy.query('SEARCH "rhinoceros" FROM sessions', user="alice")).count == 0
+
+
+async def test_a_common_word_does_not_beat_what_is_meant(rem: Rem, alice: Store) -> None:
+    notes = {
+        "Parrot": "The parrot is named Gustav and likes nuts.",
+        "Neighbour": "Our neighbour called about the noise.",
+        "Plumber": "The plumber comes on Monday.",
+        "Pizza": "We had pizza on Friday.",
+        "Car": "The car is parked in the garage.",
+        "Show": "The show was sold out.",
+    }
+    await alice.upsert_many(Resource(name=name, content=text) for name, text in notes.items())
+    assert _keys(await rem.query('SEARCH "what is the bird called?"', user=ALICE))[0] == "parrot"
+
+
+async def test_an_answer_that_fits_better_in_every_way_comes_first_whoever_gave_it(rem: Rem, alice: Store) -> None:
+    session = await _talk(
+        alice,
+        "Plants",
+        "I bought a monstera.",
+        "Give it light.",
+        "I also bought a cactus called Spike yesterday.",
+        "Lovely! Water Spike only once a month.",
+    )
+    found = await rem.query('SEARCH "how often should I water Spike?" FROM messages', user=ALICE)
+    assert f"session-{session.id}-msg-3" in _keys(found)[:2]
+
+
+async def test_a_moment_is_found_by_when_it_was(rem: Rem, alice: Store) -> None:
+    for month, name in ((3, "Dentist"), (5, "Trip to Lisbon"), (6, "Outage")):
+        await alice.upsert(
+            Moment(name=name, summary=f"{name} it was.", starts_timestamp=datetime(2026, month, 2, tzinfo=UTC))
+        )
+    assert _keys(await rem.query('SEARCH "what happened in May?" FROM moments LIMIT 1', user=ALICE)) == [
+        "trip-to-lisbon"
+    ]
+
+
+async def test_a_question_of_a_book_is_cut_and_the_answer_says_so(wordy: Rem) -> None:
+    await wordy.store("alice").upsert(Resource(name="Tea", content="Sencha"))
+    words = " ".join(f"w{number}" for number in range(100_000))
+    result = await wordy.query(Search(text=f"sencha {words}"), user="alice")
+    assert _keys(result) == ["tea"]
+    assert any("first 10000 characters" in note for note in result.notes)
+
+
+async def test_others_private_words_do_not_show_in_the_weight(wordy: Rem) -> None:
+    for user in ("alice", "bob", "carol"):
+        await wordy.store(user).upsert(Resource(name="Note", content="something else entirely"))
+    await wordy.store("alice").upsert(Resource(name="Mine", content="falconmerger"))
+    before = (await wordy.query('SEARCH "falconmerger"', user="alice")).results[0]["weight"]
+    await wordy.store("bob").upsert(Resource(name="Secret", content="falconmerger"))
+    await wordy.index(everyone=True)
+    assert (await wordy.query('SEARCH "falconmerger"', user="alice")).results[0]["weight"] == before
+
+
+async def test_a_condition_that_fits_no_table_says_so(rem: Rem) -> None:
+    with pytest.raises(InvalidInputError, match="None of the searched tables"):
+        await rem.query('SEARCH "x" WHERE foo = 1')
+    with pytest.raises(InvalidInputError, match="'June' is not a timestamptz"):
+        await rem.query("SEARCH \"x\" WHERE starts_timestamp > 'June'")

@@ -20,6 +20,7 @@ _SLOWEST = TIMEOUT + 5.0
 
 REFUSED_ALWAYS = {
     "delete": "DELETE FROM resources",
+    "behind a comment that a carriage return ends": "SELECT 1 --\r; DELETE FROM resources",
     "behind a comment": "/* SELECT */ -- SELECT\n DELETE FROM resources",
     "second statement": "SELECT 1; DELETE FROM resources",
     "second statement in a comment's end": "SELECT 1 /* ; */ ; DROP TABLE resources --",
@@ -109,6 +110,7 @@ REFUSED_BY_GATE_OR_CATALOGUE = {
     "sleep": "SELECT pg_sleep(10)",
     "sleep for": "SELECT pg_sleep_for('10 s')",
     "sleep, qualified": 'SELECT pg_catalog."pg_sleep"(10)',
+    "sleep behind a comment that a carriage return ends": "SELECT 1, --\rpg_sleep(10)",
     "sleep as a table": "SELECT * FROM resources r, pg_sleep(10) s(a)",
     "sleep behind an operator": "SELECT 1 WHERE (SELECT '' FROM pg_sleep(10)) IS NULL",
     "advisory lock": "SELECT pg_advisory_lock(1), pg_sleep(10)",
@@ -146,6 +148,17 @@ REFUSED_BY_GATE_OR_CATALOGUE = {
     "very long text": "SELECT repeat('x', 100000000)",
     "padding": "SELECT lpad('x', 100000000)",
     "filled array": "SELECT array_fill(1, ARRAY[10000000])",
+    "replaced characters": "SELECT length(translate('abc', 'ab', ''))",
+    "long format": "SELECT length(format('%5s', ''))",
+    "place": "SELECT strpos('ab', 'b')",
+    "place, in words": "SELECT position('b' IN 'ab')",
+    "place, quoted": """SELECT pg_catalog."position"('ab', 'b')""",
+    "trimmed at the left": "SELECT ltrim('ab', 'a')",
+    "trimmed at the right": "SELECT rtrim('ab', 'b')",
+    "trimmed at the left, in words": "SELECT trim(LEADING 'a' FROM 'ab')",
+    "trimmed bytes": "SELECT btrim('ab'::bytea, 'b'::bytea)",
+    "behind DISTINCT ON": "SELECT DISTINCT ON (name) translate(name, name, content) FROM resources",
+    "like a part of a WITH": "SELECT 1, translate(name, name, content) AS x FROM resources",
 }
 """What a server that REM may not close lets every role do: there only the gate refuses it, and it must do no harm."""
 
@@ -300,6 +313,22 @@ async def test_the_statistics_of_anothers_values_do_not_leak(rem: Rem, mallory: 
     ):
         _, answer = await mallory.answer(statement)
         assert SECRET not in answer
+
+
+async def test_what_the_server_does_not_stop_is_given_up_all_the_same(
+    rem: Rem, settings: Settings, sql: Connection
+) -> None:
+    sandbox = sandbox_on(rem, settings, timeout_seconds=TIMEOUT)
+    numbers = "SELECT array_agg(g) AS a, array_agg(-g) AS b FROM generate_series(1, 60000) g"
+    started = time.perf_counter()
+    with pytest.raises(QueryLimitError, match="took longer"):
+        await sandbox.select(ALICE, f"SELECT a && b FROM ({numbers}) AS x")
+    assert time.perf_counter() - started < _SLOWEST
+    assert (await sandbox.select(ALICE, "SELECT 1 AS n")).rows == [{"n": 1}]
+    await sandbox.close()
+    active = "application_name = 'rem sql' AND state = 'active' AND datname = current_database()"
+    while await sql.fetchval(f"SELECT count(*) FROM pg_stat_activity WHERE {active}"):
+        await asyncio.sleep(0.1)
 
 
 async def test_twenty_queries_of_two_users_at_once_never_mix(rem: Rem, settings: Settings, memories: None) -> None:

@@ -18,6 +18,7 @@ from rem.db.database import Database, migrate
 from rem.db.migrations import Migrator
 from rem.db.preflight import read_facts
 from rem.db.sandbox import SqlSandbox
+from rem.db.sql import query
 from rem.errors import DatabaseUnfitError, MigrationError
 from rem.models import Resource
 from rem.query.sql_gate import check_select
@@ -211,6 +212,24 @@ async def test_many_may_open_at_once(rem: Rem, settings: Settings, memories: Non
     )
     assert answers == [[{"n": 2}]] * 6
     await asyncio.gather(*(one.close() for one in sandboxes))
+
+
+async def test_a_catalogue_that_an_earlier_rem_closed_is_closed_further(
+    sandbox: SqlSandbox, sql: Connection, memories: None
+) -> None:
+    assert await sql.fetchval("SELECT rem.rem_sql_close_catalog()")
+    assert await sql.fetchval("SELECT rem.rem_sql_close_catalog()") == 0
+    await sql.execute("GRANT EXECUTE ON FUNCTION pg_catalog.translate(text, text, text) TO PUBLIC")
+    assert not await sql.fetchval(query("sandbox", "is_closed"))
+    assert await sql.fetchval("SELECT rem.rem_sql_close_catalog()")
+    assert await sql.fetchval(query("sandbox", "is_closed"))
+    assert (await sandbox.select(ALICE, "SELECT rem_key('Sarah Chen') AS key")).rows == [{"key": "sarah-chen"}]
+    role_name = await sql.fetchval("SELECT role_name FROM sql_access")
+    can_call = "SELECT has_function_privilege($1, $2, 'EXECUTE')"
+    assert not await sql.fetchval(can_call, role_name, "translate(text, text, text)")
+    await sql.execute("SELECT rem.rem_sql_reopen_catalog()")
+    for name in ("translate(text, text, text)", "pg_sleep(double precision)"):
+        assert await sql.fetchval(can_call, role_name, name)
 
 
 async def test_going_back_takes_the_role_and_the_policies_along(

@@ -131,6 +131,7 @@ class SqlSandbox:
     async def _run(self, access: _Access, scope: Scope, statement: str, rows: int) -> list[str | None]:
         seconds = self._settings.timeout_seconds
         async with _leased(access.pool) as connection:
+            is_deaf = False
             transaction = connection.transaction(readonly=True)
             await transaction.start()
             try:
@@ -140,12 +141,17 @@ class SqlSandbox:
                     query("sandbox", "run"), signed, statement, rows, self._settings.max_bytes
                 )
             except (asyncpg.PostgresError, TimeoutError) as error:
+                is_deaf = isinstance(error, TimeoutError)
                 if is_stale(error):
                     raise _StaleError(refusal(error, seconds)) from error
                 raise refusal(error, seconds) from error
             finally:
                 # Never a commit: also a setting or a message of the query's would be kept by it.
-                await transaction.rollback()
+                if is_deaf:
+                    # The server has not noticed the end of its time: it would not answer a rollback either.
+                    connection.terminate()
+                else:
+                    await transaction.rollback()
         return [line for (line,) in found]
 
     async def _check(self, statement: str) -> None:

@@ -37,12 +37,13 @@ def checked(rows: Vectors, *, count: int, dimension: int, model: str) -> Vectors
         raise EmbeddingUnavailableError(f"{model} answered with a vector that is not finite.")
     if not norms.all():
         raise EmbeddingUnavailableError(f"{model} answered with a vector of zeros.")
-    return rows
+    # Only the direction counts, and half-precision numbers, as they are stored, have little range.
+    return rows if np.allclose(norms, 1, atol=1e-3) else (rows / norms[:, None]).astype(np.float32)
 
 
 def wrong_dimension(model: str, actual: int, expected: int) -> EmbeddingMisconfiguredError:
     """What to do about vectors of another length."""
     return EmbeddingMisconfiguredError(
-        f"{model} makes vectors of {actual} dimensions, this database has {expected}: "
+        f"{model} makes vectors of {actual} dimensions, and EMBEDDING__DIMENSION is {expected}: "
         f"set EMBEDDING__DIMENSION={actual}, or choose another EMBEDDING__MODEL."
     )

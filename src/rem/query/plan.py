@@ -8,12 +8,14 @@ from typing import Annotated, Any
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic_core import ErrorDetails
 
 from rem.errors import InvalidInputError
 from rem.query.references import STAGE_ID, Selection, selection
 from rem.query.template import Template
 
 MOST_STAGES = 20
+_MOST_SHOWN = 3
 StageId = Annotated[str, StringConstraints(pattern=rf"^{STAGE_ID}$")]
 
 
@@ -56,12 +58,30 @@ class Plan(BaseModel):
 _FORM = 'A plan is {"stages": [{"id": "a", "query": "SEARCH …"}, {"id": "b", "query": "TRAVERSE FROM {a.key}"}]}.'
 
 
+_IN_WORDS = {
+    "missing": "it is missing",
+    "extra_forbidden": "there is no such field",
+    "string_pattern_mismatch": "it must be a letter, then letters, digits, _ and -",
+    "string_type": "it must be a text",
+    "tuple_type": "it must be a list",
+    "too_short": "there must be at least one",
+    "too_long": f"there may be at most {MOST_STAGES}",
+}
+_NO_OBJECT = "it must be an object"
+
+
 def _explained(error: ValidationError) -> str:
-    parts = []
-    for problem in error.errors(include_url=False)[:3]:
-        place = ".".join(map(str, problem["loc"]))
-        parts.append(f"{place}: {problem['msg']}." if place else f"{problem['msg']}.")
-    return " ".join(parts)
+    problems = error.errors(include_url=False)
+    # Pydantic counts only the stages that are valid, and so finds a list of broken ones empty.
+    inner = [problem for problem in problems if problem["loc"][:1] == ("stages",) and len(problem["loc"]) > 1]
+    shown = [problem for problem in problems if not (inner and problem["loc"] == ("stages",))][:_MOST_SHOWN]
+    return " ".join(_one_explained(problem) for problem in shown)
+
+
+def _one_explained(problem: ErrorDetails) -> str:
+    words = _NO_OBJECT if problem["type"].startswith("model_") else _IN_WORDS.get(problem["type"], problem["msg"])
+    place = ".".join(map(str, problem["loc"]))
+    return f"{place}: {words}." if place else f"{words.capitalize()}."
 
 
 class CheckedStage:

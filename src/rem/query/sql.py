@@ -8,7 +8,7 @@ from collections.abc import Collection
 from rem.query.problems import Fix, Problem
 
 _MARK = re.compile(
-    r"(?P<escaped>\b[eE]')|(?P<word>[^\W\d][\w$]*+)|(?P<line>--[^\n]*+)|(?P<block>/\*)"
+    r"(?P<escaped>\b[eE]')|(?P<word>[^\W\d][\w$]*+)|(?P<line>--[^\n\r]*+)|(?P<block>/\*)"
     r"|(?P<dollar>\$(?:[^\W\d]\w*+)?\$)|(?P<mark>['\"();])"
 )
 _REST_OF_STRING = {
@@ -17,8 +17,8 @@ _REST_OF_STRING = {
     "E'": re.compile(r"(?:[^'\\]++|\\.|'')*+'", re.DOTALL),
 }
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
-_NOTHING = re.compile(r"(?:[\s;]++|--[^\n]*+|/\*.*?\*/)*+", re.DOTALL)
-_SELECT = re.compile(r"(?:\s|\(|--[^\n]*+(?:\n|\Z)|/\*.*?\*/)*+(?:SELECT|WITH)\b(?!-)", re.IGNORECASE | re.DOTALL)
+_NOTHING = re.compile(r"(?:[\s;]++|--[^\n\r]*+|/\*.*?\*/)*+", re.DOTALL)
+_SELECT = re.compile(r"(?:\s|\(|--[^\n\r]*+(?:[\n\r]|\Z)|/\*.*?\*/)*+(?:SELECT|WITH)\b(?!-)", re.IGNORECASE | re.DOTALL)
 
 _WRITING = """
     ALTER ANALYZE BEGIN CALL CHECKPOINT CLUSTER COMMENT COMMIT COPY CREATE DEALLOCATE DECLARE DELETE DISCARD DO DROP

@@ -44,12 +44,30 @@ _SYNTAX = """
     json json_array json_arrayagg json_exists json_object json_objectagg json_query json_scalar json_serialize
     json_table json_value lateral least left like limit localtime localtimestamp materialized natural nested next
     normalize not nullif numeric offset on only operator or order ordinality outer over overlay partition path placing
-    position preceding range recursive repeatable returning right rollup row rows select sets similar some sparsevec
+    preceding range recursive repeatable returning right rollup row rows select sets similar some sparsevec
     substring symmetric system table tablesample then time timestamp timestamptz to trim union using values varchar
     variadic varying vector when where window with within zone
 """
 _BEFORE_BRACKET = frozenset(_SYNTAX.split())
+_SEARCHES = "LIKE, ~ or regexp_instr(text, pattern)"
+_UNSTOPPABLE = {
+    "translate": "replace(text, from, to) or regexp_replace(text, pattern, to, 'g')",
+    "format": "|| or concat(…), and to_char(…) for numbers and dates",
+    "strpos": _SEARCHES,
+    "position": _SEARCHES,
+}
+"""What no timeout stops, with what to use instead."""
+_TRIMS = frozenset({"trim", "btrim", "ltrim", "rtrim"})
+_TRIMS_INSTEAD = "trim(text), or regexp_replace(text, '^x+|x+$', '', 'g')"
+_TRIM_SIDES = frozenset({"(", "both", "leading", "trailing"})
 _NEVER_AN_ALIAS = (
+    *_UNSTOPPABLE,
+    "repeat",
+    "lpad",
+    "rpad",
+    "array_fill",
+    'u&"',
+    'U&"',
     "pg_",
     "lo_",
     "txid_",
@@ -107,13 +125,44 @@ def _opens_cte(words: Sequence[Word], at: int) -> bool:
 def _check_call(words: Sequence[Word], at: int, functions: frozenset[str]) -> None:
     """`name (` is a function that may be called, a word of SQL, or an alias with the names of its columns."""
     name = words[at - 1]
+    if name.text in _TRIMS and _takes_characters(words, at):
+        raise _unstoppable(name, f"{name.text} of chosen characters", _TRIMS_INSTEAD)
     if name.text in functions or (name.kind == "word" and name.text in _BEFORE_BRACKET):
         return
     if at >= 2 and words[at - 2].text in ("as", "::", "with", "recursive"):
         return
     if not _is_alias(words, at):
+        if name.text in _UNSTOPPABLE:
+            raise _unstoppable(name, name.text, _UNSTOPPABLE[name.text])
         message = f"SQL reads rows and computes: there is no function {name.text} that it may call"
         raise Problem(name.start, message, near=_nearest(name.text, functions))
+
+
+def _takes_characters(words: Sequence[Word], at: int) -> bool:
+    """Whether a trim says what it takes away: `trim(text, 'x')`, `trim(both 'x' FROM text)`."""
+    depth = 0
+    for n in range(at + 1, len(words)):
+        word = words[n]
+        if word.kind == "mark" and word.text in "([":
+            depth += 1
+        elif word.kind == "mark" and word.text in ")]":
+            depth -= 1
+        elif depth == 0 and _chooses(words[n - 1], word):
+            return True
+        if not 0 <= depth <= _DEEPEST:
+            return False
+    return False
+
+
+def _chooses(before: Word, word: Word) -> bool:
+    if word.kind == "mark":
+        return word.text == ","
+    is_side = before.kind in ("mark", "word") and before.text in _TRIM_SIDES
+    return word.kind == "word" and word.text == "from" and not is_side
+
+
+def _unstoppable(name: Word, what: str, instead: str) -> Problem:
+    return Problem(name.start, f"There is no {what}, because no timeout stops it: use {instead}")
 
 
 def _is_alias(words: Sequence[Word], at: int) -> bool:
@@ -126,7 +175,8 @@ def _is_alias(words: Sequence[Word], at: int) -> bool:
         return False
     before = words[at - 2]
     if before.text == ",":
-        return end + 1 < len(words) and words[end + 1].text == "as"
+        follows = [word.text for word in words[end + 1 : end + 3]]
+        return follows[:1] == ["as"] and follows[1:] in (["("], ["not"], ["materialized"])
     return before.text == ")" or before.kind == "quoted" or (before.is_name and before.text not in _BEFORE_BRACKET)
 
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from rem.query.problems import Problem
 
 _WORD = re.compile(
-    r"""(?P<space>\s++|--[^\n]*+)
+    r"""(?P<space>\s++|--[^\n\r]*+)
     |(?P<comment>/\*)
     |(?P<dollar>\$(?:[^\W\d]\w*+)?\$)
     |(?P<string>(?:[eE]'(?:[^'\\]++|\\.|'')*+|(?:[bBnNxX]|[uU]&)?'(?:[^']++|'')*+)(?P<string_end>'?))

@@ -42,9 +42,10 @@ class SearchableRow:
     id: UUID
     user_id: str | None
     expires_at: datetime | None
-    created_at: datetime
     language: str | None
     title: str
+    happened_at: datetime | None
+    """When it was said or took place."""
     group_id: UUID | None
     position: int | None
     bodies: dict[str, str]
@@ -57,6 +58,9 @@ class SearchableRow:
     def is_message(self) -> bool:
         """Whether the row is one of a conversation's messages."""
         return self.role is not None
+
+
+_TIMES = {"messages": "r.created_at", "moments": "r.starts_timestamp", "resources": "r.timestamp"}
 
 
 def owners_of(scope: Scope) -> list[str]:
@@ -85,7 +89,7 @@ async def ids_within(
     connection: Connection, kind: SearchableType, tenant_id: str, ids: Sequence[UUID], size: int
 ) -> list[UUID]:
     """The first of some rows whose texts are not larger together than `size`; one at least."""
-    sizes = " + ".join(f"coalesce(pg_column_size(r.{identifier(field)}), 0)" for field in kind.fields)
+    sizes = " + ".join(f"coalesce(octet_length(r.{identifier(field)}::text), 0)" for field in kind.fields)
     statement = fill(query("passages", "ids_within"), table=kind.table, size=sizes)
     return [row[0] for row in await connection.fetch(statement, tenant_id, ids, size)]
 
@@ -101,6 +105,7 @@ async def read_rows(
         # A session's own text stands beside its messages, at no place among them.
         group_id={"messages": "r.session_id", "sessions": "r.id"}.get(kind.name, "NULL::uuid"),
         position="r.message_index" if kind.is_conversation else "NULL::integer",
+        happened_at=_TIMES.get(kind.name, "NULL::timestamptz"),
         role="r.role" if kind.is_conversation else "NULL::text",
         bodies=", ".join(f"coalesce(r.{identifier(field)}::text, '')" for field in kind.fields),
         before=f"({query('passages', 'said_before')})" if kind.is_conversation else "NULL::text[]",
@@ -111,9 +116,9 @@ async def read_rows(
             row["id"],
             row["user_id"],
             row["expires_at"],
-            row["created_at"],
             row["language"],
             row["title"],
+            row["happened_at"],
             row["group_id"],
             row["position"],
             dict(zip(kind.fields, row["bodies"], strict=True)),

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
 from rem.context import Scope
 from rem.db.sql import fill, query
-from rem.embeddings import NoEmbedder
+from rem.embeddings import NoEmbedder, is_blank
 from rem.errors import EmbeddingOffError
 from rem.retrieval.corpus import (
     SearchableRow,
@@ -32,8 +34,9 @@ IndexProgress: TypeAlias = Callable[[str, int], None]
 """Called with what was done ("indexed", "embedded") and how many more of it are done now."""
 
 _EMBED_AT_ONCE = 256
+_EMBED_IN_TURN = 8 * _EMBED_AT_ONCE
 _LARGEST_PORTION = 4_000_000
-"""In bytes as stored: so much text is split and weighed in one transaction."""
+"""In bytes: so much text is split and weighed in one transaction, while its writers wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +76,32 @@ class Indexer:
 
     async def run(self, scope: Scope | None = None, on_progress: IndexProgress | None = None) -> IndexReport:
         """Index all that waits, of everyone or of what one scope sees; without an embedder, for words alone."""
-        rows, passages = await self.make_passages(scope, on_progress=on_progress)
-        try:
-            embedded = await self.embed(scope, on_progress=on_progress)
-        except EmbeddingOffError:
-            embedded = 0
-        return IndexReport(rows, passages, embedded)
+        rows = passages = embedded = 0
+        while True:
+            # In turns, because what was just written must not wait for its words until a backlog is embedded.
+            more = await self.make_passages(scope, on_progress=on_progress)
+            rows, passages = rows + more[0], passages + more[1]
+            try:
+                done = await self.embed(scope, at_most=_EMBED_IN_TURN, on_progress=on_progress)
+            except EmbeddingOffError:
+                done = 0
+            embedded += done
+            if done < _EMBED_IN_TURN:
+                await self._fold_statistics()
+                return IndexReport(rows, passages, embedded)
 
     async def make_passages(
-        self, scope: Scope | None = None, at_most: int | None = None, on_progress: IndexProgress | None = None
+        self,
+        scope: Scope | None = None,
+        at_most: int | None = None,
+        seconds: float = math.inf,
+        on_progress: IndexProgress | None = None,
     ) -> tuple[int, int]:
         """Make the passages of rows that wait; how many rows and passages it were."""
         rows = passages = 0
         postponed: list[int] = []
-        while at_most is None or rows < at_most:
+        ends = monotonic() + seconds
+        while (at_most is None or rows < at_most) and monotonic() < ends:
             done = await self._index_portion(scope, postponed)
             if done is None:
                 break
@@ -94,8 +109,6 @@ class Indexer:
             passages += done[1]
             if on_progress:
                 on_progress("indexed", done[0])
-        if passages:
-            await self._fold_statistics()
         return rows, passages
 
     async def _index_portion(self, scope: Scope | None, postponed: list[int]) -> tuple[int, int] | None:
@@ -137,7 +150,7 @@ class Indexer:
             "expires_at": row.expires_at,
             "language": row.language if row.language in self._languages else self._language,
             "prior": prior_of(row),
-            "speaker": row.speaker and row.speaker.split(maxsplit=1)[0].lower(),
+            "speaker": next(iter((row.speaker or "").lower().split()), None),
             "tells_time": is_about_time(row),
             "texts": [text for text, _ in weighed],
             "shares": [share for _, share in weighed],
@@ -172,6 +185,8 @@ class Indexer:
 
     async def switch_model(self) -> int:
         """Make the embedder's model the one of this database; how many passages another model embedded."""
+        # A model that cannot embed anything must not take the place of one that could.
+        await self._embedder.embed_one("a text to try it")
         async with self._database.connection() as connection:
             model = await record_model(connection, self._embedder)
             return int(await connection.fetchval(query("passages", "count_of_other_models"), model.id))
@@ -200,8 +215,8 @@ class Indexer:
         self, model: VectorModel, passages: Sequence[Any], texts: dict[int, str], skipped: list[int]
     ) -> int:
         # A passage without text belongs to a row that was changed or deleted a moment ago.
-        skipped += [passage["id"] for passage in passages if passage["id"] not in texts]
-        known = [passage for passage in passages if passage["id"] in texts]
+        known = [passage for passage in passages if not is_blank(texts.get(passage["id"], ""))]
+        skipped += {passage["id"] for passage in passages} - {passage["id"] for passage in known}
         if not known:
             return 0
         vectors = await self._embedder.embed([texts[passage["id"]] for passage in known])

@@ -47,7 +47,7 @@ def passages_of(row: SearchableRow) -> Iterator[Passage]:
             if not is_blank(body[passage.start : passage.end]):
                 is_empty = False
                 yield passage
-    if is_empty and not is_blank(row.title):
+    if is_empty and not is_blank(row.title[:LONGEST_TITLE]):
         yield Passage(next(iter(row.bodies)), 0, 0, (0, 0))
 
 
@@ -74,8 +74,8 @@ def weighed_texts(row: SearchableRow, passage: Passage) -> Iterator[tuple[str, f
     yield row.bodies[passage.field][start:end], 1.0
     if row.title:
         yield row.title[:LONGEST_TITLE], 1.0
-    if row.is_message:
-        yield f"{row.created_at:%-d %B %Y}", 1.0
+    if row.happened_at is not None:
+        yield f"{row.happened_at:%-d %B %Y}", 1.0
     room = LONGEST_BEFORE
     for said, share in zip(row.before, BEFORE_SHARES, strict=False):
         room -= len(said)

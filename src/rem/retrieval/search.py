@@ -12,7 +12,7 @@ from rem.db.conditions import Compiler, Condition
 from rem.db.sql import fill, identifier, query
 from rem.db.table import table_of
 from rem.embeddings import is_blank
-from rem.errors import EmbeddingError, EmbeddingOffError, InvalidInputError, RerankerError
+from rem.errors import DatabaseError, EmbeddingError, EmbeddingOffError, InvalidInputError, RerankerError
 from rem.retrieval.corpus import SearchableType, owners_of, searchable_types
 from rem.retrieval.indexer import Indexer
 from rem.retrieval.reranker import Reranker, reordered
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 Mode: TypeAlias = Literal["hybrid", "vector", "text"]
 _INDEX_AT_ONCE = 256
 """So many rows a search indexes itself before it answers; more are left to the indexer, and the answer says so."""
+_INDEX_SECONDS = 2.0
+_LONGEST_QUESTION = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class Hit:
     similarity: float | None
     """The cosine of the passage's and the question's vectors."""
     weight: float
-    """BM25: how much the words that they share count."""
+    """How much of the question's words the passage has, by their rarity: from 0 to 1, to two digits."""
     passage: dict[str, Any]
 
 
@@ -90,6 +92,9 @@ class Searcher:
         if is_blank(request.text):
             raise InvalidInputError("SEARCH needs words to look for, and the text has none.")
         found = Found()
+        if len(request.text) > _LONGEST_QUESTION:
+            request = replace(request, text=request.text[:_LONGEST_QUESTION])
+            found.notes.append(f"Only the first {_LONGEST_QUESTION} characters of the text were searched for.")
         vector = await self._embed(request, found)
         async with store.executor.connection() as connection:
             asked = replace(request, limit=self._candidates(request))
@@ -158,13 +163,17 @@ class Searcher:
 
     async def _catch_up(self, store: Store, found: Found) -> None:
         started = perf_counter()
-        rows, _ = await self._indexer.make_passages(store.scope, at_most=_INDEX_AT_ONCE)
+        rows = 0
         try:
+            rows, _ = await self._indexer.make_passages(store.scope, _INDEX_AT_ONCE, _INDEX_SECONDS)
             await self._indexer.embed(store.scope, at_most=_INDEX_AT_ONCE)
         except EmbeddingOffError:
             pass
         except EmbeddingError as error:
             found.notes.append(f"What was stored last was searched by words alone: {error}")
+        except DatabaseError as error:
+            # A connection that may not write finds what is indexed.
+            found.notes.append(f"What was stored last was not indexed: {error}")
         found.steps.append(("index", _since(started), rows))
 
 
@@ -234,8 +243,16 @@ def _allowed(store: Store, types: list[str], where: Condition, parameters: list[
             continue
         queries.append(fill(query("passages", "allowed"), table=f"rem.{identifier(name)}", condition=condition))
     if not queries:
-        raise failures[0]
+        # The table whose fields fit has the reason that helps.
+        raise next((error for error in failures if "has no field" not in str(error)), _nowhere(failures, types))
     return f"ARRAY({' UNION ALL '.join(queries)})"
+
+
+def _nowhere(failures: list[InvalidInputError], types: list[str]) -> InvalidInputError:
+    if len(failures) == 1:
+        return failures[0]
+    field = str(failures[0]).partition("has no field ")[2].partition(".")[0]
+    return InvalidInputError(f"None of the searched tables ({', '.join(types)}) has the field {field}.")
 
 
 def _since(started: float) -> float:

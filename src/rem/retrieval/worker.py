@@ -28,6 +28,9 @@ async def keep_indexed(database: Database, indexer: Indexer) -> None:
         except RemError as error:
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
             logger.warning("Indexing failed and is tried again in {:.0f} s: {}", pause, error)
+        except Exception:  # noqa: BLE001  # whatever it is, the next rows must not wait for a restart of the server
+            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+            logger.exception("Indexing failed in a way that it should not, and is tried again in {:.0f} s.", pause)
         await asyncio.sleep(pause)
 
 

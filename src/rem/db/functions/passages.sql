@@ -4,8 +4,10 @@
 CREATE OR REPLACE FUNCTION rem_searchable_query(entity rem.entity_types, source text) RETURNS text
 LANGUAGE sql STABLE AS $$
   SELECT format('SELECT r.tenant_id, r.user_id, r.id, r.key, r.expires_at, r.metadata ->> ''language'' AS language,
-                   r.metadata ->> ''speaker'' AS speaker, %s AS body
-                 FROM %s r WHERE r.deleted_at IS NULL', entity.search_expression, source)
+                   r.metadata ->> ''speaker'' AS speaker, %s AS happened_at, %s AS body
+                 FROM %s r WHERE r.deleted_at IS NULL',
+                CASE entity.name WHEN 'moments' THEN 'r.starts_timestamp' WHEN 'resources' THEN 'r.timestamp' ELSE 'NULL::timestamptz' END,
+                entity.search_expression, source)
 $$;
 
 -- Puts the rows of a query into the queue, in portions.
@@ -31,6 +33,22 @@ BEGIN
   END LOOP;
 END $$;
 
+-- What was said is also found by what was said before: where a message is gone, its words must go from the next ones, too.
+CREATE OR REPLACE FUNCTION rem_followers_on_loss(entity rem.entity_types, lost text) RETURNS text LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN entity.name <> 'messages' THEN '' ELSE format($query$;
+    WITH followers AS MATERIALIZED (
+      SELECT DISTINCT f.tenant_id, f.user_id, f.id FROM %1$s l CROSS JOIN LATERAL (
+        SELECT m.tenant_id, m.user_id, m.id FROM rem.messages m
+        WHERE (m.tenant_id, m.user_id, m.session_id) = (l.tenant_id, l.user_id, l.session_id)
+          AND m.message_index > l.message_index AND m.deleted_at IS NULL AND m.content <> ''
+        ORDER BY m.message_index LIMIT 3) f
+    ), forgotten AS (
+      DELETE FROM rem.passages p USING followers f
+      WHERE (p.tenant_id, p.entity_id, p.entity_type) = (f.tenant_id, f.id, 'messages'))
+    INSERT INTO rem.search_queue (tenant_id, owner, entity_type, entity_ids)
+    SELECT tenant_id, user_id, 'messages', array_agg(id) FROM followers GROUP BY tenant_id, user_id $query$, lost) END
+$$;
+
 -- The statements of the generated trigger function (functions/mirrors.sql) that keep the passages of a type current:
 -- what is gone or changed loses them at once, what is new or changed gets into the queue.
 CREATE OR REPLACE FUNCTION rem_passages_on_insert(entity rem.entity_types) RETURNS text LANGUAGE sql STABLE AS $$
@@ -41,8 +59,10 @@ $$;
 CREATE OR REPLACE FUNCTION rem_passages_on_delete(entity rem.entity_types) RETURNS text LANGUAGE sql STABLE AS $$
   SELECT CASE WHEN entity.search_fields = '{}' THEN 'NULL'
     ELSE format('DELETE FROM rem.passages p USING old_rows o
-                 WHERE (p.tenant_id, p.entity_id, p.entity_type) = (o.tenant_id, o.id, %L)', entity.name) END
+                 WHERE (p.tenant_id, p.entity_id, p.entity_type) = (o.tenant_id, o.id, %L)', entity.name)
+      || rem.rem_followers_on_loss(entity, 'old_rows') END
 $$;
+
 
 CREATE OR REPLACE FUNCTION rem_passages_on_update(entity rem.entity_types) RETURNS text LANGUAGE sql STABLE AS $$
   SELECT CASE WHEN entity.search_fields = '{}' THEN 'NULL'
@@ -50,7 +70,9 @@ CREATE OR REPLACE FUNCTION rem_passages_on_update(entity rem.entity_types) RETUR
                  WHERE (p.tenant_id, p.entity_id, p.entity_type) = (o.tenant_id, o.id, %3$L);',
                 rem.rem_searchable_query(entity, 'old_rows'), rem.rem_searchable_query(entity, 'new_rows'), entity.name)
       || rem.rem_enqueue_query(entity,
-           rem.rem_searchable_query(entity, 'new_rows') || ' EXCEPT ' || rem.rem_searchable_query(entity, 'old_rows')) END
+           rem.rem_searchable_query(entity, 'new_rows') || ' EXCEPT ' || rem.rem_searchable_query(entity, 'old_rows'))
+      || rem.rem_followers_on_loss(entity,
+           '(SELECT o.* FROM old_rows o JOIN new_rows n USING (tenant_id, id) WHERE o.deleted_at IS NULL AND n.deleted_at IS NOT NULL)') END
 $$;
 
 -- The words of a text as numbers with their frequencies. The language is part of the number, so that passages of several
@@ -140,6 +162,8 @@ BEGIN
   FROM folded GROUP BY tenant_id, owner, language, entity_type
   ON CONFLICT ON CONSTRAINT passage_totals_key DO UPDATE SET passages = c.passages + excluded.passages;
   DELETE FROM rem.passage_totals WHERE passages = 0;
+  DELETE FROM rem.embedding_means m WHERE NOT EXISTS (
+    SELECT FROM rem.passage_totals t WHERE t.tenant_id = m.tenant_id AND t.owner = m.owner);
   RETURN true;
 END $$;
 
@@ -157,9 +181,20 @@ LANGUAGE plpgsql AS $$
 DECLARE
   known bigint := (SELECT m.passages FROM rem.embedding_means m
                    WHERE (m.tenant_id, m.owner, m.model_id) = (of_tenant, of_owner, of_model));
-  actual bigint := rem.rem_count_passages_of(of_tenant, of_owner, NULL);
+  owned bigint := rem.rem_count_passages_of(of_tenant, of_owner, NULL);
+  actual bigint;
 BEGIN
-  IF actual < 10 OR actual BETWEEN known * 0.9 AND known * 1.1 THEN
+  IF owned BETWEEN known * 0.9 AND known * 1.1 THEN
+    RETURN false;
+  END IF;
+  -- While they are being embedded, the owner has more passages than vectors.
+  SELECT count(*) INTO actual FROM rem.passages p
+  WHERE p.tenant_id = of_tenant AND p.owner = of_owner AND p.model_id = of_model;
+  IF actual BETWEEN known * 0.9 AND known * 1.1 THEN
+    RETURN false;
+  END IF;
+  IF actual < 10 THEN
+    DELETE FROM rem.embedding_means m WHERE (m.tenant_id, m.owner, m.model_id) = (of_tenant, of_owner, of_model);
     RETURN false;
   END IF;
   INSERT INTO rem.embedding_means AS m (tenant_id, owner, model_id, mean, passages)

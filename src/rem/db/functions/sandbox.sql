@@ -53,16 +53,19 @@ BEGIN
 END $$;
 
 -- What a query may call: all that is IMMUTABLE, because it computes and nothing else; what stands behind an operator or
--- a cast; and of the rest only what is named here. Not what makes gigabytes out of a number.
+-- a cast; and of the rest only what is named here. Not what makes gigabytes out of a number, nor what compares each
+-- character with each of another text without looking whether it should stop. (rem_key needs the btrim that is left.)
 CREATE OR REPLACE FUNCTION rem_sql_functions() RETURNS TABLE (routine oid, name text) LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp AS $$
   SELECT p.oid, p.proname::text FROM pg_proc p
   WHERE p.pronamespace = 'pg_catalog'::regnamespace AND p.proname !~ '^(xml|xpath|pg_snapshot_|txid_|lo_)'
-    AND p.proname <> ALL ('{repeat,lpad,rpad,array_fill,set_masklen,pg_partition_root,pg_visible_in_snapshot}')
+    AND p.proname <> ALL ('{repeat,lpad,rpad,array_fill,set_masklen,pg_partition_root,pg_visible_in_snapshot,
+      translate,strpos,position}')
+    AND NOT (p.proname IN ('btrim', 'ltrim', 'rtrim') AND p.pronargs = 2 AND p.oid <> 'btrim(text, text)'::regprocedure)
     AND (p.provolatile = 'i'
       OR p.oid IN (SELECT oprcode FROM pg_operator) OR p.oid IN (SELECT castfunc FROM pg_cast)
       OR p.proname = ANY ('{age,array_to_json,array_to_string,clock_timestamp,concat,concat_ws,convert_from,convert_to,
-        date_add,date_part,date_subtract,date_trunc,enum_first,enum_last,enum_range,extract,format,gen_random_uuid,
+        date_add,date_part,date_subtract,date_trunc,enum_first,enum_last,enum_range,extract,gen_random_uuid,
         generate_series,json_agg,json_agg_strict,json_build_array,json_build_object,json_object_agg,json_object_agg_strict,
         json_object_agg_unique,json_object_agg_unique_strict,json_populate_record,json_populate_recordset,json_to_record,
         json_to_recordset,jsonb_agg,jsonb_agg_strict,jsonb_build_array,jsonb_build_object,jsonb_object_agg,
@@ -234,6 +237,7 @@ CREATE OR REPLACE FUNCTION rem_sql_gaps(of_role text) RETURNS SETOF text LANGUAG
   SELECT 'every role may call functions such as pg_sleep, and read the catalogue: a superuser closes that with '
          'SELECT rem.rem_sql_close_catalog(), for all but REM''s own role in this database'
   WHERE has_function_privilege(of_role, 'pg_catalog.pg_sleep(double precision)', 'EXECUTE')
+    OR has_function_privilege(of_role, 'pg_catalog.translate(text, text, text)', 'EXECUTE')
     OR has_table_privilege(of_role, 'pg_catalog.pg_stat_activity', 'SELECT')
   UNION ALL
   SELECT format('there is no limit on temporary files: a superuser sets one with ALTER ROLE %I SET temp_file_limit = ''256MB''', of_role)
@@ -248,17 +252,15 @@ CREATE OR REPLACE FUNCTION rem_sql_gaps(of_role text) RETURNS SETOF text LANGUAG
 $$;
 
 -- Takes from everybody what a query has no use for: functions that are not in rem_sql_functions(), the catalogue, and
--- temporary tables. Of this database only; REM's own role keeps all. On the embedded server it is done unasked.
+-- temporary tables. Of this database only; REM's own role keeps all. On the embedded server it is done unasked. A
+-- second time it takes what an earlier REM still allowed.
 CREATE OR REPLACE FUNCTION rem_sql_close_catalog() RETURNS integer LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   owner text := (SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'rem');
   wanted text;
+  earlier text[] := coalesce((SELECT reopening FROM rem.sql_access FOR UPDATE), '{}');
   undoing text[] := '{}';
 BEGIN
-  PERFORM FROM rem.sql_access FOR UPDATE;
-  IF EXISTS (SELECT FROM rem.sql_access WHERE reopening IS NOT NULL) THEN
-    RETURN 0;
-  END IF;
   FOR wanted IN
     SELECT format('EXECUTE ON ROUTINE %s', p.oid::regprocedure) FROM pg_proc p
     WHERE rem.rem_sql_grants_public(p.proacl, 'f', p.proowner, 'EXECUTE')
@@ -278,7 +280,7 @@ BEGIN
       undoing := undoing || format('REVOKE %s FROM %I', wanted, owner);
     END IF;
   END LOOP;
-  UPDATE rem.sql_access SET reopening = undoing;
+  UPDATE rem.sql_access SET reopening = earlier || undoing;
   RETURN cardinality(undoing);
 END $$;
 

@@ -5,8 +5,7 @@
 DO $$ BEGIN PERFORM '[1]'::vector; END $$;
 
 -- A question as a vector: each of its words, in every language that the tenant has texts in, with its rarity (BM25); the
--- faint words count half. `whole` is what a passage weighs that has every word, also those that no passage has: what has
--- only one of them is no good answer, even if it is the best that there is.
+-- faint words count half. `whole` is what a passage weighs that has every word, also those that no passage has.
 CREATE OR REPLACE FUNCTION rem_asked_terms(of_tenant text, asked text, faint text, OUT terms sparsevec, OUT whole real)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -163,9 +162,10 @@ LANGUAGE sql STABLE ROWS 100 AS $$
     -- An entity is as good as its best passage, in each leg for itself.
     SELECT u.entity_type, u.entity_id, u.group_id, u.position, u.prior, u.speaker, u.tells_time,
            (array_agg(u.id ORDER BY u.distinction DESC, u.weight DESC, u.id))[1] AS passage_id,
-           max(u.similarity) AS similarity, max(u.weight) AS weight,
+           max(u.similarity) AS similarity,
            greatest(max(u.distinction), 0) / greatest(max(max(u.distinction)) OVER (), 1e-6) AS e,
-           max(u.weight) / greatest(max(max(u.weight)) OVER (), whole, 1e-6) AS b
+           -- What has but one of the question's words is no good answer by its words, even if nothing has more of them.
+           max(u.weight) / greatest(max(max(u.weight)) OVER (), CASE WHEN u.group_id IS NULL THEN 1 ELSE 0.7 END * whole, 1e-6) AS b
     FROM unnest(scored) u
     GROUP BY u.entity_type, u.entity_id, u.group_id, u.position, u.prior, u.speaker, u.tells_time
   ), placed AS (
@@ -180,22 +180,25 @@ LANGUAGE sql STABLE ROWS 100 AS $$
     UNION ALL
     SELECT n.*, b, NULL, NULL, NULL, e, NULL, NULL FROM entities n WHERE NOT in_conversation
   ), fitted AS (
-    SELECT p.*, 2.4 * (b + e) + prior + 2.0 * near_b + near_e
-             - 0.5 * coalesce(before_b, 0) + 1.35 * coalesce(after_b, 0) + 0.5 * coalesce(second_b, 0)
-             + 0.6 * coalesce(before_e, 0) + 0.3 * coalesce(after_e, 0)
+    -- What is in no conversation stands in its neighbours' places itself, or it could never be as good as a message.
+    -- How good an answer it makes by itself counts less where it fits well both by words and by meaning.
+    SELECT p.*, 2.4 * (b + e) + prior * (1 - 0.5 * least(b, e)) + 2.0 * near_b + near_e
+             + CASE WHEN group_id IS NULL THEN 0.4 * b + 1.85 * e
+                    ELSE 1.35 * coalesce(after_b, 0) + 0.5 * coalesce(second_b, 0) - 0.5 * coalesce(before_b, 0)
+                       + 0.6 * coalesce(before_e, 0) + 0.3 * coalesce(after_e, 0) END
              + CASE WHEN speaker = ANY (asked_names) THEN 0.6 ELSE 0 END
              + CASE WHEN asks_time AND tells_time THEN 1.1 ELSE 0 END AS fit
     FROM placed p
   ), grouped AS (
     -- A conversation is as good as its best message; whether it is a good answer by itself counts half there.
     SELECT DISTINCT ON (f.group_id) 'sessions' AS entity_type, f.group_id AS entity_id, f.passage_id, f.fit - f.prior / 2 AS fit,
-           max(f.similarity) OVER g AS similarity, max(f.weight) OVER g AS weight
+           max(f.similarity) OVER g AS similarity, max(f.b) OVER g AS b
     FROM fitted f WHERE by_group AND f.group_id IS NOT NULL
     WINDOW g AS (PARTITION BY f.group_id) ORDER BY f.group_id, f.fit - f.prior / 2 DESC
   )
   -- The weights add up to 16.25.
-  SELECT r.entity_type, r.entity_id, r.passage_id, (r.fit / 16.25)::real, r.similarity, r.weight
-  FROM (SELECT f.entity_type, f.entity_id, f.passage_id, f.fit, f.similarity, f.weight FROM fitted f WHERE NOT by_group
+  SELECT r.entity_type, r.entity_id, r.passage_id, (r.fit / 16.25)::real, r.similarity, r.b::real
+  FROM (SELECT f.entity_type, f.entity_id, f.passage_id, f.fit, f.similarity, f.b FROM fitted f WHERE NOT by_group
         UNION ALL SELECT * FROM grouped) r
 $$;
 
@@ -220,7 +223,9 @@ DECLARE
   asked_names text[] := regexp_split_to_array(lower(asked), '[^[:alpha:]]+');
   leg rem.passage_score[];
   scored rem.passage_score[] := '{}';
+  has_conversation boolean := false;
   in_conversation boolean;
+  candidates integer;
   hits json;
 BEGIN
   SELECT * INTO model FROM rem.embedding_models WHERE is_current;
@@ -233,6 +238,8 @@ BEGIN
   steps := steps || rem.rem_step('words', begun, NULL);
   FOREACH of_owner IN ARRAY owners LOOP
     owned := rem.rem_count_passages_of(of_tenant, of_owner, of_types);
+    has_conversation := has_conversation OR (of_types IS NULL OR 'messages' = ANY (of_types))
+      AND rem.rem_count_passages_of(of_tenant, of_owner, ARRAY['messages']) > 0;
     IF owned <= (CASE WHEN allowed IS NULL THEN 20000 ELSE 200000 END) THEN
       scanned := scanned || of_owner;
     ELSE
@@ -255,8 +262,16 @@ BEGIN
   END LOOP;
   IF scanned <> '{}' THEN
     begun := clock_timestamp();
-    leg := rem.rem_scan_passages(of_tenant, scanned, of_types, of_field, allowed, by_group, of_model, asked_vector,
-                                 asked_terms, CASE mode WHEN 'vector' THEN 0 ELSE 0.03 END, greatest(200, wanted * 4));
+    -- A message is judged by its neighbours as well, so that more of them are needed.
+    candidates := greatest(CASE WHEN has_conversation THEN 400 ELSE 200 END, wanted * 4);
+    LOOP
+      leg := rem.rem_scan_passages(of_tenant, scanned, of_types, of_field, allowed, by_group, of_model, asked_vector,
+                                   asked_terms, CASE mode WHEN 'vector' THEN 0 ELSE 0.03 END, candidates);
+      -- They may all be of one long text.
+      EXIT WHEN cardinality(leg) < candidates OR wanted <= (
+        SELECT count(DISTINCT coalesce(CASE WHEN by_group THEN l.group_id END, l.entity_id)) FROM unnest(leg) l);
+      candidates := candidates * 8;
+    END LOOP;
     scored := scored || leg;
     steps := steps || rem.rem_step('scan', begun, cardinality(leg));
   END IF;
@@ -264,8 +279,9 @@ BEGIN
   in_conversation := EXISTS (SELECT FROM unnest(scored) s WHERE s.group_id IS NOT NULL);
   SELECT json_agg(json_build_object(
       'entity_type', r.entity_type,
-      'record', CASE WHEN by_group THEN rem.rem_record(r.entity_type, of_tenant, r.entity_id) ELSE s.record END,
-      'score', r.score, 'similarity', CASE WHEN of_model IS NOT NULL THEN r.similarity END, 'weight', r.weight,
+      'record', h.record,
+      -- The exact weight would tell how many passages of other users have a word.
+      'score', r.score, 'similarity', CASE WHEN of_model IS NOT NULL THEN r.similarity END, 'weight', round(r.weight::numeric, 2),
       'passage', json_build_object('table', p.entity_type, 'key', s.record ->> 'key', 'field', p.field, 'start', p.starts,
         'end', p.ends, 'text', substr(s.record ->> p.field, p.starts + 1, p.ends - p.starts)))
       ORDER BY r.score DESC, r.passage_id)
@@ -278,7 +294,11 @@ BEGIN
              OR k.similarity <> 0 AND (k.similarity >= min_similarity OR min_similarity = 0)
           ORDER BY 6 DESC, 3 LIMIT wanted) r
     JOIN rem.passages p ON (p.tenant_id, p.id) = (of_tenant, r.passage_id)
-    CROSS JOIN LATERAL (SELECT rem.rem_record(p.entity_type, of_tenant, p.entity_id) AS record OFFSET 0) s;
+    CROSS JOIN LATERAL (SELECT rem.rem_record(p.entity_type, of_tenant, p.entity_id) AS record OFFSET 0) s
+    CROSS JOIN LATERAL (
+      SELECT CASE WHEN by_group THEN rem.rem_record(r.entity_type, of_tenant, r.entity_id) ELSE s.record END AS record OFFSET 0) h
+    -- The row has the last word on whether it is there.
+    WHERE h.record ->> 'deleted_at' IS NULL AND coalesce((h.record ->> 'expires_at')::timestamptz > now(), true);
   steps := steps || rem.rem_step('rank', begun, json_array_length(hits));
   RETURN json_build_object('hits', coalesce(hits, '[]'), 'steps', array_to_json(steps),
     'model', CASE WHEN model.id IS NOT NULL THEN json_build_object('id', model.id, 'name', model.name, 'dimension', model.dimension) END,

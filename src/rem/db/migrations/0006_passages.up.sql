@@ -94,6 +94,7 @@ CREATE TABLE term_counts (
   passages bigint NOT NULL,
   PRIMARY KEY (tenant_id, term)
 );
+CREATE INDEX term_counts_gone ON term_counts (tenant_id) WHERE passages = 0;
 CREATE TABLE term_count_deltas (
   tenant_id text NOT NULL,
   term integer NOT NULL,

@@ -4,10 +4,12 @@ SELECT name, search_fields, title_field FROM rem.entity_types WHERE search_field
 
 -- name: take_from_queue
 -- The oldest portion of the queue that nobody else works on, of everyone or of one scope.
-DELETE FROM rem.search_queue q USING (
+-- MATERIALIZED: as a part of a join the planner might choose anew for every row of the queue, and delete them all.
+WITH taken AS MATERIALIZED (
   SELECT o.tenant_id, o.id FROM rem.search_queue o
   WHERE o.id <> ALL ($3::bigint[]) AND ($1::text IS NULL OR (o.tenant_id = $1 AND o.owner = ANY ($2::text[])))
-  ORDER BY o.id LIMIT 1 FOR UPDATE SKIP LOCKED) taken
+  ORDER BY o.id LIMIT 1 FOR UPDATE SKIP LOCKED)
+DELETE FROM rem.search_queue q USING taken
 WHERE (q.tenant_id, q.id) = (taken.tenant_id, taken.id)
 RETURNING q.tenant_id, q.entity_type, q.entity_ids
 
@@ -27,7 +29,7 @@ WHERE s.so_far <= $3 OR s.place = 1
 
 -- name: read_rows
 -- Rows with their texts. Who is just writing one of them will queue it again, and must not wait for us nor we for them.
-SELECT r.id, r.user_id, r.expires_at, r.created_at, r.metadata ->> 'language' AS language, {title} AS title,
+SELECT r.id, r.user_id, r.expires_at, {happened_at} AS happened_at, r.metadata ->> 'language' AS language, {title} AS title,
        r.metadata ->> 'speaker' AS speaker, {role} AS role,
        {group_id} AS group_id, {position} AS position, ARRAY[{bodies}]::text[] AS bodies, {before} AS before
 FROM {table} r WHERE r.tenant_id = $1 AND r.id = ANY ($2::uuid[]) AND r.deleted_at IS NULL {lock}
