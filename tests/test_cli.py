@@ -197,6 +197,7 @@ def test_doctor_finds_everything_in_order_or_says_what_is_not(here: dict[str, st
         ("database", "ok"),
         ("schema", "ok"),
         ("mirrors", "ok"),
+        ("search", "ok"),
         ("sql", "ok"),
     ]
     assert re.fullmatch(r"\d migrations, all of them applied", checks[3]["finding"])

@@ -61,6 +61,39 @@ def test_each_verb_prints_a_table_and_its_notes_apart(here: dict[str, str]) -> N
     assert rows[3].split() == ["harbor-plan", "0"]
 
 
+def test_rows_of_sql_that_do_not_fit_the_terminal_stand_as_records(here: dict[str, str]) -> None:
+    narrow = {**here, "COLUMNS": "60"}
+    statement = "SELECT name, category, content, ordinal, uri FROM resources ORDER BY name"
+    assert output("query", statement, settings=narrow).splitlines() == [
+        "name      harbor-plan",
+        "category",
+        "content   The plan of the harbor migration.",
+        "ordinal   0",
+        "uri",
+        "",
+        "name      日本語のメモ",
+        "category",
+        "content   メモ",
+        "ordinal   0",
+        "uri",
+    ]
+    long = output("query", f"SELECT 1 AS n, '{'x' * 100}' AS a, 'y' AS b", settings=narrow).splitlines()
+    assert long == ["n  1", f"a  {'x' * 100}", "b  y"]
+    everything = output("query", "SELECT * FROM users", settings=narrow).splitlines()
+    assert ["email", "zoe@example.com"] in [line.split() for line in everything]
+    wide = output("query", statement, settings={**here, "COLUMNS": "100"}).splitlines()
+    assert wide[1].split() == ["name", "category", "content", "ordinal", "uri"]
+    gives_way = output("query", "SELECT name, content FROM resources", settings={**here, "COLUMNS": "40"})
+    assert "…" in gives_way
+    assert gives_way.splitlines()[1].split() == ["name", "content"]
+
+
+def test_rows_without_columns_are_counted(here: dict[str, str]) -> None:
+    for statement, said in (("SELECT FROM resources", "2 rows"), ("SELECT FROM users", "1 row")):
+        counted = run("query", statement, settings=here)
+        assert (counted.returncode, counted.stdout, counted.stderr) == (0, "", f"{said} without columns.\n")
+
+
 def test_json_and_explain(here: dict[str, str]) -> None:
     answer = json.loads(output("query", "TRAVERSE harbor-plan LIMIT 1", "--json", settings=here))
     assert (answer["query_type"], answer["count"]) == ("TRAVERSE", 1)

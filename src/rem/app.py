@@ -18,6 +18,7 @@ from rem.db.sandbox import SqlSandbox
 from rem.db.store import Store
 from rem.demo import workspace
 from rem.embeddings import embedder_at_hand
+from rem.errors import EmbeddingOffError
 from rem.models import Entity
 from rem.query import natural
 from rem.query.executor import QueryExecutor
@@ -29,7 +30,7 @@ from rem.query.run_search import run_search
 from rem.query.run_sql import run_sql
 from rem.query.sql_gate import check_select
 from rem.query.tree import Query, Search, Sql
-from rem.retrieval.indexer import Indexer, IndexProgress, IndexReport, Waiting
+from rem.retrieval.indexer import Indexer, IndexProgress, IndexReport, IndexState, Waiting
 from rem.retrieval.reranker import open_reranker
 from rem.retrieval.search import Searcher
 from rem.retrieval.worker import keep_indexed
@@ -120,17 +121,35 @@ class Rem:
         user: str | None = None,
         tenant: str = DEFAULT_TENANT,
         everyone: bool = False,
+        anew: bool = False,
         on_progress: IndexProgress | None = None,
     ) -> IndexReport:
         """Index what waits to be searched: of one user and the tenant's shared rows, or of everyone.
 
-        A search indexes a few rows itself, so this is for after many were written.
+        A search indexes a few rows itself, so this is for after many were written. `anew` lets every row of everyone
+        wait again first.
         """
+        if anew:
+            await self._indexer.queue_everything()
         return await self._indexer.run(None if everyone else Scope.of(user, tenant), on_progress)
 
     async def waiting(self) -> Waiting:
         """What is written and not indexed yet, of everyone."""
         return await self._indexer.waiting()
+
+    async def check_index(self) -> IndexState:
+        """How much is indexed, by which model, and whether a row was forgotten."""
+        return await self._indexer.check()
+
+    async def try_models(self) -> str | None:
+        """Try the embedder and the reranker. An error says what is wrong; None, or why there is no embedder."""
+        if self._reranker is not None:
+            await self._reranker.scores("a question", ["a text to try it"])
+        try:
+            await self._embedder.embed_one("a text to try it")
+        except EmbeddingOffError as error:
+            return str(error)
+        return None
 
     async def switch_model(self) -> int:
         """Let the model that the settings name be the one of this database; how many passages have to be embedded anew.

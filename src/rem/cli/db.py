@@ -133,12 +133,15 @@ def load(
 
 
 @app.command()
-def index(as_json: Json = False) -> None:
+def index(
+    anew: Annotated[bool, typer.Option("--anew", help="Index every row again, not only what waits.")] = False,
+    as_json: Json = False,
+) -> None:
     """Index what waits to be searched, of everyone. `rem serve` does it in the background; loading does it at once."""
     from rem.cli.indexing import index_with_progress
     from rem.cli.output import counted, print_json
 
-    report = run_with_rem(lambda rem: index_with_progress(rem, everyone=True))
+    report = run_with_rem(lambda rem: index_with_progress(rem, everyone=True, anew=anew))
     if as_json:
         print_json(report)
     else:

@@ -47,6 +47,7 @@ async def _checks() -> list[Check]:
         ("database", _database),
         ("schema", _schema),
         ("mirrors", _mirrors),
+        ("search", _search),
         ("sql", _sql),
     ):
         try:
@@ -117,3 +118,20 @@ async def _sql() -> str:
         finally:
             await sandbox.close()
     return f"works; only REM's own check holds off that {'; '.join(gaps)}" if gaps else "works, behind every wall"
+
+
+async def _search() -> str:
+    from rem.app import Rem
+    from rem.cli.output import counted
+    from rem.errors import DatabaseError
+
+    async with Rem.open() as rem:
+        state = await rem.check_index()
+        why_by_words = await rem.try_models()
+    if state.forgotten:
+        raise DatabaseError(f"{counted(state.forgotten, 'row')} of text are not indexed: run `rem db index --anew`.")
+    waiting = f"; {counted(state.waiting.rows, 'row')} waiting" if state.waiting.rows else ""
+    by = f"embedded by {state.model}" if state.model else "none embedded yet"
+    return f"{counted(state.passages, 'passage')}, {state.embedded} {by}{waiting}" + (
+        f". {why_by_words}" if why_by_words else ""
+    )

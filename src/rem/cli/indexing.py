@@ -24,9 +24,9 @@ class ReembedReport:
 
 
 async def index_with_progress(
-    rem: Rem, *, user: str | None = None, tenant: str = "default", everyone: bool = False
+    rem: Rem, *, user: str | None = None, tenant: str = "default", everyone: bool = False, anew: bool = False
 ) -> IndexReport:
-    """Index what waits: first the words of all rows, then the vectors of all passages."""
+    """Index what waits, or everything `anew`."""
     done: Counter[str] = Counter()
     with progress_bar("Indexing") as on_rows, progress_bar("Embedding") as on_passages:
 
@@ -34,7 +34,7 @@ async def index_with_progress(
             done[what] += more
             (on_rows if what == "indexed" else on_passages)(done[what], None)
 
-        return await rem.index(user=user, tenant=tenant, everyone=everyone, on_progress=on_progress)
+        return await rem.index(user=user, tenant=tenant, everyone=everyone, anew=anew, on_progress=on_progress)
 
 
 async def index_what_was_written(rem: Rem, *, user: str | None = None, tenant: str = "default") -> None:

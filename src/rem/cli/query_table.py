@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rem.cli.entity_text import safe_text
+from rem.cli.runtime import tell
 from rem.query.result import QueryResult
 
 _LONGEST_CELL = 160
@@ -32,12 +33,26 @@ _PLAN_COLUMNS = ("table", "key", "rel_type", "direction", "count", "destinations
 
 
 def print_rows(result: QueryResult) -> None:
-    """Print the rows. On a terminal the last column gives way; into a file or pipe nothing is cut to a width."""
+    """Print the rows. On a terminal the last column gives way, and rows of SQL that are too wide stand as records.
+
+    Into a file or pipe nothing is cut to a width.
+    """
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDEST
     console = Console(width=width)
     columns = _columns(result)
     values = [[_value(row, column) for column in columns] for row in result.results]
     cells = [[_cell(value) for value in row] for row in values]
+    if not columns:
+        tell(f"{len(cells):,} row{'s' if len(cells) > 1 else ''} without columns.")
+    elif result.query_type == "SQL" and not _fits(console.width, [columns, *cells]):
+        _print_records(console, columns, cells)
+    else:
+        _print_table(console, columns, values, cells)
+
+
+def _print_table(
+    console: Console, columns: Sequence[str], values: Sequence[Sequence[Any]], cells: Sequence[Sequence[str]]
+) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column, column_values in zip(columns, zip(*values, strict=True), strict=True):
         is_number = all(isinstance(value, int | float) and not isinstance(value, bool) for value in column_values)
@@ -50,10 +65,31 @@ def print_rows(result: QueryResult) -> None:
     console.print(table)
 
 
+def _print_records(console: Console, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    """One line a field, and an empty one between records."""
+    names = [safe_text(column) for column in columns]
+    widest = max(map(cell_len, names))
+    for number, row in enumerate(cells):
+        if number:
+            console.print()
+        for name, cell in zip(names, row, strict=True):
+            line = f"{name}{' ' * (widest - cell_len(name))}  {cell}".rstrip()
+            console.print(Text(line), soft_wrap=True)
+
+
+def _fits(width: int, lines: Sequence[Sequence[str]]) -> bool:
+    """Whether the last column has enough room when the others keep on one line."""
+    last = max(cell_len(line[-1]) for line in lines)
+    return _left_for_last(width, lines) >= min(last, _LEAST_ROOM)
+
+
 def _room_for_last(width: int, lines: Sequence[Sequence[str]]) -> int:
     """How wide the last column may be so that the others keep on one line."""
-    others = sum(max(map(cell_len, column)) + _GAP for column in list(zip(*lines, strict=True))[:-1])
-    return max(width - others - 2, _LEAST_ROOM)
+    return max(_left_for_last(width, lines), _LEAST_ROOM)
+
+
+def _left_for_last(width: int, lines: Sequence[Sequence[str]]) -> int:
+    return width - sum(max(map(cell_len, column)) + _GAP for column in list(zip(*lines, strict=True))[:-1]) - 2
 
 
 def _columns(result: QueryResult) -> list[str]:

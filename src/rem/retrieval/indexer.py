@@ -51,6 +51,17 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class IndexState:
+    """How much is indexed."""
+
+    passages: int
+    embedded: int
+    forgotten: int
+    model: str | None
+    waiting: Waiting
+
+
+@dataclass(frozen=True, slots=True)
 class IndexReport:
     """What an indexing did."""
 
@@ -73,6 +84,21 @@ class Indexer:
         async with self._database.connection() as connection:
             row = await connection.fetchrow(query("passages", "waiting"), *_of(scope))
         return Waiting(*row) if row else Waiting(0, 0)
+
+    async def queue_everything(self) -> None:
+        """Let every row wait to be indexed anew; until then the passages that it has are searched."""
+        async with self._database.connection() as connection:
+            await connection.execute("SELECT rem.rem_queue_everything()")
+
+    async def check(self) -> IndexState:
+        """How much is indexed, by which model, and whether something was forgotten; an error if the models differ."""
+        async with self._database.connection() as connection:
+            model = await recorded_model(connection)
+            passages, embedded = await connection.fetchrow(query("passages", "count_passages")) or (0, 0)
+            forgotten = await connection.fetchval(query("passages", "count_forgotten"))
+        if model is not None and not isinstance(self._embedder, NoEmbedder):
+            require_same(model, self._embedder)
+        return IndexState(passages, embedded, forgotten, model.name if model else None, await self.waiting())
 
     async def run(self, scope: Scope | None = None, on_progress: IndexProgress | None = None) -> IndexReport:
         """Index all that waits, of everyone or of what one scope sees; without an embedder, for words alone."""

@@ -205,3 +205,21 @@ BEGIN
   ON CONFLICT (tenant_id, owner, model_id) DO UPDATE SET mean = excluded.mean, passages = excluded.passages;
   RETURN true;
 END $$;
+
+-- How many rows that have a text are neither indexed nor waiting for it; there should be none.
+CREATE OR REPLACE FUNCTION rem_count_forgotten() RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  entity rem.entity_types;
+  forgotten bigint;
+  total bigint := 0;
+BEGIN
+  FOR entity IN SELECT * FROM rem.entity_types WHERE search_fields <> '{}' LOOP
+    EXECUTE format(
+      'SELECT count(*) FROM rem.%1$I r WHERE r.deleted_at IS NULL AND %2$s ~ ''[[:alnum:]]''
+         AND NOT EXISTS (SELECT FROM rem.passages p WHERE (p.tenant_id, p.entity_id, p.entity_type) = (r.tenant_id, r.id, %1$L))
+         AND (r.tenant_id, r.id) NOT IN (SELECT q.tenant_id, unnest(q.entity_ids) FROM rem.search_queue q WHERE q.entity_type = %1$L)',
+      entity.name, entity.search_expression) INTO forgotten;
+    total := total + forgotten;
+  END LOOP;
+  RETURN total;
+END $$;

@@ -105,3 +105,9 @@ WHERE r.tenant_id = $1 AND (r.user_id = ANY ($2) OR r.user_id IS NULL) AND r.del
 
 -- name: try_to_lead
 SELECT pg_try_advisory_lock(hashtextextended('rem.keep_indexed', 0))
+
+-- name: count_passages
+SELECT count(*), count(embedding) FROM rem.passages
+
+-- name: count_forgotten
+SELECT rem.rem_count_forgotten()
