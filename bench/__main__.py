@@ -62,7 +62,7 @@ async def _measure(name: str, home: Path, quick: bool) -> Result:
         case "traverse":
             return await traverse.run(settings, 2_000 if quick else traverse.NODES)
         case "search":
-            return await search.run(settings, (7_000, 8_000) if quick else search.SIZES)
+            return await search.run(settings, (7_000,), 20) if quick else await search.run(settings)
         case "bulk_load":
             return await bulk_load.run(settings, 5_000 if quick else bulk_load.ROWS)
         case "embedder":

@@ -25,7 +25,7 @@ SIZES = (100_000, 1_000_000)
 _OWNERS = (("few", 60), ("some", 3_000), ("many", 50_000))
 _TENANT = "default"
 _LIMIT = 10
-_ROUNDS = 200
+ROUNDS = 200
 _SQL = named_blocks((Path(__file__).parent / "search.sql").read_text())
 
 
@@ -50,7 +50,7 @@ class KnownVectors:
         """Nothing to close."""
 
 
-async def run(settings: Settings, sizes: tuple[int, ...] = SIZES) -> Result:
+async def run(settings: Settings, sizes: tuple[int, ...] = SIZES, rounds: int = ROUNDS) -> Result:
     """Measure at each size, for owners of few, some and many rows."""
     result = Result("search")
     async with Rem.open(settings) as rem:
@@ -65,7 +65,7 @@ async def run(settings: Settings, sizes: tuple[int, ...] = SIZES) -> Result:
             stored = size
             for owner, rows in _OWNERS:
                 if rows <= size // 2:
-                    await _measure(result, rem, searcher, questions, size, owner)
+                    await _measure(result, rem, searcher, questions, size, owner, rounds)
     for owner, _ in _OWNERS:
         first, last = (result.figures.get(f"{size} {owner}", {}).get("rem_search") for size in (sizes[0], sizes[-1]))
         if first and last:
@@ -104,7 +104,7 @@ def _parts() -> dict[str, Vectors]:
 async def _questions(database: Database) -> dict[str, Vector]:
     source = random.Random(7)
     async with database.connection() as connection:
-        vectors = await connection.fetch(_SQL["asked_vectors"], _ROUNDS + 50)
+        vectors = await connection.fetch(_SQL["asked_vectors"], ROUNDS + 50)
     return {
         " ".join(f"w{int(np.exp(source.random() * np.log(30000)))}" for _ in range(6)): np.array(
             vector[0].strip("[]").split(","), dtype=np.float32
@@ -141,7 +141,7 @@ async def _fill(database: Database, first: int, last: int) -> None:
 
 
 async def _measure(
-    result: Result, rem: Rem, searcher: Searcher, questions: dict[str, Vector], size: int, owner: str
+    result: Result, rem: Rem, searcher: Searcher, questions: dict[str, Vector], size: int, owner: str, rounds: int
 ) -> None:
     store = rem.store(owner, tenant=_TENANT)
     texts = list(questions)
@@ -164,7 +164,7 @@ async def _measure(
         await bare(_SQL["bare_hnsw"], turn)
 
     calls: dict[str, Call] = {"rem_search": rem_search, "bare_exact": bare_exact, "bare_hnsw": bare_hnsw}
-    times = await alternate(calls, _ROUNDS, warm_up=20)
+    times = await alternate(calls, rounds, warm_up=20)
     result.figures[f"{size} {owner}"] = times
     say(f"search at {size:,} for the owner of {owner}: {times}")
     faster = min(times["bare_exact"], times["bare_hnsw"])

@@ -31,7 +31,7 @@ def example(name: str) -> str:
 
 async def test_the_examples_work(rem: Rem) -> None:
     texts = re.findall(r"^\| `(.*)` \| `(.*)` \|$", example("plain"), re.MULTILINE)
-    assert len(texts) == 5
+    assert len(texts) == 7
     for text, becomes in texts:
         assert (await rem.ask(text)).notes[0] == f"Understood as: {becomes}"
     found = re.search(r"```json\n(.*?)```", example("plan"), re.DOTALL)

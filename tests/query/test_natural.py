@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 
 import pytest
 
 from rem.app import Rem
 from rem.db.store import Store
-from rem.errors import InvalidInputError
+from rem.errors import InvalidInputError, QuerySyntaxError
 from rem.models import Resource, User
 from rem.query.natural import to_query
 from rem.query.tree import Fuzzy, Lookup, Search
@@ -129,6 +130,12 @@ async def test_a_query_of_the_language_is_run_as_such(rem: Rem) -> None:
         "SELECT name FROM users": "SELECT name FROM users",
         "select name from users limit 1": "select name from users limit 1",
         "TRAVERSE sarah-chen": 'TRAVERSE FROM "sarah-chen"',
+        "traverse manages from sarah-chen": 'TRAVERSE FROM "sarah-chen" TYPE "manages"',
+        "search telescopes limit 3": 'SEARCH "telescopes" LIMIT 3',
+        "search telescopes in users": 'SEARCH "telescopes" FROM users',
+        "Fuzzy sara threshold=0.9": 'FUZZY "sara" THRESHOLD 0.9',
+        "lookup 'nobody'": 'LOOKUP "nobody"',
+        "FUZZY feelings about work": 'FUZZY "feelings about work"',
     }.items():
         answer = await rem.ask(text)
         assert answer.notes[0] == f"Understood as: {understood}"
@@ -140,6 +147,12 @@ async def test_what_only_begins_like_a_query_is_plain_language(rem: Rem) -> None
         "with love from Lisbon",
         "sql injection",
         "Search the attic limit of it",
+        "fuzzy feelings about work",
+        "fuzzy memories of Lisbon from May",
+        "traverse city trip",
+        "Traverse the Alps with friends",
+        "lookups that fail in June",
+        "search engines in the nineties",
     ):
         answer = await rem.ask(text)
         assert answer.notes[0] == f'Understood as: SEARCH "{text}"', text
@@ -149,6 +162,39 @@ async def test_what_only_begins_like_a_query_is_plain_language(rem: Rem) -> None
         'Understood as: SEARCH "SEARCH x LIMIT 0"',
         "As a query it would not be valid: LIMIT takes a whole number from 1 to 10,000, not '0'.",
     )
+
+
+async def test_small_letters_that_the_database_refuses_are_plain_language(rem: Rem) -> None:
+    await rem.store().upsert(Resource(name="Restaurants", content="The best restaurant of all users is in Lisbon."))
+    answer = await rem.ask("select the best restaurant from users")
+    assert [row["key"] for row in answer.results] == ["restaurants"]
+    assert answer.notes[:2] == (
+        'Understood as: SEARCH "select the best restaurant from users"',
+        'As SQL it would not be valid: syntax error at or near "restaurant".',
+    )
+    misspelt = await rem.ask("select nmae from users")
+    assert misspelt.notes[1] == 'As SQL it would not be valid: column "nmae" does not exist.'
+    with pytest.raises(QuerySyntaxError, match="syntax error"):
+        await rem.ask("SELECT the best restaurant FROM users")
+
+
+async def test_a_search_leaves_the_frame_of_the_question_out(alice: Store) -> None:
+    for text, searched in {
+        "show me my recipes": "recipes",
+        "search for a good recipe in my notes": "good recipe in my notes",
+        "Please tell me about the harbor migration and who did it!": "harbor migration and who did it",
+        "what do you know about demand forecasts for the next year?": "demand forecasts for the next year",
+        "show me": "show me",
+        "what did we decide?": "what did we decide?",
+    }.items():
+        assert await to_query(alice, text) == Search(searched), text
+
+
+async def test_quotes_that_are_left_open_cost_nothing(alice: Store) -> None:
+    for quote in ("“", "‘", "«", "“‘«", "“a ", "'a", '"a'):
+        started = time.perf_counter()
+        assert await to_query(alice, quote * 100_000) == Search((quote * 100_000).strip())
+        assert time.perf_counter() - started < 2, quote
 
 
 async def test_a_huge_text_is_searched_and_shown_in_short(rem: Rem) -> None:

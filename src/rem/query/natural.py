@@ -14,7 +14,7 @@ from rem.models.values import storable_text
 from rem.query.grammar import VERBS
 from rem.query.parser import parse
 from rem.query.printer import to_text
-from rem.query.tree import Fuzzy, Lookup, Query, Search, Sql
+from rem.query.tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
 
 if TYPE_CHECKING:
     from rem.db.store import Store
@@ -36,7 +36,8 @@ _FRAME = re.compile(
     re.IGNORECASE,
 )
 """How English questions about one thing begin. What stands behind it may be the name of the thing."""
-_QUOTED = re.compile(r"""(?<!\w)(?:"([^"]+)"|'([^']+)'|“([^”]+)”|‘([^’]+)’|«([^»]+)»)(?!\w)""")
+_QUOTED = re.compile(r"""(?<!\w)(?:"([^"]++)"|'([^']++)'|“([^“”]++)”|‘([^‘’]++)’|«([^«»]++)»)(?!\w)""")
+"""No kind of quote goes over another that opens: so a text is read once, however many are left open."""
 _PUNCTUATION = " \t\r\n?!.,;:…"
 _FROM = re.compile(r"\bFROM\s+(?:rem\.)?\"?(\w+)", re.IGNORECASE)
 
@@ -46,12 +47,20 @@ class Understanding(NamedTuple):
 
     query: Query
     notes: tuple[str, ...]
+    is_guess: bool = False
+    """Whether it may be plain language all the same, if it turns out that it cannot be run."""
 
 
 async def ask(executor: QueryExecutor, store: Store, text: str) -> QueryResult:
     """The answer to a text; its notes say as which query it was understood."""
     understanding = await understand(store, text)
-    result = await executor.run(understanding.query)
+    try:
+        result = await executor.run(understanding.query)
+    except QuerySyntaxError as error:
+        if not understanding.is_guess:
+            raise
+        understanding = _understood(await to_query(store, text), _not_valid("SQL", error.reason))
+        result = await executor.run(understanding.query)
     return replace(result, notes=(*understanding.notes, *result.notes))
 
 
@@ -59,8 +68,17 @@ async def understand(store: Store, text: str) -> Understanding:
     """The query that a text means: itself if it is one, else by what it names, in at most one round trip."""
     text = _readable(text)
     query, notes = _as_query(store, text)
-    query = query or await to_query(store, text)
+    if isinstance(query, Sql) and not text.split(maxsplit=1)[0].isupper():
+        return _understood(query)._replace(is_guess=True)
+    return _understood(query or await to_query(store, text), *notes)
+
+
+def _understood(query: Query, *notes: str) -> Understanding:
     return Understanding(query, (f"Understood as: {_shown(query)}", *notes))
+
+
+def _not_valid(kind: str, reason: str) -> str:
+    return f"As {kind} it would not be valid: {reason.rstrip('.')}."
 
 
 async def to_query(store: Store, text: str) -> Query:
@@ -69,7 +87,7 @@ async def to_query(store: Store, text: str) -> Query:
     names = [name for name in dict.fromkeys(_names(text)) if len(name) <= _LONGEST_NAME]
     near = _nearly_a_name(text)
     if not names:
-        return Search(text)
+        return Search(_searched(text))
     async with store.executor.connection() as connection:
         ((exact, nearest),) = await connection.fetch(
             sql("natural", "understand"),
@@ -85,7 +103,7 @@ async def to_query(store: Store, text: str) -> Query:
     # What is equally like several keys, such as "review", is more likely a topic than the name of one of them.
     if near is not None and nearest == 1:
         return Fuzzy(near, threshold=_NEAR)
-    return Search(text)
+    return Search(_searched(text))
 
 
 def _readable(text: str) -> str:
@@ -106,15 +124,21 @@ def _as_query(store: Store, text: str) -> tuple[Query | None, tuple[str, ...]]:
     try:
         query = parse(text)
     except QuerySyntaxError as error:
-        return None, (f"As a query it would not be valid: {error.reason}.",) if verb.isupper() else ()
-    if isinstance(query, Sql) and not verb.isupper() and not _names_a_table(store, query):
-        return None, ()
-    return query, ()
+        return None, (_not_valid("a query", error.reason),) if verb.isupper() else ()
+    return (query, ()) if verb.isupper() or _is_meant(store, text, query) else (None, ())
 
 
-def _names_a_table(store: Store, query: Sql) -> bool:
-    """Whether small letters are SQL all the same: "select a gift from our shop" is not."""
-    return any(name.lower() in store.types.models for name in _FROM.findall(query.statement))
+def _is_meant(store: Store, text: str, query: Query) -> bool:
+    """Whether small letters are a query all the same: "select a gift from our shop" and "fuzzy feelings" are not."""
+    if isinstance(query, Sql):
+        return any(name.lower() in store.types.models for name in _FROM.findall(query.statement))
+    verb, first, *rest = text.split()
+    if first[0] in "\"'":
+        return True
+    clauses = VERBS[verb.upper()].by_word
+    has_clause = any(word.partition("=")[0].upper() in clauses for word in (first, *rest))
+    table = None if isinstance(query, Traverse) else query.table
+    return has_clause and (table is None or table in store.types.models)
 
 
 def _names(text: str) -> Iterator[str]:
@@ -131,7 +155,13 @@ def _inner(quoted: re.Match[str]) -> str:
 
 def _unframed(text: str) -> str:
     bare = text.strip(_PUNCTUATION)
-    return _FRAME.sub("", bare, count=1).strip(_PUNCTUATION) if _FRAME.match(bare) else bare
+    frame = _FRAME.match(bare)
+    return bare[frame.end() :].strip(_PUNCTUATION) if frame else bare
+
+
+def _searched(text: str) -> str:
+    """The text without the frame, which is not what it is about; without one, as it is."""
+    return (_FRAME.match(text) and _unframed(text)) or text
 
 
 def _nearly_a_name(text: str) -> str | None:
