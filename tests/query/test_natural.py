@@ -174,7 +174,7 @@ async def test_small_letters_that_the_database_refuses_are_plain_language(rem: R
     )
     misspelt = await rem.ask("select nmae from users")
     assert misspelt.notes[1] == 'As SQL it would not be valid: column "nmae" does not exist.'
-    with pytest.raises(QuerySyntaxError, match="syntax error"):
+    with pytest.raises(QuerySyntaxError, match="Syntax error"):
         await rem.ask("SELECT the best restaurant FROM users")
 
 

@@ -135,7 +135,7 @@ async def test_odd_texts_find_nothing_and_take_no_time(alice: Store) -> None:
         answer = await asyncio.wait_for(ask(alice, Fuzzy(text)), timeout=5)
         assert answer.count == 0, text
     long = await asyncio.wait_for(ask(alice, Fuzzy("entity of some kind " * 500)), timeout=5)
-    assert long.notes == ("Only the first 1,000 characters of the text were compared.",)
+    assert long.notes == ("Only the first 250 characters of the text were compared.",)
     with pytest.raises(InvalidInputError, match="NUL"):
         await ask(alice, Fuzzy("a\0b"))
 

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from rem.query.parser import parse
+from rem.errors import InvalidInputError
+from rem.query.parser import parse, quoted_form
 from rem.query.result import QueryResult
 from rem.query.run_fuzzy import run_fuzzy
 from rem.query.run_lookup import run_lookup
@@ -32,11 +33,24 @@ class QueryExecutor:
     async def run(self, query: str | Query) -> QueryResult:
         """The answer to a query, given as text or as its tree. A QuerySyntaxError says where the text is wrong."""
         steps = Steps()
-        if isinstance(query, str):
-            with steps.timed("parse"):
-                query = parse(query)
-        result = await self._answer(query)
+        if not isinstance(query, str):
+            return await self._answer(query)
+        with steps.timed("parse"):
+            tree = parse(query)
+        try:
+            result = await self._answer(tree)
+        except InvalidInputError as error:
+            quoted = self._meant(error, query, tree)
+            if quoted is None:
+                raise
+            raise InvalidInputError(f"{error}\nDid you mean: {quoted}") from error
         return replace(result, steps=(*steps, *result.steps))
+
+    def _meant(self, error: InvalidInputError, text: str, query: Query) -> str | None:
+        """What may be meant where a word of the text was taken for a clause: "what comes from May"."""
+        table = None if isinstance(query, Sql | Traverse) else query.table
+        is_told = table is None or table in self._store.types.models or "Did you mean" in str(error)
+        return None if is_told else quoted_form(text)
 
     async def _answer(self, query: Query) -> QueryResult:
         match query:

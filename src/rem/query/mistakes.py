@@ -85,6 +85,18 @@ def _is_clause(lexer: Lexer, word: str, at: int, loose: Text | None) -> bool:
     return in_capitals or lexer.text[after : after + 1] == "="
 
 
+def table_twice(lexer: Lexer, frame: Frame, clause: Clause, word: str, at: int) -> Problem:
+    """A table has been given before; in "what went wrong in June FROM moments" by a word of the text."""
+    earlier, earlier_at = frame.places[clause.field]
+    problem = given_twice(lexer, clause, word, at, earlier)
+    text = frame.text
+    if text is not None and not text.quoted and text.end <= earlier_at < at and lexer.text[earlier_at].islower():
+        between = lexer.text[text.last : at]
+        if not lexer.text[text.end : earlier_at].strip() and '"' not in between:
+            problem.fix = Fix(text.last, text.last + len(between.rstrip()), in_quotes(" ".join(between.split())))
+    return problem
+
+
 def given_twice(lexer: Lexer, clause: Clause, word: str, at: int, earlier: str) -> Problem:
     """The clause has been given before; the lexer is past its value."""
     # How far an inner query without parentheses goes is not known yet.

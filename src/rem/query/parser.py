@@ -17,11 +17,13 @@ from rem.query.mistakes import (
     given_twice,
     query_as_key,
     quoted_word,
+    table_twice,
     unexpected,
     unknown_start,
     unknown_verb,
 )
 from rem.query.problems import Fix, Problem, syntax_error
+from rem.query.quoting import with_text_in_quotes
 from rem.query.sql import WRITING, begins_select, ends_statement, fragment_end
 from rem.query.texts import means_clause, read_keys, read_text, read_types
 from rem.query.tree import Lookup, Query, Sql
@@ -39,10 +41,28 @@ def parse(text: str) -> Query:
         raise syntax_error(text, problem, _nearest_valid_form(text, problem)) from None
 
 
+def quoted_form(text: str) -> str | None:
+    """The query with its text in quotes, if a keyword in small letters may be a word of it."""
+    quoted = with_text_in_quotes(text) if len(text) <= _LONGEST_TO_FIX else None
+    if quoted is None:
+        return None
+    try:
+        _Parser(quoted).whole()
+    except Problem:
+        return None
+    return quoted
+
+
 def _nearest_valid_form(text: str, problem: Problem) -> str | None:
-    """The text with its mistakes mended one after the other, if that makes it a query."""
     if len(text) > _LONGEST_TO_FIX:
         return None
+    if problem.in_text and (quoted := quoted_form(text)) is not None:
+        return quoted
+    return _mended(text, problem) or quoted_form(text)
+
+
+def _mended(text: str, problem: Problem) -> str | None:
+    """The text with its mistakes mended one after the other, if that makes it a query."""
     for _ in range(_FIXES):
         if problem.fix is None:
             return None
@@ -171,8 +191,11 @@ class _Parser:
             value = _READERS[clause](self, frame, clause)
         except Problem as problem:
             problem.fix = quoted_word(lexer, frame, word, at, self._loose, problem.fix)
+            problem.in_text = lexer.text[at].islower() and lexer.text[frame.at].isupper()
             raise
         if clause.field in owner.values:
+            if clause is grammar.TABLE:
+                raise table_twice(lexer, owner, clause, word, at)
             raise given_twice(lexer, clause, word, at, owner.places[clause.field][0])
         owner.values[clause.field] = value
         owner.places[clause.field] = (word, at)

@@ -25,7 +25,10 @@ class Fix(NamedTuple):
 
 
 class Problem(Exception):  # noqa: N818  # it becomes a QuerySyntaxError
-    """The parser cannot go on; `position` counts from the start of the query, `near` is the word that may be meant."""
+    """The parser cannot go on; `position` counts from the start of the query, `near` is the word that may be meant.
+
+    `in_text`: what was read as a clause is written in small letters after a verb in capitals, so it may be a word.
+    """
 
     def __init__(self, position: int, message: str, fix: Fix | None = None, near: str | None = None) -> None:
         super().__init__(message)
@@ -33,6 +36,7 @@ class Problem(Exception):  # noqa: N818  # it becomes a QuerySyntaxError
         self.message = message
         self.fix = fix
         self.near = near
+        self.in_text = False
 
 
 def syntax_error(query: str, problem: Problem, suggestion: str | None) -> QuerySyntaxError:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from rem.db.store import Store
     from rem.query.tree import Fuzzy
 
-_LONGEST_TEXT = 1000
-"""A key has at most 1,024 bytes and a summary 200 characters: what is longer is like none of them."""
+_LONGEST_TEXT = 250
+"""A summary has 200 characters, and hardly a key has more: what is longer is like none of them, and takes seconds."""
 
 
 async def run_fuzzy(store: Store, query: Fuzzy) -> QueryResult:
