@@ -118,6 +118,16 @@ def test_nothing_found_is_no_error_and_a_bad_query_is(here: dict[str, str]) -> N
     no_table = run("query", "FUZZY x FROM resource", settings=here)
     assert no_table.returncode == 2
     assert "Did you mean 'resources'?" in no_table.stderr
+    for query, meant in (
+        ("SEARCH what comes from May", 'SEARCH "what comes from May"'),
+        ("LOOKUP lost in translation;", 'LOOKUP "lost in translation"'),
+        ("FUZZY flights from Lisbon LIMIT 3", 'FUZZY "flights from Lisbon" LIMIT 3'),
+    ):
+        no_table = run("query", query, settings=here)
+        assert no_table.returncode == 2
+        assert no_table.stderr.startswith("Error: There is no table '")
+        assert no_table.stderr.endswith(f"\nDid you mean: {meant}\n")
+    assert "Did you mean" not in run("query", "SEARCH what comes FROM May", settings=here).stderr
     # A mistake is told without any database.
     misspelt = run("query", "FUZY x", settings={"POSTGRES__CONNECTION_STRING": "postgresql://nowhere.invalid/x"})
     assert misspelt.returncode == 2

@@ -152,6 +152,15 @@ def test_mistakes_are_explained(query: str, column: int, reason: str, suggestion
         ("SEARCH how to limit memory LIMIT 5", 'SEARCH "how to limit memory" LIMIT 5'),
         ("SEARCH notes from last week", 'SEARCH "notes from last week"'),
         ("SEARCH where is my book", 'SEARCH "where is my book"'),
+        ("SEARCH where is the speed limit in town", 'SEARCH "where is the speed limit in town"'),
+        ("FUZZY speed limit in town THRESHOLD 0.4", 'FUZZY "speed limit in town" THRESHOLD 0.4'),
+        (
+            "SEARCH what went wrong in June FROM moments LIMIT 3",
+            'SEARCH "what went wrong in June" FROM moments LIMIT 3',
+        ),
+        ("search what went wrong in june from moments", 'search "what went wrong in june" from moments'),
+        ("SEARCH what went wrong IN users FROM moments", "SEARCH what went wrong IN users"),
+        ('SEARCH "what" in users FROM moments', 'SEARCH "what" in users'),
     ],
 )
 def test_a_keyword_in_a_key_or_text_gets_the_quoted_form(query: str, suggestion: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -364,3 +365,12 @@ async def test_a_condition_that_fits_no_table_says_so(rem: Rem) -> None:
         await rem.query('SEARCH "x" WHERE foo = 1')
     with pytest.raises(InvalidInputError, match="'June' is not a timestamptz"):
         await rem.query("SEARCH \"x\" WHERE starts_timestamp > 'June'")
+
+
+async def test_searches_at_the_same_time_all_find_what_was_just_written(wordy: Rem) -> None:
+    for number in range(10):
+        await wordy.store("alice").upsert_many(
+            Resource(name=f"Tea {number}-{n}", content="Sencha " * 50) for n in range(20)
+        )
+        results = await asyncio.gather(*(wordy.query('SEARCH "sencha" LIMIT 500', user="alice") for _ in range(6)))
+        assert {result.count for result in results} == {20 * (number + 1)}

@@ -110,7 +110,7 @@ REFUSED_BY_GATE_OR_CATALOGUE = {
     "sleep": "SELECT pg_sleep(10)",
     "sleep for": "SELECT pg_sleep_for('10 s')",
     "sleep, qualified": 'SELECT pg_catalog."pg_sleep"(10)',
-    "sleep behind a comment that a carriage return ends": "SELECT 1, --\rpg_sleep(10)",
+    "sleep behind a comment that a carriage return ends": "SELECT 1, --\rpg_sleep(0)",
     "sleep as a table": "SELECT * FROM resources r, pg_sleep(10) s(a)",
     "sleep behind an operator": "SELECT 1 WHERE (SELECT '' FROM pg_sleep(10)) IS NULL",
     "advisory lock": "SELECT pg_advisory_lock(1), pg_sleep(10)",

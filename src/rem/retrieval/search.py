@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -21,6 +22,7 @@ from rem.retrieval.vector_model import VectorModel, require_same
 from rem.settings import RerankerSettings
 
 if TYPE_CHECKING:
+    from rem.context import Scope
     from rem.db.database import Connection, Database
     from rem.db.store import Store
     from rem.embeddings import Embedder, Vector
@@ -29,6 +31,7 @@ Mode: TypeAlias = Literal["hybrid", "vector", "text"]
 _INDEX_AT_ONCE = 256
 """So many rows a search indexes itself before it answers; more are left to the indexer, and the answer says so."""
 _INDEX_SECONDS = 2.0
+_PATIENCE_SECONDS = 0.5
 _LONGEST_QUESTION = 10_000
 
 
@@ -165,7 +168,7 @@ class Searcher:
         started = perf_counter()
         rows = 0
         try:
-            rows, _ = await self._indexer.make_passages(store.scope, _INDEX_AT_ONCE, _INDEX_SECONDS)
+            rows = await self._index(store.scope)
             await self._indexer.embed(store.scope, at_most=_INDEX_AT_ONCE)
         except EmbeddingOffError:
             pass
@@ -175,6 +178,17 @@ class Searcher:
             # A connection that may not write finds what is indexed.
             found.notes.append(f"What was stored last was not indexed: {error}")
         found.steps.append(("index", _since(started), rows))
+
+    async def _index(self, scope: Scope) -> int:
+        """Make passages until nothing waits, or for long enough; how many rows it were."""
+        rows = 0
+        ends = perf_counter() + _PATIENCE_SECONDS
+        while True:
+            rows += (await self._indexer.make_passages(scope, _INDEX_AT_ONCE, _INDEX_SECONDS))[0]
+            if rows >= _INDEX_AT_ONCE or perf_counter() > ends or not (await self._indexer.waiting(scope)).rows:
+                return rows
+            # Another search is just indexing them.
+            await asyncio.sleep(0.01)
 
 
 def _statement(
