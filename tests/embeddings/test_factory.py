@@ -49,7 +49,7 @@ async def test_none_raises_and_never_makes_a_vector_up() -> None:
         ({"provider": "local", "model": "bge-large"}, "one model, .*unset EMBEDDING__MODEL"),
         (
             {"provider": "local", "dimension": 768},
-            "384 dimensions, this database has 768: set EMBEDDING__DIMENSION=384",
+            "384 dimensions, and EMBEDDING__DIMENSION is 768: set EMBEDDING__DIMENSION=384",
         ),
         ({"provider": "auto", "dimension": 768}, "set EMBEDDING__DIMENSION=384"),
         ({"provider": "openai"}, "EMBEDDING__API_KEY"),
