@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 IndexProgress: TypeAlias = Callable[[str, int], None]
 """Called with what was done ("indexed", "embedded") and how many more of it are done now."""
 
+_ROWS_AT_ONCE = 256
 _EMBED_AT_ONCE = 256
 _EMBED_IN_TURN = 8 * _EMBED_AT_ONCE
 _LARGEST_PORTION = 4_000_000
@@ -143,6 +144,10 @@ class Indexer:
             if taken is None:
                 return None
             tenant_id, entity_type, ids = taken["tenant_id"], taken["entity_type"], taken["entity_ids"]
+            if len(ids) > _ROWS_AT_ONCE:
+                split = query("passages", "split")
+                await connection.execute(split, tenant_id, taken["owner"], entity_type, ids, _ROWS_AT_ONCE)
+                return 0, 0
             kind = (await searchable_types(connection)).get(entity_type)
             if kind is None:
                 return len(ids), 0

@@ -10,13 +10,13 @@ LANGUAGE sql STABLE AS $$
                 entity.search_expression, source)
 $$;
 
--- Puts the rows of a query into the queue, in portions.
+-- Puts the rows of a query into the queue, those of one owner as one. The indexer splits what is too much for it: it has
+-- the time, and the writer has not.
 CREATE OR REPLACE FUNCTION rem_enqueue_query(entity rem.entity_types, rows_query text) RETURNS text
 LANGUAGE sql STABLE AS $$
   SELECT format('INSERT INTO rem.search_queue (tenant_id, owner, entity_type, entity_ids)
-                 SELECT tenant_id, coalesce(user_id, ''''), %L, array_agg(id ORDER BY place)
-                 FROM (SELECT tenant_id, user_id, id, row_number() OVER () AS place FROM (%s) changed) numbered
-                 GROUP BY tenant_id, user_id, (place - 1) / 256', entity.name, rows_query)
+                 SELECT tenant_id, coalesce(user_id, ''''), %L, array_agg(id) FROM (%s) changed GROUP BY tenant_id, user_id',
+                entity.name, rows_query)
 $$;
 
 -- Lets every row be indexed anew, for when nothing kept the passages current. They stay until then.

@@ -74,8 +74,8 @@ CREATE INDEX passages_words ON passages USING gin (rem_postings(tenant_id, owner
 CREATE INDEX passages_group ON passages (tenant_id, group_id, position) WHERE group_id IS NOT NULL;
 CREATE INDEX passages_without_embedding ON passages (tenant_id, owner, id) WHERE embedding IS NULL;
 
--- What was written and has no passages yet, up to some hundred rows of one owner in one row of the queue, because a
--- bulk load must not write each row twice.
+-- What was written and has no passages yet: all rows that one statement wrote for one owner are one row of the queue,
+-- because a bulk load must not write each row twice.
 CREATE TABLE search_queue (
   tenant_id text NOT NULL,
   id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -150,9 +150,7 @@ BEGIN
   FOR entity IN SELECT * FROM entity_types WHERE search_fields <> '{}' LOOP
     EXECUTE format(
       'INSERT INTO search_queue (tenant_id, owner, entity_type, entity_ids)
-       SELECT tenant_id, coalesce(user_id, ''''), %1$L, array_agg(id) FROM
-         (SELECT tenant_id, user_id, id, row_number() OVER (ORDER BY tenant_id, user_id, created_at) AS place
-          FROM %1$I WHERE deleted_at IS NULL) numbered
-       GROUP BY tenant_id, user_id, place / 256', entity.name);
+       SELECT tenant_id, coalesce(user_id, ''''), %1$L, array_agg(id ORDER BY created_at) FROM %1$I
+       WHERE deleted_at IS NULL GROUP BY tenant_id, user_id', entity.name);
   END LOOP;
 END $$;

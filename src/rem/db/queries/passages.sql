@@ -11,7 +11,12 @@ WITH taken AS MATERIALIZED (
   ORDER BY o.id LIMIT 1 FOR UPDATE SKIP LOCKED)
 DELETE FROM rem.search_queue q USING taken
 WHERE (q.tenant_id, q.id) = (taken.tenant_id, taken.id)
-RETURNING q.tenant_id, q.entity_type, q.entity_ids
+RETURNING q.tenant_id, q.owner, q.entity_type, q.entity_ids
+
+-- name: split
+INSERT INTO rem.search_queue (tenant_id, owner, entity_type, entity_ids)
+SELECT $1, $2, $3, array_agg(i.id ORDER BY i.place) FROM unnest($4::uuid[]) WITH ORDINALITY AS i (id, place)
+GROUP BY (i.place - 1) / $5::integer ORDER BY min(i.place)
 
 -- name: put_back
 INSERT INTO rem.search_queue (tenant_id, owner, entity_type, entity_ids)
@@ -88,7 +93,7 @@ SELECT array_agg(left(b.content, 1001) ORDER BY b.message_index DESC) FROM (
   ORDER BY m.message_index DESC LIMIT 3) b
 
 -- name: fold_statistics
-SELECT rem.rem_fold_statistics()
+SELECT rem.rem_fold_statistics(), gin_clean_pending_list('rem.kv_store_summary_trigrams')
 
 -- name: refresh_mean
 SELECT rem.rem_refresh_embedding_mean($1, $2, $3)
