@@ -61,6 +61,7 @@ async def test_another_server_takes_over(settings: Settings) -> None:
         async with _kept_indexed(second):
             await first.store().upsert(Resource(name="Coffee", content="Mocha"))
             await _until_indexed(second)
+        assert (await second.query('SEARCH "mocha" LIMIT 1')).results[0]["key"] == "coffee"
 
 
 async def test_it_goes_on_after_a_failure(settings: Settings) -> None:
@@ -76,3 +77,4 @@ async def test_without_an_embedder_words_are_indexed_and_nothing_is_reported_as_
     async with _kept_indexed(wordy):
         await wordy.store().upsert(Resource(name="Tea", content="Sencha"))
         await _until(wordy, Waiting(rows=0, passages=1))
+    assert [row["key"] for row in (await wordy.query('SEARCH "sencha"')).results] == ["tea"]

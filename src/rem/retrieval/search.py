@@ -171,7 +171,7 @@ class Searcher:
             rows = await self._index(store.scope)
             await self._indexer.embed(store.scope, at_most=_INDEX_AT_ONCE)
         except EmbeddingOffError:
-            pass
+            pass  # the answer says so already, because the question could not be embedded either
         except EmbeddingError as error:
             found.notes.append(f"What was stored last was searched by words alone: {error}")
         except DatabaseError as error:

@@ -1,0 +1,40 @@
+"""Who has more passages than can be looked at for every question is answered by the indexes, and as well."""
+
+from __future__ import annotations
+
+from rem import Rem, Resource
+from rem.settings import EmbeddingSettings, Settings
+from tests.embeddings.scripted import Reply, ScriptedServer
+
+_ROWS = 20_050
+
+
+def _answer(body: dict[str, list[str]]) -> object:
+    """Whatever is about a lighthouse points one way, all else another."""
+    vectors = [[1.0, 0.0] if "lighthouse" in text or "beacon" in text else [0.1, 1.0] for text in body["input"]]
+    return {"data": [{"index": place, "embedding": vector} for place, vector in enumerate(vectors)]}
+
+
+async def test_an_owner_of_many_passages_is_searched_by_the_indexes(settings: Settings) -> None:
+    async with ScriptedServer() as service:
+        service.says(Reply(_answer))
+        embedding = {"provider": "openai", "model": "m", "dimension": 2, "base_url": service.url, "batch_size": 2048}
+        known = settings.model_copy(update={"embedding": EmbeddingSettings.model_validate(embedding)})
+        async with Rem.open(known) as rem:
+            rows = [Resource(name=f"Row {number}", content=f"plain text {number}") for number in range(_ROWS)]
+            rows[77] = Resource(name="Row 77", content="the lighthouse keeper")
+            rows[88] = Resource(name="Row 88", content="a zebra crossing")
+            await rem.store("alice").upsert_many(rows)
+            await rem.store("bob").upsert(Resource(name="Bob's", content="the lighthouse and the zebra"))
+            await rem.index(everyone=True)
+
+            by_meaning = await rem.query('SEARCH "beacon" MODE vector LIMIT 1', user="alice")
+            assert [row["key"] for row in by_meaning.results] == ["row-77"]
+            by_words = await rem.query('SEARCH "zebra" MODE text', user="alice")
+            assert [row["key"] for row in by_words.results] == ["row-88"]
+            both = await rem.query('SEARCH "beacon zebra" LIMIT 2', user="alice")
+            assert {row["key"] for row in both.results} == {"row-77", "row-88"}
+            assert {"probe by meaning", "probe by words"} <= {step.name for step in both.steps}
+            filtered = await rem.query("SEARCH \"zebra\" WHERE name = 'Row 77' MODE text", user="alice")
+            assert filtered.count == 0
+            assert [row["key"] for row in (await rem.query('SEARCH "zebra"', user="bob")).results] == ["bob's"]
