@@ -181,7 +181,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
   known bigint := (SELECT m.passages FROM rem.embedding_means m
                    WHERE (m.tenant_id, m.owner, m.model_id) = (of_tenant, of_owner, of_model));
-  owned bigint := rem.rem_count_passages_of(of_tenant, of_owner, NULL);
+  owned bigint := (SELECT c.passages FROM rem.rem_count_passages_of(of_tenant, ARRAY[of_owner], NULL) c);
   actual bigint;
 BEGIN
   IF owned BETWEEN known * 0.9 AND known * 1.1 THEN

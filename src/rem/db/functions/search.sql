@@ -31,7 +31,9 @@ BEGIN
       FROM rem.rem_terms(of_language, asked) a CROSS JOIN LATERAL (
         SELECT coalesce((SELECT t.passages FROM rem.term_counts t WHERE t.tenant_id = of_tenant AND t.term = a.term), 0)
              + coalesce((SELECT sum(d.passages) FROM rem.term_count_deltas d WHERE d.tenant_id = of_tenant AND d.term = a.term), 0)
-               AS passages) c) r;
+               AS passages
+        -- A fence: each is to be counted once, however often it is used above.
+        OFFSET 0) c) r;
     items := items || coalesce(language_items, '{}');
     -- In a language that is not the question's all of its words are rare.
     whole := least(whole, language_whole);
@@ -40,16 +42,18 @@ BEGIN
   terms := ('{' || array_to_string(items, ',') || '}/1000000000')::sparsevec;
 END $$;
 
--- How many passages an owner has of some types (all if NULL).
-CREATE OR REPLACE FUNCTION rem_count_passages_of(of_tenant text, of_owner text, of_types text[]) RETURNS bigint
-LANGUAGE plpgsql STABLE AS $$
-BEGIN
-  RETURN (SELECT coalesce(sum(t.passages), 0)::bigint FROM (
-    SELECT entity_type, passages FROM rem.passage_totals WHERE tenant_id = of_tenant AND owner = of_owner
+-- How many passages some owners have of some types (all if NULL), and whether messages are among them.
+CREATE OR REPLACE FUNCTION rem_count_passages_of(of_tenant text, owners text[], of_types text[])
+RETURNS TABLE (owner text, passages bigint, has_messages boolean) LANGUAGE sql STABLE ROWS 2 AS $$
+  SELECT o.owner, coalesce(sum(t.passages), 0)::bigint,
+         coalesce(sum(t.passages) FILTER (WHERE t.entity_type = 'messages'), 0) > 0
+  FROM unnest(owners) AS o (owner) LEFT JOIN LATERAL (
+    SELECT entity_type, passages FROM rem.passage_totals WHERE tenant_id = of_tenant AND owner = o.owner
     UNION ALL
-    SELECT entity_type, passages FROM rem.passage_total_deltas WHERE tenant_id = of_tenant AND owner = of_owner) t
-  WHERE of_types IS NULL OR t.entity_type = ANY (of_types));
-END $$;
+    SELECT entity_type, passages FROM rem.passage_total_deltas WHERE tenant_id = of_tenant AND owner = o.owner) t
+    ON of_types IS NULL OR t.entity_type = ANY (of_types)
+  GROUP BY o.owner
+$$;
 
 -- How alike a passage and a question are beside what all passages of an owner have in common (the middle of their vectors,
 -- if it is known); `direction` is the question without it. What is nothing but the middle is like nothing.
@@ -73,6 +77,8 @@ DECLARE
   is_unfiltered boolean := of_types IS NULL AND of_field IS NULL AND allowed IS NULL;
 BEGIN
   RETURN ARRAY(
+    -- MATERIALIZED: they are to be read once, not for every passage.
+    WITH middles AS MATERIALIZED (SELECT * FROM rem.rem_middles(of_tenant, owners, of_model, asked_vector))
     SELECT ROW(s.id, s.entity_type, s.entity_id, s.group_id, s.position, s.prior, s.speaker, s.tells_time, s.similarity,
                CASE WHEN s.similarity = 0 THEN 0 ELSE rem.rem_distinction(s.embedding, m.middle, m.direction) END,
                s.weight)::rem.passage_score
@@ -90,7 +96,7 @@ BEGIN
         -- A fence: the distances are to be computed once.
         OFFSET 0) every
       ORDER BY every.similarity + every.weight * weight_share DESC LIMIT at_most) s
-    JOIN rem.rem_middles(of_tenant, owners, of_model, asked_vector) m ON m.owner = s.owner);
+    JOIN middles m ON m.owner = s.owner);
 END $$;
 
 -- The best passages of an owner who has too many to look at them all: the nearest in meaning, by the model's index ...
@@ -104,6 +110,7 @@ DECLARE
 BEGIN
   -- The index is over vectors of one length, which must stand in the statement.
   EXECUTE format($query$
+    WITH middles AS MATERIALIZED (SELECT * FROM rem.rem_middles($1, ARRAY[$2], %1$s::smallint, $5))
     SELECT array_agg(ROW(s.id, s.entity_type, s.entity_id, s.group_id, s.position, s.prior, s.speaker, s.tells_time, s.similarity,
         rem.rem_distinction(s.embedding, m.middle, m.direction),
         -(s.terms <#> $6))::rem.passage_score)
@@ -113,7 +120,7 @@ BEGIN
             AND ($7 IS NULL OR coalesce(CASE WHEN $8 THEN p.group_id END, p.entity_id) IN (SELECT unnest($7)))
             AND (p.expires_at IS NULL OR p.expires_at > now())
           ORDER BY p.embedding::halfvec(%2$s) <=> $5::halfvec(%2$s) LIMIT $9) s
-    CROSS JOIN rem.rem_middles($1, ARRAY[$2], %1$s::smallint, $5) m $query$, of_model, dimension)
+    CROSS JOIN middles m $query$, of_model, dimension)
     INTO found USING of_tenant, of_owner, of_types, of_field, asked_vector, asked_terms, allowed, by_group, at_most;
   RETURN coalesce(found, '{}');
 END $$;
@@ -133,6 +140,8 @@ DECLARE
     WHERE r.place = 1 OR r.passages <= 300);
 BEGIN
   RETURN ARRAY(
+    -- MATERIALIZED: they are to be read once, not for every passage.
+    WITH middles AS MATERIALIZED (SELECT * FROM rem.rem_middles(of_tenant, ARRAY[of_owner], of_model, asked_vector))
     SELECT ROW(s.id, s.entity_type, s.entity_id, s.group_id, s.position, s.prior, s.speaker, s.tells_time, s.similarity,
                CASE WHEN s.similarity = 0 THEN 0 ELSE rem.rem_distinction(s.embedding, m.middle, m.direction) END,
                s.weight)::rem.passage_score
@@ -148,7 +157,7 @@ BEGIN
             AND (p.expires_at IS NULL OR p.expires_at > now())
           OFFSET 0) every
         ORDER BY every.weight DESC LIMIT at_most) best) s
-    CROSS JOIN rem.rem_middles(of_tenant, ARRAY[of_owner], of_model, asked_vector) m);
+    CROSS JOIN middles m);
 END $$;
 
 -- The order of the entities that some passages stand for. Both legs are scaled by their best, so that they can be added;
@@ -219,6 +228,7 @@ DECLARE
   whole real;
   of_owner text;
   owned bigint;
+  has_messages boolean;
   scanned text[] := '{}';
   asked_names text[] := regexp_split_to_array(lower(asked), '[^[:alpha:]]+');
   leg rem.passage_score[];
@@ -236,10 +246,8 @@ BEGIN
     SELECT a.terms, a.whole INTO asked_terms, whole FROM rem.rem_asked_terms(of_tenant, asked, faint) a;
   END IF;
   steps := steps || rem.rem_step('words', begun, NULL);
-  FOREACH of_owner IN ARRAY owners LOOP
-    owned := rem.rem_count_passages_of(of_tenant, of_owner, of_types);
-    has_conversation := has_conversation OR (of_types IS NULL OR 'messages' = ANY (of_types))
-      AND rem.rem_count_passages_of(of_tenant, of_owner, ARRAY['messages']) > 0;
+  FOR of_owner, owned, has_messages IN SELECT * FROM rem.rem_count_passages_of(of_tenant, owners, of_types) LOOP
+    has_conversation := has_conversation OR has_messages;
     IF owned <= (CASE WHEN allowed IS NULL THEN 20000 ELSE 200000 END) THEN
       scanned := scanned || of_owner;
     ELSE
@@ -263,7 +271,7 @@ BEGIN
   IF scanned <> '{}' THEN
     begun := clock_timestamp();
     -- A message is judged by its neighbours as well, so that more of them are needed.
-    candidates := greatest(CASE WHEN has_conversation THEN 400 ELSE 200 END, wanted * 4);
+    candidates := greatest(CASE WHEN has_conversation THEN 400 ELSE 120 END, wanted * 4);
     LOOP
       leg := rem.rem_scan_passages(of_tenant, scanned, of_types, of_field, allowed, by_group, of_model, asked_vector,
                                    asked_terms, CASE mode WHEN 'vector' THEN 0 ELSE 0.03 END, candidates);
