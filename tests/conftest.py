@@ -23,15 +23,15 @@ from rem.settings import PostgresSettings, Settings
 
 _HOME = "REM_TEST_HOME"
 _TEMPLATE = "rem_template"
+_SETTINGS = (
+    *(f"{group.upper()}__" for group in Settings.model_fields if group != "rem_home"),
+    *("REM_HOME", "OPENAI_", "ANTHROPIC_"),
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """The controlling process starts the server before the workers start."""
-    for name in [
-        name
-        for name in os.environ
-        if name.startswith(("POSTGRES__", "API__", "EMBEDDING__", "SEARCH__", "SQL__", "RERANKER__", "REM_HOME"))
-    ]:
+    for name in [name for name in os.environ if name.startswith(_SETTINGS)]:
         del os.environ[name]
     if hasattr(config, "workerinput") or config.option.collectonly:
         return

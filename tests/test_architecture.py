@@ -12,13 +12,16 @@ import pytest
 _SOURCE = Path(__file__).parent.parent / "src" / "rem"
 _LAYERS = [
     {"errors"},
-    {"settings", "context", "models"},
+    {"settings", "context", "events", "models"},
     {"db", "embeddings"},
     {"retrieval"},
     {"query"},
+    {"memory"},
     {"demo"},
     {"app"},
-    {"evals"},
+    {"evals", "tools"},
+    {"agents"},
+    {"mcp"},
     {"cli", "api"},
 ]
 _LEVEL = {name: level for level, names in enumerate(_LAYERS) for name in names}

@@ -119,3 +119,45 @@ class RerankerError(RemError):
     """The candidates of a search cannot be reranked."""
 
     exit_code = 6
+
+
+class MemoryOffError(RemError):
+    """This needs the database, which is switched off: set POSTGRES__ENABLED=true."""
+
+    exit_code = 5
+
+
+class AgentNotFoundError(NotFoundError):
+    """There is no such agent."""
+
+
+class AgentInvalidError(InvalidInputError):
+    """The agent's definition is not valid."""
+
+
+class ModelUnknownError(InvalidInputError):
+    """There is no such model, or it is not set up."""
+
+
+class ModelError(RemError):
+    """The language model failed."""
+
+    exit_code = 6
+
+
+class ModelTimeoutError(ModelError):
+    """The language model takes too long."""
+
+
+class RunLimitError(ModelError):
+    """The answer took more requests or tokens than the agent may use."""
+
+
+class ToolFailedError(RemError):
+    """A tool could not do its work."""
+
+
+class AudioError(RemError):
+    """What was spoken cannot be written down."""
+
+    exit_code = 6

@@ -22,6 +22,7 @@ class _Group(BaseModel):
 class PostgresSettings(_Group):
     """Where memories are kept. Without a connection string REM starts its own server under `REM_HOME`."""
 
+    enabled: bool = Field(default=True, description="false: chat works without memory, everything else says so")
     connection_string: SecretStr | None = None
     pool_min_size: int = Field(default=1, ge=0, le=100)
     pool_max_size: int = Field(default=10, ge=1, le=100)
@@ -46,6 +47,9 @@ class ApiSettings(_Group):
     port: int = Field(default=8000, ge=0, le=65535)
     workers: int = Field(default=1, ge=1, le=64)
     log_level: Literal["critical", "error", "warning", "info", "debug"] = "info"
+    reload: bool = Field(default=False, description="start anew when the code changes, for development")
+    cors_origins: list[str] = Field(default=[], description="web pages that may call the API, as a JSON list")
+    shutdown_seconds: float = Field(default=10.0, gt=0, description="how long answers may take to end on shutdown")
 
 
 class EmbeddingSettings(_Group):
@@ -99,6 +103,82 @@ class SqlSettings(_Group):
     pool_max_size: int = Field(default=4, ge=1, le=100, description="queries at the same time; others wait")
 
 
+class LlmSettings(_Group):
+    """Which language model answers. Without one, `rem:local` answers with extracts of the memory."""
+
+    default_model: str | None = Field(default=None, description="provider:name, such as openai:gpt-4o")
+    default_temperature: float | None = Field(default=None, ge=0, le=2, description="the provider's own if not given")
+    base_url: str | None = Field(default=None, description="any OpenAI-compatible server, for openai: and bare names")
+    openai_api_key: SecretStr | None = None
+    anthropic_api_key: SecretStr | None = None
+    timeout_seconds: float = Field(default=60.0, gt=0, description="until the first word, and between two")
+    max_retries: int = Field(default=2, ge=0, le=10)
+    request_limit: int = Field(default=25, ge=1, le=1000, description="calls of the model in one answer")
+    total_tokens_limit: int | None = Field(
+        default=None, ge=1, description="tokens in one answer, child agents included"
+    )
+
+
+class RagSettings(_Group):
+    """Whether what was said before is brought into a question, and how much of it."""
+
+    enabled: bool = False
+    top_k: int = Field(default=5, ge=1, le=50)
+    min_similarity: float = Field(default=0.3, ge=0, le=1)
+    max_tokens: int = Field(default=1024, ge=50, le=100_000)
+
+
+class MemorySettings(_Group):
+    """How much of a conversation the model is given."""
+
+    strategy: Literal["simple", "summarization", "hybrid"] = "simple"
+    max_history_tokens: int = Field(default=4096, ge=100, le=2_000_000)
+    auto_prune_days: int | None = Field(
+        default=None, ge=1, description="delete idle sessions after so long; off if unset"
+    )
+    rag: RagSettings = RagSettings()
+
+
+class ChatSettings(_Group):
+    """What the model is told of the user."""
+
+    auto_inject_user_context: bool = Field(
+        default=False, description="the profile itself instead of a hint how to get it"
+    )
+
+
+class AgentsSettings(_Group):
+    """Where agents of one's own are."""
+
+    path: Path | None = Field(default=None, description="a folder with YAML files; agents under REM_HOME if not given")
+
+    @field_validator("path")
+    @classmethod
+    def _absolute(cls, value: Path | None) -> Path | None:
+        return value.expanduser().absolute() if value else None
+
+
+class AudioSettings(_Group):
+    """Who writes down what was spoken."""
+
+    provider: Literal["auto", "openai", "local", "none"] = Field(
+        default="auto", description="auto: openai if there is a key or address, else local if it is installed"
+    )
+    model: str = "whisper-1"
+    base_url: str | None = Field(default=None, description="LLM__BASE_URL if not given")
+    api_key: SecretStr | None = Field(default=None, description="LLM__OPENAI_API_KEY if not given")
+    timeout_seconds: float = Field(default=60.0, gt=0)
+    max_bytes: int = Field(default=25_000_000, ge=1000)
+
+
+class OtelSettings(_Group):
+    """Whether traces are sent to an OpenTelemetry collector."""
+
+    enabled: bool = False
+    service_name: str = "rem-api"
+    collector_endpoint: str = "http://localhost:4318"
+
+
 class Settings(BaseSettings):
     """Everything that can be configured; nested names are joined by two underscores."""
 
@@ -111,6 +191,12 @@ class Settings(BaseSettings):
     search: SearchSettings = SearchSettings()
     reranker: RerankerSettings = RerankerSettings()
     sql: SqlSettings = SqlSettings()
+    llm: LlmSettings = LlmSettings()
+    memory: MemorySettings = MemorySettings()
+    chat: ChatSettings = ChatSettings()
+    agents: AgentsSettings = AgentsSettings()
+    audio: AudioSettings = AudioSettings()
+    otel: OtelSettings = OtelSettings()
 
     @field_validator("rem_home")
     @classmethod

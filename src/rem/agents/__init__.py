@@ -1,0 +1,1 @@
+"""Agents: defined in YAML, run on any language model or on none."""

@@ -1,0 +1,1 @@
+"""What agents, MCP clients and the HTTP API can do with the memory: one function a tool."""
