@@ -81,19 +81,21 @@ async def _make_template() -> None:
 @pytest.fixture
 async def empty_dsn() -> AsyncIterator[str]:
     """A database without anything in it."""
-    async with _fresh_database("template1") as dsn:
+    async with fresh_database("template1") as dsn:
         yield dsn
 
 
 @pytest.fixture
 async def dsn() -> AsyncIterator[str]:
     """A database with REM's schema and nothing stored."""
-    async with _fresh_database(_TEMPLATE) as dsn:
+    async with fresh_database(_TEMPLATE) as dsn:
         yield dsn
 
 
-class _fresh_database:  # noqa: N801  # reads as a statement
-    def __init__(self, template: str) -> None:
+class fresh_database:  # noqa: N801  # reads as a statement
+    """A database that lives as long as the block."""
+
+    def __init__(self, template: str = _TEMPLATE) -> None:
         self._name = f"test_{uuid4().hex}"
         self._template = template
 

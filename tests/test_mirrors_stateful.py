@@ -21,7 +21,7 @@ from rem.db.repository import RowError
 from rem.db.store import Store
 from rem.errors import ConflictError, DeletedError, NotFoundError, RemError
 from rem.models import Edge, Entity, Resource, User
-from tests.conftest import _TEMPLATE, _fresh_database, settings_for
+from tests.conftest import _TEMPLATE, fresh_database, settings_for
 
 R = TypeVar("R")
 
@@ -188,7 +188,7 @@ class MirrorMachine(RuleBasedStateMachine):
         super().__init__()
         self.model = Model()
         self.loop = asyncio.Runner()
-        self.base = _fresh_database(_TEMPLATE)
+        self.base = fresh_database(_TEMPLATE)
         self.opened = Rem.open(settings_for(self.run(self.base.__aenter__())))
         self.rem = self.run(self.opened.__aenter__())
 

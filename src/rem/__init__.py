@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from rem.context import Scope
     from rem.db.store import Store
     from rem.errors import ConflictError, DeletedError, InvalidInputError, NotFoundError, RemError
+    from rem.memory.manager import MemoryManager
+    from rem.memory.message import NewMessage
     from rem.models import (
         Approval,
         Document,
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "Rem": "rem.app",
     "Scope": "rem.context",
+    "MemoryManager": "rem.memory.manager",
+    "NewMessage": "rem.memory.message",
     "Settings": "rem.settings",
     "Store": "rem.db.store",
     "ConflictError": "rem.errors",
@@ -56,8 +60,10 @@ __all__ = [
     "Feedback",
     "File",
     "InvalidInputError",
+    "MemoryManager",
     "Message",
     "Moment",
+    "NewMessage",
     "NotFoundError",
     "Ontology",
     "OntologyConfig",

@@ -18,7 +18,9 @@ from rem.db.sandbox import SqlSandbox
 from rem.db.store import Store
 from rem.demo import workspace
 from rem.embeddings import embedder_at_hand
-from rem.errors import EmbeddingOffError
+from rem.errors import EmbeddingOffError, MemoryOffError
+from rem.memory.manager import MemoryManager
+from rem.memory.prune import prune_if_due
 from rem.models import Entity
 from rem.query import natural
 from rem.query.executor import QueryExecutor
@@ -28,6 +30,7 @@ from rem.query.result import QueryResult
 from rem.query.run_plan import run_plan
 from rem.query.run_search import run_search
 from rem.query.run_sql import run_sql
+from rem.query.span import query_span
 from rem.query.sql_gate import check_select
 from rem.query.tree import Query, Search, Sql
 from rem.retrieval.indexer import Indexer, IndexProgress, IndexReport, IndexState, Waiting
@@ -43,6 +46,7 @@ class Rem:
     def __init__(self, database: Database, types: TypeRegistry, settings: Settings) -> None:
         self._database = database
         self._types = types
+        self._settings = settings
         self._embedder = embedder_at_hand(settings)
         self._indexer = Indexer(database, self._embedder, settings.search.language)
         self._reranker = open_reranker(settings)
@@ -54,6 +58,8 @@ class Rem:
     async def open(cls, settings: Settings | None = None, *, on_progress: Progress | None = None) -> AsyncIterator[Rem]:
         """Open REM with the given settings, or with those of the environment."""
         settings = settings or get_settings()
+        if not settings.postgres.enabled:
+            raise MemoryOffError
         async with Database.open(settings, on_progress) as database:
             rem = cls(database, await TypeRegistry.read(database), settings)
             try:
@@ -80,13 +86,28 @@ class Rem:
         """The memory that a scope sees."""
         return Store(self._database, scope, self._types)
 
+    def memory(self, user: str, *, tenant: str = DEFAULT_TENANT) -> MemoryManager:
+        """The conversations of one user, by e-mail address or id."""
+        return self.memory_for(Scope.of(user, tenant))
+
+    def memory_for(self, scope: Scope) -> MemoryManager:
+        """The conversations of a scope."""
+        return MemoryManager(self.store_for(scope), self._searcher, self._settings.memory)
+
+    async def prune_if_due(self) -> int:
+        """Delete what MEMORY__AUTO_PRUNE_DAYS says is too old, of everyone; how many sessions. For servers."""
+        return await prune_if_due(self.memory_for, self._database, self._settings.memory)
+
     async def query(self, query: str | Query, *, user: str | None = None, tenant: str = DEFAULT_TENANT) -> QueryResult:
         """The answer to a query in REM's language, over what one user sees; without a user, what the tenant shares."""
         return await self.query_for(Scope.of(user, tenant), query)
 
     async def query_for(self, scope: Scope, query: str | Query) -> QueryResult:
         """The answer to a query over what a scope sees."""
-        return await self._executor(scope).run(query)
+        with query_span("rem.query") as answered:
+            result = await self._executor(scope).run(query)
+            answered(result.query_type, result.count)
+        return result
 
     async def ask(self, text: str, *, user: str | None = None, tenant: str = DEFAULT_TENANT) -> QueryResult:
         """The answer to plain language, without a language model; its notes say as which query it was understood."""
@@ -94,7 +115,10 @@ class Rem:
 
     async def ask_for(self, scope: Scope, text: str) -> QueryResult:
         """The answer to plain language over what a scope sees."""
-        return await natural.ask(self._executor(scope), self.store_for(scope), text)
+        with query_span("rem.ask") as answered:
+            result = await natural.ask(self._executor(scope), self.store_for(scope), text)
+            answered(result.query_type, result.count)
+        return result
 
     async def run_plan(
         self, plan: Plan | Mapping[str, Any] | str, *, user: str | None = None, tenant: str = DEFAULT_TENANT
@@ -104,7 +128,10 @@ class Rem:
 
     async def run_plan_for(self, scope: Scope, plan: Plan | Mapping[str, Any] | str) -> PlanResult:
         """The results of a plan over what a scope sees."""
-        return await run_plan(self._executor(scope), Plan.of(plan))
+        with query_span("rem.plan") as answered:
+            result = await run_plan(self._executor(scope), Plan.of(plan))
+            answered("PLAN", result.count)
+        return result
 
     def _executor(self, scope: Scope) -> QueryExecutor:
         return QueryExecutor(self.store_for(scope), self._search, self._sql)

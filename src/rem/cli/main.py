@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rem.cli import bench, db, delete, demo, doctor, lookup, models, parse, query, serve
+from rem.cli import agents, bench, db, delete, demo, doctor, lookup, mcp, models, parse, query, serve, sessions
 from rem.cli.streams import give_up_output, set_up_streams
 from rem.errors import RemError
 
@@ -21,8 +21,11 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(db.app, name="db")
+app.add_typer(agents.app, name="agents")
 app.add_typer(models.app, name="models")
 app.add_typer(bench.app, name="bench")
+app.add_typer(sessions.app, name="sessions")
+app.add_typer(mcp.app, name="mcp")
 app.command("query")(query.query)
 app.command("lookup")(lookup.lookup)
 app.command("delete")(delete.delete)

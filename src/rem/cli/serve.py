@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal, NoReturn, TypeAlias
 
 import typer
+
+LogLevel: TypeAlias = Literal["critical", "error", "warning", "info", "debug"]
 
 
 def serve(
@@ -14,32 +16,71 @@ def serve(
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="The port; 8000 unless API__PORT says otherwise.")
     ] = None,
+    reload: Annotated[
+        bool | None,
+        typer.Option("--reload/--no-reload", help="Start anew when the code changes, for development; not by default."),
+    ] = None,
     workers: Annotated[int | None, typer.Option(min=1, max=64, help="How many processes serve.")] = None,
+    log_level: Annotated[LogLevel | None, typer.Option(help="How much is logged; info by default.")] = None,
     allow_unauthenticated: Annotated[
         bool,
         typer.Option("--allow-unauthenticated", help="Listen beyond this machine although nobody has to log in."),
     ] = False,
 ) -> None:
     """Serve the HTTP API until interrupted. The embedded database is started if no other is configured."""
+    import math
+
     import uvicorn
 
+    from rem.api.logs import log_config
     from rem.cli.runtime import run_with_rem, tell
-    from rem.errors import InvalidInputError
     from rem.settings import get_settings
 
-    api = get_settings().api
+    settings = get_settings()
+    api = settings.api
     host, port = host or api.host, api.port if port is None else port
+    workers, reload = workers or api.workers, api.reload if reload is None else reload
+    _check(host, workers, is_reloading=reload, allow_unauthenticated=allow_unauthenticated)
+    port = _free_port(host, port)
+    if settings.postgres.enabled:
+        # Opening once here shows the progress of a first start, and stops before the workers do if something is wrong.
+        run_with_rem(_nothing)
+    address = f"[{host}]" if ":" in host else host
+    tell(f"REM listens on http://{address}:{port} (documentation at /docs). Stop with Ctrl-C.")
+    _end_well_when_terminated()
+    uvicorn.run(
+        "rem.api.main:app",
+        host=host,
+        port=port,
+        workers=workers,
+        reload=reload,
+        log_config=log_config(log_level or api.log_level),
+        # The request log says the same, without what stands in paths and query strings.
+        access_log=False,
+        timeout_graceful_shutdown=math.ceil(api.shutdown_seconds),
+    )
+
+
+def _check(host: str, workers: int, *, is_reloading: bool, allow_unauthenticated: bool) -> None:
+    from rem.errors import InvalidInputError
+
     if not _is_loopback(host) and not allow_unauthenticated:
         raise InvalidInputError(
             f"Anyone who reaches {host} could use this API, because it has no authentication: listen on 127.0.0.1, "
             "or say --allow-unauthenticated."
         )
-    port = _free_port(host, port)
-    # Opening once here shows the progress of a first start, and stops before the workers do if something is wrong.
-    run_with_rem(_nothing)
-    address = f"[{host}]" if ":" in host else host
-    tell(f"REM listens on http://{address}:{port} (documentation at /docs). Stop with Ctrl-C.")
-    uvicorn.run("rem.api.main:app", host=host, port=port, workers=workers or api.workers, log_level=api.log_level)
+    if is_reloading and workers > 1:
+        raise InvalidInputError("--reload is for one process: leave --workers out, or --reload.")
+
+
+def _end_well_when_terminated() -> None:
+    """A server that is asked to end by SIGTERM, as by a supervisor, has ended well when it has."""
+    import signal
+
+    def end(_number: int, _frame: object) -> NoReturn:
+        raise SystemExit(0)
+
+    signal.signal(signal.SIGTERM, end)
 
 
 async def _nothing(_rem: object) -> None:

@@ -1,1 +1,1 @@
-"""Conversations: what was said is kept whole, and what a model is given of it fits."""
+"""Conversations: what was said is stored as it was said, and given to the model within its budget."""

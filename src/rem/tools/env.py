@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,6 +22,44 @@ class Delegate(Protocol):
         ...
 
 
+class AgentDocument(Protocol):
+    """The definition of an agent."""
+
+    @property
+    def name(self) -> str:
+        """What it is called by."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """What it is for."""
+        ...
+
+    def as_yaml(self) -> str:
+        """The definition as its author writes it."""
+        ...
+
+    def as_document(self) -> dict[str, Any]:
+        """The same as plain JSON."""
+        ...
+
+
+class AgentDirectory(Protocol):
+    """The agents that a caller can ask: those that come with REM, those of a folder, and its own."""
+
+    async def get(self, name: str, scope: Scope) -> AgentDocument:
+        """The agent of a name."""
+        ...
+
+    async def list(self, scope: Scope) -> Sequence[AgentDocument]:
+        """All of them."""
+        ...
+
+    async def save(self, text: str, scope: Scope) -> AgentDocument:
+        """Keep an agent that the caller wrote."""
+        ...
+
+
 async def _nobody_listens(_event: AnyEvent) -> None:
     return None
 
@@ -35,6 +73,11 @@ class ToolEnv:
     """None where the database is switched off: use `rem`, which says so."""
     delegate: Delegate | None = None
     emit: Callable[[AnyEvent], Awaitable[None]] = _nobody_listens
+    agents: AgentDirectory | None = None
+    has_model: bool = False
+    """Whether a language model is configured, so that another agent understands what is asked in plain language."""
+    may_read: Callable[[str], bool] | None = None
+    """Which resources may be read, by their address; all of them if not given."""
 
     @property
     def rem(self) -> Rem:

@@ -1,0 +1,203 @@
+"""Answers of a real `rem serve` against the bare pydantic-ai agent, on the same model server without think time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+import httpx2 as httpx
+
+from bench.measure import Call, Result, alternate, say
+from rem import Rem, Settings
+from rem.memory.message import NewMessage
+from rem.models.message import Role
+
+if TYPE_CHECKING:
+    from pydantic_ai import Agent
+
+SIZES = (10, 100, 1_000, 10_000)
+ROUNDS = 200
+_HISTORY = 200
+_STREAMS = (1, 10, 100)
+_WORDS = 300
+_USER = "bench"
+_TEXT = "What did we say about the plan for the harbour and the ferry? " * 2
+
+
+async def run(home: Path, sizes: tuple[int, ...] = SIZES, rounds: int = ROUNDS) -> Result:
+    """Measure the first word, words a second, and the cost of a turn in short and long sessions."""
+    result = Result("chat")
+    async with Rem.open(Settings(rem_home=home)) as rem:
+        sessions = {size: await _session(rem, size) for size in {_HISTORY, *sizes}}
+    with _model_server() as model, _rem_server(home, model) as address:
+        async with httpx.AsyncClient(base_url=address, timeout=120, headers={"X-User-Id": _USER}) as http:
+            await _first_word(result, http, model, sessions[_HISTORY], home, rounds)
+            await _words_a_second(result, http, model)
+            await _growth(result, http, {size: sessions[size] for size in sizes}, rounds)
+    return result
+
+
+async def _session(rem: Rem, size: int) -> UUID:
+    """A session of so many messages. They are long enough for ten to fill what a model is given of a session."""
+    memory, session_id = rem.memory(_USER), uuid4()
+    for first in range(0, size, 500):
+        messages = [_message(number) for number in range(first, min(first + 500, size))]
+        await memory.append(session_id, messages)
+    return session_id
+
+
+def _message(number: int) -> NewMessage:
+    role = Role.ASSISTANT if number % 2 else Role.USER
+    return NewMessage(role=role, content=f"Message {number}: {_TEXT * (1 if role is Role.ASSISTANT else 20)}")
+
+
+async def _first_word(
+    result: Result, http: httpx.AsyncClient, model: str, session_id: UUID, home: Path, rounds: int
+) -> None:
+    async with Rem.open(Settings(rem_home=home)) as rem:
+        bare = await _bare_agent(rem, model, session_id)
+
+        async def rem_first(_turn: int) -> None:
+            body = {"messages": [{"role": "user", "content": "And now?"}], "stream": True}
+            async with http.stream(
+                "POST", "/api/v1/chat/completions", json=body, headers={"X-Session-Id": str(session_id)}
+            ) as answer:
+                await _until_word(answer.aiter_lines())
+
+        calls: dict[str, Call] = {"rem": rem_first, "bare": bare}
+        times = await alternate(calls, rounds, warm_up=20)
+    added = (times["rem"] - times["bare"]) / 1000
+    result.figures["first word"] = {**times, "added_milliseconds": round(added, 2), "stored_messages": _HISTORY}
+    say(f"chat, first word: {times}, {added:.1f} ms more")
+    result.check("milliseconds that REM adds to the first word, with 200 stored messages", added, 10.0)
+
+
+async def _until_word(lines: AsyncIterator[str]) -> None:
+    async for line in lines:
+        if '"word' in line:
+            return
+    raise AssertionError("there was no word")
+
+
+async def _bare_agent(rem: Rem, model: str, session_id: UUID) -> Call:
+    """The same prompt, tools and history, without memory, server and events."""
+    from pydantic_ai.messages import PartDeltaEvent, PartStartEvent
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    from rem.agents.catalog import AgentCatalog
+    from rem.agents.factory import AgentFactory
+    from rem.agents.history import model_messages
+    from rem.context import Scope
+
+    schema = await AgentCatalog(Settings(), None).get("rem", Scope())
+    agent: Agent[Any, Any] = AgentFactory().build(schema)
+    history = model_messages((await rem.memory(_USER).conversation(session_id)).history)
+    bench_model = OpenAIChatModel("bench", provider=OpenAIProvider(base_url=model, api_key="unused"))
+
+    async def call(_turn: int) -> None:
+        async with agent.run_stream_events("And now?", deps=None, model=bench_model, message_history=history) as events:
+            async for event in events:
+                if isinstance(event, PartStartEvent | PartDeltaEvent) and "word" in str(event):
+                    return
+
+    return call
+
+
+async def _words_a_second(result: Result, http: httpx.AsyncClient, model: str) -> None:
+    async with httpx.AsyncClient(base_url=model, timeout=120, limits=httpx.Limits(max_connections=200)) as bare:
+        for streams in _STREAMS:
+            body = {"model": "openai:bench", "messages": [{"role": "user", "content": "Speak."}], "seed": _WORDS}
+            through_rem = await _rate(http, "/api/v1/chat/completions", body, streams)
+            direct = await _rate(bare, "/chat/completions", body, streams)
+            figures = {"rem": round(through_rem), "model_server": round(direct)}
+            result.figures[f"words a second, {streams} streams"] = figures
+            say(f"chat, words a second with {streams} streams: {figures}")
+
+
+async def _rate(http: httpx.AsyncClient, path: str, body: dict[str, Any], streams: int) -> float:
+    async def read() -> int:
+        words = 0
+        async with http.stream("POST", path, json={**body, "stream": True}) as answer:
+            assert answer.status_code == 200
+            async for line in answer.aiter_lines():
+                words += '"word ' in line
+        return words
+
+    await asyncio.gather(*(read() for _ in range(min(streams, 10))))
+    started = time.perf_counter()
+    words = sum(await asyncio.gather(*(read() for _ in range(streams))))
+    seconds = time.perf_counter() - started
+    assert words == streams * _WORDS
+    return words / seconds
+
+
+async def _growth(result: Result, http: httpx.AsyncClient, sessions: dict[int, UUID], rounds: int) -> None:
+    def turn(session_id: UUID) -> Call:
+        async def call(_number: int) -> None:
+            body = {"messages": [{"role": "user", "content": "And now?"}]}
+            answer = await http.post("/api/v1/chat/completions", json=body, headers={"X-Session-Id": str(session_id)})
+            assert answer.status_code == 200
+
+        return call
+
+    times = await alternate({str(size): turn(session) for size, session in sessions.items()}, rounds, warm_up=10)
+    result.figures["turn by stored messages"] = times
+    say(f"chat, a turn by stored messages: {times}")
+    smallest, largest = min(sessions), max(sessions)
+    growth = times[str(largest)] / times[str(smallest)]
+    result.check(f"a turn with {largest:,} stored messages against one with {smallest}", growth, 1.2)
+
+
+@contextmanager
+def _model_server() -> Iterator[str]:
+    process = subprocess.Popen([sys.executable, "-m", "bench.model_server"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
+    finally:
+        process.terminate()
+        process.wait(10)
+        process.stdout.close()
+
+
+@contextmanager
+def _rem_server(home: Path, model: str) -> Iterator[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = {
+        **os.environ,
+        "REM_HOME": str(home),
+        "LLM__BASE_URL": model,
+        "LLM__DEFAULT_MODEL": "openai:bench",
+    }
+    command = [str(Path(sys.executable).with_name("rem")), "serve", "--port", str(port), "--log-level", "warning"]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        _wait_until_ready(address)
+        yield address
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _wait_until_ready(address: str) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            if httpx.get(f"{address}/health", timeout=5).status_code == 200:
+                return
+        except httpx.TransportError:
+            time.sleep(0.05)
+    raise AssertionError("rem serve did not become ready")

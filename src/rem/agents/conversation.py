@@ -1,0 +1,164 @@
+"""Conversation: one message to an agent and its answer, streamed and remembered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import UUID
+
+from loguru import logger
+
+from rem.agents.model_errors import describe_model_error
+from rem.agents.transcript import Transcript
+from rem.agents.turn import Answer, FinishReason, Usage
+from rem.errors import RemError
+from rem.events import AnyEvent, DoneEvent, ErrorEvent, MetadataEvent
+
+if TYPE_CHECKING:
+    from rem.agents.run_agent import AgentRun
+    from rem.memory.manager import MemoryManager
+    from rem.memory.summary import Summarize
+
+Later: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
+"""Does something when the answer is out."""
+
+_NOT_REMEMBERED = "not_remembered"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a conversation is kept."""
+
+    memory: MemoryManager
+    session_id: UUID
+    summarize: Summarize | None = None
+
+
+class Conversation:
+    """One turn. The user's message is stored already; iterate `events` once."""
+
+    def __init__(self, run: AgentRun, place: Place | None, later: Later) -> None:
+        self._run = run
+        self._place = place
+        self._later = later
+        self._transcript = Transcript()
+        self._started = perf_counter()
+        self._message_id: str | None = None
+        self.error: RemError | None = None
+
+    @property
+    def session_id(self) -> str | None:
+        """Where the conversation is kept; None without memory."""
+        return str(self._place.session_id) if self._place else None
+
+    @property
+    def agent(self) -> str:
+        """Who answers."""
+        return self._run.agent
+
+    @property
+    def model(self) -> str:
+        """With which model."""
+        return self._run.model
+
+    @property
+    def usage(self) -> Usage:
+        """How many tokens it took so far."""
+        return self._run.usage
+
+    @property
+    def finish_reason(self) -> FinishReason:
+        """Why the answer ended."""
+        return "error" if self.error else self._run.finish_reason
+
+    async def events(self) -> AsyncGenerator[AnyEvent]:
+        """What happens, as it happens; the last is `done`. What was said is remembered, also if nobody listens on."""
+        try:
+            async with aclosing(self._run.events()) as happening:
+                async for event in happening:
+                    self._transcript.add(event)
+                    yield event
+        except (GeneratorExit, asyncio.CancelledError):
+            # Nothing can be awaited any more here.
+            self._later(self._remember_interrupted())
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever a provider's library raises ends in one clear event
+            self.error = describe_model_error(error)
+        async for event in self._ending():
+            yield event
+
+    async def _ending(self) -> AsyncGenerator[AnyEvent]:
+        flags = None if await self._remember() else [_NOT_REMEMBERED]
+        yield MetadataEvent(
+            agent=self.agent,
+            agent_schema=self.agent,
+            message_id=self._message_id,
+            session_id=self.session_id,
+            model_version=self.model,
+            latency_ms=round((perf_counter() - self._started) * 1000),
+            token_count=self.usage.total_tokens,
+            flags=flags,
+            hidden=True,
+        )
+        if self.error is not None:
+            logger.warning("The agent {} failed: {}", self.agent, type(self.error).__name__)
+            yield ErrorEvent(agent=self.agent, code=error_code(self.error), message=str(self.error))
+        reason = "error" if self.error else "length" if self.finish_reason == "length" else "stop"
+        yield DoneEvent(agent=self.agent, reason=reason)
+
+    async def answer(self) -> Answer:
+        """The whole answer at once. An error that the stream would tell is raised."""
+        async for _ in self.events():
+            pass
+        if self.error is not None:
+            raise self.error
+        return Answer(
+            text=self._transcript.text,
+            agent=self.agent,
+            model=self.model,
+            session_id=self.session_id,
+            message_id=self._message_id,
+            output=self._run.output,
+            reasoning=self._transcript.reasoning,
+            tool_calls=self._transcript.tool_calls,
+            confidence=self._transcript.confidence,
+            usage=self.usage,
+            finish_reason=self.finish_reason,
+        )
+
+    async def _remember_interrupted(self) -> None:
+        await self._remember(is_interrupted=True)
+
+    async def _remember(self, *, is_interrupted: bool = False) -> bool:
+        """Store what was said; whether it could be done. The answer itself is worth more than an error about it."""
+        if self._place is None:
+            return True
+        messages = self._transcript.messages(self.agent, self.model)
+        if is_interrupted and messages:
+            messages[-1].metadata["interrupted"] = True
+        try:
+            stored: Sequence[Any] = (
+                await self._place.memory.append(self._place.session_id, messages) if messages else ()
+            )
+        except RemError as error:
+            logger.error("An answer of session {} was not remembered: {}", self.session_id, error)
+            return False
+        if stored:
+            self._message_id = str(stored[-1].id)
+            if self._place.memory.settings.strategy != "simple":
+                self._later(self._summarize())
+        return True
+
+    async def _summarize(self) -> None:
+        if self._place is not None:
+            await self._place.memory.refresh_summary(self._place.session_id, self._place.summarize)
+
+
+def error_code(error: RemError) -> str:
+    """A short name of a kind of error, for programs: `model_timeout` for ModelTimeoutError."""
+    name = type(error).__name__.removesuffix("Error")
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")

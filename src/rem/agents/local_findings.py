@@ -1,0 +1,155 @@
+"""What `rem:local` takes from the result of a search: extracts with their keys, best first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+NOTICE = "No language model is configured"
+"""Stands in every answer of `rem:local`, so that it does not quote itself."""
+MOST_QUOTED = 5
+_LONGEST_EXTRACT = 320
+_LONGEST_VALUE = 80
+_TEXTS = ("content", "summary", "description", "text", "snippet")
+_WORD = re.compile(r"\w{3,}")
+_SENTENCE = re.compile(r"(?<=[.!?…])\s+")
+_CUT = re.compile(r"… \[cut: [^\]]*\]\Z")
+_CERTAIN = {"LOOKUP": 0.9, "FUZZY": 0.6, "TRAVERSE": 0.8, "SQL": 0.8}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A row that was found."""
+
+    key: str | None
+    table: str | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a search gave, or why it gave nothing."""
+
+    items: tuple[Finding, ...] = ()
+    confidence: float = 0.0
+    problem: str | None = None
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of what is quoted, each once."""
+        return list(dict.fromkeys(item.key for item in self.items if item.key))
+
+
+def findings_of(content: Any, question: str) -> Findings:
+    """What the content of a tool's answer holds that is worth quoting for a question."""
+    answer = _as_json(content)
+    if not isinstance(answer, Mapping):
+        return Findings(problem=_shown(str(answer)))
+    if answer.get("status") == "error" or (answer.get("error") and "results" not in answer):
+        return Findings(problem=_shown(str(answer.get("error", "it failed"))))
+    rows = _rows(answer)
+    items = [_finding(row, question) for row in rows if not _is_of_this_talk(row, question)]
+    quoted = tuple(item for item in items if item.text)[:MOST_QUOTED]
+    return Findings(quoted, _confidence(answer, rows) if quoted else 0.0)
+
+
+def extract(text: str, question: str) -> str:
+    """The part of a text that has most of a question's words, in one line and not too long."""
+    text = _inline(text)
+    if len(text) <= _LONGEST_EXTRACT:
+        return text
+    sentences = _SENTENCE.split(text)
+    words = {word.casefold() for word in _WORD.findall(question)}
+    hits = [len(words & {word.casefold() for word in _WORD.findall(sentence)}) for sentence in sentences]
+    start = hits.index(max(hits))
+    taken = " ".join(sentences[start:])
+    before = "… " if start else ""
+    if len(taken) <= _LONGEST_EXTRACT:
+        return before + taken
+    return f"{before}{taken[:_LONGEST_EXTRACT].rsplit(' ', 1)[0]} …"
+
+
+def _as_json(content: Any) -> Any:
+    if not isinstance(content, str):
+        return content
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return content
+
+
+def _rows(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    found = answer.get("results")
+    if isinstance(found, Mapping):
+        return _rows(found)
+    return [row for row in found if isinstance(row, Mapping)] if isinstance(found, list) else []
+
+
+def _is_of_this_talk(row: Mapping[str, Any], question: str) -> bool:
+    """Whether a row is the question itself, which is stored before it is answered, or an answer of `rem:local`."""
+    if row.get("table") != "messages":
+        return False
+    content = str(_record(row).get("content", ""))
+    return NOTICE in content or _inline(content).casefold() == _inline(question).casefold()
+
+
+def _finding(row: Mapping[str, Any], question: str) -> Finding:
+    key, table = row.get("key"), row.get("table")
+    return Finding(
+        key if isinstance(key, str) and key else None,
+        table if isinstance(table, str) and table else None,
+        "; ".join(_parts(row, question)),
+    )
+
+
+def _parts(row: Mapping[str, Any], question: str) -> Iterator[str]:
+    record = _record(row)
+    if "record" not in row and not any(name in row for name in _TEXTS):
+        # A row of SQL has whatever columns were asked for.
+        yield ", ".join(f"{name}: {_value(value)}" for name, value in row.items() if value is not None)
+        return
+    if row.get("rel_type"):
+        path = row.get("path")
+        start = f"{path[-2]} " if isinstance(path, list) and len(path) > 1 else ""
+        yield f"{start}{row['rel_type']}"
+    if record.get("role") and row.get("table") != "messages":
+        yield _value(record["role"])
+    passage = row.get("passage")
+    texts = [passage.get("text") if isinstance(passage, Mapping) else None, *(record.get(name) for name in _TEXTS)]
+    text = next((text for text in texts if isinstance(text, str) and text.strip()), None)
+    if text is not None:
+        yield extract(_CUT.sub("…", text), question)
+    elif record.get("name"):
+        yield _value(record["name"])
+
+
+def _record(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    record = row.get("record")
+    return record if isinstance(record, Mapping) else row
+
+
+def _confidence(answer: Mapping[str, Any], rows: list[Mapping[str, Any]]) -> float:
+    certain = _CERTAIN.get(str(answer.get("query_type", "")).upper())
+    score = rows[0].get("score")
+    if certain is not None:
+        return certain
+    return round(min(max(float(score), 0.1), 0.8), 2) if isinstance(score, int | float) else 0.5
+
+
+def _value(value: Any) -> str:
+    text = _inline(value if isinstance(value, str) else orjson.dumps(value, default=str).decode())
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+
+
+def _shown(text: str) -> str:
+    text = _inline(text)
+    return text if len(text) <= _LONGEST_EXTRACT else f"{text[:_LONGEST_EXTRACT]}…"
+
+
+def _inline(text: str) -> str:
+    """The text in one line; pictures, which a client would fetch from wherever they point, become plain text."""
+    return " ".join(text.split()).replace("![", "!\\[").replace("<", "‹")

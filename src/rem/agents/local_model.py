@@ -1,0 +1,165 @@
+"""`rem:local`: the model without a language model. It searches with the agent's tools and quotes what it finds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import orjson
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelResponse,
+    TextContent,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+
+from rem.agents.local_answer import answer, greeting, is_greeting, pieces, without_tools
+from rem.agents.local_findings import Findings, extract, findings_of
+from rem.agents.local_output import LocalOutput
+from rem.errors import ModelError, QuerySyntaxError
+from rem.query.grammar import VERBS
+from rem.query.parser import parse
+
+LOCAL_MODEL = "rem:local"
+_SEARCH, _NOTE, _DELEGATE = "search_rem", "register_metadata", "ask_agent"
+_LONGEST_QUESTION = 2_000
+_RECALLED = "RELEVANT CONTEXT FROM PAST CONVERSATIONS:"
+_QUESTION = "\nUSER QUESTION: "
+"""How a question looks that was given what was said before: only the question is to be searched."""
+_RETRY = "<retry_feedback"
+
+
+@cache
+def local_model() -> FunctionModel:
+    """The model; it has no state, so one is enough."""
+    return _LocalModel(_respond, stream_function=_stream, model_name=LOCAL_MODEL)
+
+
+class _LocalModel(FunctionModel):
+    @property
+    def system(self) -> str:
+        """Who provides the model."""
+        return "rem"
+
+
+@dataclass(slots=True)
+class _Turn:
+    """What was asked, and what has been done about it so far."""
+
+    question: str = ""
+    called: set[str] = field(default_factory=set)
+    returned: dict[str, ToolReturnPart] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, messages: Sequence[ModelMessage]) -> _Turn:
+        turn = cls()
+        for message in messages:
+            for part in message.parts:
+                turn = turn._after(part)
+        return turn
+
+    def _after(self, part: Any) -> _Turn:
+        if isinstance(part, UserPromptPart):
+            text = _text_of(part)
+            return self if text.startswith(_RETRY) else _Turn(text)
+        if isinstance(part, ToolCallPart):
+            self.called.add(part.tool_name)
+        elif isinstance(part, ToolReturnPart):
+            self.returned[part.tool_name] = part
+        return self
+
+    def findings(self) -> Findings:
+        """What the search gave."""
+        part = self.returned.get(_SEARCH)
+        if part is None:
+            return Findings()
+        if part.outcome != "success":
+            return Findings(problem=str(part.content))
+        return findings_of(part.content, self.question)
+
+
+def _next(messages: list[ModelMessage], info: AgentInfo) -> ToolCallPart | str:
+    """The next step: a call of a tool, each at most once, or the answer in words."""
+    turn = _Turn.of(messages)
+    tools = {tool.name: tool for tool in info.function_tools}
+    if is_greeting(turn.question) and not info.output_tools:
+        return greeting()
+    if _SEARCH in tools and _SEARCH not in turn.called:
+        return ToolCallPart(_SEARCH, _search(turn.question, tools[_SEARCH].parameters_json_schema))
+    if _SEARCH not in tools and _DELEGATE in tools and not info.output_tools:
+        return _delegated(turn)
+    findings = turn.findings()
+    if _NOTE in tools and _NOTE not in turn.called and _SEARCH in turn.called:
+        return ToolCallPart(_NOTE, {"confidence": findings.confidence, "sources": findings.keys})
+    if info.output_tools and not info.allow_text_output:
+        return _structured(turn, findings, info)
+    return answer(findings) if _SEARCH in turn.called else without_tools()
+
+
+def _search(question: str, schema: dict[str, Any]) -> dict[str, Any]:
+    arguments = {"query": question.strip()[:_LONGEST_QUESTION] or "*"}
+    if "mode" in schema.get("properties", {}):
+        arguments["mode"] = "rem-dialect" if _is_query(question) else "natural-language"
+    return arguments
+
+
+def _is_query(question: str) -> bool:
+    """Whether somebody wrote a query of REM's own language."""
+    verb = question.split(maxsplit=1)[0] if question.strip() else ""
+    if verb not in (*VERBS, "SELECT", "WITH") or len(question) > _LONGEST_QUESTION:
+        return False
+    try:
+        parse(question)
+    except QuerySyntaxError:
+        return False
+    return True
+
+
+def _delegated(turn: _Turn) -> ToolCallPart | str:
+    """An agent that may only ask others asks the one that searches."""
+    if _DELEGATE not in turn.called:
+        return ToolCallPart(_DELEGATE, {"agent_name": "rem", "input_text": turn.question or "hello"})
+    part = turn.returned.get(_DELEGATE)
+    content = part.content if part is not None and part.outcome == "success" else None
+    said = content.get("output") if isinstance(content, dict) else None
+    if isinstance(said, str) and said.strip():
+        return said
+    return answer(Findings(problem="the agent rem did not answer"))
+
+
+def _structured(turn: _Turn, findings: Findings, info: AgentInfo) -> ToolCallPart:
+    tool = info.output_tools[0]
+    if tool.name in turn.called:
+        raise ModelError("rem:local cannot give an answer that this agent accepts: set LLM__DEFAULT_MODEL.")
+    # An agent without a search works on what it is given, such as a text to be summarized.
+    text = answer(findings) if _SEARCH in turn.called else extract(turn.question, "") or "Nothing was given."
+    return ToolCallPart(tool.name, LocalOutput(text, findings).fill(tool.parameters_json_schema))
+
+
+async def _respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    step = _next(messages, info)
+    return ModelResponse(parts=[TextPart(step) if isinstance(step, str) else step])
+
+
+async def _stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | dict[int, DeltaToolCall]]:
+    step = _next(messages, info)
+    if isinstance(step, str):
+        for piece in pieces(step):
+            yield piece
+    else:
+        arguments = orjson.dumps(step.args).decode()
+        yield {0: DeltaToolCall(name=step.tool_name, json_args=arguments, tool_call_id=step.tool_call_id)}
+
+
+def _text_of(part: UserPromptPart) -> str:
+    """The words of a prompt, without what was recalled for it."""
+    contents = [part.content] if isinstance(part.content, str) else part.content
+    texts = [item.content if isinstance(item, TextContent) else item for item in contents]
+    text = "\n".join(text for text in texts if isinstance(text, str))
+    return text.rpartition(_QUESTION)[2] if text.startswith(_RECALLED) else text

@@ -1,0 +1,227 @@
+"""Agents: who answers, with which model, remembering what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+from loguru import logger
+from pydantic_ai.usage import UsageLimits
+
+from rem.agents.catalog import AgentCatalog
+from rem.agents.conversation import Conversation, Place
+from rem.agents.factory import AgentFactory
+from rem.agents.history import client_messages, model_messages
+from rem.agents.local_model import LOCAL_MODEL
+from rem.agents.models import ModelRegistry, ResolvedModel
+from rem.agents.run import Run
+from rem.agents.run_agent import AgentRun, ChildRuns, ModelRun, SimulatedRun
+from rem.agents.to_summarize import to_summarize
+from rem.agents.turn import Answer, ChatTurn
+from rem.agents.user_hint import user_hint
+from rem.context import AgentContext
+from rem.errors import InvalidInputError, NotFoundError
+from rem.memory.message import NewMessage
+from rem.models.message import Role
+from rem.tools.env import Delegate, ToolEnv
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage
+
+    from rem.agents.schema import AgentSchema
+    from rem.app import Rem
+    from rem.memory.manager import MemoryManager
+    from rem.memory.message import Turn
+    from rem.memory.summary import Summarize
+    from rem.models import Message
+    from rem.settings import Settings
+
+DEFAULT_AGENT = "rem"
+_SIMULATOR = "simulator"
+_SUMMARIZER = "summarizer"
+
+
+class Agents:
+    """Answers for the agents of an open REM; without a REM, it answers and forgets."""
+
+    def __init__(self, rem: Rem | None, settings: Settings) -> None:
+        self.catalog = AgentCatalog(settings, rem)
+        self._rem = rem
+        self._settings = settings
+        self._models = ModelRegistry(settings)
+        self._factory = AgentFactory()
+        self._children = ChildRuns(self, self._factory)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self, turn: ChatTurn) -> Answer:
+        """The whole answer of an agent."""
+        return await (await self.begin(turn)).answer()
+
+    async def begin(self, turn: ChatTurn) -> Conversation:
+        """Begin to answer: an unknown agent or model, or another's session, is an error now; the message is stored."""
+        if not turn.text.strip():
+            raise InvalidInputError("The message is empty: say something.")
+        context = turn.context
+        if self._rem is not None and context.session_id is None:
+            context = context.model_copy(update={"session_id": str(uuid4())})
+        schema = await self.catalog.get(turn.agent or context.agent_schema_uri or DEFAULT_AGENT, context.scope)
+        model = None if schema.name == _SIMULATOR else self._model_for(turn, schema)
+        place = self._place(context)
+        if place is None:
+            history, summary = client_messages(turn.earlier), None
+        else:
+            begun = await self._begin_turn(turn, context, schema, place)
+            is_foreign = turn.context.session_id is None
+            # Who keeps no session sends the whole conversation each time; it is context, not news.
+            history = client_messages(turn.earlier) if is_foreign else model_messages(begun.history)
+            summary = begun.summary
+        if model is None:
+            return Conversation(SimulatedRun(schema.name, turn.text), place, self.later)
+        env = self.env(context)
+        instructions = await self._instructions(turn, env, summary)
+        prompt = await self._prompt(turn, schema, place)
+        run = self._run(turn, schema, model, env, history)
+        return Conversation(self._model_run(turn, schema, run, prompt, instructions), place, self.later)
+
+    def _model_run(
+        self, turn: ChatTurn, schema: AgentSchema, run: Run, prompt: str, instructions: Sequence[str]
+    ) -> AgentRun:
+        agent = self._factory.build(schema, turn.output_schema)
+        return ModelRun(agent, run, prompt, instructions=instructions)
+
+    def _run(
+        self, turn: ChatTurn, schema: AgentSchema, model: ResolvedModel, env: ToolEnv, history: Sequence[ModelMessage]
+    ) -> Run:
+        return Run(
+            env=env,
+            agent=schema.name,
+            model=model,
+            is_model_chosen=_chosen_model(turn) is not None,
+            model_settings=self.model_settings(schema, turn.model_settings),
+            history=history,
+            limits=UsageLimits(
+                request_limit=schema.request_limit or self._settings.llm.request_limit,
+                total_tokens_limit=schema.total_tokens_limit or self._settings.llm.total_tokens_limit,
+            ),
+            children=self._children,
+        )
+
+    def env(self, context: AgentContext) -> ToolEnv:
+        """What tools know of a caller."""
+        return ToolEnv(context, self._rem, agents=self.catalog, has_model=self._has_model)
+
+    def env_with_delegate(self, context: AgentContext) -> ToolEnv:
+        """The same for who is no agent itself, such as an MCP client: it can ask agents, too."""
+        return replace(self.env(context), delegate=self._delegate_for(context))
+
+    def _delegate_for(self, context: AgentContext) -> Delegate:
+        async def delegate(agent_name: str, text: str, timeout_seconds: float) -> dict[str, Any]:
+            async with asyncio.timeout(timeout_seconds):
+                answer = await self.run(ChatTurn(context=context, text=text, agent=agent_name))
+            return {
+                "status": "success",
+                "agent": answer.agent,
+                "output": answer.output or answer.text,
+                "session_id": answer.session_id,
+            }
+
+        return delegate
+
+    def resolve_model(self, name: str | None) -> ResolvedModel:
+        """The model of a name; the default one without."""
+        return self._models.resolve(name)
+
+    def model_settings(self, schema: AgentSchema, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """How the model is to answer: as the caller asks, else as the agent says, else as the settings do."""
+        default = self._settings.llm.default_temperature
+        defaults = {
+            "temperature": default if schema.temperature is None else schema.temperature,
+            "max_tokens": schema.max_tokens,
+        }
+        return {name: value for name, value in defaults.items() if value is not None} | dict(asked)
+
+    def _model_for(self, turn: ChatTurn, schema: AgentSchema) -> ResolvedModel:
+        return self.resolve_model(_chosen_model(turn) or schema.model)
+
+    def _place(self, context: AgentContext) -> Place | None:
+        if self._rem is None or context.session_id is None:
+            return None
+        summarize = self._summarize_for(context) if self._has_model else None
+        return Place(self._rem.memory_for(context.scope), UUID(context.session_id), summarize)
+
+    async def _begin_turn(self, turn: ChatTurn, context: AgentContext, schema: AgentSchema, place: Place) -> Turn:
+        if turn.earlier and turn.context.session_id is not None:
+            await _bring_along(turn, place.memory, place.session_id)
+        about = {"client_id": context.client_id, "is_eval": context.is_eval or None}
+        metadata = {**turn.metadata, **{name: value for name, value in about.items() if value is not None}}
+        message = NewMessage(role=Role.USER, content=turn.text, metadata=metadata)
+        return await place.memory.begin_turn(place.session_id, message, agent=schema.name)
+
+    async def _instructions(self, turn: ChatTurn, env: ToolEnv, summary: str | None) -> list[str]:
+        """What the model is told beside the agent's own instructions."""
+        told = [
+            await user_hint(env, with_profile=self._settings.chat.auto_inject_user_context),
+            f"What was said earlier in this conversation, in short:\n{summary}" if summary else None,
+            turn.instructions,
+        ]
+        return [text for text in told if text]
+
+    async def _prompt(self, turn: ChatTurn, schema: AgentSchema, place: Place | None) -> str:
+        """The message, with what was said about it in the past if the agent or the settings want that."""
+        is_wanted = self._settings.memory.rag.enabled if schema.rag is None else schema.rag
+        if place is None or not is_wanted:
+            return turn.text
+        return await place.memory.recall(turn.text, place.session_id) or turn.text
+
+    @property
+    def _has_model(self) -> bool:
+        """Whether a language model is configured."""
+        return self._settings.llm.default_model not in (None, "", LOCAL_MODEL)
+
+    def _summarize_for(self, context: AgentContext) -> Summarize:
+        """Summaries by the summarizer agent; they are no part of the conversation."""
+
+        async def summarize(so_far: str | None, messages: list[Message]) -> str:
+            schema = await self.catalog.get(_SUMMARIZER, context.scope)
+            turn = ChatTurn(context=context, text=to_summarize(so_far, messages), agent=schema.name)
+            run = self._run(turn, schema, self._model_for(turn, schema), self.env(context), [])
+            answer = await Conversation(self._model_run(turn, schema, run, turn.text, ()), None, self.later).answer()
+            return str((answer.output or {}).get("summary") or answer.text)
+
+        return summarize
+
+    def later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something when the answer is out; `close` waits for it."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("What was to be done after an answer failed: {}", error)
+
+    async def close(self) -> None:
+        """Finish what is still to be remembered, and close the connections to the models."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=10)
+        await self._models.close()
+
+
+def _chosen_model(turn: ChatTurn) -> str | None:
+    """The model that the caller named; `rem` stands for the agent's own or the default one."""
+    named = turn.context.default_model or turn.model
+    return None if named == DEFAULT_AGENT else named
+
+
+async def _bring_along(turn: ChatTurn, memory: MemoryManager, session_id: UUID) -> None:
+    """A conversation that began elsewhere is stored whole when it comes here first."""
+    try:
+        await memory.get_session(session_id)
+    except NotFoundError:
+        messages = [NewMessage(role=Role(said.role), content=said.content) for said in turn.earlier]
+        await memory.create_session(session_id=session_id)
+        await memory.append(session_id, messages)

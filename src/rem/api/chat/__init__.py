@@ -1,0 +1,1 @@
+"""`/chat/completions`: OpenAI's protocol, with REM's events beside the text."""

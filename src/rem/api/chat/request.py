@@ -1,0 +1,177 @@
+"""ChatRequest: the body of a chat completion, as OpenAI's clients send it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from rem.agents.turn import Said
+from rem.errors import InvalidInputError
+
+_LONGEST_MESSAGE = 2_000_000
+
+
+class _Lenient(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+
+class TextPart(_Lenient):
+    """A piece of text."""
+
+    type: Literal["text"]
+    text: str
+
+
+class AudioData(_Lenient):
+    """A recording."""
+
+    data: str = Field(description="base64")
+    format: str = "wav"
+
+
+class AudioPart(_Lenient):
+    """A recording that is written down before the agent reads it."""
+
+    type: Literal["input_audio"]
+    input_audio: AudioData
+
+
+class ChatMessage(_Lenient):
+    """A message of the conversation."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: Annotated[str, Field(max_length=_LONGEST_MESSAGE)] | list[TextPart | AudioPart] | None = None
+
+    @property
+    def text(self) -> str:
+        """What the message says."""
+        if isinstance(self.content, list):
+            return "\n".join(part.text for part in self.content if isinstance(part, TextPart))
+        return self.content or ""
+
+    @property
+    def recordings(self) -> list[str]:
+        """What of it was spoken, in base64."""
+        parts = self.content if isinstance(self.content, list) else []
+        return [part.input_audio.data for part in parts if isinstance(part, AudioPart)]
+
+
+class StreamOptions(_Lenient):
+    """What a stream contains."""
+
+    include_usage: bool = False
+
+
+class JsonSchema(_Lenient):
+    """A schema that the answer shall fulfil."""
+
+    name: str = "answer"
+    json_schema: dict[str, Any] = Field(alias="schema", default_factory=dict)
+
+
+class ResponseFormat(_Lenient):
+    """Whether the answer is text, any JSON object, or one that fulfils a schema."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+    @property
+    def schema_of_answer(self) -> dict[str, Any] | None:
+        """The JSON schema of the answer; None for text."""
+        if self.type == "text":
+            return None
+        if self.type == "json_object" or self.json_schema is None:
+            return {"type": "object", "additionalProperties": True}
+        return self.json_schema.json_schema
+
+
+class ChatRequest(BaseModel):
+    """A chat completion. Every parameter reaches the model, or is refused by its name."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={
+            "examples": [
+                {"model": "rem", "messages": [{"role": "user", "content": "Who is Sarah Chen?"}], "stream": True}
+            ]
+        },
+    )
+
+    model: str = Field(default="rem", min_length=1, max_length=200, description="`rem`: the configured default")
+    messages: list[ChatMessage] = Field(min_length=1, max_length=10_000)
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, ge=0, le=1)
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
+    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
+    logit_bias: dict[str, int] | None = None
+    parallel_tool_calls: bool | None = None
+    reasoning_effort: Literal["minimal", "low", "medium", "high"] | None = None
+    response_format: ResponseFormat | None = None
+    user: str | None = Field(default=None, description="passed on to the model; who asks is not taken from here")
+    n: Literal[1] | None = None
+
+    @model_validator(mode="after")
+    def _nothing_unknown(self) -> ChatRequest:
+        given = {name: value for name, value in (self.model_extra or {}).items() if value not in (None, False, [], {})}
+        if given:
+            name = sorted(given)[0]
+            raise ValueError(f"{name}: is not supported{_ADVICE.get(name, '')}; leave it out")
+        return self
+
+    @property
+    def question(self) -> ChatMessage:
+        """The message to be answered: the last one."""
+        last = self.messages[-1]
+        if last.role != "user":
+            raise InvalidInputError(f"messages: the last one must have the role user, not {last.role}.")
+        return last
+
+    @property
+    def earlier(self) -> list[Said]:
+        """What was said before, by the user and the assistant."""
+        return [
+            Said(message.role, message.text)
+            for message in self.messages[:-1]
+            if message.role in ("user", "assistant") and message.text.strip()
+        ]
+
+    @property
+    def instructions(self) -> str | None:
+        """What the client tells the model beside the agent's own instructions."""
+        told = [message.text for message in self.messages if message.role in ("system", "developer")]
+        return "\n\n".join(text for text in told if text.strip()) or None
+
+    @property
+    def model_settings(self) -> dict[str, Any]:
+        """The parameters by the names that pydantic-ai gives them."""
+        asked = {
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "max_tokens": self.max_completion_tokens or self.max_tokens,
+            "stop_sequences": [self.stop] if isinstance(self.stop, str) else self.stop,
+            "seed": self.seed,
+            "presence_penalty": self.presence_penalty,
+            "frequency_penalty": self.frequency_penalty,
+            "logit_bias": self.logit_bias,
+            "parallel_tool_calls": self.parallel_tool_calls,
+            "thinking": self.reasoning_effort,
+            "openai_user": self.user,
+        }
+        return {name: value for name, value in asked.items() if value is not None}
+
+
+_ADVICE = {
+    "tools": " (an agent's tools are in its definition)",
+    "tool_choice": " (an agent's tools are in its definition)",
+    "functions": " (an agent's tools are in its definition)",
+    "function_call": " (an agent's tools are in its definition)",
+    "logprobs": " (REM's events have no place for them)",
+    "n": " other than 1",
+}

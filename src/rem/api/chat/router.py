@@ -1,0 +1,123 @@
+"""`POST /chat/completions`."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, Field
+
+from rem.agents.conversation import Conversation
+from rem.agents.turn import Answer, ChatTurn
+from rem.api.audio import decode_audio, transcribe
+from rem.api.chat.chunks import Chunks, completion_id, usage_of
+from rem.api.chat.request import ChatMessage, ChatRequest
+from rem.api.chat.sse import SseResponse, unless_disconnected
+from rem.api.errors import ErrorResponse
+from rem.api.identity import AgentsDep, ContextDep, SettingsDep
+from rem.settings import Settings
+
+router = APIRouter(tags=["chat"])
+
+_SESSION = "X-Session-Id"
+
+
+class CompletionMessage(BaseModel):
+    """What the agent said."""
+
+    role: Literal["assistant"] = "assistant"
+    content: str
+
+
+class Choice(BaseModel):
+    """The one answer."""
+
+    index: int = 0
+    message: CompletionMessage
+    finish_reason: str
+
+
+class CompletionUsage(BaseModel):
+    """How many tokens the answer took, those of agents that were asked on the way included."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class ChatCompletion(BaseModel):
+    """A whole answer, in OpenAI's shape."""
+
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str
+    choices: list[Choice]
+    usage: CompletionUsage
+    session_id: str | None = Field(default=None, description="also in the header X-Session-Id")
+    message_id: str | None = None
+
+
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "model": ChatCompletion,
+        "description": "The answer; with `stream`, server-sent events: OpenAI's chunks, and REM's named events.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "headers": {_SESSION: {"description": "Where it is remembered.", "schema": {"type": "string"}}},
+    },
+    **{status: {"model": ErrorResponse} for status in (404, 409, 502, 503, 504)},
+}
+
+
+@router.post("/chat/completions", responses=_RESPONSES, response_model=None)
+async def complete_chat(  # the headers are parameters so that the documentation shows them
+    request: Request,
+    body: ChatRequest,
+    context: ContextDep,
+    agents: AgentsDep,
+    settings: SettingsDep,
+    x_session_id: Annotated[str | None, Header(description="The conversation; a new one if not given.")] = None,
+    x_agent_schema: Annotated[str | None, Header(description="Which agent answers; `rem` if not given.")] = None,
+    x_model_name: Annotated[str | None, Header(description="The model; goes before the body's.")] = None,
+    x_chat_is_audio: Annotated[bool, Header(description="The last message is a recording in base64.")] = False,
+) -> Response:
+    """Ask an agent. It is told what was said before in the session, and what it answers is remembered."""
+    question = body.question
+    turn = ChatTurn(
+        context=context,
+        text=await _text_of(question, x_chat_is_audio, settings),
+        model=body.model,
+        earlier=body.earlier,
+        instructions=body.instructions,
+        model_settings=body.model_settings,
+        output_schema=body.response_format.schema_of_answer if body.response_format else None,
+    )
+    conversation = await agents.begin(turn)
+    headers = {_SESSION: conversation.session_id} if conversation.session_id else {}
+    if body.stream:
+        with_usage = body.stream_options is not None and body.stream_options.include_usage
+        return SseResponse(Chunks(conversation, with_usage=with_usage).encoded(), headers)
+    answer = await unless_disconnected(request, conversation.answer())
+    return JSONResponse(_completion(answer, conversation).model_dump(mode="json"), headers=headers)
+
+
+async def _text_of(question: ChatMessage, is_audio: bool, settings: Settings) -> str:
+    """What the user says, also if it was spoken."""
+    if is_audio:
+        return await transcribe(decode_audio(question.text, settings), settings)
+    spoken = [await transcribe(decode_audio(recording, settings), settings) for recording in question.recordings]
+    return "\n".join(text for text in (question.text, *spoken) if text)
+
+
+def _completion(answer: Answer, conversation: Conversation) -> ChatCompletion:
+    return ChatCompletion(
+        id=completion_id(),
+        created=int(time.time()),
+        model=answer.model,
+        choices=[Choice(message=CompletionMessage(content=answer.text), finish_reason=answer.finish_reason)],
+        usage=CompletionUsage(**usage_of(conversation)),
+        session_id=answer.session_id,
+        message_id=answer.message_id,
+    )

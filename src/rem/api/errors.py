@@ -1,0 +1,201 @@
+"""One shape for every error of the API, which is OpenAI's: `{"error": {"message", "type", "code", "param", …}}`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field, ValidationError
+from starlette.exceptions import HTTPException
+
+from rem import errors
+
+_LONGEST_MESSAGE = 4000
+_MOST_PROBLEMS = 5
+
+
+class ErrorBody(BaseModel):
+    """What went wrong, and what to do about it."""
+
+    message: str = Field(description="For people: what is wrong and what to do next.")
+    type: str = Field(description="`invalid_request_error`, `rate_limit_error` or `server_error`.")
+    code: str = Field(description="For programs: one word for what is wrong.")
+    param: str | None = Field(default=None, description="The field of the request that is wrong.")
+    details: dict[str, Any] | None = None
+
+
+class ErrorResponse(BaseModel):
+    """The body of every answer that is an error."""
+
+    error: ErrorBody
+
+
+class Fault(NamedTuple):
+    """How a kind of error is told over HTTP."""
+
+    status: int
+    code: str
+
+
+_FAULTS: dict[type[errors.RemError], Fault] = {
+    errors.QuerySyntaxError: Fault(400, "query_syntax"),
+    errors.QueryLimitError: Fault(400, "query_limit"),
+    errors.AgentInvalidError: Fault(400, "agent_invalid"),
+    # OpenAI answers an unknown model with 404, and its clients know the code.
+    errors.ModelUnknownError: Fault(404, "model_not_found"),
+    errors.InvalidInputError: Fault(400, "invalid_input"),
+    errors.AgentNotFoundError: Fault(404, "agent_not_found"),
+    errors.NotFoundError: Fault(404, "not_found"),
+    errors.DeletedError: Fault(409, "deleted"),
+    errors.ImmutableError: Fault(409, "immutable"),
+    errors.ConflictError: Fault(409, "conflict"),
+    errors.MemoryOffError: Fault(503, "memory_off"),
+    errors.CorruptRowError: Fault(500, "corrupt_row"),
+    errors.DatabaseUnavailableError: Fault(503, "database_unavailable"),
+    errors.DatabaseError: Fault(503, "database_error"),
+    errors.EmbeddingError: Fault(503, "embedding_unavailable"),
+    errors.RerankerError: Fault(503, "reranker_unavailable"),
+    errors.ModelTimeoutError: Fault(504, "model_timeout"),
+    # Not a 5xx: clients try those again by themselves, and it would cost as much again.
+    errors.RunLimitError: Fault(422, "run_limit"),
+    errors.ModelError: Fault(502, "model_error"),
+    errors.ToolFailedError: Fault(502, "tool_failed"),
+    errors.AudioError: Fault(503, "transcription_unavailable"),
+    errors.RemError: Fault(500, "internal_error"),
+}
+
+_CODES = {
+    400: "invalid_request",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    406: "not_acceptable",
+    412: "precondition_failed",
+    413: "body_too_large",
+    415: "unsupported_media_type",
+    422: "invalid_request",
+    429: "rate_limit_exceeded",
+}
+
+
+def fault_of(error: errors.RemError) -> Fault:
+    """The status and the code of one of REM's errors."""
+    return next(_FAULTS[kind] for kind in type(error).__mro__ if kind in _FAULTS)
+
+
+def error_body(
+    status: int, code: str, message: str, *, param: str | None = None, details: dict[str, Any] | None = None
+) -> ErrorBody:
+    """An error in the one shape; `status` decides its type."""
+    return ErrorBody(
+        message=_sendable(message), type=_type_of(status), code=code, param=param and _sendable(param), details=details
+    )
+
+
+def body_of(error: errors.RemError) -> ErrorBody:
+    """One of REM's errors in the one shape; also for the error event of a stream."""
+    status, code = fault_of(error)
+    param = "model" if isinstance(error, errors.ModelUnknownError) else None
+    return error_body(status, code, str(error), param=param, details=_details(error))
+
+
+def error_response(
+    status: int,
+    code: str,
+    message: str,
+    *,
+    param: str | None = None,
+    details: dict[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    """An answer that says what is wrong."""
+    return _response(status, error_body(status, code, message, param=param, details=details), headers)
+
+
+def explained(error: ValidationError | RequestValidationError) -> tuple[str, str | None]:
+    """What is wrong with the input, in a sentence that names the fields, and the first of these fields."""
+    problems = error.errors() if isinstance(error, RequestValidationError) else error.errors(include_url=False)
+    shown = [_problem(problem) for problem in problems[:_MOST_PROBLEMS]]
+    more = f" And {len(problems) - len(shown)} more." if len(problems) > len(shown) else ""
+    return "; ".join(f"{place}: {text}" if place else text for place, text in shown) + "." + more, shown[0][0] or None
+
+
+def install(app: FastAPI) -> None:
+    """Let an application answer with the one shape, whatever goes wrong."""
+    app.exception_handler(errors.RemError)(_rem_error)
+    app.exception_handler(RequestValidationError)(_validation_error)
+    app.exception_handler(HTTPException)(_http_error)
+
+
+async def _rem_error(_request: Request, error: errors.RemError) -> JSONResponse:
+    return _response(fault_of(error).status, body_of(error))
+
+
+async def _validation_error(_request: Request, error: RequestValidationError) -> JSONResponse:
+    problems = error.errors()
+    if problems and problems[0]["type"] == "json_invalid":
+        problem = problems[0]
+        at = f" at character {problem['loc'][1]}" if len(problem["loc"]) > 1 else ""
+        return error_response(400, "invalid_json", f"The body is not JSON: {problem['ctx']['error']}{at}.")
+    message, param = explained(error)
+    return error_response(422, "invalid_request", message, param=param)
+
+
+async def _http_error(request: Request, error: HTTPException) -> JSONResponse:
+    status = error.status_code
+    message = str(error.detail)
+    if status == 404 and message == HTTPStatus(404).phrase:
+        message = "There is no such path: see /docs for those that there are."
+    elif status == 405 and message == HTTPStatus(405).phrase:
+        message = f"This path does not take {request.method}: see /docs for what it takes."
+    elif status == 400 and message == "There was an error parsing the body":
+        return error_response(400, "invalid_json", "The body is not JSON in UTF-8, or it is nested too deeply.")
+    return error_response(status, _CODES.get(status, "error"), message, headers=error.headers)
+
+
+def _response(status: int, body: ErrorBody, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"error": body.model_dump(mode="json")}, status, headers)
+
+
+def _type_of(status: int) -> str:
+    if status == 429:
+        return "rate_limit_error"
+    return "invalid_request_error" if status < 500 else "server_error"
+
+
+def _details(error: errors.RemError) -> dict[str, Any] | None:
+    if isinstance(error, errors.QuerySyntaxError):
+        suggestion = error.suggestion and _sendable(error.suggestion)
+        return {"line": error.line, "column": error.column, "suggestion": suggestion}
+    return None
+
+
+def _sendable(text: str) -> str:
+    """Text that may quote what the client sent, as JSON can carry it: bounded, without lone surrogates."""
+    return text[:_LONGEST_MESSAGE].encode(errors="replace").decode()
+
+
+def _problem(problem: Mapping[str, Any]) -> tuple[str, str]:
+    """Where a problem is and what it is; never the input itself."""
+    return _place(problem["loc"]), _in_words(problem)
+
+
+def _place(location: Sequence[Any]) -> str:
+    parts = list(map(str, location))
+    if parts and parts[0] in ("body", "query", "path", "header"):
+        parts = parts[1:]
+    return ".".join(parts)
+
+
+def _in_words(problem: Mapping[str, Any]) -> str:
+    if problem["type"] == "missing":
+        return "is missing"
+    if problem["type"] == "extra_forbidden":
+        return "there is no such field"
+    text = str(problem["msg"]).removeprefix("Value error, ")
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text

@@ -1,0 +1,60 @@
+"""Who asks, and what they may use: the dependencies of the routes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Header, Request
+
+from rem.agents.service import Agents
+from rem.app import Rem
+from rem.context import AgentContext, Scope, session_id_of
+from rem.errors import MemoryOffError
+from rem.settings import Settings
+
+
+async def _context(
+    request: Request,
+    x_user_id: Annotated[
+        str | None, Header(description="Who asks: an e-mail address or an id. Without it: nobody in particular.")
+    ] = None,
+    x_tenant_id: Annotated[str | None, Header(description="The workspace; `default` if not given.")] = None,
+) -> AgentContext:
+    """The caller. The headers are parameters only so that the documentation shows them."""
+    return AgentContext.from_request(request)
+
+
+ContextDep = Annotated[AgentContext, Depends(_context)]
+
+
+async def _scope(context: ContextDep) -> Scope:
+    return context.scope
+
+
+async def _rem(request: Request) -> Rem:
+    rem: Rem | None = request.app.state.rem
+    if rem is None:
+        raise MemoryOffError
+    return rem
+
+
+async def _agents(request: Request) -> Agents:
+    agents: Agents = request.app.state.agents
+    return agents
+
+
+async def _settings(request: Request) -> Settings:
+    settings: Settings = request.app.state.settings
+    return settings
+
+
+ScopeDep = Annotated[Scope, Depends(_scope)]
+RemDep = Annotated[Rem, Depends(_rem)]
+AgentsDep = Annotated[Agents, Depends(_agents)]
+SettingsDep = Annotated[Settings, Depends(_settings)]
+
+
+def in_session(context: AgentContext, session: str) -> AgentContext:
+    """The caller in the session that a path names. Who is nobody in particular owns the session whose id they know."""
+    named = session_id_of(session, Scope(context.tenant_id, context.user_id))
+    return context.model_copy(update={"session_id": str(named)})

@@ -1,0 +1,227 @@
+"""`/entities`: whatever is remembered, to be seen and corrected by the people whom it is about."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Depends, Header, Path, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from rem.api.corrections import changed, new_entity
+from rem.api.documented import errors
+from rem.api.identity import RemDep, ScopeDep
+from rem.api.pages import Page, WindowDep
+from rem.api.revisions import check_revision, revision_of
+from rem.api.rows import deleted, found, own
+from rem.db.conditions import And, Condition
+from rem.db.store import Store
+from rem.errors import ConflictError, DeletedError, InvalidInputError, NotFoundError
+from rem.models import Entity
+from rem.query.problems import Problem, syntax_error
+from rem.query.where import parse_condition
+
+router = APIRouter(prefix="/entities", tags=["entities"])
+
+_EXAMPLE: dict[str, Any] = {
+    "name": "Sarah Chen",
+    "email": "sarah@example.com",
+    "summary": "Leads the API team.",
+    "graph_edges": [{"dst": "api-team", "rel_type": "leads"}],
+}
+_STORED: dict[str, Any] = {
+    "table": "users",
+    "id": "0198f6c2-7b7a-7cc0-8d1e-3c2f5b1e9a10",
+    "key": "sarah-chen",
+    "tenant_id": "default",
+    "user_id": None,
+    "created_at": "2026-11-15T09:30:00Z",
+    "updated_at": "2026-11-15T09:30:00Z",
+    **_EXAMPLE,
+}
+
+
+class Record(BaseModel):
+    """A stored entity: the fields that all have, and those of its table."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra={"example": _STORED})
+
+    table: str
+    id: str
+    key: str | None
+    tenant_id: str
+    user_id: str | None = Field(description="The owner; null if it is shared in the workspace.")
+    created_at: str
+    updated_at: str
+    deleted_at: str | None = None
+
+
+class EntityTable(BaseModel):
+    """A kind of entity."""
+
+    name: str
+    description: str
+    fields: dict[str, Any] = Field(description="The JSON schema of each field.")
+    required: list[str]
+    key_fields: list[str] = Field(description="What a row may be known by, the natural key first.")
+
+
+async def _table(
+    table: Annotated[str, Path(description="The table, such as `users`; `GET /entities` lists them.")],
+    rem: RemDep,
+    scope: ScopeDep,
+) -> tuple[Store, type[Entity]]:
+    store = rem.store_for(scope)
+    if table not in store.types.models:
+        async with rem.database.connection() as connection:
+            # Another process may have registered it in the meantime.
+            await store.types.learn(connection)
+    try:
+        return store, store.types.model(table)
+    except InvalidInputError as error:
+        raise NotFoundError(str(error)) from error
+
+
+TableDep = Annotated[tuple[Store, type[Entity]], Depends(_table)]
+Name = Annotated[str, Path(description="The row's key, such as `sarah-chen`, or its id.")]
+IfMatch = Annotated[
+    str | None, Header(description="The ETag that was read: the change is refused if there was another one since.")
+]
+
+
+@router.get("", summary="List the tables")
+async def list_tables(rem: RemDep, scope: ScopeDep) -> Page[EntityTable]:
+    """The kinds of entities that this memory keeps, with their fields."""
+    models = rem.store_for(scope).types.models
+    return Page(data=[_described(name, models[name]) for name in sorted(models)])
+
+
+@router.get("/{table}", summary="List entities", responses=errors(404))
+async def list_entities(
+    entities: TableDep,
+    window: WindowDep,
+    where: Annotated[
+        str | None,
+        Query(
+            description="A condition as in the query language.",
+            examples=["tags CONTAINS 'vip' AND created_at > '2026'"],
+        ),
+    ] = None,
+    order_by: Annotated[
+        str,
+        Query(description="Fields by which to sort; `-` before one sorts downwards.", examples=["name, -created_at"]),
+    ] = "-created_at",
+    with_deleted: Annotated[bool, Query(description="Also what was deleted and can be restored.")] = False,
+) -> Page[Record]:
+    """The caller's own rows of a table and the shared ones, a page at a time."""
+    store, model = entities
+    rows = await store.find(
+        model,
+        _condition(where),
+        order_by=order_by,
+        limit=window.limit_and_one,
+        offset=window.offset,
+        with_deleted=with_deleted,
+    )
+    return Page[Record].model_validate(window.page([_as_json(row) for row in rows]))
+
+
+@router.post("/{table}", status_code=201, summary="Store an entity", responses=errors(404, 409))
+async def create_entity(
+    entities: TableDep, fields: Annotated[dict[str, Any], Body(examples=[_EXAMPLE])], response: Response
+) -> Record:
+    """Store a new entity of the caller's own. One whose key or id is taken is refused: change that one instead."""
+    store, model = entities
+    entity = new_entity(model, fields)
+    async with store.transaction() as transaction:
+        written = (await transaction.upsert_many([entity])).rows[0]
+        if written.outcome == "deleted":
+            raise DeletedError(f"{written.key!r} was deleted: restore it (id {written.id}), or choose another name.")
+        if written.outcome != "inserted":
+            raise ConflictError(f"There is {written.key!r} already (id {written.id}): change that one by PATCH.")
+        stored = await transaction.get(model, written.id)
+    return _answered(stored, response)
+
+
+@router.get("/{table}/{key:path}", summary="Get an entity", responses=errors(404))
+async def get_entity(entities: TableDep, key: Name, response: Response) -> Record:
+    """One entity, by key or id; the caller's own before a shared one. Its ETag is for If-Match."""
+    return _answered(await found(*entities, key), response)
+
+
+@router.patch("/{table}/{key:path}", summary="Correct an entity", responses=errors(404, 409, 412))
+async def change_entity(
+    entities: TableDep,
+    key: Name,
+    fields: Annotated[dict[str, Any], Body(examples=[{"summary": "Leads the API team since May."}])],
+    response: Response,
+    if_match: IfMatch = None,
+) -> Record:
+    """Change some fields of one of the caller's own entities; the others stay as they are.
+
+    An `updated_at` among the fields works like If-Match, so that what was read can be sent back with its changes.
+    """
+    store, model = entities
+    row = await own(store, model, key)
+
+    def change(stored: Entity) -> Entity:
+        check_revision(stored, if_match)
+        return changed(stored, fields)
+
+    return _answered(await store.modify(model, row.id, change), response)
+
+
+@router.delete("/{table}/{key:path}", status_code=204, summary="Delete an entity", responses=errors(404, 409, 412))
+async def delete_entity(
+    entities: TableDep,
+    key: Name,
+    erase: Annotated[bool, Query(description="For good, also what was deleted before.")] = False,
+    if_match: IfMatch = None,
+) -> None:
+    """Delete one of the caller's own entities. It can be restored, unless it is erased."""
+    store, model = entities
+    async with store.transaction() as transaction:
+        try:
+            row = await own(transaction, model, key)
+        except NotFoundError:
+            if not erase:
+                raise
+            row = await deleted(transaction, model, key)
+        check_revision(row, if_match)
+        await (transaction.erase(row) if erase else transaction.delete(row))
+
+
+@router.post("/{table}/{key:path}/restore", summary="Restore an entity", responses=errors(404, 409))
+async def restore_entity(entities: TableDep, key: Name, response: Response) -> Record:
+    """Bring one of the caller's own deleted entities back, under its old id."""
+    store, model = entities
+    gone = await deleted(store, model, key)
+    return _answered(await store.restore(model, gone.id), response)
+
+
+def _answered(entity: Entity, response: Response) -> Record:
+    response.headers["ETag"] = revision_of(entity)
+    return Record.model_validate(_as_json(entity))
+
+
+def _as_json(entity: Entity) -> dict[str, Any]:
+    return {"table": entity.entity_type.table, **entity.model_dump(mode="json")}
+
+
+def _condition(where: str | None) -> Condition:
+    if where is None:
+        return And([])
+    try:
+        return parse_condition(where)
+    except Problem as problem:
+        raise syntax_error(where, problem, None) from None
+
+
+def _described(name: str, model: type[Entity]) -> EntityTable:
+    schema = model.model_json_schema()
+    return EntityTable(
+        name=name,
+        description=" ".join((model.__doc__ or "").split()),
+        fields=schema["properties"],
+        required=schema.get("required", []),
+        key_fields=list(model.entity_type.key_fields),
+    )

@@ -1,0 +1,54 @@
+"""`/moments`: what happened, by time."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+
+from rem.api.documented import errors
+from rem.api.identity import RemDep, ScopeDep
+from rem.api.pages import Page, WindowDep
+from rem.api.rows import found
+from rem.db.conditions import And, Compare, Condition, IsNull, Or
+from rem.models import Moment
+from rem.models.values import UtcDateTime
+
+router = APIRouter(prefix="/moments", tags=["moments"])
+
+
+@router.get("", summary="List what happened")
+async def list_moments(
+    rem: RemDep,
+    scope: ScopeDep,
+    window: WindowDep,
+    since: Annotated[UtcDateTime | None, Query(description="Only what ended at this time or later.")] = None,
+    until: Annotated[UtcDateTime | None, Query(description="Only what began before this time.")] = None,
+    category: Annotated[str | None, Query(description="Only of this category.")] = None,
+    moment_type: Annotated[str | None, Query(description="Only of this type.")] = None,
+) -> Page[Moment]:
+    """The moments that the caller may see, the newest first; those without a time come last."""
+    conditions: list[Condition] = []
+    if since is not None:
+        still_going = And([IsNull("ends_timestamp"), Compare("starts_timestamp", ">=", since)])
+        conditions.append(Or([Compare("ends_timestamp", ">=", since), still_going]))
+    if until is not None:
+        conditions.append(Compare("starts_timestamp", "<", until))
+    given = {"category": category, "moment_type": moment_type}
+    conditions += [Compare(field, "=", value) for field, value in given.items() if value is not None]
+    moments = await rem.store_for(scope).find(
+        Moment,
+        And(conditions),
+        order_by="-starts_timestamp, -created_at",
+        limit=window.limit_and_one,
+        offset=window.offset,
+    )
+    return Page[Moment].model_construct(**window.page(moments))
+
+
+@router.get("/{key:path}", summary="Get a moment", responses=errors(404))
+async def get_moment(
+    rem: RemDep, scope: ScopeDep, key: Annotated[str, Path(description="The moment's key or id.")]
+) -> Moment:
+    """One moment, by its key or its id."""
+    return await found(rem.store_for(scope), Moment, key)

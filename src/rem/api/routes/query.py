@@ -1,0 +1,104 @@
+"""`POST /query`: the memory, asked in REM's language, in plain language, or by a plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any, Literal, TypeAlias
+
+from fastapi import APIRouter, Body
+from pydantic import BaseModel, ConfigDict, Field
+
+from rem.api.identity import RemDep, ScopeDep
+from rem.app import Rem
+from rem.context import Scope
+from rem.errors import InvalidInputError
+from rem.query.parser import parse
+from rem.query.tree import Fuzzy, Query, Search, Traverse
+
+router = APIRouter(tags=["query"])
+
+Mode: TypeAlias = Literal["rem-dialect", "natural-language", "staged-plan"]
+
+_EXAMPLES: dict[str, Any] = {
+    "lookup": {"summary": "By key", "value": {"query": "LOOKUP sarah-chen"}},
+    "search": {"summary": "By meaning", "value": {"query": 'SEARCH "database migration" FROM resources', "limit": 5}},
+    "natural": {
+        "summary": "In plain language",
+        "value": {"query": "who is sarah chen?", "mode": "natural-language"},
+    },
+    "plan": {
+        "summary": "Queries that feed each other",
+        "value": {
+            "mode": "staged-plan",
+            "plan": {
+                "stages": [
+                    {"id": "people", "query": 'FUZZY "sarah" FROM users'},
+                    {"id": "known", "query": "TRAVERSE FROM {people.key} DEPTH 1"},
+                ]
+            },
+        },
+    },
+}
+
+
+class QueryRequest(BaseModel):
+    """A query of the memory."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    query: str | None = Field(default=None, description="The query, or the question; not for a plan.")
+    mode: Mode = Field(default="rem-dialect", description="How the query is written.")
+    plan: dict[str, Any] | None = Field(default=None, description="The stages, for `staged-plan`.")
+    limit: int | None = Field(default=None, ge=1, le=1000, description="How many rows, in place of the query's LIMIT.")
+    explain: bool = Field(default=False, description="Also tell how long each step took.")
+
+
+class QueryResponse(BaseModel):
+    """The rows of an answer, best first. All but those of SQL have `table`, `key` and `record`, most a `score`."""
+
+    model_config = ConfigDict(extra="allow")
+
+    query_type: str = Field(description="The verb that answered: LOOKUP, FUZZY, SEARCH, TRAVERSE, SQL or PLAN.")
+    results: list[dict[str, Any]]
+    count: int
+    notes: list[str] | None = Field(default=None, description="What to know of the answer: how it was understood, …")
+
+
+@router.post("/query", response_model_exclude_none=True, summary="Ask the memory")
+async def query(
+    request: Annotated[QueryRequest, Body(openapi_examples=_EXAMPLES)], rem: RemDep, scope: ScopeDep
+) -> QueryResponse:
+    """Answer a query over what the caller may see: their own memory and what their workspace shares.
+
+    `rem-dialect` takes LOOKUP, FUZZY, SEARCH, TRAVERSE and SQL; `natural-language` takes a question or a name;
+    `staged-plan` takes queries whose results feed each other.
+    """
+    answer = await _answer(request, rem, scope)
+    if request.limit is not None and len(answer["results"]) > request.limit:
+        answer["results"] = answer["results"][: request.limit]
+        answer["count"] = request.limit
+    return QueryResponse.model_validate(answer)
+
+
+async def _answer(request: QueryRequest, rem: Rem, scope: Scope) -> dict[str, Any]:
+    if request.mode == "staged-plan":
+        if request.plan is None or request.query is not None:
+            raise InvalidInputError('A staged plan is given as `plan`, and without `query`: {"plan": {"stages": […]}}.')
+        return (await rem.run_plan_for(scope, request.plan)).as_json(explain=request.explain)
+    if request.plan is not None:
+        raise InvalidInputError('A `plan` needs "mode": "staged-plan".')
+    if request.query is None:
+        raise InvalidInputError('`query` is missing: {"query": "LOOKUP sarah-chen"}.')
+    if request.mode == "natural-language":
+        result = await rem.ask_for(scope, request.query)
+    else:
+        result = await rem.query_for(scope, _limited(request.query, request.limit))
+    return result.as_json(explain=request.explain)
+
+
+def _limited(text: str, limit: int | None) -> str | Query:
+    """The query with another limit, if the verb has one."""
+    if limit is None:
+        return text
+    tree = parse(text)
+    return replace(tree, limit=limit) if isinstance(tree, Fuzzy | Search | Traverse) else tree

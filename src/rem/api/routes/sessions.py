@@ -1,0 +1,277 @@
+"""`/sessions`: conversations, and with whom they are shared."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID, uuid4
+
+from fastapi import APIRouter, Body, Depends, Path, Query, Response
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from rem.api.documented import errors
+from rem.api.identity import ContextDep, RemDep, ScopeDep, in_session
+from rem.api.pages import Page, WindowDep
+from rem.api.routes.messages import MessageView
+from rem.context import user_id_of
+from rem.errors import InvalidInputError, NotFoundError
+from rem.memory.manager import MemoryManager
+from rem.models import Session, SharedSession
+from rem.models.values import Label, storable_text
+
+router = APIRouter(tags=["sessions"])
+
+Text = Annotated[str, AfterValidator(storable_text)]
+Name = Annotated[Label, AfterValidator(storable_text)]
+
+
+class SessionView(BaseModel):
+    """A conversation."""
+
+    model_config = ConfigDict(
+        from_attributes=True,
+        json_schema_extra={
+            "example": {
+                "id": "550e8400-e29b-41d4-a716-446655440000",
+                "name": "Planning the launch",
+                "title": "Planning the launch",
+                "user_id": "edabafbb-61ad-51d6-9fd8-e976c892a731",
+                "mode": "normal",
+                "description": None,
+                "agent_schema": "rem",
+                "message_count": 12,
+                "total_tokens": 1830,
+                "metadata": {},
+                "tags": [],
+                "created_at": "2026-11-15T09:30:00Z",
+                "updated_at": "2026-11-15T10:05:00Z",
+            }
+        },
+    )
+
+    id: UUID
+    name: str | None
+    title: str | None = Field(default=None, description="In lists: the name, else how the conversation began.")
+    user_id: str | None = Field(description="The owner.")
+    mode: str
+    description: str | None
+    agent_schema: str | None
+    message_count: int
+    total_tokens: int
+    metadata: dict[str, Any]
+    tags: list[str]
+    created_at: datetime
+    updated_at: datetime
+
+
+class NewSession(BaseModel):
+    """A conversation that is to be."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"name": "Planning the launch"}})
+
+    id: UUID | None = Field(default=None, description="One of the client's own choice.")
+    name: Name | None = None
+    description: Text | None = None
+    agent: Text | None = Field(default=None, description="The agent that it is with.")
+    mode: Text = "normal"
+    system_prompt: Text | None = Field(default=None, description="Becomes the first message.")
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+
+class Rename(BaseModel):
+    """Another name."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"name": "The launch"}})
+
+    name: Name | None = Field(description="null takes the name away.")
+
+
+class Clone(BaseModel):
+    """How a conversation is copied."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Name | None = Field(default=None, description="The name of the copy.")
+    up_to: int | None = Field(default=None, ge=0, lt=2**31, description="The last message that is copied, by index.")
+
+
+class Share(BaseModel):
+    """With whom a conversation is shared."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"user": "bob@example.com"}})
+
+    user: Annotated[Text, Field(min_length=1, max_length=320)] = Field(description="An e-mail address or an id.")
+
+
+class ShareView(BaseModel):
+    """A permission to read a conversation."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    session_id: UUID
+    owner_user_id: str
+    shared_with_user_id: str
+    created_at: datetime
+
+
+class Cleared(BaseModel):
+    """How much was deleted."""
+
+    deleted: int
+
+
+class _Place:
+    """A conversation that the path names, in the memory of who asks."""
+
+    def __init__(self, memory: MemoryManager, session_id: UUID) -> None:
+        self.memory = memory
+        self.session_id = session_id
+
+    async def own(self) -> Session:
+        """The session, which must be the caller's own: who may read another's may not change it."""
+        session = await self.memory.get_session(self.session_id)
+        if session.user_id != self.memory.scope.user_id:
+            raise NotFoundError(f"There is no session {self.session_id} of this user.")
+        return session
+
+
+async def _place(
+    rem: RemDep,
+    context: ContextDep,
+    session: Annotated[str, Path(description="The session's id, or the name that X-Session-Id had.", min_length=1)],
+) -> _Place:
+    context = in_session(context, session)
+    return _Place(rem.memory_for(context.scope), UUID(context.session_id))
+
+
+async def _memory(rem: RemDep, scope: ScopeDep) -> MemoryManager:
+    return rem.memory_for(scope)
+
+
+PlaceDep = Annotated[_Place, Depends(_place)]
+MemoryDep = Annotated[MemoryManager, Depends(_memory)]
+
+
+@router.get("/sessions", summary="List the conversations")
+async def list_sessions(memory: MemoryDep, window: WindowDep) -> Page[SessionView]:
+    """The caller's conversations, those that were written to last first."""
+    page = window.page(await memory.list_sessions(window.limit_and_one, window.offset))
+    titles = await memory.titles([session.id for session in page["data"]])
+    views = [_view(session).model_copy(update={"title": titles.get(session.id)}) for session in page["data"]]
+    return Page(data=views, has_more=page["has_more"])
+
+
+@router.post("/sessions", status_code=201, summary="Begin a conversation", responses=errors(409))
+async def create_session(
+    rem: RemDep, context: ContextDep, response: Response, new: Annotated[NewSession | None, Body()] = None
+) -> SessionView:
+    """Make a conversation. `POST /chat/completions` makes one by itself for an X-Session-Id that is new."""
+    new = new or NewSession()
+    context = in_session(context, str(new.id or uuid4()))
+    session = await rem.memory_for(context.scope).create_session(
+        new.system_prompt,
+        new.metadata,
+        session_id=UUID(context.session_id),
+        name=new.name,
+        agent=new.agent,
+        description=new.description,
+        mode=new.mode,
+    )
+    response.headers["X-Session-Id"] = str(session.id)
+    return _view(session)
+
+
+@router.get("/shared-with-me", summary="List what others share")
+async def shared_with_me(memory: MemoryDep, window: WindowDep) -> Page[SessionView]:
+    """The conversations of others that the caller may read."""
+    page = window.page(await memory.shared_with_me(window.limit_and_one, window.offset))
+    return Page(data=[_view(session) for session in page["data"]], has_more=page["has_more"])
+
+
+@router.get("/sessions/{session}", summary="Get a conversation", responses=errors(404))
+async def get_session(place: PlaceDep) -> SessionView:
+    """A conversation of the caller's own, or one that is shared with the caller."""
+    return _view(await place.memory.get_session(place.session_id))
+
+
+@router.patch("/sessions/{session}", summary="Rename a conversation", responses=errors(404, 409))
+async def rename_session(place: PlaceDep, rename: Rename) -> SessionView:
+    """Give one of the caller's own conversations another name."""
+    return _view(await place.memory.rename_session(place.session_id, rename.name))
+
+
+@router.delete("/sessions/{session}", status_code=204, summary="Delete a conversation", responses=errors(404))
+async def delete_session(
+    place: PlaceDep, erase: Annotated[bool, Query(description="For good, also what was deleted before.")] = False
+) -> None:
+    """Delete one of the caller's own conversations with its messages. It can be restored, unless it is erased."""
+    await place.memory.delete_session(place.session_id, erase=erase)
+
+
+@router.post("/sessions/{session}/restore", summary="Restore a conversation", responses=errors(404, 409))
+async def restore_session(place: PlaceDep) -> SessionView:
+    """Bring a deleted conversation back, with the messages that it had."""
+    return _view(await place.memory.restore_session(place.session_id))
+
+
+@router.get("/sessions/{session}/messages", summary="Read a conversation", responses=errors(404))
+async def list_session_messages(
+    place: PlaceDep,
+    limit: Annotated[int, Query(ge=1, le=500, description="How many at most.")] = 100,
+    after: Annotated[int, Query(ge=-1, lt=2**31, description="The index of the last message that is known.")] = -1,
+) -> Page[MessageView]:
+    """The messages of a conversation that the caller may read, in their order and word for word."""
+    messages = await place.memory.page(place.session_id, after=after, limit=limit + 1)
+    views = [MessageView.model_validate(message) for message in messages[:limit]]
+    return Page(data=views, has_more=len(messages) > limit)
+
+
+@router.post("/sessions/{session}/clear", summary="Clear a conversation", responses=errors(404))
+async def clear_session(place: PlaceDep) -> Cleared:
+    """Delete the messages of one of the caller's own conversations, and keep the conversation."""
+    return Cleared(deleted=await place.memory.clear_session(place.session_id))
+
+
+@router.post("/sessions/{session}/clone", status_code=201, summary="Copy a conversation", responses=errors(404, 409))
+async def clone_session(
+    place: PlaceDep, context: ContextDep, clone: Annotated[Clone | None, Body()] = None
+) -> SessionView:
+    """A new conversation of the caller's own with the same messages; also of one that another shares."""
+    if context.user_id is None:
+        raise InvalidInputError("A copy needs an owner: say who you are with X-User-Id.")
+    clone = clone or Clone()
+    return _view(await place.memory.clone_session(place.session_id, name=clone.name, up_to=clone.up_to))
+
+
+@router.get("/sessions/{session}/share", summary="Who may read a conversation?", responses=errors(404))
+async def list_shares(place: PlaceDep, window: WindowDep) -> Page[ShareView]:
+    """With whom one of the caller's own conversations is shared."""
+    session = await place.own()
+    shares = await place.memory.store.find(
+        SharedSession,
+        {"session_id": session.id, "user_id": session.user_id},
+        limit=window.limit_and_one,
+        offset=window.offset,
+    )
+    return Page[ShareView].model_validate(window.page([ShareView.model_validate(share) for share in shares]))
+
+
+@router.post("/sessions/{session}/share", summary="Share a conversation", responses=errors(404, 409))
+async def share_session(place: PlaceDep, share: Share) -> ShareView:
+    """Let another person of the workspace read one of the caller's own conversations, and nothing else."""
+    return ShareView.model_validate(await place.memory.share(place.session_id, share.user))
+
+
+@router.delete(
+    "/sessions/{session}/share/{user}", status_code=204, summary="Stop sharing a conversation", responses=errors(404)
+)
+async def unshare_session(
+    place: PlaceDep, user: Annotated[Text, Path(description="An e-mail address or an id.", min_length=1)]
+) -> None:
+    """Take back the permission to read one of the caller's own conversations."""
+    if not await place.memory.unshare(place.session_id, user):
+        raise NotFoundError(f"The session {place.session_id} is not shared with {user_id_of(user)}.")
+
+
+def _view(session: Session) -> SessionView:
+    return SessionView.model_validate(session)

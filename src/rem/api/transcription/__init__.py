@@ -1,0 +1,1 @@
+"""Who writes down what is said: a service with OpenAI's protocol, or a model in this process."""

@@ -1,0 +1,73 @@
+"""Transcription by OpenAI or any server with a compatible `/audio/transcriptions`."""
+
+from __future__ import annotations
+
+import os
+
+import httpx2
+
+from rem.errors import AudioError
+from rem.settings import Settings
+
+_DEFAULT_BASE_URL = "https://api.openai.com/v1"
+_SHOWN_CHARACTERS = 300
+
+
+async def transcribe_remotely(data: bytes, kind: str, settings: Settings) -> str:
+    """What the service says was said."""
+    audio = settings.audio
+    url = f"{(audio.base_url or settings.llm.base_url or _DEFAULT_BASE_URL).rstrip('/')}/audio/transcriptions"
+    try:
+        async with httpx2.AsyncClient(timeout=audio.timeout_seconds) as client:
+            response = await client.post(
+                url,
+                headers=_authorization(settings),
+                files={"file": (f"audio.{kind}", data)},
+                data={"model": audio.model, "response_format": "json"},
+            )
+    except httpx2.TimeoutException as error:
+        raise AudioError(
+            f"{url} did not answer within {audio.timeout_seconds:g} s (AUDIO__TIMEOUT_SECONDS)."
+        ) from error
+    except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
+        raise AudioError(f"AUDIO__BASE_URL is no address: {error}") from error
+    except httpx2.TransportError as error:
+        raise AudioError(f"{url} cannot be reached ({error}). Is AUDIO__BASE_URL right?") from error
+    if response.status_code != 200:
+        raise AudioError(f"{url} answered {response.status_code}: {_reason(response)}. {_advice(response.status_code)}")
+    return _text(url, response)
+
+
+def _authorization(settings: Settings) -> dict[str, str]:
+    """The key, where there is one: a server on one's own machine needs none."""
+    secret = settings.audio.api_key or settings.llm.openai_api_key
+    key = secret.get_secret_value() if secret else os.environ.get("OPENAI_API_KEY", "")
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def _advice(status: int) -> str:
+    if status in (401, 403):
+        return "Set AUDIO__API_KEY to a key that is valid there."
+    if status in (404, 405):
+        return "If it has no transcription, set AUDIO__BASE_URL to a server that has, or AUDIO__PROVIDER=local."
+    return "Check AUDIO__MODEL, or try again later."
+
+
+def _reason(response: httpx2.Response) -> str:
+    """What the service says about its error, in one short line."""
+    try:
+        error = response.json().get("error", {})
+        text = str(error.get("message") or error) if isinstance(error, dict) else str(error)
+    except (ValueError, AttributeError):
+        text = response.text
+    return " ".join(text.split())[:_SHOWN_CHARACTERS].rstrip(".") or response.reason_phrase
+
+
+def _text(url: str, response: httpx2.Response) -> str:
+    try:
+        text = response.json()["text"]
+    except (ValueError, KeyError, TypeError):
+        text = None
+    if not isinstance(text, str):
+        raise AudioError(f"{url} did not answer with a text. Is AUDIO__BASE_URL right?")
+    return text.strip()

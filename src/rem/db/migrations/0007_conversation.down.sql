@@ -1,0 +1,2 @@
+DROP TABLE session_summaries;
+DROP INDEX messages_important;

@@ -1,0 +1,139 @@
+-- name: begin_turn
+SELECT rem.rem_begin_turn($1, $2, $3, $4, $5, $6, $7, $8, $9)
+
+-- name: append
+SELECT rem.rem_append_messages($1, $2, $3, $4, $5, $6, $7, $8)
+
+-- name: conversation
+-- What a model would be told of a session by now; NULL if the user has no such session.
+SELECT rem.rem_conversation(s.tenant_id, s.user_id, s.id, 2147483647, $4, $5) FROM rem.sessions s
+WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.id = $3 AND s.deleted_at IS NULL
+  AND (s.expires_at IS NULL OR s.expires_at > now())
+
+-- name: readable_session
+-- A session of the user's own, or one that its owner shares with the user.
+SELECT to_json(s.*) FROM rem.sessions s
+WHERE s.tenant_id = $1 AND s.id = $3 AND s.deleted_at IS NULL AND (s.expires_at IS NULL OR s.expires_at > now())
+  AND (s.user_id = $2 OR EXISTS (
+    SELECT FROM rem.shared_sessions h
+    WHERE h.tenant_id = $1 AND h.session_id = s.id AND h.user_id = s.user_id AND h.shared_with_user_id = $2
+      AND h.deleted_at IS NULL AND (h.expires_at IS NULL OR h.expires_at > now())))
+
+-- name: messages
+-- A page of a session's messages, in their order, behind an index.
+SELECT to_json(m.*) FROM rem.messages m
+WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index > $4 AND m.deleted_at IS NULL
+  AND (m.expires_at IS NULL OR m.expires_at > now())
+ORDER BY m.message_index LIMIT $5
+
+-- name: sessions
+SELECT to_json(s.*) FROM rem.sessions s
+WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.deleted_at IS NULL AND (s.expires_at IS NULL OR s.expires_at > now())
+ORDER BY s.updated_at DESC, s.id LIMIT $3 OFFSET $4
+
+-- name: shared_with
+-- The sessions that others share with the user, those that were shared last first.
+SELECT to_json(s.*) FROM rem.shared_sessions h
+JOIN rem.sessions s ON (s.tenant_id, s.user_id, s.id) = (h.tenant_id, h.user_id, h.session_id)
+WHERE h.tenant_id = $1 AND h.shared_with_user_id = $2 AND h.deleted_at IS NULL AND s.deleted_at IS NULL
+  AND (h.expires_at IS NULL OR h.expires_at > now()) AND (s.expires_at IS NULL OR s.expires_at > now())
+ORDER BY h.created_at DESC, s.id LIMIT $3 OFFSET $4
+
+-- name: unshare
+UPDATE rem.shared_sessions h SET deleted_at = clock_timestamp()
+WHERE h.tenant_id = $1 AND h.user_id = $2 AND h.session_id = $3 AND h.deleted_at IS NULL
+  AND ($4::text IS NULL OR h.shared_with_user_id = $4)
+RETURNING h.id
+
+-- name: titles
+-- What sessions are about: their name, else how the user began.
+SELECT s.id, coalesce(s.name, s.description, (
+    SELECT left(m.content, $4) FROM rem.messages m
+    WHERE m.tenant_id = s.tenant_id AND m.user_id = s.user_id AND m.session_id = s.id AND m.role = 'user' AND m.deleted_at IS NULL
+    ORDER BY m.message_index LIMIT 1), '') AS title
+FROM rem.sessions s WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.id = ANY ($3::uuid[])
+
+-- name: rename
+UPDATE rem.sessions s SET name = $4
+WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.id = $3 AND s.deleted_at IS NULL
+  AND (s.expires_at IS NULL OR s.expires_at > now())
+RETURNING to_json(s.*)
+
+-- name: clear
+-- Deletes the messages of a session that the caller has locked.
+UPDATE rem.messages m SET deleted_at = clock_timestamp()
+WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.deleted_at IS NULL
+
+-- name: reset_totals
+UPDATE rem.sessions s SET message_count = 0, total_tokens = 0
+WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.id = $3 AND s.deleted_at IS NULL
+RETURNING s.id
+
+-- name: flag
+UPDATE rem.messages m SET metadata = CASE WHEN $5 THEN m.metadata || '{"important": true}' ELSE m.metadata - 'important' END
+WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index = $4 AND m.deleted_at IS NULL
+RETURNING to_json(m.*)
+
+-- name: delete_idle
+-- Deletes some of the user's sessions that nobody has written to for so many days; who is just writing keeps it alive.
+UPDATE rem.sessions s SET deleted_at = clock_timestamp()
+WHERE s.tenant_id = $1 AND s.deleted_at IS NULL AND s.id IN (
+  SELECT i.id FROM rem.sessions i
+  WHERE i.tenant_id = $1 AND i.user_id = $2 AND i.deleted_at IS NULL AND i.updated_at < now() - make_interval(days => $3)
+  ORDER BY i.updated_at LIMIT $4 FOR NO KEY UPDATE SKIP LOCKED)
+RETURNING s.id
+
+-- name: owners_of_idle
+SELECT DISTINCT s.tenant_id, s.user_id FROM rem.sessions s
+WHERE s.deleted_at IS NULL AND s.updated_at < now() - make_interval(days => $1)
+
+-- name: copy_messages
+-- The messages of a session, up to an index, as those of another one of the user's own.
+INSERT INTO rem.messages (tenant_id, user_id, session_id, message_index, role, content, tool_calls, tool_call_id, tool_name,
+                          model, token_count, metadata, tags, created_at, updated_at)
+SELECT $1, $2, $3, (row_number() OVER (ORDER BY m.message_index) - 1)::integer, m.role, m.content, m.tool_calls,
+       m.tool_call_id, m.tool_name, m.model, m.token_count, m.metadata, m.tags, m.created_at, m.updated_at
+FROM rem.messages m
+WHERE m.tenant_id = $1 AND m.user_id = $4 AND m.session_id = $5 AND m.deleted_at IS NULL AND m.message_index <= $6
+  AND (m.expires_at IS NULL OR m.expires_at > now())
+
+-- name: count_messages
+-- Sets a session's totals to what its messages say.
+UPDATE rem.sessions s SET (message_count, total_tokens) = (
+  SELECT count(*), coalesce(sum(m.token_count), 0) FROM rem.messages m
+  WHERE m.tenant_id = s.tenant_id AND m.user_id = s.user_id AND m.session_id = s.id AND m.deleted_at IS NULL)
+WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.id = $3
+RETURNING to_json(s.*)
+
+-- name: claim_summary
+SELECT rem.rem_claim_summary($1, $2, $3, $4, make_interval(secs => $5))
+
+-- name: to_summarise
+-- What is to be summarised next, very long texts without their middle. What lapses is never in a summary, which does not.
+SELECT (to_jsonb(m.*) || jsonb_build_object('content', CASE WHEN octet_length(m.content) > 4000 AND char_length(m.content) > 4000
+         THEN left(m.content, 2000) || E'\n...\n' || right(m.content, 2000) ELSE m.content END))
+FROM rem.messages m
+WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index > $4 AND m.message_index <= $5
+  AND m.deleted_at IS NULL AND m.expires_at IS NULL
+ORDER BY m.message_index LIMIT $6
+
+-- name: store_summary
+-- Only in place of the summary that it continues, and if all that it tells is still there ($9 messages).
+UPDATE rem.session_summaries s
+SET summary = $6, last_index = $5, token_count = $7, kept = $8, updated_at = clock_timestamp(),
+    claimed_until = CASE WHEN $10 THEN clock_timestamp() + make_interval(secs => $11) END
+WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.session_id = $3 AND s.last_index = $4 AND $9 = (
+  SELECT count(*) FROM rem.messages m
+  WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index > $4 AND m.message_index <= $5
+    AND m.deleted_at IS NULL AND m.expires_at IS NULL)
+RETURNING s.last_index
+
+-- name: release_summary
+UPDATE rem.session_summaries s SET claimed_until = NULL WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.session_id = $3
+
+-- name: summary
+SELECT nullif(s.summary, '') FROM rem.session_summaries s WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.session_id = $3
+
+-- name: is_taken
+-- Whether a session of this id is somebody else's.
+SELECT EXISTS (SELECT FROM rem.sessions s WHERE s.tenant_id = $1 AND s.user_id <> $2 AND s.id = $3)

@@ -1,0 +1,71 @@
+"""The MCP server: REM's tools, resources and prompts, for any client that speaks the protocol."""
+
+from __future__ import annotations
+
+import inspect
+from importlib.metadata import version
+from typing import Any
+
+from fastmcp import FastMCP
+from fastmcp.tools import FunctionTool
+from mcp_types import ToolAnnotations
+
+from rem.mcp.errors import PlainErrors, as_resource_error, as_tool_error
+from rem.mcp.prompts import PROMPTS
+from rem.tools.binding import EnvSource, bound
+from rem.tools.registry import READ_ONLY, TOOLS
+from rem.tools.resources import PAGES, Page
+
+INSTRUCTIONS = """\
+REM is the long-term memory of the user you work for: people, documents, events and past conversations, under keys that
+people can read (sarah-chen, q3-report), connected by typed edges.
+
+Before you answer anything that may be remembered, look it up:
+1. You have a name or key: lookup. It is exact and instant.
+2. The name may be misspelt: fuzzy.
+3. You have a topic or a question: search_rem with SEARCH, or ask_rem in plain words.
+4. You want to know what is connected: traverse.
+5. You need counts, filters or order: search_rem with SELECT; list_schema tells the tables.
+Cite the keys that you used. A text that is cut says how to get the rest. If nothing is found, say so; do not guess.
+To keep something for later conversations: ingest_into_rem. Everything happens as the user who is connected; there is
+no way, and no need, to name another one."""
+
+_CLOSED_WORLD = frozenset(TOOLS) - {"ask_agent"}
+
+
+def create_mcp(env_of: EnvSource) -> FastMCP[Any]:
+    """A server that runs each call in the environment that `env_of` gives for it: it says who is calling."""
+    server: FastMCP[Any] = FastMCP(
+        "rem",
+        instructions=INSTRUCTIONS,
+        version=version("remstack"),
+        mask_error_details=True,
+        strict_input_validation=True,
+        middleware=[PlainErrors()],
+    )
+    for name, function in TOOLS.items():
+        server.add_tool(_tool(name, bound(function, env_of, as_tool_error)))
+    for page in PAGES:
+        _add_page(server, page, env_of)
+    for prompt in PROMPTS:
+        server.prompt(prompt)
+    return server
+
+
+def _tool(name: str, function: Any) -> FunctionTool:
+    annotations = ToolAnnotations(
+        title=name.replace("_", " "),
+        read_only_hint=name in READ_ONLY,
+        destructive_hint=name in ("ingest_into_rem", "save_agent"),
+        open_world_hint=name not in _CLOSED_WORLD,
+    )
+    return FunctionTool.from_function(
+        function, name=name, description=inspect.getdoc(function), annotations=annotations, tags=set()
+    )
+
+
+def _add_page(server: FastMCP[Any], page: Page, env_of: EnvSource) -> None:
+    add = server.resource(
+        page.uri, name=page.name, description=inspect.getdoc(page.content), mime_type="application/json"
+    )
+    add(bound(page.content, env_of, as_resource_error))

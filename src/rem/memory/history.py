@@ -1,0 +1,132 @@
+"""History: which of the stored messages a model is given, within a budget of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+from uuid import UUID
+
+from loguru import logger
+
+from rem.memory.message import HistoryMessage, message_key
+from rem.memory.tokens import MESSAGE_OVERHEAD, count_message, count_remembered, count_tokens, cut
+from rem.models.message import Role
+
+Strategy: TypeAlias = Literal["simple", "summarization", "hybrid"]
+_KEPT_SHARE = 4
+_SUMMARY_SHARE = 4
+"""At most a fourth of the budget is for the summary, and a fourth for what is kept from before the window."""
+_LEFT_OUT = "Earlier messages are left out; those that matter most are kept."
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What a model is told of a session: messages, oldest first, and a summary of what was left out."""
+
+    history: list[HistoryMessage]
+    summary: str | None = None
+
+
+def most_summary_tokens(budget: int) -> int:
+    """How long a summary may be."""
+    return budget // _SUMMARY_SHARE
+
+
+def conversation_of(
+    session_id: UUID, found: dict[str, Any] | None, budget: int, strategy: Strategy = "simple"
+) -> Conversation:
+    """The conversation that fits into the budget, of what the database found, newest first."""
+    if found is None:
+        return Conversation([])
+    lines = _messages(session_id, reversed(found["history"]))
+    earlier = _messages(session_id, reversed(found["kept"]))
+    summary: str | None = found["summary"]
+    if summary is not None:
+        summary = cut(summary, most_summary_tokens(budget))
+        budget -= count_tokens(summary)
+    share = budget // _KEPT_SHARE
+    if strategy == "hybrid" and (earlier or _tokens(lines) > budget):
+        window = _newest_turns(lines, budget - share)
+        start = window[0].index if window else 0
+        fallen = [line for line in lines if line.is_important and line.index < start and line.role != Role.TOOL]
+        kept = _within(earlier + fallen, share)
+    else:
+        window, kept = _newest_turns(lines, budget), []
+    if kept and not kept[0].begins_turn:
+        summary = summary or _LEFT_OUT
+    is_whole = bool(window) and window[0].index == 0
+    return Conversation(kept + window, None if is_whole else summary)
+
+
+def _tokens(lines: Iterable[HistoryMessage]) -> int:
+    return sum(line.tokens for line in lines)
+
+
+def _messages(session_id: UUID, lines: Iterable[Sequence[Any]]) -> list[HistoryMessage]:
+    """The messages; one that cannot be read is left out, because the conversation has to go on."""
+    messages = []
+    for line in lines:
+        try:
+            messages.append(_message(line))
+        except (TypeError, ValueError) as error:
+            logger.error("The stored message {} is left out: {}", message_key(session_id, line[0]), error)
+    return messages
+
+
+def _message(line: Sequence[Any]) -> HistoryMessage:
+    index, role, content, tool_name, call_id, tool_calls, arguments, is_truncated, tokens, is_important, row_id = line
+    calls = tool_calls or []
+    if not all(isinstance(call, dict) for call in calls):
+        raise ValueError("its tool_calls are not a list of objects")
+    if arguments is None and calls:
+        arguments = calls[0].get("arguments")
+    if arguments is not None and not isinstance(arguments, dict):
+        raise ValueError("the arguments of its tool call are not an object")
+    if tokens is None:
+        tokens = count_message(content, calls) if calls else count_remembered(row_id, content)
+    return HistoryMessage(
+        index,
+        Role(role),
+        content,
+        tool_name,
+        call_id,
+        calls,
+        arguments,
+        is_truncated,
+        tokens + MESSAGE_OVERHEAD,
+        is_important,
+    )
+
+
+def _newest_turns(lines: Sequence[HistoryMessage], budget: int) -> list[HistoryMessage]:
+    """The newest turns that fit, each as a whole; of one that alone is too long, its beginning and its newest part."""
+    starts = [place for place, line in enumerate(lines) if line.begins_turn]
+    if not starts:
+        return []
+    sums = _sums_to_end(lines)
+    fitting = next((place for place in starts if sums[place] <= budget), None)
+    if fitting is not None:
+        return list(lines[fitting:])
+    first = lines[starts[-1]]
+    rest = list(lines[starts[-1] + 1 :])
+    return [first, *_within(rest, budget - first.tokens, at_least=1)]
+
+
+def _sums_to_end(lines: Sequence[HistoryMessage]) -> list[int]:
+    sums, total = [], 0
+    for line in reversed(lines):
+        total += line.tokens
+        sums.append(total)
+    return sums[::-1]
+
+
+def _within(lines: Sequence[HistoryMessage], budget: int, at_least: int = 0) -> list[HistoryMessage]:
+    """The newest of some messages that fit, in their order."""
+    chosen: list[HistoryMessage] = []
+    for line in reversed(lines):
+        budget -= line.tokens
+        if budget < 0 and len(chosen) >= at_least:
+            break
+        chosen.append(line)
+    return chosen[::-1]

@@ -1,0 +1,68 @@
+"""ingest_into_rem: keep a text."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from rem.db.store import Store
+from rem.errors import ConflictError, InvalidInputError
+from rem.models import Resource
+from rem.models.values import now
+from rem.tools.env import ToolEnv
+from rem.tools.note import explained
+
+
+async def ingest_into_rem(
+    env: ToolEnv,
+    content: Annotated[str, Field(min_length=1, description="The text itself, whole; Markdown is fine.")],
+    name: Annotated[
+        str, Field(min_length=1, max_length=255, description="A short title; its key is what lookup finds it by.")
+    ],
+    category: Annotated[str | None, Field(max_length=255, description="Such as note, decision or meeting.")] = None,
+    tags: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=255)]] | None, Field(max_length=50, description="Topics.")
+    ] = None,
+    replace: Annotated[bool, Field(description="Write over the caller's own text of this name.")] = False,
+) -> dict[str, Any]:
+    """Keep a text in the user's memory for good, so that it is found in every later conversation.
+
+    Use it when the user asks you to remember or save something, or hands you a document. For notes on your answer use
+    register_metadata. What is stored under the name already is kept unless you say replace=true.
+    For example: ingest_into_rem(name="Pricing decision 2026-03", content="We decided …", category="decision")
+    """
+    store = env.rem.store_for(env.scope)
+    resource = _resource(name, content, category, tags)
+    async with store.transaction() as transaction:
+        if not replace:
+            await _refuse_to_overwrite(transaction, name, content)
+        stored = await transaction.upsert(resource)
+    return {
+        "status": "success",
+        "table": "resources",
+        "key": stored.key,
+        "id": str(stored.id),
+        "characters": len(content),
+    }
+
+
+def _resource(name: str, content: str, category: str | None, tags: list[str] | None) -> Resource:
+    fields: dict[str, Any] = {"name": name, "content": content, "timestamp": now(), "origin": "tool:ingest_into_rem"}
+    given = {"category": category, "tags": tags}
+    try:
+        return Resource(**fields, **{field: value for field, value in given.items() if value is not None})
+    except ValidationError as error:
+        raise InvalidInputError(f"The text cannot be stored. {explained(error)}") from error
+
+
+async def _refuse_to_overwrite(store: Store, name: str, content: str) -> None:
+    own = [
+        entity
+        for entity in await store.find(Resource, {"key": await store.key_of(name)}, limit=2)
+        if entity.user_id == store.scope.user_id
+    ]
+    if own and own[0].content != content:
+        raise ConflictError(
+            f"{own[0].key!r} holds another text already: choose another name, or say replace=true to write over it."
+        )

@@ -1,0 +1,95 @@
+"""Answers as a model gets them: without what it cannot use, and never larger than it can read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+MOST_CHARACTERS = 40_000
+"""Of a whole answer as JSON: some 10,000 tokens."""
+SHORT_TEXT = 1_200
+"""Of one text where several rows are found: enough to judge whether it is the right one."""
+_MOST_ITEMS = 100
+_UNUSED = frozenset({"embedding", "tenant_id", "user_id", "deleted_at"})
+"""Columns that say nothing to a model; whose row it is, the caller knows."""
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
+_ROOM_FOR_NOTES = 2_000
+
+
+def trimmed(answer: Mapping[str, Any], *, whole: bool = False, offset: int = 0) -> dict[str, Any]:
+    """An answer with `results` that fits: texts are cut, then rows are left out, and notes say so.
+
+    `whole` leaves texts as long as there is room, for a caller that asked for just these rows; `offset` leaves out what
+    comes before it in a long text, to read on.
+    """
+    rows = answer["results"]
+    room = MOST_CHARACTERS - _ROOM_FOR_NOTES
+    longest = max(SHORT_TEXT, room // (2 * len(rows) or 1)) if whole else SHORT_TEXT
+    kept: list[dict[str, Any]] = []
+    for row in rows:
+        smaller = _row(row, longest, offset)
+        size = _size(smaller)
+        if size > room and not kept:
+            smaller = _flattened(smaller, room)
+            size = _size(smaller)
+        if size > room:
+            break
+        kept.append(smaller)
+        room -= size
+    notes = list(answer.get("notes", ()))
+    if len(kept) < len(rows):
+        notes.append(f"Only the first {len(kept)} of {len(rows)} rows fit: ask for fewer, or LOOKUP single keys.")
+    return {**answer, "results": kept, **({"notes": notes} if notes else {})}
+
+
+def cut(text: str, longest: int, key: str | None = None, offset: int = 0) -> str:
+    """A text from `offset` on, with a note at the end if more follows: with a key, also how to get that."""
+    end = offset + longest
+    if end >= len(text):
+        return text[offset:]
+    more = f"; the rest: lookup(key={orjson.dumps(key).decode()}, offset={end})" if key else ""
+    return f"{text[offset:end]}… [cut: characters {offset:,} to {end:,} of {len(text):,}{more}]"
+
+
+def without_empty(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns that say something."""
+    return {name: value for name, value in record.items() if name not in _UNUSED and value not in _EMPTY}
+
+
+def _row(row: Mapping[str, Any], longest: int, offset: int) -> dict[str, Any]:
+    smaller = {name: value for name, value in row.items() if name not in _UNUSED}
+    if isinstance(row.get("record"), Mapping):
+        smaller["record"] = without_empty(row["record"])
+    key = row.get("key")
+    shortened: dict[str, Any] = _shortened(smaller, longest, key if isinstance(key, str) else None, offset)
+    return shortened
+
+
+def _shortened(value: Any, longest: int, key: str | None, offset: int) -> Any:
+    """Every text in it cut. Only a text that is longer than the offset is one that somebody reads on in."""
+    if isinstance(value, str):
+        return cut(value, longest, key, offset if len(value) > offset else 0)
+    if isinstance(value, Mapping):
+        return {name: _shortened(inner, longest, key, offset) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        items = [_shortened(inner, longest, key, offset) for inner in value[:_MOST_ITEMS]]
+        more = len(value) - _MOST_ITEMS
+        return [*items, f"… [and {more:,} more]"] if more > 0 else items
+    return value
+
+
+def _flattened(row: dict[str, Any], room: int) -> dict[str, Any]:
+    """A row whose parts are many rather than long: the large ones become a text that is cut."""
+    parts = {**{name: value for name, value in row.items() if name != "record"}, **row.get("record", {})}
+    share = room // (2 * len(parts))
+    return {name: value if _size(value) <= share else cut(_text(value), share) for name, value in parts.items()}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
+
+
+def _size(value: Any) -> int:
+    return len(orjson.dumps(value, default=str).decode())

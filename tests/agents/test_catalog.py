@@ -1,0 +1,221 @@
+"""Where agents are found, and who sees which."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rem.agents.catalog import AgentCatalog
+from rem.app import Rem
+from rem.context import Scope
+from rem.errors import AgentInvalidError, AgentNotFoundError, ConflictError, MemoryOffError
+from rem.models import Schema
+from rem.settings import AgentsSettings, Settings
+from tests.agents.definitions import COMPLETE, minimal
+
+ALICE, BOB, EVERYONE = Scope.of("alice@example.com"), Scope.of("bob@example.com"), Scope()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "my agents"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def catalog(settings: Settings, rem: Rem, folder: Path) -> AgentCatalog:
+    return AgentCatalog(settings.model_copy(update={"agents": AgentsSettings(path=folder)}), rem)
+
+
+@pytest.fixture
+def files_only(folder: Path) -> AgentCatalog:
+    """The catalogue of a REM whose database is switched off."""
+    return AgentCatalog(Settings(agents=AgentsSettings(path=folder)), None)
+
+
+async def names(catalog: AgentCatalog, scope: Scope) -> list[str]:
+    return [schema.name for schema in await catalog.list(scope)]
+
+
+async def test_built_in_agents_need_neither_folder_nor_database(tmp_path: Path) -> None:
+    catalog = AgentCatalog(Settings(rem_home=tmp_path / "nowhere"), None)
+    assert (await names(catalog, EVERYONE))[0] == "rem"
+    schema = await catalog.get("query-agent", EVERYONE)
+    assert (schema.name, schema.source) == ("query-agent", "built in")
+    assert (await catalog.get("rem://agents/query-agent", EVERYONE)) == schema
+
+
+async def test_without_settings_the_folder_is_under_rem_home(tmp_path: Path) -> None:
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "agents" / "a.yml").write_text(minimal())
+    schema = await AgentCatalog(Settings(rem_home=tmp_path), None).get("my-agent", EVERYONE)
+    assert schema.source == str(tmp_path / "agents" / "a.yml")
+
+
+async def test_a_file_is_seen_when_it_comes_changes_and_goes(files_only: AgentCatalog, folder: Path) -> None:
+    path = folder / "any-file-name.yaml"
+    path.write_text(minimal(description="You are the first."))
+    assert (await files_only.get("my-agent", EVERYONE)).description == "You are the first."
+    path.write_text(minimal(description="You are the second."))
+    assert (await files_only.get("my-agent", EVERYONE)).description == "You are the second."
+    path.unlink()
+    with pytest.raises(AgentNotFoundError):
+        await files_only.get("my-agent", EVERYONE)
+
+
+async def test_a_file_that_did_not_change_is_parsed_once(files_only: AgentCatalog, folder: Path) -> None:
+    (folder / "a.yaml").write_text(minimal())
+    assert await files_only.get("my-agent", EVERYONE) is await files_only.get("my-agent", EVERYONE)
+
+
+async def test_a_broken_file_hides_no_other_and_says_what_is_wrong(files_only: AgentCatalog, folder: Path) -> None:
+    (folder / "a-broken.yaml").write_text(minimal("broken") + "  retries: -1\n")
+    (folder / "b-no-yaml.yaml").write_text("a: [")
+    (folder / "c-no-text.yaml").write_bytes(b"\xff\xfe\x00")
+    (folder / "d-huge.yaml").write_text("#" * 400_000)
+    (folder / "e-fine.yaml").write_text(minimal("fine"))
+    (folder / "f.yaml").mkdir()
+    (folder / "notes.txt").write_text("not an agent")
+    assert "fine" in await names(files_only, EVERYONE)
+    problems = {entry.name: entry.problem or "" for entry in await files_only.entries(EVERYONE) if not entry.schema}
+    assert set(problems) == {"broken", "b-no-yaml", "c-no-text", "d-huge"}
+    assert f"{folder / 'a-broken.yaml'}, line 4: json_schema_extra.retries" in problems["broken"]
+    assert "longer than 256 KB" in problems["d-huge"]
+    for name in problems:
+        with pytest.raises(AgentInvalidError) as caught:
+            await files_only.get(name, EVERYONE)
+        assert str(caught.value) == problems[name]
+
+
+async def test_a_dangling_link_does_no_harm(files_only: AgentCatalog, folder: Path) -> None:
+    (folder / "gone.yaml").symlink_to(folder / "nowhere.yaml")
+    (folder / "fine.yaml").write_text(minimal("fine"))
+    assert "fine" in await names(files_only, EVERYONE)
+
+
+async def test_the_first_of_a_name_counts_and_the_others_say_so(files_only: AgentCatalog, folder: Path) -> None:
+    (folder / "1.yaml").write_text(minimal("twin", "You are the first."))
+    (folder / "2.yaml").write_text(minimal("twin", "You are the second."))
+    (folder / "3.yaml").write_text(minimal("rem", "You are not REM."))
+    assert (await files_only.get("twin", EVERYONE)).description == "You are the first."
+    assert (await files_only.get("rem", EVERYONE)).source == "built in"
+    problems = [entry.problem for entry in await files_only.entries(EVERYONE) if entry.problem]
+    assert problems == [
+        f"twin is the name of an agent that is in {folder / '1.yaml'}, which is used instead.",
+        "rem is the name of an agent that is built in, which is used instead.",
+    ]
+
+
+async def test_a_saved_agent_is_found_at_once_and_by_its_owner_only(catalog: AgentCatalog) -> None:
+    saved = await catalog.save(COMPLETE, ALICE)
+    assert saved.source == "database"
+    assert await catalog.get("release-helper", ALICE) == saved
+    assert "release-helper" in await names(catalog, ALICE)
+    for other in (BOB, EVERYONE, Scope("elsewhere", ALICE.user_id)):
+        assert "release-helper" not in await names(catalog, other)
+        with pytest.raises(AgentNotFoundError) as caught:
+            await catalog.get("release-helper", other)
+        assert "Did you mean release-helper" not in str(caught.value)
+
+
+async def test_saving_again_replaces_what_was_saved(catalog: AgentCatalog) -> None:
+    await catalog.save(minimal(description="You are the first."), ALICE)
+    await catalog.get("my-agent", ALICE)
+    await catalog.save(minimal(description="You are the second."), ALICE)
+    assert (await catalog.get("my-agent", ALICE)).description == "You are the second."
+    assert (await names(catalog, ALICE)).count("my-agent") == 1
+
+
+async def test_ones_own_agent_comes_before_a_shared_one(catalog: AgentCatalog) -> None:
+    await catalog.save(minimal(description="You are shared."), EVERYONE)
+    await catalog.save(minimal(description="You are Alice's."), ALICE)
+    assert (await catalog.get("my-agent", ALICE)).description == "You are Alice's."
+    assert (await catalog.get("my-agent", BOB)).description == "You are shared."
+    assert (await names(catalog, ALICE)).count("my-agent") == 1
+
+
+async def test_a_file_comes_before_the_database(catalog: AgentCatalog, folder: Path) -> None:
+    await catalog.save(minimal(description="You are saved."), ALICE)
+    (folder / "a.yaml").write_text(minimal(description="You are a file."))
+    assert (await catalog.get("my-agent", ALICE)).description == "You are a file."
+    with pytest.raises(ConflictError, match=r"a\.yaml: choose another"):
+        await catalog.save(minimal(), ALICE)
+
+
+async def test_what_is_wrong_is_not_saved(catalog: AgentCatalog) -> None:
+    with pytest.raises(AgentInvalidError, match=r"The agent, line 4: json_schema_extra\.retries"):
+        await catalog.save(minimal() + "  retries: -1\n", ALICE)
+    with pytest.raises(ConflictError, match="rem belongs to an agent that is built in"):
+        await catalog.save(minimal("rem"), ALICE)
+    assert "my-agent" not in await names(catalog, ALICE)
+
+
+async def test_a_deleted_agent_is_gone_and_can_be_saved_again(catalog: AgentCatalog) -> None:
+    await catalog.save(minimal(), ALICE)
+    await catalog.delete("my-agent", ALICE)
+    with pytest.raises(AgentNotFoundError):
+        await catalog.get("my-agent", ALICE)
+    with pytest.raises(AgentNotFoundError):
+        await catalog.delete("my-agent", ALICE)
+    await catalog.save(minimal(description="You are back."), ALICE)
+    assert (await catalog.get("my-agent", ALICE)).description == "You are back."
+
+
+async def test_only_ones_own_agents_can_be_deleted(catalog: AgentCatalog, folder: Path) -> None:
+    (folder / "a.yaml").write_text(minimal("from-file"))
+    await catalog.save(minimal("of-alice"), ALICE)
+    await catalog.save(minimal("of-everyone"), EVERYONE)
+    with pytest.raises(AgentNotFoundError, match="no agent 'of-alice'"):
+        await catalog.delete("of-alice", BOB)
+    with pytest.raises(AgentNotFoundError, match="is shared and not yours"):
+        await catalog.delete("of-everyone", BOB)
+    with pytest.raises(ConflictError, match="cannot be deleted"):
+        await catalog.delete("rem", ALICE)
+    with pytest.raises(ConflictError, match="delete the file"):
+        await catalog.delete("from-file", ALICE)
+    assert {"of-alice", "of-everyone", "from-file"} <= set(await names(catalog, ALICE))
+
+
+async def test_a_stored_definition_that_is_no_agent_is_listed_with_its_problem(catalog: AgentCatalog, rem: Rem) -> None:
+    await rem.store_for(ALICE).upsert(Schema(name="odd-one", spec={"description": "You."}))
+    entry = (await catalog.entries(ALICE))[-1]
+    assert (entry.name, entry.schema) == ("odd-one", None)
+    assert entry.problem == "The stored agent odd-one: json_schema_extra: is missing"
+    with pytest.raises(AgentInvalidError, match="odd-one"):
+        await catalog.get("odd-one", ALICE)
+    assert (await catalog.get("rem", ALICE)).name == "rem"
+
+
+@pytest.mark.parametrize("name", ["sumarizer", "Summarizer", "sumarizer "])
+async def test_a_misspelt_name_is_answered_with_the_right_one(files_only: AgentCatalog, name: str) -> None:
+    with pytest.raises(AgentNotFoundError, match=r"Did you mean summarizer\? `rem agents list` shows them all"):
+        await files_only.get(name, EVERYONE)
+
+
+async def test_a_misspelt_name_of_ones_own_agent_too(catalog: AgentCatalog) -> None:
+    await catalog.save(COMPLETE, ALICE)
+    with pytest.raises(AgentNotFoundError, match="Did you mean release-helper"):
+        await catalog.get("relese-helper", ALICE)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 100_000, "a\0b", "../../etc/passwd", "'; DROP TABLE schemas; --", "名前"])
+async def test_any_text_is_a_name_that_may_not_exist(catalog: AgentCatalog, name: str) -> None:
+    with pytest.raises(AgentNotFoundError) as caught:
+        await catalog.get(name, ALICE)
+    assert len(str(caught.value)) < 500
+
+
+async def test_many_may_save_the_same_agent_at_once(catalog: AgentCatalog) -> None:
+    texts = [minimal(description=f"You are number {number}.") for number in range(8)]
+    await asyncio.gather(*(catalog.save(text, ALICE) for text in texts))
+    assert (await names(catalog, ALICE)).count("my-agent") == 1
+
+
+async def test_without_a_database_nothing_can_be_saved(files_only: AgentCatalog) -> None:
+    with pytest.raises(MemoryOffError):
+        await files_only.save(minimal(), ALICE)
+    with pytest.raises(MemoryOffError):
+        await files_only.delete("my-agent", ALICE)

@@ -1,0 +1,174 @@
+"""Every error has one shape, whatever went wrong, and tells nothing that it should not."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+from loguru import logger
+
+from rem import errors
+from rem.api.errors import fault_of
+from rem.api.main import create_app
+from rem.settings import ApiSettings, AudioSettings, Settings
+from tests.api.serving import client, served
+
+Client = httpx2.AsyncClient
+_JSON = {"Content-Type": "application/json"}
+
+
+def error_of(response: httpx2.Response, status: int, code: str) -> dict[str, Any]:
+    """The error of an answer, in the one shape."""
+    assert response.status_code == status, response.text
+    assert set(response.json()) == {"error"}
+    error: dict[str, Any] = response.json()["error"]
+    assert set(error) == {"message", "type", "code", "param", "details"}
+    assert error["code"] == code
+    assert error["type"] == ("server_error" if status >= 500 else "invalid_request_error")
+    assert response.headers["x-request-id"]
+    return error
+
+
+async def test_an_unknown_path_and_a_wrong_method(anyone: Client) -> None:
+    assert "/docs" in error_of(await anyone.get("/api/v1/nothing"), 404, "not_found")["message"]
+    error_of(await anyone.get("/api/v1/sessions/"), 404, "not_found")
+    wrong = await anyone.put("/api/v1/query")
+    assert "PUT" in error_of(wrong, 405, "method_not_allowed")["message"]
+    assert wrong.headers["allow"] == "POST"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"{", b"", b"not json", b'{"query": "LOOKUP \xff"}', b'{"a":' * 100_000, b'{"query": NaN}', b"\x00", b"\xef\xbb\xbf{}"],
+    ids=["cut off", "empty", "text", "not UTF-8", "deep", "NaN", "NUL", "byte order mark"],
+)
+async def test_a_body_that_is_not_json(anyone: Client, content: bytes) -> None:
+    refused = await anyone.post("/api/v1/query", content=content, headers=_JSON)
+    assert refused.status_code in (400, 422)
+    error_of(refused, refused.status_code, refused.json()["error"]["code"])
+
+
+async def test_a_field_that_does_not_fit_is_named(anyone: Client) -> None:
+    for body, param, reason in (
+        ({"query": 5}, "query", "valid string"),
+        ({"query": "x", "mode": "prolog"}, "mode", "rem-dialect"),
+        ({"query": "x", "limit": 0}, "limit", "greater than or equal to 1"),
+        ({"query": "x", "lmit": 3}, "lmit", "there is no such field"),
+        ([], None, ""),
+    ):
+        error = error_of(await anyone.post("/api/v1/query", json=body), 422, "invalid_request")
+        assert error["param"] == param
+        assert reason in error["message"]
+        assert "prolog" not in error["message"]
+
+
+@pytest.mark.parametrize("name", ["X-User-Id", "X-Session-Id"])
+async def test_who_asks_is_checked(anyone: Client, name: str) -> None:
+    if name == "X-User-Id":
+        for user in ("anon:somebody", "x" * 300):
+            error_of(await anyone.get("/api/v1/moments", headers={name: user}), 400, "invalid_input")
+    error_of(await anyone.get("/api/v1/moments", headers={"X-Tenant-Id": "x" * 300}), 400, "invalid_input")
+
+
+async def test_a_body_that_is_too_large_is_refused_at_once_and_while_it_comes(settings: Settings) -> None:
+    small = settings.model_copy(update={"audio": AudioSettings(max_bytes=1000)})
+    async with served(create_app(small)) as address, client(address) as anyone:
+        large = b'{"query": "' + b"x" * 2_000_000 + b'"}'
+        error_of(await anyone.post("/api/v1/query", content=large, headers=_JSON), 413, "body_too_large")
+
+        async def chunks() -> Any:
+            for start in range(0, len(large), 100_000):
+                yield large[start : start + 100_000]
+
+        error_of(await anyone.post("/api/v1/query", content=chunks(), headers=_JSON), 413, "body_too_large")
+        assert (await anyone.post("/api/v1/query", json={"query": "LOOKUP nobody"})).status_code == 200
+
+
+def test_each_of_rems_errors_has_a_status_and_a_code() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.RemError)]
+    faults = {kind.__name__: fault_of(kind()) for kind in kinds}
+    assert {fault.status for fault in faults.values()} <= {400, 404, 409, 422, 500, 502, 503, 504}
+    assert faults["NotFoundError"].status == 404
+    assert faults["DeletedError"].status == 409
+    assert faults["DatabaseUnavailableError"].status == 503
+    assert faults["ModelUnknownError"] == (404, "model_not_found")
+
+
+@pytest.fixture
+def lines() -> Any:
+    """What is logged."""
+    logged: list[str] = []
+    number = logger.add(logged.append, level="DEBUG", format="{level} {message} {extra}", diagnose=False)
+    yield logged
+    logger.remove(number)
+
+
+def _with_failures(settings: Settings) -> FastAPI:
+    app = create_app(settings)
+
+    @app.get("/fail/{secret}")
+    async def fail(secret: str) -> None:
+        raise ValueError(f"cannot do {secret}")
+
+    return app
+
+
+async def test_code_that_fails_is_told_without_details_and_logged_without_content(
+    settings: Settings, lines: list[str]
+) -> None:
+    async with served(_with_failures(settings)) as address, client(address) as anyone:
+        headers = {"X-Request-Id": "my-request-7", "Origin": "http://app.example"}
+        error = error_of(await anyone.get("/fail/hunter2", headers=headers), 500, "internal_error")
+        assert error["details"] == {"request_id": "my-request-7"}
+        assert "hunter2" not in error["message"]
+        assert (await anyone.get("/health/live")).status_code == 200
+    log = "".join(lines)
+    assert "ValueError" in log
+    assert "my-request-7" in log
+    assert "in fail" in log
+    assert "GET /fail/{secret} 500" in log
+    assert "hunter2" not in log
+
+
+async def test_the_log_has_a_line_for_each_request_and_nothing_of_what_was_asked(
+    settings: Settings, lines: list[str]
+) -> None:
+    async with served(create_app(settings)) as address, client(address, "alice@example.com") as alice:
+        answer = await alice.get("/api/v1/entities/users/hunter2", params={"where": "hunter2"})
+        await alice.post("/api/v1/query", json={"query": "LOOKUP hunter2"})
+        await alice.get("/hunter2")
+    log = "".join(lines)
+    assert f"INFO GET /api/v1/entities/{{table}}/{{key}} 404" in log
+    assert "POST /api/v1/query 200" in log
+    assert "GET (no route) 404" in log
+    assert answer.headers["x-request-id"] in log
+    assert "hunter2" not in log
+    assert "alice" not in log
+
+
+async def test_a_request_id_is_taken_over_if_it_is_sane(anyone: Client) -> None:
+    for given, taken in (("abc-1.2_3:4", True), ("x" * 129, False), ("a b", False), ("a\u00e9", False), ("", False)):
+        answer = await anyone.get("/health/live", headers={"X-Request-Id": given.encode("latin-1")})  # type: ignore[dict-item]
+        assert (answer.headers["x-request-id"] == given) is taken
+    first, second = await asyncio.gather(anyone.get("/health/live"), anyone.get("/health/live"))
+    assert first.headers["x-request-id"] != second.headers["x-request-id"]
+
+
+async def test_web_pages_that_the_settings_name_may_call_and_others_may_not(settings: Settings) -> None:
+    named = settings.model_copy(update={"api": ApiSettings(cors_origins=["https://app.example"])})
+    async with served(_with_failures(named)) as address, client(address) as anyone:
+        good, evil = {"Origin": "https://app.example"}, {"Origin": "https://evil.example"}
+        asked = {"Access-Control-Request-Method": "PATCH", "Access-Control-Request-Headers": "X-User-Id"}
+        allowed = await anyone.options("/api/v1/sessions/x", headers={**good, **asked})
+        assert allowed.headers["access-control-allow-origin"] == "https://app.example"
+        assert (await anyone.options("/api/v1/sessions/x", headers={**evil, **asked})).status_code == 400
+        # Errors can be read by the page, too; also those of code that fails.
+        for path in ("/health/live", "/api/v1/nothing", "/fail/x"):
+            answer = await anyone.get(path, headers=good)
+            assert answer.headers["access-control-allow-origin"] == "https://app.example"
+            exposed = answer.headers["access-control-expose-headers"]
+            assert {"X-Session-Id", "X-Request-Id", "ETag"} <= {name.strip() for name in exposed.split(",")}
+            assert "access-control-allow-origin" not in (await anyone.get(path, headers=evil)).headers

@@ -1,0 +1,65 @@
+"""`/feedback`: a rating belongs to who gave it, on what they may read."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import httpx2
+import pytest
+
+Client = httpx2.AsyncClient
+
+
+@pytest.fixture
+async def session(as_alice: Client) -> dict[str, Any]:
+    """A conversation of Alice's with one message."""
+    begun: dict[str, Any] = (await as_alice.post("/api/v1/sessions", json={"system_prompt": "Be kind."})).json()
+    return begun
+
+
+async def test_a_conversation_and_a_message_of_it_are_rated(as_alice: Client, session: dict[str, Any]) -> None:
+    given = {"session_id": session["id"], "rating": 5, "categories": ["helpful"], "comment": "Größe! 🎉"}
+    rated = await as_alice.post("/api/v1/feedback", json=given)
+    assert rated.status_code == 201
+    assert {name: rated.json()[name] for name in given} == given
+    key = f"session-{session['id']}-msg-0"
+    message = await as_alice.post(
+        "/api/v1/feedback", json={"session_id": session["id"], "message_id": key, "rating": -1}
+    )
+    listed = (await as_alice.get("/api/v1/feedback")).json()["data"]
+    assert listed == [message.json(), rated.json()]
+    assert (await as_alice.get(f"/api/v1/messages/{message.json()['message_id']}")).json()["key"] == key
+    assert (await as_alice.get("/api/v1/feedback", params={"session_id": str(uuid4())})).json()["data"] == []
+
+
+async def test_who_a_conversation_is_shared_with_can_rate_it_and_the_rating_is_theirs(
+    as_alice: Client, as_bob: Client, session: dict[str, Any]
+) -> None:
+    rating = {"session_id": session["id"], "message_id": f"session-{session['id']}-msg-0", "rating": 1}
+    assert (await as_bob.post("/api/v1/feedback", json=rating)).status_code == 404
+    await as_alice.post(f"/api/v1/sessions/{session['id']}/share", json={"user": "bob@example.com"})
+    assert (await as_bob.post("/api/v1/feedback", json=rating)).status_code == 201
+    assert len((await as_bob.get("/api/v1/feedback")).json()["data"]) == 1
+    assert (await as_alice.get("/api/v1/feedback")).json()["data"] == []
+
+
+async def test_a_message_of_another_conversation_is_not_found(as_alice: Client, session: dict[str, Any]) -> None:
+    other = (await as_alice.post("/api/v1/sessions")).json()["id"]
+    rating = {"session_id": other, "message_id": f"session-{session['id']}-msg-0", "rating": 1}
+    assert (await as_alice.post("/api/v1/feedback", json=rating)).status_code == 404
+
+
+@pytest.mark.parametrize("given", [{"rating": 6}, {"rating": "good"}, {"comment": 5}, {"comment": "a\0b"}])
+async def test_what_is_no_rating_is_refused_by_field(
+    as_alice: Client, session: dict[str, Any], given: dict[str, Any]
+) -> None:
+    refused = await as_alice.post("/api/v1/feedback", json={"session_id": session["id"], **given})
+    assert refused.status_code == 422
+    assert refused.json()["error"]["param"] == next(iter(given))
+
+
+async def test_a_rating_says_something(as_alice: Client, session: dict[str, Any]) -> None:
+    for nothing in ({}, {"comment": "  "}, {"categories": []}):
+        refused = await as_alice.post("/api/v1/feedback", json={"session_id": session["id"], **nothing})
+        assert refused.status_code == 400

@@ -1,0 +1,61 @@
+"""POSTGRES__ENABLED=false: what needs the memory says so, and the rest works."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from rem.api.main import create_app
+from rem.settings import PostgresSettings, Settings
+from tests.api.serving import client, served
+
+
+@pytest.fixture
+async def forgetful(tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of a REM without a database."""
+    settings = Settings(rem_home=tmp_path, postgres=PostgresSettings(enabled=False))
+    async with served(create_app(settings)) as address, client(address, "alice@example.com") as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/query"),
+        ("GET", "/sessions"),
+        ("GET", "/sessions/x/messages"),
+        ("POST", "/sessions"),
+        ("GET", "/shared-with-me"),
+        ("GET", "/messages/x"),
+        ("GET", "/feedback"),
+        ("GET", "/moments"),
+        ("GET", "/entities"),
+        ("GET", "/entities/users/x"),
+        ("DELETE", "/agents/x"),
+    ],
+)
+async def test_what_needs_the_memory_says_how_to_switch_it_on(
+    forgetful: httpx2.AsyncClient, method: str, path: str
+) -> None:
+    body = {"query": "LOOKUP x"} if path == "/query" else None
+    answer = await forgetful.request(method, f"/api/v1{path}", json=body)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "memory_off")
+    assert "POSTGRES__ENABLED=true" in answer.json()["error"]["message"]
+
+
+async def test_agents_answer_and_forget(forgetful: httpx2.AsyncClient) -> None:
+    answer = await forgetful.post("/api/v1/agents/simulator/run", json={"input": "demo"})
+    assert answer.status_code == 200
+    assert answer.json()["answer"]
+    assert "rem" in (await forgetful.get("/api/v1/agents")).text
+    assert (await forgetful.get("/api/v1/models")).status_code == 200
+
+
+async def test_the_service_is_ready_and_says_what_is_off(forgetful: httpx2.AsyncClient, tmp_path: Path) -> None:
+    health = await forgetful.get("/health")
+    assert health.status_code == 200
+    assert "POSTGRES__ENABLED=false" in health.json()["detail"]
+    assert not (tmp_path / "pg").exists()

@@ -1,0 +1,106 @@
+"""`POST /query`: the three ways to ask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+import pytest
+
+from rem.db.store import Store
+from rem.models import Edge, Resource, User
+
+
+async def ask(client: httpx2.AsyncClient, **body: Any) -> dict[str, Any]:
+    answer = await client.post("/api/v1/query", json=body)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+@pytest.fixture
+async def memory(alice: Store) -> None:
+    await alice.upsert(User(name="Sarah Chen", graph_edges=[Edge(dst="api-design", rel_type="wrote")]))
+    await alice.upsert_many(
+        [Resource(name="API design", content="How our API is designed.")]
+        + [Resource(name=f"Guide {n}", content=f"The migration guide, part {n}.") for n in range(12)]
+    )
+
+
+@pytest.mark.usefixtures("memory")
+async def test_a_query_in_rems_language(as_alice: httpx2.AsyncClient) -> None:
+    found = await ask(as_alice, query='LOOKUP "Sarah Chen"')
+    assert (found["query_type"], found["count"]) == ("LOOKUP", 1)
+    assert found["results"][0]["key"] == "sarah-chen"
+    assert "steps" not in found
+    assert "steps" in await ask(as_alice, query="LOOKUP sarah-chen", explain=True)
+
+
+@pytest.mark.usefixtures("memory")
+async def test_a_question_in_plain_language_says_how_it_was_understood(as_alice: httpx2.AsyncClient) -> None:
+    found = await ask(as_alice, query="who is sarah chen?", mode="natural-language")
+    assert found["results"][0]["key"] == "sarah-chen"
+    assert found["notes"][0] == 'Understood as: LOOKUP "sarah chen"'
+
+
+@pytest.mark.usefixtures("memory")
+async def test_a_plan_whose_stages_feed_each_other(as_alice: httpx2.AsyncClient) -> None:
+    stages = [
+        {"id": "people", "query": 'FUZZY "sarah" FROM users'},
+        {"id": "written", "query": "TRAVERSE FROM {people.key} TYPE wrote"},
+    ]
+    found = await ask(as_alice, mode="staged-plan", plan={"stages": stages})
+    assert found["query_type"] == "PLAN"
+    assert [row["key"] for row in found["results"]] == ["api-design"]
+    assert [stage["id"] for stage in found["stages"]] == ["people", "written"]
+
+
+@pytest.mark.usefixtures("memory")
+async def test_the_limit_stands_in_place_of_the_querys_own(as_alice: httpx2.AsyncClient) -> None:
+    search = 'SEARCH "migration guide" FROM resources MODE text'
+    assert (await ask(as_alice, query=search))["count"] == 10
+    assert (await ask(as_alice, query=search, limit=12))["count"] == 12
+    assert (await ask(as_alice, query=f"{search} LIMIT 8", limit=2))["count"] == 2
+    assert (await ask(as_alice, query="SELECT name FROM resources", limit=3))["count"] == 3
+
+
+@pytest.mark.usefixtures("memory")
+async def test_nobody_else_finds_it_by_any_mode(as_bob: httpx2.AsyncClient, anyone: httpx2.AsyncClient) -> None:
+    for client in (as_bob, anyone):
+        for body in (
+            {"query": "LOOKUP sarah-chen"},
+            {"query": "SELECT name FROM users"},
+            {"query": 'SEARCH "how our API is designed"'},
+            {"query": "sarah chen", "mode": "natural-language"},
+            {"mode": "staged-plan", "plan": {"stages": [{"id": "a", "query": "LOOKUP sarah-chen"}]}},
+        ):
+            assert (await ask(client, **body))["results"] == []
+
+
+async def test_a_mistake_in_a_query_is_told_with_its_place(as_alice: httpx2.AsyncClient) -> None:
+    refused = await as_alice.post("/api/v1/query", json={"query": 'SERCH "x"'})
+    error = refused.json()["error"]
+    assert refused.status_code == 400
+    assert error["code"] == "query_syntax"
+    assert error["details"] == {"line": 1, "column": 1, "suggestion": 'SEARCH "x"'}
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({}, "`query` is missing"),
+        ({"query": ""}, ""),
+        ({"query": "x", "plan": {"stages": []}}, "staged-plan"),
+        ({"mode": "staged-plan", "query": "LOOKUP a"}, "without `query`"),
+        ({"mode": "staged-plan", "plan": {"stages": []}}, "at least one"),
+        ({"query": "DELETE FROM users"}, ""),
+        ({"query": "SELECT pg_sleep(1)"}, ""),
+    ],
+)
+async def test_what_cannot_be_answered_is_refused_with_a_reason(
+    as_alice: httpx2.AsyncClient, body: dict[str, Any], reason: str
+) -> None:
+    refused = await as_alice.post("/api/v1/query", json=body)
+    assert refused.status_code == 400
+    assert reason in refused.json()["error"]["message"]
+    assert refused.json()["error"]["message"]

@@ -1,0 +1,210 @@
+"""`/sessions` and `/messages`: conversations can be read, copied, shared and forgotten."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import httpx2
+import pytest
+
+from rem.app import Rem
+from rem.memory.message import NewMessage
+from rem.models import Role
+
+Client = httpx2.AsyncClient
+
+
+@pytest.fixture
+async def talk(rem: Rem) -> UUID:
+    """A conversation of Alice's, with five messages."""
+    session_id = uuid4()
+    said = [(Role.USER, "Hello"), (Role.ASSISTANT, "Good day. " * 60), (Role.USER, "What is REM?")]
+    said += [(Role.ASSISTANT, "A memory."), (Role.USER, "Danke 🎉")]
+    messages = [NewMessage(role=role, content=content) for role, content in said]
+    await rem.memory("alice@example.com").append(session_id, messages)
+    return session_id
+
+
+async def data(client: Client, path: str, **asked: str | int) -> list[dict[str, Any]]:
+    answer = await client.get(f"/api/v1{path}", params=asked)
+    assert answer.status_code == 200, answer.text
+    rows: list[dict[str, Any]] = answer.json()["data"]
+    return rows
+
+
+async def test_a_conversation_is_begun_found_renamed_and_listed(as_alice: Client) -> None:
+    begun = await as_alice.post("/api/v1/sessions", json={"name": "The launch", "agent": "rem", "metadata": {"a": 1}})
+    assert begun.status_code == 201
+    session = begun.json()
+    assert begun.headers["x-session-id"] == session["id"]
+    assert (session["name"], session["agent_schema"], session["metadata"]) == ("The launch", "rem", {"a": 1})
+    path = f"/api/v1/sessions/{session['id']}"
+    assert (await as_alice.get(path)).json() == session
+    assert (await as_alice.patch(path, json={"name": "The landing"})).json()["name"] == "The landing"
+    assert [row["name"] for row in await data(as_alice, "/sessions")] == ["The landing"]
+    assert (await as_alice.patch(path, json={"name": None})).json()["name"] is None
+
+
+async def test_a_conversation_may_have_an_id_of_the_clients_choice_and_a_system_prompt(as_alice: Client) -> None:
+    chosen = str(uuid4())
+    new = {"id": chosen, "system_prompt": "Be brief."}
+    assert (await as_alice.post("/api/v1/sessions", json=new)).json()["id"] == chosen
+    (prompt,) = await data(as_alice, f"/sessions/{chosen}/messages")
+    assert (prompt["role"], prompt["content"]) == ("system", "Be brief.")
+    assert (await as_alice.post("/api/v1/sessions", json=new)).status_code == 400
+
+
+async def test_a_conversation_is_also_found_by_the_name_that_its_client_gave_it(as_alice: Client, rem: Rem) -> None:
+    headers = {"X-Session-Id": "my talk"}
+    answer = await as_alice.post("/api/v1/agents/simulator/run", json={"input": "demo"}, headers=headers)
+    named = await as_alice.get("/api/v1/sessions/my talk")
+    assert named.json()["id"] == answer.headers["x-session-id"]
+
+
+async def test_messages_are_read_word_for_word_a_page_at_a_time(as_alice: Client, talk: UUID) -> None:
+    everything = await data(as_alice, f"/sessions/{talk}/messages")
+    assert [message["message_index"] for message in everything] == [0, 1, 2, 3, 4]
+    assert everything[1]["content"] == "Good day. " * 60
+    first = (await as_alice.get(f"/api/v1/sessions/{talk}/messages", params={"limit": 3})).json()
+    rest = (await as_alice.get(f"/api/v1/sessions/{talk}/messages", params={"limit": 3, "after": 2})).json()
+    assert (first["has_more"], rest["has_more"]) == (True, False)
+    assert first["data"] + rest["data"] == everything
+
+
+async def test_a_message_is_found_by_id_and_by_key_flagged_and_deleted(as_alice: Client, talk: UUID) -> None:
+    message = (await data(as_alice, f"/sessions/{talk}/messages"))[2]
+    assert message["key"] == f"session-{talk}-msg-2"
+    for name in (message["id"], message["key"]):
+        assert (await as_alice.get(f"/api/v1/messages/{name}")).json() == message
+    flagged = await as_alice.patch(f"/api/v1/messages/{message['id']}", json={"important": True})
+    assert flagged.json()["metadata"]["important"] is True
+    assert (await as_alice.delete(f"/api/v1/messages/{message['id']}")).status_code == 204
+    assert (await as_alice.get(f"/api/v1/messages/{message['key']}")).status_code == 404
+    assert len(await data(as_alice, f"/sessions/{talk}/messages")) == 4
+
+
+async def test_a_list_of_conversations_says_how_each_began(as_alice: Client, talk: UUID) -> None:
+    await as_alice.post("/api/v1/sessions", json={"name": "Named"})
+    assert {row["title"] for row in await data(as_alice, "/sessions")} == {"Hello", "Named"}
+    page = (await as_alice.get("/api/v1/sessions", params={"limit": 1})).json()
+    assert (len(page["data"]), page["has_more"]) == (1, True)
+
+
+async def test_a_deleted_conversation_comes_back_with_its_messages_unless_it_was_erased(
+    as_alice: Client, talk: UUID
+) -> None:
+    path = f"/api/v1/sessions/{talk}"
+    assert (await as_alice.delete(path)).status_code == 204
+    assert (await as_alice.get(path)).status_code == 404
+    assert (await as_alice.get(f"{path}/messages")).status_code == 404
+    assert (await as_alice.post(f"{path}/restore")).json()["message_count"] == 5
+    assert len(await data(as_alice, f"/sessions/{talk}/messages")) == 5
+    assert (await as_alice.delete(path, params={"erase": True})).status_code == 204
+    assert (await as_alice.post(f"{path}/restore")).status_code == 404
+    assert (await as_alice.delete(path)).status_code == 404
+
+
+async def test_a_cleared_conversation_is_empty_and_still_there(as_alice: Client, talk: UUID) -> None:
+    assert (await as_alice.post(f"/api/v1/sessions/{talk}/clear")).json() == {"deleted": 5}
+    assert await data(as_alice, f"/sessions/{talk}/messages") == []
+    assert (await as_alice.get(f"/api/v1/sessions/{talk}")).json()["message_count"] == 0
+
+
+async def test_a_copy_has_the_same_messages_and_a_life_of_its_own(as_alice: Client, talk: UUID) -> None:
+    copy = (await as_alice.post(f"/api/v1/sessions/{talk}/clone")).json()
+    short = (await as_alice.post(f"/api/v1/sessions/{talk}/clone", json={"name": "Short", "up_to": 1})).json()
+    contents = [message["content"] for message in await data(as_alice, f"/sessions/{talk}/messages")]
+    assert [message["content"] for message in await data(as_alice, f"/sessions/{copy['id']}/messages")] == contents
+    assert (short["name"], short["message_count"]) == ("Short", 2)
+    await as_alice.post(f"/api/v1/sessions/{copy['id']}/clear")
+    assert len(await data(as_alice, f"/sessions/{talk}/messages")) == 5
+
+
+async def test_who_a_conversation_is_shared_with_can_read_it_and_nothing_else(
+    as_alice: Client, as_bob: Client, talk: UUID
+) -> None:
+    path = f"/api/v1/sessions/{talk}"
+    shared = await as_alice.post(f"{path}/share", json={"user": "bob@example.com"})
+    assert shared.status_code == 200
+    # Sharing again changes nothing.
+    assert (await as_alice.post(f"{path}/share", json={"user": " Bob@Example.com"})).json() == shared.json()
+    assert [row["shared_with_user_id"] for row in await data(as_alice, f"/sessions/{talk}/share")] == [
+        shared.json()["shared_with_user_id"]
+    ]
+
+    assert [row["id"] for row in await data(as_bob, "/shared-with-me")] == [str(talk)]
+    assert await data(as_bob, "/sessions") == []
+    messages = await data(as_bob, f"/sessions/{talk}/messages")
+    assert messages == await data(as_alice, f"/sessions/{talk}/messages")
+    for name in (messages[0]["id"], messages[0]["key"]):
+        assert (await as_bob.get(f"/api/v1/messages/{name}")).json() == messages[0]
+    copy = (await as_bob.post(f"{path}/clone")).json()
+    assert len(await data(as_bob, f"/sessions/{copy['id']}/messages")) == 5
+
+    for refused in (
+        await as_bob.patch(path, json={"name": "Mine"}),
+        await as_bob.delete(path),
+        await as_bob.post(f"{path}/clear"),
+        await as_bob.post(f"{path}/share", json={"user": "carol@example.com"}),
+        await as_bob.get(f"{path}/share"),
+        await as_bob.delete(f"{path}/share/bob@example.com"),
+        await as_bob.delete(f"/api/v1/messages/{messages[0]['id']}"),
+        await as_bob.patch(f"/api/v1/messages/{messages[0]['id']}", json={"important": True}),
+    ):
+        assert refused.status_code == 404
+
+    assert (await as_alice.delete(f"{path}/share/bob@example.com")).status_code == 204
+    assert (await as_alice.delete(f"{path}/share/bob@example.com")).status_code == 404
+    assert await data(as_bob, "/shared-with-me") == []
+    assert (await as_bob.get(path)).status_code == 404
+    assert (await as_bob.get(f"/api/v1/messages/{messages[0]['id']}")).status_code == 404
+
+
+async def test_somebody_elses_conversation_does_not_exist(as_bob: Client, anyone: Client, talk: UUID) -> None:
+    path = f"/api/v1/sessions/{talk}"
+    for client in (as_bob, anyone):
+        for answer in (
+            await client.get(path),
+            await client.get(f"{path}/messages"),
+            await client.get(f"/api/v1/messages/session-{talk}-msg-0"),
+            await client.patch(path, json={"name": "Mine"}),
+            await client.delete(path, params={"erase": True}),
+            await client.post(f"{path}/clear"),
+            await client.post(f"{path}/share", json={"user": "carol@example.com"}),
+            await client.post("/api/v1/feedback", json={"session_id": str(talk), "rating": 1}),
+        ):
+            assert answer.status_code == 404
+            assert "Hello" not in answer.text
+    assert (await as_bob.post(f"{path}/clone")).status_code == 404
+
+
+async def test_who_does_not_say_who_they_are_owns_the_conversation_whose_id_they_know(
+    anyone: Client, as_alice: Client
+) -> None:
+    session = (await anyone.post("/api/v1/sessions", json={"system_prompt": "Be brief."})).json()
+    (message,) = await data(anyone, f"/sessions/{session['id']}/messages")
+    assert (await anyone.get(f"/api/v1/messages/{message['key']}")).json() == message
+    assert (await as_alice.get(f"/api/v1/sessions/{session['id']}")).status_code == 404
+    assert (await anyone.get(f"/api/v1/sessions/{uuid4()}")).status_code == 404
+    # Whose they are is not known, so there is nothing to list and nobody to give a copy to.
+    assert (await anyone.get("/api/v1/sessions")).status_code == 400
+    assert (await anyone.post(f"/api/v1/sessions/{session['id']}/clone")).status_code == 400
+    assert (await anyone.delete(f"/api/v1/sessions/{session['id']}")).status_code == 204
+
+
+@pytest.mark.parametrize("name", ["", "---", "a\0b", "x" * 2000])
+async def test_a_name_that_cannot_be_a_key_is_refused(as_alice: Client, talk: UUID, name: str) -> None:
+    for refused in (
+        await as_alice.post("/api/v1/sessions", json={"name": name}),
+        await as_alice.patch(f"/api/v1/sessions/{talk}", json={"name": name}),
+        await as_alice.post(f"/api/v1/sessions/{talk}/clone", json={"name": name}),
+    ):
+        assert refused.status_code == 422
+        assert refused.json()["error"]["param"] == "name"
+
+
+async def test_two_conversations_of_a_user_do_not_have_one_name(as_alice: Client, as_bob: Client, talk: UUID) -> None:
+    await as_alice.post("/api/v1/sessions", json={"name": "Launch"})
+    assert (await as_alice.patch(f"/api/v1/sessions/{talk}", json={"name": "launch"})).status_code == 409
+    assert (await as_bob.post("/api/v1/sessions", json={"name": "Launch"})).status_code == 201

@@ -1,0 +1,66 @@
+"""OTEL__ENABLED: agents, models, tools and queries are traced, and what was said is not in the traces."""
+
+from __future__ import annotations
+
+import sys
+
+import httpx2
+import pytest
+
+from rem.app import Rem
+from rem.models import User
+from tests.api.collector import Collector
+from tests.commands import rem as run_rem
+from tests.test_serve import serving
+
+
+def test_a_collector_gets_the_spans_of_an_answer_without_its_content(dsn: str) -> None:
+    with Collector() as collector:
+        settings = {
+            "POSTGRES__CONNECTION_STRING": dsn,
+            "OTEL__ENABLED": "true",
+            "OTEL__COLLECTOR_ENDPOINT": collector.url,
+            "OTEL__SERVICE_NAME": "my-rem",
+        }
+        with serving(settings=settings) as (address, _process):
+            asked = {"input": "who is hunter2?"}
+            run = httpx2.post(f"{address}/api/v1/agents/rem/run", json=asked, headers={"X-User-Id": "alice"}, timeout=30)
+            assert run.status_code == 200
+            bad = httpx2.post(f"{address}/api/v1/query", json={"query": "LOOKUP hunter2 FROM hunter3"}, timeout=30)
+            assert bad.status_code == 400
+    assert collector.services == {"my-rem"}
+    spans = {span.name: span for span in collector.spans}
+    kinds = " ".join(spans)
+    assert any("agent" in name for name in spans), kinds
+    assert any(name.startswith("chat") for name in spans), kinds
+    assert any("tool" in name for name in spans), kinds
+    queries = [span for span in collector.spans if span.name.startswith("rem.")]
+    assert queries
+    # A query of a tool belongs to the answer; the one that was asked directly stands alone.
+    traces = {span.trace_id for span in collector.spans if "agent" in span.name}
+    assert any(span.trace_id in traces for span in queries)
+    failed = [span for span in queries if span.status.code == 2]
+    assert [span.status.message for span in failed] == ["InvalidInputError"]
+    assert b"hunter" not in collector.content
+
+
+async def test_without_telemetry_nothing_of_it_is_loaded(rem: Rem) -> None:
+    await rem.store().upsert(User(name="Sarah Chen"))
+    assert (await rem.query("LOOKUP sarah-chen")).count == 1
+    if "opentelemetry.sdk.trace" in sys.modules:
+        pytest.fail("the SDK is loaded although telemetry is off")
+
+
+def test_a_server_that_cannot_reach_its_collector_serves_all_the_same(dsn: str) -> None:
+    settings = {
+        "POSTGRES__CONNECTION_STRING": dsn,
+        "OTEL__ENABLED": "true",
+        "OTEL__COLLECTOR_ENDPOINT": "http://127.0.0.1:9",
+    }
+    with serving(settings=settings) as (address, _process):
+        asked = {"query": "LOOKUP nobody"}
+        assert httpx2.post(f"{address}/api/v1/query", json=asked, timeout=30).status_code == 200
+
+
+def test_the_options_are_documented() -> None:
+    assert "--reload" in run_rem("serve", "--help", settings={}).stdout

@@ -1,0 +1,66 @@
+"""MCP over real HTTP: an application of the tests' own, served by uvicorn on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from fastmcp import Client
+from fastmcp.client.transports import StreamableHttpTransport
+
+from rem import Rem
+from rem.agents.catalog import AgentCatalog
+from rem.context import AgentContext
+from rem.mcp.http import mount_mcp
+from rem.settings import Settings
+from rem.tools.env import ToolEnv
+
+
+def app_for(rem: Rem | None, settings: Settings, *, trusts_headers: bool = True) -> FastAPI:
+    """An application whose callers say by headers who they are."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.agents = AgentCatalog(settings, rem)
+        yield
+
+    def env(context: AgentContext) -> ToolEnv:
+        return ToolEnv(context, rem, agents=app.state.agents)
+
+    app = FastAPI(lifespan=lifespan, redirect_slashes=False)
+    app.state.trusts_headers = trusts_headers
+    mount_mcp(app, env, allowed_origins=["https://app.example.com"])
+
+    @app.get("/hello")
+    async def hello() -> str:
+        return "hello"
+
+    return app
+
+
+@asynccontextmanager
+async def served(app: FastAPI) -> AsyncIterator[str]:
+    """The address of MCP, while the application is served."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on"))
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            while not server.started:
+                assert not serving.done(), "the application does not start"
+                await asyncio.sleep(0.01)
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}/api/v1/mcp"
+        finally:
+            server.should_exit = True
+            await serving
+
+
+def client_of(url: str, user: str | None = None, **headers: str) -> Client[Any]:
+    """An MCP client that says who it is."""
+    named = {"X-User-Id": user} if user else {}
+    return Client(StreamableHttpTransport(url, headers={**named, **headers}))

@@ -1,0 +1,185 @@
+"""MCP over HTTP: a real client and a real server, where everyone sees their own memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+from fastmcp.exceptions import MCPError, ToolError
+
+from rem import Rem
+from rem.context import user_id_of
+from rem.db.store import Store
+from rem.models import Moment, Resource, Session
+from rem.settings import Settings
+from tests.mcp.serving import app_for, client_of, served
+
+ALICE, BOB = "alice@example.com", "bob@example.com"
+LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+ACCEPT = {"accept": "application/json, text/event-stream"}
+
+
+@pytest.fixture
+async def url(rem: Rem, settings: Settings) -> AsyncIterator[str]:
+    """The address of MCP on the test's own database."""
+    async with served(app_for(rem, settings)) as address:
+        yield address
+
+
+async def found(url: str, key: str, user: str | None) -> list[str]:
+    async with client_of(url, user) as client:
+        answer = (await client.call_tool("lookup", {"key": key})).data
+    return [row["record"].get("content", "") for row in answer["results"]]
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+async def test_a_client_finds_what_it_kept_with_and_without_a_slash(url: str, slash: str) -> None:
+    async with client_of(url + slash, ALICE) as client:
+        await client.call_tool("ingest_into_rem", {"name": "Größe 🎈", "content": "Zwei Meter. " * 3})
+        answer = (await client.call_tool("search_rem", {"query": 'LOOKUP "größe 🎈"'})).data
+        assert answer["results"][0]["record"]["content"] == "Zwei Meter. " * 3
+        assert json.loads((await client.read_resource("rem://status"))[0].text)["counts"] == {"resources": 1}
+
+
+async def test_every_caller_has_a_memory_of_its_own(url: str, alice: Store, bob: Store, shared: Store) -> None:
+    for store, content in ((alice, "Alice's"), (bob, "Bob's"), (shared, "everyone's")):
+        await store.upsert(Resource(name="Note", content=content))
+    assert await found(url, "note", ALICE) == ["Alice's", "everyone's"]
+    assert await found(url, "note", BOB) == ["Bob's", "everyone's"]
+    assert await found(url, "note", None) == ["everyone's"]
+
+
+async def test_pages_of_another_user_do_not_exist(url: str, bob: Store) -> None:
+    session = await bob.upsert(Session(name="Bob's secret"))
+    await bob.upsert(Moment(name="Bob's day", summary="secret"))
+    hidden = (f"rem://sessions/{session.id}", "rem://moments/key/bobs-day", f"user://profile/{user_id_of(BOB)}")
+    async with client_of(url, ALICE) as client:
+        for address in (*hidden, f"user://profile/{BOB}", "rem://sessions/none", "rem://nothing"):
+            with pytest.raises(MCPError) as refused:
+                await client.read_resource(address)
+            assert refused.value.error.code == -32602
+            assert refused.value.error.message.startswith("Resource not found")
+        for address in ("rem://sessions", "rem://moments/1"):
+            assert "secret" not in (await client.read_resource(address))[0].text
+    async with client_of(url, BOB) as client:
+        assert "secret" in (await client.read_resource(hidden[0]))[0].text
+        assert json.loads((await client.read_resource("user://profile/me"))[0].text)["user_id"] == user_id_of(BOB)
+
+
+async def test_many_calls_at_once_are_not_mixed_up(url: str, rem: Rem) -> None:
+    users = [f"user-{number}" for number in range(5)]
+    for user in users:
+        await rem.store(user).upsert(Resource(name="Note", content=user))
+
+    async def ask(user: str, turn: int) -> tuple[str, list[str]]:
+        async with client_of(url, user) as client:
+            if turn % 2:
+                page = json.loads((await client.read_resource("user://profile/me"))[0].text)
+                return user, [page["user_id"]]
+            answer = (await client.call_tool("search_rem", {"query": "SELECT content FROM resources"})).data
+            return user, [row["content"] for row in answer["results"]]
+
+    answers = await asyncio.gather(*(ask(user, turn) for turn in range(4) for user in users))
+    assert len(answers) == 20
+    assert all(seen == [user] for user, seen in answers)
+
+
+async def test_a_header_counts_only_where_nobody_has_to_log_in(rem: Rem, settings: Settings, alice: Store) -> None:
+    await alice.upsert(Resource(name="Note", content="Alice's"))
+    async with served(app_for(rem, settings, trusts_headers=False)) as url:
+        assert await found(url, "note", ALICE) == []
+
+
+async def test_a_header_that_names_nobody_is_refused_with_its_name(url: str) -> None:
+    async with client_of(url, "x" * 300) as client:
+        with pytest.raises(ToolError, match="X-User-Id: A user id has 1 to 255 characters"):
+            await client.call_tool("lookup", {"key": "x"})
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "told"),
+    [
+        ("lookup", {}, "key: Missing required argument"),
+        ("lookup", {"key": 5}, "key: Input should be a valid string"),
+        ("lookup", {"key": "x", "user_id": "bob"}, "user_id: Unexpected keyword argument"),
+        ("search_rem", {"query": "LOOKUP x", "limit": "7"}, "limit: Input should be a valid integer"),
+        ("search_rem", {"query": "LOOKUP x", "mode": "sql"}, "mode: Input should be 'rem-dialect'"),
+        ("register_metadata", {"confidence": 2}, "confidence: Input should be less than or equal to 1"),
+        ("search_rem", {"query": "LOKUP x"}, "a query begins with LOOKUP"),
+        ("search_rem", {"query": "DELETE FROM users"}, "queries are read-only"),
+        ("get_schema", {"name": "momnts"}, "Did you mean 'moments'"),
+        ("ingest_into_rem", {"name": "---", "content": "x"}, "name: Value error, has no letter or digit"),
+        ("nothing", {}, "Unknown tool"),
+    ],
+)
+async def test_wrong_calls_say_what_is_wrong(url: str, tool: str, arguments: dict[str, Any], told: str) -> None:
+    async with client_of(url, ALICE) as client:
+        with pytest.raises(ToolError) as refused:
+            await client.call_tool(tool, arguments)
+        assert told in str(refused.value)
+        assert "Traceback" not in str(refused.value)
+        assert (await client.call_tool("lookup", {"key": "x"})).data["count"] == 0
+
+
+async def test_huge_arguments_are_ordinary(url: str) -> None:
+    text = "ein Wort 🎈 " * 100_000
+    async with client_of(url, ALICE) as client:
+        kept = (await client.call_tool("ingest_into_rem", {"name": "Huge", "content": text})).data
+        assert kept["characters"] == len(text)
+        assert (await client.call_tool("lookup", {"key": text})).data["count"] == 0
+        found = (await client.call_tool("lookup", {"key": "huge"})).data
+        assert len(json.dumps(found, ensure_ascii=False)) < 40_000
+
+
+async def test_what_nobody_expected_shows_nothing_of_itself(rem: Rem, settings: Settings) -> None:
+    app = app_for(rem, settings)
+    async with served(app) as url:
+        del app.state.agents
+        async with client_of(url, ALICE) as client:
+            with pytest.raises(ToolError) as refused:
+                await client.call_tool("lookup", {"key": "x"})
+            assert str(refused.value) == "Error calling tool 'lookup'"
+
+
+async def test_other_hosts_and_pages_are_refused(url: str) -> None:
+    own = url.removeprefix("http://").partition("/")[0]
+    cases: list[tuple[dict[str, str], int]] = [
+        ({}, 200),
+        ({"host": "localhost"}, 200),
+        ({"host": "evil.example"}, 421),
+        ({"host": "127.0.0.1.evil.example"}, 421),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": f"http://{own}"}, 200),
+        ({"origin": "https://app.example.com"}, 200),
+    ]
+    async with httpx.AsyncClient() as client:
+        for slash in ("", "/"):
+            for headers, status in cases:
+                answer = await client.post(url + slash, json=LIST, headers={**ACCEPT, **headers})
+                assert answer.status_code == status, headers
+        assert (await client.get(url.replace("/api/v1/mcp", "/hello"))).status_code == 200
+        assert (await client.get(url + "/more")).json() == {"detail": "Not Found"}
+
+
+async def test_no_session_is_needed_and_no_stream_is_opened(url: str) -> None:
+    async with httpx.AsyncClient() as client:
+        answer = await client.post(url, json=LIST, headers=ACCEPT)
+        assert answer.headers["content-type"] == "application/json"
+        assert "mcp-session-id" not in answer.headers
+        assert len(answer.json()["result"]["tools"]) == 13
+        broken = await client.post(url, content=b"{", headers={**ACCEPT, "content-type": "application/json"})
+        assert broken.status_code == 400
+
+
+async def test_without_a_database_the_server_says_what_is_missing(settings: Settings) -> None:
+    async with served(app_for(None, settings)) as url, client_of(url, ALICE) as client:
+        with pytest.raises(ToolError, match="POSTGRES__ENABLED=true"):
+            await client.call_tool("lookup", {"key": "x"})
+        with pytest.raises(MCPError, match="POSTGRES__ENABLED=true"):
+            await client.read_resource("rem://sessions")
+        assert (await client.call_tool("list_schema", {})).data["count"] >= 14

@@ -1,0 +1,208 @@
+"""What of a long conversation the model is given: the newest turns, whole, within the budget."""
+
+from __future__ import annotations
+
+from uuid import UUID, uuid4
+
+import asyncpg
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from loguru import logger
+
+from rem.errors import InvalidInputError, NotFoundError
+from rem.memory.history import Strategy, conversation_of
+from rem.memory.manager import MemoryManager
+from rem.memory.tokens import MESSAGE_OVERHEAD, count_tokens, cut
+from rem.models import Role
+from tests.memory.talking import answered, called, said, talk
+
+
+async def test_the_newest_turns_that_fit_are_given(ours: MemoryManager, session_id: UUID) -> None:
+    await talk(ours, session_id, 300)
+    for budget in (100, 500, 2000):
+        history = await ours.get_recent_messages(session_id, budget)
+        assert history[0].role == Role.USER
+        assert [line.index for line in history] == list(range(600 - len(history), 600))
+        tokens = sum(line.tokens for line in history)
+        assert budget * 0.8 < tokens <= budget
+        assert tokens == sum(count_tokens(line.content) + MESSAGE_OVERHEAD for line in history)
+
+
+async def test_the_settings_say_how_much_if_the_caller_does_not(ours: MemoryManager, session_id: UUID) -> None:
+    await talk(ours, session_id, 400)
+    tokens = sum(line.tokens for line in (await ours.begin_turn(session_id, said("?"))).history)
+    assert 0.9 * 4096 < tokens <= ours.settings.max_history_tokens == 4096
+
+
+async def test_a_shortened_answer_counts_as_it_is_given(ours: MemoryManager, session_id: UUID) -> None:
+    await talk(ours, session_id, 30, "Word {} of many. " * 300)
+    history = await ours.get_recent_messages(session_id, 4000)
+    assert sum(line.tokens for line in history) <= 4000
+    assert len(history) > 30, "the stored 1,500 tokens of an answer would leave room for two"
+
+
+async def test_a_turn_is_not_cut_so_that_a_call_stands_alone(ours: MemoryManager, session_id: UUID) -> None:
+    for turn in range(20):
+        calls = [called("search", f"c{turn}-{place}", {"query": f"cheese {place}"}) for place in range(turn % 5)]
+        await ours.append(session_id, [said(f"Question {turn}"), *calls, answered(f"Answer {turn}")])
+    for budget in range(20, 700, 13):
+        history = await ours.get_recent_messages(session_id, budget)
+        assert history[0].role == Role.USER
+        assert history[-1].content == "Answer 19"
+        assert len(history) == len({line.index for line in history})
+
+
+async def test_of_a_turn_that_is_too_long_the_question_and_the_newest_part_are_given(
+    ours: MemoryManager, session_id: UUID
+) -> None:
+    calls = [called("search", f"c{place}", {"query": f"attempt {place}"}) for place in range(150)]
+    await ours.append(session_id, [said("Old"), answered("Gone"), said("Do it all"), *calls, answered("Done")])
+    history = await ours.get_recent_messages(session_id, 300)
+    assert history[0].content == "Do it all"
+    assert history[-1].content == "Done"
+    assert [line.index for line in history[1:]] == list(range(154 - len(history) + 1, 154))
+    assert 5 < len(history) < 40
+
+
+async def test_a_message_over_the_budget_is_given_nevertheless(ours: MemoryManager, session_id: UUID) -> None:
+    await talk(ours, session_id, 2)
+    long = "A very long question. " * 500
+    await ours.append(session_id, [said(long), answered("Yes.")])
+    assert [line.content for line in await ours.get_recent_messages(session_id, 100)] == [long, "Yes."]
+
+
+async def test_a_history_does_not_begin_with_an_answer(ours: MemoryManager, session_id: UUID) -> None:
+    await ours.append(session_id, [answered("Welcome!"), called("t", "c", {}), said("Hi"), answered("Hello")])
+    assert [line.content for line in await ours.get_recent_messages(session_id)] == ["Hi", "Hello"]
+
+
+async def test_messages_without_a_count_are_counted(
+    ours: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await talk(ours, session_id, 100)
+    await sql.execute("UPDATE messages SET token_count = NULL")
+    history = await ours.get_recent_messages(session_id, 500)
+    assert 400 < sum(line.tokens for line in history) <= 500
+
+
+async def test_what_was_deleted_or_has_lapsed_is_not_given(
+    ours: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await talk(ours, session_id, 3)
+    await sql.execute("UPDATE messages SET deleted_at = now() WHERE message_index IN (2, 3)")
+    await sql.execute("UPDATE messages SET expires_at = now() WHERE message_index = 5")
+    assert [line.index for line in await ours.get_recent_messages(session_id)] == [0, 1, 4]
+    assert [message.message_index for message in await ours.load_session(session_id)] == [0, 1, 4]
+
+
+async def test_a_corrupt_row_is_left_out_and_the_conversation_goes_on(
+    ours: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await ours.append(
+        session_id, [said("One"), called("t", "c1", {}), answered("Two"), said("Three"), answered("Four")]
+    )
+    await sql.execute("ALTER TABLE messages DROP CONSTRAINT role_is_known, DISABLE TRIGGER keep_content")
+    await sql.execute("UPDATE messages SET role = 'ghost' WHERE message_index = 2")
+    await sql.execute("""UPDATE messages SET tool_calls = '["x"]' WHERE message_index = 1""")
+    logged: list[str] = []
+    sink = logger.add(lambda line: logged.append(str(line)), level="ERROR")
+    try:
+        turn = await ours.begin_turn(session_id, said("Five"))
+        read = await ours.load_session(session_id)
+    finally:
+        logger.remove(sink)
+    assert [line.content for line in turn.history] == ["One", "Three", "Four"]
+    assert [message.content for message in read] == ["One", "", "Three", "Four", "Five"]
+    assert f"session-{session_id}-msg-2" in "".join(logged)
+    assert "Two" not in "".join(logged)
+
+
+async def test_the_cost_of_a_turn_does_not_grow_with_the_session(
+    ours: MemoryManager, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """In pages that the database touches, because times depend on who else uses the machine."""
+    touched = {}
+    for turns in (250, 5000):
+        session_id = uuid4()
+        await talk(ours, session_id, turns)
+        if turns == 5000:
+            await sql.execute("VACUUM ANALYZE messages")
+        plan = await sql.fetchval(
+            """EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)
+               SELECT rem_begin_turn($1, $2, $3, NULL, NULL, $4::json, 1, 4096, 'hybrid')""",
+            ours.scope.tenant_id,
+            ours.scope.user_id,
+            session_id,
+            f'[{{"id": "{uuid4()}", "role": "user", "content": "x", "tool_calls": [], "metadata": {{}}}}]',
+        )
+        root = orjson.loads(plan)[0]["Plan"]
+        touched[turns] = root["Shared Hit Blocks"] + root["Shared Read Blocks"]
+    assert touched[5000] < touched[250] * 1.3, touched
+    assert touched[5000] < 2500
+
+
+async def test_a_session_that_was_cleared_is_not_read_to_its_beginning(ours: MemoryManager, session_id: UUID) -> None:
+    await talk(ours, session_id, 1500)
+    await ours.clear_session(session_id)
+    await talk(ours, session_id, 2)
+    assert [line.index for line in await ours.get_recent_messages(session_id)] == [3000, 3001, 3002, 3003]
+
+
+async def test_a_budget_is_a_positive_number(ours: MemoryManager, session_id: UUID) -> None:
+    for budget in (0, -1, 3_000_000):
+        with pytest.raises(InvalidInputError, match="max_tokens"):
+            await ours.begin_turn(session_id, said("x"), max_tokens=budget)
+    with pytest.raises(NotFoundError):
+        await ours.get_recent_messages(session_id)
+
+
+_LINES = st.lists(
+    st.tuples(st.sampled_from(["user", "assistant", "tool", "system"]), st.integers(0, 400), st.booleans()),
+    max_size=40,
+)
+
+
+@given(_LINES, st.integers(1, 3000), st.sampled_from(["simple", "hybrid"]))
+def test_whatever_was_said_the_history_is_usable(
+    lines: list[tuple[str, int, bool]], budget: int, strategy: Strategy
+) -> None:
+    session_id = uuid4()
+    newest_first = [
+        [index, role, "x", "t" if role == "tool" else None, None, None, None, False, tokens, important, str(uuid4())]
+        for index, (role, tokens, important) in enumerate(lines)
+    ][::-1]
+    found = {"history": newest_first, "kept": [], "summary": None}
+    conversation = conversation_of(session_id, found, budget, strategy)
+    history = conversation.history
+    indexes = [line.index for line in history]
+    assert indexes == sorted(set(indexes))
+    starts = [index for index, (role, _, _) in enumerate(lines) if role in ("user", "system")]
+    assert bool(history) == bool(starts)
+    if history:
+        assert history[0].begins_turn or conversation.summary
+        assert indexes[-1] == len(lines) - 1
+        turn = [line for line in history if line.index >= starts[-1]]
+        assert sum(line.tokens for line in history) <= budget or len(turn) <= 2 or len(history) == len(turn)
+
+
+def test_tokens_are_those_of_the_tokenizer() -> None:
+    counts = {"": 0, "word": 1, "tiktoken is great!": 6, "<|endoftext|>": 7}
+    assert {text: count_tokens(text) for text in counts} == counts
+
+
+def test_the_tokens_of_a_huge_text_are_estimated_closely() -> None:
+    words = "The quick brown fox jumps over the lazy dog, again and again. "
+    assert count_tokens(words * 20_000) == pytest.approx(count_tokens(words * 100) * 200, rel=0.02)
+    assert count_tokens("a" * 5_000_000) >= 5_000_000 // 16
+
+
+def test_a_text_is_cut_at_a_word() -> None:
+    text = "one two three four five six seven eight nine ten " * 50
+    short = cut(text, 20)
+    assert text.startswith(short)
+    assert 15 <= count_tokens(short) <= 20
+    assert short.endswith(("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"))
+    assert cut("short", 20) == "short"
+    assert count_tokens(cut("🎉" * 1000, 20)) <= 20

@@ -1,0 +1,110 @@
+"""Recall: what was said before, found by meaning and by words, and brought into a question."""
+
+from __future__ import annotations
+
+from uuid import UUID, uuid4
+
+import pytest
+
+from rem.app import Rem
+from rem.errors import InvalidInputError
+from rem.memory.manager import MemoryManager
+from rem.memory.tokens import count_tokens
+from rem.settings import Settings
+from tests.memory.talking import answered, called, said
+
+
+async def remember_things(memory: MemoryManager) -> UUID:
+    session_id = uuid4()
+    await memory.append(
+        session_id, [said("My bicycle is a red Peugeot."), answered("A fine bicycle!" + " Really." * 60)]
+    )
+    await memory.append(session_id, [said("Pasta needs ten minutes."), answered("And salt.")])
+    return session_id
+
+
+async def test_messages_are_found_in_all_sessions_or_in_one(ours: MemoryManager, theirs: MemoryManager) -> None:
+    await remember_things(ours)
+    other = uuid4()
+    await ours.append(other, [said("The bicycle has a flat tyre.")])
+    await remember_things(theirs)
+    found = await ours.search_similar("bicycle")
+    assert {message.content[:14] for message in found} == {"My bicycle is ", "A fine bicycle", "The bicycle ha"}
+    assert [message.content for message in await ours.search_similar("bicycle", session_id=other)] == [
+        "The bicycle has a flat tyre."
+    ]
+    assert len(await ours.search_similar("bicycle", top_k=1)) == 1
+    assert await ours.search_similar("bicycle", session_id=uuid4()) == []
+    for wrong in ({"top_k": 0}, {"min_similarity": 2.0}):
+        with pytest.raises(InvalidInputError):
+            await ours.search_similar("bicycle", **wrong)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="words"):
+        await ours.search_similar("  ")
+
+
+async def test_the_context_stays_within_its_budget(ours: MemoryManager) -> None:
+    for number in range(20):
+        await ours.append(uuid4(), [said(f"The bicycle number {number} is red.")])
+    context = await ours.get_relevant_context("bicycle", max_tokens=50)
+    assert 3 <= len(context) <= 7
+    assert sum(count_tokens(message.content) for message in context) <= 50
+    assert await ours.get_relevant_context("bicycle", max_tokens=1) == []
+
+
+async def test_the_question_is_told_with_its_context_and_stored_without(ours: MemoryManager, session_id: UUID) -> None:
+    earlier = await remember_things(ours)
+    question = "Which bicycle do I have?"
+    turn = await ours.begin_turn(session_id, said(question))
+    told = await ours.recall(question, turn=turn, top_k=2)
+    first, second = (await ours.load_session(earlier))[:2]
+    assert told in (
+        f"""RELEVANT CONTEXT FROM PAST CONVERSATIONS:
+---
+[USER]: {first.content}
+[ASSISTANT]: {second.content[:200]}...
+---
+
+Now answer the current user question using the context above if relevant.
+
+USER QUESTION: {question}""",
+        f"""RELEVANT CONTEXT FROM PAST CONVERSATIONS:
+---
+[ASSISTANT]: {second.content[:200]}...
+[USER]: {first.content}
+---
+
+Now answer the current user question using the context above if relevant.
+
+USER QUESTION: {question}""",
+    )
+    assert [message.content for message in await ours.load_session(session_id)] == [question]
+
+
+async def test_what_the_model_is_given_anyway_is_not_repeated(ours: MemoryManager) -> None:
+    session_id = await remember_things(ours)
+    turn = await ours.begin_turn(session_id, said("Which bicycle do I have?"))
+    assert len(turn.history) == 4
+    assert await ours.recall("Which bicycle do I have?", turn=turn) is None
+    short = await ours.begin_turn(session_id, said("Tell me of the bicycle"), max_tokens=20)
+    assert "red Peugeot" in str(await ours.recall("Tell me of the bicycle", turn=short))
+    assert "red Peugeot" in str(await ours.recall("Tell me of the bicycle"))
+
+
+async def test_nothing_that_fits_means_no_context(ours: MemoryManager) -> None:
+    assert await ours.recall("anything at all") is None
+    await remember_things(ours)
+    assert await ours.recall("quantum chromodynamics") is None
+
+
+async def test_notes_are_found(ours: MemoryManager, session_id: UUID) -> None:
+    note = called("register_metadata", "n", {"summary": "prefers tea"}, '{"summary": "prefers tea"}')
+    await ours.append(session_id, [said("Hm"), note])
+    assert "[TOOL]: " in str(await ours.recall("tea"))
+
+
+async def test_messages_are_found_by_meaning(settings: Settings) -> None:
+    async with Rem.open(settings) as rem:
+        memory = rem.memory("alice@example.com")
+        await remember_things(memory)
+        found = await memory.search_similar("What do I ride to work?", top_k=2, min_similarity=0.05)
+        assert any("bicycle" in message.content for message in found)

@@ -1,0 +1,239 @@
+"""Summaries and what is kept: made once, stored, and never telling what was deleted."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from rem.app import Rem
+from rem.memory.importance import is_important
+from rem.memory.manager import MemoryManager
+from rem.memory.summary import extract
+from rem.memory.tokens import count_tokens
+from rem.models import Message, Role
+from rem.settings import Settings
+from tests.memory.talking import answered, said, talk
+
+_BUDGET = 400
+
+
+class Summarizer:
+    """Stands for a language model: says what it was given."""
+
+    def __init__(self, answer: str = "They talked about cheese.") -> None:
+        self.calls: list[tuple[str | None, list[int]]] = []
+        self.answer = answer
+
+    async def __call__(self, previous: str | None, messages: list[Message]) -> str:
+        self.calls.append((previous, [message.message_index for message in messages]))
+        return f"{self.answer} ({len(self.calls)})"
+
+
+async def refreshed(memory: MemoryManager, session_id: UUID, summarize: Summarizer | None = None) -> str | None:
+    return await memory.refresh_summary(session_id, summarize, strategy="summarization", max_tokens=_BUDGET)
+
+
+async def test_what_has_left_the_window_is_summarised_once_and_without_a_gap(
+    ours: MemoryManager, session_id: UUID
+) -> None:
+    model = Summarizer()
+    for turn in range(60):
+        begun = await ours.begin_turn(
+            session_id, said(f"Question {turn}, about cheese?"), strategy="summarization", max_tokens=_BUDGET
+        )
+        indexes = [line.index for line in begun.history]
+        summarised = max((index for _, given in model.calls for index in given), default=-1)
+        assert indexes == list(range(summarised + 1, turn * 2)), "neither twice nor left out"
+        assert begun.summary == (f"They talked about cheese. ({len(model.calls)})" if model.calls else None)
+        await ours.append(session_id, [answered(f"Answer {turn}, it is a cheese of the mountains.")])
+        await refreshed(ours, session_id, model)
+    assert 3 < len(model.calls) < 20, "not for every turn"
+    assert [index for _, given in model.calls for index in given] == list(range(summarised + 1)) or summarised < 120
+    every = [index for _, given in model.calls for index in given]
+    assert every == list(range(len(every)))
+    assert [previous for previous, _ in model.calls[:2]] == [None, "They talked about cheese. (1)"]
+
+
+async def test_the_history_stays_within_the_budget_with_its_summary(ours: MemoryManager, session_id: UUID) -> None:
+    await talk(ours, session_id, 100)
+    assert await refreshed(ours, session_id)
+    conversation = await ours.conversation(session_id, _BUDGET, strategy="summarization")
+    assert conversation.summary
+    used = count_tokens(conversation.summary) + sum(line.tokens for line in conversation.history)
+    assert used <= _BUDGET
+    assert conversation.history[0].role == Role.USER
+
+
+async def test_a_model_that_talks_too_much_is_cut(ours: MemoryManager, session_id: UUID) -> None:
+    await talk(ours, session_id, 100)
+    summary = await refreshed(ours, session_id, Summarizer("A word and another. " * 500))
+    assert summary is not None
+    assert 50 < count_tokens(summary) <= _BUDGET // 4
+
+
+async def test_a_short_session_has_no_summary(ours: MemoryManager, session_id: UUID) -> None:
+    await talk(ours, session_id, 3)
+    assert await refreshed(ours, session_id) is None
+    assert await ours.get_summary(session_id) is None
+    await talk(ours, session_id, 100)
+    assert await ours.refresh_summary(session_id, max_tokens=_BUDGET) is None, "the strategy is simple"
+
+
+async def test_two_processes_make_one_summary(settings: Settings, ours: MemoryManager, session_id: UUID) -> None:
+    await talk(ours, session_id, 100)
+    slow, fast = Summarizer(), Summarizer()
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slowly(previous: str | None, messages: list[Message]) -> str:
+        begun.set()
+        await go_on.wait()
+        return await slow(previous, messages)
+
+    async with Rem.open(settings) as elsewhere:
+        other = elsewhere.memory_for(ours.scope)
+        working = asyncio.create_task(ours.refresh_summary(session_id, slowly, strategy="hybrid", max_tokens=_BUDGET))
+        await begun.wait()
+        assert await refreshed(other, session_id, fast) is None
+        go_on.set()
+        assert await working
+        assert await other.get_summary(session_id) == await working
+    assert fast.calls == []
+
+
+async def test_a_model_that_fails_leaves_it_for_the_next_time(ours: MemoryManager, session_id: UUID) -> None:
+    await talk(ours, session_id, 100)
+
+    async def fails(_previous: str | None, _messages: list[Message]) -> str:
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        await ours.refresh_summary(session_id, fails, strategy="hybrid", max_tokens=_BUDGET)
+    assert await ours.get_summary(session_id) is None
+    assert await refreshed(ours, session_id)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE messages SET deleted_at = now() WHERE message_index = 4",
+        "DELETE FROM messages WHERE message_index = 4",
+        "UPDATE messages SET expires_at = now() WHERE message_index = 4",
+    ],
+)
+async def test_a_summary_does_not_tell_what_was_deleted(
+    ours: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record], statement: str
+) -> None:
+    await ours.append(session_id, [said("Hi"), answered("Hello"), said("Well"), answered("Yes?")])
+    await ours.append(session_id, [said("Remember that my password for the vault is swordfish."), answered("Noted.")])
+    await talk(ours, session_id, 60)
+    assert "swordfish" in str(await refreshed(ours, session_id))
+    await sql.execute(statement)
+    conversation = await ours.conversation(session_id, _BUDGET, strategy="hybrid")
+    assert "swordfish" not in str(conversation)
+    assert "swordfish" not in str(await refreshed(ours, session_id))
+    assert await ours.get_summary(session_id), "it was made anew"
+
+
+async def test_what_is_deleted_while_it_is_summarised_is_not_told(ours: MemoryManager, session_id: UUID) -> None:
+    await talk(ours, session_id, 60)
+
+    async def deletes(_previous: str | None, messages: list[Message]) -> str:
+        await ours.store.delete(messages[0])
+        return "It told everything."
+
+    assert await ours.refresh_summary(session_id, deletes, strategy="hybrid", max_tokens=_BUDGET) is None
+    assert await ours.get_summary(session_id) is None
+
+
+async def test_an_imported_session_of_any_length_is_caught_up_with(ours: MemoryManager, session_id: UUID) -> None:
+    await talk(ours, session_id, 1200)
+    first, second = Summarizer(), Summarizer()
+    await refreshed(ours, session_id, first)
+    await refreshed(ours, session_id, second)
+    given = [index for _, indexes in first.calls + second.calls for index in indexes]
+    assert given == list(range(len(given)))
+    assert len(given) > 2300
+    assert len(first.calls) == 10
+
+
+async def test_extraction_takes_what_says_most_with_its_key(ours: MemoryManager, session_id: UUID) -> None:
+    await ours.append(
+        session_id,
+        [
+            said("Hi there!"),
+            answered("Hello."),
+            said("We decided to move the warehouse from Hamburg to Rotterdam in June. Fine?"),
+            answered("Good."),
+            said("The Rotterdam warehouse costs 40,000 euros a month."),
+            answered("Okay. Anything else?"),
+            said("No."),
+            answered("Bye."),
+        ],
+    )
+    messages = await ours.load_session(session_id)
+    summary = extract(None, messages, 120)
+    assert f"Rotterdam in June. [session-{session_id}-msg-2]" in summary
+    assert "Bye" not in summary
+    assert count_tokens(summary) <= 120
+    assert summary == extract(None, messages, 120), "always the same"
+    more = extract(summary, messages[:2], 120)
+    assert f"[session-{session_id}-msg-2]" in more, "what was there is weighed with what is new"
+    assert extract(None, [], 100) == ""
+
+
+async def test_hybrid_keeps_what_the_system_said_decisions_facts_and_what_is_flagged(
+    ours: MemoryManager, session_id: UUID
+) -> None:
+    await ours.create_session("You are a cheese expert.", session_id=session_id)
+    await ours.append(session_id, [said("We decided to use Gouda."), answered("Good.")])
+    await talk(ours, session_id, 20)
+    await ours.append(session_id, [said("Nothing special"), answered("The code is 1234.")])
+    await ours.flag_message(session_id, 44)
+    await talk(ours, session_id, 100)
+    await ours.refresh_summary(session_id, strategy="hybrid", max_tokens=_BUDGET)
+    turn = await ours.begin_turn(session_id, said("And now?"), strategy="hybrid", max_tokens=_BUDGET)
+    contents = [line.content for line in turn.history]
+    assert contents[:3] == ["You are a cheese expert.", "We decided to use Gouda.", "The code is 1234."]
+    assert turn.summary
+    assert [line.index for line in turn.history[3:]] == list(range(245 - len(contents[3:]), 245))
+    assert sum(line.tokens for line in turn.history) + count_tokens(turn.summary) <= _BUDGET
+    plain = await ours.conversation(session_id, _BUDGET, strategy="simple")
+    assert "We decided to use Gouda." not in [line.content for line in plain.history]
+    await ours.flag_message(session_id, 44, important=False)
+    again = await ours.conversation(session_id, _BUDGET, strategy="hybrid")
+    assert "The code is 1234." not in [line.content for line in again.history]
+
+
+async def test_what_is_kept_takes_a_share_of_the_budget_only(ours: MemoryManager, session_id: UUID) -> None:
+    for number in range(80):
+        await ours.append(session_id, [said(f"We decided to buy {number} cows."), answered("Fine.")])
+    await ours.refresh_summary(session_id, strategy="hybrid", max_tokens=_BUDGET)
+    history = (await ours.conversation(session_id, _BUDGET, strategy="hybrid")).history
+    assert sum(line.tokens for line in history) <= _BUDGET
+    assert sum(line.role == Role.ASSISTANT for line in history) >= 5, "the newest turns are there, too"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "We've decided on Tuesday.",
+        "Let’s go with plan B",
+        "Remember that I park at home",
+        "My name is Ada",
+        "I'm allergic to nuts",
+        "Decision: ship it",
+        "The deadline is Friday",
+    ],
+)
+def test_decisions_and_facts_are_recognised(text: str) -> None:
+    assert is_important(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["What did you decide?", "Hello", "", "It rains", "I use a deck of cards", "x" * 10**6]
+)
+def test_small_talk_is_not_important(text: str) -> None:
+    assert not is_important(text)

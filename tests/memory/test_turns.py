@@ -1,0 +1,242 @@
+"""A turn: what the user says is stored first, and the model is given what was said before."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+
+from rem.app import Rem
+from rem.context import AgentContext
+from rem.errors import DeletedError, InvalidInputError, NotFoundError
+from rem.memory.manager import MemoryManager
+from rem.memory.message import NewMessage
+from rem.models import Message, Role
+from tests.memory.talking import answered, called, said, talk
+
+_HINT = re.compile(r"\n\n\.\.\. \[Message truncated - REM LOOKUP (\S+) to recover full content\] \.\.\.\n\n")
+
+
+async def test_the_first_message_makes_the_session(ours: MemoryManager, session_id: UUID) -> None:
+    turn = await ours.begin_turn(session_id, said("Hello"), agent="rem", metadata={"client": "test"})
+    assert (turn.is_new, turn.message_index, turn.history, turn.summary) == (True, 0, [], None)
+    session = await ours.get_session(session_id)
+    assert (session.agent_schema, session.metadata, session.message_count) == ("rem", {"client": "test"}, 1)
+    (message,) = await ours.load_session(session_id)
+    assert (message.id, message.content, message.role, message.token_count) == (turn.message_id, "Hello", "user", 1)
+
+
+async def test_a_conversation_is_remembered_in_its_order(ours: MemoryManager, session_id: UUID) -> None:
+    await ours.begin_turn(session_id, said("What is 日本語 🎉?"))
+    stored = await ours.append(session_id, [called("search", "c1", {"q": "日本語"}), answered("Japanese.", model="m")])
+    assert [row.message_index for row in stored] == [1, 2]
+    turn = await ours.begin_turn(session_id, said("And who speaks it?"))
+    assert (turn.is_new, turn.message_index) == (False, 3)
+    question, call, answer = turn.history
+    assert (question.role, question.content, question.is_truncated) == (Role.USER, "What is 日本語 🎉?", False)
+    assert (call.tool_name, call.tool_call_id, call.tool_arguments) == ("search", "c1", {"q": "日本語"})
+    assert call.tool_calls == [{"id": "c1", "name": "search", "arguments": {"q": "日本語"}}]
+    assert answer.content == "Japanese."
+    assert all(line.tokens > 0 for line in turn.history)
+    session = await ours.get_session(session_id)
+    assert session.message_count == 4
+    assert session.total_tokens == sum(row.token_count or 0 for row in await ours.load_session(session_id))
+
+
+async def test_every_hint_of_a_long_session_leads_to_the_exact_text(
+    rem: Rem, ours: MemoryManager, session_id: UUID
+) -> None:
+    texts = {}
+    for number in range(25):
+        text = "".join(f"{number}·{place} Käse 🧀\n" for place in range(50 + number * 7)) + f" end {number}"
+        await ours.begin_turn(session_id, said(f"Tell me all about {number}. " + "Really all. " * 60))
+        (stored,) = await ours.append(session_id, [answered(text)])
+        texts[stored.key] = text
+    turn = await ours.begin_turn(session_id, said("Thanks"), max_tokens=100_000)
+    assert len(turn.history) == 50
+    hints = {}
+    for line in turn.history:
+        if line.role == Role.USER:
+            assert not line.is_truncated
+            assert len(line.content) > 400
+            continue
+        assert line.is_truncated
+        start, key, end = _HINT.split(line.content)
+        hints[key] = (start, end)
+        assert len(line.content) < 600
+    assert hints.keys() == texts.keys()
+    for key, (start, end) in hints.items():
+        result = await rem.query_for(ours.scope, f"LOOKUP {key}")
+        (found,) = result.results
+        assert found["record"]["content"] == texts[key]
+        assert (start, end) == (texts[key][:200], texts[key][-200:])
+
+
+async def test_an_answer_of_400_characters_is_given_whole(ours: MemoryManager, session_id: UUID) -> None:
+    for length in (400, 401):
+        await ours.begin_turn(session_id, said("?"))
+        await ours.append(session_id, [answered("é" * length)])
+    history = (await ours.begin_turn(session_id, said("!"))).history
+    assert [(len(line.content) == 400, line.is_truncated) for line in history if line.role == Role.ASSISTANT] == [
+        (True, False),
+        (False, True),
+    ]
+
+
+async def test_a_long_note_is_never_shortened(ours: MemoryManager, session_id: UUID) -> None:
+    note = '{"summary": "' + "x" * 2000 + '"}'
+    await ours.append(session_id, [said("Note it"), called("register_metadata", "n1", {"summary": "x"}, note)])
+    assert (await ours.begin_turn(session_id, said("?"))).history[1].content == note
+
+
+async def test_another_users_session_does_not_exist(
+    ours: MemoryManager, theirs: MemoryManager, session_id: UUID
+) -> None:
+    await ours.append(session_id, [said("My secret is blue.")])
+    for attempt in (
+        theirs.begin_turn(session_id, said("What was the secret?")),
+        theirs.append(session_id, [said("I was here")]),
+        theirs.load_session(session_id),
+        theirs.get_session(session_id),
+        theirs.get_recent_messages(session_id),
+        theirs.rename_session(session_id, "mine"),
+        theirs.clear_session(session_id),
+        theirs.delete_session(session_id),
+        theirs.delete_session(session_id, erase=True),
+        theirs.restore_session(session_id),
+        theirs.clone_session(session_id),
+        theirs.share(session_id, "carol@example.com"),
+        theirs.flag_message(session_id, 0),
+    ):
+        with pytest.raises(NotFoundError) as refused:
+            await attempt
+        assert "secret" not in str(refused.value)
+    assert await theirs.unshare(session_id) == 0
+    assert await theirs.titles([session_id]) == {}
+    assert await theirs.search_similar("secret blue") == []
+    assert await theirs.refresh_summary(session_id, strategy="hybrid", max_tokens=1) is None
+    assert [message.content for message in await ours.load_session(session_id)] == ["My secret is blue."]
+    assert await theirs.list_sessions() == []
+
+
+async def test_the_same_id_in_another_tenant_is_another_session(rem: Rem, session_id: UUID) -> None:
+    here, there = rem.memory("alice@example.com"), rem.memory("alice@example.com", tenant="other")
+    await here.append(session_id, [said("here")])
+    turn = await there.begin_turn(session_id, said("there"))
+    assert turn.is_new
+    assert [message.content for message in await here.load_session(session_id)] == ["here"]
+
+
+async def test_an_anonymous_conversation_owns_itself(rem: Rem) -> None:
+    context = AgentContext(session_id=str(uuid4()))
+    session_id = UUID(context.session_id)
+    memory = rem.memory_for(context.scope)
+    await memory.begin_turn(session_id, said("Nobody knows me"))
+    assert len((await memory.begin_turn(session_id, said("still?"))).history) == 1
+    other = AgentContext(session_id=str(uuid4()))
+    with pytest.raises(NotFoundError):
+        await rem.memory_for(other.scope).begin_turn(session_id, said("Who are you?"))
+
+
+async def test_without_a_user_nothing_is_stored(rem: Rem, session_id: UUID) -> None:
+    memory = rem.memory_for(AgentContext().scope)
+    for attempt in (
+        memory.begin_turn(session_id, said("Hello")),
+        memory.list_sessions(),
+        memory.search_similar("x"),
+        memory.delete_session(session_id),
+        memory.refresh_summary(session_id, strategy="hybrid"),
+    ):
+        with pytest.raises(InvalidInputError, match="have an owner"):
+            await attempt
+
+
+async def test_a_deleted_session_stays_deleted_and_can_be_restored(ours: MemoryManager, session_id: UUID) -> None:
+    await talk(ours, session_id, 2)
+    await ours.delete_session(session_id)
+    with pytest.raises(DeletedError, match="restore it"):
+        await ours.begin_turn(session_id, said("Still there?"))
+    with pytest.raises(DeletedError):
+        await ours.append(session_id, [answered("I am.")])
+    assert await ours.list_sessions() == []
+    await ours.restore_session(session_id)
+    assert len((await ours.begin_turn(session_id, said("And now?"))).history) == 4
+
+
+async def test_requests_at_once_on_one_session_are_all_stored_in_order(ours: MemoryManager, session_id: UUID) -> None:
+    async def turn(number: int) -> None:
+        begun = await ours.begin_turn(session_id, said(f"question {number}"))
+        stored = await ours.append(session_id, [called("t", f"c{number}", {}), answered(f"answer {number}")])
+        assert begun.message_index < stored[0].message_index == stored[1].message_index - 1
+
+    await asyncio.gather(*(turn(number) for number in range(20)))
+    messages = await ours.load_session(session_id)
+    assert [message.message_index for message in messages] == list(range(60))
+    assert {message.content for message in messages if message.content} == {
+        f"{word} {number}" for word in ("question", "answer") for number in range(20)
+    }
+    times = [message.created_at for message in messages]
+    assert times == sorted(times)
+    assert (await ours.get_session(session_id)).message_count == 60
+
+
+async def test_a_message_waits_for_no_reader_of_the_session(
+    ours: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """Foreign keys hold the session by KEY SHARE while a message is written; giving indexes must not wait for them."""
+    await ours.append(session_id, [said("one")])
+    async with sql.transaction():
+        await sql.fetch("SELECT FROM sessions WHERE id = $1 FOR KEY SHARE", session_id)
+        async with asyncio.timeout(5):
+            await ours.begin_turn(session_id, said("two"))
+
+
+@pytest.mark.parametrize("content", ["", "  \n", "a\0b", "\ud800"])
+def test_what_cannot_be_stored_is_refused_before(content: str) -> None:
+    with pytest.raises(InvalidInputError):
+        said(content)
+
+
+async def test_an_answer_is_kept_even_with_characters_that_cannot(ours: MemoryManager, session_id: UUID) -> None:
+    call = called("t\0", "c\ud800", {"a": "\0"})
+    await ours.append(session_id, [said("?"), answered("a\0b\ud800c 🎉"), call])
+    _, answer, stored = await ours.load_session(session_id)
+    assert answer.content.replace("\ufffd", "?") == "a?b???c 🎉"
+    assert stored.tool_calls[0]["arguments"] == {"a": "\ufffd"}
+
+
+async def test_a_huge_message_is_stored_and_given(ours: MemoryManager, session_id: UUID) -> None:
+    huge = "A pasted book. " * 200_000
+    await ours.begin_turn(session_id, said(huge))
+    await ours.append(session_id, [answered("Read.")])
+    turn = await ours.begin_turn(session_id, said("What was it?"))
+    assert [line.content for line in turn.history] == [huge, "Read."]
+    assert turn.history[0].tokens > 500_000
+    assert (await ours.load_session(session_id))[0].content == huge
+
+
+async def test_indexes_are_never_used_again(ours: MemoryManager, session_id: UUID) -> None:
+    await talk(ours, session_id, 3)
+    assert await ours.clear_session(session_id) == 6
+    assert (await ours.get_session(session_id)).message_count == 0
+    turn = await ours.begin_turn(session_id, said("Anew"))
+    assert (turn.message_index, turn.history) == (6, [])
+    assert [message.message_index for message in await ours.load_session(session_id)] == [6]
+
+
+async def test_messages_that_the_store_wrote_belong_to_the_conversation(
+    rem: Rem, ours: MemoryManager, session_id: UUID
+) -> None:
+    await ours.create_session("You are kind.", session_id=session_id)
+    store = rem.store_for(ours.scope)
+    await store.upsert(Message(session_id=session_id, message_index=70, role=Role.USER, content="From a YAML file"))
+    turn = await ours.begin_turn(session_id, NewMessage(role=Role.USER, content="Next"))
+    assert turn.message_index == 71
+    assert [(line.role, line.content) for line in turn.history] == [
+        ("system", "You are kind."),
+        ("user", "From a YAML file"),
+    ]
+    assert turn.history[1].tokens == 4 + 4

@@ -1,0 +1,184 @@
+"""A language model on loopback whose answers the test writes down, in OpenAI's protocol over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+
+@dataclass(frozen=True)
+class Call:
+    """The model calls a tool."""
+
+    name: str
+    arguments: dict[str, Any] | str = field(default_factory=dict)
+    id: str = "call_1"
+
+
+@dataclass(frozen=True)
+class Pause:
+    """The model thinks."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Raw:
+    """The provider sends something that is no chunk."""
+
+    data: bytes
+
+
+@dataclass(frozen=True)
+class HangUp:
+    """The provider closes the connection in the middle."""
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """The provider answers with an error."""
+
+    status: int
+    message: str = "no"
+
+
+Step: TypeAlias = str | Call | Pause | Raw | HangUp | Refuse
+Script: TypeAlias = Callable[[dict[str, Any]], Sequence[Step]]
+
+
+def last_text(body: dict[str, Any]) -> str:
+    """What the user said last, in a request."""
+    said = [message["content"] for message in body["messages"] if message["role"] == "user"]
+    content = said[-1] if said else ""
+    return content if isinstance(content, str) else " ".join(part.get("text", "") for part in content)
+
+
+def has_result(body: dict[str, Any]) -> bool:
+    """Whether the request brings a tool's result for the last message of the user."""
+    return str(body["messages"][-1]["role"]) == "tool"
+
+
+def instructions(body: dict[str, Any]) -> str:
+    """The system prompt of a request."""
+    return "\n".join(
+        str(message["content"]) for message in body["messages"] if message["role"] in ("system", "developer")
+    )
+
+
+class ScriptedModel:
+    """Answers each request as a function of its body says."""
+
+    def __init__(self) -> None:
+        self.script: Script = lambda _body: ["Hello", " from", " the", " model."]
+        self.requests: list[dict[str, Any]] = []
+        self.open = 0
+        """Streams that are being sent; one that the client left is none."""
+        self.url = ""
+
+    def app(self) -> Starlette:
+        """The server's application."""
+        return Starlette(routes=[Route("/v1/chat/completions", self._complete, methods=["POST"])])
+
+    async def _complete(self, request: Request) -> Response:
+        body = await request.json()
+        self.requests.append(body)
+        steps = self.script(body)
+        refusal = next((step for step in steps if isinstance(step, Refuse)), None)
+        if refusal is not None:
+            return JSONResponse({"error": {"message": refusal.message, "type": "x"}}, refusal.status)
+        if body.get("stream"):
+            return StreamingResponse(self._stream(body, steps), media_type="text/event-stream")
+        await asyncio.sleep(sum(step.seconds for step in steps if isinstance(step, Pause)))
+        return JSONResponse(_whole(body, steps))
+
+    async def _stream(self, body: dict[str, Any], steps: Sequence[Step]) -> AsyncIterator[bytes]:
+        self.open += 1
+        try:
+            yield _chunk(body, {"role": "assistant", "content": ""})
+            for place, step in enumerate(steps):
+                match step:
+                    case str():
+                        yield _chunk(body, {"content": step})
+                    case Call():
+                        yield _chunk(body, {"tool_calls": [{"index": place, **_call(step)}]})
+                    case Pause():
+                        await asyncio.sleep(step.seconds)
+                    case Raw():
+                        yield step.data
+                    case HangUp():
+                        raise ConnectionAbortedError
+            called = any(isinstance(step, Call) for step in steps)
+            yield _chunk(body, {}, "tool_calls" if called else "stop")
+            if (body.get("stream_options") or {}).get("include_usage"):
+                yield _line({**_base(body), "choices": [], "usage": _usage(body, steps)})
+            yield b"data: [DONE]\n\n"
+        finally:
+            self.open -= 1
+
+
+def _base(body: dict[str, Any]) -> dict[str, Any]:
+    return {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": body["model"]}
+
+
+def _line(data: dict[str, Any]) -> bytes:
+    return b"data: " + json.dumps(data).encode() + b"\n\n"
+
+
+def _chunk(body: dict[str, Any], delta: dict[str, Any], finish: str | None = None) -> bytes:
+    return _line({**_base(body), "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
+
+
+def _call(call: Call) -> dict[str, Any]:
+    arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments)
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _usage(body: dict[str, Any], steps: Sequence[Step]) -> dict[str, int]:
+    said = sum(isinstance(step, str) for step in steps)
+    return {
+        "prompt_tokens": len(body["messages"]),
+        "completion_tokens": said,
+        "total_tokens": len(body["messages"]) + said,
+    }
+
+
+def _whole(body: dict[str, Any], steps: Sequence[Step]) -> dict[str, Any]:
+    calls = [_call(step) for step in steps if isinstance(step, Call)]
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": "".join(step for step in steps if isinstance(step, str)) or None,
+    }
+    if calls:
+        message["tool_calls"] = calls
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
+    return {**_base(body), "object": "chat.completion", "choices": [choice], "usage": _usage(body, steps)}
+
+
+@contextmanager
+def scripted_model() -> Iterator[ScriptedModel]:
+    """A running model; its address is in `url`."""
+    model = ScriptedModel()
+    config = uvicorn.Config(model.app(), port=0, log_level="critical", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        pass
+    port = server.servers[0].sockets[0].getsockname()[1]
+    model.url = f"http://127.0.0.1:{port}/v1"
+    try:
+        yield model
+    finally:
+        server.should_exit = True
+        thread.join(timeout=10)

@@ -1,0 +1,149 @@
+"""One function serves MCP clients and agents alike: its signature stays, who calls does not come from its arguments."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, get_type_hints
+
+import pytest
+from pydantic_ai import Agent, ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from rem import Rem
+from rem.agents.schema import KNOWN_TOOLS
+from rem.db.store import Store
+from rem.errors import InvalidInputError, RemError
+from rem.models import Resource
+from rem.tools.binding import agent_tool, bound
+from rem.tools.env import ToolEnv
+from rem.tools.lookup import lookup
+from rem.tools.registry import READ_ONLY, TOOLS
+from rem.tools.search_rem import search_rem
+from tests.tools.envs import env_for
+
+ALICE, BOB = "alice@example.com", "bob@example.com"
+
+
+def test_the_tools_are_those_that_agents_may_name() -> None:
+    # Files come with ingestion.
+    assert set(TOOLS) == set(KNOWN_TOOLS) - {"parse_and_ingest_file"}
+    assert set(TOOLS) > READ_ONLY
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_a_tool_is_described_for_models_and_takes_no_user(name: str) -> None:
+    parameters = inspect.signature(TOOLS[name]).parameters
+    assert next(iter(parameters)) == "env"
+    assert not {"user", "user_id", "tenant", "tenant_id", "scope"} & set(parameters)
+    text = inspect.getdoc(TOOLS[name]) or ""
+    assert "For example:" in text
+    assert f"{name}(" in text
+    properties = agent_tool(TOOLS[name]).function_schema.json_schema["properties"]
+    assert set(properties) == set(parameters) - {"env"}
+    assert all(schema.get("description") for schema in properties.values())
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_without_its_environment_a_function_keeps_its_face(name: str) -> None:
+    function = bound(TOOLS[name], lambda: env_for(None))
+    inner = inspect.signature(TOOLS[name])
+    outer = inspect.signature(function)
+    assert list(outer.parameters) == list(inner.parameters)[1:]
+    assert [parameter.default for parameter in outer.parameters.values()] == [
+        parameter.default for parameter in list(inner.parameters.values())[1:]
+    ]
+    hints = get_type_hints(TOOLS[name], include_extras=True)
+    hints.pop("env")
+    assert str(get_type_hints(function, include_extras=True)) == str(hints)
+    assert (function.__name__, function.__doc__) == (name, TOOLS[name].__doc__)
+
+
+async def test_the_environment_is_asked_for_at_each_call(rem: Rem, alice: Store) -> None:
+    await alice.upsert(Resource(name="Note", content="x"))
+    callers = [env_for(rem, ALICE), env_for(rem, BOB)]
+
+    async def next_caller() -> ToolEnv:
+        return callers.pop(0)
+
+    function = bound(lookup, next_caller)
+    assert [(await function(key="note"))["count"] for _ in range(2)] == [1, 0]
+
+
+async def test_an_error_becomes_the_callers_own() -> None:
+    def as_error(error: RemError) -> Exception:
+        return LookupError(str(error))
+
+    def nobody() -> ToolEnv:
+        raise InvalidInputError("X-User-Id: wrong")
+
+    for env_of in (lambda: env_for(None), nobody):
+        with pytest.raises(LookupError):
+            await bound(lookup, env_of, as_error)(key="x")
+    with pytest.raises(InvalidInputError):
+        await bound(lookup, nobody)(key="x")
+
+
+def scripted(*calls: tuple[str, dict[str, Any]]) -> FunctionModel:
+    """A model that makes these calls, one after the other, and then says that it is done."""
+    left = list(calls)
+
+    def answer(_messages: list[ModelMessage], _info: AgentInfo) -> ModelResponse:
+        if not left:
+            return ModelResponse(parts=[TextPart("done")])
+        name, arguments = left.pop(0)
+        return ModelResponse(parts=[ToolCallPart(name, arguments)])
+
+    return FunctionModel(answer)
+
+
+async def returned(env: ToolEnv, *calls: tuple[str, dict[str, Any]]) -> list[ToolReturnPart]:
+    """What an agent's model gets back from its calls."""
+    agent = Agent(
+        scripted(*calls), deps_type=ToolEnv, tools=[agent_tool(function) for function in TOOLS.values()], retries=3
+    )
+    result = await agent.run("go", deps=env)
+    parts = [part for message in result.all_messages() for part in message.parts]
+    return [part for part in parts if isinstance(part, ToolReturnPart)]
+
+
+async def test_an_agent_searches_as_the_user_it_runs_for(rem: Rem, alice: Store) -> None:
+    await alice.upsert(Resource(name="Note", content="x"))
+    for user, count in ((ALICE, 1), (BOB, 0)):
+        (part,) = await returned(env_for(rem, user), ("search_rem", {"query": "LOOKUP note"}))
+        assert isinstance(part.content, dict)
+        assert part.content["count"] == count
+
+
+async def test_a_model_is_told_what_it_can_correct(rem: Rem) -> None:
+    wrong, right = await returned(
+        env_for(rem, ALICE), ("search_rem", {"query": "LOKUP x"}), ("search_rem", {"query": "LOOKUP x"})
+    )
+    assert (wrong.outcome, right.outcome) == ("retried", "success")
+    assert "Unknown verb 'LOKUP': a query begins with LOOKUP" in str(wrong.content)
+    (missing,) = await returned(env_for(rem, ALICE), ("read_resource", {"uri": "rem://nothing"}))
+    assert missing.outcome == "retried"
+
+
+async def test_wrong_arguments_come_back_to_the_model(rem: Rem) -> None:
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("search_rem", {"query": "LOOKUP x", "mode": "sql"}),
+        ("lookup", {"key": "x", "user_id": "bob"}),
+        ("register_metadata", {"confidence": 7}),
+    ]
+    parts = await returned(env_for(rem, ALICE), *calls)
+    assert [part.outcome for part in parts] == ["retried"] * 3
+
+
+async def test_what_a_model_cannot_correct_is_a_result_that_says_so() -> None:
+    (part,) = await returned(env_for(None, ALICE), ("search_rem", {"query": "LOOKUP x"}))
+    assert part.content == {
+        "status": "error",
+        "error": "This needs the database, which is switched off: set POSTGRES__ENABLED=true.",
+    }
+
+
+async def test_the_environment_may_be_made_from_the_run(rem: Rem) -> None:
+    tool = agent_tool(search_rem, env_of=lambda context: env_for(rem, context.deps), description="Search here.")
+    agent = Agent(scripted(("search_rem", {"query": "LOOKUP x"})), deps_type=str, tools=[tool])
+    assert (await agent.run("go", deps=ALICE)).output == "done"
+    assert tool.description == "Search here."

@@ -1,0 +1,199 @@
+"""What a model gets when it searches: the right rows, of the caller only, and never more than it can read."""
+
+from __future__ import annotations
+
+import json
+from uuid import uuid4
+
+import pytest
+
+from rem import Rem
+from rem.db.store import Store
+from rem.errors import InvalidInputError, MemoryOffError, QuerySyntaxError
+from rem.models import Edge, Message, Moment, Resource, Role, Session, User
+from rem.tools.fuzzy import fuzzy
+from rem.tools.lookup import lookup
+from rem.tools.search_rem import search_rem
+from rem.tools.traverse import traverse
+from rem.tools.trimming import MOST_CHARACTERS, SHORT_TEXT, trimmed
+from tests.tools.envs import env_for
+
+ALICE, BOB = "alice@example.com", "bob@example.com"
+
+
+@pytest.fixture
+async def sarah(alice: Store) -> User:
+    """Somebody whom Alice knows, and whom she manages."""
+    await alice.upsert(User(name="Mike Ross", role="engineer"))
+    await alice.upsert(Resource(name="Launch plan", content="We launch the analytical engine in May."))
+    return await alice.upsert(
+        User(name="Sarah Chen", role="head of data", graph_edges=[Edge(dst="mike-ross", rel_type="manages")])
+    )
+
+
+def keys(answer: dict[str, object]) -> list[str]:
+    results = answer["results"]
+    assert isinstance(results, list)
+    return [row["key"] for row in results]
+
+
+@pytest.mark.usefixtures("sarah")
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ('LOOKUP "Sarah Chen"', ["sarah-chen"]),
+        ('FUZZY "sara"', ["sarah-chen"]),
+        ('SEARCH "when is the launch" FROM resources', ["launch-plan"]),
+        ('TRAVERSE FROM "sarah-chen" TYPE manages', ["mike-ross"]),
+        ("SELECT key FROM users ORDER BY key", ["mike-ross", "sarah-chen"]),
+    ],
+)
+async def test_every_verb_finds_for_its_owner_and_nobody_else(rem: Rem, query: str, found: list[str]) -> None:
+    answer = await search_rem(env_for(rem, ALICE), query)
+    assert (keys(answer), answer["count"], answer["status"]) == (found, len(found), "success")
+    for other in (BOB, None):
+        assert keys(await search_rem(env_for(rem, other), query)) == []
+
+
+@pytest.mark.usefixtures("sarah")
+async def test_plain_language_is_understood_and_says_how(rem: Rem) -> None:
+    answer = await search_rem(env_for(rem, ALICE), "who is Sarah Chen?", mode="natural-language")
+    assert keys(answer) == ["sarah-chen"]
+    assert answer["notes"] == ['Understood as: LOOKUP "Sarah Chen"']
+
+
+@pytest.mark.usefixtures("sarah")
+async def test_a_plan_answers_with_the_rows_of_its_last_stage_once(rem: Rem) -> None:
+    plan = {"stages": [{"id": "a", "query": "LOOKUP sarah-chen"}, {"id": "b", "query": "TRAVERSE FROM {a.key}"}]}
+    answer = await search_rem(env_for(rem, ALICE), json.dumps(plan), mode="staged-plan")
+    assert keys(answer) == ["mike-ross"]
+    assert [(stage["id"], stage["status"], stage["count"]) for stage in answer["stages"]] == [
+        ("a", "done", 1),
+        ("b", "done", 1),
+    ]
+    assert json.dumps(answer).count('"Mike Ross"') == 1
+
+
+@pytest.mark.usefixtures("sarah")
+async def test_the_shortcuts_do_what_the_verbs_do(rem: Rem) -> None:
+    env = env_for(rem, ALICE)
+    assert keys(await lookup(env, "Sarah Chen")) == ["sarah-chen"]
+    assert keys(await fuzzy(env, "sara chenn")) == ["sarah-chen"]
+    assert keys(await traverse(env, "sarah-chen", type="manages, mentors", depth=2)) == ["mike-ross"]
+    assert keys(await traverse(env, "Mike Ross")) == ["sarah-chen"]
+    assert keys(await traverse(env, "sarah-chen", type="mentors")) == []
+    plan = await traverse(env, "sarah-chen", depth=0)
+    assert "manages" in json.dumps(plan["results"])
+
+
+async def test_a_limit_counts_for_every_way_of_asking(rem: Rem, alice: Store) -> None:
+    await alice.upsert_many([Resource(name=f"note {number}", content="the same words") for number in range(15)])
+    env = env_for(rem, ALICE)
+    for query, mode in (
+        ('SEARCH "same words"', "rem-dialect"),
+        ("SELECT key FROM resources", "rem-dialect"),
+        ("the same words", "natural-language"),
+        ('{"stages": [{"id": "a", "query": "SELECT key FROM resources"}]}', "staged-plan"),
+    ):
+        assert (await search_rem(env, query, mode=mode, limit=3))["count"] == 3, query  # type: ignore[arg-type]
+    assert (await search_rem(env, 'SEARCH "same words"', limit=14))["count"] == 14
+    cut = await search_rem(env, "SELECT key FROM resources", limit=3)
+    assert cut["notes"] == ["15 rows were found, and limit=3 of them are shown."]
+
+
+@pytest.mark.parametrize("text", ["", " \n", "\0", "\ud800"])
+async def test_what_cannot_be_a_key_or_text_is_refused(rem: Rem, text: str) -> None:
+    env = env_for(rem, ALICE)
+    for tool in (lookup, fuzzy, traverse):
+        with pytest.raises(InvalidInputError):
+            await tool(env, text)
+    for mode in ("rem-dialect", "natural-language", "staged-plan"):
+        with pytest.raises(InvalidInputError):
+            await search_rem(env, text, mode=mode)
+
+
+async def test_a_mistake_in_the_language_says_where_and_what_is_right(rem: Rem) -> None:
+    with pytest.raises(QuerySyntaxError, match="Did you mean"):
+        await search_rem(env_for(rem, ALICE), 'LOKUP "sarah"')
+    with pytest.raises(InvalidInputError, match="There is no table"):
+        await search_rem(env_for(rem, ALICE), "SEARCH x FROM resorces", limit=3)
+
+
+async def test_huge_and_foreign_texts_are_ordinary(rem: Rem, alice: Store) -> None:
+    await alice.upsert(Resource(name="日本の計画 🎌", content="東京で会議"))
+    env = env_for(rem, ALICE)
+    assert keys(await lookup(env, "日本の計画 🎌")) == keys(await fuzzy(env, "日本の計画")) != []
+    assert keys(await lookup(env, "x" * 1_000_000)) == []
+    assert (await search_rem(env, "word " * 20_000, mode="natural-language"))["status"] == "success"
+
+
+async def test_what_is_empty_or_only_for_the_store_is_left_out(rem: Rem, alice: Store) -> None:
+    await alice.upsert(Moment(name="Kick-off", summary="It began.", topic_tags=["launch"]))
+    (row,) = (await lookup(env_for(rem, ALICE), "kick-off"))["results"]
+    assert row["table"] == "moments"
+    assert row["record"]["topic_tags"] == ["launch"]
+    assert not {"embedding", "tenant_id", "user_id", "deleted_at", "emotion_tags", "metadata"} & set(row["record"])
+
+
+async def test_a_long_text_is_cut_where_many_are_found_and_looked_up_whole(rem: Rem, alice: Store) -> None:
+    text = "The engine weaves algebraical patterns. " * 100
+    await alice.upsert(Resource(name="On engines", content=text))
+    env = env_for(rem, ALICE)
+    (row,) = (await search_rem(env, 'SEARCH "engine patterns"'))["results"]
+    content = row["record"]["content"]
+    assert content.startswith(text[:SHORT_TEXT])
+    assert f'characters 0 to 1,200 of {len(text):,}; the rest: lookup(key="on-engines", offset=1200)' in content
+    (whole,) = (await search_rem(env, 'LOOKUP "on-engines"'))["results"]
+    assert whole["record"]["content"] == text
+
+
+async def test_a_text_of_any_length_can_be_read_piece_by_piece(rem: Rem, alice: Store) -> None:
+    text = "".join(f"{number}: größer ✓\n" for number in range(6000))
+    await alice.upsert(Resource(name="Long", content=text))
+    read, offset = "", 0
+    while True:
+        (row,) = (await lookup(env_for(rem, ALICE), "long", offset=offset))["results"]
+        piece, mark, _note = row["record"]["content"].partition("… [cut:")
+        read += piece
+        offset += len(piece)
+        if not mark:
+            break
+    assert read == text
+
+
+async def test_the_key_in_a_shortened_message_gives_its_exact_text_back(rem: Rem, alice: Store) -> None:
+    session = await alice.upsert(Session(id=uuid4()))
+    said = "  An answer with spaces \n\n" + "and much more, " * 700 + "\n end  "
+    await alice.upsert(Message(session_id=session.id, message_index=4, role=Role.ASSISTANT, content=said))
+    key = f"session-{session.id}-msg-4"
+    for answer in (
+        await lookup(env_for(rem, ALICE), key),
+        await search_rem(env_for(rem, ALICE), f"LOOKUP {key}"),
+    ):
+        assert answer["results"][0]["record"]["content"] == said
+    assert keys(await lookup(env_for(rem, BOB), key)) == []
+
+
+async def test_an_answer_has_a_greatest_size_and_says_what_is_missing(rem: Rem, alice: Store) -> None:
+    await alice.upsert_many([Resource(name=f"note {number}", content="word " * 2000) for number in range(90)])
+    answer = await search_rem(env_for(rem, ALICE), "SELECT key, content FROM resources LIMIT 90")
+    assert len(json.dumps(answer)) <= MOST_CHARACTERS
+    assert answer["count"] == 90
+    assert 10 < len(answer["results"]) < 90
+    assert answer["notes"] == [
+        f"Only the first {len(answer['results'])} of 90 rows fit: ask for fewer, or LOOKUP single keys."
+    ]
+
+
+def test_a_row_with_too_many_parts_is_flattened_rather_than_lost() -> None:
+    record = {"name": "n", "metadata": {f"field {number}": "x" * 100 for number in range(2000)}}
+    answer = trimmed({"results": [{"table": "resources", "key": "n", "record": record}], "count": 1})
+    assert len(json.dumps(answer)) <= MOST_CHARACTERS
+    assert answer["results"][0]["metadata"].startswith('{"field 0":"xxx')
+
+
+async def test_without_a_database_every_search_says_so() -> None:
+    env = env_for(None, ALICE)
+    for call in (search_rem(env, "LOOKUP x"), lookup(env, "x"), fuzzy(env, "x"), traverse(env, "x")):
+        with pytest.raises(MemoryOffError, match="POSTGRES__ENABLED"):
+            await call
