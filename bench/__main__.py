@@ -11,12 +11,12 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import bulk_load, embedder, fuzzy, lookup, parse, search, startup, traverse
+from bench import bulk_load, chat, embedder, fuzzy, lookup, parse, search, startup, traverse
 from bench.measure import Result, say
 from rem.db.embedded.server import EmbeddedServer
 from rem.settings import Settings
 
-_NAMES = ("startup", "parse", "bulk_load", "lookup", "fuzzy", "traverse", "search", "embedder")
+_NAMES = ("startup", "parse", "bulk_load", "lookup", "fuzzy", "traverse", "search", "embedder", "chat")
 
 
 def main() -> None:
@@ -65,6 +65,8 @@ async def _measure(name: str, home: Path, quick: bool) -> Result:
             return await search.run(settings, (7_000,), 20) if quick else await search.run(settings)
         case "bulk_load":
             return await bulk_load.run(settings, 5_000 if quick else bulk_load.ROWS)
+        case "chat":
+            return await chat.run(home, (10, 60), 10) if quick else await chat.run(home)
         case "embedder":
             return await embedder.run(home, 20 if quick else embedder.TEXTS)
     return await startup.run(home)

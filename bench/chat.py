@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,11 +18,14 @@ import httpx2 as httpx
 
 from bench.measure import Call, Result, alternate, say
 from rem import Rem, Settings
+from rem.context import Scope
 from rem.memory.message import NewMessage
 from rem.models.message import Role
 
 if TYPE_CHECKING:
     from pydantic_ai import Agent
+    from pydantic_ai.messages import ModelMessage
+    from pydantic_ai.models import Model
 
 SIZES = (10, 100, 1_000, 10_000)
 ROUNDS = 200
@@ -36,13 +39,19 @@ _TEXT = "What did we say about the plan for the harbour and the ferry? " * 2
 async def run(home: Path, sizes: tuple[int, ...] = SIZES, rounds: int = ROUNDS) -> Result:
     """Measure the first word, words a second, and the cost of a turn in short and long sessions."""
     result = Result("chat")
-    async with Rem.open(Settings(rem_home=home)) as rem:
-        sessions = {size: await _session(rem, size) for size in {_HISTORY, *sizes}}
-    with _model_server() as model, _rem_server(home, model) as address:
-        async with httpx.AsyncClient(base_url=address, timeout=120, headers={"X-User-Id": _USER}) as http:
-            await _first_word(result, http, model, sessions[_HISTORY], home, rounds)
-            await _words_a_second(result, http, model)
-            await _growth(result, http, {size: sessions[size] for size in sizes}, rounds)
+    with _model_server() as model:
+        async with Rem.open(Settings(rem_home=home)) as rem:
+            sessions = {size: await _session(rem, size) for size in {_HISTORY, *sizes}}
+            say("chat: indexing what was said ...")
+            await rem.index(user=_USER)
+            bare = await BareAgent.of(model, rem, sessions[_HISTORY])
+        with _rem_server(home, model) as address:
+            limits = httpx.Limits(max_connections=200)
+            headers = {"X-User-Id": _USER}
+            async with httpx.AsyncClient(base_url=address, timeout=120, headers=headers, limits=limits) as http:
+                await _first_word(result, http, bare, sessions[_HISTORY], rounds)
+                await _words_a_second(result, http, bare)
+                await _growth(result, http, {size: sessions[size] for size in sizes}, rounds)
     return result
 
 
@@ -60,85 +69,94 @@ def _message(number: int) -> NewMessage:
     return NewMessage(role=role, content=f"Message {number}: {_TEXT * (1 if role is Role.ASSISTANT else 20)}")
 
 
-async def _first_word(
-    result: Result, http: httpx.AsyncClient, model: str, session_id: UUID, home: Path, rounds: int
-) -> None:
-    async with Rem.open(Settings(rem_home=home)) as rem:
-        bare = await _bare_agent(rem, model, session_id)
+async def _first_word(result: Result, http: httpx.AsyncClient, bare: BareAgent, session_id: UUID, rounds: int) -> None:
+    async def through_rem(_turn: int) -> None:
+        body = {"messages": [{"role": "user", "content": "And now?"}], "stream": True}
+        headers = {"X-Session-Id": str(session_id)}
+        async with http.stream("POST", "/api/v1/chat/completions", json=body, headers=headers) as answer:
+            async for line in answer.aiter_lines():
+                if '"word' in line:
+                    return
+        raise AssertionError("there was no word")
 
-        async def rem_first(_turn: int) -> None:
-            body = {"messages": [{"role": "user", "content": "And now?"}], "stream": True}
-            async with http.stream(
-                "POST", "/api/v1/chat/completions", json=body, headers={"X-Session-Id": str(session_id)}
-            ) as answer:
-                await _until_word(answer.aiter_lines())
+    async def alone(_turn: int) -> None:
+        async for _ in bare.words(1):
+            return
 
-        calls: dict[str, Call] = {"rem": rem_first, "bare": bare}
-        times = await alternate(calls, rounds, warm_up=20)
-    added = (times["rem"] - times["bare"]) / 1000
+    calls: dict[str, Call] = {"rem": through_rem, "bare_agent": alone}
+    times = await alternate(calls, rounds, warm_up=20)
+    added = (times["rem"] - times["bare_agent"]) / 1000
     result.figures["first word"] = {**times, "added_milliseconds": round(added, 2), "stored_messages": _HISTORY}
     say(f"chat, first word: {times}, {added:.1f} ms more")
     result.check("milliseconds that REM adds to the first word, with 200 stored messages", added, 10.0)
 
 
-async def _until_word(lines: AsyncIterator[str]) -> None:
-    async for line in lines:
-        if '"word' in line:
-            return
-    raise AssertionError("there was no word")
-
-
-async def _bare_agent(rem: Rem, model: str, session_id: UUID) -> Call:
+class BareAgent:
     """The same prompt, tools and history, without memory, server and events."""
-    from pydantic_ai.messages import PartDeltaEvent, PartStartEvent
-    from pydantic_ai.models.openai import OpenAIChatModel
-    from pydantic_ai.providers.openai import OpenAIProvider
 
-    from rem.agents.catalog import AgentCatalog
-    from rem.agents.factory import AgentFactory
-    from rem.agents.history import model_messages
-    from rem.context import Scope
+    def __init__(self, agent: Agent[Any, Any], model: Model, history: list[ModelMessage]) -> None:
+        self._agent = agent
+        self._model = model
+        self._history = history
 
-    schema = await AgentCatalog(Settings(), None).get("rem", Scope())
-    agent: Agent[Any, Any] = AgentFactory().build(schema)
-    history = model_messages((await rem.memory(_USER).conversation(session_id)).history)
-    bench_model = OpenAIChatModel("bench", provider=OpenAIProvider(base_url=model, api_key="unused"))
+    @classmethod
+    async def of(cls, address: str, rem: Rem, session_id: UUID) -> BareAgent:
+        """The agent `rem`, on a model at an address, in the middle of a session."""
+        from pydantic_ai.models.openai import OpenAIChatModel
+        from pydantic_ai.providers.openai import OpenAIProvider
 
-    async def call(_turn: int) -> None:
-        async with agent.run_stream_events("And now?", deps=None, model=bench_model, message_history=history) as events:
+        from rem.agents.catalog import AgentCatalog
+        from rem.agents.factory import AgentFactory
+        from rem.agents.history import model_messages
+
+        schema = await AgentCatalog(Settings(), None).get("rem", Scope())
+        history = model_messages((await rem.memory(_USER).conversation(session_id)).history)
+        model = OpenAIChatModel("bench", provider=OpenAIProvider(base_url=address, api_key="unused"))
+        return cls(AgentFactory().build(schema), model, history)
+
+    async def words(self, count: int) -> AsyncIterator[None]:
+        """So many words of the model."""
+        from pydantic_ai.messages import PartDeltaEvent, PartStartEvent, TextPart
+
+        async with self._agent.run_stream_events(
+            "And now?",
+            deps=None,
+            model=self._model,
+            message_history=self._history if count == 1 else None,
+            model_settings={"seed": count},
+        ) as events:
             async for event in events:
-                if isinstance(event, PartStartEvent | PartDeltaEvent) and "word" in str(event):
-                    return
-
-    return call
-
-
-async def _words_a_second(result: Result, http: httpx.AsyncClient, model: str) -> None:
-    async with httpx.AsyncClient(base_url=model, timeout=120, limits=httpx.Limits(max_connections=200)) as bare:
-        for streams in _STREAMS:
-            body = {"model": "openai:bench", "messages": [{"role": "user", "content": "Speak."}], "seed": _WORDS}
-            through_rem = await _rate(http, "/api/v1/chat/completions", body, streams)
-            direct = await _rate(bare, "/chat/completions", body, streams)
-            figures = {"rem": round(through_rem), "model_server": round(direct)}
-            result.figures[f"words a second, {streams} streams"] = figures
-            say(f"chat, words a second with {streams} streams: {figures}")
+                if isinstance(event, PartDeltaEvent) or (
+                    isinstance(event, PartStartEvent) and isinstance(event.part, TextPart) and event.part.content
+                ):
+                    yield
 
 
-async def _rate(http: httpx.AsyncClient, path: str, body: dict[str, Any], streams: int) -> float:
-    async def read() -> int:
+async def _words_a_second(result: Result, http: httpx.AsyncClient, bare: BareAgent) -> None:
+    async def through_rem() -> int:
+        body = {"model": "rem", "messages": [{"role": "user", "content": "Speak."}], "seed": _WORDS, "stream": True}
         words = 0
-        async with http.stream("POST", path, json={**body, "stream": True}) as answer:
-            assert answer.status_code == 200
+        async with http.stream("POST", "/api/v1/chat/completions", json=body) as answer:
             async for line in answer.aiter_lines():
                 words += '"word ' in line
         return words
 
+    async def alone() -> int:
+        return len([None async for _ in bare.words(_WORDS)])
+
+    for streams in _STREAMS:
+        figures = {"rem": await _rate(through_rem, streams), "bare_agent": await _rate(alone, streams)}
+        result.figures[f"words a second, {streams} streams"] = figures
+        say(f"chat, words a second with {streams} streams: {figures}")
+
+
+async def _rate(read: Callable[[], Awaitable[int]], streams: int) -> int:
+    """Words a second over all streams."""
     await asyncio.gather(*(read() for _ in range(min(streams, 10))))
     started = time.perf_counter()
     words = sum(await asyncio.gather(*(read() for _ in range(streams))))
-    seconds = time.perf_counter() - started
-    assert words == streams * _WORDS
-    return words / seconds
+    assert words == streams * _WORDS, f"{words} words"
+    return round(words / (time.perf_counter() - started))
 
 
 async def _growth(result: Result, http: httpx.AsyncClient, sessions: dict[int, UUID], rounds: int) -> None:

@@ -7,7 +7,9 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +85,6 @@ def test_readiness_follows_the_database_and_liveness_does_not(home: Path) -> Non
 def test_an_unreachable_database_is_reported_as_not_ready(dsn: str, sql: object) -> None:
     with serving(settings={"POSTGRES__CONNECTION_STRING": dsn}) as (address, _process):
         assert httpx.get(f"{address}/health/ready").json()["status"] == "ok"
-        documents = httpx.get(f"{address}/openapi.json").json()
-        assert set(documents["paths"]) == {"/health", "/health/live", "/health/ready"}
 
 
 def test_a_port_in_use_is_told_before_anything_is_started(home: Path) -> None:
@@ -128,3 +128,96 @@ def test_serving_beyond_this_machine_needs_a_word(home: Path) -> None:
     assert refused.returncode == 2
     assert "--allow-unauthenticated" in refused.stderr
     assert not home.exists()
+
+
+def test_options_that_contradict_each_other_are_refused(home: Path) -> None:
+    refused = rem("serve", "--reload", "--workers", "2", settings={"REM_HOME": str(home)})
+    assert refused.returncode == 2
+    assert "--reload is for one process" in refused.stderr
+    assert not home.exists()
+
+
+def test_the_server_starts_anew_when_the_code_changes(dsn: str) -> None:
+    with serving("--reload", settings={"POSTGRES__CONNECTION_STRING": dsn}) as (address, process):
+        assert httpx.get(f"{address}/health/live").status_code == 200
+        assert psutil.Process(process.pid).children()
+
+
+def test_the_log_says_what_was_asked_for_and_not_what_it_was_about(dsn: str) -> None:
+    port = free_port()
+    command = [str(REM), "serve", "--port", str(port), "--log-level", "info"]
+    settings = environment({"POSTGRES__CONNECTION_STRING": dsn})
+    process = subprocess.Popen(command, env=settings, stderr=subprocess.PIPE, text=True)
+    try:
+        _wait_until_ready(f"http://127.0.0.1:{port}", process)
+        headers = {"X-Request-Id": "request-7", "X-User-Id": "hunter2"}
+        httpx.get(f"http://127.0.0.1:{port}/api/v1/entities/users/hunter2?where=hunter2", headers=headers)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=30)
+    (line,) = [line for line in log.splitlines() if "request-7" in line]
+    assert "INFO GET /api/v1/entities/{table}/{key} 404" in line
+    assert "Uvicorn running" in log
+    assert "hunter2" not in log
+    assert process.returncode == 0
+
+
+@contextmanager
+def slow_model(seconds: float) -> Iterator[str]:
+    """A language model that thinks for long."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            time.sleep(seconds)
+            self.send_response(500)
+            self.end_headers()
+
+        def log_message(self, *_arguments: object) -> None:
+            return None
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server, ThreadPoolExecutor() as pool:
+        server.daemon_threads = True
+        pool.submit(server.serve_forever)
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def _asked_when_terminated(dsn: str, think_seconds: float, shutdown_seconds: float) -> tuple[int | None, int, float]:
+    """A server is terminated while an agent answers: the answer's status, the exit code and the seconds it took."""
+    with slow_model(think_seconds) as model, ThreadPoolExecutor() as pool:
+        settings = {
+            "POSTGRES__CONNECTION_STRING": dsn,
+            "API__SHUTDOWN_SECONDS": str(shutdown_seconds),
+            "LLM__BASE_URL": model,
+            "LLM__DEFAULT_MODEL": "openai:slow",
+            "LLM__OPENAI_API_KEY": "none",
+            "LLM__MAX_RETRIES": "0",
+        }
+        with serving(settings=settings) as (address, process):
+            asked = pool.submit(_ask, address)
+            time.sleep(0.7)
+            start = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            code = process.wait(timeout=30)
+            return asked.result(), code, time.monotonic() - start
+
+
+def _ask(address: str) -> int | None:
+    try:
+        asked = {"input": "Hello"}
+        return httpx.post(f"{address}/api/v1/agents/rem/run", json=asked, timeout=30).status_code
+    except httpx.TransportError:
+        return None
+
+
+def test_an_answer_that_is_on_its_way_is_finished_before_the_server_ends(dsn: str) -> None:
+    status, code, _seconds = _asked_when_terminated(dsn, think_seconds=2, shutdown_seconds=20)
+    # The model fails in the end, which is an answer.
+    assert (status, code) == (502, 0)
+
+
+def test_an_answer_that_takes_too_long_does_not_keep_the_server(dsn: str) -> None:
+    _status, code, seconds = _asked_when_terminated(dsn, think_seconds=15, shutdown_seconds=1)
+    assert code == 0
+    assert seconds < 12

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -241,7 +240,6 @@ async def test_a_request_is_repeated_as_often_as_the_settings_say(server: Script
         (httpx2.ConnectError("x"), ModelError),
         (ConnectionResetError(), ModelError),
         (ValueError(_KEY), ModelError),
-        (asyncio.CancelledError(), ModelError),
     ],
 )
 def test_other_errors_are_described_without_their_details(error: BaseException, kind: type[RemError]) -> None:

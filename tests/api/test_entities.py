@@ -98,10 +98,10 @@ async def test_what_was_deleted_can_be_restored_and_what_was_erased_cannot(as_al
     listed = (await as_alice.get("/api/v1/entities/users", params={"with_deleted": True})).json()["data"]
     assert [row["id"] for row in listed] == [created["id"]]
     assert (await as_alice.post("/api/v1/entities/users", json=SARAH)).json()["error"]["code"] == "deleted"
-    assert (await as_alice.post(f"{path}/restore")).json()["id"] == created["id"]
-    assert (await as_alice.post(f"{path}/restore")).status_code == 404
+    assert (await as_alice.post("/api/v1/restore/users/sarah-chen")).json()["id"] == created["id"]
+    assert (await as_alice.post("/api/v1/restore/users/sarah-chen")).status_code == 404
     assert (await as_alice.delete(path, params={"erase": True})).status_code == 204
-    assert (await as_alice.post(f"{path}/restore")).status_code == 404
+    assert (await as_alice.post("/api/v1/restore/users/sarah-chen")).status_code == 404
 
 
 async def test_somebody_elses_entity_does_not_exist(as_alice: httpx2.AsyncClient, as_bob: httpx2.AsyncClient) -> None:
@@ -112,7 +112,7 @@ async def test_somebody_elses_entity_does_not_exist(as_alice: httpx2.AsyncClient
             await as_bob.get(path),
             await as_bob.patch(path, json={"summary": "mine"}),
             await as_bob.delete(path, params={"erase": True}),
-            await as_bob.post(f"{path}/restore"),
+            await as_bob.post(f"/api/v1/restore/users/{name}"),
         ):
             assert answer.status_code == 404
             assert "Sarah Chen" not in answer.text

@@ -35,14 +35,23 @@ def error_of(response: httpx2.Response, status: int, code: str) -> dict[str, Any
 async def test_an_unknown_path_and_a_wrong_method(anyone: Client) -> None:
     assert "/docs" in error_of(await anyone.get("/api/v1/nothing"), 404, "not_found")["message"]
     error_of(await anyone.get("/api/v1/sessions/"), 404, "not_found")
-    wrong = await anyone.put("/api/v1/query")
+    wrong = await anyone.put("/api/v1/sessions/x")
     assert "PUT" in error_of(wrong, 405, "method_not_allowed")["message"]
-    assert wrong.headers["allow"] == "POST"
+    assert wrong.headers["allow"] == "GET, PATCH, DELETE"
 
 
 @pytest.mark.parametrize(
     "content",
-    [b"{", b"", b"not json", b'{"query": "LOOKUP \xff"}', b'{"a":' * 100_000, b'{"query": NaN}', b"\x00", b"\xef\xbb\xbf{}"],
+    [
+        b"{",
+        b"",
+        b"not json",
+        b'{"query": "LOOKUP \xff"}',
+        b'{"a":' * 100_000,
+        b'{"query": NaN}',
+        b"\x00",
+        b"\xef\xbb\xbf{}",
+    ],
     ids=["cut off", "empty", "text", "not UTF-8", "deep", "NaN", "NUL", "byte order mark"],
 )
 async def test_a_body_that_is_not_json(anyone: Client, content: bytes) -> None:
@@ -141,7 +150,7 @@ async def test_the_log_has_a_line_for_each_request_and_nothing_of_what_was_asked
         await alice.post("/api/v1/query", json={"query": "LOOKUP hunter2"})
         await alice.get("/hunter2")
     log = "".join(lines)
-    assert f"INFO GET /api/v1/entities/{{table}}/{{key}} 404" in log
+    assert "INFO GET /api/v1/entities/{table}/{key} 404" in log
     assert "POST /api/v1/query 200" in log
     assert "GET (no route) 404" in log
     assert answer.headers["x-request-id"] in log

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
 import pytest
+from pydantic import SecretStr
 
+from rem.api.main import create_app
 from rem.db.store import Store
 from rem.models import Edge, Resource, User
+from rem.settings import LlmSettings, Settings
+from tests.api.serving import client, served
+from tests.scripted_model import Call, Refuse, ScriptedModel, Step, has_result, scripted_model
 
 
-async def ask(client: httpx2.AsyncClient, **body: Any) -> dict[str, Any]:
-    answer = await client.post("/api/v1/query", json=body)
+async def ask(by: httpx2.AsyncClient, **body: Any) -> dict[str, Any]:
+    answer = await by.post("/api/v1/query", json=body)
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
     return found
@@ -66,7 +72,7 @@ async def test_the_limit_stands_in_place_of_the_querys_own(as_alice: httpx2.Asyn
 
 @pytest.mark.usefixtures("memory")
 async def test_nobody_else_finds_it_by_any_mode(as_bob: httpx2.AsyncClient, anyone: httpx2.AsyncClient) -> None:
-    for client in (as_bob, anyone):
+    for someone in (as_bob, anyone):
         for body in (
             {"query": "LOOKUP sarah-chen"},
             {"query": "SELECT name FROM users"},
@@ -74,7 +80,7 @@ async def test_nobody_else_finds_it_by_any_mode(as_bob: httpx2.AsyncClient, anyo
             {"query": "sarah chen", "mode": "natural-language"},
             {"mode": "staged-plan", "plan": {"stages": [{"id": "a", "query": "LOOKUP sarah-chen"}]}},
         ):
-            assert (await ask(client, **body))["results"] == []
+            assert (await ask(someone, **body))["results"] == []
 
 
 async def test_a_mistake_in_a_query_is_told_with_its_place(as_alice: httpx2.AsyncClient) -> None:
@@ -104,3 +110,53 @@ async def test_what_cannot_be_answered_is_refused_with_a_reason(
     assert refused.status_code == 400
     assert reason in refused.json()["error"]["message"]
     assert refused.json()["error"]["message"]
+
+
+async def test_values_that_are_missing_are_null_and_not_left_out(anyone: httpx2.AsyncClient, shared: Store) -> None:
+    await shared.upsert(Resource(name="Handbook", content="Be kind."))
+    (row,) = (await ask(anyone, query="LOOKUP handbook"))["results"]
+    assert row["record"]["user_id"] is None
+    assert (await ask(anyone, query="SELECT name, uri FROM resources"))["results"] == [
+        {"name": "Handbook", "uri": None}
+    ]
+
+
+@pytest.fixture
+async def clever(settings: Settings) -> AsyncIterator[tuple[httpx2.AsyncClient, ScriptedModel]]:
+    """Alice's client of a REM with a language model."""
+    with scripted_model() as model:
+        llm = LlmSettings(
+            default_model="openai:scripted", base_url=model.url, openai_api_key=SecretStr("none"), max_retries=0
+        )
+        app = create_app(settings.model_copy(update={"llm": llm}))
+        async with served(app) as address, client(address, "alice@example.com") as opened:
+            yield opened, model
+
+
+@pytest.mark.usefixtures("memory")
+async def test_with_a_language_model_an_agent_answers_a_question_from_the_memory(
+    clever: tuple[httpx2.AsyncClient, ScriptedModel],
+) -> None:
+    as_alice, model = clever
+    answer = {"answer": "She wrote the API design.", "confidence": 0.9, "sources": ["sarah-chen"]}
+
+    def script(body: dict[str, Any]) -> list[Step]:
+        if not has_result(body):
+            return [Call("search_rem", {"query": "LOOKUP sarah-chen"})]
+        assert "api-design" in str(body["messages"][-1])
+        return [Call("final_result", answer, "call_2")]
+
+    model.script = script
+    found = await ask(as_alice, query="what did sarah write?", mode="natural-language")
+    assert (found["query_type"], found["results"]) == ("AGENT", [answer])
+
+
+@pytest.mark.usefixtures("memory")
+async def test_a_language_model_that_fails_does_not_hide_the_memory(
+    clever: tuple[httpx2.AsyncClient, ScriptedModel],
+) -> None:
+    as_alice, model = clever
+    model.script = lambda _body: [Refuse(500)]
+    found = await ask(as_alice, query="sarah chen", mode="natural-language")
+    assert found["results"][0]["key"] == "sarah-chen"
+    assert "without a language model" in found["notes"][0]

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import httpx2
-import pytest
 
-from rem.app import Rem
-from rem.models import User
 from tests.api.collector import Collector
-from tests.commands import rem as run_rem
 from tests.test_serve import serving
 
 
@@ -24,7 +18,9 @@ def test_a_collector_gets_the_spans_of_an_answer_without_its_content(dsn: str) -
         }
         with serving(settings=settings) as (address, _process):
             asked = {"input": "who is hunter2?"}
-            run = httpx2.post(f"{address}/api/v1/agents/rem/run", json=asked, headers={"X-User-Id": "alice"}, timeout=30)
+            run = httpx2.post(
+                f"{address}/api/v1/agents/rem/run", json=asked, headers={"X-User-Id": "alice"}, timeout=30
+            )
             assert run.status_code == 200
             bad = httpx2.post(f"{address}/api/v1/query", json={"query": "LOOKUP hunter2 FROM hunter3"}, timeout=30)
             assert bad.status_code == 400
@@ -44,13 +40,6 @@ def test_a_collector_gets_the_spans_of_an_answer_without_its_content(dsn: str) -
     assert b"hunter" not in collector.content
 
 
-async def test_without_telemetry_nothing_of_it_is_loaded(rem: Rem) -> None:
-    await rem.store().upsert(User(name="Sarah Chen"))
-    assert (await rem.query("LOOKUP sarah-chen")).count == 1
-    if "opentelemetry.sdk.trace" in sys.modules:
-        pytest.fail("the SDK is loaded although telemetry is off")
-
-
 def test_a_server_that_cannot_reach_its_collector_serves_all_the_same(dsn: str) -> None:
     settings = {
         "POSTGRES__CONNECTION_STRING": dsn,
@@ -60,7 +49,3 @@ def test_a_server_that_cannot_reach_its_collector_serves_all_the_same(dsn: str) 
     with serving(settings=settings) as (address, _process):
         asked = {"query": "LOOKUP nobody"}
         assert httpx2.post(f"{address}/api/v1/query", json=asked, timeout=30).status_code == 200
-
-
-def test_the_options_are_documented() -> None:
-    assert "--reload" in run_rem("serve", "--help", settings={}).stdout

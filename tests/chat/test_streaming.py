@@ -243,9 +243,7 @@ def test_every_hint_of_a_long_session_gives_the_exact_text_back(chat: Chat, coun
     said = []
     with chat.http() as http:
         for number in range(count):
-            said.append(
-                text_of(events_of(http, {"messages": [{"role": "user", "content": f"turn {number}"}]}, **session))
-            )
+            said += [text_of(events_of(http, {"messages": [{"role": "user", "content": f"turn {number}"}]}, **session))]
         sent = chat.model.requests[-1]["messages"]
         hints = [
             str(message["content"]).split("REM LOOKUP ")[1].split(" ")[0]

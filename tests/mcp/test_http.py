@@ -9,14 +9,16 @@ from typing import Any
 
 import httpx2 as httpx
 import pytest
-from fastmcp.exceptions import MCPError, ToolError
+from fastmcp.exceptions import ToolError
 
+from mcp import MCPError
 from rem import Rem
 from rem.context import user_id_of
 from rem.db.store import Store
 from rem.models import Moment, Resource, Session
 from rem.settings import Settings
 from tests.mcp.serving import app_for, client_of, served
+from tests.test_serve import serving
 
 ALICE, BOB = "alice@example.com", "bob@example.com"
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
@@ -183,3 +185,22 @@ async def test_without_a_database_the_server_says_what_is_missing(settings: Sett
         with pytest.raises(MCPError, match="POSTGRES__ENABLED=true"):
             await client.read_resource("rem://sessions")
         assert (await client.call_tool("list_schema", {})).data["count"] >= 14
+
+
+async def test_rem_serve_has_mcp_and_other_names_of_its_machine_can_be_allowed(dsn: str, alice: Store) -> None:
+    await alice.upsert(Resource(name="Note", content="Alice's"))
+    settings = {
+        "POSTGRES__CONNECTION_STRING": dsn,
+        "EMBEDDING__PROVIDER": "none",
+        "FASTMCP_HTTP_ALLOWED_HOSTS": '["memory.example.com"]',
+    }
+    with serving(settings=settings) as (address, _process):
+        url = f"{address}/api/v1/mcp"
+        assert await found(url, "note", ALICE) == ["Alice's"]
+        assert await found(url, "note", BOB) == []
+        async with client_of(url, ALICE) as client:
+            assert "query-agent" in (await client.read_resource("rem://agents"))[0].text
+        async with httpx.AsyncClient() as plain:
+            for host, status in (("memory.example.com", 200), ("evil.example", 421)):
+                answer = await plain.post(f"{url}/", json=LIST, headers={**ACCEPT, "host": host})
+                assert answer.status_code == status

@@ -51,7 +51,6 @@ async def test_what_has_left_the_window_is_summarised_once_and_without_a_gap(
         await ours.append(session_id, [answered(f"Answer {turn}, it is a cheese of the mountains.")])
         await refreshed(ours, session_id, model)
     assert 3 < len(model.calls) < 20, "not for every turn"
-    assert [index for _, given in model.calls for index in given] == list(range(summarised + 1)) or summarised < 120
     every = [index for _, given in model.calls for index in given]
     assert every == list(range(len(every)))
     assert [previous for previous, _ in model.calls[:2]] == [None, "They talked about cheese. (1)"]
@@ -232,8 +231,6 @@ def test_decisions_and_facts_are_recognised(text: str) -> None:
     assert is_important(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["What did you decide?", "Hello", "", "It rains", "I use a deck of cards", "x" * 10**6]
-)
+@pytest.mark.parametrize("text", ["What did you decide?", "Hello", "", "It rains", "I use a deck", "x" * 10**6])
 def test_small_talk_is_not_important(text: str) -> None:
     assert not is_important(text)

@@ -101,6 +101,7 @@ async def test_another_users_session_does_not_exist(
         theirs.append(session_id, [said("I was here")]),
         theirs.load_session(session_id),
         theirs.get_session(session_id),
+        theirs.create_session(session_id=session_id),
         theirs.get_recent_messages(session_id),
         theirs.rename_session(session_id, "mine"),
         theirs.clear_session(session_id),

@@ -135,6 +135,12 @@ async def test_what_is_empty_or_only_for_the_store_is_left_out(rem: Rem, alice: 
     assert not {"embedding", "tenant_id", "user_id", "deleted_at", "emotion_tags", "metadata"} & set(row["record"])
 
 
+async def test_a_select_keeps_what_it_asked_for(rem: Rem, alice: Store) -> None:
+    await alice.upsert(Resource(name="Note", content="", category=None))
+    (row,) = (await search_rem(env_for(rem, ALICE), "SELECT user_id, content, category FROM resources"))["results"]
+    assert row == {"user_id": alice.scope.user_id, "content": "", "category": None}
+
+
 async def test_a_long_text_is_cut_where_many_are_found_and_looked_up_whole(rem: Rem, alice: Store) -> None:
     text = "The engine weaves algebraical patterns. " * 100
     await alice.upsert(Resource(name="On engines", content=text))
@@ -189,7 +195,11 @@ def test_a_row_with_too_many_parts_is_flattened_rather_than_lost() -> None:
     record = {"name": "n", "metadata": {f"field {number}": "x" * 100 for number in range(2000)}}
     answer = trimmed({"results": [{"table": "resources", "key": "n", "record": record}], "count": 1})
     assert len(json.dumps(answer)) <= MOST_CHARACTERS
-    assert answer["results"][0]["metadata"].startswith('{"field 0":"xxx')
+    row = answer["results"][0]
+    assert (row["key"], row["name"]) == ("n", "n")
+    assert row["metadata"].startswith('{"field 0":"xxx')
+    select = trimmed({"results": [{"record": "a text", "numbers": list(range(100)), "wide": {"x": ["y" * 900] * 90}}]})
+    assert len(json.dumps(select)) <= MOST_CHARACTERS
 
 
 async def test_without_a_database_every_search_says_so() -> None:

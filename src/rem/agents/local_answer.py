@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rem.agents.local_findings import NOTICE, Findings
+from rem.agents.local_findings import NOTICE, OPENING, Findings
 
 _HOW_TO_CHANGE = (
     f"{NOTICE}, so these are extracts from memory, not a written answer. "
@@ -48,7 +48,7 @@ def answer(findings: Findings) -> str:
     lines = [
         f"{number}. {_label(item.key, item.table)}{item.text}" for number, item in enumerate(findings.items, start=1)
     ]
-    return "\n".join(["Here is what memory holds on that, the best match first:", "", *lines, "", _HOW_TO_CHANGE])
+    return "\n".join([f"{OPENING}, the best match first:", "", *lines, "", _HOW_TO_CHANGE])
 
 
 def without_tools() -> str:

@@ -10,7 +10,8 @@ from typing import Any
 import orjson
 
 NOTICE = "No language model is configured"
-"""Stands in every answer of `rem:local`, so that it does not quote itself."""
+OPENING = "Here is what memory holds on that"
+"""How an answer with extracts begins; by these two `rem:local` knows its own answers, so as not to quote them."""
 MOST_QUOTED = 5
 _LONGEST_EXTRACT = 320
 _LONGEST_VALUE = 80
@@ -51,10 +52,9 @@ def findings_of(content: Any, question: str) -> Findings:
         return Findings(problem=_shown(str(answer)))
     if answer.get("status") == "error" or (answer.get("error") and "results" not in answer):
         return Findings(problem=_shown(str(answer.get("error", "it failed"))))
-    rows = _rows(answer)
-    items = [_finding(row, question) for row in rows if not _is_of_this_talk(row, question)]
-    quoted = tuple(item for item in items if item.text)[:MOST_QUOTED]
-    return Findings(quoted, _confidence(answer, rows) if quoted else 0.0)
+    rows = [row for row in _rows(answer) if not _is_of_this_talk(row, question)]
+    quoted = tuple(item for item in (_finding(row, question) for row in rows) if item.text)[:MOST_QUOTED]
+    return Findings(quoted, _confidence(answer, rows[0]) if quoted else 0.0)
 
 
 def extract(text: str, question: str) -> str:
@@ -90,11 +90,12 @@ def _rows(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _is_of_this_talk(row: Mapping[str, Any], question: str) -> bool:
-    """Whether a row is the question itself, which is stored before it is answered, or an answer of `rem:local`."""
+    """Whether a row is the question itself, which is stored before it is answered, or was made by `rem:local`."""
     if row.get("table") != "messages":
         return False
     content = str(_record(row).get("content", ""))
-    return NOTICE in content or _inline(content).casefold() == _inline(question).casefold()
+    is_own = NOTICE in content or OPENING in content or _record(row).get("role") == "tool"
+    return is_own or _inline(content).casefold() == _inline(question).casefold()
 
 
 def _finding(row: Mapping[str, Any], question: str) -> Finding:
@@ -132,9 +133,9 @@ def _record(row: Mapping[str, Any]) -> Mapping[str, Any]:
     return record if isinstance(record, Mapping) else row
 
 
-def _confidence(answer: Mapping[str, Any], rows: list[Mapping[str, Any]]) -> float:
+def _confidence(answer: Mapping[str, Any], best: Mapping[str, Any]) -> float:
     certain = _CERTAIN.get(str(answer.get("query_type", "")).upper())
-    score = rows[0].get("score")
+    score = best.get("score")
     if certain is not None:
         return certain
     return round(min(max(float(score), 0.1), 0.8), 2) if isinstance(score, int | float) else 0.5

@@ -140,9 +140,9 @@ _KINDS: tuple[
     (library.ModelContextWindowExceededError, _context),
     (library.ModelRequestRejectedError, _rejected),
     ((library.ModelConnectionError, httpx2.TransportError, ConnectionError), _unreachable),
-    ((library.ModelUnavailableError, library.ModelServerError, library.ModelAPIError), _down),
+    ((library.ModelUnavailableError, library.ModelServerError, library.ModelHTTPError), _down),
     (library.ContentFilterError, _filtered),
-    (library.UnexpectedModelBehavior, _odd),
+    ((library.UnexpectedModelBehavior, library.ModelAPIError), _odd),
     (library.UserError, _misused),
 )
 """From the special to the general: the first that fits counts."""

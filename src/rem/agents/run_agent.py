@@ -161,7 +161,7 @@ class ChildRuns:
         context = run.env.context.child_context(agent_schema_uri=schema.name)
         child = replace(
             run,
-            env=replace(run.env, context=context),
+            env=replace(run.env, context=context, may_read=schema.may_read),
             agent=schema.name,
             model=model,
             model_settings=self._agents.model_settings(schema, {}),

@@ -96,7 +96,7 @@ class Agents:
         self, turn: ChatTurn, schema: AgentSchema, model: ResolvedModel, env: ToolEnv, history: Sequence[ModelMessage]
     ) -> Run:
         return Run(
-            env=env,
+            env=replace(env, may_read=schema.may_read),
             agent=schema.name,
             model=model,
             is_model_chosen=_chosen_model(turn) is not None,

@@ -11,11 +11,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field, ValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from rem import errors
 
 _LONGEST_MESSAGE = 4000
 _MOST_PROBLEMS = 5
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 class ErrorBody(BaseModel):
@@ -151,11 +153,24 @@ async def _http_error(request: Request, error: HTTPException) -> JSONResponse:
     message = str(error.detail)
     if status == 404 and message == HTTPStatus(404).phrase:
         message = "There is no such path: see /docs for those that there are."
-    elif status == 405 and message == HTTPStatus(405).phrase:
-        message = f"This path does not take {request.method}: see /docs for what it takes."
+    elif status == 405:
+        return _wrong_method(request)
     elif status == 400 and message == "There was an error parsing the body":
         return error_response(400, "invalid_json", "The body is not JSON in UTF-8, or it is nested too deeply.")
     return error_response(status, _CODES.get(status, "error"), message, headers=error.headers)
+
+
+def _wrong_method(request: Request) -> JSONResponse:
+    """What the path takes instead. A route knows only its own methods, so all of them are asked."""
+    path = {name: request.scope[name] for name in ("type", "path", "root_path", "headers")}
+    routes = request.app.router.routes
+    allowed = [
+        method
+        for method in _METHODS
+        if any(route.matches({**path, "method": method})[0] is Match.FULL for route in routes)
+    ]
+    message = f"This path does not take {request.method} but {' and '.join(allowed)}: see /docs."
+    return error_response(405, "method_not_allowed", message, headers={"Allow": ", ".join(allowed)})
 
 
 def _response(status: int, body: ErrorBody, headers: Mapping[str, str] | None = None) -> JSONResponse:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rem.cli import agents, bench, db, delete, demo, doctor, lookup, mcp, models, parse, query, serve, sessions
+from rem.cli import agents, ask, bench, db, delete, demo, doctor, lookup, mcp, models, parse, query, serve, sessions
 from rem.cli.streams import give_up_output, set_up_streams
 from rem.errors import RemError
 
@@ -27,6 +27,7 @@ app.add_typer(bench.app, name="bench")
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(mcp.app, name="mcp")
 app.command("query")(query.query)
+app.command("ask")(ask.ask)
 app.command("lookup")(lookup.lookup)
 app.command("delete")(delete.delete)
 app.command("restore")(delete.restore)

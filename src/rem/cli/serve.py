@@ -29,9 +29,11 @@ def serve(
 ) -> None:
     """Serve the HTTP API until interrupted. The embedded database is started if no other is configured."""
     import math
+    from pathlib import Path
 
     import uvicorn
 
+    import rem
     from rem.api.logs import log_config
     from rem.cli.runtime import run_with_rem, tell
     from rem.settings import get_settings
@@ -54,6 +56,8 @@ def serve(
         port=port,
         workers=workers,
         reload=reload,
+        # Only the code: what REM writes may lie below the current folder.
+        reload_dirs=[str(Path(rem.__file__).parent)] if reload else None,
         log_config=log_config(log_level or api.log_level),
         # The request log says the same, without what stands in paths and query strings.
         access_log=False,

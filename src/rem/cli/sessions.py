@@ -33,7 +33,7 @@ def list_sessions(
     as_json: Json = False,
 ) -> None:
     """List the user's sessions, those that were written to last first."""
-    from rem.cli.output import print_json, print_table
+    from rem.cli.output import print_json
 
     async def work(rem: Rem) -> tuple[list[Session], dict[UUID, str]]:
         memory = _memory(rem, user, tenant)
@@ -46,19 +46,11 @@ def list_sessions(
     elif not sessions:
         tell("There are no sessions.")
     else:
-        print_table(
-            ["session", "about", "messages", "tokens", "last written"],
-            [
-                [
-                    session.id,
-                    titles.get(session.id) or session.name,
-                    session.message_count,
-                    session.total_tokens,
-                    f"{session.updated_at:%Y-%m-%d %H:%M}",
-                ]
-                for session in sessions
-            ],
-        )
+        # Not a table, which would break the ids to fit: they are there to be copied.
+        typer.echo(f"{'session':<36}  {'last written':<16}  messages  about")
+        for session in sessions:
+            title = titles.get(session.id) or session.name or ""
+            typer.echo(f"{session.id}  {session.updated_at:%Y-%m-%d %H:%M}  {session.message_count:>8}  {title}")
 
 
 @app.command()

@@ -40,7 +40,7 @@ def conversation_of(
     if found is None:
         return Conversation([])
     lines = _messages(session_id, reversed(found["history"]))
-    earlier = _messages(session_id, reversed(found["kept"]))
+    earlier = sorted(_messages(session_id, found["kept"]), key=lambda line: line.index)
     summary: str | None = found["summary"]
     if summary is not None:
         summary = cut(summary, most_summary_tokens(budget))

@@ -11,7 +11,7 @@ from loguru import logger
 from rem.context import user_id_of
 from rem.db.conditions import Compare
 from rem.db.sql import query
-from rem.errors import CorruptRowError, DeletedError, InvalidInputError, NotFoundError
+from rem.errors import ConflictError, CorruptRowError, DeletedError, InvalidInputError, NotFoundError
 from rem.memory.history import Conversation, Strategy, conversation_of
 from rem.memory.message import HistoryMessage, NewMessage, StoredMessage, Turn, as_record, message_key
 from rem.memory.recall import with_context
@@ -110,7 +110,10 @@ class MemoryManager:
         description: str | None = None,
         mode: str = "normal",
     ) -> Session:
-        """Make a session; its system prompt, if there is one, is its first message."""
+        """Make a session; its system prompt, if there is one, is its first message.
+
+        An id that another user's session has answers as everywhere: there is no such session.
+        """
         _, user_id = self._owner
         given = {"name": name, "agent_schema": agent, "description": description}
         session = Session.model_validate(
@@ -126,7 +129,10 @@ class MemoryManager:
             taken = await store.find(Session, {"id": session.id}, with_deleted=True)
             named = [] if name is None else await store.find(Session, {"key": await store.key_of(name)})
             if taken or any(other.user_id == user_id for other in named):
-                raise InvalidInputError("There is such a session already: choose another name or id.")
+                raise ConflictError("There is such a session already: choose another name or id.")
+            async with store.executor.connection() as connection:
+                if await connection.fetchval(query("memory", "is_taken"), *self._owner, session.id):
+                    raise _not_found(session.id)
             stored = await store.upsert(session)
             if prompt:
                 manager = MemoryManager(store, self._searcher, self._settings)
@@ -322,18 +328,20 @@ class MemoryManager:
         session_id: UUID | None = None,
         *,
         turn: Turn | None = None,
+        within: UUID | None = None,
         top_k: int | None = None,
         min_similarity: float | None = None,
         max_tokens: int | None = None,
     ) -> str | None:
         """The question with what was said before in front of it; None if nothing fits.
 
-        It looks in all of the user's sessions, or in one. What the turn's history already has is not repeated.
+        It looks in all of the user's sessions, or `within` one. What the model is given anyway is not repeated: the
+        history of the turn, or else the one that the session `session_id` has by now.
         """
         rag = self._settings.rag
         wanted = rag.top_k if top_k is None else top_k
-        known = _known(turn)
-        found = await self.search_similar(query, min(wanted + len(known), _LARGEST_LIST), session_id, min_similarity)
+        known = await self._known(session_id, turn)
+        found = await self.search_similar(query, min(wanted + len(known), _LARGEST_LIST), within, min_similarity)
         fresh = [message for message in found if (message.session_id, message.message_index) not in known][:wanted]
         context = _within(fresh, rag.max_tokens if max_tokens is None else max_tokens)
         return with_context(query, context) if context else None
@@ -359,6 +367,17 @@ class MemoryManager:
         """The stored summary of an own session, if it has one."""
         summary: str | None = await self._value("summary", *self._owner, session_id)
         return summary
+
+    async def _known(self, session_id: UUID | None, turn: Turn | None) -> set[tuple[UUID, int]]:
+        """What the model is given anyway: the history, and the question itself."""
+        if turn is not None:
+            return {(turn.session_id, index) for index in (turn.message_index, *(line.index for line in turn.history))}
+        if session_id is None:
+            return set()
+        try:
+            return {(session_id, line.index) for line in await self.get_recent_messages(session_id)}
+        except NotFoundError:
+            return set()
 
     @property
     def _owner(self) -> tuple[str, str]:
@@ -426,13 +445,6 @@ def _checked_page(limit: int, offset: int) -> tuple[int, int]:
     if not 0 <= limit <= _LARGEST_LIST or not 0 <= offset < 2**31:
         raise InvalidInputError(f"limit must be from 0 to {_LARGEST_LIST:,}, and offset not negative.")
     return limit, offset
-
-
-def _known(turn: Turn | None) -> set[tuple[UUID, int]]:
-    """What the model is given anyway: the history, and the question itself."""
-    if turn is None:
-        return set()
-    return {(turn.session_id, index) for index in (turn.message_index, *(line.index for line in turn.history))}
 
 
 def _within(messages: Sequence[Message], max_tokens: int) -> list[Message]:

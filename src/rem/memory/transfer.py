@@ -155,6 +155,7 @@ async def store_session(
 ) -> ImportedSession:
     """Store a session as a whole or not at all; messages that are there already are left as they are."""
     try:
+        _refuse_strays(packed)
         async with memory.store.transaction() as store:
             return await _store(store, source, await _as_own(store, packed), list(notes))
     except RemError as error:
@@ -191,7 +192,6 @@ async def _is_taken(store: Store, session_id: UUID) -> bool:
 
 async def _store(store: Store, source: str, packed: Packed, notes: list[str]) -> ImportedSession:
     session = packed.session
-    _refuse_strays(packed)
     existing = await store.find(Session, {"id": session.id}, with_deleted=True)
     if existing and existing[0].deleted_at is not None:
         raise ConflictError(f"The session {session.id} was deleted here, and stays deleted: restore or erase it first.")

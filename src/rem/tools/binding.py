@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeAlias, get_type_hints
 
+from rem.context import agent_context_scope
 from rem.errors import InvalidInputError, NotFoundError, RemError
 from rem.tools.env import ToolEnv
 
@@ -35,7 +36,8 @@ def bound(
         try:
             found = env_of()
             env = found if isinstance(found, ToolEnv) else await found
-            return await function(env, **arguments)
+            with agent_context_scope(env.context):
+                return await function(env, **arguments)
         except RemError as error:
             if as_error is None:
                 raise
@@ -60,8 +62,10 @@ def agent_tool(
     hints, parameters = _beside_env(function)
 
     async def call(ctx: RunContext[Any], **arguments: Any) -> Any:
+        env: ToolEnv = ctx.deps if env_of is None else env_of(ctx)
         try:
-            return await function(ctx.deps if env_of is None else env_of(ctx), **arguments)
+            with agent_context_scope(env.context):
+                return await function(env, **arguments)
         except CORRECTABLE as error:
             raise ModelRetry(str(error)) from error
         except RemError as error:

@@ -35,7 +35,5 @@ TOOLS: dict[str, ToolFunction] = {
         save_agent,
     )
 }
-READ_ONLY = frozenset(
-    {"search_rem", "lookup", "fuzzy", "traverse", "ask_rem", "read_resource", "list_schema", "get_schema"}
-)
-"""Those that change nothing."""
+READ_ONLY = frozenset({"search_rem", "lookup", "fuzzy", "traverse", "read_resource", "list_schema", "get_schema"})
+"""Those that change nothing. A question may be put to an agent, whose conversation is kept."""

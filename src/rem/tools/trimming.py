@@ -59,12 +59,18 @@ def without_empty(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _row(row: Mapping[str, Any], longest: int, offset: int) -> dict[str, Any]:
-    smaller = {name: value for name, value in row.items() if name not in _UNUSED}
-    if isinstance(row.get("record"), Mapping):
-        smaller["record"] = without_empty(row["record"])
-    key = row.get("key")
-    shortened: dict[str, Any] = _shortened(smaller, longest, key if isinstance(key, str) else None, offset)
-    return shortened
+    """A row of an entity without what a model cannot use; in one of a SELECT, everything was asked for."""
+    named = row.get("key")
+    key = named if isinstance(named, str) else None
+    smaller = {
+        name: _shortened(value, longest, key, 0) for name, value in row.items() if name not in ("record", "embedding")
+    }
+    record = row.get("record")
+    if isinstance(record, Mapping):
+        smaller["record"] = _shortened(without_empty(record), longest, key, offset)
+    elif "record" in row:
+        smaller["record"] = _shortened(record, longest, key, 0)
+    return smaller
 
 
 def _shortened(value: Any, longest: int, key: str | None, offset: int) -> Any:
@@ -82,7 +88,9 @@ def _shortened(value: Any, longest: int, key: str | None, offset: int) -> Any:
 
 def _flattened(row: dict[str, Any], room: int) -> dict[str, Any]:
     """A row whose parts are many rather than long: the large ones become a text that is cut."""
-    parts = {**{name: value for name, value in row.items() if name != "record"}, **row.get("record", {})}
+    record = row.get("record")
+    parts = {**row, **record} if isinstance(record, dict) else row
+    parts = {name: value for name, value in parts.items() if value is not record}
     share = room // (2 * len(parts))
     return {name: value if _size(value) <= share else cut(_text(value), share) for name, value in parts.items()}
 

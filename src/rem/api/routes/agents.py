@@ -22,33 +22,16 @@ router = APIRouter(prefix="/agents", tags=["agents"])
 _YAML = "application/yaml"
 _JSON_TYPES = ("application/json",)
 _YAML_TYPES = (_YAML, "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain")
-_EXAMPLE = """\
-type: object
-description: You answer questions about cooking, in two sentences.
-properties: {}
-json_schema_extra:
-  kind: agent
-  name: cook
-  version: 1.0.0
-  tools:
-    - name: search_rem
-"""
-_DOCUMENT: dict[str, Any] = {"schema": {"type": "object", "title": "AgentDocument"}}
-_BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            _YAML: {"schema": {"type": "string"}, "example": _EXAMPLE},
-            "application/json": _DOCUMENT,
-        },
-    }
+_EXAMPLE = {
+    "type": "object",
+    "description": "You answer questions about cooking, in two sentences.",
+    "properties": {},
+    "json_schema_extra": {"kind": "agent", "name": "cook", "version": "1.0.0", "tools": [{"name": "search_rem"}]},
 }
-_AS_WRITTEN: Responses = {
-    200: {
-        "description": "The agent's definition.",
-        "content": {"application/json": _DOCUMENT, _YAML: {"schema": {"type": "string"}, "example": _EXAMPLE}},
-    }
-}
+_DOCUMENT: dict[str, Any] = {"schema": {"type": "object", "title": "AgentDocument"}, "example": _EXAMPLE}
+_CONTENT = {"application/json": _DOCUMENT, _YAML: _DOCUMENT}
+_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": _CONTENT}}
+_AS_WRITTEN: Responses = {200: {"description": "The agent's definition.", "content": _CONTENT}}
 Name = Annotated[str, Path(description="The agent's name, such as `rem`.", max_length=200)]
 
 

@@ -20,7 +20,7 @@ from rem.models import Entity
 from rem.query.problems import Problem, syntax_error
 from rem.query.where import parse_condition
 
-router = APIRouter(prefix="/entities", tags=["entities"])
+router = APIRouter(tags=["entities"])
 
 _EXAMPLE: dict[str, Any] = {
     "name": "Sarah Chen",
@@ -88,14 +88,14 @@ IfMatch = Annotated[
 ]
 
 
-@router.get("", summary="List the tables")
+@router.get("/entities", summary="List the tables")
 async def list_tables(rem: RemDep, scope: ScopeDep) -> Page[EntityTable]:
     """The kinds of entities that this memory keeps, with their fields."""
     models = rem.store_for(scope).types.models
     return Page(data=[_described(name, models[name]) for name in sorted(models)])
 
 
-@router.get("/{table}", summary="List entities", responses=errors(404))
+@router.get("/entities/{table}", summary="List entities", responses=errors(404))
 async def list_entities(
     entities: TableDep,
     window: WindowDep,
@@ -125,7 +125,7 @@ async def list_entities(
     return Page[Record].model_validate(window.page([_as_json(row) for row in rows]))
 
 
-@router.post("/{table}", status_code=201, summary="Store an entity", responses=errors(404, 409))
+@router.post("/entities/{table}", status_code=201, summary="Store an entity", responses=errors(404, 409))
 async def create_entity(
     entities: TableDep, fields: Annotated[dict[str, Any], Body(examples=[_EXAMPLE])], response: Response
 ) -> Record:
@@ -142,13 +142,13 @@ async def create_entity(
     return _answered(stored, response)
 
 
-@router.get("/{table}/{key:path}", summary="Get an entity", responses=errors(404))
+@router.get("/entities/{table}/{key:path}", summary="Get an entity", responses=errors(404))
 async def get_entity(entities: TableDep, key: Name, response: Response) -> Record:
     """One entity, by key or id; the caller's own before a shared one. Its ETag is for If-Match."""
     return _answered(await found(*entities, key), response)
 
 
-@router.patch("/{table}/{key:path}", summary="Correct an entity", responses=errors(404, 409, 412))
+@router.patch("/entities/{table}/{key:path}", summary="Correct an entity", responses=errors(404, 409, 412))
 async def change_entity(
     entities: TableDep,
     key: Name,
@@ -170,7 +170,9 @@ async def change_entity(
     return _answered(await store.modify(model, row.id, change), response)
 
 
-@router.delete("/{table}/{key:path}", status_code=204, summary="Delete an entity", responses=errors(404, 409, 412))
+@router.delete(
+    "/entities/{table}/{key:path}", status_code=204, summary="Delete an entity", responses=errors(404, 409, 412)
+)
 async def delete_entity(
     entities: TableDep,
     key: Name,
@@ -190,7 +192,7 @@ async def delete_entity(
         await (transaction.erase(row) if erase else transaction.delete(row))
 
 
-@router.post("/{table}/{key:path}/restore", summary="Restore an entity", responses=errors(404, 409))
+@router.post("/restore/{table}/{key:path}", summary="Restore an entity", responses=errors(404, 409))
 async def restore_entity(entities: TableDep, key: Name, response: Response) -> Record:
     """Bring one of the caller's own deleted entities back, under its old id."""
     store, model = entities

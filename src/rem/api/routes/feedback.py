@@ -39,7 +39,9 @@ class NewFeedback(BaseModel):
 
     session_id: Annotated[Text, Field(min_length=1)] = Field(description="The conversation, by id or name.")
     message_id: Annotated[Text, Field(min_length=1)] | None = Field(default=None, description="By id or key.")
-    rating: int | None = Field(default=None, ge=-1, le=5, description="-1 and 1 for thumbs, 1 to 5 for stars.")
+    rating: int | None = Field(
+        default=None, ge=-1, le=5, strict=True, description="-1 and 1 for thumbs, 1 to 5 for stars."
+    )
     categories: list[Annotated[Text, Field(max_length=255)]] = Field(default_factory=list, max_length=100)
     comment: Text | None = Field(default=None, max_length=100_000)
     trace_id: Text | None = Field(default=None, max_length=255, description="Of the trace that the answer belongs to.")

@@ -69,7 +69,7 @@ class Flag(BaseModel):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"important": True}})
 
-    important: bool = Field(description="Let hybrid memory keep the message however long ago it was said.")
+    important: bool = Field(strict=True, description="Let hybrid memory keep the message however long ago it was said.")
 
 
 @router.get("/{message}", summary="Get a message", responses=errors(404))
@@ -89,7 +89,7 @@ async def flag_message(rem: RemDep, context: ContextDep, message: Name, flag: Fl
 
 @router.delete("/{message}", status_code=204, summary="Delete a message", responses=errors(404, 409))
 async def delete_message(rem: RemDep, context: ContextDep, message: Name) -> None:
-    """Delete a message of the caller's own. `POST /entities/messages/{id}/restore` brings it back."""
+    """Delete a message of the caller's own. `POST /restore/messages/{id}` brings it back."""
     store = rem.store_for(_placed(context, message).scope)
     await store.delete(await found(store, Message, message))
 

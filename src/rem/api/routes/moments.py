@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
+from pydantic import BeforeValidator
 
 from rem.api.documented import errors
 from rem.api.identity import RemDep, ScopeDep
@@ -17,13 +19,23 @@ from rem.models.values import UtcDateTime
 router = APIRouter(prefix="/moments", tags=["moments"])
 
 
+def _written_as_time(value: object) -> object:
+    """A number would be taken for seconds since 1970, which is hardly what is meant."""
+    if isinstance(value, str) and not re.match(r"\d{4}-\d\d-\d\d", value):
+        raise ValueError("must be a time such as 2026-05-01 or 2026-05-01T12:00:00Z")
+    return value
+
+
+Time = Annotated[UtcDateTime, BeforeValidator(_written_as_time)]
+
+
 @router.get("", summary="List what happened")
 async def list_moments(
     rem: RemDep,
     scope: ScopeDep,
     window: WindowDep,
-    since: Annotated[UtcDateTime | None, Query(description="Only what ended at this time or later.")] = None,
-    until: Annotated[UtcDateTime | None, Query(description="Only what began before this time.")] = None,
+    since: Annotated[Time | None, Query(description="Only what ended at this time or later.")] = None,
+    until: Annotated[Time | None, Query(description="Only what began before this time.")] = None,
     category: Annotated[str | None, Query(description="Only of this category.")] = None,
     moment_type: Annotated[str | None, Query(description="Only of this type.")] = None,
 ) -> Page[Moment]:

@@ -8,12 +8,14 @@ from typing import Annotated, Any, Literal, TypeAlias
 from fastapi import APIRouter, Body
 from pydantic import BaseModel, ConfigDict, Field
 
-from rem.api.identity import RemDep, ScopeDep
+from rem.api.identity import AgentsDep, ContextDep, RemDep
 from rem.app import Rem
 from rem.context import Scope
 from rem.errors import InvalidInputError
 from rem.query.parser import parse
 from rem.query.tree import Fuzzy, Query, Search, Traverse
+from rem.tools.ask_rem import ask_rem
+from rem.tools.env import ToolEnv
 
 router = APIRouter(tags=["query"])
 
@@ -49,8 +51,10 @@ class QueryRequest(BaseModel):
     query: str | None = Field(default=None, description="The query, or the question; not for a plan.")
     mode: Mode = Field(default="rem-dialect", description="How the query is written.")
     plan: dict[str, Any] | None = Field(default=None, description="The stages, for `staged-plan`.")
-    limit: int | None = Field(default=None, ge=1, le=1000, description="How many rows, in place of the query's LIMIT.")
-    explain: bool = Field(default=False, description="Also tell how long each step took.")
+    limit: int | None = Field(
+        default=None, ge=1, le=1000, strict=True, description="How many rows, in place of the query's LIMIT."
+    )
+    explain: bool = Field(default=False, strict=True, description="Also tell how long each step took.")
 
 
 class QueryResponse(BaseModel):
@@ -58,7 +62,7 @@ class QueryResponse(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    query_type: str = Field(description="The verb that answered: LOOKUP, FUZZY, SEARCH, TRAVERSE, SQL or PLAN.")
+    query_type: str = Field(description="The verb that answered: LOOKUP, FUZZY, SEARCH, TRAVERSE, SQL, PLAN or AGENT.")
     results: list[dict[str, Any]]
     count: int
     notes: list[str] | None = Field(default=None, description="What to know of the answer: how it was understood, …")
@@ -66,14 +70,21 @@ class QueryResponse(BaseModel):
 
 @router.post("/query", response_model_exclude_none=True, summary="Ask the memory")
 async def query(
-    request: Annotated[QueryRequest, Body(openapi_examples=_EXAMPLES)], rem: RemDep, scope: ScopeDep
+    request: Annotated[QueryRequest, Body(openapi_examples=_EXAMPLES)],
+    rem: RemDep,
+    agents: AgentsDep,
+    context: ContextDep,
 ) -> QueryResponse:
     """Answer a query over what the caller may see: their own memory and what their workspace shares.
 
-    `rem-dialect` takes LOOKUP, FUZZY, SEARCH, TRAVERSE and SQL; `natural-language` takes a question or a name;
-    `staged-plan` takes queries whose results feed each other.
+    `rem-dialect` takes LOOKUP, FUZZY, SEARCH, TRAVERSE and SQL; `natural-language` takes a question or a name, which an
+    agent answers (`query_type` is then `AGENT`), or without a language model the nearest query; `staged-plan` takes
+    queries whose results feed each other.
     """
-    answer = await _answer(request, rem, scope)
+    if request.mode == "natural-language":
+        answer = await _plain_language(request, rem, agents.env_with_delegate(context))
+    else:
+        answer = await _answer(request, rem, context.scope)
     if request.limit is not None and len(answer["results"]) > request.limit:
         answer["results"] = answer["results"][: request.limit]
         answer["count"] = request.limit
@@ -85,15 +96,29 @@ async def _answer(request: QueryRequest, rem: Rem, scope: Scope) -> dict[str, An
         if request.plan is None or request.query is not None:
             raise InvalidInputError('A staged plan is given as `plan`, and without `query`: {"plan": {"stages": […]}}.')
         return (await rem.run_plan_for(scope, request.plan)).as_json(explain=request.explain)
+    result = await rem.query_for(scope, _limited(_text(request), request.limit))
+    return result.as_json(explain=request.explain)
+
+
+async def _plain_language(request: QueryRequest, rem: Rem, env: ToolEnv) -> dict[str, Any]:
+    """What the agent that writes queries answers; without a language model, the rows of the nearest query."""
+    text = _text(request)
+    if not env.has_model:
+        return (await rem.ask_for(env.scope, text)).as_json(explain=request.explain)
+    answer = await ask_rem(env, text)
+    if "output" not in answer:
+        return answer
+    output = answer["output"]
+    row = output if isinstance(output, dict) else {"answer": output}
+    return {"query_type": "AGENT", "results": [row], "count": 1, "notes": [f"Answered by the agent {answer['agent']}."]}
+
+
+def _text(request: QueryRequest) -> str:
     if request.plan is not None:
         raise InvalidInputError('A `plan` needs "mode": "staged-plan".')
     if request.query is None:
         raise InvalidInputError('`query` is missing: {"query": "LOOKUP sarah-chen"}.')
-    if request.mode == "natural-language":
-        result = await rem.ask_for(scope, request.query)
-    else:
-        result = await rem.query_for(scope, _limited(request.query, request.limit))
-    return result.as_json(explain=request.explain)
+    return request.query
 
 
 def _limited(text: str, limit: int | None) -> str | Query:

@@ -13,7 +13,7 @@ from rem.api.documented import errors
 from rem.api.identity import ContextDep, RemDep, ScopeDep, in_session
 from rem.api.pages import Page, WindowDep
 from rem.api.routes.messages import MessageView
-from rem.context import user_id_of
+from rem.context import Scope, user_id_of
 from rem.errors import InvalidInputError, NotFoundError
 from rem.memory.manager import MemoryManager
 from rem.models import Session, SharedSession
@@ -92,7 +92,9 @@ class Clone(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     name: Name | None = Field(default=None, description="The name of the copy.")
-    up_to: int | None = Field(default=None, ge=0, lt=2**31, description="The last message that is copied, by index.")
+    up_to: int | None = Field(
+        default=None, ge=0, lt=2**31, strict=True, description="The last message that is copied, by index."
+    )
 
 
 class Share(BaseModel):
@@ -259,7 +261,8 @@ async def list_shares(place: PlaceDep, window: WindowDep) -> Page[ShareView]:
 @router.post("/sessions/{session}/share", summary="Share a conversation", responses=errors(404, 409))
 async def share_session(place: PlaceDep, share: Share) -> ShareView:
     """Let another person of the workspace read one of the caller's own conversations, and nothing else."""
-    return ShareView.model_validate(await place.memory.share(place.session_id, share.user))
+    receiver = Scope.of(share.user.strip()).user_id or ""
+    return ShareView.model_validate(await place.memory.share(place.session_id, receiver))
 
 
 @router.delete(

@@ -99,7 +99,9 @@ END;
 CREATE OR REPLACE FUNCTION rem_history(
   of_tenant text, of_user text, of_session uuid, before_index integer, budget integer, known_to integer, enough integer,
   kept integer[]
-) RETURNS json[] LANGUAGE plpgsql STABLE AS $$
+) RETURNS json[] LANGUAGE plpgsql STABLE
+-- In its order, whatever the statistics say: they may be from when the table was small.
+SET enable_seqscan = off SET enable_sort = off AS $$
 DECLARE
   m rem.messages;
   tokens integer := 0;
@@ -128,23 +130,38 @@ BEGIN
 END $$;
 
 -- What hybrid memory keeps from before an index: what the system said, what is flagged, and the decisions and key facts
--- that were found when they were summarised; newest first.
+-- that were found when they were summarised; in no order. Small statements, each of one index whatever the statistics say.
 CREATE OR REPLACE FUNCTION rem_kept_messages(of_tenant text, of_user text, of_session uuid, before_index integer, kept integer[])
-RETURNS json[] LANGUAGE sql STABLE AS $$
-  SELECT coalesce(array_agg(rem.rem_history_line(k.m, true) ORDER BY (k.m).message_index DESC), '{}') FROM (
-    SELECT m FROM rem.messages m
-    WHERE m.tenant_id = of_tenant AND m.user_id = of_user AND m.session_id = of_session AND m.message_index = ANY (kept)
-      AND m.message_index < before_index AND m.deleted_at IS NULL
-      AND NOT (m.role = 'system' OR m.metadata @> '{"important": true}')
-    UNION ALL
-    (SELECT m FROM rem.messages m
-     WHERE m.tenant_id = of_tenant AND m.user_id = of_user AND m.session_id = of_session AND m.message_index < before_index
-       AND m.deleted_at IS NULL AND (m.role = 'system' OR m.metadata @> '{"important": true}')
-     ORDER BY m.message_index DESC LIMIT 30)) k
-  WHERE (k.m).role <> 'tool' AND ((k.m).expires_at IS NULL OR (k.m).expires_at > now())
-$$;
+RETURNS json[] LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_sort = off SET enable_bitmapscan = off AS $$
+DECLARE
+  m rem.messages;
+  wanted integer;
+  lines json[] := '{}';
+BEGIN
+  FOR m IN
+    SELECT * FROM rem.messages r
+    WHERE r.tenant_id = of_tenant AND r.user_id = of_user AND r.session_id = of_session AND r.message_index < before_index
+      AND r.deleted_at IS NULL AND (r.role = 'system' OR r.metadata @> '{"important": true}')
+    ORDER BY r.message_index DESC LIMIT 30
+  LOOP
+    CONTINUE WHEN m.role = 'tool' OR m.expires_at <= now();
+    kept := array_remove(kept, m.message_index);
+    lines := lines || rem.rem_history_line(m, true);
+  END LOOP;
+  FOREACH wanted IN ARRAY kept LOOP
+    CONTINUE WHEN wanted >= before_index;
+    SELECT * INTO m FROM rem.messages r
+    WHERE r.tenant_id = of_tenant AND r.user_id = of_user AND r.session_id = of_session
+      -- A range, so that the order is worth something: it leads to the index of the sessions.
+      AND r.message_index BETWEEN wanted AND wanted
+    ORDER BY r.message_index LIMIT 1;
+    CONTINUE WHEN NOT FOUND OR m.deleted_at IS NOT NULL OR m.expires_at <= now();
+    lines := lines || rem.rem_history_line(m, true);
+  END LOOP;
+  RETURN lines;
+END $$;
 
--- What a model is told of a session before an index: {history, kept, summary, summary_tokens}, newest first.
+-- What a model is told of a session before an index: the history, newest first, what is kept from before it, the summary.
 CREATE OR REPLACE FUNCTION rem_conversation(
   of_tenant text, of_user text, of_session uuid, before_index integer, budget integer, strategy text
 ) RETURNS json LANGUAGE plpgsql STABLE AS $$
@@ -164,7 +181,7 @@ BEGIN
                                         coalesce(known.kept, '{}'));
   END IF;
   RETURN json_build_object('history', array_to_json(lines), 'kept', array_to_json(kept_lines),
-                           'summary', nullif(known.summary, ''), 'summary_to', known.last_index);
+                           'summary', nullif(known.summary, ''));
 END $$;
 
 -- A turn: stores what the user says and gives the conversation before it. The session is made if it does not exist.

@@ -1,0 +1,90 @@
+"""What `docs/api.md` says is what happens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from rem import errors
+from rem.api.errors import fault_of
+from rem.app import Rem
+from tests.commands import REPOSITORY
+
+_PAGE = (REPOSITORY / "docs" / "api.md").read_text(encoding="utf-8")
+_EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```bash\n(.*?)```", _PAGE, re.DOTALL))
+
+
+async def run(name: str, address: str) -> list[str]:
+    """What each command of an example prints."""
+    outputs = []
+    for command in _EXAMPLES[name].strip().split("\n\n"):
+        process = await asyncio.create_subprocess_exec(
+            "bash", "-c", command.replace("http://localhost:8000", address), stdout=asyncio.subprocess.PIPE
+        )
+        output, _ = await process.communicate()
+        assert process.returncode == 0, command
+        outputs.append(output.decode())
+    return outputs
+
+
+@pytest.fixture(autouse=True)
+async def workspace(rem: Rem) -> None:
+    await rem.load_demo()
+
+
+async def test_asking_the_memory(address: str) -> None:
+    for name in ("lookup", "natural"):
+        (answer,) = await run(name, address)
+        assert json.loads(answer)["results"][0]["key"] == "sarah-chen"
+
+
+async def test_correcting_what_is_remembered(address: str) -> None:
+    stored, corrected, listed, deleted, restored = await run("entities", address)
+    assert json.loads(stored)["content"] == "To Lisbon in May."
+    assert json.loads(corrected)["content"] == "To Lisbon in June."
+    assert [row["key"] for row in json.loads(listed)["data"]] == ["travel-plans"]
+    assert deleted == ""
+    assert json.loads(restored)["id"] == json.loads(stored)["id"]
+
+
+async def test_a_conversation(address: str) -> None:
+    answer, messages, share, shared = await run("sessions", address)
+    said = [message["content"] for message in json.loads(messages)["data"]]
+    assert said[0] == "Who is Sarah Chen?"
+    assert said[-1] == json.loads(answer)["answer"]
+    assert json.loads(shared)["data"][0]["id"] == json.loads(share)["session_id"] == json.loads(answer)["session_id"]
+
+
+async def test_agents_and_models(address: str) -> None:
+    document, saved, models = await run("agents", address)
+    assert yaml.safe_load(document)["json_schema_extra"]["name"] == "rem"
+    assert json.loads(saved)["name"] == "cook"
+    assert {"rem", "rem:local"} <= {model["id"] for model in json.loads(models)["data"]}
+
+
+async def test_an_error(address: str) -> None:
+    (answer,) = await run("error", address)
+    promised: dict[str, Any] = json.loads(re.findall(r"```json\n(.*?)```", _PAGE, re.DOTALL)[0])
+    assert {**json.loads(answer)["error"], "message": "…"} == promised["error"]
+
+
+def test_the_table_of_errors_has_those_of_rem() -> None:
+    rows = re.findall(r"^\| (\d{3}) \| (.*?) \|", _PAGE, re.MULTILINE)
+    listed = {(int(status), code) for status, codes in rows for code in re.findall(r"`(\w+)`", codes)}
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.RemError)]
+    assert {tuple(fault_of(kind())) for kind in kinds} <= listed
+
+
+async def test_the_paths_exist(address: str, rem: Rem) -> None:
+    import httpx2
+
+    async with httpx2.AsyncClient(base_url=address) as client:
+        paths = (await client.get("/openapi.json")).json()["paths"]
+    for methods, path in re.findall(r"((?:`?[A-Z]+`?,? ?)+)(/api/v1/[^`\s]*)`", _PAGE):
+        for method in re.findall(r"[A-Z]+", methods):
+            assert method.lower() in paths[path], f"{method} {path}"

@@ -1,0 +1,102 @@
+"""The OpenAPI document says what the API does: a fuzzer that believes it finds nothing wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from rem.app import Rem
+from rem.models import User
+
+_SCHEMATHESIS = Path(sys.executable).with_name("schemathesis")
+_HTTP_METHODS = {"get", "post", "put", "patch", "delete"}
+_NOT_CHECKED = [
+    # A text that fits its schema may be no valid query, key, agent or header all the same.
+    "positive_data_acceptance",
+]
+
+# Its tests know what a stream looks like; a schema of one text cannot say it.
+_STREAM = """
+[[operations]]
+include-path = "/api/v1/chat/completions"
+checks.response_schema_conformance.enabled = false
+"""
+
+
+@pytest.fixture
+async def document(anyone: httpx2.AsyncClient) -> dict[str, Any]:
+    """The OpenAPI document."""
+    found: dict[str, Any] = (await anyone.get("/openapi.json")).json()
+    return found
+
+
+async def test_a_fuzzer_that_asks_for_anything_finds_nothing_wrong(address: str, rem: Rem, tmp_path: Path) -> None:
+    await rem.load_demo()
+    await fuzz(address, tmp_path)
+
+
+async def test_a_fuzzer_that_asks_for_what_there_is_finds_nothing_wrong(address: str, rem: Rem, tmp_path: Path) -> None:
+    memory = rem.memory("fuzzer")
+    session = (await memory.create_session("Be kind.")).id
+    await rem.store("fuzzer").upsert(User(name="Sarah Chen"))
+    values = {
+        "path.session": str(session),
+        "path.message": f"session-{session}-msg-0",
+        "path.table": "users",
+        "path.key": "sarah-chen",
+        "path.name": "rem",
+        "path.model": "rem:local",
+        "path.user": "bob@example.com",
+    }
+    await fuzz(address, tmp_path, "[parameters]", *(f'"{name}" = "{value}"' for name, value in values.items()))
+
+
+async def fuzz(address: str, folder: Path, *settings: str) -> None:
+    """Let schemathesis try the API at an address, always with the same requests."""
+    (folder / "schemathesis.toml").write_text("\n".join([*settings, _STREAM]), encoding="utf-8")
+    process = await asyncio.create_subprocess_exec(
+        *(str(_SCHEMATHESIS), "run", f"{address}/openapi.json"),
+        *("--phases=examples,coverage,fuzzing", "--max-examples=3", "--generation-deterministic"),
+        *("--header=X-User-Id:fuzzer", f"--exclude-checks={','.join(_NOT_CHECKED)}"),
+        *("--no-shrink", "--continue-on-failure", "--suppress-health-check=all"),
+        cwd=folder,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()
+
+
+async def test_every_operation_is_described(document: dict[str, Any]) -> None:
+    operations = [
+        (f"{method} {path}", operation)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+        if method in _HTTP_METHODS
+    ]
+    assert len(operations) >= 40
+    tags = {tag["name"] for tag in document["tags"]}
+    for name, operation in operations:
+        assert operation["summary"], name
+        assert operation["description"], name
+        assert set(operation["tags"]) <= tags, name
+    assert len({operation["operationId"] for _, operation in operations}) == len(operations)
+
+
+async def test_every_error_is_documented_in_the_one_shape(document: dict[str, Any]) -> None:
+    for path, methods in document["paths"].items():
+        if not path.startswith("/api/"):
+            continue
+        for method, operation in methods.items():
+            responses = operation["responses"]
+            assert {"400", "422", "500", "503"} <= set(responses), f"{method} {path}"
+            for status, response in responses.items():
+                if status >= "400":
+                    schema = response["content"]["application/json"]["schema"]
+                    assert schema == {"$ref": "#/components/schemas/ErrorResponse"}, f"{method} {path} {status}"
+    assert "HTTPValidationError" not in document["components"]["schemas"]

@@ -1,0 +1,121 @@
+"""`rem sessions`, as a person types it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+
+from rem.app import Rem
+from rem.memory.manager import MemoryManager
+from tests.commands import output
+from tests.commands import rem as run
+from tests.memory.talking import answered, called, said
+from tests.memory.test_sqlite import memory_file
+
+_TIME = "2025-03-01 10:00:00"
+Command = Callable[..., str]
+
+
+@pytest.fixture
+def command(dsn: str) -> Command:
+    """Runs `rem sessions …` for Alice."""
+    settings = {"POSTGRES__CONNECTION_STRING": dsn, "EMBEDDING__PROVIDER": "none"}
+    return lambda *words, user="alice@example.com": output("sessions", *words, "--user", user, settings=settings)
+
+
+@pytest.fixture
+async def spoken(ours: MemoryManager, session_id: UUID) -> UUID:
+    """A session with something in it."""
+    await ours.append(
+        session_id,
+        [said("Which cheese is best?"), called("search", "c1", {"q": "cheese"}), answered("Gouda, of course.")],
+    )
+    return session_id
+
+
+async def test_sessions_are_listed_and_shown(command: Command, spoken: UUID, ours: MemoryManager) -> None:
+    assert re.search(rf"^{spoken}  20\d\d-.* 3  Which cheese is best\?$", command("list"), re.MULTILINE)
+    (listed,) = json.loads(command("list", "--json"))
+    assert (listed["id"], listed["title"], listed["message_count"]) == (str(spoken), "Which cheese is best?", 3)
+    shown = command("show", str(spoken))
+    assert "[0] user" in shown
+    assert "[1] tool search" in shown
+    assert 'called with {"q":"cheese"}' in shown
+    assert "Gouda, of course." in shown
+    assert len(json.loads(command("show", str(spoken), "--json"))["messages"]) == 3
+    assert command("list", "--shared") == ""
+    await ours.share(spoken, "bob@example.com")
+    (shared,) = json.loads(command("list", "--shared", "--json", user="bob@example.com"))
+    assert shared["id"] == str(spoken)
+
+
+async def test_a_session_is_renamed_and_found_by_its_name(command: Command, spoken: UUID) -> None:
+    assert "(key cheese-talk)" in command("rename", str(spoken), "Cheese talk")
+    assert "Gouda" in command("show", "cheese talk")
+    assert f"session-{spoken}-msg-2" in command("search", "gouda", "--session", "Cheese Talk")
+    (found,) = json.loads(command("search", "gouda", "--json"))
+    assert found["content"] == "Gouda, of course."
+
+
+async def test_sessions_are_exported_and_imported(command: Command, spoken: UUID, tmp_path: Path) -> None:
+    path = tmp_path / "sessions.jsonl"
+    command("export", "-o", str(path))
+    assert command("export", str(spoken)) == path.read_text()
+    assert command("import", str(path)) == "Sessions: 1 unchanged. Added 0 messages.\n"
+    report = json.loads(command("import", str(path), "--json", user="bob@example.com"))
+    assert (report["counts"], report["messages"]) == ({"imported": 1}, 3)
+    assert "Gouda" in command("search", "gouda", user="bob@example.com")
+
+
+async def test_sessions_are_cleared_deleted_and_pruned(command: Command, spoken: UUID, rem: Rem, dsn: str) -> None:
+    assert command("clear", str(spoken), "--yes") == "Deleted 3 messages.\n"
+    assert f"restore sessions {spoken} --user alice@example.com` brings it back" in command("delete", str(spoken))
+    settings = {"POSTGRES__CONNECTION_STRING": dsn}
+    output("restore", "sessions", str(spoken), "--user", "alice@example.com", settings=settings)
+    assert command("prune", "--days", "30", "--yes") == "Deleted 0 sessions.\n"
+    assert json.loads(command("prune", "--days", "0", "--yes", "--json")) == {"deleted": 1}
+    await rem.memory("alice@example.com").restore_session(spoken)
+    assert command("delete", str(spoken), "--erase", "--yes") == f"Erased {spoken}.\n"
+
+
+async def test_an_sqlite_memory_is_recognised(command: Command, tmp_path: Path, dsn: str) -> None:
+    path = memory_file(
+        tmp_path / "memory.db",
+        [("one", _TIME, _TIME, None, None), ("two", _TIME, _TIME, None, None)],
+        [("one", "user", "Hi", None, None, None, _TIME), ("two", "ghost", "Boo", None, None, None, _TIME)],
+    )
+    done = run(
+        "sessions",
+        "import",
+        str(path),
+        "--user",
+        "alice@example.com",
+        settings={"POSTGRES__CONNECTION_STRING": dsn, "EMBEDDING__PROVIDER": "none"},
+    )
+    assert done.returncode == 1
+    assert done.stdout == "Sessions: 1 failed, 1 imported. Added 1 message.\n"
+    assert "session two: failed\n  message 2: the role 'ghost' is unknown" in done.stderr
+    assert "[0] user" in command("show", "one"), "by the id that it had"
+    assert "2 imported" not in command("import", str(path), "--skip-broken")
+
+
+async def test_mistakes_are_explained(dsn: str, tmp_path: Path, spoken: UUID) -> None:
+    settings = {"POSTGRES__CONNECTION_STRING": dsn}
+    for words, code, text in (
+        (("list",), 2, "say whose with --user"),
+        (("show", str(uuid4()), "--user", "a"), 3, "There is no session"),
+        (("show", str(spoken), "--user", "bob@example.com"), 3, "There is no session"),
+        (("show", "nothing", "--user", "a"), 3, "There is no session"),
+        (("import", str(tmp_path / "none"), "--user", "a"), 2, "cannot be read: No such file"),
+        (("import", str(tmp_path), "--user", "a"), 2, "cannot be read: Is a directory"),
+        (("export", "-o", str(tmp_path / "no" / "where"), "--user", "a"), 2, "cannot be written"),
+        (("clear", str(spoken), "--user", "alice@example.com"), 1, "Delete all messages"),
+    ):
+        done = run("sessions", *words, settings=settings)
+        assert (done.returncode, text in done.stderr) == (code, True), (words, done.stderr)
+        assert "Traceback" not in done.stderr

@@ -1,0 +1,191 @@
+"""Export and import: what was exported comes back exactly, also for another user, and once only."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+from uuid import UUID, uuid4
+
+import orjson
+import pytest
+
+from rem.app import Rem
+from rem.memory.manager import MemoryManager
+from rem.memory.transfer import ImportReport, export_sessions, import_lines
+from tests.memory.talking import answered, called, said, talk
+
+
+async def exported(memory: MemoryManager, *session_ids: UUID) -> bytes:
+    stream = io.BytesIO()
+    await export_sessions(memory, stream, session_ids or None)
+    return stream.getvalue()
+
+
+async def imported(memory: MemoryManager, data: bytes) -> ImportReport:
+    return await import_lines(memory, io.BytesIO(data))
+
+
+async def remember(memory: MemoryManager) -> UUID:
+    session = await memory.create_session("Be kind 🎉", {"deep": {"er": [1, 2.5, None]}}, name="Käse", agent="rem")
+    await memory.append(
+        session.id,
+        [
+            said("Zeile\nzwei  \n", metadata={"x": True}),
+            called("search", "c1", {"q": "日本語"}),
+            called("action", "c2", {"type": "observation"}, '{"type": "observation"}'),
+            answered("x" * 5000, model="m", token_count=7),
+        ],
+    )
+    await talk(memory, uuid4(), 3)
+    return session.id
+
+
+def _lines(data: bytes) -> list[dict[str, Any]]:
+    return [orjson.loads(line) for line in data.splitlines()]
+
+
+def _without_owner(data: bytes) -> Any:
+    """What must be the same for another owner: everything but who has it and the ids."""
+    hidden = {"id", "session_id", "tenant_id", "user_id", "key"}
+    return [
+        {
+            "session": {name: value for name, value in line["session"].items() if name not in hidden},
+            "messages": [
+                {name: value for name, value in message.items() if name not in hidden} for message in line["messages"]
+            ],
+        }
+        for line in _lines(data)
+    ]
+
+
+async def test_an_erased_memory_comes_back_exactly(ours: MemoryManager) -> None:
+    session_id = await remember(ours)
+    data = await exported(ours)
+    assert len(_lines(data)) == 2
+    for session in await ours.list_sessions():
+        await ours.delete_session(session.id, erase=True)
+    report = await imported(ours, data)
+    assert (report.counts["imported"], report.messages) == (2, 11)
+    assert await exported(ours) == data
+    assert (await ours.begin_turn(session_id, said("Go on"))).message_index == 5
+
+
+async def test_importing_twice_changes_nothing(ours: MemoryManager, theirs: MemoryManager) -> None:
+    await remember(ours)
+    data = await exported(ours)
+    for memory in (ours, theirs):
+        await imported(memory, data)
+        before = await exported(memory)
+        report = await imported(memory, data)
+        assert dict(report.counts) == {"unchanged": 2}
+        assert await exported(memory) == before
+
+
+async def test_another_user_gets_a_copy_under_ids_of_its_own(
+    ours: MemoryManager, theirs: MemoryManager, rem: Rem
+) -> None:
+    session_id = await remember(ours)
+    data = await exported(ours)
+    assert (await imported(theirs, data)).counts["imported"] == 2
+    copy = await exported(theirs)
+    assert _without_owner(copy) == _without_owner(data)
+    ids = {line["session"]["id"] for line in _lines(copy)}
+    assert ids.isdisjoint(line["session"]["id"] for line in _lines(data))
+    assert str(session_id) not in copy.decode()
+    elsewhere = rem.memory("alice@example.com", tenant="other")
+    assert (await imported(elsewhere, data)).counts["imported"] == 2
+    assert await exported(ours) == data, "the original is untouched"
+
+
+async def test_some_sessions_are_exported(ours: MemoryManager) -> None:
+    session_id = await remember(ours)
+    (line,) = _lines(await exported(ours, session_id, session_id))
+    assert line["session"]["name"] == "Käse"
+    assert [message["content"][:3] for message in line["messages"]] == ["Be ", "Zei", "", '{"t', "xxx"]
+
+
+async def test_a_session_that_went_on_is_not_set_back(ours: MemoryManager) -> None:
+    session_id = await remember(ours)
+    data = await exported(ours)
+    await ours.rename_session(session_id, "New name")
+    await ours.append(session_id, [said("More")])
+    assert (await imported(ours, data)).counts["unchanged"] == 2
+    session = await ours.get_session(session_id)
+    assert (session.name, session.message_count) == ("New name", 6)
+    longer = await exported(ours)
+    await ours.delete_session(session_id, erase=True)
+    await imported(ours, data)
+    report = await imported(ours, longer)
+    assert (report.counts["extended"], report.messages) == (1, 1)
+    assert (await ours.get_session(session_id)).message_count == 6
+
+
+async def test_two_histories_are_not_mixed(ours: MemoryManager) -> None:
+    session_id = await remember(ours)
+    before = await exported(ours, session_id)
+    await ours.append(session_id, [said("One way")])
+    one_way = await exported(ours, session_id)
+    await ours.delete_session(session_id, erase=True)
+    await imported(ours, before)
+    await ours.append(session_id, [said("The other way")])
+    (failed,) = (await imported(ours, one_way)).sessions
+    assert failed.outcome == "failed"
+    assert "gone on differently" in failed.notes[0]
+    assert (await ours.load_session(session_id))[-1].content == "The other way"
+
+
+async def test_what_was_deleted_stays_deleted(ours: MemoryManager) -> None:
+    session_id = await remember(ours)
+    data = await exported(ours, session_id)
+    await ours.delete_session(session_id)
+    (failed,) = (await imported(ours, data)).sessions
+    assert "stays deleted" in failed.notes[0]
+    assert len(await ours.list_sessions()) == 1
+
+
+async def test_a_name_that_is_taken_is_reported(ours: MemoryManager, theirs: MemoryManager) -> None:
+    session_id = await remember(ours)
+    await theirs.create_session(name="käse")
+    (failed,) = (await imported(theirs, await exported(ours, session_id))).sessions
+    assert "Another session is called 'Käse'" in failed.notes[0]
+    assert len(await theirs.list_sessions()) == 1
+
+
+async def test_a_forged_owner_opens_nothing(ours: MemoryManager, theirs: MemoryManager) -> None:
+    """A file that says that another's session is the importer's own gives the importer a copy."""
+    session_id = await remember(ours)
+    (line,) = _lines(await exported(ours, session_id))
+    line["session"]["user_id"] = theirs.scope.user_id
+    line["messages"] = line["messages"][:1]
+    report = await imported(theirs, orjson.dumps(line))
+    assert report.counts["imported"] == 1
+    assert report.sessions[0].session_id != session_id
+    assert len(await ours.load_session(session_id)) == 5
+
+
+async def test_a_broken_line_does_not_stop_the_others(ours: MemoryManager, theirs: MemoryManager) -> None:
+    await remember(ours)
+    good = (await exported(ours)).splitlines()
+    line = orjson.loads(good[0])
+    stray = {**line, "messages": [{**line["messages"][0], "session_id": str(uuid4())}]}
+    double = {**line, "messages": [line["messages"][0], {**line["messages"][0], "id": str(uuid4())}]}
+    wrong = {**line, "messages": [{**line["messages"][0], "role": "ghost"}, line["messages"][1]]}
+    broken = [
+        b"{",
+        b"[1]",
+        b'{"format": "rem-session/1"}',
+        b"\xff",
+        b'{"format": "rem-session/1", "session": {}, "messages": [3]}',
+    ]
+    broken += [orjson.dumps(bad) for bad in (stray, double, wrong)]
+    report = await imported(theirs, b"\n".join([b"\xef\xbb\xbf" + good[1], b"", *broken, good[0]]))
+    assert dict(report.counts) == {"imported": 2, "failed": 8}
+    assert [session.source for session in report.sessions][:3] == ["line 1", "line 3", "line 4"]
+    assert all(session.notes for session in report.sessions if session.outcome == "failed")
+    assert len(await theirs.list_sessions()) == 2
+
+
+@pytest.mark.parametrize("data", [b"", b"\n\n", b"  "])
+async def test_an_empty_file_has_no_sessions(ours: MemoryManager, data: bytes) -> None:
+    assert (await imported(ours, data)).sessions == []
+    assert await exported(ours) == b""
