@@ -66,7 +66,7 @@ def test_the_yaml_example_loads(dsn: str, tmp_path: Path) -> None:
 def test_the_first_commands_of_the_readme_work_on_the_sample_workspace(dsn: str) -> None:
     commands = re.findall(r"^\.venv/bin/rem (.*)$", _README, re.MULTILINE)
     output("demo", settings={"POSTGRES__CONNECTION_STRING": dsn})
-    assert len(commands) == 7
+    assert len(commands) == 8
     for command in commands:
         assert output(*shlex.split(command), settings={"POSTGRES__CONNECTION_STRING": dsn})
 
