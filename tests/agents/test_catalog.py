@@ -208,6 +208,12 @@ async def test_any_text_is_a_name_that_may_not_exist(catalog: AgentCatalog, name
     assert len(str(caught.value)) < 500
 
 
+async def test_an_unknown_name_is_not_answered_with_a_thousand_others(catalog: AgentCatalog) -> None:
+    await asyncio.gather(*(catalog.save(minimal(f"agent-{number}"), ALICE) for number in range(20)))
+    with pytest.raises(AgentNotFoundError, match=r"^There is no agent 'zzz'\. `rem agents list` shows them all\.$"):
+        await catalog.get("zzz", ALICE)
+
+
 async def test_many_may_save_the_same_agent_at_once(catalog: AgentCatalog) -> None:
     texts = [minimal(description=f"You are number {number}.") for number in range(8)]
     await asyncio.gather(*(catalog.save(text, ALICE) for text in texts))

@@ -222,12 +222,13 @@ async def test_a_server_that_is_not_there_is_described() -> None:
     await models.close()
 
 
-async def test_a_request_is_repeated_as_often_as_the_settings_say(server: ScriptedModel) -> None:
+@pytest.mark.parametrize("retries", [0, 1])
+async def test_a_request_is_repeated_as_often_as_the_settings_say(server: ScriptedModel, retries: int) -> None:
     server.requests.clear()
-    server.script = lambda _body: [Refuse(500)] if len(server.requests) < 3 else ["Hello"]
-    models = registry(base_url=server.url, max_retries=2)
-    assert (await Agent(models.resolve("llama3").model).run("Hi")).output == "Hello"
-    assert len(server.requests) == 3
+    server.script = lambda _body: [Refuse(500)]
+    models = registry(base_url=server.url, max_retries=retries)
+    await failure(models)
+    assert len(server.requests) == 1 + retries
     await models.close()
 
 

@@ -89,8 +89,9 @@ async def test_what_is_no_agent_is_refused(as_alice: Client, body: bytes) -> Non
     assert refused.json()["error"]["message"]
 
 
-async def test_an_agent_is_sent_as_text(as_alice: Client) -> None:
-    refused = await as_alice.post("/api/v1/agents", content=COOK.encode(), headers={"Content-Type": "image/png"})
+@pytest.mark.parametrize("kind", ["image/png", "text/plain", "application/x-www-form-urlencoded", ""])
+async def test_an_agent_says_what_it_is_written_in_which_a_strange_web_page_cannot(as_alice: Client, kind: str) -> None:
+    refused = await as_alice.post("/api/v1/agents", content=COOK.encode(), headers={"Content-Type": kind})
     assert (refused.status_code, refused.json()["error"]["code"]) == (415, "unsupported_media_type")
 
 

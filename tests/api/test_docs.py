@@ -7,6 +7,7 @@ import json
 import re
 from typing import Any
 
+import httpx2
 import pytest
 import yaml
 
@@ -80,9 +81,7 @@ def test_the_table_of_errors_has_those_of_rem() -> None:
     assert {tuple(fault_of(kind())) for kind in kinds} <= listed
 
 
-async def test_the_paths_exist(address: str, rem: Rem) -> None:
-    import httpx2
-
+async def test_the_paths_exist(address: str) -> None:
     async with httpx2.AsyncClient(base_url=address) as client:
         paths = (await client.get("/openapi.json")).json()["paths"]
     for methods, path in re.findall(r"((?:`?[A-Z]+`?,? ?)+)(/api/v1/[^`\s]*)`", _PAGE):

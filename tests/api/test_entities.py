@@ -166,8 +166,8 @@ async def test_only_fields_of_the_class_with_values_that_fit_are_stored(as_alice
     }
     for case, (body, reason) in wrong.items():
         # As JSON in ASCII, because clients refuse to send a lone surrogate otherwise.
-        content = {"content": json.dumps(body), "headers": {"Content-Type": "application/json"}}
-        refused = await as_alice.post("/api/v1/entities/users", **content)
+        headers = {"Content-Type": "application/json"}
+        refused = await as_alice.post("/api/v1/entities/users", content=json.dumps(body), headers=headers)
         assert refused.status_code == 400, case
         assert reason in refused.json()["error"]["message"], case
     assert (await as_alice.get("/api/v1/entities/users")).json()["data"] == []

@@ -60,6 +60,7 @@ async def test_what_is_no_rating_is_refused_by_field(
 
 
 async def test_a_rating_says_something(as_alice: Client, session: dict[str, Any]) -> None:
-    for nothing in ({}, {"comment": "  "}, {"categories": []}):
+    nothings: list[dict[str, Any]] = [{}, {"comment": "  "}, {"categories": []}]
+    for nothing in nothings:
         refused = await as_alice.post("/api/v1/feedback", json={"session_id": session["id"], **nothing})
         assert refused.status_code == 400

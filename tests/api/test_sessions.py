@@ -52,7 +52,7 @@ async def test_a_conversation_may_have_an_id_of_the_clients_choice_and_a_system_
     assert (await as_alice.post("/api/v1/sessions", json=new)).json()["id"] == chosen
     (prompt,) = await data(as_alice, f"/sessions/{chosen}/messages")
     assert (prompt["role"], prompt["content"]) == ("system", "Be brief.")
-    assert (await as_alice.post("/api/v1/sessions", json=new)).status_code == 400
+    assert (await as_alice.post("/api/v1/sessions", json=new)).status_code == 409
 
 
 async def test_a_conversation_is_also_found_by_the_name_that_its_client_gave_it(as_alice: Client, rem: Rem) -> None:

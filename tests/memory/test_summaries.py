@@ -183,6 +183,15 @@ async def test_extraction_takes_what_says_most_with_its_key(ours: MemoryManager,
     assert extract(None, [], 100) == ""
 
 
+async def test_extraction_reads_any_script_and_any_nonsense(ours: MemoryManager, session_id: UUID) -> None:
+    texts = ["这是第一句。我们决定搬到鹿特丹！好", "." * 4000, "!?" * 2000 + " x", "One line\nv1.2.3 is out. Good"]
+    await ours.append(session_id, [said(text) for text in texts])
+    lines = extract(None, await ours.load_session(session_id), 1000).splitlines()
+    assert [line.removeprefix("- user: ").rpartition(" ")[0] for line in lines] == [
+        *("这是第一句。", "我们决定搬到鹿特丹！", "One line", "v1.2.3 is out.", "Good"),
+    ]
+
+
 async def test_hybrid_keeps_what_the_system_said_decisions_facts_and_what_is_flagged(
     ours: MemoryManager, session_id: UUID
 ) -> None:

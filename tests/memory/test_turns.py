@@ -202,11 +202,15 @@ def test_what_cannot_be_stored_is_refused_before(content: str) -> None:
 
 
 async def test_an_answer_is_kept_even_with_characters_that_cannot(ours: MemoryManager, session_id: UUID) -> None:
-    call = called("t\0", "c\ud800", {"a": "\0"})
+    deep: dict[str, object] = {}
+    for _ in range(300):
+        deep = {"deeper": deep}
+    call = called("t\0", "c\ud800", {"a": "\0", "big": 2**100, "none": float("nan"), "deep": deep})
     await ours.append(session_id, [said("?"), answered("a\0b\ud800c 🎉"), call])
     _, answer, stored = await ours.load_session(session_id)
     assert answer.content.replace("\ufffd", "?") == "a?b???c 🎉"
-    assert stored.tool_calls[0]["arguments"] == {"a": "\ufffd"}
+    arguments = stored.tool_calls[0]["arguments"]
+    assert (arguments["a"], arguments["big"], arguments["none"]) == ("\ufffd", str(2**100), None)
 
 
 async def test_a_huge_message_is_stored_and_given(ours: MemoryManager, session_id: UUID) -> None:

@@ -17,6 +17,7 @@ BUILT_IN = "built in"
 DATABASE = "database"
 READ_RESOURCE = "read_resource"
 _LONGEST_SUMMARY = 160
+_MOST_LISTED = 16
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s")
 
 AgentName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=64)]
@@ -30,7 +31,7 @@ class _Part(BaseModel):
 
 
 class ToolRef(_Part):
-    """A tool that the agent may call. The description, if given, replaces the tool's own."""
+    """A tool that the agent may call. The description, if given, stands before the tool's own."""
 
     name: str
     description: str | None = Field(default=None, min_length=1, max_length=10_000)
@@ -197,4 +198,4 @@ def did_you_mean(word: str, choices: tuple[str, ...] | list[str]) -> str:
     near = get_close_matches(word.lower()[:200], choices, n=1, cutoff=0.6)
     if near:
         return f" Did you mean {near[0]}?"
-    return f" There are {', '.join(choices)}." if choices else ""
+    return f" There are {', '.join(choices)}." if 0 < len(choices) <= _MOST_LISTED else ""

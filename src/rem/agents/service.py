@@ -18,13 +18,14 @@ from rem.agents.history import client_messages, model_messages
 from rem.agents.local_model import LOCAL_MODEL
 from rem.agents.models import ModelRegistry, ResolvedModel
 from rem.agents.run import Run
-from rem.agents.run_agent import AgentRun, ChildRuns, ModelRun, SimulatedRun
+from rem.agents.run_agent import ChildRuns, ModelRun, SimulatedRun
 from rem.agents.to_summarize import to_summarize
 from rem.agents.turn import Answer, ChatTurn
 from rem.agents.user_hint import user_hint
-from rem.context import AgentContext
+from rem.context import AgentContext, Scope
 from rem.errors import InvalidInputError, NotFoundError
 from rem.memory.message import NewMessage
+from rem.memory.tokens import count_tokens
 from rem.models.message import Role
 from rem.tools.env import Delegate, ToolEnv
 
@@ -64,33 +65,26 @@ class Agents:
         """Begin to answer: an unknown agent or model, or another's session, is an error now; the message is stored."""
         if not turn.text.strip():
             raise InvalidInputError("The message is empty: say something.")
-        context = turn.context
-        if self._rem is not None and context.session_id is None:
-            context = context.model_copy(update={"session_id": str(uuid4())})
+        context = self._in_session(turn.context)
         schema = await self.catalog.get(turn.agent or context.agent_schema_uri or DEFAULT_AGENT, context.scope)
-        model = None if schema.name == _SIMULATOR else self._model_for(turn, schema)
         place = self._place(context)
-        if place is None:
-            history, summary = client_messages(turn.earlier), None
-        else:
-            begun = await self._begin_turn(turn, context, schema, place)
-            is_foreign = turn.context.session_id is None
-            # Who keeps no session sends the whole conversation each time; it is context, not news.
-            history = client_messages(turn.earlier) if is_foreign else model_messages(begun.history)
-            summary = begun.summary
-        if model is None:
+        if schema.name == _SIMULATOR:
+            await self._begin_turn(turn, context, schema, place)
             return Conversation(SimulatedRun(schema.name, turn.text), place, self.later)
-        env = self.env(context)
-        instructions = await self._instructions(turn, env, summary)
-        prompt = await self._prompt(turn, schema, place)
-        run = self._run(turn, schema, model, env, history)
-        return Conversation(self._model_run(turn, schema, run, prompt, instructions), place, self.later)
-
-    def _model_run(
-        self, turn: ChatTurn, schema: AgentSchema, run: Run, prompt: str, instructions: Sequence[str]
-    ) -> AgentRun:
+        model = self._model_for(turn, schema)
         agent = self._factory.build(schema, turn.output_schema)
-        return ModelRun(agent, run, prompt, instructions=instructions)
+        begun = await self._begin_turn(turn, context, schema, place)
+        env = self.env(context)
+        run = self._run(turn, schema, model, env, _history(turn, begun))
+        instructions = await self._instructions(turn, env, begun)
+        prompt = await self._prompt(turn, schema, place, begun)
+        return Conversation(ModelRun(agent, run, prompt, instructions=instructions), place, self.later)
+
+    def _in_session(self, context: AgentContext) -> AgentContext:
+        """The context with a conversation to remember; a new one if the caller names none."""
+        if self._rem is None or context.session_id is not None:
+            return context
+        return context.model_copy(update={"session_id": str(uuid4())})
 
     def _run(
         self, turn: ChatTurn, schema: AgentSchema, model: ResolvedModel, env: ToolEnv, history: Sequence[ModelMessage]
@@ -152,7 +146,12 @@ class Agents:
         summarize = self._summarize_for(context) if self._has_model else None
         return Place(self._rem.memory_for(context.scope), UUID(context.session_id), summarize)
 
-    async def _begin_turn(self, turn: ChatTurn, context: AgentContext, schema: AgentSchema, place: Place) -> Turn:
+    async def _begin_turn(
+        self, turn: ChatTurn, context: AgentContext, schema: AgentSchema, place: Place | None
+    ) -> Turn | None:
+        """Store the message, and read what was said before it; None without memory."""
+        if place is None:
+            return None
         if turn.earlier and turn.context.session_id is not None:
             await _bring_along(turn, place.memory, place.session_id)
         about = {"client_id": context.client_id, "is_eval": context.is_eval or None}
@@ -160,8 +159,9 @@ class Agents:
         message = NewMessage(role=Role.USER, content=turn.text, metadata=metadata)
         return await place.memory.begin_turn(place.session_id, message, agent=schema.name)
 
-    async def _instructions(self, turn: ChatTurn, env: ToolEnv, summary: str | None) -> list[str]:
+    async def _instructions(self, turn: ChatTurn, env: ToolEnv, begun: Turn | None) -> list[str]:
         """What the model is told beside the agent's own instructions."""
+        summary = begun.summary if begun else None
         told = [
             await user_hint(env, with_profile=self._settings.chat.auto_inject_user_context),
             f"What was said earlier in this conversation, in short:\n{summary}" if summary else None,
@@ -169,12 +169,12 @@ class Agents:
         ]
         return [text for text in told if text]
 
-    async def _prompt(self, turn: ChatTurn, schema: AgentSchema, place: Place | None) -> str:
+    async def _prompt(self, turn: ChatTurn, schema: AgentSchema, place: Place | None, begun: Turn | None) -> str:
         """The message, with what was said about it in the past if the agent or the settings want that."""
         is_wanted = self._settings.memory.rag.enabled if schema.rag is None else schema.rag
         if place is None or not is_wanted:
             return turn.text
-        return await place.memory.recall(turn.text, place.session_id) or turn.text
+        return await place.memory.recall(turn.text, place.session_id, turn=begun) or turn.text
 
     @property
     def _has_model(self) -> bool:
@@ -188,7 +188,8 @@ class Agents:
             schema = await self.catalog.get(_SUMMARIZER, context.scope)
             turn = ChatTurn(context=context, text=to_summarize(so_far, messages), agent=schema.name)
             run = self._run(turn, schema, self._model_for(turn, schema), self.env(context), [])
-            answer = await Conversation(self._model_run(turn, schema, run, turn.text, ()), None, self.later).answer()
+            alone = Conversation(ModelRun(self._factory.build(schema), run, turn.text), None, self.later)
+            answer = await alone.answer()
             return str((answer.output or {}).get("summary") or answer.text)
 
         return summarize
@@ -204,11 +205,23 @@ class Agents:
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("What was to be done after an answer failed: {}", error)
 
+    async def warm_up(self) -> None:
+        """Load beforehand what the first answer would have to wait for."""
+        self._factory.build(await self.catalog.get(DEFAULT_AGENT, Scope()))
+        count_tokens("x")
+
     async def close(self) -> None:
         """Finish what is still to be remembered, and close the connections to the models."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=10)
         await self._models.close()
+
+
+def _history(turn: ChatTurn, begun: Turn | None) -> list[ModelMessage]:
+    """What was said before. Who keeps no session sends it along each time; it is context then, not news."""
+    if begun is None or turn.context.session_id is None:
+        return client_messages(turn.earlier)
+    return model_messages(begun.history)
 
 
 def _chosen_model(turn: ChatTurn) -> str | None:
@@ -222,6 +235,6 @@ async def _bring_along(turn: ChatTurn, memory: MemoryManager, session_id: UUID) 
     try:
         await memory.get_session(session_id)
     except NotFoundError:
-        messages = [NewMessage(role=Role(said.role), content=said.content) for said in turn.earlier]
-        await memory.create_session(session_id=session_id)
-        await memory.append(session_id, messages)
+        await memory.append(
+            session_id, [NewMessage(role=Role(said.role), content=said.content) for said in turn.earlier]
+        )

@@ -7,15 +7,11 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from rem.events import AnyEvent, MetadataEvent, ReasoningEvent, TextEvent, ToolCallEvent
-from rem.memory.message import NewMessage
+from rem.memory.message import NOTE_TOOLS, NewMessage
 from rem.models.message import Role
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-_NOTES = frozenset({"register_metadata", "action"})
-"""Tools whose arguments are the agent's notes. What other tools return is not kept: agents note what matters."""
-
 
 class Transcript:
     """Collects the events of an answer."""
@@ -71,7 +67,7 @@ def _call(call: ToolCallEvent, agent: str, model: str) -> NewMessage:
     arguments = call.arguments or {}
     return NewMessage(
         role=Role.TOOL,
-        content=orjson.dumps(arguments).decode() if call.tool_name in _NOTES else "",
+        content=orjson.dumps(arguments).decode() if call.tool_name in NOTE_TOOLS else "",
         tool_calls=[{"id": call.tool_id, "name": call.tool_name, "arguments": arguments}],
         tool_call_id=call.tool_id,
         tool_name=call.tool_name,

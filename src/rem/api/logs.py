@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING, Any
+import traceback
+from typing import TYPE_CHECKING
 
 from loguru import logger
 
@@ -12,19 +13,8 @@ if TYPE_CHECKING:
     from loguru import Record
 
 
-def log_config(level: str) -> dict[str, Any]:
-    """The logging of every process of a server, in the form that uvicorn hands to each of them."""
-    handler = {"()": "rem.api.logs.Handler", "lowest": level.upper()}
-    return {
-        "version": 1,
-        "disable_existing_loggers": False,
-        "handlers": {"rem": handler},
-        "loggers": {"uvicorn": {"handlers": ["rem"], "level": level.upper(), "propagate": False}},
-    }
-
-
 class Handler(logging.Handler):
-    """Passes what uvicorn logs on to loguru, which it sets up first."""
+    """Passes what uvicorn logs on to loguru, which it sets up first. `rem serve` lets each process make one."""
 
     def __init__(self, lowest: str) -> None:
         super().__init__(lowest)
@@ -35,9 +25,15 @@ class Handler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Log one record."""
         level = record.levelname if record.levelname in ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL") else "DEBUG"
-        logger.opt(exception=record.exc_info).log(level, "{}", record.getMessage())
+        failure = f": {described(record.exc_info[1])}" if record.exc_info and record.exc_info[1] else ""
+        logger.log(level, "{}{}", record.getMessage(), failure)
+
+
+def described(error: BaseException) -> str:
+    """What kind of error it is and where it happened. Its message may quote what a user wrote, so it stays out."""
+    return f"{type(error).__name__} in\n{''.join(traceback.format_tb(error.__traceback__))}".rstrip()
 
 
 def _format(record: Record) -> str:
     known = "".join(f" {name}={{extra[{name}]}}" for name in record["extra"])
-    return f"{{time:YYYY-MM-DDTHH:mm:ss.SSSZ}} {{level}} {{message}}{known}\n{{exception}}"
+    return f"{{time:YYYY-MM-DDTHH:mm:ss.SSSZ}} {{level}} {{message}}{known}\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-import traceback
 from uuid import uuid4
 
 from loguru import logger
@@ -12,6 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rem.api.errors import error_response
+from rem.api.logs import described
 
 HEADER = "X-Request-Id"
 _SANE = re.compile(r"[A-Za-z0-9._:-]{1,128}\Z")
@@ -47,7 +47,7 @@ class RequestLog:
             try:
                 await self._app(scope, receive, send_with_id)
             except Exception as error:  # whatever it is, the client gets an answer and we a line
-                _log_failure(error)
+                logger.error("{}", described(error))
                 if status:
                     raise
                 await _failed(request_id)(scope, receive, send_with_id)
@@ -68,12 +68,6 @@ def _failed(request_id: str) -> ASGIApp:
         f"REM failed, and the reason is in its log: look for the request id {request_id} there.",
         details={"request_id": request_id},
     )
-
-
-def _log_failure(error: Exception) -> None:
-    """Where it failed and of what kind the error is. Its message may quote what the user wrote, so it stays out."""
-    lines = "".join(traceback.format_tb(error.__traceback__))
-    logger.error("{} in\n{}", type(error).__name__, lines)
 
 
 def _log_request(scope: Scope, status: int, milliseconds: float) -> None:

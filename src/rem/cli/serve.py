@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NoReturn, TypeAlias
+from typing import Annotated, Any, Literal, NoReturn, TypeAlias
 
 import typer
 
@@ -34,7 +34,6 @@ def serve(
     import uvicorn
 
     import rem
-    from rem.api.logs import log_config
     from rem.cli.runtime import run_with_rem, tell
     from rem.settings import get_settings
 
@@ -58,11 +57,21 @@ def serve(
         reload=reload,
         # Only the code: what REM writes may lie below the current folder.
         reload_dirs=[str(Path(rem.__file__).parent)] if reload else None,
-        log_config=log_config(log_level or api.log_level),
+        log_config=_log_config(log_level or api.log_level),
         # The request log says the same, without what stands in paths and query strings.
         access_log=False,
         timeout_graceful_shutdown=math.ceil(api.shutdown_seconds),
     )
+
+
+def _log_config(level: str) -> dict[str, Any]:
+    """The logging of each process of the server, in the form that uvicorn hands to all of them."""
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "handlers": {"rem": {"()": "rem.api.logs.Handler", "lowest": level.upper()}},
+        "loggers": {"uvicorn": {"handlers": ["rem"], "level": level.upper(), "propagate": False}},
+    }
 
 
 def _check(host: str, workers: int, *, is_reloading: bool, allow_unauthenticated: bool) -> None:

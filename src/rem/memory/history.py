@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
@@ -43,8 +44,8 @@ def conversation_of(
     earlier = sorted(_messages(session_id, found["kept"]), key=lambda line: line.index)
     summary: str | None = found["summary"]
     if summary is not None:
-        summary = cut(summary, most_summary_tokens(budget))
-        budget -= count_tokens(summary)
+        summary, tokens = _fitting(summary, most_summary_tokens(budget))
+        budget -= tokens
     share = budget // _KEPT_SHARE
     if strategy == "hybrid" and (earlier or _tokens(lines) > budget):
         window = _newest_turns(lines, budget - share)
@@ -57,6 +58,13 @@ def conversation_of(
         summary = summary or _LEFT_OUT
     is_whole = bool(window) and window[0].index == 0
     return Conversation(kept + window, None if is_whole else summary)
+
+
+@lru_cache(maxsize=1000)
+def _fitting(summary: str, most: int) -> tuple[str, int]:
+    """A summary within a number of tokens, and how many it has; the same one comes with every turn."""
+    shortened = cut(summary, most)
+    return shortened, count_tokens(shortened)
 
 
 def _tokens(lines: Iterable[HistoryMessage]) -> int:

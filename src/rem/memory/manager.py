@@ -33,7 +33,9 @@ _PAGE = 500
 _PRUNED_AT_ONCE = 100
 _TITLE_CHARACTERS = 80
 _MOST_CANDIDATES = 20
-_LARGEST_LIST = 1000
+_LARGEST_LIST = 10_000
+_MOST_KNOWN = 60
+"""So many more than wanted are searched for, because the model may be given them anyway."""
 
 
 class MemoryManager:
@@ -58,6 +60,10 @@ class MemoryManager:
     def store(self) -> Store:
         """The scope's memory as a whole."""
         return self._store
+
+    def on(self, store: Store) -> MemoryManager:
+        """The same conversations through another store: that of a transaction or a snapshot."""
+        return MemoryManager(store, self._searcher, self._settings)
 
     async def begin_turn(
         self,
@@ -129,14 +135,16 @@ class MemoryManager:
             taken = await store.find(Session, {"id": session.id}, with_deleted=True)
             named = [] if name is None else await store.find(Session, {"key": await store.key_of(name)})
             if taken or any(other.user_id == user_id for other in named):
-                raise ConflictError("There is such a session already: choose another name or id.")
+                raise _exists()
             async with store.executor.connection() as connection:
                 if await connection.fetchval(query("memory", "is_taken"), *self._owner, session.id):
                     raise _not_found(session.id)
             stored = await store.upsert(session)
+            if stored.id != session.id:
+                # Somebody was faster, with the same name.
+                raise _exists()
             if prompt:
-                manager = MemoryManager(store, self._searcher, self._settings)
-                await manager.append(stored.id, prompt)
+                await self.on(store).append(stored.id, prompt)
                 stored = await store.get(Session, stored.id)
         return stored
 
@@ -260,7 +268,7 @@ class MemoryManager:
         source = await self.get_session(session_id)
         metadata = {**source.metadata, "cloned_from": str(source.id)}
         async with self._store.transaction() as store:
-            clone = await MemoryManager(store, self._searcher, self._settings).create_session(
+            clone = await self.on(store).create_session(
                 metadata=metadata,
                 name=name,
                 agent=source.agent_schema,
@@ -341,7 +349,7 @@ class MemoryManager:
         rag = self._settings.rag
         wanted = rag.top_k if top_k is None else top_k
         known = await self._known(session_id, turn)
-        found = await self.search_similar(query, min(wanted + len(known), _LARGEST_LIST), within, min_similarity)
+        found = await self.search_similar(query, wanted + min(len(known), _MOST_KNOWN), within, min_similarity)
         fresh = [message for message in found if (message.session_id, message.message_index) not in known][:wanted]
         context = _within(fresh, rag.max_tokens if max_tokens is None else max_tokens)
         return with_context(query, context) if context else None
@@ -416,6 +424,10 @@ def _refuse(state: str, session_id: UUID) -> None:
         raise DeletedError(
             f"The session {session_id} was deleted, and a deleted memory stays deleted: restore it, or begin another."
         )
+
+
+def _exists() -> ConflictError:
+    return ConflictError("There is such a session already: choose another name or id.")
 
 
 def _not_found(session_id: UUID) -> NotFoundError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Self
 from uuid import UUID, uuid4
@@ -13,6 +14,7 @@ from rem.memory.tokens import count_message
 from rem.models.message import Role
 from rem.models.values import as_json, storable_text
 
+_DEEPEST = 50
 NOTE_TOOLS = frozenset({"register_metadata", "action"})
 """Tools whose calls are the agent's notes, which are stored; what other tools return is not."""
 
@@ -61,17 +63,25 @@ class NewMessage(BaseModel):
         return self.token_count if self.token_count is not None else count_message(self.content, self.tool_calls)
 
 
-def _marked(value: Any) -> Any:
-    """The value with a replacement character for everything that PostgreSQL text cannot hold."""
+def _marked(value: Any, depth: int = 0) -> Any:
+    """The value with a mark, or as text, where it has what PostgreSQL cannot hold."""
     if isinstance(value, str):
-        if value.isascii() and "\0" not in value:
-            return value
-        return value.encode("utf-8", "surrogatepass").decode("utf-8", "replace").replace("\0", "\ufffd")
+        return _marked_text(value)
+    if isinstance(value, dict | list) and depth > _DEEPEST:
+        return _marked_text(str(value))
     if isinstance(value, dict):
-        return {_marked(key): _marked(item) for key, item in value.items()}
+        return {_marked(key): _marked(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list):
-        return [_marked(item) for item in value]
-    return value
+        return [_marked(item, depth + 1) for item in value]
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return str(value)
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _marked_text(text: str) -> str:
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").replace("\0", "\ufffd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +146,11 @@ def as_record(message: NewMessage) -> tuple[dict[str, Any], int]:
         "id": uuid4(),
         "role": message.role.value,
         "content": message.content,
-        "tool_calls": message.tool_calls,
+        "tool_calls": as_json(message.tool_calls),
         "tool_call_id": message.tool_call_id,
         "tool_name": message.tool_name,
         "model": message.model,
         "token_count": tokens,
-        "metadata": message.metadata,
+        "metadata": as_json(message.metadata),
     }
     return record, tokens

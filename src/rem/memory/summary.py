@@ -17,7 +17,7 @@ from rem.models import Message, Role
 Summarize: TypeAlias = Callable[[str | None, list[Message]], Awaitable[str]]
 """Makes one summary of the one so far, if there is one, and of what was said since."""
 
-_SENTENCE = re.compile(r"[^\s][^\n.!?。！？]*(?:[.!?。！？]+(?=\s|$)|[.!?。！？](?!\s)[^\n.!?。！？]*)*[.!?。！？]*")
+_SENTENCE = re.compile(r"\S[^\n]*?(?:[.!?]+(?=\s|$)|[。！？]+|$)", re.MULTILINE)
 _WORD = re.compile(r"\w{3,}")
 _LINE = re.compile(r"^- (user|assistant|system): (.*) \[(\S+)\]$", re.MULTILINE)
 _LONGEST_SENTENCE = 240

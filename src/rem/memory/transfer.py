@@ -72,20 +72,25 @@ class ImportReport:
 async def export_sessions(
     memory: MemoryManager, stream: IO[bytes], session_ids: Iterable[UUID] | None = None, on_rows: Progress | None = None
 ) -> int:
-    """Write the user's sessions, or some of them, as JSON lines; how many there were."""
+    """Write the user's sessions, or some of them, as JSON lines; how many there were. All as of one moment."""
     written = 0
-    async for session in _own_sessions(memory, session_ids):
-        messages = await memory.load_session(session.id)
-        line = {
-            "format": FORMAT,
-            "session": session.model_dump(mode="json"),
-            "messages": [message.model_dump(mode="json") for message in messages],
-        }
-        stream.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
-        written += 1
-        if on_rows is not None:
-            on_rows(written, None)
+    async with memory.store.snapshot() as store:
+        then = memory.on(store)
+        async for session in _own_sessions(then, session_ids):
+            stream.write(await _packed_line(then, session))
+            written += 1
+            if on_rows is not None:
+                on_rows(written, None)
     return written
+
+
+async def _packed_line(memory: MemoryManager, session: Session) -> bytes:
+    line = {
+        "format": FORMAT,
+        "session": session.model_dump(mode="json"),
+        "messages": [message.model_dump(mode="json") for message in await memory.load_session(session.id)],
+    }
+    return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
 
 
 async def _own_sessions(memory: MemoryManager, session_ids: Iterable[UUID] | None) -> AsyncIterator[Session]:

@@ -20,8 +20,7 @@ from rem.models.values import now
 router = APIRouter(prefix="/agents", tags=["agents"])
 
 _YAML = "application/yaml"
-_JSON_TYPES = ("application/json",)
-_YAML_TYPES = (_YAML, "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain")
+_YAML_TYPES = (_YAML, "application/x-yaml", "text/yaml", "text/x-yaml")
 _EXAMPLE = {
     "type": "object",
     "description": "You answer questions about cooking, in two sentences.",
@@ -128,7 +127,7 @@ async def get_agent(
 ) -> Response:
     """The definition of an agent, as JSON or as YAML."""
     schema = await agents.catalog.get(name, scope)
-    wants_yaml = form == "yaml" or (form is None and any(kind in accept for kind in _YAML_TYPES[:4]))
+    wants_yaml = form == "yaml" or (form is None and any(kind in accept for kind in _YAML_TYPES))
     return Response(schema.as_yaml(), media_type=_YAML) if wants_yaml else JSONResponse(schema.as_document())
 
 
@@ -208,8 +207,9 @@ def _response(answer: Answer) -> AgentResponse:
 
 
 async def _text(request: Request) -> str:
-    kind = request.headers.get("content-type", _YAML).partition(";")[0].strip().lower()
-    if kind not in (*_JSON_TYPES, *_YAML_TYPES):
+    """The body, if its type says what it is: plain text, which any web page may send, is not enough."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in ("application/json", *_YAML_TYPES):
         raise HTTPException(415, f"An agent is written in YAML or JSON: send it as {_YAML} or application/json.")
     try:
         return (await request.body()).decode()

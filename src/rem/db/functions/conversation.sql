@@ -32,7 +32,7 @@ END $$;
 
 -- The index of the next message of a session. Deleted ones count: a key never means another message than it did.
 CREATE OR REPLACE FUNCTION rem_next_index(of_tenant text, of_user text, of_session uuid) RETURNS integer
-LANGUAGE sql STABLE
+LANGUAGE sql STABLE SET enable_seqscan = off SET enable_sort = off
 RETURN coalesce((SELECT m.message_index + 1 FROM rem.messages m
   WHERE m.tenant_id = of_tenant AND m.user_id = of_user AND m.session_id = of_session
   ORDER BY m.message_index DESC LIMIT 1), 0);
@@ -208,7 +208,7 @@ END $$;
 -- budget, all but the newest two fifths (from a user's message on) get into it. NULL if there is nothing to do, or
 -- somebody else does it; else {summary, last_index, kept, until}.
 CREATE OR REPLACE FUNCTION rem_claim_summary(of_tenant text, of_user text, of_session uuid, budget integer, lease interval)
-RETURNS json LANGUAGE plpgsql AS $$
+RETURNS json LANGUAGE plpgsql SET enable_seqscan = off SET enable_sort = off AS $$
 DECLARE
   known rem.session_summaries;
   m record;
