@@ -49,6 +49,9 @@ class ApiSettings(_Group):
     log_level: Literal["critical", "error", "warning", "info", "debug"] = "info"
     reload: bool = Field(default=False, description="start anew when the code changes, for development")
     cors_origins: list[str] = Field(default=[], description="web pages that may call the API, as a JSON list")
+    allowed_hosts: list[str] = Field(
+        default=[], description="names with a dot by which the API may be called, as a JSON list; * for any"
+    )
     shutdown_seconds: float = Field(default=10.0, gt=0, description="how long answers may take to end on shutdown")
 
 

@@ -13,6 +13,7 @@ from rem.api.chat.request import ChatRequest
 from rem.context import AgentContext
 from tests.chat.conftest import Chat
 from tests.commands import REPOSITORY, environment
+from tests.scripted_model import last_text
 
 _TEXT = (REPOSITORY / "docs" / "chat.md").read_text(encoding="utf-8")
 _EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```\w+\n(.*?)```", _TEXT, re.DOTALL))
@@ -25,6 +26,22 @@ def test_the_example_with_openais_client_works(chat: Chat) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "Hello from the model."
+
+
+def test_the_example_of_the_readme_holds_a_conversation(chat: Chat) -> None:
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    code = re.findall(r"<!-- example: chat -->\n```\w+\n(.*?)```", readme, re.DOTALL)[0]
+    chat.model.script = lambda body: [f"{len(body['messages'])}: {last_text(body)}"]
+    done = subprocess.run(
+        [sys.executable, "-c", code.replace("http://127.0.0.1:8000", chat.address).replace("atlas", chat.user)],
+        env=environment({}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["2: Who leads Project Atlas?", "4: What did I just ask you?"]
 
 
 def test_the_example_with_curl_shows_all_events(chat: Chat) -> None:

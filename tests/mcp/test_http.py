@@ -192,7 +192,7 @@ async def test_rem_serve_has_mcp_and_other_names_of_its_machine_can_be_allowed(d
     settings = {
         "POSTGRES__CONNECTION_STRING": dsn,
         "EMBEDDING__PROVIDER": "none",
-        "FASTMCP_HTTP_ALLOWED_HOSTS": '["memory.example.com"]',
+        "API__ALLOWED_HOSTS": '["memory.example.com"]',
     }
     with serving(settings=settings) as (address, _process):
         url = f"{address}/api/v1/mcp"

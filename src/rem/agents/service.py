@@ -65,7 +65,7 @@ class Agents:
         """Begin to answer: an unknown agent or model, or another's session, is an error now; the message is stored."""
         if not turn.text.strip():
             raise InvalidInputError("The message is empty: say something.")
-        context = self._in_session(turn.context)
+        context = self._in_session(turn)
         schema = await self.catalog.get(turn.agent or context.agent_schema_uri or DEFAULT_AGENT, context.scope)
         place = self._place(context)
         if schema.name == _SIMULATOR:
@@ -80,9 +80,10 @@ class Agents:
         prompt = await self._prompt(turn, schema, place, begun)
         return Conversation(ModelRun(agent, run, prompt, instructions=instructions), place, self.later)
 
-    def _in_session(self, context: AgentContext) -> AgentContext:
+    def _in_session(self, turn: ChatTurn) -> AgentContext:
         """The context with a conversation to remember; a new one if the caller names none."""
-        if self._rem is None or context.session_id is not None:
+        context = turn.context
+        if self._rem is None or context.session_id is not None or not turn.is_remembered:
             return context
         return context.model_copy(update={"session_id": str(uuid4())})
 
@@ -114,13 +115,11 @@ class Agents:
     def _delegate_for(self, context: AgentContext) -> Delegate:
         async def delegate(agent_name: str, text: str, timeout_seconds: float) -> dict[str, Any]:
             async with asyncio.timeout(timeout_seconds):
-                answer = await self.run(ChatTurn(context=context, text=text, agent=agent_name))
-            return {
-                "status": "success",
-                "agent": answer.agent,
-                "output": answer.output or answer.text,
-                "session_id": answer.session_id,
-            }
+                # Who asks without a session keeps the conversation elsewhere.
+                is_remembered = context.session_id is not None
+                turn = ChatTurn(context=context, text=text, agent=agent_name, is_remembered=is_remembered)
+                answer = await self.run(turn)
+            return {"status": "success", "agent": answer.agent, "output": answer.output or answer.text}
 
         return delegate
 

@@ -13,6 +13,7 @@ from rem.models.message import Role
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+
 class Transcript:
     """Collects the events of an answer."""
 

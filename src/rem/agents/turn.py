@@ -38,6 +38,8 @@ class ChatTurn:
     """A JSON schema that the answer shall fulfil; the agent's own if not given."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Stored with the message."""
+    is_remembered: bool = True
+    """Whether it is part of a conversation that is kept."""
 
 
 @dataclass(frozen=True, slots=True)

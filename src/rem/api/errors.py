@@ -80,6 +80,7 @@ _CODES = {
     412: "precondition_failed",
     413: "body_too_large",
     415: "unsupported_media_type",
+    421: "host_not_allowed",
     422: "invalid_request",
     429: "rate_limit_exceeded",
 }

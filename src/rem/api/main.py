@@ -19,6 +19,7 @@ from rem.api import errors, health, request_log
 from rem.api.body_limit import BodyLimit
 from rem.api.chat.router import router as chat
 from rem.api.documented import COMMON
+from rem.api.host_check import HostCheck
 from rem.api.request_log import RequestLog
 from rem.api.routes import agents, entities, feedback, messages, models, moments, query, sessions
 from rem.api.telemetry import traced
@@ -84,6 +85,7 @@ def _include_routes(app: FastAPI) -> None:
     mount_mcp(
         app,
         lambda context: app.state.agents.env_with_delegate(context),
+        allowed_hosts=app.state.settings.api.allowed_hosts,
         allowed_origins=app.state.settings.api.cors_origins,
     )
 
@@ -100,6 +102,7 @@ def _middleware(settings: Settings) -> list[Middleware]:
             expose_headers=["ETag", "X-Session-Id", request_log.HEADER],
         ),
         Middleware(RequestLog),
+        Middleware(HostCheck, allowed=settings.api.allowed_hosts),
         Middleware(BodyLimit, most_bytes=settings.audio.max_bytes * 4 // 3 + _ROOM_BESIDE_AUDIO),
     ]
 
@@ -115,6 +118,7 @@ async def _running(app: FastAPI) -> AsyncIterator[None]:
         async with _memory(settings) as rem:
             app.state.rem = rem
             app.state.agents = Agents(rem, settings)
+            await app.state.agents.warm_up()
             try:
                 yield
             finally:

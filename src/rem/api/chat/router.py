@@ -64,7 +64,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "model": ChatCompletion,
         "description": "The answer; with `stream`, server-sent events: OpenAI's chunks, and REM's named events.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "content": {"text/event-stream": {}},
         "headers": {_SESSION: {"description": "Where it is remembered.", "schema": {"type": "string"}}},
     },
     **{status: {"model": ErrorResponse} for status in (404, 409, 502, 503, 504)},

@@ -1,0 +1,40 @@
+"""The API is called by addresses, by names without a dot, or by those that the settings allow."""
+
+from __future__ import annotations
+
+import httpx2 as httpx
+import pytest
+
+from rem.api.main import create_app
+from rem.settings import ApiSettings, Settings
+
+
+def client(*allowed: str) -> httpx.AsyncClient:
+    app = create_app(Settings(api=ApiSettings(allowed_hosts=list(allowed))))
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1:8000", "[::1]:8000", "[::1]", "192.168.1.5", "localhost:80", "rem", "rem:8000", "me.localhost", ""],
+)
+async def test_an_address_or_a_plain_name_is_answered(host: str) -> None:
+    async with client() as http:
+        assert (await http.get("/health/live", headers={"host": host})).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "evil.example."])
+async def test_a_name_that_nobody_allowed_is_refused_with_advice(host: str) -> None:
+    async with client() as http:
+        refused = await http.get("/health/live", headers={"host": host})
+    assert refused.status_code == 421
+    assert refused.json()["error"]["code"] == "host_not_allowed"
+    assert "API__ALLOWED_HOSTS" in refused.json()["error"]["message"]
+
+
+async def test_allowed_names_are_answered() -> None:
+    async with client("REM.example.com") as http:
+        assert (await http.get("/health/live", headers={"host": "rem.example.com:443"})).status_code == 200
+        assert (await http.get("/health/live", headers={"host": "other.example.com"})).status_code == 421
+    async with client("*") as http:
+        assert (await http.get("/health/live", headers={"host": "any.example.com"})).status_code == 200
