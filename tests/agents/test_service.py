@@ -1,0 +1,197 @@
+"""Agents on a scripted model, as a library user runs them: what the model is told, and what is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from rem.agents.service import Agents
+from rem.agents.turn import ChatTurn
+from rem.app import Rem
+from rem.context import AgentContext
+from rem.errors import InvalidInputError, ModelError, RunLimitError
+from rem.models import User
+from rem.settings import Settings
+from tests.scripted_model import Call, ScriptedModel, Step, has_result, instructions, last_text, scripted_model
+
+_LONG = "We talked about the harbour, the ferry and the price of tickets. " * 8
+
+
+@pytest.fixture(scope="module")
+def running_model() -> Iterator[ScriptedModel]:
+    with scripted_model() as model:
+        yield model
+
+
+@pytest.fixture
+def model(running_model: ScriptedModel) -> ScriptedModel:
+    running_model.script = lambda _body: ["Noted."]
+    running_model.requests.clear()
+    return running_model
+
+
+@asynccontextmanager
+async def agents_with(settings: Settings, model: ScriptedModel, **changes: Any) -> AsyncIterator[Agents]:
+    """Agents of a REM of their own on the scripted model, with other settings than the default ones."""
+    llm = {"base_url": model.url, "default_model": "openai:scripted", "max_retries": 0, **changes.pop("llm", {})}
+    changed = Settings.model_validate({**settings.model_dump(), "llm": llm, **changes})
+    async with Rem.open(changed) as rem:
+        agents = Agents(rem, changed)
+        try:
+            yield agents
+        finally:
+            await agents.close()
+
+
+def turn(text: str, session: UUID | None = None, **given: Any) -> ChatTurn:
+    session_id = str(session) if session else None
+    return ChatTurn(context=AgentContext(user_id="alice", session_id=session_id), text=text, **given)
+
+
+async def test_recall_brings_past_conversations_and_stores_the_message_as_it_was(
+    rem: Rem, settings: Settings, model: ScriptedModel
+) -> None:
+    async with agents_with(settings, model, memory={"rag": {"enabled": True}}) as agents:
+        await agents.run(turn("My sailing boat is called Albatross"))
+        answer = await agents.run(turn("What is the name of my sailing boat?"))
+    asked = last_text(model.requests[-1])
+    assert asked.startswith("RELEVANT CONTEXT FROM PAST CONVERSATIONS:")
+    assert "Albatross" in asked
+    assert asked.endswith("USER QUESTION: What is the name of my sailing boat?")
+    assert answer.session_id is not None
+    stored = await rem.memory("alice").load_session(UUID(answer.session_id))
+    assert stored[0].content == "What is the name of my sailing boat?"
+
+
+async def test_an_old_conversation_is_summarised_once_by_the_model_and_not_per_request(
+    rem: Rem, settings: Settings, model: ScriptedModel
+) -> None:
+    def script(body: dict[str, Any]) -> list[Step]:
+        if "You summarize conversations" in instructions(body):
+            name = body["tools"][0]["function"]["name"]
+            return [Call(name, {"summary": "They planned a ferry.", "key_facts": ["ferry"], "decisions": []})]
+        return [_LONG]
+
+    model.script = script
+    session = uuid4()
+    memory = {"strategy": "summarization", "max_history_tokens": 400}
+    async with agents_with(settings, model, memory=memory) as agents:
+        for _ in range(6):
+            await agents.run(turn(_LONG, session))
+    async with agents_with(settings, model, memory=memory) as agents:
+        before = len(model.requests)
+        await agents.run(turn("And?", session))
+    assert "They planned a ferry." in instructions(model.requests[before])
+    summaries = [body for body in model.requests if "You summarize conversations" in instructions(body)]
+    assert 1 <= len(summaries) <= 5
+    stored = await rem.memory("alice").load_session(session)
+    assert not any("They planned a ferry" in message.content for message in stored)
+
+
+async def test_the_user_is_a_hint_or_a_profile(rem: Rem, settings: Settings, model: ScriptedModel) -> None:
+    user = User(name="Alice Adams", email="alice@example.com", summary="Builds boats", interests=["sailing"])
+    context = AgentContext.from_headers({"X-User-Id": "alice@example.com"})
+    await rem.store("alice@example.com").upsert(user.model_copy(update={"id": UUID(context.user_id)}))
+    async with agents_with(settings, model) as agents:
+        await agents.run(ChatTurn(context=context, text="Hi"))
+    assert f"REM LOOKUP users/{context.user_id}" in instructions(model.requests[-1])
+    assert "Builds boats" not in instructions(model.requests[-1])
+    async with agents_with(settings, model, chat={"auto_inject_user_context": True}) as agents:
+        await agents.run(ChatTurn(context=context, text="Hi"))
+    assert "Builds boats" in instructions(model.requests[-1])
+    assert "sailing" in instructions(model.requests[-1])
+
+
+async def test_structured_output_is_checked_mended_and_given_as_fields(
+    rem: Rem, settings: Settings, model: ScriptedModel
+) -> None:
+    answers = [
+        {"answer": "Yes", "confidence": 7, "sources": []},
+        {"answer": "Yes", "confidence": 0.7, "sources": ["note"]},
+    ]
+
+    def script(body: dict[str, Any]) -> list[Step]:
+        name = next(t["function"]["name"] for t in body["tools"] if t["function"]["name"].startswith("final_result"))
+        return [Call(name, answers[1 if has_result(body) else 0], f"call_{len(body['messages'])}")]
+
+    model.script = script
+    async with agents_with(settings, model) as agents:
+        answer = await agents.run(turn("Is it so?", agent="query-agent"))
+    assert answer.output == answers[1]
+    assert answer.text == '{"answer":"Yes","confidence":0.7,"sources":["note"]}'
+    assert "confidence" in str(model.requests[1]["messages"][-1])
+
+
+async def test_structured_output_that_stays_wrong_is_an_error(
+    rem: Rem, settings: Settings, model: ScriptedModel
+) -> None:
+    def script(body: dict[str, Any]) -> list[Step]:
+        name = next(t["function"]["name"] for t in body["tools"] if t["function"]["name"].startswith("final_result"))
+        return [Call(name, {"answer": 5}, f"call_{len(body['messages'])}")]
+
+    model.script = script
+    async with agents_with(settings, model) as agents:
+        with pytest.raises(ModelError, match="schema"):
+            await agents.run(turn("Is it so?", agent="query-agent"))
+    assert len(model.requests) == 3
+
+
+async def test_an_impossible_answer_schema_is_refused_before_anything_is_stored(
+    rem: Rem, settings: Settings, model: ScriptedModel
+) -> None:
+    session = uuid4()
+    async with agents_with(settings, model) as agents:
+        with pytest.raises(InvalidInputError, match="schema"):
+            await agents.run(turn("Hi", session, output_schema={"type": "array"}))
+    assert not model.requests
+    assert await rem.memory("alice").list_sessions() == []
+
+
+async def test_limits_of_requests_hold_over_all_agents_of_an_answer(
+    rem: Rem, settings: Settings, model: ScriptedModel
+) -> None:
+    model.script = lambda body: [
+        Call("ask_agent", {"agent_name": "orchestrator", "input_text": "go on"}, f"call_{len(body['messages'])}")
+    ]
+    async with agents_with(settings, model, llm={"request_limit": 5}) as agents:
+        with pytest.raises(RunLimitError):
+            await agents.run(turn("Go", agent="orchestrator"))
+    assert len(model.requests) <= 5
+
+
+async def test_the_request_goes_before_the_agent_and_the_agent_before_the_settings(
+    rem: Rem, settings: Settings, model: ScriptedModel
+) -> None:
+    async with agents_with(settings, model, llm={"default_temperature": 0.9}) as agents:
+        await agents.run(turn("Hi"))
+        await agents.catalog.save(
+            "type: object\ndescription: Answer.\njson_schema_extra: {kind: agent, name: cool, temperature: 0.1}",
+            AgentContext(user_id="alice").scope,
+        )
+        await agents.run(turn("Hi", agent="cool"))
+        await agents.run(turn("Hi", agent="cool", model_settings={"temperature": 0.5}))
+    assert [body["temperature"] for body in model.requests] == [0.9, 0.1, 0.5]
+
+
+async def test_what_is_not_to_be_remembered_leaves_nothing(rem: Rem, settings: Settings, model: ScriptedModel) -> None:
+    async with agents_with(settings, model) as agents:
+        answer = await agents.run(turn("Hi", is_remembered=False))
+    assert answer.session_id is None
+    assert await rem.memory("alice").list_sessions() == []
+
+
+async def test_an_answer_that_cannot_be_stored_is_given_all_the_same(
+    rem: Rem, settings: Settings, model: ScriptedModel
+) -> None:
+    session = uuid4()
+    async with agents_with(settings, model) as agents:
+        conversation = await agents.begin(turn("Hi", session))
+        await rem.memory("alice").delete_session(session)
+        events = [event async for event in conversation.events()]
+    assert "".join(event.content for event in events if event.type == "text_delta") == "Noted."
+    assert [event.flags for event in events if event.type == "metadata"] == [["not_remembered"]]
+    assert events[-1].type == "done"
