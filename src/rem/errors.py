@@ -7,6 +7,8 @@ class RemError(Exception):
     """Something in REM failed."""
 
     exit_code = 1
+    code = "internal_error"
+    """One word for the kind of error, for programs."""
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or type(self).__doc__ or "")
@@ -22,10 +24,13 @@ class InvalidInputError(RemError):
     """The input is not valid."""
 
     exit_code = 2
+    code = "invalid_input"
 
 
 class QuerySyntaxError(InvalidInputError):
     """The query is not written in REM's query language."""
+
+    code = "query_syntax"
 
     def __init__(
         self,
@@ -46,35 +51,46 @@ class QuerySyntaxError(InvalidInputError):
 class QueryLimitError(InvalidInputError):
     """The query takes more time or room than one query may."""
 
+    code = "query_limit"
+
 
 class NotFoundError(RemError):
     """There is no such object, or it belongs to someone else."""
 
     exit_code = 3
+    code = "not_found"
 
 
 class ConflictError(RemError):
     """The change contradicts what is stored."""
 
     exit_code = 4
+    code = "conflict"
 
 
 class DeletedError(ConflictError):
     """The object was deleted, and a deleted memory stays deleted."""
 
+    code = "deleted"
+
 
 class ImmutableError(ConflictError):
     """The content of messages and documents is never changed in place."""
+
+    code = "immutable"
 
 
 class DatabaseError(RemError):
     """The database cannot be used."""
 
     exit_code = 5
+    code = "database_error"
 
 
 class DatabaseUnavailableError(DatabaseError):
     """The database does not answer."""
+
+    code = "database_unavailable"
 
 
 class DatabaseUnfitError(DatabaseError):
@@ -88,6 +104,8 @@ class EmbeddedServerError(DatabaseError):
 class CorruptRowError(DatabaseError):
     """A stored row does not fit its class."""
 
+    code = "corrupt_row"
+
 
 class MigrationError(DatabaseError):
     """The schema cannot be brought to the version that this REM needs."""
@@ -97,6 +115,7 @@ class EmbeddingError(RemError):
     """The texts cannot be embedded."""
 
     exit_code = 6
+    code = "embedding_unavailable"
 
 
 class EmbeddingOffError(EmbeddingError):
@@ -119,45 +138,61 @@ class RerankerError(RemError):
     """The candidates of a search cannot be reranked."""
 
     exit_code = 6
+    code = "reranker_unavailable"
 
 
 class MemoryOffError(RemError):
     """This needs the database, which is switched off: set POSTGRES__ENABLED=true."""
 
     exit_code = 5
+    code = "memory_off"
 
 
 class AgentNotFoundError(NotFoundError):
     """There is no such agent."""
 
+    code = "agent_not_found"
+
 
 class AgentInvalidError(InvalidInputError):
     """The agent's definition is not valid."""
 
+    code = "agent_invalid"
+
 
 class ModelUnknownError(InvalidInputError):
     """There is no such model, or it is not set up."""
+
+    code = "model_not_found"
 
 
 class ModelError(RemError):
     """The language model failed."""
 
     exit_code = 6
+    code = "model_error"
 
 
 class ModelTimeoutError(ModelError):
     """The language model takes too long."""
 
+    code = "model_timeout"
+
 
 class RunLimitError(ModelError):
     """The answer took more requests or tokens than the agent may use."""
 
+    code = "run_limit"
+
 
 class ToolFailedError(RemError):
     """A tool could not do its work."""
+
+    code = "tool_failed"
 
 
 class AudioError(RemError):
     """What was spoken cannot be written down."""
 
     exit_code = 6
+    code = "transcription_unavailable"

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from loguru import logger
 
 from rem import errors
-from rem.api.errors import fault_of
+from rem.api.errors import status_of
 from rem.api.main import create_app
 from rem.settings import ApiSettings, AudioSettings, Settings
 from tests.api.serving import client, served
@@ -98,11 +98,11 @@ async def test_a_body_that_is_too_large_is_refused_at_once_and_while_it_comes(se
 
 def test_each_of_rems_errors_has_a_status_and_a_code() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.RemError)]
-    faults = {kind.__name__: fault_of(kind()) for kind in kinds}
-    assert {fault.status for fault in faults.values()} <= {400, 404, 409, 422, 500, 502, 503, 504}
-    assert faults["NotFoundError"].status == 404
-    assert faults["DeletedError"].status == 409
-    assert faults["DatabaseUnavailableError"].status == 503
+    faults = {kind.__name__: (status_of(kind()), kind.code) for kind in kinds}
+    assert {status for status, _ in faults.values()} <= {400, 404, 409, 422, 500, 502, 503, 504}
+    assert faults["NotFoundError"] == (404, "not_found")
+    assert faults["DeletedError"] == (409, "deleted")
+    assert faults["DatabaseUnavailableError"] == (503, "database_unavailable")
     assert faults["ModelUnknownError"] == (404, "model_not_found")
 
 

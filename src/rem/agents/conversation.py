@@ -106,7 +106,7 @@ class Conversation:
         )
         if self.error is not None:
             logger.warning("The agent {} failed: {}", self.agent, type(self.error).__name__)
-            yield ErrorEvent(agent=self.agent, code=error_code(self.error), message=str(self.error))
+            yield ErrorEvent(agent=self.agent, code=self.error.code, message=str(self.error))
         reason = "error" if self.error else "length" if self.finish_reason == "length" else "stop"
         yield DoneEvent(agent=self.agent, reason=reason)
 
@@ -156,9 +156,3 @@ class Conversation:
     async def _summarize(self) -> None:
         if self._place is not None:
             await self._place.memory.refresh_summary(self._place.session_id, self._place.summarize)
-
-
-def error_code(error: RemError) -> str:
-    """A short name of a kind of error, for programs: `model_timeout` for ModelTimeoutError."""
-    name = type(error).__name__.removesuffix("Error")
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -36,38 +36,24 @@ class ErrorResponse(BaseModel):
     error: ErrorBody
 
 
-class Fault(NamedTuple):
-    """How a kind of error is told over HTTP."""
-
-    status: int
-    code: str
-
-
-_FAULTS: dict[type[errors.RemError], Fault] = {
-    errors.QuerySyntaxError: Fault(400, "query_syntax"),
-    errors.QueryLimitError: Fault(400, "query_limit"),
-    errors.AgentInvalidError: Fault(400, "agent_invalid"),
+_STATUSES: dict[type[errors.RemError], int] = {
     # OpenAI answers an unknown model with 404, and its clients know the code.
-    errors.ModelUnknownError: Fault(404, "model_not_found"),
-    errors.InvalidInputError: Fault(400, "invalid_input"),
-    errors.AgentNotFoundError: Fault(404, "agent_not_found"),
-    errors.NotFoundError: Fault(404, "not_found"),
-    errors.DeletedError: Fault(409, "deleted"),
-    errors.ImmutableError: Fault(409, "immutable"),
-    errors.ConflictError: Fault(409, "conflict"),
-    errors.MemoryOffError: Fault(503, "memory_off"),
-    errors.CorruptRowError: Fault(500, "corrupt_row"),
-    errors.DatabaseUnavailableError: Fault(503, "database_unavailable"),
-    errors.DatabaseError: Fault(503, "database_error"),
-    errors.EmbeddingError: Fault(503, "embedding_unavailable"),
-    errors.RerankerError: Fault(503, "reranker_unavailable"),
-    errors.ModelTimeoutError: Fault(504, "model_timeout"),
+    errors.ModelUnknownError: 404,
+    errors.InvalidInputError: 400,
+    errors.NotFoundError: 404,
+    errors.ConflictError: 409,
+    errors.MemoryOffError: 503,
+    errors.CorruptRowError: 500,
+    errors.DatabaseError: 503,
+    errors.EmbeddingError: 503,
+    errors.RerankerError: 503,
+    errors.ModelTimeoutError: 504,
     # Not a 5xx: clients try those again by themselves, and it would cost as much again.
-    errors.RunLimitError: Fault(422, "run_limit"),
-    errors.ModelError: Fault(502, "model_error"),
-    errors.ToolFailedError: Fault(502, "tool_failed"),
-    errors.AudioError: Fault(503, "transcription_unavailable"),
-    errors.RemError: Fault(500, "internal_error"),
+    errors.RunLimitError: 422,
+    errors.ModelError: 502,
+    errors.ToolFailedError: 502,
+    errors.AudioError: 503,
+    errors.RemError: 500,
 }
 
 _CODES = {
@@ -86,9 +72,9 @@ _CODES = {
 }
 
 
-def fault_of(error: errors.RemError) -> Fault:
-    """The status and the code of one of REM's errors."""
-    return next(_FAULTS[kind] for kind in type(error).__mro__ if kind in _FAULTS)
+def status_of(error: errors.RemError) -> int:
+    """The HTTP status that one of REM's errors amounts to."""
+    return next(_STATUSES[kind] for kind in type(error).__mro__ if kind in _STATUSES)
 
 
 def error_body(
@@ -102,9 +88,8 @@ def error_body(
 
 def body_of(error: errors.RemError) -> ErrorBody:
     """One of REM's errors in the one shape; also for the error event of a stream."""
-    status, code = fault_of(error)
     param = "model" if isinstance(error, errors.ModelUnknownError) else None
-    return error_body(status, code, str(error), param=param, details=_details(error))
+    return error_body(status_of(error), error.code, str(error), param=param, details=_details(error))
 
 
 def error_response(
@@ -136,7 +121,7 @@ def install(app: FastAPI) -> None:
 
 
 async def _rem_error(_request: Request, error: errors.RemError) -> JSONResponse:
-    return _response(fault_of(error).status, body_of(error))
+    return _response(status_of(error), body_of(error))
 
 
 async def _validation_error(_request: Request, error: RequestValidationError) -> JSONResponse:

@@ -58,8 +58,7 @@ class Chunks:
     def _named(self, event: Event) -> bytes:
         told = event.model_dump(mode="json", exclude_none=True)
         if isinstance(event, ErrorEvent) and self._conversation.error is not None:
-            body = body_of(self._conversation.error)
-            told |= {"code": body.code, "error": body.model_dump(mode="json")}
+            told["error"] = body_of(self._conversation.error).model_dump(mode="json")
         choice = {"index": 0, "delta": {}, "finish_reason": None}
         data = orjson.dumps({**self._base, "choices": [choice], **told})
         return b"event: " + event.type.encode() + b"\ndata: " + data + b"\n\n"
