@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
@@ -33,6 +34,7 @@ _HISTORY = 200
 _STREAMS = (1, 10, 100)
 _WORDS = 300
 _USER = "bench"
+Forget = Callable[[], Awaitable[None]]
 _TEXT = "What did we say about the plan for the harbour and the ferry? " * 2
 
 
@@ -45,14 +47,24 @@ async def run(home: Path, sizes: tuple[int, ...] = SIZES, rounds: int = ROUNDS) 
             say("chat: indexing what was said ...")
             await rem.index(user=_USER)
             bare = await BareAgent.of(model, rem, sessions[_HISTORY])
-        with _rem_server(home, model) as address:
-            limits = httpx.Limits(max_connections=200)
-            headers = {"X-User-Id": _USER}
-            async with httpx.AsyncClient(base_url=address, timeout=120, headers=headers, limits=limits) as http:
-                await _first_word(result, http, bare, sessions[_HISTORY], rounds)
-                await _words_a_second(result, http, bare)
-                await _growth(result, http, {size: sessions[size] for size in sizes}, rounds)
+            forget = partial(_forget_new, rem, sessions)
+            with _rem_server(home, model) as address:
+                limits = httpx.Limits(max_connections=200)
+                headers = {"X-User-Id": _USER}
+                async with httpx.AsyncClient(base_url=address, timeout=120, headers=headers, limits=limits) as http:
+                    await _first_word(result, http, bare, sessions[_HISTORY], rounds, forget)
+                    await _words_a_second(result, http, bare)
+                    await _growth(result, http, {size: sessions[size] for size in sizes}, rounds, forget)
     return result
+
+
+async def _forget_new(rem: Rem, sessions: dict[int, UUID]) -> None:
+    """Sessions must not grow while they are measured: a model's library takes time for each message of a history."""
+    async with rem.database.connection() as connection:
+        for size, session_id in sessions.items():
+            await connection.execute(
+                "DELETE FROM rem.messages WHERE session_id = $1 AND message_index >= $2", session_id, size
+            )
 
 
 async def _session(rem: Rem, size: int) -> UUID:
@@ -69,7 +81,9 @@ def _message(number: int) -> NewMessage:
     return NewMessage(role=role, content=f"Message {number}: {_TEXT * (1 if role is Role.ASSISTANT else 20)}")
 
 
-async def _first_word(result: Result, http: httpx.AsyncClient, bare: BareAgent, session_id: UUID, rounds: int) -> None:
+async def _first_word(
+    result: Result, http: httpx.AsyncClient, bare: BareAgent, session_id: UUID, rounds: int, forget: Forget
+) -> None:
     async def through_rem(_turn: int) -> None:
         body = {"messages": [{"role": "user", "content": "And now?"}], "stream": True}
         headers = {"X-Session-Id": str(session_id)}
@@ -84,7 +98,7 @@ async def _first_word(result: Result, http: httpx.AsyncClient, bare: BareAgent, 
             return
 
     calls: dict[str, Call] = {"rem": through_rem, "bare_agent": alone}
-    times = await alternate(calls, rounds, warm_up=20)
+    times = await alternate(calls, rounds, warm_up=20, after=forget)
     added = (times["rem"] - times["bare_agent"]) / 1000
     result.figures["first word"] = {**times, "added_milliseconds": round(added, 2), "stored_messages": _HISTORY}
     say(f"chat, first word: {times}, {added:.1f} ms more")
@@ -159,7 +173,9 @@ async def _rate(read: Callable[[], Awaitable[int]], streams: int) -> int:
     return round(words / (time.perf_counter() - started))
 
 
-async def _growth(result: Result, http: httpx.AsyncClient, sessions: dict[int, UUID], rounds: int) -> None:
+async def _growth(
+    result: Result, http: httpx.AsyncClient, sessions: dict[int, UUID], rounds: int, forget: Forget
+) -> None:
     def turn(session_id: UUID) -> Call:
         async def call(_number: int) -> None:
             body = {"messages": [{"role": "user", "content": "And now?"}]}
@@ -168,7 +184,9 @@ async def _growth(result: Result, http: httpx.AsyncClient, sessions: dict[int, U
 
         return call
 
-    times = await alternate({str(size): turn(session) for size, session in sessions.items()}, rounds, warm_up=10)
+    times = await alternate(
+        {str(size): turn(session) for size, session in sessions.items()}, rounds, warm_up=10, after=forget
+    )
     result.figures["turn by stored messages"] = times
     say(f"chat, a turn by stored messages: {times}")
     smallest, largest = min(sessions), max(sessions)

@@ -39,8 +39,10 @@ class Result:
         self.checks.append(Check(name, round(measured, 3), limit))
 
 
-async def alternate(calls: dict[str, Call], rounds: int, warm_up: int = 50) -> dict[str, float]:
-    """The median time of each call in microseconds; the calls take turns."""
+async def alternate(
+    calls: dict[str, Call], rounds: int, warm_up: int = 50, after: Callable[[], Awaitable[object]] | None = None
+) -> dict[str, float]:
+    """The median time of each call in microseconds; the calls take turns. What is done `after` each is not timed."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     order = list(calls)
     for number in range(rounds + warm_up):
@@ -50,6 +52,8 @@ async def alternate(calls: dict[str, Call], rounds: int, warm_up: int = 50) -> d
             started = time.perf_counter()
             await call(number)
             times[name].append(time.perf_counter() - started)
+            if after is not None:
+                await after()
     return {name: round(median(values[warm_up:]) * 1e6, 1) for name, values in times.items()}
 
 
