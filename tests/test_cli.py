@@ -199,6 +199,9 @@ def test_doctor_finds_everything_in_order_or_says_what_is_not(here: dict[str, st
         ("mirrors", "ok"),
         ("search", "ok"),
         ("sql", "ok"),
+        ("model", "ok"),
+        ("recordings", "ok"),
+        ("agents", "ok"),
     ]
     assert re.fullmatch(r"\d migrations, all of them applied", checks[3]["finding"])
     broken = rem(

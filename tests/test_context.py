@@ -44,6 +44,7 @@ def test_headers_in_any_case_make_a_context() -> None:
     )
     assert context == AgentContext(
         user_id=_ALICE,
+        user_email="alice@example.com",
         tenant_id="acme",
         session_id="550e8400-e29b-41d4-a716-446655440000",
         default_model="openai:gpt-4o",
@@ -60,11 +61,13 @@ def test_no_headers_mean_nobody_in_particular() -> None:
 
 
 def test_who_is_logged_in_counts_and_not_what_the_headers_say() -> None:
-    user = SimpleNamespace(id="alice", tenant_id="acme")
+    user = SimpleNamespace(id="alice", tenant_id="acme", email="alice@example.com")
     claimed = {"X-User-Id": "mallory", "X-Tenant-Id": "other", "X-Session-Id": "x"}
     context = AgentContext.from_request(request(claimed, trusts_headers=True, user=user))
     assert (context.user_id, context.tenant_id) == ("alice", "acme")
+    assert context.user_email == "alice@example.com"
     assert context.session_id == str(session_id_of("x", Scope("acme", "alice")))
+    assert context.session_name == "x"
 
 
 def test_where_people_log_in_who_has_not_is_nobody_whatever_the_headers_say() -> None:

@@ -113,10 +113,10 @@ class Rem:
         """The answer to plain language, without a language model; its notes say as which query it was understood."""
         return await self.ask_for(Scope.of(user, tenant), text)
 
-    async def ask_for(self, scope: Scope, text: str) -> QueryResult:
-        """The answer to plain language over what a scope sees."""
+    async def ask_for(self, scope: Scope, text: str, *, limit: int | None = None) -> QueryResult:
+        """The answer to plain language over what a scope sees; with a limit, at most so many rows of a search."""
         with query_span("rem.ask") as answered:
-            result = await natural.ask(self._executor(scope), self.store_for(scope), text)
+            result = await natural.ask(self._executor(scope), self.store_for(scope), text, limit)
             answered(result.query_type, result.count)
         return result
 

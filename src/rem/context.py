@@ -68,9 +68,13 @@ class AgentContext(BaseModel):
     model_config = ConfigDict(frozen=True, populate_by_name=True)
 
     user_id: str | None = None
+    user_email: str | None = None
+    """The address of the user, if that is known: the id does not tell it."""
     tenant_id: str = DEFAULT_TENANT
     session_id: str | None = None
     """A UUID. What a client calls its session may be any text: see `session_id_of`."""
+    session_name: str | None = None
+    """What the client calls its session, if it is no UUID."""
     default_model: str | None = None
     agent_schema_uri: str | None = None
     is_eval: bool = False
@@ -94,7 +98,7 @@ class AgentContext(BaseModel):
     @classmethod
     def from_headers(cls, headers: Mapping[str, str]) -> Self:
         """The context that a trusted caller's headers name; their names may be written in any case."""
-        return cls._of({name.lower(): value for name, value in headers.items()}, None, None)
+        return cls._of({name.lower(): value for name, value in headers.items()})
 
     @classmethod
     def from_request(cls, request: HTTPConnection) -> Self:
@@ -108,18 +112,21 @@ class AgentContext(BaseModel):
         if user is not None or not getattr(request.app.state, "trusts_headers", False):
             for name in ("x-user-id", "x-tenant-id"):
                 headers.pop(name, None)
-        return cls._of(headers, getattr(user, "id", None), getattr(user, "tenant_id", None))
+        return cls._of(headers, user)
 
     @classmethod
-    def _of(cls, headers: Mapping[str, str], user_id: str | None, tenant_id: str | None) -> Self:
-        named = cls.get_user_id_or_default(headers.get("x-user-id"), "X-User-Id")
-        user_id = user_id or named
-        tenant_id = tenant_id or headers.get("x-tenant-id", "").strip() or DEFAULT_TENANT
+    def _of(cls, headers: Mapping[str, str], user: object = None) -> Self:
+        claimed = headers.get("x-user-id", "").strip()
+        user_id = getattr(user, "id", None) or cls.get_user_id_or_default(claimed, "X-User-Id")
+        tenant_id = getattr(user, "tenant_id", None) or headers.get("x-tenant-id", "").strip() or DEFAULT_TENANT
         session = headers.get("x-session-id", "").strip()
+        session_id = str(session_id_of(session, Scope(tenant_id, user_id))) if session else None
         return cls(
             user_id=user_id,
+            user_email=getattr(user, "email", None) or (claimed if "@" in claimed else None),
             tenant_id=tenant_id,
-            session_id=str(session_id_of(session, Scope(tenant_id, user_id))) if session else None,
+            session_id=session_id,
+            session_name=None if not session or is_uuid(session) else session,
             default_model=headers.get("x-model-name", "").strip() or None,
             agent_schema_uri=headers.get("x-agent-schema", "").strip() or None,
             is_eval=headers.get("x-is-eval", "").strip().lower() in ("true", "1", "yes"),
@@ -167,11 +174,19 @@ def agent_context_scope(context: AgentContext) -> Iterator[AgentContext]:
 
 def session_id_of(text: str, scope: Scope) -> uuid.UUID:
     """The id of the session that a client names: a UUID is itself, any other text is a name among the user's own."""
-    try:
+    if is_uuid(text):
         return uuid.UUID(text)
+    _refuse_unstorable("session id", text)
+    return uuid.uuid5(_SESSIONS, "\n".join((scope.tenant_id, scope.user_id or "", text)))
+
+
+def is_uuid(text: str) -> bool:
+    """Whether a text is a UUID, in any of its spellings."""
+    try:
+        uuid.UUID(text)
     except ValueError:
-        _refuse_unstorable("session id", text)
-        return uuid.uuid5(_SESSIONS, "\n".join((scope.tenant_id, scope.user_id or "", text)))
+        return False
+    return True
 
 
 def _refuse_unstorable(what: str, value: str) -> None:

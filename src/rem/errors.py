@@ -179,6 +179,12 @@ class ModelTimeoutError(ModelError):
     code = "model_timeout"
 
 
+class ModelRateLimitError(ModelError):
+    """The language model is asked too often."""
+
+    code = "rate_limit_exceeded"
+
+
 class RunLimitError(ModelError):
     """The answer took more requests or tokens than the agent may use."""
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
 
-from rem.agents.catalog import AgentCatalog
+from rem.agents.catalog import AgentCatalog, built_in_agents, read_agent_file
 from rem.app import Rem
 from rem.context import Scope
 from rem.errors import AgentInvalidError, AgentNotFoundError, ConflictError, MemoryOffError
 from rem.models import Schema
 from rem.settings import AgentsSettings, Settings
+from rem.tools.registry import TOOLS
 from tests.agents.definitions import COMPLETE, minimal
+from tests.commands import REPOSITORY
+from tests.commands import rem as rem_command
 
 ALICE, BOB, EVERYONE = Scope.of("alice@example.com"), Scope.of("bob@example.com"), Scope()
 
@@ -104,9 +108,28 @@ async def test_the_first_of_a_name_counts_and_the_others_say_so(files_only: Agen
     assert (await files_only.get("rem", EVERYONE)).source == "built in"
     problems = [entry.problem for entry in await files_only.entries(EVERYONE) if entry.problem]
     assert problems == [
-        f"twin is the name of an agent that is in {folder / '1.yaml'}, which is used instead.",
-        "rem is the name of an agent that is built in, which is used instead.",
+        f"{folder / '2.yaml'}: twin is the name of an agent that is in {folder / '1.yaml'}, which is used instead.",
+        f"{folder / '3.yaml'}: rem is the name of an agent that is built in, which is used instead.",
     ]
+
+
+async def test_a_stored_agent_that_a_file_hides_says_so(catalog: AgentCatalog, folder: Path) -> None:
+    await catalog.save(minimal(), ALICE)
+    (folder / "a.yaml").write_text(minimal())
+    (problem,) = [entry.problem for entry in await catalog.entries(ALICE) if entry.problem]
+    assert problem.startswith("The stored agent my-agent: my-agent is the name of an agent that is in ")
+
+
+async def test_a_check_says_that_the_name_is_taken_by_a_built_in_agent(folder: Path) -> None:
+    path = folder / "mine.yaml"
+    path.write_text(minimal("rem"))
+    (problem,) = read_agent_file(path).problems
+    said = f"{path}: json_schema_extra.name: rem is the name of an agent that is built in: choose another"
+    assert problem.at(str(path)) == said
+    checked = rem_command("agents", "validate", str(path), settings={"POSTGRES__ENABLED": "false"})
+    assert (checked.returncode, checked.stderr) == (2, f"Error: {said}\n")
+    path.write_text(minimal("rem-helper"))
+    assert read_agent_file(path).problems == []
 
 
 async def test_a_saved_agent_is_found_at_once_and_by_its_owner_only(catalog: AgentCatalog) -> None:
@@ -225,3 +248,20 @@ async def test_without_a_database_nothing_can_be_saved(files_only: AgentCatalog)
         await files_only.save(minimal(), ALICE)
     with pytest.raises(MemoryOffError):
         await files_only.delete("my-agent", ALICE)
+
+
+def test_the_docs_know_every_tool() -> None:
+    docs = (REPOSITORY / "docs" / "agents.md").read_text(encoding="utf-8")
+    table = docs.partition("## Tools")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(TOOLS)
+
+
+async def test_the_agent_of_the_docs_that_asks_another_can_be_used(files_only: AgentCatalog, folder: Path) -> None:
+    docs = (REPOSITORY / "docs" / "agents.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"<!-- example: asking -->\n```yaml\n(.*?)```", docs, re.DOTALL)
+    (folder / "asking.yaml").write_text(text)
+    schema = await files_only.get("release-notes", EVERYONE)
+    assert schema.tool_names == ["ask_agent", "search_rem"]
+    asked = set(re.findall(r"`([a-z-]+)`", schema.description)) - set(TOOLS)
+    assert asked <= {agent.name for agent in built_in_agents()} | {"release-helper"}
+    assert asked

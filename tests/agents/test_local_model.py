@@ -173,11 +173,29 @@ async def test_nothing_found_is_said_and_noted(memory: Rem) -> None:
     assert asked.calls[1][1] == {"confidence": 0.0, "sources": []}
 
 
-@pytest.mark.parametrize("question", ["hi", "Hello!", "Guten Morgen", "thanks a lot", "👋", "what can you do?", "   "])
+@pytest.mark.parametrize("question", ["hi", "Hello!", "Guten Morgen", "👋", "what can you do?", "   "])
 async def test_a_greeting_is_answered_without_a_search(memory: Rem, question: str) -> None:
     asked = await ask(memory, question)
     assert asked.tools == []
     assert asked.text.startswith("Hello!")
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        ("thanks", "You are welcome."),
+        ("Thank you very much!", "You are welcome."),
+        ("thanks a lot", "You are welcome."),
+        ("ok, thanks for your help", "You are welcome."),
+        ("Okay.", "All right."),
+        ("bye", "Goodbye."),
+    ],
+)
+async def test_courtesy_is_answered_in_kind_and_not_with_a_greeting(memory: Rem, said: str, answer: str) -> None:
+    asked = await ask(memory, said)
+    assert asked.tools == []
+    assert asked.text.startswith(answer)
+    assert "Hello" not in asked.text
 
 
 @pytest.mark.parametrize("question", ["hi-fi systems", "help with tomatoes", "hello world program", "test results"])
@@ -222,6 +240,150 @@ async def test_the_last_question_counts_in_a_conversation(memory: Rem) -> None:
     assert second.calls[0][1]["query"] == "How often do tomatoes want water?"
     assert second.tools == ["search_rem", "register_metadata"]
     assert "1. `garden`" in second.text
+
+
+LAUNCH, WATER = "Why did the launch of Atlas slip?", "How often do tomatoes want water?"
+
+
+async def conversation(memory: Rem, *said: str) -> list[ModelMessage]:
+    """The messages of a conversation in which the user said this."""
+    messages: list[ModelMessage] = []
+    for text in said:
+        messages = (await ask(memory, text, history=messages)).messages
+    return messages
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["What did I just ask you?", "what did I ask?", "Do you remember what I asked you before?", "My last question?"],
+)
+async def test_what_was_just_asked_is_repeated_and_not_searched(memory: Rem, question: str) -> None:
+    asked = await ask(memory, question, history=await conversation(memory, WATER, LAUNCH))
+    assert asked.tools == []
+    assert LAUNCH in asked.text
+    assert WATER not in asked.text
+    assert NO_MODEL in asked.text
+
+
+@pytest.mark.parametrize(
+    "question", ["what did I ask first?", "What was my first question?", "What did I first ask you"]
+)
+async def test_what_was_asked_first_is_repeated(memory: Rem, question: str) -> None:
+    asked = await ask(memory, question, history=await conversation(memory, WATER, LAUNCH))
+    assert asked.tools == []
+    assert WATER in asked.text
+    assert LAUNCH not in asked.text
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["what did we talk about?", "What have we been talking about so far?", "What's this conversation about?"],
+)
+async def test_what_was_talked_about_is_listed(memory: Rem, question: str) -> None:
+    asked = await ask(memory, question, history=await conversation(memory, WATER, LAUNCH))
+    assert asked.tools == []
+    assert f"1. “{WATER}”\n2. “{LAUNCH}”" in asked.text
+
+
+async def test_at_the_beginning_nothing_was_asked_and_earlier_talks_are_searched(memory: Rem) -> None:
+    asked = await ask(memory, "What did I just ask you?")
+    assert asked.tools == []
+    assert asked.text.startswith("This is the first message of our conversation that I have.")
+    assert "search_rem" in (await ask(memory, "What did we talk about?")).tools
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["What did we talk about last week?", "What did I say about Atlas?", "What did we discuss about tomatoes?"],
+)
+async def test_questions_about_more_than_this_conversation_are_searched(memory: Rem, question: str) -> None:
+    asked = await ask(memory, question, history=await conversation(memory, WATER))
+    assert asked.calls[0][1]["query"] == question
+
+
+@pytest.mark.parametrize(
+    "follow_up",
+    ["And who leads it?", "When does it end?", "Why?", "Who leads?", "What about the budget?", "For how long?"],
+)
+async def test_a_short_follow_up_is_searched_together_with_what_it_follows(memory: Rem, follow_up: str) -> None:
+    asked = await ask(memory, follow_up, history=await conversation(memory, WATER, LAUNCH, "thanks"))
+    assert asked.calls[0] == ("search_rem", {"query": f"{LAUNCH} {follow_up}", "mode": "natural-language"})
+    assert "`atlas-launch`" in asked.text
+
+
+async def test_a_second_follow_up_follows_the_same_question(memory: Rem) -> None:
+    asked = await ask(memory, "When does it end?", history=await conversation(memory, LAUNCH, "And who leads it?"))
+    assert asked.calls[0][1]["query"] == f"{LAUNCH} When does it end?"
+
+
+async def test_after_a_query_its_verb_is_not_searched(memory: Rem) -> None:
+    asked = await ask(memory, "When does it end?", history=await conversation(memory, 'LOOKUP "atlas-launch"'))
+    assert asked.calls[0][1] == {"query": '"atlas-launch" When does it end?', "mode": "natural-language"}
+
+
+async def test_the_question_that_is_followed_is_not_quoted(memory: Rem) -> None:
+    store = memory.store_for(CONTEXT.scope)
+    session = await store.upsert(Session(name="talk"))
+    for index, text in enumerate([LAUNCH, "And who leads it?", "Bob leads the launch of Atlas."]):
+        await store.upsert(Message(session_id=session.id, message_index=index, role=Role.USER, content=text))
+    text = (await ask(memory, "And who leads it?", history=await conversation(memory, LAUNCH))).text
+    assert "Bob leads the launch of Atlas." in text
+    assert LAUNCH not in text
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["Who is Sarah Chen?", "What happened this week?", "Is the IT budget approved?", "SEARCH it LIMIT 1", "Garden"],
+)
+async def test_a_question_that_stands_alone_is_searched_alone(memory: Rem, question: str) -> None:
+    asked = await ask(memory, question, history=await conversation(memory, LAUNCH))
+    assert asked.calls[0][1]["query"] == question
+
+
+async def test_a_follow_up_of_nothing_is_searched_alone(memory: Rem) -> None:
+    assert (await ask(memory, "When does it end?")).calls[0][1]["query"] == "When does it end?"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Please remember that my favourite colour is teal.",
+        "remember: my favourite colour is teal.",
+        "Don't forget that my favourite colour is teal.",
+        "Could you please remember that my favourite colour is teal.",
+        "Note that my favourite colour is teal.",
+    ],
+)
+async def test_what_is_to_be_remembered_is_noted_without_a_search(memory: Rem, text: str) -> None:
+    asked = await ask(memory, text)
+    assert asked.tools == []
+    assert asked.text.startswith("Noted: “my favourite colour is teal.” It is kept in this conversation.")
+    assert NO_MODEL in asked.text
+
+
+@pytest.mark.parametrize("text", ["Do you remember Atlas?", "Remember that launch in June?", "note taking with Atlas"])
+async def test_a_question_about_what_is_remembered_is_searched(memory: Rem, text: str) -> None:
+    assert "search_rem" in (await ask(memory, text)).tools
+
+
+async def test_a_long_text_says_how_to_read_on_and_is_then_shown(memory: Rem) -> None:
+    content = "Zebras live in herds. " * 60 + "They sleep standing."
+    await memory.store_for(CONTEXT.scope).upsert(Resource(name="Zebra book", content=content))
+    text = (await ask(memory, "Where do zebras live?")).text
+    (line,) = [line for line in text.splitlines() if "`zebra-book`" in line]
+    assert line.endswith('… (read on: `LOOKUP "zebra-book"`)')
+    read_on = (await ask(memory, 'LOOKUP "zebra-book"')).text
+    assert "They sleep standing." in read_on
+    assert "read on" not in read_on
+
+
+async def test_a_text_that_is_shown_whole_does_not_say_how_to_read_on(memory: Rem) -> None:
+    assert "read on" not in (await ask(memory, LAUNCH)).text
+
+
+async def test_a_very_long_text_is_read_in_a_shell(memory: Rem) -> None:
+    await memory.store_for(CONTEXT.scope).upsert(Resource(name="Zebra book", content="Zebras live in herds. " * 600))
+    assert "(the rest: `rem lookup zebra-book` in a shell)" in (await ask(memory, 'LOOKUP "zebra-book"')).text
 
 
 async def test_instructions_inside_a_memory_are_quoted_and_not_followed(memory: Rem) -> None:
@@ -290,17 +452,72 @@ async def test_structured_answers_are_filled_with_what_was_found(memory: Rem) ->
     "agent", [agent for agent in built_in_agents() if agent.structured_output], ids=lambda a: a.name
 )
 @pytest.mark.parametrize("text", ["hi", "We decided to ship in June. Sarah owns it. " * 50])
-async def test_every_built_in_agent_is_served(memory: Rem, agent: Any, text: str) -> None:
+async def test_a_built_in_agent_quotes_what_it_finds_or_says_that_it_needs_a_model(
+    memory: Rem, agent: Any, text: str
+) -> None:
     tools = [name for name in agent.tool_names if name != "read_resource"]
-    asked = await ask(memory, text, tools=tools, output_schema=agent.output_schema)
-    assert answer_problems(agent.output_schema, asked.output) == []
+    if "search_rem" in tools:
+        asked = await ask(memory, text, tools=tools, output_schema=agent.output_schema)
+        assert answer_problems(agent.output_schema, asked.output) == []
+    else:
+        with pytest.raises(ModelError, match=r"needs a language model: .* Set LLM__DEFAULT_MODEL"):
+            await ask(memory, text, tools=tools, output_schema=agent.output_schema)
 
 
-async def test_a_summary_without_a_model_is_the_beginning_of_the_text(memory: Rem) -> None:
-    schema = {agent.name: agent for agent in built_in_agents()}["summarizer"].output_schema
+async def test_without_a_search_plain_text_is_taken_from_the_input(memory: Rem) -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "summary": {"type": "string"},
+            "kind": {"const": "summary"},
+            "confidence": {"type": "number"},
+            "sources": {"type": "array"},
+        },
+        "required": ["summary", "kind"],
+    }
     asked = await ask(memory, "We decided to ship in June. " + "Then we talked. " * 99, tools=[], output_schema=schema)
     assert asked.output["summary"].startswith("We decided to ship in June.")
-    assert asked.output["decisions"] == []
+    assert asked.output.keys() == {"summary", "kind"}
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"type": "number", "default": 0},
+        {"enum": ["none", "related"]},
+        {"enum": ["unknown", "related"]},
+        {"type": "array", "items": {"type": "string"}},
+        {"type": ["integer", "null"]},
+        {"type": "object", "properties": {"text": {"type": "string"}}},
+    ],
+)
+async def test_without_a_search_nothing_but_text_is_given(memory: Rem, rule: dict[str, Any]) -> None:
+    properties = {"reason": {"type": "string"}, "judged": rule}
+    schema = {"type": "object", "properties": properties, "required": ["reason", "judged"]}
+    with pytest.raises(ModelError, match="needs a language model: rem:local only quotes, and cannot say 'judged'"):
+        await ask(memory, "Two memories.", tools=[], output_schema=schema)
+
+
+ANY_OBJECT = {"type": "object", "additionalProperties": True}
+
+
+async def test_any_object_is_the_answer_with_what_it_rests_on(memory: Rem) -> None:
+    output = (await ask(memory, "Atlas budget?", output_schema=ANY_OBJECT)).output
+    assert output == {"answer": output["answer"], "confidence": 0.9, "sources": ["atlas-budget"]}
+    assert "40,000 euros" in output["answer"]
+
+
+async def test_any_object_about_the_conversation_needs_no_search(memory: Rem) -> None:
+    history = await conversation(memory, LAUNCH)
+    asked = await ask(memory, "What did I just ask you?", output_schema=ANY_OBJECT, history=history)
+    assert "search_rem" not in asked.tools
+    assert LAUNCH in asked.output["answer"]
+    assert asked.output["sources"] == []
+
+
+async def test_any_object_of_an_agent_that_cannot_search_is_an_error(memory: Rem) -> None:
+    with pytest.raises(ModelError, match="needs a language model"):
+        await ask(memory, "Atlas budget?", tools=[], output_schema=ANY_OBJECT)
 
 
 @pytest.mark.parametrize(
@@ -309,6 +526,9 @@ async def test_a_summary_without_a_model_is_the_beginning_of_the_text(memory: Re
         ("pass", {"type": "boolean"}),
         ("score", {"type": "number", "minimum": 0}),
         ("mood", {"enum": ["happy", "sad"]}),
+        ("relation", {"enum": ["none", "related"]}),
+        ("decisions", {"type": "array", "items": {"type": "string"}}),
+        ("detail", {"type": "object"}),
         ("when", {"type": "string", "format": "date-time"}),
         ("facts", {"type": "array", "items": {"type": "string"}, "minItems": 1}),
         ("text", {"type": "string", "minLength": 100_000}),

@@ -9,16 +9,26 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 from pydantic_ai import Agent, RunTimedOut, UsageLimits
+from pydantic_ai import exceptions as library
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 
 from rem.agents.model_errors import describe_model_error
 from rem.agents.models import ModelRegistry, known_models
-from rem.errors import ModelError, ModelTimeoutError, ModelUnknownError, RemError, RunLimitError, ToolFailedError
+from rem.errors import (
+    ModelError,
+    ModelRateLimitError,
+    ModelTimeoutError,
+    ModelUnknownError,
+    RemError,
+    RunLimitError,
+    ToolFailedError,
+)
 from rem.settings import LlmSettings, Settings
 from tests.scripted_model import Call, HangUp, Pause, Raw, Refuse, ScriptedModel, scripted_model
 
 _KEY = "sk-very-secret-key-0123456789"
+_REFUSED = "The provider refuses the key for the model llama3: check LLM__OPENAI_API_KEY or the provider's own."
 
 
 def settings(**llm: Any) -> Settings:
@@ -178,9 +188,9 @@ async def failure(models: ModelRegistry, name: str = "llama3", **run: Any) -> Re
 @pytest.mark.parametrize(
     ("step", "kind", "says"),
     [
-        (Refuse(401, f"Incorrect API key provided: {_KEY}"), ModelError, "refuses the key: check LLM__OPENAI_API_KEY"),
+        (Refuse(401, f"Incorrect API key provided: {_KEY}"), ModelError, _REFUSED),
         (Refuse(404, "The model does not exist"), ModelUnknownError, "has no model 'llama3'"),
-        (Refuse(429), ModelError, "asked too often: try again"),
+        (Refuse(429), ModelRateLimitError, "The model llama3 is asked too often: try again"),
         (Refuse(400, f"Bad parameter top_q, Bearer {_KEY}"), ModelError, "refuses the request: Bad parameter top_q"),
         (Refuse(500, "kaboom"), ModelError, "does not work at the moment: kaboom"),
         (Refuse(503, ""), ModelError, "does not work at the moment"),
@@ -204,7 +214,29 @@ async def test_a_model_that_loops_meets_the_limit(models: ModelRegistry, server:
     described = await failure(models, usage_limits=UsageLimits(request_limit=3))
     assert type(described) is RunLimitError
     assert "request_limit of 3" in str(described)
+    assert "raise LLM__REQUEST_LIMIT, or the agent's request_limit" in str(described)
     assert "https://" not in str(described)
+
+
+async def test_a_limit_of_tokens_names_itself(models: ModelRegistry, server: ScriptedModel) -> None:
+    server.script = lambda _body: [Call("look")]
+    described = await failure(models, usage_limits=UsageLimits(total_tokens_limit=1))
+    assert type(described) is RunLimitError
+    assert "raise the agent's total_tokens_limit" in str(described)
+    assert "LLM__REQUEST_LIMIT" not in str(described)
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        (library.ModelAuthenticationError, "The provider refuses the key for the model fake: check"),
+        (library.ModelQuotaExceededError, "The account for the model fake has no credit left"),
+        (library.ModelContextWindowExceededError, "The conversation is too long for the model fake: lower"),
+        (library.ModelRateLimitError, "The model fake is asked too often"),
+    ],
+)
+def test_the_model_is_named_as_the_sentence_wants_it(kind: type[library.ModelAPIError], says: str) -> None:
+    assert str(describe_model_error(kind("fake", "It failed."))).startswith(says)
 
 
 async def test_a_model_that_keeps_calling_what_does_not_exist_is_described(

@@ -61,6 +61,15 @@ async def test_a_conversation(address: str) -> None:
     assert json.loads(shared)["data"][0]["id"] == json.loads(share)["session_id"] == json.loads(answer)["session_id"]
 
 
+async def test_bodies(address: str) -> None:
+    _answer, renamed, copy, flagged, rated = map(json.loads, await run("bodies", address))
+    assert renamed["name"] == "All about Sarah"
+    assert (copy["name"], copy["message_count"]) == ("Only the question", 1)
+    assert flagged["metadata"]["important"] is True
+    assert (rated["session_id"], rated["rating"]) == (renamed["id"], 1)
+    assert rated["message_id"] not in (None, flagged["id"])
+
+
 async def test_agents_and_models(address: str) -> None:
     document, saved, models = await run("agents", address)
     assert yaml.safe_load(document)["json_schema_extra"]["name"] == "rem"

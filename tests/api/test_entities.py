@@ -42,12 +42,32 @@ async def test_a_correction_changes_the_named_fields_and_no_other(as_alice: http
 
 
 async def test_what_was_read_can_be_sent_back_with_a_change(as_alice: httpx2.AsyncClient) -> None:
-    document = (await as_alice.post("/api/v1/entities/users", json=SARAH)).json()
-    del document["table"]
-    sent = {**document, "tags": ["vip"]}
-    assert (await as_alice.patch("/api/v1/entities/users/sarah-chen", json=sent)).json()["tags"] == ["vip"]
+    path = "/api/v1/entities/users/sarah-chen"
+    await as_alice.post("/api/v1/entities/users", json={**SARAH, "graph_edges": [{"dst": "x", "rel_type": "knows"}]})
+    read = await as_alice.get(path)
+    sent = {**read.json(), "tags": ["vip"]}
+    changed = await as_alice.patch(path, json=sent, headers={"If-Match": read.headers["etag"]})
+    assert changed.json() == {**sent, "updated_at": changed.json()["updated_at"]}
     # The version that was read is not the stored one any more.
-    assert (await as_alice.patch("/api/v1/entities/users/sarah-chen", json=sent)).status_code == 412
+    assert (await as_alice.patch(path, json=sent)).status_code == 412
+    listed = (await as_alice.get("/api/v1/entities/users")).json()["data"][0]
+    assert (await as_alice.patch(path, json={**listed, "tags": []})).json()["tags"] == []
+
+
+async def test_an_entity_does_not_move_to_another_table(as_alice: httpx2.AsyncClient) -> None:
+    await as_alice.post("/api/v1/entities/users", json=SARAH)
+    refused = await as_alice.patch("/api/v1/entities/users/sarah-chen", json={"table": "resources", "summary": "x"})
+    assert refused.status_code == 400
+    assert refused.json()["error"]["message"].startswith("table: this one is in users")
+    assert (await as_alice.get("/api/v1/entities/users/sarah-chen")).json()["summary"] == SARAH["summary"]
+
+
+async def test_who_has_no_user_changes_what_is_shared(anyone: httpx2.AsyncClient, as_alice: httpx2.AsyncClient) -> None:
+    stored = (await anyone.post("/api/v1/entities/users", json=SARAH)).json()
+    assert stored["user_id"] is None
+    path = "/api/v1/entities/users/sarah-chen"
+    assert (await as_alice.patch(path, json={"summary": "Mine."})).status_code == 409
+    assert (await anyone.patch(path, json={"summary": "Ours."})).json()["summary"] == "Ours."
 
 
 async def test_a_change_that_was_not_seen_is_not_overwritten(as_alice: httpx2.AsyncClient) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import httpx2
@@ -72,6 +73,63 @@ async def test_a_field_that_does_not_fit_is_named(anyone: Client) -> None:
         assert error["param"] == param
         assert reason in error["message"]
         assert "prolog" not in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/query", {"query": "LOOKUP x"}),
+        ("POST", "/entities/users", {"name": "Sarah"}),
+        ("PATCH", "/entities/users/sarah", {"summary": "x"}),
+        ("PATCH", "/messages/x", {"important": True}),
+        ("POST", "/feedback", {"session_id": "x", "rating": 1}),
+        ("POST", "/agents/rem/run", {"input": "Hi"}),
+        ("POST", "/chat/completions", {"messages": [{"role": "user", "content": "Hi"}]}),
+    ],
+)
+async def test_a_body_that_is_not_said_to_be_json(anyone: Client, method: str, path: str, body: dict[str, Any]) -> None:
+    for headers in ({}, {"Content-Type": "application/x-www-form-urlencoded"}, {"Content-Type": "nonsense"}):
+        refused = await anyone.request(method, f"/api/v1{path}", content=json.dumps(body), headers=headers)
+        assert "Content-Type: application/json" in error_of(refused, 400, "invalid_input")["message"]
+    for kind in ("application/json; charset=utf-8", "application/vnd.rem+json"):
+        sent = await anyone.request(method, f"/api/v1{path}", content=json.dumps(body), headers={"Content-Type": kind})
+        assert "Content-Type" not in sent.text
+
+
+@pytest.mark.parametrize(
+    ("content", "place", "reason"),
+    [
+        (
+            [{"type": "text", "text": "See:"}, {"type": "image_url", "image_url": {"url": "data:x"}}],
+            "messages[0].content[1]",
+            "images are not supported; send text or input_audio",
+        ),
+        ([{"type": "file"}], "messages[0].content[0]", "this type of content is not supported; send text or"),
+        ([{"text": "Hi"}], "messages[0].content[0]", "its type is missing; send text or input_audio"),
+        ([{"type": "text"}], "messages[0].content[0].text", "is missing"),
+        ([{"type": "text", "text": 5}], "messages[0].content[0].text", "input should be a valid string"),
+        ([{"type": "input_audio", "input_audio": {}}], "messages[0].content[0].input_audio.data", "is missing"),
+        (["Hi"], "messages[0].content[0]", "input should be an object"),
+        (5, "messages[0].content", "input should be a valid string, or input should be a valid list"),
+        ("x" * 2_000_001, "messages[0].content", "string should have at most 2000000 characters"),
+    ],
+    ids=["image", "file", "no type", "no text", "number as text", "no data", "text as part", "number", "too long"],
+)
+async def test_what_is_wrong_with_a_chat_message_is_said_in_words(
+    anyone: Client, content: Any, place: str, reason: str
+) -> None:
+    body = {"messages": [{"role": "user", "content": content}]}
+    error = error_of(await anyone.post("/api/v1/chat/completions", json=body), 422, "invalid_request")
+    assert error["param"] == place
+    assert error["message"].startswith(f"{place}: {reason}")
+    assert ";" not in error["message"].removeprefix(f"{place}: {reason}"), "one mistake is one problem"
+
+
+async def test_the_places_of_several_problems_in_a_chat_are_named(anyone: Client) -> None:
+    body = {"messages": [{"content": "Hi"}, 7], "stop": [5], "temperature": 9}
+    error = error_of(await anyone.post("/api/v1/chat/completions", json=body), 422, "invalid_request")
+    for place in ("messages[0].role: is missing", "messages[1]: input", "stop[0]: input", "temperature: input"):
+        assert place in error["message"]
 
 
 @pytest.mark.parametrize("name", ["X-User-Id", "X-Session-Id"])

@@ -44,6 +44,33 @@ async def test_who_a_conversation_is_shared_with_can_rate_it_and_the_rating_is_t
     assert (await as_alice.get("/api/v1/feedback")).json()["data"] == []
 
 
+async def test_a_message_says_which_conversation_it_is_of(
+    as_alice: Client, as_bob: Client, session: dict[str, Any]
+) -> None:
+    key = f"session-{session['id']}-msg-0"
+    message_id = (await as_alice.get(f"/api/v1/messages/{key}")).json()["id"]
+    await as_alice.post(f"/api/v1/sessions/{session['id']}/share", json={"user": "bob@example.com"})
+    for person in (as_alice, as_bob):
+        for name in (key, message_id):
+            rated = await person.post("/api/v1/feedback", json={"message_id": name, "rating": 1})
+            assert rated.status_code == 201, rated.text
+            assert (rated.json()["session_id"], rated.json()["message_id"]) == (session["id"], message_id)
+    await as_alice.delete(f"/api/v1/sessions/{session['id']}/share/bob@example.com")
+    assert (await as_bob.post("/api/v1/feedback", json={"message_id": key, "rating": 1})).status_code == 404
+
+
+async def test_who_says_nothing_of_themselves_rates_a_message_by_its_key(anyone: Client) -> None:
+    session = (await anyone.post("/api/v1/sessions", json={"system_prompt": "Be kind."})).json()["id"]
+    rated = await anyone.post("/api/v1/feedback", json={"message_id": f"session-{session}-msg-0", "rating": 1})
+    assert (rated.status_code, rated.json()["session_id"]) == (201, session)
+
+
+async def test_a_rating_is_of_something(as_alice: Client) -> None:
+    refused = await as_alice.post("/api/v1/feedback", json={"rating": 1})
+    assert refused.status_code == 400
+    assert "message_id or a session_id" in refused.json()["error"]["message"]
+
+
 async def test_a_message_of_another_conversation_is_not_found(as_alice: Client, session: dict[str, Any]) -> None:
     other = (await as_alice.post("/api/v1/sessions")).json()["id"]
     rating = {"session_id": other, "message_id": f"session-{session['id']}-msg-0", "rating": 1}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -10,8 +12,11 @@ import orjson
 import pytest
 
 from rem.app import Rem
+from rem.errors import InvalidInputError
 from rem.memory.manager import MemoryManager
-from rem.memory.transfer import ImportReport, export_sessions, import_lines
+from rem.memory.transfer import ImportReport, check_lines, export_sessions, import_lines
+from tests.commands import output
+from tests.commands import rem as run
 from tests.memory.talking import answered, called, said, talk
 
 
@@ -189,3 +194,75 @@ async def test_a_broken_line_does_not_stop_the_others(ours: MemoryManager, their
 async def test_an_empty_file_has_no_sessions(ours: MemoryManager, data: bytes) -> None:
     assert (await imported(ours, data)).sessions == []
     assert await exported(ours) == b""
+
+
+@pytest.fixture
+def command(dsn: str) -> dict[str, str]:
+    """The settings of `rem` on the test's own database."""
+    return {"POSTGRES__CONNECTION_STRING": dsn, "EMBEDDING__PROVIDER": "none"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"Dear diary,\n" * 500,
+        b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40,
+        b'{"a": 1}\n' * 50,
+        b"[]",
+        b'{"format": "x"}',
+    ],
+    ids=["text", "binary", "other JSON lines", "a list", "another format"],
+)
+async def test_a_file_of_another_kind_is_one_error(command: dict[str, str], tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    done = run("sessions", "import", str(path), "--user", "a", settings=command)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{path} is neither JSON lines as `rem sessions export` writes them, nor an SQLite memory" in done.stderr
+    assert done.stderr.count("line ") == 1
+    assert "line 1: " in done.stderr
+
+
+@pytest.mark.parametrize("data", [b"", b"\n \n"])
+async def test_an_empty_file_is_an_error(command: dict[str, str], tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "empty"
+    path.write_bytes(data)
+    done = run("sessions", "import", str(path), "--user", "a", settings=command)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{path} is empty: there is nothing in it to import." in done.stderr
+
+
+async def test_at_most_ten_problems_are_listed(command: dict[str, str], ours: MemoryManager, tmp_path: Path) -> None:
+    await remember(ours)
+    path = tmp_path / "sessions.jsonl"
+    path.write_bytes(b"{\n" * 15 + await exported(ours))
+    done = run("sessions", "import", str(path), "--user", "alice@example.com", settings=command)
+    assert (done.returncode, done.stdout) == (1, "Sessions: 15 failed, 2 unchanged. Added 0 messages.\n")
+    assert done.stderr.count("failed") == done.stderr.count("This is not JSON") == 10
+    assert "and 5 more" in done.stderr
+    every = run("sessions", "import", str(path), "--user", "alice@example.com", "--json", settings=command)
+    assert len(json.loads(every.stdout)["sessions"]) == 17
+
+
+async def test_a_file_with_one_session_is_one_of_sessions(ours: MemoryManager) -> None:
+    await remember(ours)
+    check_lines([b"\n", b"{\n", *(await exported(ours)).splitlines()], "file")
+    with pytest.raises(InvalidInputError, match="line 2: This is not JSON"):
+        check_lines([b"\n", b"{\n"], "file")
+
+
+async def test_what_others_share_is_listed_with_its_title(
+    command: dict[str, str], ours: MemoryManager, theirs: MemoryManager, rem: Rem
+) -> None:
+    session_id, kept = uuid4(), uuid4()
+    for each in (session_id, kept):
+        await ours.append(each, [said("Which  cheese\nis best?"), answered("Gouda.")])
+    await ours.share(session_id, "bob@example.com")
+    assert await theirs.titles([session_id, kept]) == {session_id: "Which cheese is best?"}
+    assert await rem.memory("carol@example.com").titles([session_id]) == {}
+    assert await rem.memory("bob@example.com", tenant="other").titles([session_id]) == {}
+    listed = output("sessions", "list", "--shared", "--user", "bob@example.com", settings=command)
+    assert f"{session_id}  " in listed
+    assert listed.endswith("Which cheese is best?\n")
+    await ours.unshare(session_id)
+    assert await theirs.titles([session_id]) == {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -187,14 +187,26 @@ class _Folder:
             status = path.stat()
             version = (status.st_mtime_ns, status.st_size)
             if path not in self._read or self._read[path][0] != version:
-                self._read[path] = (version, read_agent_file(path))
+                self._read[path] = (version, _read_file(path))
         except OSError as error:
             return ReadAgent(None, [AgentProblem(f"cannot be read: {error.strerror}")])
         return self._read[path][1]
 
 
 def read_agent_file(path: Path) -> ReadAgent:
-    """The agent of a file, or all that is wrong with it; an OSError if it cannot be read."""
+    """The agent of a file, or all that is wrong with it, also with its name; an OSError if it cannot be read."""
+    return with_name_checked(_read_file(path))
+
+
+def with_name_checked(read: ReadAgent) -> ReadAgent:
+    """What was read; a problem more if the name is that of a built-in agent, which would be used instead."""
+    if read.schema is None or read.schema.name not in _built_in():
+        return read
+    taken = f"{read.schema.name} is the name of an agent that is {BUILT_IN}: choose another"
+    return replace(read, problems=[*read.problems, AgentProblem(taken, "json_schema_extra.name")])
+
+
+def _read_file(path: Path) -> ReadAgent:
     with path.open("rb") as file:
         return read_agent_bytes(file.read(LONGEST_AGENT + 1), str(path))
 
@@ -227,7 +239,9 @@ def _marked_as_hidden(entries: Iterable[CatalogEntry]) -> Iterator[CatalogEntry]
         if entry.schema is None or (winner := first.setdefault(entry.name, entry)) is entry:
             yield entry
         else:
-            problem = f"{entry.name} is the name of an agent that is {_whereabouts(winner)}, which is used instead."
+            what = f"The stored agent {entry.name}" if entry.source == DATABASE else entry.source
+            taken = f"{entry.name} is the name of an agent that is {_whereabouts(winner)}, which is used instead."
+            problem = f"{what}: {taken}"
             yield CatalogEntry(entry.name, entry.source, None, problem, entry.owner)
 
 

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from loguru import logger
 
 from rem.agents.model_errors import describe_model_error
+from rem.agents.tool_ids import ToolIds
 from rem.agents.transcript import Transcript
 from rem.agents.turn import Answer, FinishReason, Usage
 from rem.errors import RemError
 from rem.events import AnyEvent, DoneEvent, ErrorEvent, MetadataEvent
 
 if TYPE_CHECKING:
+    from rem.agents.afterwards import Afterwards
     from rem.agents.run_agent import AgentRun
     from rem.memory.manager import MemoryManager
     from rem.memory.summary import Summarize
-
-Later: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
-"""Does something when the answer is out."""
 
 _NOT_REMEMBERED = "not_remembered"
 
@@ -41,10 +40,11 @@ class Place:
 class Conversation:
     """One turn. The user's message is stored already; iterate `events` once."""
 
-    def __init__(self, run: AgentRun, place: Place | None, later: Later) -> None:
+    def __init__(self, run: AgentRun, place: Place | None, afterwards: Afterwards) -> None:
         self._run = run
         self._place = place
-        self._later = later
+        self._afterwards = afterwards
+        self._tool_ids = ToolIds()
         self._transcript = Transcript()
         self._started = perf_counter()
         self._message_id: str | None = None
@@ -77,22 +77,26 @@ class Conversation:
 
     async def events(self) -> AsyncGenerator[AnyEvent]:
         """What happens, as it happens; the last is `done`. What was said is remembered, also if nobody listens on."""
-        try:
-            async with aclosing(self._run.events()) as happening:
-                async for event in happening:
-                    self._transcript.add(event)
-                    yield event
-        except (GeneratorExit, asyncio.CancelledError):
-            # Nothing can be awaited any more here.
-            self._later(self._remember_interrupted())
-            raise
-        except Exception as error:  # noqa: BLE001  # whatever a provider's library raises ends in one clear event
-            self.error = describe_model_error(error)
-        async for event in self._ending():
-            yield event
+        with self._afterwards.answering():
+            try:
+                async with aclosing(self._run.events()) as happening:
+                    async for event in happening:
+                        told = self._tool_ids.unique(event)
+                        self._transcript.add(told)
+                        yield told
+            except (GeneratorExit, asyncio.CancelledError):
+                # Nothing can be awaited any more here.
+                self._afterwards.do(self._remember(is_interrupted=True))
+                raise
+            except Exception as error:  # noqa: BLE001  # whatever a provider's library raises ends in one clear event
+                self.error = describe_model_error(error)
+            # A client that leaves now must not take the answer along.
+            is_remembered = await asyncio.shield(self._afterwards.do(self._remember()))
+            for event in self._ending(is_remembered):
+                yield event
 
-    async def _ending(self) -> AsyncGenerator[AnyEvent]:
-        flags = None if await self._remember() else [_NOT_REMEMBERED]
+    def _ending(self, is_remembered: bool) -> Iterator[AnyEvent]:
+        flags = None if is_remembered else [_NOT_REMEMBERED]
         yield MetadataEvent(
             agent=self.agent,
             agent_schema=self.agent,
@@ -130,9 +134,6 @@ class Conversation:
             finish_reason=self.finish_reason,
         )
 
-    async def _remember_interrupted(self) -> None:
-        await self._remember(is_interrupted=True)
-
     async def _remember(self, *, is_interrupted: bool = False) -> bool:
         """Store what was said; whether it could be done. The answer itself is worth more than an error about it."""
         if self._place is None:
@@ -150,7 +151,7 @@ class Conversation:
         if stored:
             self._message_id = str(stored[-1].id)
             if self._place.memory.settings.strategy != "simple":
-                self._later(self._summarize())
+                self._afterwards.do(self._summarize())
         return True
 
     async def _summarize(self) -> None:

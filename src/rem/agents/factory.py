@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from pydantic_ai import Agent
 
-from rem.agents.output import output_type, validate_output
+from rem.agents.output import checked_size, output_type, validate_output
 from rem.agents.run import Run, tool_env
 from rem.tools.binding import agent_tool
 from rem.tools.registry import TOOLS
@@ -18,27 +18,60 @@ from rem.tools.registry import TOOLS
 if TYPE_CHECKING:
     from rem.agents.schema import AgentSchema
 
-_KEPT = 256
-"""Agents that are kept built: making the schemas of the tools' arguments takes longer than a short answer."""
+_OWN = (256, 16 * 1024 * 1024)
+"""Agents that are kept built, and how long their definitions may be together.
+
+Making the schemas of the tools' arguments takes longer than a short answer.
+"""
+_WANTED = (32, 1024 * 1024)
+"""The same for agents with a schema that a caller wants: few, and apart, so that they push out nobody's agent."""
 
 
 class AgentFactory:
     """Builds agents, and keeps those that were used last."""
 
     def __init__(self) -> None:
-        self._built: OrderedDict[bytes, Agent[Run, Any]] = OrderedDict()
+        self._own = _Kept(*_OWN)
+        self._wanted = _Kept(*_WANTED)
 
     def build(self, schema: AgentSchema, wanted: Mapping[str, Any] | None = None) -> Agent[Run, Any]:
-        """The agent of a definition, with an answer of its own schema, or of the one that the caller wants."""
+        """The agent of a definition, with an answer of its own schema, or of the one that the caller wants.
+
+        What is wrong with the wanted schema is an InvalidInputError.
+        """
         output_schema = wanted or (schema.output_schema if schema.structured_output else None)
-        key = orjson.dumps([schema.model_dump(mode="json"), output_schema])
-        agent = self._built.get(key)
+        key = orjson.dumps(schema.model_dump(mode="json")) + (checked_size(wanted) if wanted else b"")
+        kept = self._wanted if wanted else self._own
+        agent = kept.get(key)
         if agent is None:
-            agent = self._built[key] = _agent(schema, output_schema)
-            if len(self._built) > _KEPT:
-                self._built.popitem(last=False)
-        self._built.move_to_end(key)
+            agent = _agent(schema, output_schema)
+            kept.add(key, agent)
         return agent
+
+
+class _Kept:
+    """The agents that were used last, at most so many, and not those whose definitions are too long together."""
+
+    def __init__(self, most: int, room: int) -> None:
+        self._most = most
+        self._room = room
+        self._size = 0
+        self._agents: OrderedDict[bytes, Agent[Run, Any]] = OrderedDict()
+
+    def get(self, key: bytes) -> Agent[Run, Any] | None:
+        """The agent of a definition, if it is kept."""
+        agent = self._agents.get(key)
+        if agent is not None:
+            self._agents.move_to_end(key)
+        return agent
+
+    def add(self, key: bytes, agent: Agent[Run, Any]) -> None:
+        """Keep an agent, instead of others if need be."""
+        self._agents[key] = agent
+        self._size += len(key)
+        while self._size > self._room or len(self._agents) > self._most:
+            oldest, _ = self._agents.popitem(last=False)
+            self._size -= len(oldest)
 
 
 def _agent(schema: AgentSchema, output_schema: Mapping[str, Any] | None) -> Agent[Run, Any]:

@@ -1,25 +1,45 @@
-"""The JSON schema of an answer: whether it is one, needs nothing from elsewhere, and whether an answer fits it."""
+"""The JSON schema of an answer: whether it is one, is small, needs nothing from elsewhere, and whether an answer fits.
+
+Schemas come from callers and from saved agents, so nothing in one may make REM fetch an address, read a file, or
+compute for long: references lead to its own `$defs` only, regular expressions are matched in linear time, and there
+is a limit to everything.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, time
+import math
+from collections.abc import Iterator, Mapping
+from datetime import time
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
-from urllib.parse import urlsplit
+from typing import Any, NamedTuple
 
 import orjson
-from jsonschema import Draft202012Validator, FormatChecker
-from jsonschema.exceptions import ValidationError
+from jsonschema_rs import Draft202012Validator, RegexOptions, ValidationError, ValidationErrorKind
 
-Path: TypeAlias = tuple[str | int, ...]
+from rem.agents.json_references import Path, References, Weight, is_reference, nodes_of, patterns_of
+
+LONGEST_SCHEMA = 64 * 1024
+"""How long a schema may be as JSON, in bytes."""
+_LONGEST_WRITTEN_OUT = 2 * LONGEST_SCHEMA
+_MOST_NODES = 5_000
+_DEEPEST = 50
+_MOST_UNEVALUATED = 4
+"""Each doubles the time that the validator needs if they are nested."""
+_LONGEST_PATTERN = 1_000
+_MOST_PATTERNS = 128
+_PATTERN_SIZES = (2 * 1024, 8 * 1024, 32 * 1024, 128 * 1024)
+"""What a compiled regular expression may need, in steps: matching takes as long as it is large, for each letter."""
+_PATTERNS_SIZE = 512 * 1024
 _TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
+_STANDARDS = (
+    "http://json-schema.org/",
+    "https://json-schema.org/",
+)
+_ELSEWHERE = ("$dynamicRef", "$recursiveRef", "$id", "$anchor", "$dynamicAnchor")
 _MOST_PROBLEMS = 10
+_MOST_ERRORS = 50_000
+"""The validator finds all errors or one; so many it may have to find before only one is asked for."""
 _LONGEST_SHOWN = 100
-_MOST_REFERENCES = 200
-_NESTED_REPEAT = re.compile(r"\([^()]*(?:[*+]|,\})[^()]*\)(?:[*+]|\{\d*,\})")
-_DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)\Z")
 
 
 class SchemaProblem(NamedTuple):
@@ -29,22 +49,51 @@ class SchemaProblem(NamedTuple):
     message: str
 
 
+class SchemaTooLargeError(ValueError):
+    """A document that cannot be a schema, whatever it says; the message says why."""
+
+
+def schema_as_json(schema: Mapping[str, Any]) -> bytes:
+    """A schema as JSON; a SchemaTooLargeError if it is too long, or is nothing that JSON can hold."""
+    try:
+        text = orjson.dumps(dict(schema))
+    except TypeError as error:
+        raise SchemaTooLargeError(_unwritable(error)) from error
+    if len(text) > LONGEST_SCHEMA:
+        raise SchemaTooLargeError(f"is longer than {LONGEST_SCHEMA // 1024} KB as JSON: ask for less in one answer")
+    return text
+
+
 def schema_problems(schema: Mapping[str, Any]) -> list[SchemaProblem]:
     """What keeps a document from being the schema of an answer."""
     try:
-        return _schema_problems(schema)[:_MOST_PROBLEMS]
+        text = schema_as_json(schema)
+        return _schema_problems(schema, text)[:_MOST_PROBLEMS]
+    except SchemaTooLargeError as error:
+        return [SchemaProblem((), str(error))]
     except RecursionError:
         return [SchemaProblem((), "is nested too deep")]
 
 
 def answer_problems(schema: Mapping[str, Any], answer: Any) -> list[SchemaProblem]:
-    """Where an answer does not fit a schema; empty if it does."""
+    """Where an answer does not fit a schema that has no problems; empty if it does."""
     try:
-        errors = list(_validator(orjson.dumps(schema)).iter_errors(answer))
-    except RecursionError:
-        return [SchemaProblem((), "is nested too deep")]
-    found = [SchemaProblem(tuple(error.absolute_path), _shortened(error.message)) for error in errors]
+        orjson.dumps(answer)
+    except TypeError as error:
+        return [SchemaProblem((), _unwritable(error))]
+    validator = _validator(orjson.dumps(schema))
+    if validator.is_valid(answer):
+        return []
+    count = sum(1 for _ in nodes_of(answer)) * References(schema).weight(schema).nodes
+    found = [SchemaProblem(tuple(error.instance_path), _message(error)) for error in _errors(validator, answer, count)]
     return sorted(found, key=lambda problem: [str(part) for part in problem.path])[:_MOST_PROBLEMS]
+
+
+def written_out(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema that has no problems without references and `$defs`."""
+    plain = {name: value for name, value in schema.items() if name != "$defs"}
+    result: dict[str, Any] = References(schema).written_out(plain)
+    return result
 
 
 def field_name(path: Path) -> str:
@@ -53,23 +102,104 @@ def field_name(path: Path) -> str:
     return name.removeprefix(".")
 
 
-def _schema_problems(schema: Mapping[str, Any]) -> list[SchemaProblem]:
+def _schema_problems(schema: Mapping[str, Any], text: bytes) -> list[SchemaProblem]:
     if schema.get("type") != "object":
         return [SchemaProblem(("type",), "must be object")]
-    meta = Draft202012Validator(Draft202012Validator.META_SCHEMA)
-    invalid = [SchemaProblem(tuple(error.path), _meta_message(error)) for error in meta.iter_errors(schema)]
-    return invalid or [*_unsafe(schema), *_unknown_required(schema)]
+    count = 0
+    for path, part in nodes_of(schema):
+        count += 1
+        if count > _MOST_NODES:
+            return [SchemaProblem((), f"has more than {_MOST_NODES} parts: ask for less in one answer")]
+        if len(path) > _DEEPEST:
+            return [SchemaProblem((), f"is nested too deep: {_DEEPEST} levels are the most")]
+        if isinstance(part, float) and not math.isfinite(part):
+            return [SchemaProblem(path, f"is {part}, which JSON cannot hold")]
+    found = _invalid(orjson.loads(text), count) or [*_unsafe(schema), *_unknown_required(schema)]
+    return found or _unusable(text)
 
 
-@lru_cache(maxsize=128)
+def _invalid(schema: Mapping[str, Any], count: int) -> list[SchemaProblem]:
+    """Where a document is not what the standard calls a schema."""
+    meta = _meta_validator()
+    errors = [] if meta.is_valid(schema) else _errors(meta, schema, 50 * count)
+    # The standard is in several parts, all of which complain.
+    return list(dict.fromkeys(SchemaProblem(tuple(error.instance_path), _meta_message(error)) for error in errors))
+
+
+def _unusable(text: bytes) -> list[SchemaProblem]:
+    """What only the validator itself finds."""
+    try:
+        _validator(text)
+    except (ValidationError, ValueError) as error:
+        return [SchemaProblem((), f"cannot be used: {_shortened(str(error).partition(chr(10))[0])}")]
+    return []
+
+
+def _errors(validator: Draft202012Validator, document: Any, count: int) -> list[ValidationError]:
+    """What a validator has against a document; the first only if there may be very many."""
+    if count <= _MOST_ERRORS:
+        return list(validator.iter_errors(document))
+    try:
+        validator.validate(document)
+    except ValidationError as error:
+        return [error]
+    return []
+
+
+@lru_cache(maxsize=16)
 def _validator(schema: bytes) -> Draft202012Validator:
-    return Draft202012Validator(orjson.loads(schema), format_checker=_formats())
+    return _offline(orjson.loads(schema))
+
+
+@lru_cache(maxsize=1)
+def _meta_validator() -> Draft202012Validator:
+    return _offline({"$ref": "https://json-schema.org/draft/2020-12/schema"})
+
+
+def _offline(schema: dict[str, Any], pattern_size: int = _PATTERN_SIZES[-1]) -> Draft202012Validator:
+    """A validator that retrieves nothing, and whose regular expressions never backtrack."""
+    return Draft202012Validator(
+        schema,
+        offline=True,
+        validate_formats=True,
+        formats={"time": _is_time},
+        pattern_options=RegexOptions(size_limit=pattern_size, dfa_size_limit=64 * 1024),
+    )
+
+
+def _is_time(value: str) -> bool:
+    """Unlike the standard, a time needs no zone: models and people leave it out."""
+    try:
+        time.fromisoformat(value.upper())
+    except ValueError:
+        return False
+    return True
+
+
+def _unwritable(error: TypeError) -> str:
+    """What is said of a value that JSON cannot hold."""
+    if "ecursion" in str(error):
+        return "is nested too deep"
+    if "surrogates" in str(error):
+        return "has half a character (a lone surrogate such as \\ud800), which is not text: leave it out"
+    if "64-bit" in str(error):
+        return "has an integer beyond 64 bits: write it as a string"
+    return f"is not JSON: {error}"
+
+
+def _message(error: ValidationError) -> str:
+    kind = error.kind
+    if isinstance(kind, ValidationErrorKind.Enum):
+        # The validator's own message names the first few only.
+        options = ", ".join(orjson.dumps(option).decode() for option in kind.options)
+        return _shortened(f"{_shortened(orjson.dumps(error.instance).decode())} is not one of {options}")
+    return _shortened(error.message)
 
 
 def _meta_message(error: ValidationError) -> str:
-    if error.path and error.path[-1] == "type":
-        return f"{error.instance!r} is not a type: use one of {', '.join(_TYPES)}"
-    return _shortened(error.message)
+    if error.instance_path and error.instance_path[-1] == "type" and isinstance(error.kind, ValidationErrorKind.AnyOf):
+        return f"{_shortened(repr(error.instance))} is not a type: use one of {', '.join(_TYPES)}"
+    return _message(error)
 
 
 def _shortened(message: str) -> str:
@@ -79,70 +209,82 @@ def _shortened(message: str) -> str:
     return f"{message[:_LONGEST_SHOWN]} … {message[-_LONGEST_SHOWN:]}"
 
 
-def _unsafe(schema: Mapping[str, Any]) -> Iterator[SchemaProblem]:
-    """References that lead elsewhere, nowhere or in a circle, and regular expressions that may never end."""
-    definitions = _Definitions(schema.get("$defs", {}))
-    for path, part in _objects(schema, ()):
-        pattern = part.get("pattern")
-        if isinstance(pattern, str) and (problem := _pattern_problem(pattern)):
-            yield SchemaProblem((*path, "pattern"), problem)
-        if _is_reference(part) and (problem := definitions.problem_with(part["$ref"])):
-            yield SchemaProblem((*path, "$ref"), problem)
+def _unsafe(schema: Mapping[str, Any]) -> list[SchemaProblem]:
+    """What leads elsewhere, nowhere or in a circle, stands for too much, or cannot be matched quickly."""
+    references = References(schema)
+    found = [problem for path, part in nodes_of(schema) for problem in _unsafe_part(references, path, part)]
+    if found:
+        return found
+    weight = references.weight(schema)
+    too_much = _too_much(weight)
+    return [SchemaProblem((), f"{too_much}: ask for less in one answer")] if too_much else _patterns(schema, weight)
 
 
-def _objects(part: Any, path: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    if isinstance(part, Mapping):
-        yield path, part
-    items = part.items() if isinstance(part, Mapping) else enumerate(part) if isinstance(part, list) else ()
-    for name, value in items:
-        yield from _objects(value, (*path, name))
-
-
-def _pattern_problem(pattern: str) -> str | None:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        return f"is not a regular expression: {error}"
-    if _NESTED_REPEAT.search(pattern):
-        return "repeats what is repeated already, which may take for ever to match: write it without"
-    return None
-
-
-class _Definitions:
-    """What is under `$defs`. Models are given each reference written out, so that must be possible and not too long."""
-
-    def __init__(self, definitions: Mapping[str, Any]) -> None:
-        self._definitions = definitions
-        self._sizes: dict[str, int] = {}
-        self._open: set[str] = set()
-
-    def problem_with(self, reference: str) -> str | None:
-        """Why a reference cannot be followed, if it cannot."""
+def _unsafe_part(references: References, path: Path, part: Any) -> Iterator[SchemaProblem]:
+    if not isinstance(part, Mapping):
+        return
+    for name in _ELSEWHERE:
+        if isinstance(part.get(name), str):
+            yield SchemaProblem((*path, name), "is not supported: leave it out, and refer to #/$defs/name with $ref")
+    standard = part.get("$schema")
+    if isinstance(standard, str) and not standard.startswith(_STANDARDS):
+        yield SchemaProblem((*path, "$schema"), "must be one of json-schema.org: leave it out")
+    if is_reference(part):
         try:
-            size = self._size(reference)
+            too_much = _too_much(references.weight_behind(part["$ref"]))
         except ValueError as error:
-            return str(error)
-        return f"{reference!r} stands for too much: use fewer references" if size > _MOST_REFERENCES else None
-
-    def _size(self, reference: str) -> int:
-        """How many references there are in what a reference stands for, all written out."""
-        name = reference.removeprefix("#/$defs/")
-        if name == reference or name not in self._definitions:
-            raise ValueError(
-                f"{reference!r} leads nowhere: refer to something under $defs of the same file, as #/$defs/name"
-            )
-        if name in self._open:
-            raise ValueError(f"{reference!r} refers to itself, which language models cannot be asked for")
-        if name not in self._sizes:
-            self._open.add(name)
-            inner = [part["$ref"] for _, part in _objects(self._definitions[name], ()) if _is_reference(part)]
-            self._sizes[name] = 1 + sum(map(self._size, inner))
-            self._open.remove(name)
-        return self._sizes[name]
+            yield SchemaProblem((*path, "$ref"), _shortened(str(error)))
+        else:
+            if too_much:
+                yield SchemaProblem((*path, "$ref"), f"stands for too much: it {too_much}")
 
 
-def _is_reference(part: Mapping[str, Any]) -> bool:
-    return isinstance(part.get("$ref"), str)
+def _too_much(weight: Weight) -> str | None:
+    """Which of the limits a schema, or what a reference stands for, is beyond."""
+    limits = (
+        (weight.size > _LONGEST_WRITTEN_OUT, f"is longer than {_LONGEST_WRITTEN_OUT // 1024} KB"),
+        (weight.nodes > _MOST_NODES, f"has more than {_MOST_NODES} parts"),
+        (weight.depth > _DEEPEST, f"is nested too deep, more than {_DEEPEST} levels"),
+        (weight.patterns.total() > _MOST_PATTERNS, f"has more than {_MOST_PATTERNS} regular expressions"),
+        (weight.unevaluated > _MOST_UNEVALUATED, f"has more than {_MOST_UNEVALUATED} unevaluatedProperties or -Items"),
+    )
+    beyond = next((message for is_beyond, message in limits if is_beyond), None)
+    return None if beyond is None else f"{beyond} with its references written out"
+
+
+def _patterns(schema: Mapping[str, Any], weight: Weight) -> list[SchemaProblem]:
+    """The regular expressions that cannot be matched in linear time, one by one or all together."""
+    sizes = {pattern: _pattern_size(pattern) for pattern in weight.patterns}
+    found = [
+        SchemaProblem((*path, *inner), _NO_PATTERN)
+        for path, part in nodes_of(schema)
+        for inner, pattern in patterns_of(part)
+        if sizes[pattern] is None
+    ]
+    total = sum(times * (sizes[pattern] or 0) for pattern, times in weight.patterns.items())
+    if not found and total > _PATTERNS_SIZE:
+        return [SchemaProblem((), "has too many large regular expressions: use maxLength in place of large repeats")]
+    return found
+
+
+_NO_PATTERN = (
+    "is not a regular expression that can be matched quickly: leave out what looks ahead or back and references to "
+    "groups, use maxLength in place of a large repeat, and close all brackets"
+)
+
+
+@lru_cache(maxsize=256)
+def _pattern_size(pattern: str) -> int | None:
+    """How large a regular expression is when compiled, about; None if it is none, or too large."""
+    if len(pattern) > _LONGEST_PATTERN:
+        return None
+    for size in _PATTERN_SIZES:
+        try:
+            _offline({"pattern": pattern}, size)
+        except ValidationError:
+            continue
+        return size
+    return None
 
 
 def _unknown_required(schema: Mapping[str, Any]) -> Iterator[SchemaProblem]:
@@ -150,41 +292,3 @@ def _unknown_required(schema: Mapping[str, Any]) -> Iterator[SchemaProblem]:
     for index, name in enumerate(schema.get("required", [])):
         if name not in properties:
             yield SchemaProblem(("required", index), f"{name!r} is not one of the properties")
-
-
-def _formats() -> FormatChecker:
-    """The formats of the standard that matter to answers; the library checks a few of them only."""
-    checker = FormatChecker(("date", "email", "idn-email", "ipv4", "ipv6", "regex", "uuid"))
-    for name, check in _OWN_FORMATS.items():
-        checker.checks(name, raises=ValueError)(_only_text(check))
-    return checker
-
-
-def _only_text(check: Callable[[str], object]) -> Callable[[object], bool]:
-    """A check for text; what is no text has no format, says the standard."""
-
-    def checked(value: object) -> bool:
-        if isinstance(value, str):
-            check(value)
-        return True
-
-    return checked
-
-
-def _date_time(value: str) -> None:
-    if not _DATE_TIME.match(value):
-        raise ValueError("is not a date and time with a zone")
-    datetime.fromisoformat(value.upper())
-
-
-def _uri(value: str) -> None:
-    if not urlsplit(value).scheme or any(sign.isspace() for sign in value):
-        raise ValueError("is not an address")
-
-
-_OWN_FORMATS: dict[str, Callable[[str], object]] = {
-    "date-time": _date_time,
-    "time": time.fromisoformat,
-    "uri": _uri,
-    "iri": _uri,
-}

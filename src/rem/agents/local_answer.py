@@ -3,36 +3,17 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 
-from rem.agents.local_findings import NOTICE, OPENING, Findings
+from rem.agents.local_findings import NOTICE, OPENING, Finding, Findings
 
 _HOW_TO_CHANGE = (
     f"{NOTICE}, so these are extracts from memory, not a written answer. "
     "Set `LLM__DEFAULT_MODEL` (for example `openai:gpt-4o`) to get one."
 )
-_GREETING = re.compile(
-    r"(?:(?:hi|hello|hey|hiya|yo|hallo|hola|salut|bonjour|ciao|servus|moin|good (?:morning|afternoon|evening|day)|"
-    r"guten (?:tag|morgen|abend)|thanks|thank you|thx|danke|merci|gracias|bye|goodbye|tschüss|ok|okay|test|ping|help|"
-    r"what can you do|who are you|how are you)(?: (?:there|rem|all|everyone|a lot|so much|very much))?)?",
-    re.IGNORECASE,
-)
 _PIECE = re.compile(r"\S+\s*|\s+")
 _WORDS_IN_A_PIECE = 4
-
-
-def is_greeting(question: str) -> bool:
-    """Whether there is nothing in a message to search for."""
-    return _GREETING.fullmatch(" ".join(re.sub(r"[^\w\s]", " ", question).split())) is not None
-
-
-def greeting() -> str:
-    """The answer to a greeting."""
-    return (
-        "Hello! Ask me about anything that you have stored: a name such as `sarah-chen`, a question in plain words, or "
-        f'a query such as `SEARCH "database migration" LIMIT 5`. {NOTICE}, so I answer with extracts from memory; set '
-        "`LLM__DEFAULT_MODEL` to change that."
-    )
 
 
 def answer(findings: Findings) -> str:
@@ -46,7 +27,8 @@ def answer(findings: Findings) -> str:
             "`LLM__DEFAULT_MODEL` to get written answers."
         )
     lines = [
-        f"{number}. {_label(item.key, item.table)}{item.text}" for number, item in enumerate(findings.items, start=1)
+        f"{number}. {_label(item.key, item.table)}{item.text}{_rest(item, findings.is_whole)}"
+        for number, item in enumerate(findings.items, start=1)
     ]
     return "\n".join([f"{OPENING}, the best match first:", "", *lines, "", _HOW_TO_CHANGE])
 
@@ -70,3 +52,13 @@ def _label(key: str | None, table: str | None) -> str:
     if key is None:
         return ""
     return f"`{key.replace('`', '')}` ({table}): " if table else f"`{key.replace('`', '')}`: "
+
+
+def _rest(item: Finding, is_whole: bool) -> str:
+    """How to read on, where the text goes on."""
+    if item.key is None or not item.text.endswith("…") or "`" in item.key:
+        return ""
+    if is_whole:
+        return f" (the rest: `rem lookup {shlex.quote(item.key)}` in a shell)"
+    key = item.key.replace("\\", "\\\\").replace('"', '\\"')
+    return f' (read on: `LOOKUP "{key}"`)'

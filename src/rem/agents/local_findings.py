@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,15 @@ import orjson
 
 NOTICE = "No language model is configured"
 OPENING = "Here is what memory holds on that"
-"""How an answer with extracts begins; by these two `rem:local` knows its own answers, so as not to quote them."""
+"""How an answer with extracts begins."""
+ELSE = "Ask me about anything else that you have stored."
+"""How an answer ends to which there is nothing to say."""
+_OWN = (NOTICE, OPENING, ELSE)
+"""By these `rem:local` knows its own answers, so as not to quote them."""
 MOST_QUOTED = 5
 _LONGEST_EXTRACT = 320
+_LONGEST_WHOLE = 8_000
+"""Of what somebody looked up to read it."""
 _LONGEST_VALUE = 80
 _TEXTS = ("content", "summary", "description", "text", "snippet")
 _WORD = re.compile(r"\w{3,}")
@@ -38,6 +44,8 @@ class Findings:
     items: tuple[Finding, ...] = ()
     confidence: float = 0.0
     problem: str | None = None
+    is_whole: bool = False
+    """Whether texts were asked for as a whole."""
 
     @property
     def keys(self) -> list[str]:
@@ -45,22 +53,23 @@ class Findings:
         return list(dict.fromkeys(item.key for item in self.items if item.key))
 
 
-def findings_of(content: Any, question: str) -> Findings:
-    """What the content of a tool's answer holds that is worth quoting for a question."""
+def findings_of(content: Any, asked: Sequence[str], *, is_whole: bool = False) -> Findings:
+    """What the content of a tool's answer holds that is worth quoting for what was asked; in `is_whole`, at length."""
     answer = _as_json(content)
     if not isinstance(answer, Mapping):
-        return Findings(problem=_shown(str(answer)))
+        return Findings(problem=shown(str(answer)))
     if answer.get("status") == "error" or (answer.get("error") and "results" not in answer):
-        return Findings(problem=_shown(str(answer.get("error", "it failed"))))
-    rows = [row for row in _rows(answer) if not _is_of_this_talk(row, question)]
-    quoted = tuple(item for item in (_finding(row, question) for row in rows) if item.text)[:MOST_QUOTED]
-    return Findings(quoted, _confidence(answer, rows[0]) if quoted else 0.0)
+        return Findings(problem=shown(str(answer.get("error", "it failed"))))
+    rows = [row for row in _rows(answer) if not _is_of_this_talk(row, asked)]
+    question, longest = " ".join(asked), _LONGEST_WHOLE if is_whole else _LONGEST_EXTRACT
+    quoted = tuple(item for item in (_finding(row, question, longest) for row in rows) if item.text)[:MOST_QUOTED]
+    return Findings(quoted, _confidence(answer, rows[0]) if quoted else 0.0, is_whole=is_whole)
 
 
-def extract(text: str, question: str) -> str:
+def extract(text: str, question: str, longest: int = _LONGEST_EXTRACT) -> str:
     """The part of a text that has most of a question's words, in one line and not too long."""
     text = _inline(text)
-    if len(text) <= _LONGEST_EXTRACT:
+    if len(text) <= longest:
         return text
     sentences = _SENTENCE.split(text)
     words = {word.casefold() for word in _WORD.findall(question)}
@@ -68,9 +77,9 @@ def extract(text: str, question: str) -> str:
     start = hits.index(max(hits))
     taken = " ".join(sentences[start:])
     before = "… " if start else ""
-    if len(taken) <= _LONGEST_EXTRACT:
+    if len(taken) <= longest:
         return before + taken
-    return f"{before}{taken[:_LONGEST_EXTRACT].rsplit(' ', 1)[0]} …"
+    return f"{before}{taken[:longest].rsplit(' ', 1)[0]} …"
 
 
 def _as_json(content: Any) -> Any:
@@ -89,25 +98,26 @@ def _rows(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [row for row in found if isinstance(row, Mapping)] if isinstance(found, list) else []
 
 
-def _is_of_this_talk(row: Mapping[str, Any], question: str) -> bool:
+def _is_of_this_talk(row: Mapping[str, Any], asked: Sequence[str]) -> bool:
     """Whether a row is the question itself, which is stored before it is answered, or was made by `rem:local`."""
     if row.get("table") != "messages":
         return False
     content = str(_record(row).get("content", ""))
-    is_own = NOTICE in content or OPENING in content or _record(row).get("role") == "tool"
-    return is_own or _inline(content).casefold() == _inline(question).casefold()
+    if any(phrase in content for phrase in _OWN) or _record(row).get("role") == "tool":
+        return True
+    return _inline(content).casefold() in {_inline(question).casefold() for question in asked}
 
 
-def _finding(row: Mapping[str, Any], question: str) -> Finding:
+def _finding(row: Mapping[str, Any], question: str, longest: int) -> Finding:
     key, table = row.get("key"), row.get("table")
     return Finding(
         key if isinstance(key, str) and key else None,
         table if isinstance(table, str) and table else None,
-        "; ".join(_parts(row, question)),
+        "; ".join(_parts(row, question, longest)),
     )
 
 
-def _parts(row: Mapping[str, Any], question: str) -> Iterator[str]:
+def _parts(row: Mapping[str, Any], question: str, longest: int) -> Iterator[str]:
     record = _record(row)
     if "record" not in row and not any(name in row for name in _TEXTS):
         # A row of SQL has whatever columns were asked for.
@@ -123,7 +133,7 @@ def _parts(row: Mapping[str, Any], question: str) -> Iterator[str]:
     texts = [passage.get("text") if isinstance(passage, Mapping) else None, *(record.get(name) for name in _TEXTS)]
     text = next((text for text in texts if isinstance(text, str) and text.strip()), None)
     if text is not None:
-        yield extract(_CUT.sub("…", text), question)
+        yield extract(_CUT.sub("…", text), question, longest)
     elif record.get("name"):
         yield _value(record["name"])
 
@@ -146,7 +156,8 @@ def _value(value: Any) -> str:
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
+    """The beginning of a text, in one line."""
     text = _inline(text)
     return text if len(text) <= _LONGEST_EXTRACT else f"{text[:_LONGEST_EXTRACT]}…"
 

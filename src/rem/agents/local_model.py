@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -18,17 +18,18 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+from pydantic_ai.tools import ToolDefinition
 
-from rem.agents.local_answer import answer, greeting, is_greeting, pieces, without_tools
+from rem.agents.local_answer import answer, pieces, without_tools
 from rem.agents.local_findings import Findings, extract, findings_of
 from rem.agents.local_output import LocalOutput
-from rem.errors import ModelError, QuerySyntaxError
-from rem.query.grammar import VERBS
-from rem.query.parser import parse
+from rem.agents.local_talk import LONGEST_QUESTION, is_query, referring, reply
+from rem.errors import ModelError
 
 LOCAL_MODEL = "rem:local"
 _SEARCH, _NOTE, _DELEGATE = "search_rem", "register_metadata", "ask_agent"
-_LONGEST_QUESTION = 2_000
+_SAID = 0.9
+"""How certain an answer is that needed no search."""
 _RECALLED = "RELEVANT CONTEXT FROM PAST CONVERSATIONS:"
 _QUESTION = "\nUSER QUESTION: "
 """How a question looks that was given what was said before: only the question is to be searched."""
@@ -50,9 +51,9 @@ class _LocalModel(FunctionModel):
 
 @dataclass(slots=True)
 class _Turn:
-    """What was asked, and what has been done about it so far."""
+    """What was asked, now and before, and what has been done about it so far."""
 
-    question: str = ""
+    prompts: list[str] = field(default_factory=list)
     called: set[str] = field(default_factory=set)
     returned: dict[str, ToolReturnPart] = field(default_factory=dict)
 
@@ -64,10 +65,28 @@ class _Turn:
                 turn = turn._after(part)
         return turn
 
+    @property
+    def question(self) -> str:
+        """What is asked now."""
+        return self.prompts[-1] if self.prompts else ""
+
+    @property
+    def earlier(self) -> list[str]:
+        """What the user said before."""
+        return self.prompts[:-1]
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """What is to be searched for: the question, after the one that it refers to."""
+        return referring(self.question, self.earlier)
+
     def _after(self, part: Any) -> _Turn:
         if isinstance(part, UserPromptPart):
             text = _text_of(part)
-            return self if text.startswith(_RETRY) else _Turn(text)
+            if text.startswith(_RETRY):
+                return self
+            self.prompts.append(text)
+            return _Turn(self.prompts)
         if isinstance(part, ToolCallPart):
             self.called.add(part.tool_name)
         elif isinstance(part, ToolReturnPart):
@@ -81,44 +100,43 @@ class _Turn:
             return Findings()
         if part.outcome != "success":
             return Findings(problem=str(part.content))
-        return findings_of(part.content, self.question)
+        is_lookup = is_query(self.question) and self.question.lstrip().startswith("LOOKUP")
+        return findings_of(part.content, self.asked, is_whole=is_lookup)
 
 
 def _next(messages: list[ModelMessage], info: AgentInfo) -> ToolCallPart | str:
     """The next step: a call of a tool, each at most once, or the answer in words."""
     turn = _Turn.of(messages)
     tools = {tool.name: tool for tool in info.function_tools}
-    if is_greeting(turn.question) and not info.output_tools:
-        return greeting()
-    if _SEARCH in tools and _SEARCH not in turn.called:
-        return ToolCallPart(_SEARCH, _search(turn.question, tools[_SEARCH].parameters_json_schema))
-    if _SEARCH not in tools and _DELEGATE in tools and not info.output_tools:
-        return _delegated(turn)
+    is_structured = bool(info.output_tools) and not info.allow_text_output
+    if is_structured and _SEARCH not in tools:
+        # Such an agent works on what it is given, such as a text to be summarized.
+        return _structured(turn, LocalOutput(extract(turn.question, "")), info)
+    said = reply(turn.question, turn.earlier)
+    if said is not None:
+        return _structured(turn, LocalOutput(said, Findings(confidence=_SAID)), info) if is_structured else said
+    if _SEARCH in tools:
+        return _searched(turn, tools, info, is_structured=is_structured)
+    return _delegated(turn) if _DELEGATE in tools else without_tools()
+
+
+def _searched(
+    turn: _Turn, tools: Mapping[str, ToolDefinition], info: AgentInfo, *, is_structured: bool
+) -> ToolCallPart | str:
+    if _SEARCH not in turn.called:
+        return ToolCallPart(_SEARCH, _search(turn, tools[_SEARCH].parameters_json_schema))
     findings = turn.findings()
-    if _NOTE in tools and _NOTE not in turn.called and _SEARCH in turn.called:
+    if _NOTE in tools and _NOTE not in turn.called:
         return ToolCallPart(_NOTE, {"confidence": findings.confidence, "sources": findings.keys})
-    if info.output_tools and not info.allow_text_output:
-        return _structured(turn, findings, info)
-    return answer(findings) if _SEARCH in turn.called else without_tools()
+    text = answer(findings)
+    return _structured(turn, LocalOutput(text, findings), info) if is_structured else text
 
 
-def _search(question: str, schema: dict[str, Any]) -> dict[str, Any]:
-    arguments = {"query": question.strip()[:_LONGEST_QUESTION] or "*"}
+def _search(turn: _Turn, schema: dict[str, Any]) -> dict[str, Any]:
+    arguments = {"query": " ".join(turn.asked).strip()[:LONGEST_QUESTION] or "*"}
     if "mode" in schema.get("properties", {}):
-        arguments["mode"] = "rem-dialect" if _is_query(question) else "natural-language"
+        arguments["mode"] = "rem-dialect" if is_query(turn.question) else "natural-language"
     return arguments
-
-
-def _is_query(question: str) -> bool:
-    """Whether somebody wrote a query of REM's own language."""
-    verb = question.split(maxsplit=1)[0] if question.strip() else ""
-    if verb not in (*VERBS, "SELECT", "WITH") or len(question) > _LONGEST_QUESTION:
-        return False
-    try:
-        parse(question)
-    except QuerySyntaxError:
-        return False
-    return True
 
 
 def _delegated(turn: _Turn) -> ToolCallPart | str:
@@ -133,13 +151,11 @@ def _delegated(turn: _Turn) -> ToolCallPart | str:
     return answer(Findings(problem="the agent rem did not answer"))
 
 
-def _structured(turn: _Turn, findings: Findings, info: AgentInfo) -> ToolCallPart:
+def _structured(turn: _Turn, output: LocalOutput, info: AgentInfo) -> ToolCallPart:
     tool = info.output_tools[0]
     if tool.name in turn.called:
         raise ModelError("rem:local cannot give an answer that this agent accepts: set LLM__DEFAULT_MODEL.")
-    # An agent without a search works on what it is given, such as a text to be summarized.
-    text = answer(findings) if _SEARCH in turn.called else extract(turn.question, "") or "Nothing was given."
-    return ToolCallPart(tool.name, LocalOutput(text, findings).fill(tool.parameters_json_schema))
+    return ToolCallPart(tool.name, output.fill(tool.parameters_json_schema))
 
 
 async def _respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:

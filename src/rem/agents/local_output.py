@@ -12,7 +12,9 @@ from rem.errors import ModelError
 
 _KEYS = ("sources", "references", "keys", "source_keys")
 _CONFIDENCES = ("confidence", "confidence_score")
-_NEUTRAL = ("none", "unknown", "other", "neutral", "n/a", "")
+_UNKNOWN = ("unknown", "n/a", "")
+"""Choices that judge nothing; "none" or "other" would."""
+_WHOLE = "the answer"
 
 
 class _BeyondQuotingError(Exception):
@@ -21,77 +23,100 @@ class _BeyondQuotingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LocalOutput:
-    """What there is to say: a text, and what it rests on."""
+    """What there is to say: a text, and what it rests on; without findings, the text is what the agent was given."""
 
     text: str
-    findings: Findings
+    findings: Findings | None = None
 
     def fill(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         """An answer of a schema; a ModelError if its required fields ask for more than quoting."""
         try:
-            answer: dict[str, Any] = self._object(schema, "", schema.get("$defs", {}))
+            answer = self._whole(schema)
         except _BeyondQuotingError as error:
             raise _beyond(str(error)) from error
         problems = answer_problems(schema, answer)
         if problems:
-            raise _beyond(".".join(str(part) for part in problems[0].path) or "the answer")
+            raise _beyond(".".join(str(part) for part in problems[0].path) or _WHOLE)
         return answer
+
+    def _whole(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        if self.findings is not None and not schema.get("properties") and not schema.get("required"):
+            # Any object will do.
+            return {"answer": self.text, "confidence": self.findings.confidence, "sources": self.findings.keys}
+        return self._object(schema, "", schema.get("$defs", {}))
 
     def _object(self, schema: Mapping[str, Any], path: str, defs: Mapping[str, Any]) -> dict[str, Any]:
         properties = schema.get("properties", {})
         required = schema.get("required", [])
-        # Optional fields are left out, but for those that say what the answer rests on.
-        wanted = [name for name in properties if name in required or name in (*_KEYS, *_CONFIDENCES)]
-        return {name: self._value(properties[name], name, f"{path}.{name}".strip("."), defs) for name in wanted}
+        filled: dict[str, Any] = {}
+        for name, field in properties.items():
+            if name not in required and not self._is_welcome(name):
+                continue
+            try:
+                filled[name] = self._value(field, name, f"{path}.{name}".strip("."), defs)
+            except _BeyondQuotingError:
+                if name in required:
+                    raise
+        if not filled:
+            # An empty object would say that there is nothing to say.
+            raise _BeyondQuotingError(path or _WHOLE)
+        return filled
+
+    def _is_welcome(self, name: str) -> bool:
+        """Whether an optional field is filled: the answer of a search, and what it rests on."""
+        return self.findings is not None and name in ("answer", *_KEYS, *_CONFIDENCES)
 
     def _value(self, schema: Any, name: str, path: str, defs: Mapping[str, Any]) -> Any:
         if not isinstance(schema, Mapping):
-            return self.text
+            return self._text({}, path)
         if "$ref" in schema:
             return self._value(defs.get(str(schema["$ref"]).removeprefix("#/$defs/"), {}), name, path, defs)
-        for fixed in ("const", "default"):
-            if fixed in schema:
-                return schema[fixed]
+        if "const" in schema:
+            return schema["const"]
+        if self.findings is not None and "default" in schema:
+            return schema["default"]
         if "enum" in schema:
-            return _neutral(schema["enum"], path)
+            return self._neutral(schema["enum"], path)
         return self._typed(schema, name, path, defs)
 
     def _typed(self, schema: Mapping[str, Any], name: str, path: str, defs: Mapping[str, Any]) -> Any:
         types = schema.get("type", "string")
         types = types if isinstance(types, list) else [types]
-        if "string" in types and "format" not in schema and "pattern" not in schema:
-            return self._text(schema)
-        if "array" in types:
-            return self._list(schema, name)
-        if "object" in types:
-            return self._object(schema, path, defs)
+        if "string" in types and not {"format", "pattern"} & schema.keys():
+            return self._text(schema, path)
+        if self.findings is None:
+            raise _BeyondQuotingError(path)
+        if "array" in types and name in _KEYS and _holds_text(schema):
+            return self.findings.keys[: schema.get("maxItems")]
         if "number" in types and name in _CONFIDENCES:
             return self.findings.confidence
         if "null" in types:
             return None
+        if "object" in types:
+            return self._object(schema, path, defs)
+        # A list that nobody looked for is not empty but unknown.
         raise _BeyondQuotingError(path)
 
-    def _text(self, schema: Mapping[str, Any]) -> str:
+    def _text(self, schema: Mapping[str, Any], path: str) -> str:
+        if not self.text:
+            raise _BeyondQuotingError(path)
         longest = schema.get("maxLength")
         return self.text if longest is None else self.text[: int(longest)]
 
-    def _list(self, schema: Mapping[str, Any], name: str) -> list[Any]:
-        items = schema.get("items")
-        holds_text = not isinstance(items, Mapping) or items.get("type", "string") == "string"
-        if name in _KEYS and holds_text:
-            return self.findings.keys[: schema.get("maxItems")]
-        return []
+    def _neutral(self, values: Any, path: str) -> Any:
+        for value in values if self.findings is not None and isinstance(values, list) else []:
+            if value is None or (isinstance(value, str) and value.lower() in _UNKNOWN):
+                return value
+        raise _BeyondQuotingError(path)
 
 
-def _neutral(values: Any, path: str) -> Any:
-    for value in values if isinstance(values, list) else []:
-        if value is None or (isinstance(value, str) and value.lower() in _NEUTRAL):
-            return value
-    raise _BeyondQuotingError(path)
+def _holds_text(schema: Mapping[str, Any]) -> bool:
+    items = schema.get("items")
+    return not isinstance(items, Mapping) or items.get("type", "string") == "string"
 
 
 def _beyond(field: str) -> ModelError:
     return ModelError(
-        f"rem:local only quotes what is stored and cannot say {field!r}, which this agent's answer needs: set "
-        "LLM__DEFAULT_MODEL, or name a model."
+        f"This agent needs a language model: rem:local only quotes, and cannot say {field!r}, which the answer must "
+        "have. Set LLM__DEFAULT_MODEL (for example openai:gpt-4o), or name a model."
     )

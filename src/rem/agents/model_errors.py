@@ -8,7 +8,7 @@ from collections.abc import Callable
 import httpx2
 from pydantic_ai import exceptions as library
 
-from rem.errors import ModelError, ModelTimeoutError, ModelUnknownError, RemError, RunLimitError
+from rem.errors import ModelError, ModelRateLimitError, ModelTimeoutError, ModelUnknownError, RemError, RunLimitError
 
 _LONGEST_QUOTED = 300
 _SECRET = re.compile(r"\b(?:sk|pk|rk|xai|gsk|key)[-_][\w*.-]{6,}|\bBearer\s+\S+|(?<=://)[^/\s@]+@", re.IGNORECASE)
@@ -37,7 +37,15 @@ def _timeout(error: BaseException) -> RemError:
 
 def _limit(error: BaseException) -> RemError:
     reason = str(error).split(" Consider raising")[0].rstrip(".")
-    return RunLimitError(f"The answer took more than the agent may use: {reason}. Ask for less at once.")
+    return RunLimitError(f"The answer took more than the agent may use: {reason}. {_raise_limit(reason)}")
+
+
+def _raise_limit(reason: str) -> str:
+    if "request_limit" in reason:
+        return "Ask for less at once, or raise LLM__REQUEST_LIMIT, or the agent's request_limit if it has one."
+    if "total_tokens_limit" in reason:
+        return "Ask for less at once, or raise the agent's total_tokens_limit."
+    return "Ask for less at once."
 
 
 def _unknown(error: BaseException) -> RemError:
@@ -48,23 +56,23 @@ def _unknown(error: BaseException) -> RemError:
 
 def _authentication(error: BaseException) -> RemError:
     return ModelError(
-        f"The provider of {_model(error)} refuses the key: check LLM__OPENAI_API_KEY or the provider's own."
+        f"The provider refuses the key for {_named(error)}: check LLM__OPENAI_API_KEY or the provider's own."
     )
 
 
 def _rate(error: BaseException) -> RemError:
     wait = getattr(error, "retry_after", None)
     when = f"in {wait:.0f} seconds" if wait else "in a moment"
-    return ModelError(f"{_model(error)} is asked too often: try again {when}.")
+    return ModelRateLimitError(f"{_model(error)} is asked too often: try again {when}.")
 
 
 def _quota(error: BaseException) -> RemError:
-    return ModelError(f"The account for {_model(error)} has no credit left: top it up, or choose another model.")
+    return ModelError(f"The account for {_named(error)} has no credit left: top it up, or choose another model.")
 
 
 def _context(error: BaseException) -> RemError:
     return ModelError(
-        f"The conversation is too long for {_model(error)}: lower MEMORY__MAX_HISTORY_TOKENS, or begin a new session."
+        f"The conversation is too long for {_named(error)}: lower MEMORY__MAX_HISTORY_TOKENS, or begin a new session."
     )
 
 
@@ -102,6 +110,12 @@ def _misused(error: BaseException) -> RemError:
 def _model(error: BaseException) -> str:
     name = getattr(error, "model_name", None)
     return f"The model {name}" if name else "The model"
+
+
+def _named(error: BaseException) -> str:
+    """The same inside of a sentence."""
+    name = getattr(error, "model_name", None)
+    return f"the model {name}" if name else "the model"
 
 
 def _provider_message(error: BaseException) -> str:

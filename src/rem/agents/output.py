@@ -7,7 +7,15 @@ from typing import Any
 
 from pydantic_ai import ModelRetry, StructuredDict
 
-from rem.agents.json_schema import SchemaProblem, answer_problems, field_name, schema_problems
+from rem.agents.json_schema import (
+    SchemaProblem,
+    SchemaTooLargeError,
+    answer_problems,
+    field_name,
+    schema_as_json,
+    schema_problems,
+    written_out,
+)
 from rem.errors import InvalidInputError
 
 
@@ -19,9 +27,18 @@ def output_type(name: str, output_schema: Mapping[str, Any]) -> Any:
     """
     problems = schema_problems(dict(output_schema))
     if problems:
-        raise InvalidInputError(f"The answer cannot have this schema. {describe(problems)}")
+        raise _refused(problems)
     title = "".join(word.capitalize() for word in name.split("-"))
-    return StructuredDict(dict(output_schema), name=f"{title}Output", description="The answer.")
+    # The library writes references out as well, but not all of them.
+    return StructuredDict(written_out(output_schema), name=f"{title}Output", description="The answer.")
+
+
+def checked_size(output_schema: Mapping[str, Any]) -> bytes:
+    """A schema as JSON, before it is looked at any closer; an error if it is too long or cannot be JSON."""
+    try:
+        return schema_as_json(output_schema)
+    except SchemaTooLargeError as error:
+        raise _refused([SchemaProblem((), str(error))]) from error
 
 
 def validate_output(output_schema: Mapping[str, Any], data: dict[str, Any]) -> dict[str, Any]:
@@ -35,3 +52,7 @@ def validate_output(output_schema: Mapping[str, Any], data: dict[str, Any]) -> d
 def describe(problems: list[SchemaProblem]) -> str:
     """The problems as sentences."""
     return " ".join(f"{field_name(problem.path) or 'As a whole'}: {problem.message}." for problem in problems)
+
+
+def _refused(problems: list[SchemaProblem]) -> InvalidInputError:
+    return InvalidInputError(f"The answer cannot have this schema. {describe(problems)}")

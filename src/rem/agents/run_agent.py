@@ -16,6 +16,7 @@ from pydantic_ai.usage import RunUsage, UsageLimits
 
 from rem.agents.model_errors import describe_model_error
 from rem.agents.run import Run
+from rem.agents.sendable import sendable
 from rem.agents.simulator import simulate
 from rem.agents.translator import RemEvent, Translator
 from rem.agents.turn import FinishReason, Usage
@@ -102,8 +103,8 @@ class ModelRun:
         if reason in ("length", "content_filter"):
             self.finish_reason = reason
         if isinstance(result.output, dict):
-            self.output = result.output
-            return [TextEvent(content=orjson.dumps(result.output).decode(), agent=self.agent)]
+            self.output = sendable(result.output)
+            return [TextEvent(content=orjson.dumps(self.output).decode(), agent=self.agent)]
         return []
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-from loguru import logger
 from pydantic_ai.usage import UsageLimits
 
+from rem.agents.afterwards import Afterwards
 from rem.agents.catalog import AgentCatalog
 from rem.agents.conversation import Conversation, Place
 from rem.agents.factory import AgentFactory
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 DEFAULT_AGENT = "rem"
 _SIMULATOR = "simulator"
 _SUMMARIZER = "summarizer"
+_LOOKS_UP = frozenset({"search_rem", "lookup"})
+"""Tools that give back what a key stands for: an agent without them cannot follow a hint."""
 
 
 class Agents:
@@ -55,7 +57,7 @@ class Agents:
         self._models = ModelRegistry(settings)
         self._factory = AgentFactory()
         self._children = ChildRuns(self, self._factory)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._afterwards = Afterwards()
 
     async def run(self, turn: ChatTurn) -> Answer:
         """The whole answer of an agent."""
@@ -70,15 +72,15 @@ class Agents:
         place = self._place(context)
         if schema.name == _SIMULATOR:
             await self._begin_turn(turn, context, schema, place)
-            return Conversation(SimulatedRun(schema.name, turn.text), place, self.later)
+            return Conversation(SimulatedRun(schema.name, turn.text), place, self._afterwards)
         model = self._model_for(turn, schema)
         agent = self._factory.build(schema, turn.output_schema)
         begun = await self._begin_turn(turn, context, schema, place)
         env = self.env(context)
         run = self._run(turn, schema, model, env, _history(turn, begun))
-        instructions = await self._instructions(turn, env, begun)
+        instructions = await self._instructions(turn, schema, env, begun)
         prompt = await self._prompt(turn, schema, place, begun)
-        return Conversation(ModelRun(agent, run, prompt, instructions=instructions), place, self.later)
+        return Conversation(ModelRun(agent, run, prompt, instructions=instructions), place, self._afterwards)
 
     def _in_session(self, turn: ChatTurn) -> AgentContext:
         """The context with a conversation to remember; a new one if the caller names none."""
@@ -158,11 +160,15 @@ class Agents:
         message = NewMessage(role=Role.USER, content=turn.text, metadata=metadata)
         return await place.memory.begin_turn(place.session_id, message, agent=schema.name)
 
-    async def _instructions(self, turn: ChatTurn, env: ToolEnv, begun: Turn | None) -> list[str]:
+    async def _instructions(self, turn: ChatTurn, schema: AgentSchema, env: ToolEnv, begun: Turn | None) -> list[str]:
         """What the model is told beside the agent's own instructions."""
         summary = begun.summary if begun else None
         told = [
-            await user_hint(env, with_profile=self._settings.chat.auto_inject_user_context),
+            await user_hint(
+                env,
+                with_profile=self._settings.chat.auto_inject_user_context,
+                can_look_up=not _LOOKS_UP.isdisjoint(schema.tool_names),
+            ),
             f"What was said earlier in this conversation, in short:\n{summary}" if summary else None,
             turn.instructions,
         ]
@@ -187,22 +193,11 @@ class Agents:
             schema = await self.catalog.get(_SUMMARIZER, context.scope)
             turn = ChatTurn(context=context, text=to_summarize(so_far, messages), agent=schema.name)
             run = self._run(turn, schema, self._model_for(turn, schema), self.env(context), [])
-            alone = Conversation(ModelRun(self._factory.build(schema), run, turn.text), None, self.later)
+            alone = Conversation(ModelRun(self._factory.build(schema), run, turn.text), None, self._afterwards)
             answer = await alone.answer()
             return str((answer.output or {}).get("summary") or answer.text)
 
         return summarize
-
-    def later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something when the answer is out; `close` waits for it."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("What was to be done after an answer failed: {}", error)
 
     async def warm_up(self) -> None:
         """Load beforehand what the first answer would have to wait for."""
@@ -211,8 +206,7 @@ class Agents:
 
     async def close(self) -> None:
         """Finish what is still to be remembered, and close the connections to the models."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=10)
+        await self._afterwards.close()
         await self._models.close()
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from rem.agents.local_model import LOCAL_MODEL
 from rem.events import AnyEvent, MetadataEvent, ReasoningEvent, TextEvent, ToolCallEvent
 from rem.memory.message import NOTE_TOOLS, NewMessage
 from rem.models.message import Role
@@ -60,7 +61,9 @@ class Transcript:
         """What is stored: each call without its result, then the text."""
         stored = [_call(call, agent, model) for call in self._calls.values()]
         if self.text.strip():
-            stored.append(NewMessage(role=Role.ASSISTANT, content=self.text, model=model, metadata={"agent": agent}))
+            # Extracts of the memory must not be found beside what they were taken from.
+            about = {"agent": agent} | ({"searchable": False} if model == LOCAL_MODEL else {})
+            stored.append(NewMessage(role=Role.ASSISTANT, content=self.text, model=model, metadata=about))
         return stored
 
 

@@ -23,6 +23,7 @@ from pydantic_ai.messages import (
 from pydantic_core import to_jsonable_python
 
 from rem.agents.echo import Echo
+from rem.agents.sendable import Text, sendable
 from rem.events import AnyEvent, ReasoningEvent, TextEvent, ToolCallEvent
 
 _LARGEST_RESULT = 20_000
@@ -41,6 +42,7 @@ class Translator:
     def __init__(self, agent: str) -> None:
         self._agent = agent
         self._echo = Echo()
+        self._words, self._thoughts = Text(), Text()
         self._step = 0
         self._speaker: str | None = None
         self._last = ""
@@ -70,7 +72,7 @@ class Translator:
                 yield inner
 
     def _text(self, content: str) -> Iterator[AnyEvent]:
-        new = self._echo.pass_on(content)
+        new = self._echo.pass_on(self._words.whole(content))
         if new:
             yield from self._said(TextEvent(content=new, agent=self._agent))
 
@@ -84,13 +86,14 @@ class Translator:
         yield event
 
     def _thought(self, content: str) -> Iterator[AnyEvent]:
+        content = self._thoughts.whole(content)
         if content:
             yield ReasoningEvent(content=content, step=self._step, agent=self._agent)
 
     def _started(self, part: ToolCallPart) -> ToolCallEvent:
         return ToolCallEvent(
-            tool_name=part.tool_name,
-            tool_id=part.tool_call_id,
+            tool_name=sendable(part.tool_name),
+            tool_id=sendable(part.tool_call_id),
             status="started",
             arguments=_arguments(part),
             agent=self._agent,
@@ -98,8 +101,8 @@ class Translator:
 
     def _ended(self, part: ToolReturnPart) -> ToolCallEvent:
         return ToolCallEvent(
-            tool_name=part.tool_name,
-            tool_id=part.tool_call_id,
+            tool_name=sendable(part.tool_name),
+            tool_id=sendable(part.tool_call_id),
             status="completed" if part.outcome == "success" else "failed",
             result=_shown(part.content),
             agent=self._agent,
@@ -109,15 +112,15 @@ class Translator:
 def _arguments(part: ToolCallPart) -> dict[str, Any]:
     """The arguments as JSON; what is none is shown as it came."""
     try:
-        arguments: dict[str, Any] = to_jsonable_python(part.args_as_dict())
-    except (ValueError, AssertionError):
-        return {"_unreadable": str(part.args)[:_LARGEST_RESULT]}
+        arguments: dict[str, Any] = sendable(to_jsonable_python(part.args_as_dict(), fallback=str))
+    except (ValueError, AssertionError, RecursionError):
+        return {"_unreadable": sendable(str(part.args)[:_LARGEST_RESULT])}
     return arguments
 
 
 def _shown(content: object) -> object:
     """A tool's result for the eyes: whole, or its beginning if it is huge."""
-    plain = to_jsonable_python(content, fallback=str)
+    plain = sendable(to_jsonable_python(content, fallback=str))
     text = orjson.dumps(plain)
     if len(text) <= _LARGEST_RESULT:
         return plain

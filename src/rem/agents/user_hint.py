@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from rem.models import User
+from rem.tools.profile import own_profile
 
 if TYPE_CHECKING:
     from rem.tools.env import ToolEnv
 
 
-async def user_hint(env: ToolEnv, *, with_profile: bool) -> str | None:
-    """Who the user is: how to look the profile up, or the profile itself."""
-    user_id = env.context.user_id
-    if user_id is None or env.memory is None:
+async def user_hint(env: ToolEnv, *, with_profile: bool, can_look_up: bool) -> str | None:
+    """Who the user is: how to look the profile up, or the profile itself; None if there is none."""
+    if env.memory is None or not (with_profile or can_look_up):
+        return None
+    profile = await own_profile(env)
+    if profile is None:
         return None
     if with_profile:
-        known = await env.rem.store_for(env.scope).lookup(user_id, table="users")
-        if known and isinstance(known[0], User):
-            return _profile(known[0])
-    return f"User ID: {user_id}. To load user profile: Use REM LOOKUP users/{user_id}"
+        return _described(profile)
+    return f"User ID: {env.context.user_id}. To load user profile: Use REM LOOKUP users/{profile['key']}"
 
 
-def _profile(user: User) -> str:
+def _described(profile: Mapping[str, Any]) -> str:
     facts = {
-        "Name": user.name,
-        "Role": user.role,
-        "About": user.summary,
-        "Interests": ", ".join(user.interests),
-        "Preferred topics": ", ".join(user.preferred_topics),
+        "Name": profile.get("name"),
+        "Role": profile.get("role"),
+        "About": profile.get("summary"),
+        "Interests": ", ".join(profile.get("interests") or ()),
+        "Preferred topics": ", ".join(profile.get("preferred_topics") or ()),
     }
     lines = [f"{name}: {value}" for name, value in facts.items() if value]
     return "\n".join(["You talk to this user:", *lines])

@@ -30,6 +30,7 @@ def new_entity(model: type[T], fields: Mapping[str, Any]) -> T:
 def changed(entity: T, fields: Mapping[str, Any]) -> T:
     """The entity with some fields changed. Fields of the store's may be sent back as they were read."""
     stored = entity.model_dump(mode="json")
+    fields = _without_table(entity, fields)
     if "updated_at" in fields:
         _check_time(entity, fields["updated_at"])
     touched = sorted(name for name in (FIXED - {"updated_at"}) & set(fields) if fields[name] != stored[name])
@@ -39,6 +40,16 @@ def changed(entity: T, fields: Mapping[str, Any]) -> T:
     kept = {name: value for name, value in stored.items() if name not in FIXED}
     checked = _validated(type(entity), {**kept, **changes})
     return entity.model_copy(update={name: getattr(checked, name) for name in changes})
+
+
+def _without_table(entity: Entity, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields without the table, which every answer names beside them; an error if it is another one."""
+    table = entity.entity_type.table
+    if "table" not in fields or "table" in type(entity).model_fields:
+        return fields
+    if fields["table"] != table:
+        raise InvalidInputError(f"table: this one is in {table}, and stays there; leave it out.")
+    return {name: value for name, value in fields.items() if name != "table"}
 
 
 def _validated(model: type[T], fields: Mapping[str, Any]) -> T:

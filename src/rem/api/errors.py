@@ -48,6 +48,7 @@ _STATUSES: dict[type[errors.RemError], int] = {
     errors.EmbeddingError: 503,
     errors.RerankerError: 503,
     errors.ModelTimeoutError: 504,
+    errors.ModelRateLimitError: 429,
     # Not a 5xx: clients try those again by themselves, and it would cost as much again.
     errors.RunLimitError: 422,
     errors.ModelError: 502,
@@ -121,7 +122,9 @@ def install(app: FastAPI) -> None:
 
 
 async def _rem_error(_request: Request, error: errors.RemError) -> JSONResponse:
-    return _response(status_of(error), body_of(error))
+    # OpenAI's clients would ask again by themselves, and the question would be stored each time.
+    headers = {"x-should-retry": "false"} if isinstance(error, errors.ModelError | errors.MemoryOffError) else None
+    return _response(status_of(error), body_of(error), headers)
 
 
 async def _validation_error(_request: Request, error: RequestValidationError) -> JSONResponse:

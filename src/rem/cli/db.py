@@ -273,9 +273,14 @@ def _import_entity(path: str) -> type[Entity]:
 
 
 def _settings() -> Settings:
+    """The settings of a database that is not switched off."""
+    from rem.errors import MemoryOffError
     from rem.settings import get_settings
 
-    return get_settings()
+    settings = get_settings()
+    if not settings.postgres.enabled:
+        raise MemoryOffError
+    return settings
 
 
 def _embedded_server() -> EmbeddedServer:

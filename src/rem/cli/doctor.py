@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import platform
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import typer
 
 from rem.cli.runtime import Json, run
 
+if TYPE_CHECKING:
+    from rem.settings import Settings
+
 Mark = Literal["ok", "problem"]
+Look: TypeAlias = Callable[[], Awaitable[str]]
+"""Finds that something is in order, or raises an error that says what is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +44,44 @@ def doctor(as_json: Json = False) -> None:
 
 
 async def _checks() -> list[Check]:
-    from rem.errors import RemError
-
     version = platform.python_version()
     found = [Check("python", "ok" if sys.version_info >= (3, 11) else "problem", version)]
+    found.append(await _check("settings", _settings))
+    if found[-1].mark == "problem":
+        return found
+    found += await _memory_checks()
+    for name, look in (("model", _model), ("recordings", _recordings), ("agents", _agents)):
+        found.append(await _check(name, look))
+    return found
+
+
+async def _memory_checks() -> list[Check]:
+    """What there is to say of the database. Each needs the one before it, so the first problem is the last one."""
+    from rem.settings import get_settings
+
+    if not get_settings().postgres.enabled:
+        return [Check("database", "ok", "switched off (POSTGRES__ENABLED=false): agents answer, and forget")]
+    found: list[Check] = []
     for name, look in (
-        ("settings", _settings),
         ("database", _database),
         ("schema", _schema),
         ("mirrors", _mirrors),
         ("search", _search),
         ("sql", _sql),
     ):
-        try:
-            found.append(Check(name, "ok", await look()))
-        except RemError as error:
-            found.append(Check(name, "problem", str(error)))
+        found.append(await _check(name, look))
+        if found[-1].mark == "problem":
             break
     return found
+
+
+async def _check(name: str, look: Look) -> Check:
+    from rem.errors import RemError
+
+    try:
+        return Check(name, "ok", await look())
+    except RemError as error:
+        return Check(name, "problem", str(error))
 
 
 async def _settings() -> str:
@@ -135,3 +161,62 @@ async def _search() -> str:
     return f"{counted(state.passages, 'passage')}, {state.embedded} {by}{waiting}" + (
         f". {why_by_words}" if why_by_words else ""
     )
+
+
+async def _model() -> str:
+    from rem.agents.models import ModelRegistry
+    from rem.settings import get_settings
+
+    registry = ModelRegistry(get_settings())
+    try:
+        model = registry.resolve(None)
+    finally:
+        await registry.close()
+    if model.is_local:
+        return f"{model.name}, which answers with extracts of the memory: LLM__DEFAULT_MODEL names a language model"
+    return f"{model.name} is set up (it was not called)"
+
+
+async def _recordings() -> str:
+    from rem.api.audio import _provider
+    from rem.api.transcription.local import is_installed
+    from rem.errors import AudioError
+    from rem.settings import get_settings
+
+    settings = get_settings()
+    by_itself = settings.model_copy(update={"audio": settings.audio.model_copy(update={"provider": "auto"})})
+    provider = _provider(settings)
+    if provider == "openai":
+        if _provider(by_itself) != "openai":
+            raise AudioError("AUDIO__PROVIDER=openai needs AUDIO__API_KEY, or AUDIO__BASE_URL for another server.")
+        return f"written down by {settings.audio.model} at {_address(settings)} (it was not called)"
+    if provider == "local":
+        if not is_installed():
+            raise AudioError("AUDIO__PROVIDER=local needs the local model: `pip install 'remstack[audio]'`.")
+        return "written down by the local model"
+    if settings.audio.provider == "none":
+        return "refused (AUDIO__PROVIDER=none)"
+    return "refused, as nobody can write them down: set AUDIO__BASE_URL, or `pip install 'remstack[audio]'`"
+
+
+def _address(settings: Settings) -> str:
+    return settings.audio.base_url or settings.llm.base_url or "OpenAI"
+
+
+async def _agents() -> str:
+    """The agents that are files. Those in the database were checked when they were saved."""
+    from rem.agents.catalog import AgentCatalog
+    from rem.cli.output import counted
+    from rem.context import Scope
+    from rem.errors import AgentInvalidError
+    from rem.settings import get_settings
+
+    catalog = AgentCatalog(get_settings(), None)
+    if get_settings().agents.path is not None and not catalog.folder.is_dir():
+        raise AgentInvalidError(f"AGENTS__PATH: there is no folder {catalog.folder}.")
+    entries = await catalog.entries(Scope.of(None))
+    problems = [entry.problem for entry in entries if entry.problem is not None]
+    if problems:
+        raise AgentInvalidError(" ".join(problems))
+    own = sum(1 for entry in entries if entry.source.startswith(str(catalog.folder)))
+    return f"{counted(len(entries) - own, 'agent')} built in, {own} in {catalog.folder}"

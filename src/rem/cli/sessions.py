@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Conversations: list, read, export, import and forget them.", no_args_is_help=True)
 
 Which = Annotated[str, typer.Argument(metavar="SESSION", help="The id or the name of a session.")]
+_MOST_PROBLEMS = 10
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
@@ -244,23 +245,19 @@ def _memory(rem: Rem, user: str | None, tenant: str) -> MemoryManager:
 
 async def _session_id(memory: MemoryManager, which: str) -> UUID:
     """The session that an id, a name, or what a client calls it stands for."""
-    from rem.context import session_id_of
-
-    try:
-        return UUID(which)
-    except ValueError:
-        named = [row for row in await memory.store.lookup(which, table="sessions") if row.user_id is not None]
-        return named[0].id if named else session_id_of(which, memory.scope)
+    return await memory.session_id(which)
 
 
 async def _import_file(memory: MemoryManager, path: Path, on_rows: Any, skip_broken: bool) -> ImportReport:
     from rem.errors import InvalidInputError
     from rem.memory.sqlite_import import import_sqlite, is_sqlite
-    from rem.memory.transfer import import_lines
+    from rem.memory.transfer import check_lines, import_lines
 
     try:
         if is_sqlite(path):
             return await import_sqlite(memory, path, on_rows, skip_broken=skip_broken)
+        with path.open("rb") as lines:
+            check_lines(lines, str(path))
         with path.open("rb") as lines:
             return await import_lines(memory, lines, on_rows)
     except OSError as error:
@@ -292,11 +289,15 @@ class _output:  # noqa: N801  # reads as a statement
 def _print_report(report: ImportReport) -> None:
     from rem.cli.output import counted
 
+    left = _MOST_PROBLEMS
     for session in report.sessions:
-        if session.outcome == "failed" or session.notes:
+        if left > 0 and session.notes:
             tell(f"{session.source}: {session.outcome}")
-            for note in session.notes:
+            for note in session.notes[:left]:
                 tell(f"  {note}")
+        left -= len(session.notes)
+    if left < 0:
+        tell(f"and {-left} more: --json lists them all.")
     counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(report.counts.items())) or "none"
     typer.echo(f"Sessions: {counts}. Added {counted(report.messages, 'message')}.")
 

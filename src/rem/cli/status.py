@@ -14,6 +14,7 @@ from rem.db.database import Database
 from rem.db.maintenance import TableSize, table_sizes_on
 from rem.db.migrations import CUSTOM_PREFIX, MigrationStatus, Migrator
 from rem.db.preflight import ServerFacts, read_facts, shortcomings
+from rem.errors import MemoryOffError
 from rem.settings import get_settings
 
 if TYPE_CHECKING:
@@ -36,7 +37,10 @@ class Status:
 
 async def read_status() -> Status:
     """The state of the database. A stopped embedded server is not started for this."""
-    database = Database(get_settings(), tell)
+    settings = get_settings()
+    if not settings.postgres.enabled:
+        raise MemoryOffError
+    database = Database(settings, tell)
     embedded = database.embedded_status()
     if embedded is not None and not embedded.running:
         return Status(database.describe_address(), False, embedded, None, [], [], None, [])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
@@ -58,6 +58,23 @@ def conversation_of(
         summary = summary or _LEFT_OUT
     is_whole = bool(window) and window[0].index == 0
     return Conversation(kept + window, None if is_whole else summary)
+
+
+def with_whole(
+    history: Sequence[HistoryMessage], texts: Mapping[int, tuple[str, int | None]], left: int
+) -> list[HistoryMessage]:
+    """The history with the whole texts of shortened messages, the newest first, as far as the tokens left go."""
+    lines = list(history)
+    for place in reversed(range(len(lines))):
+        line = lines[place]
+        if not line.is_truncated or line.index not in texts:
+            continue
+        content, tokens = texts[line.index]
+        tokens = MESSAGE_OVERHEAD + (count_message(content, line.tool_calls) if tokens is None else tokens)
+        if tokens - line.tokens <= left:
+            left -= tokens - line.tokens
+            lines[place] = replace(line, content=content, tokens=tokens, is_truncated=False)
+    return lines
 
 
 @lru_cache(maxsize=1000)

@@ -8,11 +8,11 @@ from uuid import UUID, uuid4
 
 from loguru import logger
 
-from rem.context import user_id_of
+from rem.context import session_id_of, user_id_of
 from rem.db.conditions import Compare
 from rem.db.sql import query
 from rem.errors import ConflictError, CorruptRowError, DeletedError, InvalidInputError, NotFoundError
-from rem.memory.history import Conversation, Strategy, conversation_of
+from rem.memory.history import Conversation, Strategy, conversation_of, with_whole
 from rem.memory.message import HistoryMessage, NewMessage, StoredMessage, Turn, as_record, message_key
 from rem.memory.recall import with_context
 from rem.memory.retry import when_busy
@@ -34,6 +34,8 @@ _PRUNED_AT_ONCE = 100
 _TITLE_CHARACTERS = 80
 _MOST_CANDIDATES = 20
 _LARGEST_LIST = 10_000
+_LONGEST_NAME = 4096
+"""In characters; what is longer cannot be the name of anything."""
 _MOST_KNOWN = 60
 """So many more than wanted are searched for, because the model may be given them anyway."""
 
@@ -72,38 +74,65 @@ class MemoryManager:
         *,
         agent: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        name: str | None = None,
         strategy: Strategy | None = None,
         max_tokens: int | None = None,
     ) -> Turn:
         """Store what the user says and give the conversation before it, in one round trip.
 
-        A session that does not exist is made, with the agent and the metadata. One that belongs to another is not
-        found; a deleted one stays deleted.
+        A session that does not exist is made, with the agent, the metadata and the name; a name that another session
+        has, or that cannot be one, is left out. One that belongs to another is not found; a deleted one stays deleted.
         """
         chosen, budget = strategy or self._settings.strategy, self._budget(max_tokens)
         record, tokens = as_record(message)
-        parameters = (*self._owner, session_id, agent, _object(metadata), [record], tokens, budget, chosen)
+        parameters = (*self._owner, session_id, agent, _object(metadata), [record], tokens, budget, chosen, _name(name))
         state, index, found = await self._value("begin_turn", *parameters)
         _refuse(state, session_id)
         conversation = conversation_of(session_id, found, budget, chosen)
         return Turn(session_id, record["id"], index, conversation.history, conversation.summary, is_new=state == "new")
 
     async def append(
-        self, session_id: UUID, messages: Sequence[NewMessage], *, agent: str | None = None
+        self, session_id: UUID, messages: Sequence[NewMessage], *, agent: str | None = None, creates: bool = False
     ) -> list[StoredMessage]:
-        """Store messages at the end of a session, all or none, in one round trip; a missing session is made."""
+        """Store messages at the end of a session, all or none, in one round trip.
+
+        A session that is not there is made only if `creates`: one that was erased meanwhile must not come back.
+        """
         if not messages:
             return []
-        records = [as_record(message) for message in messages]
-        tokens = sum(count for _, count in records)
-        rows = [record for record, _ in records]
-        state, first, *_ = await self._value("append", *self._owner, session_id, agent, None, rows, len(rows), tokens)
+        rows, tokens = _records(messages)
+        state, first = await self._value("append", *self._owner, session_id, agent, rows, len(rows), tokens, creates)
         _refuse(state, session_id)
         return [StoredMessage(row["id"], session_id, first + place) for place, row in enumerate(rows)]
 
-    async def save_message(self, session_id: UUID, message: NewMessage) -> StoredMessage:
+    async def save_message(self, session_id: UUID, message: NewMessage, *, creates: bool = False) -> StoredMessage:
         """Store one message at the end of a session."""
-        return (await self.append(session_id, [message]))[0]
+        return (await self.append(session_id, [message], creates=creates))[0]
+
+    async def bring_along(
+        self, session_id: UUID, messages: Sequence[NewMessage], *, agent: str | None = None, name: str | None = None
+    ) -> bool:
+        """Store a conversation that began elsewhere, if the session does not exist yet; whether it was stored.
+
+        One round trip: of several calls at once, one stores. Name and agent are as for `begin_turn`.
+        """
+        if not messages:
+            return False
+        rows, tokens = _records(messages)
+        state = await self._value("bring_along", *self._owner, session_id, agent, _name(name), rows, len(rows), tokens)
+        _refuse(state, session_id)
+        return bool(state == "new")
+
+    async def session_id(self, text: str) -> UUID:
+        """The id of the session that a client means: a UUID is itself, else it is a name, or what the client calls it.
+
+        A session that has the name is meant first; else the id follows from the text, whether it exists or not.
+        """
+        session_id = session_id_of(text, self.scope)
+        if self.scope.user_id is None or len(text) > _LONGEST_NAME or _is_uuid(text):
+            return session_id
+        named: UUID | None = await self._value("named_session", *self._owner, text)
+        return named or session_id
 
     async def create_session(
         self,
@@ -195,13 +224,28 @@ class MemoryManager:
             raise _not_found(session_id)
         return conversation_of(session_id, found, budget, chosen)
 
+    async def recovered(
+        self, session_id: UUID, history: Sequence[HistoryMessage], max_tokens: int | None = None
+    ) -> list[HistoryMessage]:
+        """The same history with its shortened messages whole again, the newest first, as far as the budget goes.
+
+        For agents that cannot look them up. One that would exceed the budget stays short; older ones may still fit.
+        """
+        left = self._budget(max_tokens) - sum(line.tokens for line in history)
+        short = [line.index for line in history if line.is_truncated]
+        if not short or left <= 0:
+            return list(history)
+        longest = min(left + max(line.tokens for line in history), 2**31 - 1)
+        rows = await self._rows("whole", *self._owner, session_id, short, longest)
+        return with_whole(history, {index: (content, tokens) for index, content, tokens in rows}, left)
+
     async def list_sessions(self, limit: int = 10, offset: int = 0) -> list[Session]:
         """The user's sessions, those that were written to last first."""
         rows = await self._rows("sessions", *self._owner, *_checked_page(limit, offset))
         return [Session.from_row(record) for (record,) in rows]
 
     async def titles(self, session_ids: Collection[UUID]) -> dict[UUID, str]:
-        """What own sessions are about: their name or description, else how the user began."""
+        """What sessions that the user may read are about: their name or description, else how their owner began."""
         rows = await self._rows("titles", *self._owner, list(session_ids), _TITLE_CHARACTERS)
         return {session_id: " ".join(title.split()) for session_id, title in rows}
 
@@ -418,12 +462,36 @@ class MemoryManager:
 
 
 def _refuse(state: str, session_id: UUID) -> None:
-    if state == "foreign":
+    if state in ("foreign", "missing"):
         raise _not_found(session_id)
     if state == "deleted":
         raise DeletedError(
             f"The session {session_id} was deleted, and a deleted memory stays deleted: restore it, or begin another."
         )
+
+
+def _records(messages: Sequence[NewMessage]) -> tuple[list[dict[str, Any]], int]:
+    """The messages as the database takes them, and how many tokens they have together."""
+    records = [as_record(message) for message in messages]
+    return [record for record, _ in records], sum(tokens for _, tokens in records)
+
+
+def _name(name: str | None) -> str | None:
+    """The name if a session can have it. One that looks like an id would be taken for that of another session."""
+    if name is None or _is_uuid(name):
+        return None
+    try:
+        return label_with_key(storable_text(name))
+    except ValueError:
+        return None
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _exists() -> ConflictError:

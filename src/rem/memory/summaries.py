@@ -49,13 +49,14 @@ class Summaries:
     ) -> str | None:
         summary, last, kept = claim["summary"], claim["last_index"], claim["kept"]
         stored = None
+        model = _Model(summarize)
         for _ in range(_MOST_STRETCHES):
             rows = await self._rows("to_summarise", session_id, last, claim["until"], _STRETCH)
             is_last = len(rows) < _STRETCH
             until = claim["until"] if is_last else rows[-1][0]["message_index"]
             messages = [message for (record,) in rows if (message := _readable(record)) is not None]
             if messages:
-                summary = await self._summary(summarize, summary, messages, most_tokens)
+                summary = await model.summary(summary, messages, most_tokens)
             kept = [*kept, *_worth_keeping(messages)][-_MOST_KEPT:]
             facts = (last, until, summary or "", count_tokens(summary or ""), kept, len(rows), not is_last)
             if await self._value("store_summary", session_id, *facts, _LEASE_SECONDS) is None:
@@ -65,14 +66,6 @@ class Summaries:
             if is_last:
                 break
         return stored
-
-    async def _summary(
-        self, summarize: Summarize | None, previous: str | None, messages: list[Message], most_tokens: int
-    ) -> str:
-        if summarize is None:
-            # It reads every word, and the others shall not wait for it.
-            return await asyncio.to_thread(extract, previous, messages, most_tokens)
-        return cut((await summarize(previous, messages)).replace("\0", "\ufffd").strip(), most_tokens)
 
     @property
     def _owner(self) -> tuple[str, str]:
@@ -94,6 +87,29 @@ class Summaries:
                 return await connection.fetch(query("memory", name), *self._owner, *parameters)
 
         return await when_busy(work)
+
+
+class _Model:
+    """Summarises by a language model, if there is one; from its first failure on by extraction, which cannot fail."""
+
+    def __init__(self, summarize: Summarize | None) -> None:
+        self._summarize = summarize
+
+    async def summary(self, previous: str | None, messages: list[Message], most_tokens: int) -> str:
+        """One summary of the one so far and of what was said since."""
+        if self._summarize is not None:
+            try:
+                text = (await self._summarize(previous, messages)).replace("\0", "\ufffd").strip()
+            except Exception as error:  # noqa: BLE001  # whatever a provider's library raises
+                text, reason = "", str(error) or type(error).__name__
+            else:
+                reason = "it said nothing"
+            if text:
+                return cut(text, most_tokens)
+            logger.warning("The summarizer failed, the sentences that say most are taken instead: {}", reason)
+            self._summarize = None
+        # It reads every word, and the others shall not wait for it.
+        return await asyncio.to_thread(extract, previous, messages, most_tokens)
 
 
 def _readable(record: dict[str, Any]) -> Message | None:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from rem.memory.importance import is_important
 from rem.memory.message import message_key
-from rem.memory.tokens import count_tokens
+from rem.memory.tokens import count_tokens, cut
 from rem.models import Message, Role
 
 Summarize: TypeAlias = Callable[[str | None, list[Message]], Awaitable[str]]
@@ -46,12 +46,16 @@ class _Sentence:
 
 
 def extract(previous: str | None, messages: Sequence[Message], most_tokens: int) -> str:
-    """The sentences of an earlier summary and of some messages that say most, in their order, each with its key."""
+    """The sentences of an earlier summary and of some messages that say most, in their order, each with its key.
+
+    What a language model wrote before is kept in front of them, within half of the tokens.
+    """
+    prose = cut(_prose(previous), most_tokens // 2)
     sentences = [*_sentences_before(previous), *_sentences(messages)]
     weights = _weights(sentences)
     # The earlier of two that weigh the same comes first, so that the choice does not depend on chance.
     ranked = sorted(range(len(sentences)), key=lambda place: (-_weight(sentences[place], weights), place))
-    chosen, left = [], most_tokens
+    chosen, left = [], most_tokens - (count_tokens(prose) + 1 if prose else 0)
     for place in ranked:
         if left < _SHORTEST_LINE:
             break
@@ -59,7 +63,12 @@ def extract(previous: str | None, messages: Sequence[Message], most_tokens: int)
         if tokens <= left:
             left -= tokens
             chosen.append(place)
-    return "\n".join(sentences[place].line for place in sorted(chosen))
+    return "\n".join([*([prose] if prose else []), *(sentences[place].line for place in sorted(chosen))])
+
+
+def _prose(previous: str | None) -> str:
+    lines = (previous or "").splitlines()
+    return "\n".join(line for line in lines if line.strip() and not _LINE.fullmatch(line))
 
 
 def _sentences_before(previous: str | None) -> Iterator[_Sentence]:

@@ -108,6 +108,23 @@ async def _own_sessions(memory: MemoryManager, session_ids: Iterable[UUID] | Non
         offset += len(page)
 
 
+def check_lines(lines: Iterable[bytes], name: str) -> None:
+    """An error if nothing in a file is a session, told once instead of for every line."""
+    first_problem = None
+    for number, line in enumerate(lines, start=1):
+        try:
+            if line.strip():
+                _record(line)
+                return
+        except InvalidInputError as error:
+            first_problem = first_problem or f"line {number}: {error}"
+    if first_problem is None:
+        raise InvalidInputError(f"{name} is empty: there is nothing in it to import.")
+    raise InvalidInputError(
+        f"{name} is neither JSON lines as `rem sessions export` writes them, nor an SQLite memory ({first_problem})"
+    )
+
+
 async def import_lines(memory: MemoryManager, lines: Iterable[bytes], on_rows: Progress | None = None) -> ImportReport:
     """Store the sessions of JSON lines, each as a whole or not at all; what is there already stays as it is."""
     report = ImportReport()
@@ -128,13 +145,18 @@ async def _import_line(memory: MemoryManager, number: int, line: bytes) -> Impor
     return await store_session(memory, source, packed)
 
 
-def _unpacked(line: bytes) -> Packed:
+def _record(line: bytes) -> dict[str, Any]:
     try:
         data = orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
     except orjson.JSONDecodeError as error:
         raise InvalidInputError(f"This is not JSON ({error}): export the sessions again.") from error
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise InvalidInputError(f'This is not a session: it needs "format": "{FORMAT}".')
+    return data
+
+
+def _unpacked(line: bytes) -> Packed:
+    data = _record(line)
     session, messages = data.get("session"), data.get("messages")
     if not isinstance(session, dict) or not isinstance(messages, list):
         raise InvalidInputError("A line needs a session and a list of messages.")

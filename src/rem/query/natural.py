@@ -51,17 +51,24 @@ class Understanding(NamedTuple):
     """Whether it may be plain language all the same, if it turns out that it cannot be run."""
 
 
-async def ask(executor: QueryExecutor, store: Store, text: str) -> QueryResult:
+async def ask(executor: QueryExecutor, store: Store, text: str, limit: int | None = None) -> QueryResult:
     """The answer to a text; its notes say as which query it was understood."""
     understanding = await understand(store, text)
     try:
-        result = await executor.run(understanding.query)
+        result = await executor.run(_limited(understanding.query, limit))
     except QuerySyntaxError as error:
         if not understanding.is_guess:
             raise
         understanding = _understood(await to_query(store, text), _not_valid("SQL", error.reason))
-        result = await executor.run(understanding.query)
+        result = await executor.run(_limited(understanding.query, limit))
     return replace(result, notes=(*understanding.notes, *result.notes))
+
+
+def _limited(query: Query, limit: int | None) -> Query:
+    """The query with another limit than the one that a search has by itself."""
+    if limit and isinstance(query, Search | Fuzzy) and query.limit == type(query)("").limit:
+        return replace(query, limit=limit)
+    return query
 
 
 async def understand(store: Store, text: str) -> Understanding:

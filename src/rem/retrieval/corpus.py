@@ -53,6 +53,8 @@ class SearchableRow:
     """What was said before, the nearest first, where the row is part of a conversation."""
     role: str | None
     speaker: str | None
+    is_searched: bool = True
+    """False for notes of tools, and for what says so itself (`metadata.searchable`): they would crowd out the rest."""
 
     @property
     def is_message(self) -> bool:
@@ -60,6 +62,7 @@ class SearchableRow:
         return self.role is not None
 
 
+_IS_SEARCHED = "(r.metadata -> 'searchable') IS DISTINCT FROM 'false'"
 _TIMES = {"messages": "r.created_at", "moments": "r.starts_timestamp", "resources": "r.timestamp"}
 
 
@@ -107,6 +110,7 @@ async def read_rows(
         position="r.message_index" if kind.is_conversation else "NULL::integer",
         happened_at=_TIMES.get(kind.name, "NULL::timestamptz"),
         role="r.role" if kind.is_conversation else "NULL::text",
+        is_searched=_IS_SEARCHED + (" AND r.role <> 'tool'" if kind.is_conversation else ""),
         bodies=", ".join(f"coalesce(r.{identifier(field)}::text, '')" for field in kind.fields),
         before=f"({query('passages', 'said_before')})" if kind.is_conversation else "NULL::text[]",
         lock="FOR SHARE OF r SKIP LOCKED" if lock else "",
@@ -125,6 +129,7 @@ async def read_rows(
             tuple(row["before"] or ()),
             row["role"],
             row["speaker"],
+            row["is_searched"],
         )
         for row in await connection.fetch(statement, tenant_id, ids)
     ]

@@ -41,6 +41,8 @@ class Passage:
 
 def passages_of(row: SearchableRow) -> Iterator[Passage]:
     """The passages of a row; one for the title alone if it has nothing else."""
+    if not row.is_searched:
+        return
     is_empty = True
     for field, body in row.bodies.items():
         for passage in _message_passages(field, body) if row.is_message else _text_passages(field, body):

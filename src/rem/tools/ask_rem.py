@@ -9,7 +9,7 @@ from pydantic import Field
 
 from rem.errors import AgentNotFoundError, ModelError
 from rem.tools.env import ToolEnv
-from rem.tools.search_rem import answered
+from rem.tools.search_rem import answered, ask
 
 QUERY_AGENT = "query-agent"
 _SECONDS = 120
@@ -33,5 +33,5 @@ async def ask_rem(
         except (AgentNotFoundError, ModelError, TimeoutError) as error:
             logger.warning("The question is answered without a language model: {}", type(error).__name__)
             notes = (f"Answered without a language model: {error or 'it took too long.'}",)
-    answer = answered(await env.rem.ask_for(env.scope, question))
+    answer = answered(await ask(env, question))
     return {**answer, "notes": [*notes, *answer["notes"]]} if notes else answer

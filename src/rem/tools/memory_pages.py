@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from uuid import UUID
 
 from rem.context import session_id_of, user_id_of
 from rem.errors import InvalidInputError, NotFoundError
-from rem.models import Entity, Message, Moment, Session, User
+from rem.models import Entity, Message, Moment, Session
 from rem.tools.env import ToolEnv
+from rem.tools.profile import own_profile
 from rem.tools.trimming import SHORT_TEXT, cut, without_empty
 
 _SESSIONS = 50
@@ -66,21 +66,10 @@ async def profile(env: ToolEnv, user_id: str) -> dict[str, Any]:
     own = env.scope.user_id
     if own is None or env.context.user_id is None or (user_id != "me" and user_id_of(user_id) != own):
         raise NotFoundError(f"There is no profile of {user_id[:200]!r}: user://profile/me is the caller's own.")
-    found = await _user(env, own)
+    found = await own_profile(env)
     if found is None:
         return {"user_id": own, "note": "Nothing is known of this user yet."}
-    known = found.model_dump(mode="json", include=set(_PROFILE))
-    return {"user_id": own, "key": found.key, **without_empty(known)}
-
-
-async def _user(env: ToolEnv, own: str) -> User | None:
-    """The row that stands for a user: the one with the user's id, else the user's own one of that name."""
-    store = env.rem.store_for(env.scope)
-    try:
-        return await store.get(User, UUID(own))
-    except (ValueError, NotFoundError):
-        named = await store.lookup(own, table="users")
-    return next((entity for entity in named if isinstance(entity, User) and entity.user_id == own), None)
+    return {"user_id": own, "key": found["key"], **without_empty({name: found.get(name) for name in _PROFILE})}
 
 
 def _session(session: Session) -> dict[str, Any]:

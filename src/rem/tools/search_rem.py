@@ -13,6 +13,7 @@ from rem.query.plan_result import PlanResult
 from rem.query.result import QueryResult
 from rem.query.tree import Fuzzy, Lookup, Query, Search, Traverse
 from rem.tools.env import ToolEnv
+from rem.tools.this_talk import rows_to_fetch, without_this_talk
 from rem.tools.trimming import trimmed
 
 QueryMode: TypeAlias = Literal["rem-dialect", "natural-language", "staged-plan"]
@@ -47,13 +48,32 @@ async def search_rem(
     """
     match mode:
         case "rem-dialect":
-            tree = limited(parse(query), limit)
-            return answered(await env.rem.query_for(env.scope, query if tree is None else tree), limit)
+            return await _of_query(env, query, limit)
         case "natural-language":
-            return answered(await env.rem.ask_for(env.scope, query), limit)
+            return answered(await ask(env, query, limit), limit)
         case "staged-plan":
             return _of_plan(await env.rem.run_plan_for(env.scope, query), limit)
     raise InvalidInputError(f"There is no mode {mode!r}: use rem-dialect, natural-language or staged-plan.")
+
+
+async def _of_query(env: ToolEnv, text: str, limit: int | None) -> dict[str, Any]:
+    parsed = parse(text)
+    tree = limited(parsed, limit) or parsed
+    if isinstance(tree, Search) and tree.table is None:
+        wider = replace(tree, limit=rows_to_fetch(tree.limit))
+        found = await env.rem.query_for(env.scope, wider)
+        return answered(without_this_talk(found, tree.text, env.context.session_id, tree.limit))
+    # A mistake is explained by the text that was written.
+    return answered(await env.rem.query_for(env.scope, text if tree is parsed else tree), limit)
+
+
+async def ask(env: ToolEnv, question: str, limit: int | None = None) -> QueryResult:
+    """The answer to plain language, without what is being said right now."""
+    wanted = limit or Search("").limit
+    found = await env.rem.ask_for(env.scope, question, limit=rows_to_fetch(wanted))
+    if found.query_type not in ("SEARCH", "FUZZY"):
+        return found
+    return without_this_talk(found, question, env.context.session_id, wanted)
 
 
 def limited(query: Query, limit: int | None) -> Query | None:

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import orjson
 
+from rem.agents.sendable import sendable
 from rem.api.errors import body_of
 from rem.events import DoneEvent, ErrorEvent, Event, TextEvent
 
@@ -60,7 +61,7 @@ class Chunks:
         if isinstance(event, ErrorEvent) and self._conversation.error is not None:
             told["error"] = body_of(self._conversation.error).model_dump(mode="json")
         choice = {"index": 0, "delta": {}, "finish_reason": None}
-        data = orjson.dumps({**self._base, "choices": [choice], **told})
+        data = orjson.dumps({**self._base, "choices": [choice], **sendable(told)})
         return b"event: " + event.type.encode() + b"\ndata: " + data + b"\n\n"
 
     def _usage(self) -> bytes:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from rem.agents.turn import Said
+from rem.api.routes.json_body import NOT_DECLARED
 from rem.errors import InvalidInputError
 
 _LONGEST_MESSAGE = 2_000_000
@@ -41,7 +43,11 @@ class ChatMessage(_Lenient):
     """A message of the conversation."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Annotated[str, Field(max_length=_LONGEST_MESSAGE)] | list[TextPart | AudioPart] | None = None
+    content: (
+        Annotated[str, Field(max_length=_LONGEST_MESSAGE)]
+        | list[Annotated[TextPart | AudioPart, Field(discriminator="type")]]
+        | None
+    ) = None
 
     @property
     def text(self) -> str:
@@ -117,6 +123,16 @@ class ChatRequest(BaseModel):
     user: str | None = Field(default=None, description="passed on to the model; who asks is not taken from here")
     n: Literal[1] | None = None
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _explained(cls, value: Any, handler: ModelWrapValidatorHandler[ChatRequest]) -> ChatRequest:
+        if isinstance(value, bytes):
+            raise InvalidInputError(NOT_DECLARED)
+        try:
+            return handler(value)
+        except ValidationError as error:
+            raise _readable(error, value) from error
+
     @model_validator(mode="after")
     def _nothing_unknown(self) -> ChatRequest:
         given = {name: value for name, value in (self.model_extra or {}).items() if value not in (None, False, [], {})}
@@ -175,3 +191,52 @@ _ADVICE = {
     "logprobs": " (REM's events have no place for them)",
     "n": " other than 1",
 }
+
+
+def _readable(error: ValidationError, value: Any) -> ValidationError:
+    """The same problems at places such as `messages[0].content[1]`, without what each kind of a union would want."""
+    reasons: dict[tuple[str | int, ...], list[ErrorDetails]] = {}
+    for problem in error.errors(include_url=False):
+        reasons.setdefault(_within(value, problem), []).append(problem)
+    # What is wrong deeper in a value says more than that the value is of another kind.
+    places = [place for place in reasons if not any(other[: len(place)] == place != other for other in reasons)]
+    return ValidationError.from_exception_data(error.title, [_problem(place, reasons[place]) for place in places])
+
+
+def _within(value: Any, problem: ErrorDetails) -> tuple[str | int, ...]:
+    """Where in the request a problem is: pydantic's place, without the names of the kinds that a union has."""
+    place: list[str | int] = []
+    last = len(problem["loc"]) - 1
+    for depth, part in enumerate(problem["loc"]):
+        if isinstance(value, dict) and part in value:
+            value = value[str(part)]
+        elif isinstance(value, list) and isinstance(part, int):
+            value = value[part]
+        elif problem["type"] != "missing" or depth != last:
+            continue
+        place.append(part)
+    return tuple(place)
+
+
+def _problem(place: tuple[str | int, ...], problems: list[ErrorDetails]) -> InitErrorDetails:
+    # A text that is too long is not meant to be a list.
+    meant = [problem for problem in problems if not problem["type"].endswith("_type")] or problems
+    texts = list(dict.fromkeys(map(_reason, meant)))
+    text = texts[0] + "".join(f", or {other[:1].lower()}{other[1:]}" for other in texts[1:])
+    # Braces would be taken for a template.
+    kind = PydanticCustomError(meant[0]["type"], "{text}", {"text": text})
+    written = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
+    return InitErrorDetails(type=kind, loc=(written,) if written else (), input=None)
+
+
+def _reason(problem: ErrorDetails) -> str:
+    if problem["type"] == "union_tag_invalid":
+        kind = "images are" if problem["ctx"]["tag"] in _IMAGES else "this type of content is"
+        return f"{kind} not supported; send text or input_audio"
+    if problem["type"] == "union_tag_not_found":
+        return "its type is missing; send text or input_audio"
+    return "input should be an object" if problem["type"] in _NO_OBJECT else problem["msg"]
+
+
+_NO_OBJECT = ("dict_type", "model_type", "model_attributes_type")
+_IMAGES = ("image_url", "image", "input_image")

@@ -14,6 +14,7 @@ from rem.agents.turn import Answer, ChatTurn
 from rem.api.documented import Responses, errors
 from rem.api.identity import AgentsDep, ContextDep, ScopeDep, in_session
 from rem.api.pages import Page
+from rem.api.routes.json_body import JsonBody
 from rem.errors import InvalidInputError
 from rem.models.values import now
 
@@ -155,7 +156,7 @@ async def delete_agent(agents: AgentsDep, scope: ScopeDep, name: Name) -> None:
     await agents.catalog.delete(name, scope)
 
 
-@router.post("/{name}/run", summary="Ask an agent", responses=errors(404, 409, 502, 504))
+@router.post("/{name}/run", summary="Ask an agent", responses=errors(404, 409, 502, 504), dependencies=[JsonBody])
 async def run_agent(
     agents: AgentsDep,
     context: ContextDep,

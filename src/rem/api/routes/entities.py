@@ -12,6 +12,7 @@ from rem.api.documented import errors
 from rem.api.identity import RemDep, ScopeDep
 from rem.api.pages import Page, WindowDep
 from rem.api.revisions import check_revision, revision_of
+from rem.api.routes.json_body import JsonBody
 from rem.api.rows import deleted, found, own
 from rem.db.conditions import And, Condition
 from rem.db.store import Store
@@ -125,7 +126,13 @@ async def list_entities(
     return Page[Record].model_validate(window.page([_as_json(row) for row in rows]))
 
 
-@router.post("/entities/{table}", status_code=201, summary="Store an entity", responses=errors(404, 409))
+@router.post(
+    "/entities/{table}",
+    status_code=201,
+    summary="Store an entity",
+    responses=errors(404, 409),
+    dependencies=[JsonBody],
+)
 async def create_entity(
     entities: TableDep, fields: Annotated[dict[str, Any], Body(examples=[_EXAMPLE])], response: Response
 ) -> Record:
@@ -148,7 +155,12 @@ async def get_entity(entities: TableDep, key: Name, response: Response) -> Recor
     return _answered(await found(*entities, key), response)
 
 
-@router.patch("/entities/{table}/{key:path}", summary="Correct an entity", responses=errors(404, 409, 412))
+@router.patch(
+    "/entities/{table}/{key:path}",
+    summary="Correct an entity",
+    responses=errors(404, 409, 412),
+    dependencies=[JsonBody],
+)
 async def change_entity(
     entities: TableDep,
     key: Name,

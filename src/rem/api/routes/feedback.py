@@ -12,7 +12,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from rem.api.documented import errors
 from rem.api.identity import ContextDep, RemDep, in_session
 from rem.api.pages import Page, WindowDep
-from rem.api.routes.messages import readable_message
+from rem.api.routes.json_body import JsonBody
+from rem.api.routes.messages import placed, readable_message
+from rem.app import Rem
+from rem.context import AgentContext
 from rem.errors import InvalidInputError, NotFoundError
 from rem.models import Feedback
 from rem.models.values import storable_text
@@ -29,7 +32,7 @@ class NewFeedback(BaseModel):
         extra="forbid",
         json_schema_extra={
             "example": {
-                "session_id": "550e8400-e29b-41d4-a716-446655440000",
+                "message_id": "session-550e8400-e29b-41d4-a716-446655440000-msg-1",
                 "rating": 1,
                 "categories": ["helpful"],
                 "comment": "It found what I had forgotten.",
@@ -37,7 +40,9 @@ class NewFeedback(BaseModel):
         },
     )
 
-    session_id: Annotated[Text, Field(min_length=1)] = Field(description="The conversation, by id or name.")
+    session_id: Annotated[Text, Field(min_length=1)] | None = Field(
+        default=None, description="The conversation, by id or name; that of the message if not given."
+    )
     message_id: Annotated[Text, Field(min_length=1)] | None = Field(default=None, description="By id or key.")
     rating: int | None = Field(
         default=None, ge=-1, le=5, strict=True, description="-1 and 1 for thumbs, 1 to 5 for stars."
@@ -64,22 +69,36 @@ class FeedbackView(BaseModel):
     created_at: datetime
 
 
-@router.post("", status_code=201, summary="Rate an answer", responses=errors(404, 409))
+@router.post("", status_code=201, summary="Rate an answer", responses=errors(404, 409), dependencies=[JsonBody])
 async def give_feedback(rem: RemDep, context: ContextDep, new: NewFeedback) -> FeedbackView:
     """Rate a conversation that the caller may read, or one message in it. The rating is the caller's own."""
     if new.rating is None and not new.categories and not (new.comment or "").strip():
         raise InvalidInputError("Say something: give a rating, categories or a comment.")
-    context = in_session(context, new.session_id)
-    session = await rem.memory_for(context.scope).get_session(UUID(context.session_id))
-    message_id = None
-    if new.message_id is not None:
-        message = await readable_message(rem, context, new.message_id)
-        if message.session_id != session.id:
-            raise NotFoundError(f"The session {session.id} has no message {new.message_id!r}.")
-        message_id = message.id
+    if new.session_id is not None:
+        context = in_session(context, new.session_id)
+    elif new.message_id is not None:
+        context = placed(context, new.message_id)
+    session_id, message_id = await _rated(rem, context, new)
     given = new.model_dump(exclude={"session_id", "message_id"}, exclude_none=True)
-    stored = await rem.store_for(context.scope).upsert(Feedback(session_id=session.id, message_id=message_id, **given))
+    stored = await rem.store_for(context.scope).upsert(Feedback(session_id=session_id, message_id=message_id, **given))
     return FeedbackView.model_validate(stored)
+
+
+async def _rated(rem: Rem, context: AgentContext, new: NewFeedback) -> tuple[UUID, UUID | None]:
+    """The conversation that is rated and the message, both of which the caller may read."""
+    memory = rem.memory_for(context.scope)
+    session = None if new.session_id is None else await memory.get_session(UUID(context.session_id))
+    if new.message_id is None:
+        if session is None:
+            raise InvalidInputError("Say what you rate: give a message_id or a session_id.")
+        return session.id, None
+    message = await readable_message(rem, context, new.message_id)
+    if session is None:
+        # A message of a conversation that was deleted is not rated, either.
+        session = await memory.get_session(message.session_id)
+    elif message.session_id != session.id:
+        raise NotFoundError(f"The session {session.id} has no message {new.message_id!r}.")
+    return session.id, message.id
 
 
 @router.get("", summary="List ratings")

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rem.api.documented import errors
 from rem.api.identity import ContextDep, RemDep, in_session
+from rem.api.routes.json_body import JsonBody
 from rem.api.rows import found, uuid_of
 from rem.app import Rem
 from rem.context import AgentContext, Scope
@@ -75,13 +76,13 @@ class Flag(BaseModel):
 @router.get("/{message}", summary="Get a message", responses=errors(404))
 async def get_message(rem: RemDep, context: ContextDep, message: Name) -> MessageView:
     """A message of a conversation that the caller may read, word for word."""
-    return MessageView.model_validate(await readable_message(rem, _placed(context, message), message))
+    return MessageView.model_validate(await readable_message(rem, placed(context, message), message))
 
 
-@router.patch("/{message}", summary="Flag a message", responses=errors(404))
+@router.patch("/{message}", summary="Flag a message", responses=errors(404), dependencies=[JsonBody])
 async def flag_message(rem: RemDep, context: ContextDep, message: Name, flag: Flag) -> MessageView:
     """Mark a message of the caller's own as important, or no longer. What was said never changes."""
-    context = _placed(context, message)
+    context = placed(context, message)
     own = await found(rem.store_for(context.scope), Message, message)
     flagged = await rem.memory_for(context.scope).flag_message(own.session_id, own.message_index, flag.important)
     return MessageView.model_validate(flagged)
@@ -90,7 +91,7 @@ async def flag_message(rem: RemDep, context: ContextDep, message: Name, flag: Fl
 @router.delete("/{message}", status_code=204, summary="Delete a message", responses=errors(404, 409))
 async def delete_message(rem: RemDep, context: ContextDep, message: Name) -> None:
     """Delete a message of the caller's own. `POST /restore/messages/{id}` brings it back."""
-    store = rem.store_for(_placed(context, message).scope)
+    store = rem.store_for(placed(context, message).scope)
     await store.delete(await found(store, Message, message))
 
 
@@ -124,7 +125,7 @@ async def _shared_message(rem: Rem, context: AgentContext, name: str) -> Message
     return None
 
 
-def _placed(context: AgentContext, name: str) -> AgentContext:
+def placed(context: AgentContext, name: str) -> AgentContext:
     """Who is nobody in particular owns the conversation whose id is in the message's key."""
     key = _KEY.match(name)
     return in_session(context, key[1]) if key and uuid_of(key[1]) and context.user_id is None else context

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Body
 from pydantic import BaseModel, ConfigDict, Field
 
 from rem.api.identity import AgentsDep, ContextDep, RemDep
+from rem.api.routes.json_body import JsonBody
 from rem.app import Rem
 from rem.context import Scope
 from rem.errors import InvalidInputError
@@ -68,7 +69,7 @@ class QueryResponse(BaseModel):
     notes: list[str] | None = Field(default=None, description="What to know of the answer: how it was understood, …")
 
 
-@router.post("/query", response_model_exclude_none=True, summary="Ask the memory")
+@router.post("/query", response_model_exclude_none=True, summary="Ask the memory", dependencies=[JsonBody])
 async def query(
     request: Annotated[QueryRequest, Body(openapi_examples=_EXAMPLES)],
     rem: RemDep,

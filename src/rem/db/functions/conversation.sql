@@ -1,12 +1,52 @@
 -- Conversations: a turn begins or goes on in one round trip, and costs the same however long the session is.
 
+-- Makes a session, unless its id is taken; false then. The name is left out if another session has it, or if it has no key.
+CREATE OR REPLACE FUNCTION rem_make_session(
+  of_tenant text, of_user text, of_session uuid, agent text, session_name text, about jsonb, added integer, added_tokens bigint
+) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  IF octet_length(rem.rem_key(session_name)) BETWEEN 1 AND 1024 THEN
+    INSERT INTO rem.sessions (tenant_id, user_id, id, name, agent_schema, metadata, message_count, total_tokens)
+    VALUES (of_tenant, of_user, of_session, session_name, agent, coalesce(about, '{}'), added, added_tokens)
+    ON CONFLICT DO NOTHING;
+    IF FOUND THEN
+      RETURN true;
+    END IF;
+  END IF;
+  INSERT INTO rem.sessions (tenant_id, user_id, id, agent_schema, metadata, message_count, total_tokens)
+  VALUES (of_tenant, of_user, of_session, agent, coalesce(about, '{}'), added, added_tokens)
+  ON CONFLICT (tenant_id, id) DO NOTHING;
+  RETURN FOUND;
+END $$;
+
+-- What a user can do with a session: 'open', 'deleted', 'foreign' if another user has it; NULL if there is none.
+CREATE OR REPLACE FUNCTION rem_session_state(of_tenant text, of_user text, of_session uuid) RETURNS text
+LANGUAGE sql STABLE
+RETURN (SELECT CASE WHEN s.user_id <> of_user THEN 'foreign'
+                    WHEN s.deleted_at IS NOT NULL OR s.expires_at <= now() THEN 'deleted' ELSE 'open' END
+        FROM rem.sessions s WHERE s.tenant_id = of_tenant AND s.id = of_session);
+
+-- Sets the totals of a session that the caller has locked to what its messages say, and what is being added.
+CREATE OR REPLACE FUNCTION rem_count_messages(
+  of_tenant text, of_user text, of_session uuid, added integer DEFAULT 0, added_tokens bigint DEFAULT 0
+) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE rem.session_counters c SET is_stale = false WHERE c.tenant_id = of_tenant AND c.session_id = of_session AND c.is_stale;
+  UPDATE rem.sessions s SET message_count = c.messages + added, total_tokens = c.tokens + added_tokens
+  FROM (SELECT count(*) AS messages, coalesce(sum(m.token_count), 0) AS tokens FROM rem.messages m
+        WHERE m.tenant_id = of_tenant AND m.user_id = of_user AND m.session_id = of_session AND m.deleted_at IS NULL) c
+  WHERE s.tenant_id = of_tenant AND s.id = of_session
+    AND (s.message_count, s.total_tokens) IS DISTINCT FROM (c.messages + added, c.tokens + added_tokens);
+END $$;
+
 -- Adds to a session's totals, which locks it until the end of the transaction, so that indexes are given one after the
--- other. 'open', 'new' if it was made just now, 'deleted', or 'foreign' if another user has it.
+-- other. 'open', 'new' if it was made just now, 'missing' if there is none and none is wanted, 'deleted', 'foreign'.
 CREATE OR REPLACE FUNCTION rem_open_session(
-  of_tenant text, of_user text, of_session uuid, agent text, about jsonb, added integer, added_tokens bigint
+  of_tenant text, of_user text, of_session uuid, agent text, session_name text, about jsonb, added integer,
+  added_tokens bigint, creates boolean
 ) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
-  owner text;
+  state text;
 BEGIN
   LOOP
     UPDATE rem.sessions s SET message_count = s.message_count + added, total_tokens = s.total_tokens + added_tokens,
@@ -14,28 +54,35 @@ BEGIN
     WHERE s.tenant_id = of_tenant AND s.id = of_session AND s.user_id = of_user AND s.deleted_at IS NULL
       AND (s.expires_at IS NULL OR s.expires_at > now());
     IF FOUND THEN
+      PERFORM FROM rem.session_counters c WHERE c.tenant_id = of_tenant AND c.session_id = of_session AND c.is_stale;
+      IF FOUND THEN
+        PERFORM rem.rem_count_messages(of_tenant, of_user, of_session, added, added_tokens);
+      END IF;
       RETURN 'open';
     END IF;
-    SELECT s.user_id INTO owner FROM rem.sessions s WHERE s.tenant_id = of_tenant AND s.id = of_session;
-    IF FOUND THEN
-      RETURN CASE WHEN owner = of_user THEN 'deleted' ELSE 'foreign' END;
+    state := rem.rem_session_state(of_tenant, of_user, of_session);
+    IF state IN ('deleted', 'foreign') THEN
+      RETURN state;
     END IF;
-    INSERT INTO rem.sessions (tenant_id, user_id, id, agent_schema, metadata, message_count, total_tokens)
-    VALUES (of_tenant, of_user, of_session, agent, coalesce(about, '{}'), added, added_tokens)
+    IF state IS NULL AND NOT creates THEN
+      RETURN 'missing';
+    END IF;
     -- Somebody may have been faster: then it is looked at again.
-    ON CONFLICT (tenant_id, id) DO NOTHING;
-    IF FOUND THEN
+    IF rem.rem_make_session(of_tenant, of_user, of_session, agent, session_name, about, added, added_tokens) THEN
       RETURN 'new';
     END IF;
   END LOOP;
 END $$;
 
--- The index of the next message of a session. Deleted ones count: a key never means another message than it did.
+-- The index of the next message of a session. Deleted and erased ones count: a key never means another message than it did.
 CREATE OR REPLACE FUNCTION rem_next_index(of_tenant text, of_user text, of_session uuid) RETURNS integer
 LANGUAGE sql STABLE SET enable_seqscan = off SET enable_sort = off
-RETURN coalesce((SELECT m.message_index + 1 FROM rem.messages m
-  WHERE m.tenant_id = of_tenant AND m.user_id = of_user AND m.session_id = of_session
-  ORDER BY m.message_index DESC LIMIT 1), 0);
+RETURN greatest(
+  (SELECT m.message_index + 1 FROM rem.messages m
+   WHERE m.tenant_id = of_tenant AND m.user_id = of_user AND m.session_id = of_session
+   ORDER BY m.message_index DESC LIMIT 1),
+  (SELECT c.next_index FROM rem.session_counters c WHERE c.tenant_id = of_tenant AND c.session_id = of_session),
+  0);
 
 -- Stores messages behind the others; the caller has locked the session.
 CREATE OR REPLACE FUNCTION rem_add_messages(of_tenant text, of_user text, of_session uuid, first_index integer, new_messages json)
@@ -52,12 +99,12 @@ RETURNS void LANGUAGE sql AS $$
   CROSS JOIN (SELECT clock_timestamp() AS moment) t
 $$;
 
--- Stores messages at the end of a session, which is made if it does not exist: ["open", the first one's index].
+-- Stores messages at the end of a session, which is made if it does not exist and `creates`: ["open", the first one's index].
 CREATE OR REPLACE FUNCTION rem_append_messages(
-  of_tenant text, of_user text, of_session uuid, agent text, about jsonb, new_messages json, added integer, added_tokens bigint
+  of_tenant text, of_user text, of_session uuid, agent text, new_messages json, added integer, added_tokens bigint, creates boolean
 ) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
-  state text := rem.rem_open_session(of_tenant, of_user, of_session, agent, about, added, added_tokens);
+  state text := rem.rem_open_session(of_tenant, of_user, of_session, agent, NULL, NULL, added, added_tokens, creates);
   first_index integer;
 BEGIN
   IF state IN ('open', 'new') THEN
@@ -65,6 +112,26 @@ BEGIN
     PERFORM rem.rem_add_messages(of_tenant, of_user, of_session, first_index, new_messages);
   END IF;
   RETURN json_build_array(state, first_index);
+END $$;
+
+-- Makes a session of messages, unless it is there: 'new' if it was made, else its state.
+CREATE OR REPLACE FUNCTION rem_bring_along(
+  of_tenant text, of_user text, of_session uuid, agent text, session_name text, new_messages json, added integer, added_tokens bigint
+) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+  state text;
+BEGIN
+  LOOP
+    state := rem.rem_session_state(of_tenant, of_user, of_session);
+    IF state IS NOT NULL THEN
+      RETURN state;
+    END IF;
+    -- Who is slower waits here for the other's messages.
+    IF rem.rem_make_session(of_tenant, of_user, of_session, agent, session_name, NULL, added, added_tokens) THEN
+      PERFORM rem.rem_add_messages(of_tenant, of_user, of_session, rem.rem_next_index(of_tenant, of_user, of_session), new_messages);
+      RETURN 'new';
+    END IF;
+  END LOOP;
 END $$;
 
 -- A message as the model is given it, as JSON: [index, role, content, tool_name, tool_call_id, tool_calls, arguments,
@@ -121,7 +188,7 @@ BEGIN
     is_start := m.role IN ('user', 'system');
     EXIT WHEN has_start AND tokens > budget;
     -- Of a turn that is too long alone, the newest messages are given, and the one that it began with.
-    CONTINUE WHEN tokens > budget AND NOT is_start AND lines <> '{}';
+    CONTINUE WHEN tokens > budget AND NOT is_start AND cardinality(lines) > 0;
     lines := lines || rem.rem_history_line(m, is_start AND m.role = 'system' OR m.metadata @> '{"important": true}'
                                               OR m.message_index = ANY (kept));
     has_start := has_start OR is_start;
@@ -176,7 +243,7 @@ BEGIN
   END IF;
   lines := rem.rem_history(of_tenant, of_user, of_session, before_index, budget - least(coalesce(known.token_count, 0), budget / 4),
                            coalesce(known.last_index, -1), budget * 2 / 5, coalesce(known.kept, '{}'));
-  IF strategy = 'hybrid' AND lines <> '{}' THEN
+  IF strategy = 'hybrid' AND cardinality(lines) > 0 THEN
     kept_lines := rem.rem_kept_messages(of_tenant, of_user, of_session, (lines[cardinality(lines)] ->> 0)::integer,
                                         coalesce(known.kept, '{}'));
   END IF;
@@ -187,10 +254,10 @@ END $$;
 -- A turn: stores what the user says and gives the conversation before it. The session is made if it does not exist.
 CREATE OR REPLACE FUNCTION rem_begin_turn(
   of_tenant text, of_user text, of_session uuid, agent text, about jsonb, new_message json, new_tokens bigint,
-  budget integer, strategy text
+  budget integer, strategy text, session_name text
 ) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
-  state text := rem.rem_open_session(of_tenant, of_user, of_session, agent, about, 1, new_tokens);
+  state text := rem.rem_open_session(of_tenant, of_user, of_session, agent, session_name, about, 1, new_tokens, true);
   next_index integer := 0;
   conversation json;
 BEGIN
@@ -248,25 +315,91 @@ BEGIN
     'summary', nullif(known.summary, ''), 'last_index', known.last_index, 'kept', known.kept, 'until', until) END;
 END $$;
 
--- A summary must not tell what was deleted: it is thrown away with the first of its messages, and made anew.
-CREATE OR REPLACE FUNCTION rem_forget_summaries() RETURNS trigger LANGUAGE plpgsql AS $$
+-- Counts the messages of a session anew, if it is not deleted. Never waits for its lock for long: who deletes the session
+-- holds it, and waits for the message that the caller has just deleted. The next turn counts in that case.
+CREATE OR REPLACE FUNCTION rem_recount_session(of_tenant text, of_user text, of_session uuid) RETURNS void
+LANGUAGE plpgsql AS $$
 BEGIN
-  IF TG_OP = 'DELETE' THEN
-    DELETE FROM rem.session_summaries s USING (
-      SELECT o.tenant_id, o.session_id, min(o.message_index) AS first_index FROM gone_rows o GROUP BY 1, 2) g
-    WHERE (s.tenant_id, s.session_id) = (g.tenant_id, g.session_id) AND (s.last_index >= g.first_index OR s.claimed_until IS NOT NULL);
-  ELSE
-    DELETE FROM rem.session_summaries s USING (
-      SELECT o.tenant_id, o.session_id, min(o.message_index) AS first_index
-      FROM gone_rows o JOIN new_rows n USING (tenant_id, id)
-      WHERE o.deleted_at IS NULL AND n.deleted_at IS NOT NULL OR o.expires_at IS DISTINCT FROM n.expires_at
-      GROUP BY 1, 2) g
-    WHERE (s.tenant_id, s.session_id) = (g.tenant_id, g.session_id) AND (s.last_index >= g.first_index OR s.claimed_until IS NOT NULL);
-  END IF;
+  FOR attempt IN 1..50 LOOP
+    PERFORM FROM rem.sessions s WHERE s.tenant_id = of_tenant AND s.id = of_session AND s.deleted_at IS NULL
+    FOR NO KEY UPDATE SKIP LOCKED;
+    IF FOUND THEN
+      PERFORM rem.rem_count_messages(of_tenant, of_user, of_session);
+      RETURN;
+    END IF;
+    PERFORM FROM rem.sessions s WHERE s.tenant_id = of_tenant AND s.id = of_session AND s.deleted_at IS NULL;
+    IF NOT FOUND THEN
+      RETURN;
+    END IF;
+    PERFORM pg_sleep(0.01);
+  END LOOP;
+  INSERT INTO rem.session_counters (tenant_id, session_id, is_stale) VALUES (of_tenant, of_session, true)
+  ON CONFLICT (tenant_id, session_id) DO UPDATE SET is_stale = true;
+END $$;
+
+-- What follows when messages change. A summary must not tell what was deleted: it is thrown away with the first of its
+-- messages, and made anew. The session's totals stay right, and the index of an erased message is not given again.
+CREATE OR REPLACE FUNCTION rem_follow_messages() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  changed record;
+BEGIN
+  FOR changed IN EXECUTE CASE TG_OP
+    WHEN 'DELETE' THEN
+      'SELECT o.tenant_id, o.user_id, o.session_id, min(o.message_index) AS first_gone, max(o.message_index) AS last_erased,
+              bool_or(o.deleted_at IS NULL) AS is_other_total
+       FROM gone_rows o GROUP BY 1, 2, 3 ORDER BY 1, 3'
+    ELSE
+      'SELECT o.tenant_id, o.user_id, o.session_id, NULL::integer AS last_erased,
+              min(o.message_index) FILTER (WHERE o.deleted_at IS NULL AND n.deleted_at IS NOT NULL
+                                                 OR o.expires_at IS DISTINCT FROM n.expires_at) AS first_gone,
+              bool_or((o.deleted_at IS NULL) <> (n.deleted_at IS NULL)
+                      OR o.token_count IS DISTINCT FROM n.token_count) AS is_other_total
+       FROM gone_rows o JOIN new_rows n USING (tenant_id, id)
+       WHERE (o.deleted_at IS NULL) <> (n.deleted_at IS NULL) OR o.expires_at IS DISTINCT FROM n.expires_at
+         OR o.token_count IS DISTINCT FROM n.token_count
+       GROUP BY 1, 2, 3 ORDER BY 1, 3'
+    END
+  LOOP
+    DELETE FROM rem.session_summaries s
+    WHERE s.tenant_id = changed.tenant_id AND s.session_id = changed.session_id
+      AND changed.first_gone IS NOT NULL AND (s.last_index >= changed.first_gone OR s.claimed_until IS NOT NULL);
+    INSERT INTO rem.session_counters AS c (tenant_id, session_id, next_index)
+    SELECT s.tenant_id, s.id, changed.last_erased + 1 FROM rem.sessions s
+    WHERE s.tenant_id = changed.tenant_id AND s.id = changed.session_id
+      AND changed.last_erased >= rem.rem_next_index(s.tenant_id, s.user_id, s.id)
+    ON CONFLICT (tenant_id, session_id) DO UPDATE SET next_index = greatest(c.next_index, excluded.next_index);
+    IF changed.is_other_total THEN
+      PERFORM rem.rem_recount_session(changed.tenant_id, changed.user_id, changed.session_id);
+    END IF;
+  END LOOP;
   RETURN NULL;
 END $$;
 
-CREATE OR REPLACE TRIGGER forget_summaries_on_update AFTER UPDATE ON messages REFERENCING OLD TABLE AS gone_rows NEW TABLE AS new_rows
-  FOR EACH STATEMENT EXECUTE FUNCTION rem_forget_summaries();
-CREATE OR REPLACE TRIGGER forget_summaries_on_delete AFTER DELETE ON messages REFERENCING OLD TABLE AS gone_rows
-  FOR EACH STATEMENT EXECUTE FUNCTION rem_forget_summaries();
+CREATE OR REPLACE TRIGGER follow_on_update AFTER UPDATE ON messages REFERENCING OLD TABLE AS gone_rows NEW TABLE AS new_rows
+  FOR EACH STATEMENT EXECUTE FUNCTION rem_follow_messages();
+CREATE OR REPLACE TRIGGER follow_on_delete AFTER DELETE ON messages REFERENCING OLD TABLE AS gone_rows
+  FOR EACH STATEMENT EXECUTE FUNCTION rem_follow_messages();
+
+-- An erased session leaves nothing behind.
+CREATE OR REPLACE FUNCTION rem_forget_counters() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM rem.session_counters c USING gone_rows o WHERE (c.tenant_id, c.session_id) = (o.tenant_id, o.id);
+  RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER forget_counters AFTER DELETE ON sessions REFERENCING OLD TABLE AS gone_rows
+  FOR EACH STATEMENT EXECUTE FUNCTION rem_forget_counters();
+
+-- Who writes messages directly chooses their indexes; one near the end of the integers would leave none for those that
+-- follow.
+CREATE OR REPLACE FUNCTION rem_refuse_far_index() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  next_index integer := rem.rem_next_index(NEW.tenant_id, NEW.user_id, NEW.session_id);
+BEGIN
+  IF NEW.message_index - next_index > 1000 THEN
+    RAISE EXCEPTION 'message_index % is far beyond the next one of the session, which is %: number its messages from there',
+      NEW.message_index, next_index USING ERRCODE = 'check_violation', CONSTRAINT = 'message_index_in_reach';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE OR REPLACE TRIGGER refuse_far_index BEFORE INSERT ON messages FOR EACH ROW
+  WHEN (NEW.message_index >= 1000000000) EXECUTE FUNCTION rem_refuse_far_index();

@@ -216,9 +216,11 @@ BEGIN
   FOR entity IN SELECT * FROM rem.entity_types WHERE search_fields <> '{}' LOOP
     EXECUTE format(
       'SELECT count(*) FROM rem.%1$I r WHERE r.deleted_at IS NULL AND %2$s ~ ''[[:alnum:]]''
+         AND (r.metadata -> ''searchable'') IS DISTINCT FROM ''false'' %3$s
          AND NOT EXISTS (SELECT FROM rem.passages p WHERE (p.tenant_id, p.entity_id, p.entity_type) = (r.tenant_id, r.id, %1$L))
          AND (r.tenant_id, r.id) NOT IN (SELECT q.tenant_id, unnest(q.entity_ids) FROM rem.search_queue q WHERE q.entity_type = %1$L)',
-      entity.name, entity.search_expression) INTO forgotten;
+      entity.name, entity.search_expression, CASE entity.name WHEN 'messages' THEN 'AND r.role <> ''tool''' ELSE '' END)
+      INTO forgotten;
     total := total + forgotten;
   END LOOP;
   RETURN total;

@@ -22,3 +22,15 @@ CREATE TABLE session_summaries (
   CONSTRAINT session_summaries_session FOREIGN KEY (tenant_id, user_id, session_id)
     REFERENCES sessions (tenant_id, user_id, id) ON DELETE CASCADE
 );
+
+-- What a session's own row does not say. Without a foreign key: who erases a message must not wait for whoever deletes
+-- the session, and waits for that message.
+CREATE TABLE session_counters (
+  tenant_id text NOT NULL,
+  session_id uuid NOT NULL,
+  -- No message gets an index below it: its key would be that of one that was erased.
+  next_index integer NOT NULL DEFAULT 0,
+  -- Whether the session's totals must be counted again: it was locked when messages were deleted.
+  is_stale boolean NOT NULL DEFAULT false,
+  PRIMARY KEY (tenant_id, session_id)
+);

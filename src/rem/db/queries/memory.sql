@@ -1,8 +1,23 @@
 -- name: begin_turn
-SELECT rem.rem_begin_turn($1, $2, $3, $4, $5, $6, $7, $8, $9)
+SELECT rem.rem_begin_turn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 
 -- name: append
 SELECT rem.rem_append_messages($1, $2, $3, $4, $5, $6, $7, $8)
+
+-- name: bring_along
+SELECT rem.rem_bring_along($1, $2, $3, $4, $5, $6, $7, $8)
+
+-- name: named_session
+-- The user's own live session of a name.
+SELECT s.id FROM rem.sessions s
+WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.key = rem.rem_key($3) AND s.name IS NOT NULL AND s.deleted_at IS NULL
+  AND (s.expires_at IS NULL OR s.expires_at > now())
+
+-- name: whole
+-- The texts of some messages of a session, without those that alone have more than $5 tokens.
+SELECT m.message_index, m.content, m.token_count FROM rem.messages m
+WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index = ANY ($4::integer[])
+  AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now()) AND coalesce(m.token_count, 0) <= $5
 
 -- name: conversation
 -- What a model would be told of a session by now; NULL if the user has no such session.
@@ -46,12 +61,18 @@ WHERE h.tenant_id = $1 AND h.user_id = $2 AND h.session_id = $3 AND h.deleted_at
 RETURNING h.id
 
 -- name: titles
--- What sessions are about: their name, else how the user began.
+-- What sessions of the user's own, or that others share with the user, are about: their name, else how it began.
 SELECT s.id, coalesce(s.name, s.description, (
     SELECT left(m.content, $4) FROM rem.messages m
     WHERE m.tenant_id = s.tenant_id AND m.user_id = s.user_id AND m.session_id = s.id AND m.role = 'user' AND m.deleted_at IS NULL
+      AND (m.expires_at IS NULL OR m.expires_at > now())
     ORDER BY m.message_index LIMIT 1), '') AS title
-FROM rem.sessions s WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.id = ANY ($3::uuid[])
+FROM rem.sessions s
+WHERE s.tenant_id = $1 AND s.id = ANY ($3::uuid[]) AND s.deleted_at IS NULL AND (s.expires_at IS NULL OR s.expires_at > now())
+  AND (s.user_id = $2 OR EXISTS (
+    SELECT FROM rem.shared_sessions h
+    WHERE h.tenant_id = $1 AND h.session_id = s.id AND h.user_id = s.user_id AND h.shared_with_user_id = $2
+      AND h.deleted_at IS NULL AND (h.expires_at IS NULL OR h.expires_at > now())))
 
 -- name: rename
 UPDATE rem.sessions s SET name = $4

@@ -6,7 +6,7 @@ SELECT exact.position::integer AS exact,
          THEN (SELECT count(DISTINCT near.key)::integer
                FROM (SELECT match ->> 1 AS key, rank() OVER (ORDER BY (match ->> 2)::float8 DESC) AS place
                      FROM json_array_elements(rem.rem_fuzzy($1, $2, $4, $5, $6, NULL)::json) AS match
-                     WHERE match ->> 3 = 'key') AS near
+                     WHERE match ->> 3 = 'key' AND match ->> 0 <> 'messages') AS near
                WHERE near.place = 1)
          ELSE 0
        END AS nearest

@@ -35,7 +35,7 @@ WHERE s.so_far <= $3 OR s.place = 1
 -- name: read_rows
 -- Rows with their texts. Who is just writing one of them will queue it again, and must not wait for us nor we for them.
 SELECT r.id, r.user_id, r.expires_at, {happened_at} AS happened_at, r.metadata ->> 'language' AS language, {title} AS title,
-       r.metadata ->> 'speaker' AS speaker, {role} AS role,
+       r.metadata ->> 'speaker' AS speaker, {role} AS role, {is_searched} AS is_searched,
        {group_id} AS group_id, {position} AS position, ARRAY[{bodies}]::text[] AS bodies, {before} AS before
 FROM {table} r WHERE r.tenant_id = $1 AND r.id = ANY ($2::uuid[]) AND r.deleted_at IS NULL {lock}
 
@@ -89,7 +89,7 @@ LOCK TABLE rem.embedding_models IN SHARE ROW EXCLUSIVE MODE
 SELECT array_agg(left(b.content, 1001) ORDER BY b.message_index DESC) FROM (
   SELECT m.content, m.message_index FROM rem.messages m
   WHERE (m.tenant_id, m.user_id, m.session_id) = (r.tenant_id, r.user_id, r.session_id)
-    AND m.message_index < r.message_index AND m.deleted_at IS NULL AND m.content <> ''
+    AND m.message_index < r.message_index AND m.deleted_at IS NULL AND m.content <> '' AND m.role <> 'tool'
   ORDER BY m.message_index DESC LIMIT 3) b
 
 -- name: fold_statistics
