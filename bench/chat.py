@@ -72,7 +72,7 @@ async def _session(rem: Rem, size: int) -> UUID:
     memory, session_id = rem.memory(_USER), uuid4()
     for first in range(0, size, 500):
         messages = [_message(number) for number in range(first, min(first + 500, size))]
-        await memory.append(session_id, messages)
+        await memory.append(session_id, messages, creates=True)
     return session_id
 
 

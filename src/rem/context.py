@@ -143,6 +143,12 @@ class AgentContext(BaseModel):
         except InvalidInputError as error:
             raise InvalidInputError(f"{source}: {error}") from error
 
+    def in_session(self, session: str) -> Self:
+        """The same caller in the session that a client names by its id or any other text."""
+        session_id = str(session_id_of(session, Scope(self.tenant_id, self.user_id)))
+        name = None if is_uuid(session) else session
+        return self.model_copy(update={"session_id": session_id, "session_name": name})
+
     def child_context(self, agent_schema_uri: str | None = None, model_override: str | None = None) -> Self:
         """The context of an agent that this one calls: the same user and conversation."""
         changes = {"agent_schema_uri": agent_schema_uri, "default_model": model_override}

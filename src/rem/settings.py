@@ -115,6 +115,7 @@ class LlmSettings(_Group):
     openai_api_key: SecretStr | None = None
     anthropic_api_key: SecretStr | None = None
     timeout_seconds: float = Field(default=60.0, gt=0, description="until the first word, and between two")
+    answer_seconds: float = Field(default=600.0, gt=0, description="for a whole answer, with tools and child agents")
     max_retries: int = Field(default=2, ge=0, le=10)
     request_limit: int = Field(default=25, ge=1, le=1000, description="calls of the model in one answer")
     total_tokens_limit: int | None = Field(

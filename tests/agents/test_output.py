@@ -51,9 +51,9 @@ async def test_a_good_answer_is_taken() -> None:
 async def test_the_model_is_told_what_is_wrong_and_may_mend_it() -> None:
     answers = Answers({"answer": 5, "confidence": 7}, {"answer": ""}, {"answer": "It is out."})
     assert (await answers.agent().run("When?")).output == {"answer": "It is out."}
-    assert "answer: 5 is not of type 'string'" in answers.told[0]
+    assert 'answer: 5 is not of type "string"' in answers.told[0]
     assert "confidence: 7 is greater than the maximum of 1" in answers.told[0]
-    assert "answer: ''" in answers.told[1]
+    assert 'answer: "" is shorter than 1 character' in answers.told[1]
 
 
 async def test_after_the_retries_there_is_a_clear_error() -> None:
@@ -68,18 +68,18 @@ async def test_after_the_retries_there_is_a_clear_error() -> None:
 @pytest.mark.parametrize(
     ("answer", "where"),
     [
-        ({}, "'answer' is a required property"),
-        ({"answer": None}, "answer: None is not of type 'string'"),
+        ({}, '"answer" is a required property'),
+        ({"answer": None}, 'answer: null is not of type "string"'),
         ({"answer": "a", "extra": 1}, "Additional properties are not allowed ('extra' was unexpected)"),
         ({"answer": "a", "confidence": -0.1}, "confidence: -0.1 is less than the minimum of 0"),
-        ({"answer": "a", "confidence": "high"}, "confidence: 'high' is not of type 'number'"),
-        ({"answer": "a", "confidence": True}, "confidence: True is not of type 'number'"),
-        ({"answer": "a", "released_at": "yesterday"}, "released_at: 'yesterday' is not a 'date-time'"),
-        ({"answer": "a", "released_at": "2026-02-30T12:00:00Z"}, "is not a 'date-time'"),
-        ({"answer": "a", "released_at": "2026-02-03T12:00:00"}, "is not a 'date-time'"),
-        ({"answer": "a", "owner": {}}, "owner: 'name' is a required property"),
-        ({"answer": "a", "owner": {"name": 1}}, "owner.name: 1 is not of type 'string'"),
-        ({"answer": "a", "owner": []}, "owner: [] is not of type 'object'"),
+        ({"answer": "a", "confidence": "high"}, 'confidence: "high" is not of type "number"'),
+        ({"answer": "a", "confidence": True}, 'confidence: true is not of type "number"'),
+        ({"answer": "a", "released_at": "yesterday"}, 'released_at: "yesterday" is not a "date-time"'),
+        ({"answer": "a", "released_at": "2026-02-30T12:00:00Z"}, 'is not a "date-time"'),
+        ({"answer": "a", "released_at": "2026-02-03T12:00:00"}, 'is not a "date-time"'),
+        ({"answer": "a", "owner": {}}, 'owner: "name" is a required property'),
+        ({"answer": "a", "owner": {"name": 1}}, 'owner.name: 1 is not of type "string"'),
+        ({"answer": "a", "owner": []}, 'owner: [] is not of type "object"'),
     ],
 )
 def test_every_rule_of_the_schema_counts(answer: dict[str, Any], where: str) -> None:
@@ -119,7 +119,7 @@ def test_what_the_model_is_told_stays_short() -> None:
         ({"type": "array"}, "type: must be object"),
         ({"type": "object", "properties": {"a": {"type": "strng"}}}, "properties.a.type: 'strng' is not a type"),
         ({"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:9/x"}}}, "leads nowhere"),
-        ({"type": "object", "properties": {"a": {"type": "string", "pattern": "(x+)+"}}}, "may take for ever"),
+        ({"type": "object", "properties": {"a": {"type": "string", "pattern": "(?=x)"}}}, "matched quickly"),
     ],
 )
 def test_a_schema_that_a_caller_sends_is_checked_first(schema: dict[str, Any], message: str) -> None:

@@ -16,7 +16,7 @@ from rem.context import AgentContext
 from rem.errors import InvalidInputError, ModelError, RunLimitError
 from rem.models import User
 from rem.settings import Settings
-from tests.scripted_model import Call, ScriptedModel, Step, has_result, instructions, last_text, scripted_model
+from tests.scripted_model import Call, Pause, ScriptedModel, Step, has_result, instructions, last_text, scripted_model
 
 _LONG = "We talked about the harbour, the ferry and the price of tickets. " * 8
 
@@ -168,6 +168,19 @@ async def test_limits_of_requests_hold_over_all_agents_of_an_answer(
         with pytest.raises(RunLimitError):
             await agents.run(turn("Go", agent="orchestrator"))
     assert len(model.requests) <= 5
+
+
+async def test_an_answer_that_takes_too_long_as_a_whole_is_ended(
+    rem: Rem, settings: Settings, model: ScriptedModel
+) -> None:
+    model.script = lambda _body: [step for _ in range(50) for step in ("word ", Pause(0.1))]
+    async with agents_with(settings, model, llm={"answer_seconds": 0.5}) as agents:
+        conversation = await agents.begin(turn("Go on"))
+        events = [event async for event in conversation.events()]
+    assert [event.code for event in events if event.type == "error"] == ["model_timeout"]
+    assert conversation.session_id is not None
+    stored = await rem.memory("alice").load_session(UUID(conversation.session_id))
+    assert stored[-1].content.startswith("word word")
 
 
 async def test_the_request_goes_before_the_agent_and_the_agent_before_the_settings(

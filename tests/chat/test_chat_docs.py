@@ -41,7 +41,7 @@ def test_the_example_of_the_readme_holds_a_conversation(chat: Chat) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["3: Who leads Project Atlas?", "5: What did I just ask you?"]
+    assert done.stdout.splitlines() == ["2: Who leads Project Atlas?", "4: What did I just ask you?"]
 
 
 def test_the_example_with_curl_shows_all_events(chat: Chat) -> None:

@@ -70,6 +70,15 @@ def test_calls_with_the_same_id_are_all_kept_apart(chat: Chat) -> None:
     assert kept == [f'FUZZY "try {number}"' for number in range(3)]
 
 
+def test_a_model_that_does_not_stop_is_stopped(chat: Chat) -> None:
+    chat.model.script = lambda _body: ["x" * 100_000] * 30
+    with chat.http() as http:
+        events = events_of(http, HI)
+        stored = messages_of(http, named(events, "metadata")[-1]["session_id"])
+    assert named(events, "error")[0]["code"] == "run_limit"
+    assert len(stored[-1]["content"]) == len(text_of(events)) <= 2_000_000
+
+
 def test_a_failed_model_is_not_asked_again_by_the_client(chat: Chat) -> None:
     from openai import APIStatusError, OpenAI
 

@@ -37,4 +37,4 @@ async def talk(memory: MemoryManager, session_id: UUID, turns: int, answer: str 
     messages = []
     for turn in range(turns):
         messages += [said(f"Question {turn} about cheese?"), answered(answer.replace("{}", str(turn)))]
-    await memory.append(session_id, messages)
+    await memory.append(session_id, messages, creates=True)

@@ -47,7 +47,7 @@ async def test_it_is_not_asked_for_ever(
     await _raise_once_in(sql, "40001", 1000)
     started = perf_counter()
     with pytest.raises(ConflictError, match="try again"):
-        await ours.append(session_id, [said("Are you there?")])
+        await ours.append(session_id, [said("Are you there?")], creates=True)
     assert 0.5 < perf_counter() - started < 10
     assert await sql.fetchval("SELECT last_value FROM public.attempts") == 6
     assert await ours.list_sessions() == []
@@ -58,14 +58,14 @@ async def test_other_failures_are_told_at_once(
 ) -> None:
     await _raise_once_in(sql, "22000", 1)
     with pytest.raises(InvalidInputError):
-        await ours.append(session_id, [said("Hello")])
+        await ours.append(session_id, [said("Hello")], creates=True)
     assert await sql.fetchval("SELECT last_value FROM public.attempts") == 1
 
 
 async def test_a_lock_that_is_released_in_time_is_no_failure(
     ours: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    await ours.append(session_id, [said("one")])
+    await ours.append(session_id, [said("one")], creates=True)
     transaction = sql.transaction()
     await transaction.start()
     await sql.execute("SELECT FROM sessions FOR UPDATE")

@@ -7,15 +7,18 @@ from uuid import UUID, uuid4
 import asyncpg
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 from loguru import logger
 
+from rem.app import Rem
 from rem.errors import InvalidInputError, NotFoundError
 from rem.memory.history import Strategy, conversation_of
 from rem.memory.manager import MemoryManager
 from rem.memory.tokens import MESSAGE_OVERHEAD, count_tokens, cut
 from rem.models import Role
+from rem.settings import MemorySettings, Settings
 from tests.memory.talking import answered, called, said, talk
 
 
@@ -46,7 +49,7 @@ async def test_a_shortened_answer_counts_as_it_is_given(ours: MemoryManager, ses
 async def test_a_turn_is_not_cut_so_that_a_call_stands_alone(ours: MemoryManager, session_id: UUID) -> None:
     for turn in range(20):
         calls = [called("search", f"c{turn}-{place}", {"query": f"cheese {place}"}) for place in range(turn % 5)]
-        await ours.append(session_id, [said(f"Question {turn}"), *calls, answered(f"Answer {turn}")])
+        await ours.append(session_id, [said(f"Question {turn}"), *calls, answered(f"Answer {turn}")], creates=True)
     for budget in range(20, 700, 13):
         history = await ours.get_recent_messages(session_id, budget)
         assert history[0].role == Role.USER
@@ -58,7 +61,9 @@ async def test_of_a_turn_that_is_too_long_the_question_and_the_newest_part_are_g
     ours: MemoryManager, session_id: UUID
 ) -> None:
     calls = [called("search", f"c{place}", {"query": f"attempt {place}"}) for place in range(150)]
-    await ours.append(session_id, [said("Old"), answered("Gone"), said("Do it all"), *calls, answered("Done")])
+    await ours.append(
+        session_id, [said("Old"), answered("Gone"), said("Do it all"), *calls, answered("Done")], creates=True
+    )
     history = await ours.get_recent_messages(session_id, 300)
     assert history[0].content == "Do it all"
     assert history[-1].content == "Done"
@@ -74,7 +79,9 @@ async def test_a_message_over_the_budget_is_given_nevertheless(ours: MemoryManag
 
 
 async def test_a_history_does_not_begin_with_an_answer(ours: MemoryManager, session_id: UUID) -> None:
-    await ours.append(session_id, [answered("Welcome!"), called("t", "c", {}), said("Hi"), answered("Hello")])
+    await ours.append(
+        session_id, [answered("Welcome!"), called("t", "c", {}), said("Hi"), answered("Hello")], creates=True
+    )
     assert [line.content for line in await ours.get_recent_messages(session_id)] == ["Hi", "Hello"]
 
 
@@ -100,9 +107,8 @@ async def test_what_was_deleted_or_has_lapsed_is_not_given(
 async def test_a_corrupt_row_is_left_out_and_the_conversation_goes_on(
     ours: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    await ours.append(
-        session_id, [said("One"), called("t", "c1", {}), answered("Two"), said("Three"), answered("Four")]
-    )
+    messages = [said("One"), called("t", "c1", {}), answered("Two"), said("Three"), answered("Four")]
+    await ours.append(session_id, messages, creates=True)
     await sql.execute("ALTER TABLE messages DROP CONSTRAINT role_is_known, DISABLE TRIGGER keep_content")
     await sql.execute("UPDATE messages SET role = 'ghost' WHERE message_index = 2")
     await sql.execute("""UPDATE messages SET tool_calls = '["x"]' WHERE message_index = 1""")
@@ -127,7 +133,7 @@ async def test_the_cost_of_a_turn_does_not_grow_with_the_session(
     touched = {}
     for turns in (250, 5000):
         session_id = uuid4()
-        await ours.append(session_id, [said(f"We decided to buy {number} cows.") for number in range(40)])
+        await ours.append(session_id, [said(f"We decided to buy {number} cows.") for number in range(40)], creates=True)
         await talk(ours, session_id, turns)
         for _ in range(4):
             await ours.refresh_summary(session_id, strategy="hybrid")
@@ -141,7 +147,7 @@ async def _pages_of_a_turn(
 ) -> int:
     plan = await sql.fetchval(
         """EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)
-           SELECT rem_begin_turn($1, $2, $3, NULL, NULL, $4::json, 1, 4096, $5)""",
+           SELECT rem_begin_turn($1, $2, $3, NULL, NULL, $4::json, 1, 4096, $5, NULL)""",
         *(memory.scope.tenant_id, memory.scope.user_id, session_id),
         f'[{{"id": "{uuid4()}", "role": "user", "content": "x", "tool_calls": [], "metadata": {{}}}}]',
         strategy,
@@ -155,6 +161,89 @@ async def test_a_session_that_was_cleared_is_not_read_to_its_beginning(ours: Mem
     await ours.clear_session(session_id)
     await talk(ours, session_id, 2)
     assert [line.index for line in await ours.get_recent_messages(session_id)] == [3000, 3001, 3002, 3003]
+
+
+_STRATEGIES = pytest.mark.parametrize("strategy", ["simple", "summarization", "hybrid"])
+
+
+@_STRATEGIES
+async def test_an_empty_session_is_as_usable_as_another(ours: MemoryManager, strategy: Strategy) -> None:
+    session = await ours.create_session()
+    assert await ours.get_recent_messages(session.id, strategy=strategy) == []
+    turn = await ours.begin_turn(session.id, said("Hello"), strategy=strategy)
+    assert (turn.is_new, turn.history, turn.summary) == (False, [], None)
+
+
+@_STRATEGIES
+async def test_a_cleared_session_goes_on(ours: MemoryManager, session_id: UUID, strategy: Strategy) -> None:
+    await talk(ours, session_id, 100)
+    await ours.refresh_summary(session_id, strategy=strategy, max_tokens=400)
+    await ours.clear_session(session_id)
+    turn = await ours.begin_turn(session_id, said("Anew"), strategy=strategy, max_tokens=400)
+    assert (turn.history, turn.summary) == ([], None)
+    assert len((await ours.begin_turn(session_id, said("Again"), strategy=strategy)).history) == 1
+
+
+@_STRATEGIES
+@pytest.mark.parametrize("length", [5, 390, 5000])
+async def test_a_newest_message_over_the_budget_does_not_end_the_conversation(
+    ours: MemoryManager, session_id: UUID, strategy: Strategy, length: int
+) -> None:
+    await ours.append(session_id, [said("Tell me all"), answered("Ж~" * length)], creates=True)
+    for budget in (1, 10, 100):
+        turn = await ours.begin_turn(session_id, said("Go on"), strategy=strategy, max_tokens=budget)
+        assert turn.history[0].begins_turn
+        await ours.append(session_id, [called("t", "c", {}), answered("Ж~" * length)])
+        await ours.refresh_summary(session_id, strategy=strategy, max_tokens=budget)
+
+
+@_STRATEGIES
+async def test_a_small_budget_in_the_settings_is_enough_for_a_conversation(
+    settings: Settings, session_id: UUID, strategy: Strategy
+) -> None:
+    small = settings.model_copy(update={"memory": MemorySettings(strategy=strategy, max_history_tokens=100)})
+    async with Rem.open(small) as rem:
+        memory = rem.memory("alice@example.com")
+        for number in range(5):
+            await memory.begin_turn(session_id, said(f"Question {number}"))
+            await memory.append(session_id, [answered("A long answer. " * 200)])
+            await memory.refresh_summary(session_id)
+        history = (await memory.begin_turn(session_id, said("And?"))).history
+    assert [line.index for line in history] == [8, 9]
+
+
+async def test_shortened_answers_are_given_whole_again(ours: MemoryManager, session_id: UUID) -> None:
+    texts = [f"Answer {number}: " + "cheese " * 300 for number in range(6)]
+    for text in texts:
+        await ours.append(session_id, [said("More?"), answered(text)], creates=True)
+    history = await ours.get_recent_messages(session_id)
+    assert sum(line.is_truncated for line in history) == 6
+    whole = await ours.recovered(session_id, history, 100_000)
+    assert [line.content for line in whole if line.role == Role.ASSISTANT] == texts
+    assert not any(line.is_truncated for line in whole)
+    assert [line.index for line in whole] == [line.index for line in history]
+    assert sum(line.tokens for line in whole) == sum(count_tokens(line.content) + MESSAGE_OVERHEAD for line in whole)
+    some = await ours.recovered(session_id, history, 1500)
+    assert [line.is_truncated for line in some if line.role == Role.ASSISTANT] == [*[True] * 2, *[False] * 4]
+    assert sum(line.tokens for line in some) <= 1500
+    assert await ours.recovered(session_id, history, 1) == history
+    assert await ours.recovered(session_id, []) == []
+
+
+async def test_an_answer_that_is_too_long_stays_short_and_older_ones_come_back(
+    ours: MemoryManager, theirs: MemoryManager, session_id: UUID
+) -> None:
+    small, huge = "cheese " * 100, "cheese " * 5000
+    await ours.append(session_id, [said("One"), answered(small), said("Two"), answered(huge)], creates=True)
+    history = await ours.get_recent_messages(session_id)
+    whole = await ours.recovered(session_id, history)
+    assert [(line.content == small, line.is_truncated) for line in whole if line.role == Role.ASSISTANT] == [
+        (True, False),
+        (False, True),
+    ]
+    assert await theirs.recovered(session_id, history) == history, "it is Alice's"
+    await ours.clear_session(session_id)
+    assert await ours.recovered(session_id, history) == history, "what was deleted does not come back"
 
 
 async def test_a_budget_is_a_positive_number(ours: MemoryManager, session_id: UUID) -> None:
@@ -171,7 +260,7 @@ _LINES = st.lists(
 )
 
 
-@settings(deadline=None)
+@examples(deadline=None)
 @given(_LINES, st.integers(1, 3000), st.sampled_from(["simple", "hybrid"]))
 def test_whatever_was_said_the_history_is_usable(
     lines: list[tuple[str, int, bool]], budget: int, strategy: Strategy

@@ -16,15 +16,15 @@ from tests.memory.talking import answered, called, said
 
 async def remember_things(memory: MemoryManager) -> UUID:
     session_id = uuid4()
-    await memory.append(session_id, [said("My bicycle is a red Peugeot."), answered("A fine bicycle!")])
-    await memory.append(uuid4(), [said("Pasta needs ten minutes."), answered("And salt.")])
+    await memory.append(session_id, [said("My bicycle is a red Peugeot."), answered("A fine bicycle!")], creates=True)
+    await memory.append(uuid4(), [said("Pasta needs ten minutes."), answered("And salt.")], creates=True)
     return session_id
 
 
 async def test_messages_are_found_in_all_sessions_or_in_one(ours: MemoryManager, theirs: MemoryManager) -> None:
     await remember_things(ours)
     other = uuid4()
-    await ours.append(other, [said("The bicycle has a flat tyre.")])
+    await ours.append(other, [said("The bicycle has a flat tyre.")], creates=True)
     await remember_things(theirs)
     found = await ours.search_similar("bicycle")
     assert {message.content[:14] for message in found} == {"My bicycle is ", "A fine bicycle", "The bicycle ha"}
@@ -42,7 +42,7 @@ async def test_messages_are_found_in_all_sessions_or_in_one(ours: MemoryManager,
 
 async def test_the_context_stays_within_its_budget(ours: MemoryManager) -> None:
     for number in range(20):
-        await ours.append(uuid4(), [said(f"The bicycle number {number} is red.")])
+        await ours.append(uuid4(), [said(f"The bicycle number {number} is red.")], creates=True)
     context = await ours.get_relevant_context("bicycle", max_tokens=50)
     assert 3 <= len(context) <= 7
     assert sum(count_tokens(message.content) for message in context) <= 50
@@ -51,8 +51,8 @@ async def test_the_context_stays_within_its_budget(ours: MemoryManager) -> None:
 
 async def test_the_question_is_told_with_its_context_and_stored_without(ours: MemoryManager, session_id: UUID) -> None:
     long = "My bicycle is a red Peugeot. " + "I ride it daily. " * 20
-    await ours.append(uuid4(), [said(long)])
-    await ours.append(uuid4(), [said("Pasta needs ten minutes.")])
+    await ours.append(uuid4(), [said(long)], creates=True)
+    await ours.append(uuid4(), [said("Pasta needs ten minutes.")], creates=True)
     question = "Which bicycle do I have?"
     turn = await ours.begin_turn(session_id, said(question))
     assert (
@@ -91,7 +91,7 @@ async def test_nothing_that_fits_means_no_context(ours: MemoryManager) -> None:
 
 async def test_notes_are_found(ours: MemoryManager, session_id: UUID) -> None:
     note = called("register_metadata", "n", {"summary": "prefers tea"}, '{"summary": "prefers tea"}')
-    await ours.append(session_id, [said("Hm"), note])
+    await ours.append(session_id, [said("Hm"), note], creates=True)
     assert "[TOOL]: " in str(await ours.recall("tea"))
 
 

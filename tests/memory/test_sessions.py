@@ -40,8 +40,8 @@ async def test_of_two_with_the_same_name_at_once_one_is_made(ours: MemoryManager
 async def test_the_list_begins_with_what_was_written_to_last(ours: MemoryManager, theirs: MemoryManager) -> None:
     ids = [uuid4() for _ in range(5)]
     for session_id in ids:
-        await ours.append(session_id, [said(f"About   {session_id.hex}\n and more")])
-    await theirs.append(uuid4(), [said("Mine")])
+        await ours.append(session_id, [said(f"About   {session_id.hex}\n and more")], creates=True)
+    await theirs.append(uuid4(), [said("Mine")], creates=True)
     await ours.append(ids[0], [answered("Late")])
     order = [ids[0], *reversed(ids[1:])]
     assert [session.id for session in await ours.list_sessions()] == order
@@ -65,7 +65,9 @@ async def test_a_session_is_renamed(ours: MemoryManager, session_id: UUID) -> No
 
 
 async def test_a_clone_has_the_same_messages_and_goes_its_own_way(ours: MemoryManager, session_id: UUID) -> None:
-    await ours.append(session_id, [said("One"), called("t", "c1", {"a": 1}), answered("Two"), said("Three")])
+    await ours.append(
+        session_id, [said("One"), called("t", "c1", {"a": 1}), answered("Two"), said("Three")], creates=True
+    )
     clone = await ours.clone_session(session_id, name="Copy", up_to=2)
     assert (clone.name, clone.message_count, clone.metadata["cloned_from"]) == ("Copy", 3, str(session_id))
     fields = {"role", "content", "tool_calls", "tool_call_id", "tool_name", "metadata", "created_at", "token_count"}

@@ -34,6 +34,7 @@ async def spoken(ours: MemoryManager, session_id: UUID) -> UUID:
     await ours.append(
         session_id,
         [said("Which cheese is best?"), called("search", "c1", {"q": "cheese"}), answered("Gouda, of course.")],
+        creates=True,
     )
     return session_id
 

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import asyncpg
 import pytest
+from loguru import logger
 
 from rem.app import Rem
 from rem.memory.importance import is_important
@@ -102,16 +103,68 @@ async def test_two_processes_make_one_summary(settings: Settings, ours: MemoryMa
     assert fast.calls == []
 
 
-async def test_a_model_that_fails_leaves_it_for_the_next_time(ours: MemoryManager, session_id: UUID) -> None:
+class Failing(Summarizer):
+    """Stands for a language model that is down."""
+
+    async def __call__(self, previous: str | None, messages: list[Message]) -> str:
+        await super().__call__(previous, messages)
+        raise TimeoutError("the model is down")
+
+
+class Silent(Summarizer):
+    """Stands for a language model that has nothing to say."""
+
+    async def __call__(self, previous: str | None, messages: list[Message]) -> str:
+        await super().__call__(previous, messages)
+        return " \n"
+
+
+@pytest.mark.parametrize("kind", [Failing, Silent])
+async def test_a_model_that_fails_is_replaced_by_extraction_and_not_asked_again(
+    ours: MemoryManager, session_id: UUID, kind: type[Summarizer]
+) -> None:
+    await ours.append(session_id, [said("We decided to move to Rotterdam."), answered("Good.")], creates=True)
+    # More than one stretch, so that a model that takes its time to fail would be asked twice.
+    await talk(ours, session_id, 250)
+    model = kind()
+    logged: list[str] = []
+    sink = logger.add(lambda line: logged.append(str(line)), level="WARNING")
+    try:
+        summary = await refreshed(ours, session_id, model)
+    finally:
+        logger.remove(sink)
+    assert summary
+    assert "Rotterdam" in summary
+    assert summary == await ours.get_summary(session_id)
+    assert "summarizer failed" in "".join(logged)
+    assert len(model.calls) == 1
+    for _ in range(3):
+        await ours.begin_turn(session_id, said("And now?"), strategy="hybrid", max_tokens=_BUDGET)
+        assert await refreshed(ours, session_id, model) is None
+    assert len(model.calls) == 1, "not with every turn"
+
+
+async def test_extraction_keeps_what_a_model_wrote_before(ours: MemoryManager, session_id: UUID) -> None:
+    await talk(ours, session_id, 60)
+    assert await refreshed(ours, session_id, Summarizer("The user plans a cheese shop in Rotterdam."))
+    for _ in range(2):
+        await talk(ours, session_id, 60)
+        summary = await refreshed(ours, session_id, Failing())
+        assert summary is not None
+        assert summary.startswith("The user plans a cheese shop in Rotterdam. (1)\n- ")
+        assert count_tokens(summary) <= _BUDGET // 4
+
+
+async def test_a_model_is_not_replaced_because_its_work_was_cancelled(ours: MemoryManager, session_id: UUID) -> None:
     await talk(ours, session_id, 100)
 
-    async def fails(_previous: str | None, _messages: list[Message]) -> str:
-        raise TimeoutError
+    async def cancelled(_previous: str | None, _messages: list[Message]) -> str:
+        raise asyncio.CancelledError
 
-    with pytest.raises(TimeoutError):
-        await ours.refresh_summary(session_id, fails, strategy="hybrid", max_tokens=_BUDGET)
+    with pytest.raises(asyncio.CancelledError):
+        await ours.refresh_summary(session_id, cancelled, strategy="hybrid", max_tokens=_BUDGET)
     assert await ours.get_summary(session_id) is None
-    assert await refreshed(ours, session_id)
+    assert await refreshed(ours, session_id), "the claim was given back"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +178,7 @@ async def test_a_model_that_fails_leaves_it_for_the_next_time(ours: MemoryManage
 async def test_a_summary_does_not_tell_what_was_deleted(
     ours: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record], statement: str
 ) -> None:
-    await ours.append(session_id, [said("Hi"), answered("Hello"), said("Well"), answered("Yes?")])
+    await ours.append(session_id, [said("Hi"), answered("Hello"), said("Well"), answered("Yes?")], creates=True)
     await ours.append(session_id, [said("Remember that my password for the vault is swordfish."), answered("Noted.")])
     await talk(ours, session_id, 60)
     assert "swordfish" in str(await refreshed(ours, session_id))
@@ -171,6 +224,7 @@ async def test_extraction_takes_what_says_most_with_its_key(ours: MemoryManager,
             said("No."),
             answered("Bye."),
         ],
+        creates=True,
     )
     messages = await ours.load_session(session_id)
     summary = extract(None, messages, 120)
@@ -185,7 +239,7 @@ async def test_extraction_takes_what_says_most_with_its_key(ours: MemoryManager,
 
 async def test_extraction_reads_any_script_and_any_nonsense(ours: MemoryManager, session_id: UUID) -> None:
     texts = ["这是第一句。我们决定搬到鹿特丹！好", "." * 4000, "!?" * 2000 + " x", "One line\nv1.2.3 is out. Good"]
-    await ours.append(session_id, [said(text) for text in texts])
+    await ours.append(session_id, [said(text) for text in texts], creates=True)
     lines = extract(None, await ours.load_session(session_id), 1000).splitlines()
     assert [line.removeprefix("- user: ").rpartition(" ")[0] for line in lines] == [
         *("这是第一句。", "我们决定搬到鹿特丹！", "One line", "v1.2.3 is out.", "Good"),
@@ -217,7 +271,7 @@ async def test_hybrid_keeps_what_the_system_said_decisions_facts_and_what_is_fla
 
 async def test_what_is_kept_takes_a_share_of_the_budget_only(ours: MemoryManager, session_id: UUID) -> None:
     for number in range(80):
-        await ours.append(session_id, [said(f"We decided to buy {number} cows."), answered("Fine.")])
+        await ours.append(session_id, [said(f"We decided to buy {number} cows."), answered("Fine.")], creates=True)
     await ours.refresh_summary(session_id, strategy="hybrid", max_tokens=_BUDGET)
     history = (await ours.conversation(session_id, _BUDGET, strategy="hybrid")).history
     assert sum(line.tokens for line in history) <= _BUDGET

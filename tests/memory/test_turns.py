@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from rem.app import Rem
-from rem.context import AgentContext
+from rem.context import AgentContext, session_id_of
 from rem.errors import DeletedError, InvalidInputError, NotFoundError
 from rem.memory.manager import MemoryManager
 from rem.memory.message import NewMessage
@@ -88,14 +88,16 @@ async def test_an_answer_of_400_characters_is_given_whole(ours: MemoryManager, s
 
 async def test_a_long_note_is_never_shortened(ours: MemoryManager, session_id: UUID) -> None:
     note = '{"summary": "' + "x" * 2000 + '"}'
-    await ours.append(session_id, [said("Note it"), called("register_metadata", "n1", {"summary": "x"}, note)])
+    await ours.append(
+        session_id, [said("Note it"), called("register_metadata", "n1", {"summary": "x"}, note)], creates=True
+    )
     assert (await ours.begin_turn(session_id, said("?"))).history[1].content == note
 
 
 async def test_another_users_session_does_not_exist(
     ours: MemoryManager, theirs: MemoryManager, session_id: UUID
 ) -> None:
-    await ours.append(session_id, [said("My secret is blue.")])
+    await ours.append(session_id, [said("My secret is blue.")], creates=True)
     for attempt in (
         theirs.begin_turn(session_id, said("What was the secret?")),
         theirs.append(session_id, [said("I was here")]),
@@ -125,7 +127,7 @@ async def test_another_users_session_does_not_exist(
 
 async def test_the_same_id_in_another_tenant_is_another_session(rem: Rem, session_id: UUID) -> None:
     here, there = rem.memory("alice@example.com"), rem.memory("alice@example.com", tenant="other")
-    await here.append(session_id, [said("here")])
+    await here.append(session_id, [said("here")], creates=True)
     turn = await there.begin_turn(session_id, said("there"))
     assert turn.is_new
     assert [message.content for message in await here.load_session(session_id)] == ["here"]
@@ -167,6 +169,110 @@ async def test_a_deleted_session_stays_deleted_and_can_be_restored(ours: MemoryM
     assert len((await ours.begin_turn(session_id, said("And now?"))).history) == 4
 
 
+async def test_an_answer_does_not_bring_an_erased_session_back(ours: MemoryManager, session_id: UUID) -> None:
+    await ours.begin_turn(session_id, said("Forget me"))
+    await ours.delete_session(session_id, erase=True)
+    with pytest.raises(NotFoundError):
+        await ours.append(session_id, [answered("Too late.")])
+    with pytest.raises(NotFoundError):
+        await ours.save_message(session_id, answered("Too late."))
+    assert await ours.list_sessions() == []
+    await ours.save_message(session_id, said("A new one"), creates=True)
+    assert (await ours.get_session(session_id)).message_count == 1
+
+
+async def test_a_conversation_from_elsewhere_is_brought_along_once(ours: MemoryManager, session_id: UUID) -> None:
+    earlier = [said("What is 2 + 2?"), answered("4.")]
+
+    async def request(number: int) -> bool:
+        brought = await ours.bring_along(session_id, earlier, agent="rem", name="Sums")
+        turn = await ours.begin_turn(session_id, said(f"And times {number}?"), name="Other")
+        assert [line.content for line in turn.history[:2]] == ["What is 2 + 2?", "4."]
+        return brought
+
+    brought = await asyncio.gather(*(request(number) for number in range(6)))
+    assert sorted(brought) == [*[False] * 5, True]
+    messages = await ours.load_session(session_id)
+    assert [message.message_index for message in messages] == list(range(8))
+    session = await ours.get_session(session_id)
+    assert (session.message_count, session.agent_schema, session.name) == (8, "rem", "Sums")
+    assert session.total_tokens == sum(message.token_count or 0 for message in messages)
+
+
+async def test_nothing_is_brought_along_into_what_is_there_or_is_not_the_users_own(
+    ours: MemoryManager, theirs: MemoryManager, session_id: UUID
+) -> None:
+    assert not await ours.bring_along(session_id, [])
+    assert await ours.list_sessions() == []
+    await ours.begin_turn(session_id, said("Mine"))
+    assert not await ours.bring_along(session_id, [said("x")])
+    with pytest.raises(NotFoundError):
+        await theirs.bring_along(session_id, [said("x")])
+    await ours.delete_session(session_id)
+    with pytest.raises(DeletedError):
+        await ours.bring_along(session_id, [said("x")])
+    await ours.restore_session(session_id)
+    assert [message.content for message in await ours.load_session(session_id)] == ["Mine"]
+
+
+async def test_a_session_is_named_when_it_is_made(ours: MemoryManager, theirs: MemoryManager) -> None:
+    session_id = await ours.session_id("Trip to Rome")
+    await ours.begin_turn(session_id, said("Hello"), name="Trip to Rome")
+    assert (await ours.get_session(session_id)).name == "Trip to Rome"
+    await ours.begin_turn(session_id, said("Again"), name="Something else")
+    assert (await ours.get_session(session_id)).name == "Trip to Rome"
+    await theirs.begin_turn(other := uuid4(), said("Hello"), name="Trip to Rome")
+    assert (await theirs.get_session(other)).name == "Trip to Rome", "names are the user's own"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "trip_to_rome",
+        "",
+        " ",
+        "\u200b",
+        "a\0b",
+        "\ud800",
+        "x" * 2000,
+        "\ufdfa" * 100,
+        "f5a7ee4c-1c2d-4a3e-9b8f-0a1b2c3d4e5f",
+    ],
+)
+async def test_a_name_that_a_session_cannot_have_is_left_out(ours: MemoryManager, session_id: UUID, name: str) -> None:
+    await ours.create_session(name="Trip to Rome")
+    turn = await ours.begin_turn(session_id, said("Hello"), name=name)
+    assert turn.is_new
+    assert (await ours.get_session(session_id)).name is None
+    assert await ours.bring_along(other := uuid4(), [said("Hello")], name=name)
+    assert (await ours.get_session(other)).name is None
+
+
+async def test_of_many_that_want_a_name_at_once_one_gets_it(ours: MemoryManager) -> None:
+    await asyncio.gather(*(ours.begin_turn(uuid4(), said("Hello"), name="Same") for _ in range(6)))
+    assert sorted(str(session.name) for session in await ours.list_sessions()) == [*["None"] * 5, "Same"]
+
+
+async def test_what_a_client_calls_a_session_means_one(rem: Rem, ours: MemoryManager, theirs: MemoryManager) -> None:
+    session = await ours.create_session(name="Trip to Rome")
+    for text in ("Trip to Rome", "trip_to_rome", " TripToRome ", str(session.id), f"{{{session.id}}}"):
+        assert await ours.session_id(text) == session.id, text
+    derived = session_id_of("Trip to Rome", theirs.scope)
+    assert await theirs.session_id("Trip to Rome") == derived != session.id
+    await ours.rename_session(session.id, "Trip to Milan")
+    assert await ours.session_id("Trip to Rome") == session_id_of("Trip to Rome", ours.scope)
+    assert await ours.session_id("trip-to-milan") == session.id
+    await ours.delete_session(session.id)
+    assert await ours.session_id("trip-to-milan") == session_id_of("trip-to-milan", ours.scope)
+    for odd in ("", "🎉", "x" * 100_000, "' OR true --"):
+        assert await ours.session_id(odd) == session_id_of(odd, ours.scope)
+    for bad in ("a\0b", "\ud800"):
+        with pytest.raises(InvalidInputError):
+            await ours.session_id(bad)
+    nobody = rem.memory_for(AgentContext().scope)
+    assert await nobody.session_id("x") == session_id_of("x", nobody.scope)
+
+
 async def test_requests_at_once_on_one_session_are_all_stored_in_order(ours: MemoryManager, session_id: UUID) -> None:
     async def turn(number: int) -> None:
         begun = await ours.begin_turn(session_id, said(f"question {number}"))
@@ -188,7 +294,7 @@ async def test_a_message_waits_for_no_reader_of_the_session(
     ours: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     """Foreign keys hold the session by KEY SHARE while a message is written; giving indexes must not wait for them."""
-    await ours.append(session_id, [said("one")])
+    await ours.append(session_id, [said("one")], creates=True)
     async with sql.transaction():
         await sql.fetch("SELECT FROM sessions WHERE id = $1 FOR KEY SHARE", session_id)
         async with asyncio.timeout(5):
@@ -206,7 +312,7 @@ async def test_an_answer_is_kept_even_with_characters_that_cannot(ours: MemoryMa
     for _ in range(300):
         deep = {"deeper": deep}
     call = called("t\0", "c\ud800", {"a": "\0", "big": 2**100, "none": float("nan"), "deep": deep})
-    await ours.append(session_id, [said("?"), answered("a\0b\ud800c 🎉"), call])
+    await ours.append(session_id, [said("?"), answered("a\0b\ud800c 🎉"), call], creates=True)
     _, answer, stored = await ours.load_session(session_id)
     assert answer.content.replace("\ufffd", "?") == "a?b???c 🎉"
     arguments = stored.tool_calls[0]["arguments"]

@@ -16,7 +16,7 @@ _LOCAL = re.compile(r"#/\$defs/([^/~%]+)\Z")
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """How much a schema is, all written out: its length as JSON, its parts, how deep it is, and what is costly in it."""
+    """How much a schema is, all written out: how long as JSON, of how many parts, how deep, and with what is costly."""
 
     size: int
     nodes: int

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from datetime import time
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 import orjson
@@ -30,11 +31,10 @@ _MOST_PATTERNS = 128
 _PATTERN_SIZES = (2 * 1024, 8 * 1024, 32 * 1024, 128 * 1024)
 """What a compiled regular expression may need, in steps: matching takes as long as it is large, for each letter."""
 _PATTERNS_SIZE = 512 * 1024
+_LINEAR = RegexOptions(size_limit=_PATTERN_SIZES[-1], dfa_size_limit=64 * 1024)
+_META_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 _TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
-_STANDARDS = (
-    "http://json-schema.org/",
-    "https://json-schema.org/",
-)
+_STANDARDS = ("http://json-schema.org/", "https://json-schema.org/")
 _ELSEWHERE = ("$dynamicRef", "$recursiveRef", "$id", "$anchor", "$dynamicAnchor")
 _MOST_PROBLEMS = 10
 _MOST_ERRORS = 50_000
@@ -105,17 +105,22 @@ def field_name(path: Path) -> str:
 def _schema_problems(schema: Mapping[str, Any], text: bytes) -> list[SchemaProblem]:
     if schema.get("type") != "object":
         return [SchemaProblem(("type",), "must be object")]
-    count = 0
-    for path, part in nodes_of(schema):
-        count += 1
-        if count > _MOST_NODES:
-            return [SchemaProblem((), f"has more than {_MOST_NODES} parts: ask for less in one answer")]
-        if len(path) > _DEEPEST:
-            return [SchemaProblem((), f"is nested too deep: {_DEEPEST} levels are the most")]
-        if isinstance(part, float) and not math.isfinite(part):
-            return [SchemaProblem(path, f"is {part}, which JSON cannot hold")]
-    found = _invalid(orjson.loads(text), count) or [*_unsafe(schema), *_unknown_required(schema)]
+    nodes = list(islice(nodes_of(schema), _MOST_NODES + 1))
+    found = _beyond_limits(nodes) or _invalid(orjson.loads(text), len(nodes))
+    found = found or [*_unsafe(schema), *_unknown_required(schema)]
     return found or _unusable(text)
+
+
+def _beyond_limits(nodes: list[tuple[Path, Any]]) -> list[SchemaProblem]:
+    """Why a document is too much to look at any closer."""
+    if len(nodes) > _MOST_NODES:
+        return [SchemaProblem((), f"has more than {_MOST_NODES} parts: ask for less in one answer")]
+    if max(len(path) for path, _ in nodes) > _DEEPEST:
+        return [SchemaProblem((), f"is nested too deep: {_DEEPEST} levels are the most")]
+    if sum(1 for _, part in nodes for _ in patterns_of(part)) > _MOST_PATTERNS:
+        return [SchemaProblem((), f"has more than {_MOST_PATTERNS} regular expressions: use fewer")]
+    infinite = [path for path, part in nodes if isinstance(part, float) and not math.isfinite(part)]
+    return [SchemaProblem(path, "is not a number that JSON can hold") for path in infinite]
 
 
 def _invalid(schema: Mapping[str, Any], count: int) -> list[SchemaProblem]:
@@ -153,17 +158,18 @@ def _validator(schema: bytes) -> Draft202012Validator:
 
 @lru_cache(maxsize=1)
 def _meta_validator() -> Draft202012Validator:
-    return _offline({"$ref": "https://json-schema.org/draft/2020-12/schema"})
+    # It comes with the library. Formats are left to the checks below, which say more.
+    return Draft202012Validator({"$ref": _META_SCHEMA}, offline=True, validate_formats=False, pattern_options=_LINEAR)
 
 
-def _offline(schema: dict[str, Any], pattern_size: int = _PATTERN_SIZES[-1]) -> Draft202012Validator:
+def _offline(schema: dict[str, Any], patterns: RegexOptions = _LINEAR) -> Draft202012Validator:
     """A validator that retrieves nothing, and whose regular expressions never backtrack."""
     return Draft202012Validator(
         schema,
         offline=True,
         validate_formats=True,
         formats={"time": _is_time},
-        pattern_options=RegexOptions(size_limit=pattern_size, dfa_size_limit=64 * 1024),
+        pattern_options=patterns,
     )
 
 
@@ -280,7 +286,7 @@ def _pattern_size(pattern: str) -> int | None:
         return None
     for size in _PATTERN_SIZES:
         try:
-            _offline({"pattern": pattern}, size)
+            _offline({"pattern": pattern}, RegexOptions(size_limit=size))
         except ValidationError:
             continue
         return size

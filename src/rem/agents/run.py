@@ -41,6 +41,8 @@ class Run:
     model_settings: Mapping[str, Any]
     history: Sequence[ModelMessage]
     limits: UsageLimits
+    seconds: float
+    """How long the answer may take."""
     children: Children
 
 

@@ -20,7 +20,8 @@ from rem.agents.sendable import sendable
 from rem.agents.simulator import simulate
 from rem.agents.translator import RemEvent, Translator
 from rem.agents.turn import FinishReason, Usage
-from rem.events import AnyEvent, TextEvent
+from rem.errors import RunLimitError
+from rem.events import AnyEvent, ReasoningEvent, TextEvent
 
 if TYPE_CHECKING:
     from pydantic_ai import Agent, AgentRunResult, RunContext
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from rem.agents.factory import AgentFactory
     from rem.agents.schema import AgentSchema
     from rem.agents.service import Agents
+
+
+_LONGEST_ANSWER = 2_000_000
 
 
 class AgentRun(Protocol):
@@ -68,6 +72,7 @@ class ModelRun:
         self._run = run
         self._prompt = prompt
         self._instructions = list(instructions)
+        self._characters = 0
         self._usage = usage if usage is not None else RunUsage()
 
     @property
@@ -87,6 +92,7 @@ class ModelRun:
             model_settings=cast(ModelSettings, dict(self._run.model_settings)),
             usage_limits=self._run.limits,
             usage=self._usage,
+            timeout=self._run.seconds,
             conversation_id=self._run.env.context.session_id,
             infer_name=False,
         ) as happening:
@@ -96,7 +102,14 @@ class ModelRun:
                         yield told
                 else:
                     for told in translator.events(event):
+                        self._count(told)
                         yield told
+
+    def _count(self, event: AnyEvent) -> None:
+        """A model that does not stop by itself is stopped."""
+        self._characters += len(event.content) if isinstance(event, TextEvent | ReasoningEvent) else 0
+        if self._characters > _LONGEST_ANSWER:
+            raise RunLimitError(f"The answer has more than {_LONGEST_ANSWER:,} characters and does not end.")
 
     def _end(self, result: AgentRunResult[Any]) -> Sequence[AnyEvent]:
         reason = result.response.finish_reason

@@ -23,7 +23,7 @@ from rem.agents.to_summarize import to_summarize
 from rem.agents.turn import Answer, ChatTurn
 from rem.agents.user_hint import user_hint
 from rem.context import AgentContext, Scope
-from rem.errors import InvalidInputError, NotFoundError
+from rem.errors import InvalidInputError
 from rem.memory.message import NewMessage
 from rem.memory.tokens import count_tokens
 from rem.models.message import Role
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from rem.agents.schema import AgentSchema
     from rem.app import Rem
-    from rem.memory.manager import MemoryManager
     from rem.memory.message import Turn
     from rem.memory.summary import Summarize
     from rem.models import Message
@@ -67,7 +66,7 @@ class Agents:
         """Begin to answer: an unknown agent or model, or another's session, is an error now; the message is stored."""
         if not turn.text.strip():
             raise InvalidInputError("The message is empty: say something.")
-        context = self._in_session(turn)
+        context = await self._in_session(turn)
         schema = await self.catalog.get(turn.agent or context.agent_schema_uri or DEFAULT_AGENT, context.scope)
         place = self._place(context)
         if schema.name == _SIMULATOR:
@@ -77,17 +76,22 @@ class Agents:
         agent = self._factory.build(schema, turn.output_schema)
         begun = await self._begin_turn(turn, context, schema, place)
         env = self.env(context)
-        run = self._run(turn, schema, model, env, _history(turn, begun))
+        run = self._run(turn, schema, model, env, await _history(turn, schema, place, begun))
         instructions = await self._instructions(turn, schema, env, begun)
         prompt = await self._prompt(turn, schema, place, begun)
         return Conversation(ModelRun(agent, run, prompt, instructions=instructions), place, self._afterwards)
 
-    def _in_session(self, turn: ChatTurn) -> AgentContext:
+    async def _in_session(self, turn: ChatTurn) -> AgentContext:
         """The context with a conversation to remember; a new one if the caller names none."""
         context = turn.context
-        if self._rem is None or context.session_id is not None or not turn.is_remembered:
+        if self._rem is None or not turn.is_remembered:
             return context
-        return context.model_copy(update={"session_id": str(uuid4())})
+        if context.session_id is None:
+            return context.model_copy(update={"session_id": str(uuid4())})
+        if context.session_name is None or context.user_id is None:
+            return context
+        named = await self._rem.memory_for(context.scope).session_id(context.session_name)
+        return context.model_copy(update={"session_id": str(named)})
 
     def _run(
         self, turn: ChatTurn, schema: AgentSchema, model: ResolvedModel, env: ToolEnv, history: Sequence[ModelMessage]
@@ -103,6 +107,7 @@ class Agents:
                 request_limit=schema.request_limit or self._settings.llm.request_limit,
                 total_tokens_limit=schema.total_tokens_limit or self._settings.llm.total_tokens_limit,
             ),
+            seconds=self._settings.llm.answer_seconds,
             children=self._children,
         )
 
@@ -154,11 +159,14 @@ class Agents:
         if place is None:
             return None
         if turn.earlier and turn.context.session_id is not None:
-            await _bring_along(turn, place.memory, place.session_id)
-        about = {"client_id": context.client_id, "is_eval": context.is_eval or None}
-        metadata = {**turn.metadata, **{name: value for name, value in about.items() if value is not None}}
-        message = NewMessage(role=Role.USER, content=turn.text, metadata=metadata)
-        return await place.memory.begin_turn(place.session_id, message, agent=schema.name)
+            earlier = [NewMessage(role=Role(said.role), content=said.content) for said in turn.earlier]
+            await place.memory.bring_along(place.session_id, earlier, agent=schema.name, name=context.session_name)
+        given = {"client_id": context.client_id, "is_eval": context.is_eval or None}
+        about = {name: value for name, value in given.items() if value is not None}
+        message = NewMessage(role=Role.USER, content=turn.text, metadata={**turn.metadata, **about})
+        return await place.memory.begin_turn(
+            place.session_id, message, agent=schema.name, metadata=about, name=context.session_name
+        )
 
     async def _instructions(self, turn: ChatTurn, schema: AgentSchema, env: ToolEnv, begun: Turn | None) -> list[str]:
         """What the model is told beside the agent's own instructions."""
@@ -167,7 +175,7 @@ class Agents:
             await user_hint(
                 env,
                 with_profile=self._settings.chat.auto_inject_user_context,
-                can_look_up=not _LOOKS_UP.isdisjoint(schema.tool_names),
+                can_look_up=_can_look_up(schema),
             ),
             f"What was said earlier in this conversation, in short:\n{summary}" if summary else None,
             turn.instructions,
@@ -210,24 +218,21 @@ class Agents:
         await self._models.close()
 
 
-def _history(turn: ChatTurn, begun: Turn | None) -> list[ModelMessage]:
+async def _history(turn: ChatTurn, schema: AgentSchema, place: Place | None, begun: Turn | None) -> list[ModelMessage]:
     """What was said before. Who keeps no session sends it along each time; it is context then, not news."""
-    if begun is None or turn.context.session_id is None:
+    if place is None or begun is None or turn.context.session_id is None:
         return client_messages(turn.earlier)
+    if not _can_look_up(schema):
+        return model_messages(await place.memory.recovered(place.session_id, begun.history))
     return model_messages(begun.history)
+
+
+def _can_look_up(schema: AgentSchema) -> bool:
+    """Whether an agent can follow the hint that a shortened answer has."""
+    return not _LOOKS_UP.isdisjoint(schema.tool_names)
 
 
 def _chosen_model(turn: ChatTurn) -> str | None:
     """The model that the caller named; `rem` stands for the agent's own or the default one."""
     named = turn.context.default_model or turn.model
     return None if named == DEFAULT_AGENT else named
-
-
-async def _bring_along(turn: ChatTurn, memory: MemoryManager, session_id: UUID) -> None:
-    """A conversation that began elsewhere is stored whole when it comes here first."""
-    try:
-        await memory.get_session(session_id)
-    except NotFoundError:
-        await memory.append(
-            session_id, [NewMessage(role=Role(said.role), content=said.content) for said in turn.earlier]
-        )

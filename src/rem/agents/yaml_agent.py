@@ -10,7 +10,8 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from rem.agents.json_schema import Path, field_name, schema_problems
+from rem.agents.json_references import Path
+from rem.agents.json_schema import field_name, schema_problems
 from rem.agents.schema import AgentDocument, AgentExtra, AgentSchema, ResourceRef, ToolRef, did_you_mean
 from rem.errors import AgentInvalidError
 from rem.models.values import as_json

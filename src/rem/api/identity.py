@@ -8,7 +8,7 @@ from fastapi import Depends, Header, Request
 
 from rem.agents.service import Agents
 from rem.app import Rem
-from rem.context import AgentContext, Scope, session_id_of
+from rem.context import AgentContext, Scope
 from rem.errors import MemoryOffError
 from rem.settings import Settings
 
@@ -54,7 +54,8 @@ AgentsDep = Annotated[Agents, Depends(_agents)]
 SettingsDep = Annotated[Settings, Depends(_settings)]
 
 
-def in_session(context: AgentContext, session: str) -> AgentContext:
-    """The caller in the session that a path names. Who is nobody in particular owns the session whose id they know."""
-    named = session_id_of(session, Scope(context.tenant_id, context.user_id))
-    return context.model_copy(update={"session_id": str(named)})
+async def in_session(rem: Rem, context: AgentContext, session: str) -> AgentContext:
+    """The caller in the session that a request names. Who is nobody in particular owns one whose id they know."""
+    context = context.in_session(session)
+    named = await rem.memory_for(context.scope).session_id(session)
+    return context.model_copy(update={"session_id": str(named)}) if context.user_id else context

@@ -75,7 +75,7 @@ def validate(
         print_json([_report(file, read) for file, read in found])
     else:
         for file, read in found:
-            if read.schema is not None:
+            if read.schema is not None and not read.problems:
                 typer.echo(f"{file}: {read.schema.name} {read.schema.version} is valid.")
     problems = [problem.at(file) for file, read in found for problem in read.problems]
     if problems:
@@ -146,11 +146,11 @@ def _with_catalog(work: Callable[[AgentCatalog], Awaitable[R]]) -> R:
 
 
 def _read(file: Path) -> ReadAgent:
-    from rem.agents.catalog import read_agent_file
+    from rem.agents.catalog import read_agent_file, with_name_checked
     from rem.agents.yaml_agent import AgentProblem, ReadAgent, read_agent_bytes
 
     if str(file) == "-":
-        return read_agent_bytes(sys.stdin.buffer.read(), "-")
+        return with_name_checked(read_agent_bytes(sys.stdin.buffer.read(), "-"))
     try:
         return read_agent_file(file)
     except OSError as error:
@@ -174,4 +174,4 @@ def _row(entry: CatalogEntry) -> dict[str, Any]:
 
 def _report(file: str, read: ReadAgent) -> dict[str, Any]:
     problems = [{"line": problem.line, "field": problem.field, "message": problem.message} for problem in read.problems]
-    return {"file": file, "name": read.name, "valid": read.schema is not None, "problems": problems}
+    return {"file": file, "name": read.name, "valid": not read.problems, "problems": problems}

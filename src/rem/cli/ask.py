@@ -37,13 +37,15 @@ def ask(
     The conversation is remembered: `--session` goes on with it.
     """
     from rem.agents.turn import ChatTurn
-    from rem.context import AgentContext, Scope, session_id_of
+    from rem.context import AgentContext, Scope
 
     if text == "-":
         text = sys.stdin.read()
     scope = Scope.of(user, tenant)
-    named = str(session_id_of(session, scope)) if session else None
-    context = AgentContext(user_id=scope.user_id, tenant_id=tenant, session_id=named, client_id="cli")
+    email = user if user and "@" in user else None
+    context = AgentContext(user_id=scope.user_id, user_email=email, tenant_id=tenant, client_id="cli")
+    if session:
+        context = context.in_session(session)
     turn = ChatTurn(context=context, text=text, agent=agent, model=model)
 
     async def work() -> None:

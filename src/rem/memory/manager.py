@@ -273,9 +273,12 @@ class MemoryManager:
     async def restore_session(self, session_id: UUID) -> Session:
         """Bring a deleted session back, with the messages that it had."""
         try:
-            return await self._store.restore(Session, session_id)
+            restored = await self._store.restore(Session, session_id)
         except NotFoundError as error:
             raise NotFoundError(f"There is no deleted session {session_id} of this user.") from error
+        # Its messages may have been counted anew.
+        record = await self._value("readable_session", *self._owner, session_id)
+        return restored if record is None else Session.from_row(record)
 
     async def clear_session(self, session_id: UUID) -> int:
         """Delete the messages of a session, not the session; how many there were."""

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
-from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+
+from rem.api.disconnect import disconnected
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
-
-T = TypeVar("T")
 
 PING = b": ping\n\n"
 _PING_SECONDS = 15.0
@@ -44,7 +43,7 @@ class SseResponse(Response):
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         producing = asyncio.create_task(self._produce())
         sending = asyncio.create_task(self._send(send))
-        listening = asyncio.create_task(_disconnected(receive))
+        listening = asyncio.create_task(disconnected(receive))
         tasks = (producing, sending, listening)
         try:
             await asyncio.wait((sending, listening), return_when=asyncio.FIRST_COMPLETED)
@@ -80,23 +79,3 @@ class SseResponse(Response):
             await send({"type": "http.response.body", "body": body, "more_body": not is_over})
             if is_over:
                 return
-
-
-async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of some work; it is cancelled if the client goes away before."""
-    working = asyncio.create_task(work)
-    listening = asyncio.create_task(_disconnected(request.receive))
-    try:
-        await asyncio.wait((working, listening), return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise ClientDisconnect
-        return working.result()
-    finally:
-        for task in (working, listening):
-            task.cancel()
-        await asyncio.wait((working, listening))
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rem.agents.schema import AgentSchema
 from rem.agents.turn import Answer, ChatTurn
+from rem.api.disconnect import unless_disconnected
 from rem.api.documented import Responses, errors
-from rem.api.identity import AgentsDep, ContextDep, ScopeDep, in_session
+from rem.api.identity import AgentsDep, ContextDep, ScopeDep
 from rem.api.pages import Page
 from rem.api.routes.json_body import JsonBody
 from rem.errors import InvalidInputError
@@ -158,6 +159,7 @@ async def delete_agent(agents: AgentsDep, scope: ScopeDep, name: Name) -> None:
 
 @router.post("/{name}/run", summary="Ask an agent", responses=errors(404, 409, 502, 504), dependencies=[JsonBody])
 async def run_agent(
+    http: Request,
     agents: AgentsDep,
     context: ContextDep,
     name: Name,
@@ -167,8 +169,9 @@ async def run_agent(
 ) -> AgentResponse:
     """The whole answer of an agent at once. `POST /chat/completions` streams it."""
     if request.session_id:
-        context = in_session(context, request.session_id)
-    answer = await agents.run(ChatTurn(context=context, text=request.input, agent=name, model=request.model))
+        context = context.in_session(request.session_id)
+    turn = ChatTurn(context=context, text=request.input, agent=name, model=request.model)
+    answer = await unless_disconnected(http, agents.run(turn))
     if answer.session_id:
         response.headers["X-Session-Id"] = answer.session_id
     return _response(answer)

@@ -75,7 +75,7 @@ async def give_feedback(rem: RemDep, context: ContextDep, new: NewFeedback) -> F
     if new.rating is None and not new.categories and not (new.comment or "").strip():
         raise InvalidInputError("Say something: give a rating, categories or a comment.")
     if new.session_id is not None:
-        context = in_session(context, new.session_id)
+        context = await in_session(rem, context, new.session_id)
     elif new.message_id is not None:
         context = placed(context, new.message_id)
     session_id, message_id = await _rated(rem, context, new)
@@ -111,7 +111,7 @@ async def list_feedback(
     """The caller's own ratings, the newest first."""
     where = {}
     if session_id is not None:
-        context = in_session(context, session_id)
+        context = await in_session(rem, context, session_id)
         where["session_id"] = UUID(context.session_id)
     rows = await rem.store_for(context.scope).find(Feedback, where, limit=window.limit_and_one, offset=window.offset)
     own = [FeedbackView.model_validate(row) for row in rows]

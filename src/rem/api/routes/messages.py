@@ -11,7 +11,7 @@ from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from rem.api.documented import errors
-from rem.api.identity import ContextDep, RemDep, in_session
+from rem.api.identity import ContextDep, RemDep
 from rem.api.routes.json_body import JsonBody
 from rem.api.rows import found, uuid_of
 from rem.app import Rem
@@ -128,4 +128,4 @@ async def _shared_message(rem: Rem, context: AgentContext, name: str) -> Message
 def placed(context: AgentContext, name: str) -> AgentContext:
     """Who is nobody in particular owns the conversation whose id is in the message's key."""
     key = _KEY.match(name)
-    return in_session(context, key[1]) if key and uuid_of(key[1]) and context.user_id is None else context
+    return context.in_session(key[1]) if key and uuid_of(key[1]) and context.user_id is None else context

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeAlias
 
-from fastapi import APIRouter, Body
+from fastapi import APIRouter, Body, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from rem.api.disconnect import unless_disconnected
 from rem.api.identity import AgentsDep, ContextDep, RemDep
 from rem.api.routes.json_body import JsonBody
 from rem.app import Rem
@@ -71,6 +72,7 @@ class QueryResponse(BaseModel):
 
 @router.post("/query", response_model_exclude_none=True, summary="Ask the memory", dependencies=[JsonBody])
 async def query(
+    http: Request,
     request: Annotated[QueryRequest, Body(openapi_examples=_EXAMPLES)],
     rem: RemDep,
     agents: AgentsDep,
@@ -83,7 +85,8 @@ async def query(
     queries whose results feed each other.
     """
     if request.mode == "natural-language":
-        answer = await _plain_language(request, rem, agents.env_with_delegate(context))
+        asked = _plain_language(request, rem, agents.env_with_delegate(context))
+        answer = await unless_disconnected(http, asked)
     else:
         answer = await _answer(request, rem, context.scope)
     if request.limit is not None and len(answer["results"]) > request.limit:

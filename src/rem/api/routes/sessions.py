@@ -140,9 +140,9 @@ class _Place:
 async def _place(
     rem: RemDep,
     context: ContextDep,
-    session: Annotated[str, Path(description="The session's id, or the name that X-Session-Id had.", min_length=1)],
+    session: Annotated[str, Path(description="The session's id or name.", min_length=1)],
 ) -> _Place:
-    context = in_session(context, session)
+    context = await in_session(rem, context, session)
     return _Place(rem.memory_for(context.scope), UUID(context.session_id))
 
 
@@ -169,7 +169,7 @@ async def create_session(
 ) -> SessionView:
     """Make a conversation. `POST /chat/completions` makes one by itself for an X-Session-Id that is new."""
     new = new or NewSession()
-    context = in_session(context, str(new.id or uuid4()))
+    context = context.in_session(str(new.id or uuid4()))
     session = await rem.memory_for(context.scope).create_session(
         new.system_prompt,
         new.metadata,

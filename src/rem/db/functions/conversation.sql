@@ -337,41 +337,47 @@ BEGIN
   ON CONFLICT (tenant_id, session_id) DO UPDATE SET is_stale = true;
 END $$;
 
--- What follows when messages change. A summary must not tell what was deleted: it is thrown away with the first of its
--- messages, and made anew. The session's totals stay right, and the index of an erased message is not given again.
-CREATE OR REPLACE FUNCTION rem_follow_messages() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-  changed record;
+-- What follows when messages of a session change. A summary must not tell what was deleted: it is thrown away with the
+-- first of its messages, and made anew. The index of an erased message is not given again. The totals stay right.
+CREATE OR REPLACE FUNCTION rem_follow_session(
+  of_tenant text, of_user text, of_session uuid, first_gone integer, last_erased integer, is_other_total boolean
+) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  FOR changed IN EXECUTE CASE TG_OP
-    WHEN 'DELETE' THEN
-      'SELECT o.tenant_id, o.user_id, o.session_id, min(o.message_index) AS first_gone, max(o.message_index) AS last_erased,
-              bool_or(o.deleted_at IS NULL) AS is_other_total
-       FROM gone_rows o GROUP BY 1, 2, 3 ORDER BY 1, 3'
-    ELSE
-      'SELECT o.tenant_id, o.user_id, o.session_id, NULL::integer AS last_erased,
-              min(o.message_index) FILTER (WHERE o.deleted_at IS NULL AND n.deleted_at IS NOT NULL
-                                                 OR o.expires_at IS DISTINCT FROM n.expires_at) AS first_gone,
-              bool_or((o.deleted_at IS NULL) <> (n.deleted_at IS NULL)
-                      OR o.token_count IS DISTINCT FROM n.token_count) AS is_other_total
-       FROM gone_rows o JOIN new_rows n USING (tenant_id, id)
-       WHERE (o.deleted_at IS NULL) <> (n.deleted_at IS NULL) OR o.expires_at IS DISTINCT FROM n.expires_at
-         OR o.token_count IS DISTINCT FROM n.token_count
-       GROUP BY 1, 2, 3 ORDER BY 1, 3'
-    END
-  LOOP
+  IF first_gone IS NOT NULL THEN
     DELETE FROM rem.session_summaries s
-    WHERE s.tenant_id = changed.tenant_id AND s.session_id = changed.session_id
-      AND changed.first_gone IS NOT NULL AND (s.last_index >= changed.first_gone OR s.claimed_until IS NOT NULL);
+    WHERE s.tenant_id = of_tenant AND s.session_id = of_session AND (s.last_index >= first_gone OR s.claimed_until IS NOT NULL);
+  END IF;
+  IF last_erased IS NOT NULL THEN
+    -- Not if the session itself is being erased.
     INSERT INTO rem.session_counters AS c (tenant_id, session_id, next_index)
-    SELECT s.tenant_id, s.id, changed.last_erased + 1 FROM rem.sessions s
-    WHERE s.tenant_id = changed.tenant_id AND s.id = changed.session_id
-      AND changed.last_erased >= rem.rem_next_index(s.tenant_id, s.user_id, s.id)
+    SELECT s.tenant_id, s.id, last_erased + 1 FROM rem.sessions s
+    WHERE s.tenant_id = of_tenant AND s.id = of_session AND last_erased >= rem.rem_next_index(of_tenant, of_user, of_session)
     ON CONFLICT (tenant_id, session_id) DO UPDATE SET next_index = greatest(c.next_index, excluded.next_index);
-    IF changed.is_other_total THEN
-      PERFORM rem.rem_recount_session(changed.tenant_id, changed.user_id, changed.session_id);
-    END IF;
-  END LOOP;
+  END IF;
+  IF is_other_total THEN
+    PERFORM rem.rem_recount_session(of_tenant, of_user, of_session);
+  END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION rem_follow_messages() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF TG_OP = 'DELETE' THEN
+    PERFORM rem.rem_follow_session(c.tenant_id, c.user_id, c.session_id, c.first_gone, c.last_erased, c.is_other_total) FROM (
+      SELECT o.tenant_id, o.user_id, o.session_id, min(o.message_index) AS first_gone, max(o.message_index) AS last_erased,
+             bool_or(o.deleted_at IS NULL) AS is_other_total
+      FROM gone_rows o GROUP BY 1, 2, 3 ORDER BY 1, 3 OFFSET 0) c;
+  ELSE
+    PERFORM rem.rem_follow_session(c.tenant_id, c.user_id, c.session_id, c.first_gone, NULL, c.is_other_total) FROM (
+      SELECT o.tenant_id, o.user_id, o.session_id,
+             min(o.message_index) FILTER (WHERE o.deleted_at IS NULL AND n.deleted_at IS NOT NULL
+                                                OR o.expires_at IS DISTINCT FROM n.expires_at) AS first_gone,
+             bool_or((o.deleted_at IS NULL) <> (n.deleted_at IS NULL)
+                     OR o.token_count IS DISTINCT FROM n.token_count) AS is_other_total
+      FROM gone_rows o JOIN new_rows n USING (tenant_id, id)
+      WHERE (o.deleted_at IS NULL) <> (n.deleted_at IS NULL) OR o.expires_at IS DISTINCT FROM n.expires_at
+        OR o.token_count IS DISTINCT FROM n.token_count
+      GROUP BY 1, 2, 3 ORDER BY 1, 3 OFFSET 0) c;
+  END IF;
   RETURN NULL;
 END $$;
 
@@ -379,6 +385,15 @@ CREATE OR REPLACE TRIGGER follow_on_update AFTER UPDATE ON messages REFERENCING 
   FOR EACH STATEMENT EXECUTE FUNCTION rem_follow_messages();
 CREATE OR REPLACE TRIGGER follow_on_delete AFTER DELETE ON messages REFERENCING OLD TABLE AS gone_rows
   FOR EACH STATEMENT EXECUTE FUNCTION rem_follow_messages();
+
+-- Its messages may have been deleted one by one while the session was; after `cascade_deletion`, by its name.
+CREATE OR REPLACE FUNCTION rem_count_restored() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM rem.rem_count_messages(NEW.tenant_id, NEW.user_id, NEW.id);
+  RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER count_restored AFTER UPDATE OF deleted_at ON sessions FOR EACH ROW
+  WHEN (OLD.deleted_at IS NOT NULL AND NEW.deleted_at IS NULL) EXECUTE FUNCTION rem_count_restored();
 
 -- An erased session leaves nothing behind.
 CREATE OR REPLACE FUNCTION rem_forget_counters() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -1,0 +1,41 @@
+"""Who goes away is not worked for any longer, on every route that asks a model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import httpx2 as httpx
+import pytest
+
+from tests.scripted_model import Pause, scripted_model
+from tests.test_serve import serving
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/api/v1/agents/rem/run", {"input": "Think about it"}),
+        ("/api/v1/query", {"query": "Think about it", "mode": "natural-language"}),
+    ],
+)
+async def test_a_client_that_leaves_stops_the_model(dsn: str, path: str, body: dict[str, str]) -> None:
+    with scripted_model() as model:
+        model.script = lambda _body: ["Well", Pause(30), "."]
+        configured = {
+            "POSTGRES__CONNECTION_STRING": dsn,
+            "LLM__BASE_URL": model.url,
+            "LLM__DEFAULT_MODEL": "openai:scripted",
+        }
+        with serving(settings=configured) as (address, _process):
+            async with httpx.AsyncClient(base_url=address, timeout=60) as http:
+                asking = asyncio.create_task(http.post(path, json=body, headers={"X-User-Id": "alice"}))
+                await until(lambda: model.open == 1)
+                asking.cancel()
+                await until(lambda: model.open == 0)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(15):
+        while not condition():
+            await asyncio.sleep(0.02)
