@@ -87,7 +87,8 @@ class LocalOutput:
         if self.findings is None:
             raise _BeyondQuotingError(path)
         if "array" in types and name in _KEYS and _holds_text(schema):
-            return self.findings.keys[: schema.get("maxItems")]
+            most = schema.get("maxItems")
+            return self.findings.keys[: None if most is None else int(most)]
         if "number" in types and name in _CONFIDENCES:
             return self.findings.confidence
         if "null" in types:

@@ -87,9 +87,8 @@ class ResponseFormat(_Lenient):
         """The JSON schema of the answer; None for text."""
         if self.type == "text":
             return None
-        if self.type == "json_object" or self.json_schema is None:
-            return {"type": "object", "additionalProperties": True}
-        return self.json_schema.json_schema
+        wanted = self.json_schema.json_schema if self.type == "json_schema" and self.json_schema else {}
+        return wanted or {"type": "object", "additionalProperties": True}
 
 
 class ChatRequest(BaseModel):
