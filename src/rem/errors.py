@@ -173,6 +173,12 @@ class ModelError(RemError):
     code = "model_error"
 
 
+class ModelNeededError(ModelError):
+    """This needs a language model, and none is configured: set LLM__DEFAULT_MODEL."""
+
+    code = "model_needed"
+
+
 class ModelTimeoutError(ModelError):
     """The language model takes too long."""
 

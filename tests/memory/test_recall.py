@@ -89,10 +89,10 @@ async def test_nothing_that_fits_means_no_context(ours: MemoryManager) -> None:
     assert await ours.recall("quantum chromodynamics") is None
 
 
-async def test_notes_are_found(ours: MemoryManager, session_id: UUID) -> None:
+async def test_notes_of_tools_do_not_crowd_out_what_was_said(ours: MemoryManager, session_id: UUID) -> None:
     note = called("register_metadata", "n", {"summary": "prefers tea"}, '{"summary": "prefers tea"}')
-    await ours.append(session_id, [said("Hm"), note], creates=True)
-    assert "[TOOL]: " in str(await ours.recall("tea"))
+    await ours.append(session_id, [said("I drink tea."), *[note] * 5], creates=True)
+    assert [message.content for message in await ours.search_similar("tea")] == ["I drink tea."]
 
 
 async def test_messages_are_found_by_meaning(settings: Settings) -> None:

@@ -24,7 +24,7 @@ from rem.agents.local_answer import answer, pieces, without_tools
 from rem.agents.local_findings import Findings, extract, findings_of
 from rem.agents.local_output import LocalOutput
 from rem.agents.local_talk import LONGEST_QUESTION, is_query, referring, reply
-from rem.errors import ModelError
+from rem.errors import ModelNeededError
 
 LOCAL_MODEL = "rem:local"
 _SEARCH, _NOTE, _DELEGATE = "search_rem", "register_metadata", "ask_agent"
@@ -154,7 +154,7 @@ def _delegated(turn: _Turn) -> ToolCallPart | str:
 def _structured(turn: _Turn, output: LocalOutput, info: AgentInfo) -> ToolCallPart:
     tool = info.output_tools[0]
     if tool.name in turn.called:
-        raise ModelError("rem:local cannot give an answer that this agent accepts: set LLM__DEFAULT_MODEL.")
+        raise ModelNeededError("rem:local cannot give an answer that this agent accepts: set LLM__DEFAULT_MODEL.")
     return ToolCallPart(tool.name, output.fill(tool.parameters_json_schema))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from rem.agents.json_schema import answer_problems
 from rem.agents.local_findings import Findings
-from rem.errors import ModelError
+from rem.errors import ModelNeededError
 
 _KEYS = ("sources", "references", "keys", "source_keys")
 _CONFIDENCES = ("confidence", "confidence_score")
@@ -29,7 +29,7 @@ class LocalOutput:
     findings: Findings | None = None
 
     def fill(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """An answer of a schema; a ModelError if its required fields ask for more than quoting."""
+        """An answer of a schema; a ModelNeededError if its required fields ask for more than quoting."""
         try:
             answer = self._whole(schema)
         except _BeyondQuotingError as error:
@@ -116,8 +116,8 @@ def _holds_text(schema: Mapping[str, Any]) -> bool:
     return not isinstance(items, Mapping) or items.get("type", "string") == "string"
 
 
-def _beyond(field: str) -> ModelError:
-    return ModelError(
+def _beyond(field: str) -> ModelNeededError:
+    return ModelNeededError(
         f"This agent needs a language model: rem:local only quotes, and cannot say {field!r}, which the answer must "
         "have. Set LLM__DEFAULT_MODEL (for example openai:gpt-4o), or name a model."
     )

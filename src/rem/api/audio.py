@@ -55,7 +55,7 @@ _STARTS = {b"ID3": "mp3", b"OggS": "ogg", b"fLaC": "flac", b"\x1a\x45\xdf\xa3": 
 
 async def transcribe(data: bytes, settings: Settings) -> str:
     """What is said in a recording; empty if nothing is. An AudioError says why that cannot be told."""
-    match _provider(settings):
+    match provider_of(settings):
         case "openai":
             from rem.api.transcription.openai import transcribe_remotely
 
@@ -71,7 +71,7 @@ async def transcribe(data: bytes, settings: Settings) -> str:
             )
 
 
-def _provider(settings: Settings) -> str:
+def provider_of(settings: Settings) -> str:
     audio = settings.audio
     if audio.provider != "auto":
         return audio.provider

@@ -47,6 +47,7 @@ _STATUSES: dict[type[errors.RemError], int] = {
     errors.DatabaseError: 503,
     errors.EmbeddingError: 503,
     errors.RerankerError: 503,
+    errors.ModelNeededError: 422,
     errors.ModelTimeoutError: 504,
     errors.ModelRateLimitError: 429,
     # Not a 5xx: clients try those again by themselves, and it would cost as much again.

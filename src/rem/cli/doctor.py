@@ -178,16 +178,16 @@ async def _model() -> str:
 
 
 async def _recordings() -> str:
-    from rem.api.audio import _provider
+    from rem.api.audio import provider_of
     from rem.api.transcription.local import is_installed
     from rem.errors import AudioError
     from rem.settings import get_settings
 
     settings = get_settings()
     by_itself = settings.model_copy(update={"audio": settings.audio.model_copy(update={"provider": "auto"})})
-    provider = _provider(settings)
+    provider = provider_of(settings)
     if provider == "openai":
-        if _provider(by_itself) != "openai":
+        if provider_of(by_itself) != "openai":
             raise AudioError("AUDIO__PROVIDER=openai needs AUDIO__API_KEY, or AUDIO__BASE_URL for another server.")
         return f"written down by {settings.audio.model} at {_address(settings)} (it was not called)"
     if provider == "local":

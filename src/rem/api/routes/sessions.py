@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from rem.api.documented import errors
 from rem.api.identity import ContextDep, RemDep, ScopeDep, in_session
 from rem.api.pages import Page, WindowDep
+from rem.api.routes.json_body import JsonBody
 from rem.api.routes.messages import MessageView
 from rem.context import Scope, user_id_of
 from rem.errors import InvalidInputError, NotFoundError
@@ -19,7 +20,7 @@ from rem.memory.manager import MemoryManager
 from rem.models import Session, SharedSession
 from rem.models.values import Label, storable_text
 
-router = APIRouter(tags=["sessions"])
+router = APIRouter(tags=["sessions"], dependencies=[JsonBody])
 
 Text = Annotated[str, AfterValidator(storable_text)]
 Name = Annotated[Label, AfterValidator(storable_text)]
@@ -51,7 +52,7 @@ class SessionView(BaseModel):
 
     id: UUID
     name: str | None
-    title: str | None = Field(default=None, description="In lists: the name, else how the conversation began.")
+    title: str | None = Field(default=None, description="The name, else how the conversation began.")
     user_id: str | None = Field(description="The owner.")
     mode: str
     description: str | None
@@ -158,9 +159,7 @@ MemoryDep = Annotated[MemoryManager, Depends(_memory)]
 async def list_sessions(memory: MemoryDep, window: WindowDep) -> Page[SessionView]:
     """The caller's conversations, those that were written to last first."""
     page = window.page(await memory.list_sessions(window.limit_and_one, window.offset))
-    titles = await memory.titles([session.id for session in page["data"]])
-    views = [_view(session).model_copy(update={"title": titles.get(session.id)}) for session in page["data"]]
-    return Page(data=views, has_more=page["has_more"])
+    return Page(data=await _titled(memory, page["data"]), has_more=page["has_more"])
 
 
 @router.post("/sessions", status_code=201, summary="Begin a conversation", responses=errors(409))
@@ -187,13 +186,14 @@ async def create_session(
 async def shared_with_me(memory: MemoryDep, window: WindowDep) -> Page[SessionView]:
     """The conversations of others that the caller may read."""
     page = window.page(await memory.shared_with_me(window.limit_and_one, window.offset))
-    return Page(data=[_view(session) for session in page["data"]], has_more=page["has_more"])
+    return Page(data=await _titled(memory, page["data"]), has_more=page["has_more"])
 
 
 @router.get("/sessions/{session}", summary="Get a conversation", responses=errors(404))
 async def get_session(place: PlaceDep) -> SessionView:
     """A conversation of the caller's own, or one that is shared with the caller."""
-    return _view(await place.memory.get_session(place.session_id))
+    (view,) = await _titled(place.memory, [await place.memory.get_session(place.session_id)])
+    return view
 
 
 @router.patch("/sessions/{session}", summary="Rename a conversation", responses=errors(404, 409))
@@ -274,6 +274,11 @@ async def unshare_session(
     """Take back the permission to read one of the caller's own conversations."""
     if not await place.memory.unshare(place.session_id, user):
         raise NotFoundError(f"The session {place.session_id} is not shared with {user_id_of(user)}.")
+
+
+async def _titled(memory: MemoryManager, sessions: list[Session]) -> list[SessionView]:
+    titles = await memory.titles([session.id for session in sessions])
+    return [_view(session).model_copy(update={"title": titles.get(session.id)}) for session in sessions]
 
 
 def _view(session: Session) -> SessionView:
