@@ -282,4 +282,4 @@ async def _titled(memory: MemoryManager, sessions: list[Session]) -> list[Sessio
 
 
 def _view(session: Session) -> SessionView:
-    return SessionView.model_validate(session)
+    return SessionView.model_validate(session).model_copy(update={"title": session.name})
