@@ -13,7 +13,7 @@ _SOURCE = Path(__file__).parent.parent / "src" / "rem"
 _LAYERS = [
     {"errors"},
     {"settings", "context", "events", "models"},
-    {"db", "embeddings"},
+    {"db", "embeddings", "audio"},
     {"retrieval"},
     {"query"},
     {"memory"},

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from rem.api.audio import decode_audio, transcribe
-from rem.api.transcription.wav import read_wav
+from rem.audio.recording import decode_audio, transcribe
+from rem.audio.wav import read_wav
 from rem.errors import AudioError, InvalidInputError
 from rem.settings import AudioSettings, LlmSettings, Settings
 from tests.api.transcriber import Transcriber

@@ -178,8 +178,8 @@ async def _model() -> str:
 
 
 async def _recordings() -> str:
-    from rem.api.audio import provider_of
-    from rem.api.transcription.local import is_installed
+    from rem.audio.local import is_installed
+    from rem.audio.recording import provider_of
     from rem.errors import AudioError
     from rem.settings import get_settings
 

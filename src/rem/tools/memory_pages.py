@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rem.context import session_id_of, user_id_of
+from rem.context import user_id_of
 from rem.errors import InvalidInputError, NotFoundError
 from rem.models import Entity, Message, Moment, Session
 from rem.tools.env import ToolEnv
@@ -27,9 +27,9 @@ async def sessions(env: ToolEnv) -> dict[str, Any]:
 
 
 async def session(env: ToolEnv, id: str) -> dict[str, Any]:  # noqa: A002  # as the address has it
-    """One conversation with its latest messages, by id."""
+    """One conversation with its latest messages, by id or name."""
     store = env.rem.store_for(env.scope)
-    found = await store.get(Session, session_id_of(id, env.scope))
+    found = await store.get(Session, await env.rem.memory_for(env.scope).session_id(id))
     latest = await store.find(Message, {"session_id": found.id}, order_by="-message_index", limit=_MESSAGES)
     messages = [
         {"key": message.key, "role": message.role, "content": cut(message.content, SHORT_TEXT, message.key)}

@@ -11,13 +11,13 @@ from pydantic import BaseModel, Field
 
 from rem.agents.conversation import Conversation
 from rem.agents.turn import Answer, ChatTurn
-from rem.api.audio import decode_audio, transcribe
 from rem.api.chat.chunks import Chunks, completion_id, usage_of
 from rem.api.chat.request import ChatMessage, ChatRequest
 from rem.api.chat.sse import SseResponse
 from rem.api.disconnect import unless_disconnected
 from rem.api.errors import ErrorResponse
 from rem.api.identity import AgentsDep, ContextDep, SettingsDep
+from rem.audio.recording import decode_audio, transcribe
 from rem.settings import Settings
 
 router = APIRouter(tags=["chat"])

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from rem.api.transcription.wav import Sound, read_wav
+from rem.audio.wav import Sound, read_wav
 from rem.errors import AudioError
 
 _PACKAGE = "moonshine_voice"

@@ -57,11 +57,11 @@ async def transcribe(data: bytes, settings: Settings) -> str:
     """What is said in a recording; empty if nothing is. An AudioError says why that cannot be told."""
     match provider_of(settings):
         case "openai":
-            from rem.api.transcription.openai import transcribe_remotely
+            from rem.audio.openai import transcribe_remotely
 
             return await transcribe_remotely(data, kind_of(data), settings)
         case "local":
-            from rem.api.transcription.local import transcribe_locally
+            from rem.audio.local import transcribe_locally
 
             return await transcribe_locally(data)
         case _:
@@ -78,6 +78,6 @@ def provider_of(settings: Settings) -> str:
     has_address = audio.base_url or audio.api_key or settings.llm.base_url or settings.llm.openai_api_key
     if has_address or os.environ.get("OPENAI_API_KEY"):
         return "openai"
-    from rem.api.transcription.local import is_installed
+    from rem.audio.local import is_installed
 
     return "local" if is_installed() else "none"
