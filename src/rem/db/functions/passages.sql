@@ -37,11 +37,16 @@ END $$;
 CREATE OR REPLACE FUNCTION rem_followers_on_loss(entity rem.entity_types, lost text) RETURNS text LANGUAGE sql STABLE AS $$
   SELECT CASE WHEN entity.name <> 'messages' THEN '' ELSE format($query$;
     WITH followers AS MATERIALIZED (
-      SELECT DISTINCT f.tenant_id, f.user_id, f.id FROM %1$s l CROSS JOIN LATERAL (
+      SELECT DISTINCT f.tenant_id, f.user_id, f.id FROM (
+        SELECT x.*, lead(x.message_index) OVER (PARTITION BY x.tenant_id, x.user_id, x.session_id ORDER BY x.message_index) AS next
+        FROM %1$s x) l
+      CROSS JOIN LATERAL (
         SELECT m.tenant_id, m.user_id, m.id FROM rem.messages m
         WHERE (m.tenant_id, m.user_id, m.session_id) = (l.tenant_id, l.user_id, l.session_id)
-          AND m.message_index > l.message_index AND m.deleted_at IS NULL AND m.content <> ''
+          AND m.message_index > l.message_index AND m.deleted_at IS NULL AND m.content <> '' AND m.role <> 'tool'
         ORDER BY m.message_index LIMIT 3) f
+      -- Of those that went together the last one has the followers of all: else each would look through all the others.
+      WHERE l.next IS DISTINCT FROM l.message_index + 1
     ), forgotten AS (
       DELETE FROM rem.passages p USING followers f
       WHERE (p.tenant_id, p.entity_id, p.entity_type) = (f.tenant_id, f.id, 'messages'))
