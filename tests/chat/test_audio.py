@@ -58,7 +58,7 @@ async def test_what_was_spoken_is_answered_and_remembered_as_text(
 ) -> None:
     part = {"type": "input_audio", "input_audio": {"data": recording(), "format": "wav"}}
     message = {"role": "user", "content": [part] if as_part else recording()}
-    headers = {"X-User-Id": "alice"} | ({} if as_part else {"X-Chat-Is-Audio": "true"})
+    headers = {"X-User-Id": "alice", "X-Chat-Is-Audio": "true"}
     async with serving(settings, transcriber) as (client, _model):
         answer = await client.post("/v1/chat/completions", json={"messages": [message]}, headers=headers)
         assert answer.status_code == 200, answer.text
@@ -66,6 +66,15 @@ async def test_what_was_spoken_is_answered_and_remembered_as_text(
     assert answer.json()["choices"][0]["message"]["content"] == "You said: Remember the milk"
     assert stored.json()["data"][0]["content"] == "Remember the milk"
     assert len(transcriber.requests) == 1
+
+
+async def test_a_recording_without_words_is_told_as_such(settings: Settings) -> None:
+    body = {"messages": [{"role": "user", "content": recording()}]}
+    async with Transcriber(" ") as silence, serving(settings, silence) as (client, model):
+        refused = await client.post("/v1/chat/completions", json=body, headers={"X-Chat-Is-Audio": "true"})
+    assert refused.status_code == 400
+    assert "No words were understood" in refused.json()["error"]["message"]
+    assert not model.requests
 
 
 async def test_text_that_claims_to_be_a_recording_is_refused(settings: Settings, transcriber: Transcriber) -> None:

@@ -18,6 +18,7 @@ from rem.api.disconnect import unless_disconnected
 from rem.api.errors import ErrorResponse
 from rem.api.identity import AgentsDep, ContextDep, SettingsDep
 from rem.audio.recording import decode_audio, transcribe
+from rem.errors import InvalidInputError
 from rem.settings import Settings
 
 router = APIRouter(tags=["chat"])
@@ -106,10 +107,15 @@ async def complete_chat(  # the headers are parameters so that the documentation
 
 async def _text_of(question: ChatMessage, is_audio: bool, settings: Settings) -> str:
     """What the user says, also if it was spoken."""
-    if is_audio:
-        return await transcribe(decode_audio(question.text, settings), settings)
-    spoken = [await transcribe(decode_audio(recording, settings), settings) for recording in question.recordings]
-    return "\n".join(text for text in (question.text, *spoken) if text)
+    is_recording = is_audio and not question.recordings
+    recordings = [question.text] if is_recording else question.recordings
+    if not recordings:
+        return question.text
+    spoken = [await transcribe(decode_audio(recording, settings), settings) for recording in recordings]
+    said = "\n".join(text for text in ("" if is_recording else question.text, *spoken) if text.strip())
+    if not said:
+        raise InvalidInputError("No words were understood in the recording: speak again, or send text.")
+    return said
 
 
 def _completion(answer: Answer, conversation: Conversation) -> ChatCompletion:
