@@ -254,7 +254,7 @@ BEGIN
       IF of_model IS NOT NULL THEN
         begun := clock_timestamp();
         leg := rem.rem_probe_meaning(of_tenant, of_owner, of_types, of_field, allowed, by_group, of_model,
-                                     asked_dimension, asked_vector, asked_terms, greatest(20, wanted * 2));
+                                     asked_dimension, asked_vector, asked_terms, greatest(30, wanted * 2));
         scored := scored || leg;
         steps := steps || rem.rem_step('probe by meaning', begun, cardinality(leg));
       END IF;
