@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
+import asyncpg
 import pytest
 
+from rem.agents.conversation import Conversation
 from rem.agents.service import Agents
 from rem.agents.turn import ChatTurn
 from rem.app import Rem
@@ -202,6 +206,51 @@ async def test_what_is_not_to_be_remembered_leaves_nothing(rem: Rem, settings: S
         answer = await agents.run(turn("Hi", is_remembered=False))
     assert answer.session_id is None
     assert await rem.memory("alice").list_sessions() == []
+
+
+async def test_a_client_that_leaves_while_the_answer_is_stored_does_not_take_it_along(
+    rem: Rem, settings: Settings, model: ScriptedModel, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    session, said = uuid4(), asyncio.Event()
+
+    async def listen(conversation: Conversation) -> None:
+        async for event in conversation.events():
+            if event.type == "text_delta":
+                said.set()
+
+    async with agents_with(settings, model) as agents:
+        conversation = await agents.begin(turn("Hi", session))
+        async with sql.transaction():
+            # Somebody else holds the session, so that storing the answer takes a while.
+            await sql.execute("SELECT FROM sessions WHERE id = $1 FOR UPDATE", session)
+            listening = asyncio.create_task(listen(conversation))
+            await said.wait()
+            await asyncio.sleep(0.3)
+            listening.cancel()
+            await asyncio.wait([listening])
+    stored = await rem.memory("alice").load_session(session)
+    assert [message.content for message in stored] == ["Hi", "Noted."]
+
+
+def _reading(uri: str, body: dict[str, Any]) -> list[Step]:
+    return ["Done."] if has_result(body) else [Call("read_resource", {"uri": uri})]
+
+
+async def test_an_agent_reads_only_the_resources_of_its_definition(
+    rem: Rem, settings: Settings, model: ScriptedModel
+) -> None:
+    definition = """
+type: object
+description: Answer.
+json_schema_extra: {kind: agent, name: reader, resources: [{uri_pattern: "rem://agents"}]}
+"""
+    async with agents_with(settings, model) as agents:
+        await agents.catalog.save(definition, AgentContext(user_id="alice").scope)
+        for uri, is_read in (("rem://agents", True), ("rem://status", False)):
+            model.script = partial(_reading, uri)
+            answer = await agents.run(turn("Read", agent="reader"))
+            assert ("query-agent" in str(answer.tool_calls[0]["result"])) == is_read
+            assert "postgres" not in str(answer.tool_calls[0]["result"]).lower()
 
 
 async def test_an_answer_that_cannot_be_stored_is_given_all_the_same(

@@ -132,12 +132,12 @@ async def test_the_places_of_several_problems_in_a_chat_are_named(anyone: Client
         assert place in error["message"]
 
 
-@pytest.mark.parametrize("name", ["X-User-Id", "X-Session-Id"])
-async def test_who_asks_is_checked(anyone: Client, name: str) -> None:
-    if name == "X-User-Id":
-        for user in ("anon:somebody", "x" * 300):
-            error_of(await anyone.get("/api/v1/moments", headers={name: user}), 400, "invalid_input")
-    error_of(await anyone.get("/api/v1/moments", headers={"X-Tenant-Id": "x" * 300}), 400, "invalid_input")
+@pytest.mark.parametrize(
+    ("header", "value"), [("X-User-Id", "anon:somebody"), ("X-User-Id", "x" * 300), ("X-Tenant-Id", "x" * 300)]
+)
+async def test_who_asks_is_checked(anyone: Client, header: str, value: str) -> None:
+    refused = await anyone.get("/api/v1/moments", headers={header: value})
+    assert error_of(refused, 400, "invalid_input")["message"]
 
 
 async def test_a_body_that_is_too_large_is_refused_at_once_and_while_it_comes(settings: Settings) -> None:
