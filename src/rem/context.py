@@ -126,7 +126,7 @@ class AgentContext(BaseModel):
             user_email=getattr(user, "email", None) or (claimed if "@" in claimed else None),
             tenant_id=tenant_id,
             session_id=session_id,
-            session_name=None if not session or is_uuid(session) else session,
+            session_name=None if not session or uuid_of(session) else session,
             default_model=headers.get("x-model-name", "").strip() or None,
             agent_schema_uri=headers.get("x-agent-schema", "").strip() or None,
             is_eval=headers.get("x-is-eval", "").strip().lower() in ("true", "1", "yes"),
@@ -146,7 +146,7 @@ class AgentContext(BaseModel):
     def in_session(self, session: str) -> Self:
         """The same caller in the session that a client names by its id or any other text."""
         session_id = str(session_id_of(session, Scope(self.tenant_id, self.user_id)))
-        name = None if is_uuid(session) else session
+        name = None if uuid_of(session) else session
         return self.model_copy(update={"session_id": session_id, "session_name": name})
 
     def child_context(self, agent_schema_uri: str | None = None, model_override: str | None = None) -> Self:
@@ -180,19 +180,19 @@ def agent_context_scope(context: AgentContext) -> Iterator[AgentContext]:
 
 def session_id_of(text: str, scope: Scope) -> uuid.UUID:
     """The id of the session that a client names: a UUID is itself, any other text is a name among the user's own."""
-    if is_uuid(text):
-        return uuid.UUID(text)
+    session_id = uuid_of(text)
+    if session_id is not None:
+        return session_id
     _refuse_unstorable("session id", text)
     return uuid.uuid5(_SESSIONS, "\n".join((scope.tenant_id, scope.user_id or "", text)))
 
 
-def is_uuid(text: str) -> bool:
-    """Whether a text is a UUID, in any of its spellings."""
+def uuid_of(text: str) -> uuid.UUID | None:
+    """The UUID that a text is, in any of its spellings; None if it is none."""
     try:
-        uuid.UUID(text)
+        return uuid.UUID(text)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _refuse_unstorable(what: str, value: str) -> None:

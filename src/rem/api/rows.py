@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 from uuid import UUID
 
+from rem.context import uuid_of
 from rem.db.store import Store
 from rem.errors import ConflictError, NotFoundError
 from rem.models import Entity
@@ -47,11 +48,3 @@ async def deleted(store: Store, model: type[T], name: str) -> T:
     if not gone:
         raise NotFoundError(f"{model.entity_type.table} has no deleted {name!r}.")
     return max(gone, key=lambda row: row.deleted_at or row.updated_at)
-
-
-def uuid_of(text: str) -> UUID | None:
-    """The id that a text is, if it is one."""
-    try:
-        return UUID(text)
-    except ValueError:
-        return None

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 from loguru import logger
 
-from rem.context import session_id_of, user_id_of
+from rem.context import session_id_of, user_id_of, uuid_of
 from rem.db.conditions import Compare
 from rem.db.sql import query
 from rem.errors import ConflictError, CorruptRowError, DeletedError, InvalidInputError, NotFoundError
@@ -129,7 +129,7 @@ class MemoryManager:
         A session that has the name is meant first; else the id follows from the text, whether it exists or not.
         """
         session_id = session_id_of(text, self.scope)
-        if self.scope.user_id is None or len(text) > _LONGEST_NAME or _is_uuid(text):
+        if self.scope.user_id is None or len(text) > _LONGEST_NAME or uuid_of(text):
             return session_id
         named: UUID | None = await self._value("named_session", *self._owner, text)
         return named or session_id
@@ -481,20 +481,12 @@ def _records(messages: Sequence[NewMessage]) -> tuple[list[dict[str, Any]], int]
 
 def _name(name: str | None) -> str | None:
     """The name if a session can have it. One that looks like an id would be taken for that of another session."""
-    if name is None or _is_uuid(name):
+    if name is None or uuid_of(name):
         return None
     try:
         return label_with_key(storable_text(name))
     except ValueError:
         return None
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        UUID(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _exists() -> ConflictError:

@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from rem.api.documented import errors
 from rem.api.identity import ContextDep, RemDep
 from rem.api.routes.json_body import JsonBody
-from rem.api.rows import found, uuid_of
+from rem.api.rows import found
 from rem.app import Rem
-from rem.context import AgentContext, Scope
+from rem.context import AgentContext, Scope, uuid_of
 from rem.errors import NotFoundError
 from rem.models import Message, Role
 
