@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rem.context import DEFAULT_TENANT, Scope
 from rem.db.custom import TypePlan
@@ -38,6 +38,10 @@ from rem.retrieval.reranker import open_reranker
 from rem.retrieval.search import Searcher
 from rem.retrieval.worker import keep_indexed
 from rem.settings import Settings, get_settings
+
+if TYPE_CHECKING:
+    from rem.dreaming.dreamer import Dreamer
+    from rem.dreaming.mind import Mind
 
 
 class Rem:
@@ -189,6 +193,13 @@ class Rem:
         """Embed anew what another model embedded; how many passages it were. Can be stopped and resumed."""
         await self._indexer.switch_model()
         return await self._indexer.reembed_rest(on_progress)
+
+    def dreamer(self, mind: Mind | None = None) -> Dreamer:
+        """Whoever derives moments, entities, relations and profiles from memories; with a mind, by a language model."""
+        from rem.dreaming.dreamer import Dreamer
+
+        settings = self._settings.dreaming
+        return Dreamer(self._database, self.store_for, self._indexer, self._embedder, settings, mind)
 
     async def keep_indexed(self) -> None:
         """Index whatever anyone writes, until cancelled; for servers."""

@@ -208,3 +208,47 @@ class AudioError(RemError):
 
     exit_code = 6
     code = "transcription_unavailable"
+
+
+class FetchError(RemError):
+    """The place does not give the file: the same call may work later."""
+
+    exit_code = 6
+    code = "fetch_failed"
+
+
+class FetchRefusedError(FetchError):
+    """The place does not give the file, and will not later."""
+
+    code = "fetch_refused"
+
+
+class PlaceForbiddenError(InvalidInputError):
+    """Nothing may be fetched from there."""
+
+    code = "place_forbidden"
+
+
+class FileMissingError(NotFoundError):
+    """There is no such file."""
+
+    code = "file_not_found"
+
+
+class FileTooLargeError(InvalidInputError):
+    """The file is larger than one may be."""
+
+    code = "file_too_large"
+
+
+class FileUnreadableError(InvalidInputError):
+    """No text can be read from the file."""
+
+    code = "file_unreadable"
+
+
+class ExtraNeededError(RemError):
+    """This needs a part of REM that is not installed."""
+
+    exit_code = 6
+    code = "extra_needed"

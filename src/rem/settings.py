@@ -175,6 +175,50 @@ class AudioSettings(_Group):
     max_bytes: int = Field(default=25_000_000, ge=1000)
 
 
+class IngestSettings(_Group):
+    """What may be taken in, and from where."""
+
+    max_bytes: int = Field(default=100_000_000, ge=1000, le=2_000_000_000, description="of one file")
+    max_expanded_bytes: int = Field(
+        default=500_000_000, ge=1000, description="of what a packed file (DOCX, XLSX, PPTX) holds, and of its text"
+    )
+    timeout_seconds: float = Field(default=120.0, gt=0, description="to fetch one file, and to read it")
+    chunk_tokens: int = Field(default=192, ge=32, le=8192, description="at most so many tokens in one chunk")
+    paths: list[Path] = Field(
+        default=[], description="folders that the API and agents may read, as a JSON list; `rem ingest` reads any"
+    )
+    private_hosts: list[str] = Field(
+        default=[],
+        description="hosts of private networks, as host or host:port, that the API and agents may fetch from",
+    )
+    s3_endpoint: str | None = Field(default=None, description="another server than Amazon's, for s3://")
+    s3_buckets: list[str] = Field(
+        default=[], description="buckets that the API and agents may read with the server's credentials"
+    )
+
+
+class WorkerSettings(_Group):
+    """How background work is done."""
+
+    in_process: bool = Field(default=True, description="whether `rem serve` also works off jobs")
+    concurrency: int = Field(default=2, ge=1, le=64, description="jobs at the same time in one process")
+    attempts: int = Field(default=5, ge=1, le=100, description="until a job that fails is set aside")
+    retry_seconds: float = Field(default=2.0, gt=0, description="before the second attempt; doubled for each further")
+    heartbeat_seconds: float = Field(
+        default=30.0, ge=1, description="a job whose worker is silent for so long is taken over"
+    )
+
+
+class DreamingSettings(_Group):
+    """What is derived from memories, and when."""
+
+    schedule: str | None = Field(default="0 3 * * *", description="when everyone's memories are dreamt on; cron, UTC")
+    use_model: bool = Field(default=True, description="use LLM__DEFAULT_MODEL where one is configured")
+    max_model_calls: int = Field(default=100, ge=0, le=100_000, description="of one dream of one user")
+    max_sources: int = Field(default=5000, ge=1, description="sessions and texts that one dream of one user looks at")
+    pause_minutes: int = Field(default=60, ge=1, description="silence after which an episode is over")
+
+
 class OtelSettings(_Group):
     """Whether traces are sent to an OpenTelemetry collector."""
 
@@ -200,6 +244,9 @@ class Settings(BaseSettings):
     chat: ChatSettings = ChatSettings()
     agents: AgentsSettings = AgentsSettings()
     audio: AudioSettings = AudioSettings()
+    ingest: IngestSettings = IngestSettings()
+    worker: WorkerSettings = WorkerSettings()
+    dreaming: DreamingSettings = DreamingSettings()
     otel: OtelSettings = OtelSettings()
 
     @field_validator("rem_home")

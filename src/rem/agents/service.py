@@ -16,6 +16,7 @@ from rem.agents.conversation import Conversation, Place
 from rem.agents.factory import AgentFactory
 from rem.agents.history import client_messages, model_messages
 from rem.agents.local_model import LOCAL_MODEL
+from rem.agents.mind import AgentMind
 from rem.agents.models import ModelRegistry, ResolvedModel
 from rem.agents.run import Run
 from rem.agents.run_agent import ChildRuns, ModelRun, SimulatedRun
@@ -198,14 +199,23 @@ class Agents:
         """Summaries by the summarizer agent; they are no part of the conversation."""
 
         async def summarize(so_far: str | None, messages: list[Message]) -> str:
-            schema = await self.catalog.get(_SUMMARIZER, context.scope)
-            turn = ChatTurn(context=context, text=to_summarize(so_far, messages), agent=schema.name)
-            run = self._run(turn, schema, self._model_for(turn, schema), self.env(context), [])
-            alone = Conversation(ModelRun(self._factory.build(schema), run, turn.text), None, self._afterwards)
-            answer = await alone.answer()
+            answer = await self.think(_SUMMARIZER, to_summarize(so_far, messages), context)
             return str((answer.output or {}).get("summary") or answer.text)
 
         return summarize
+
+    @property
+    def mind(self) -> AgentMind | None:
+        """The configured language model, as dreams use it; None without one."""
+        return AgentMind(self, str(self._settings.llm.default_model)) if self._has_model else None
+
+    async def think(self, agent: str, text: str, context: AgentContext) -> Answer:
+        """The answer of an agent to a text that is no part of any conversation."""
+        schema = await self.catalog.get(agent, context.scope)
+        turn = ChatTurn(context=context, text=text, agent=schema.name)
+        run = self._run(turn, schema, self._model_for(turn, schema), self.env(context), [])
+        alone = Conversation(ModelRun(self._factory.build(schema), run, turn.text), None, self._afterwards)
+        return await alone.answer()
 
     async def warm_up(self) -> None:
         """Load beforehand what the first answer would have to wait for."""

@@ -39,6 +39,9 @@ class ErrorResponse(BaseModel):
 _STATUSES: dict[type[errors.RemError], int] = {
     # OpenAI answers an unknown model with 404, and its clients know the code.
     errors.ModelUnknownError: 404,
+    errors.PlaceForbiddenError: 403,
+    errors.FileTooLargeError: 413,
+    errors.FileUnreadableError: 422,
     errors.InvalidInputError: 400,
     errors.NotFoundError: 404,
     errors.ConflictError: 409,
@@ -55,6 +58,8 @@ _STATUSES: dict[type[errors.RemError], int] = {
     errors.ModelError: 502,
     errors.ToolFailedError: 502,
     errors.AudioError: 503,
+    errors.FetchError: 502,
+    errors.ExtraNeededError: 503,
     errors.RemError: 500,
 }
 

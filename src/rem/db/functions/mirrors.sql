@@ -16,11 +16,12 @@ LANGUAGE sql STABLE AS $$
              left(coalesce(%2$s, ''), 200) AS content_summary, r.expires_at, %5$s AS record
       FROM %3$s r CROSS JOIN LATERAL (%4$s) k WHERE r.deleted_at IS NULL $query$,
     entity.name, entity.summary_expression, source,
-    CASE WHEN cardinality(entity.key_expressions) = 1
+    CASE WHEN cardinality(entity.key_expressions) = 1 AND entity.alias_expression IS NULL
       THEN format('SELECT %s AS entity_key, 1::smallint AS key_rank', entity.key_expressions[1])
       ELSE format('SELECT entity_key, min(key_rank)::smallint AS key_rank
-                   FROM unnest(ARRAY[%s]) WITH ORDINALITY AS keys (entity_key, key_rank)
-                   WHERE entity_key <> '''' GROUP BY entity_key', array_to_string(entity.key_expressions, ', '))
+                   FROM unnest(ARRAY[%s] || %s) WITH ORDINALITY AS keys (entity_key, key_rank)
+                   WHERE entity_key <> '''' GROUP BY entity_key',
+                  array_to_string(entity.key_expressions, ', '), coalesce(entity.alias_expression, '''{}''::text[]'))
     END,
     CASE WHEN entity.is_cached
       -- The long column is looked at first: a large row must not be made into JSON only to be thrown away.
@@ -63,6 +64,7 @@ BEGIN
         DELETE FROM rem.kv_store k USING old_rows o WHERE (k.tenant_id, k.entity_id, k.entity_type) = (o.tenant_id, o.id, %8$L);
         DELETE FROM rem.edges e USING old_rows o WHERE (e.tenant_id, e.src_id, e.src_type) = (o.tenant_id, o.id, %8$L);
         %10$s;
+        PERFORM rem.rem_retract(%8$L, array_agg(o.tenant_id), array_agg(o.id), true) FROM old_rows o;
       ELSIF EXISTS (SELECT FROM new_rows) THEN
         -- Only what really changed is rewritten: a touched session must not churn its cache rows.
         DELETE FROM rem.kv_store k USING (%6$s EXCEPT %4$s) o
@@ -72,6 +74,11 @@ BEGIN
           WHERE (e.tenant_id, e.src_id, e.src_type, e.ordinal) = (o.tenant_id, o.src_id, o.src_type, o.ordinal);
         INSERT INTO rem.edges (%3$s) %5$s EXCEPT %7$s;
         %11$s;
+        IF EXISTS (SELECT FROM new_rows n WHERE n.deleted_at IS NOT NULL) THEN
+          PERFORM rem.rem_retract(%8$L, array_agg(n.tenant_id), array_agg(n.id), false)
+          FROM new_rows n JOIN old_rows o ON (o.tenant_id, o.id) = (n.tenant_id, n.id)
+          WHERE n.deleted_at IS NOT NULL AND o.deleted_at IS NULL;
+        END IF;
       END IF;
       RETURN NULL;
     END $mirror$ $ddl$,

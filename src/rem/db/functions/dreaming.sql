@@ -1,0 +1,275 @@
+-- What was dreamt, between the ledger (statements) and the entity tables: whatever happens to a source or to a derived row,
+-- the tables say what the live statements say, and nothing else.
+
+-- Where a dream's edges and rows come from.
+CREATE OR REPLACE FUNCTION rem_dream_origin(dream text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN 'dream:' || dream;
+
+-- How sure several pieces of evidence make one together.
+CREATE OR REPLACE FUNCTION rem_combined_confidence(shares double precision[]) RETURNS double precision
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN (SELECT 1 - exp(sum(ln(greatest(1 - coalesce(share, 1), 1e-9)))) FROM unnest(shares) AS share);
+
+-- A thing that is only named needs so much evidence until it is one.
+CREATE OR REPLACE FUNCTION rem_enough_evidence() RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 0.75;
+
+-- Marks what its owner took back: rows that were changed by hand, edges that were removed, fields that say something
+-- else. Such a statement keeps no content, and the dream does not repeat it. To be called before anything is written.
+CREATE OR REPLACE FUNCTION rem_dream_notice(of_tenant text, of_type text, of_id uuid) RETURNS integer LANGUAGE plpgsql
+SET timezone = 'UTC' AS $$
+DECLARE
+  stored jsonb;
+  said rem.statements;
+  refused integer := 0;
+BEGIN
+  EXECUTE format('SELECT to_jsonb(r.*) FROM rem.%I r WHERE r.tenant_id = $1 AND r.id = $2 AND r.deleted_at IS NULL', of_type)
+    INTO stored USING of_tenant, of_id;
+  FOR said IN
+    SELECT DISTINCT ON (s.kind, s.name) s.* FROM rem.statements s
+    WHERE s.tenant_id = of_tenant AND s.entity_type = of_type AND s.entity_id = of_id AND s.state = 'live'
+    ORDER BY s.kind, s.name, s.stated_at DESC
+  LOOP
+    CONTINUE WHEN rem.rem_dream_stands(said, stored);
+    UPDATE rem.statements s SET state = 'refused', value = '{}', ended_at = clock_timestamp()
+    WHERE s.tenant_id = of_tenant AND s.entity_id = of_id AND s.entity_type = of_type AND s.kind = said.kind
+      AND s.name = said.name AND s.state = 'live';
+    refused := refused + 1;
+    IF said.kind = 'row' AND stored IS NOT NULL THEN
+      -- From now on it is its owner's own.
+      EXECUTE format('UPDATE rem.%I SET origin = ''user'' WHERE tenant_id = $1 AND id = $2', of_type) USING of_tenant, of_id;
+    END IF;
+  END LOOP;
+  RETURN refused;
+END $$;
+
+-- Whether a row still says what a live statement made it say.
+CREATE OR REPLACE FUNCTION rem_dream_stands(said rem.statements, stored jsonb) RETURNS boolean LANGUAGE plpgsql STABLE
+SET timezone = 'UTC' AS $$
+DECLARE
+  dreamt jsonb;
+  wanted jsonb;
+BEGIN
+  IF said.kind = 'row' THEN
+    dreamt := rem.rem_dreamt_row(said.tenant_id, said.entity_type, said.entity_id);
+    IF dreamt IS NULL OR stored IS NULL THEN
+      -- What has too little evidence has no row.
+      RETURN dreamt IS NULL;
+    END IF;
+    EXECUTE format('SELECT to_jsonb(p.*) FROM jsonb_populate_record(NULL::rem.%I, $1) p', said.entity_type) INTO wanted USING dreamt;
+    RETURN NOT EXISTS (SELECT FROM jsonb_object_keys(said.value) AS k (name)
+                       WHERE k.name <> 'graph_edges' AND wanted -> k.name IS DISTINCT FROM stored -> k.name);
+  ELSIF stored IS NULL THEN
+    RETURN true;
+  ELSIF said.kind = 'edge' THEN
+    RETURN EXISTS (
+      SELECT FROM jsonb_array_elements(stored -> 'graph_edges') AS e (edge)
+      WHERE e.edge ->> 'origin' = rem.rem_dream_origin(said.dream) AND e.edge ->> 'rel_type' = said.value ->> 'rel_type'
+        AND rem.rem_key(e.edge ->> 'dst') = rem.rem_key(said.value ->> 'dst'));
+  ELSIF said.name = 'metadata.profile' THEN
+    RETURN stored #> '{metadata,profile}' IS NOT DISTINCT FROM said.value;
+  END IF;
+  EXECUTE format('SELECT to_jsonb(p.*) FROM jsonb_populate_record(NULL::rem.%I, $1) p', said.entity_type)
+    INTO wanted USING jsonb_build_object(said.name, said.value);
+  RETURN stored -> said.name IS NOT DISTINCT FROM wanted -> said.name;
+END $$;
+
+-- Lets an entity say what the live statements say of it. That it was written is no news to the dreams.
+CREATE OR REPLACE FUNCTION rem_dream_project(of_tenant text, of_type text, of_id uuid) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM rem.rem_dream_project_row(of_tenant, of_type, of_id);
+  PERFORM rem.rem_dream_project_fields(of_tenant, of_type, of_id);
+  PERFORM rem.rem_dream_project_edges(of_tenant, of_type, of_id);
+END $$;
+
+-- What the live statements make of a row: its content, how sure it is, and by what. NULL if nothing speaks for it.
+CREATE OR REPLACE FUNCTION rem_dreamt_row(of_tenant text, of_type text, of_id uuid) RETURNS jsonb LANGUAGE plpgsql STABLE
+SET timezone = 'UTC' AS $$
+DECLARE
+  newest rem.statements;
+  evidence record;
+BEGIN
+  SELECT s.* INTO newest FROM rem.statements s
+  WHERE s.tenant_id = of_tenant AND s.entity_type = of_type AND s.entity_id = of_id AND s.kind = 'row' AND s.state = 'live'
+  ORDER BY s.stated_at DESC LIMIT 1;
+  IF newest.id IS NULL THEN
+    RETURN NULL;
+  END IF;
+  IF newest.dream <> 'entities' THEN
+    RETURN newest.value || jsonb_build_object('confidence', newest.confidence, 'valid_from', newest.valid_from,
+      'valid_to', newest.valid_to, 'sources', newest.source_keys, 'run_id', newest.run_id,
+      'origin', rem.rem_dream_origin(newest.dream), 'user_id', newest.user_id);
+  END IF;
+  -- The same thing, named in several places.
+  SELECT rem.rem_combined_confidence(array_agg(s.confidence)) AS confidence, min(s.valid_from) AS valid_from,
+         (array_agg(s.value ->> 'name' ORDER BY length(s.value ->> 'name') DESC, s.value ->> 'name'))[1] AS name,
+         string_agg(DISTINCT nullif(s.value ->> 'content', ''), E'\n' ORDER BY nullif(s.value ->> 'content', '')) AS content,
+         ARRAY(SELECT DISTINCT k FROM rem.statements t CROSS JOIN LATERAL unnest(t.source_keys) AS k
+               WHERE t.tenant_id = of_tenant AND t.entity_id = of_id AND t.kind = 'row' AND t.state = 'live' ORDER BY k LIMIT 50) AS sources,
+         (SELECT coalesce(jsonb_agg(DISTINCT a ORDER BY a), '[]') FROM rem.statements t
+          CROSS JOIN LATERAL jsonb_array_elements_text(t.value #> '{extracted_data,aliases}') AS a
+          WHERE t.tenant_id = of_tenant AND t.entity_id = of_id AND t.kind = 'row' AND t.state = 'live') AS aliases
+    INTO evidence
+  FROM rem.statements s
+  WHERE s.tenant_id = of_tenant AND s.entity_type = of_type AND s.entity_id = of_id AND s.kind = 'row' AND s.state = 'live';
+  IF evidence.confidence < rem.rem_enough_evidence() THEN
+    RETURN NULL;
+  END IF;
+  RETURN newest.value || jsonb_build_object('name', evidence.name, 'content', coalesce(evidence.content, ''),
+    'extracted_data', (newest.value -> 'extracted_data') || jsonb_build_object('aliases', evidence.aliases),
+    'confidence', evidence.confidence, 'valid_from', evidence.valid_from, 'sources', evidence.sources, 'run_id', newest.run_id,
+    'origin', rem.rem_dream_origin(newest.dream), 'user_id', newest.user_id);
+END $$;
+
+CREATE OR REPLACE FUNCTION rem_dream_project_row(of_tenant text, of_type text, of_id uuid) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  dreamt jsonb := rem.rem_dreamt_row(of_tenant, of_type, of_id);
+  columns text;
+BEGIN
+  IF dreamt IS NULL THEN
+    -- The dream's own rows go with the last statement. A row of the user's has other reasons to be there.
+    EXECUTE format('DELETE FROM rem.%I WHERE tenant_id = $1 AND id = $2 AND origin LIKE ''dream:%%''', of_type)
+      USING of_tenant, of_id;
+    RETURN;
+  END IF;
+  SELECT string_agg(quote_ident(k.name), ', ' ORDER BY k.name) INTO columns
+  FROM jsonb_object_keys(dreamt) AS k (name) WHERE k.name NOT IN ('id', 'tenant_id', 'user_id', 'graph_edges', 'key');
+  EXECUTE format($query$
+    INSERT INTO rem.%1$I AS r (tenant_id, id, user_id, %2$s)
+    SELECT $1, $2, p.user_id, %3$s FROM jsonb_populate_record(NULL::rem.%1$I, $3) p
+    ON CONFLICT (tenant_id, id) DO UPDATE SET (%2$s) = ROW(%4$s)
+    WHERE r.deleted_at IS NULL AND r.origin LIKE 'dream:%%' AND (%5$s) IS DISTINCT FROM (%4$s)
+    $query$, of_type, columns, regexp_replace(columns, '(^|, )', '\1p.', 'g'),
+    regexp_replace(columns, '(^|, )', '\1excluded.', 'g'), regexp_replace(columns, '(^|, )', '\1r.', 'g'))
+    USING of_tenant, of_id, dreamt;
+END $$;
+
+CREATE OR REPLACE FUNCTION rem_dream_project_fields(of_tenant text, of_type text, of_id uuid) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  field record;
+BEGIN
+  FOR field IN
+    SELECT s.name, (array_agg(s.value ORDER BY s.stated_at DESC) FILTER (WHERE s.state = 'live'))[1] AS value,
+           bool_or(s.state = 'refused') AS is_refused
+    FROM rem.statements s
+    WHERE s.tenant_id = of_tenant AND s.entity_type = of_type AND s.entity_id = of_id AND s.kind = 'field'
+    GROUP BY s.name
+  LOOP
+    CONTINUE WHEN field.is_refused;
+    PERFORM rem.rem_dream_set_field(of_tenant, of_type, of_id, field.name, field.value);
+  END LOOP;
+END $$;
+
+-- Gives a field a value, or takes what a dream gave it.
+CREATE OR REPLACE FUNCTION rem_dream_set_field(of_tenant text, of_type text, of_id uuid, field text, value jsonb) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF field = 'metadata.profile' THEN
+    EXECUTE format('UPDATE rem.%I SET metadata = CASE WHEN $3 IS NULL THEN metadata - ''profile''
+                      ELSE jsonb_set(metadata, ''{profile}'', $3) END
+                    WHERE tenant_id = $1 AND id = $2 AND metadata -> ''profile'' IS DISTINCT FROM $3', of_type)
+      USING of_tenant, of_id, value;
+  ELSIF value IS NULL THEN
+    EXECUTE format('UPDATE rem.%1$I SET %2$I = DEFAULT WHERE tenant_id = $1 AND id = $2', of_type, field) USING of_tenant, of_id;
+  ELSE
+    EXECUTE format('UPDATE rem.%1$I r SET %2$I = p.%2$I FROM jsonb_populate_record(NULL::rem.%1$I, $3) p
+                    WHERE r.tenant_id = $1 AND r.id = $2 AND r.%2$I IS DISTINCT FROM p.%2$I', of_type, field)
+      USING of_tenant, of_id, jsonb_build_object(field, value);
+  END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION rem_dream_project_edges(of_tenant text, of_type text, of_id uuid) RETURNS void LANGUAGE plpgsql
+SET timezone = 'UTC' AS $$
+DECLARE
+  before record;
+  dreamt jsonb;
+  written timestamptz;
+BEGIN
+  EXECUTE format('SELECT r.graph_edges, r.updated_at FROM rem.%I r WHERE r.tenant_id = $1 AND r.id = $2 AND r.deleted_at IS NULL
+                  FOR NO KEY UPDATE', of_type) INTO before USING of_tenant, of_id;
+  IF before.updated_at IS NULL THEN
+    RETURN;
+  END IF;
+  SELECT coalesce(jsonb_agg(e.edge ORDER BY e.place), '[]') INTO dreamt
+  FROM jsonb_array_elements(before.graph_edges) WITH ORDINALITY AS e (edge, place)
+  WHERE coalesce(e.edge ->> 'origin', 'user') NOT LIKE 'dream:%';
+  SELECT dreamt || coalesce(jsonb_agg(s.edge ORDER BY s.name), '[]') INTO dreamt FROM (
+    SELECT DISTINCT ON (s.name) s.name, s.value || jsonb_build_object('origin', rem.rem_dream_origin(s.dream), 'properties',
+      coalesce(s.value -> 'properties', '{}') || jsonb_build_object('sources', s.source_keys, 'run_id', s.run_id,
+        'created_at', s.stated_at)
+      || CASE WHEN s.valid_from IS NULL THEN '{}' ELSE jsonb_build_object('valid_from', s.valid_from) END) AS edge
+    FROM rem.statements s
+    WHERE s.tenant_id = of_tenant AND s.entity_type = of_type AND s.entity_id = of_id AND s.kind = 'edge' AND s.state = 'live'
+    ORDER BY s.name, s.stated_at DESC) s;
+  IF dreamt = before.graph_edges THEN
+    RETURN;
+  END IF;
+  EXECUTE format('UPDATE rem.%I SET graph_edges = $3 WHERE tenant_id = $1 AND id = $2 RETURNING updated_at', of_type)
+    INTO written USING of_tenant, of_id, dreamt;
+  UPDATE rem.dream_progress p SET seen_at = written
+  WHERE p.tenant_id = of_tenant AND p.source_id = of_id AND p.source_type = of_type AND p.seen_at = before.updated_at;
+END $$;
+
+-- What is gone takes along what was dreamt from it, at once. A deleted memory may come back: then what its owner refused
+-- stays refused, and the rest is dreamt again. An erased one leaves nothing.
+CREATE OR REPLACE FUNCTION rem_retract(of_type text, of_tenants text[], of_ids uuid[], is_erased boolean) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  doomed_tenants text[];
+  doomed_ids uuid[];
+  touched record;
+BEGIN
+  IF of_ids IS NULL THEN
+    RETURN;
+  END IF;
+  DELETE FROM rem.dream_progress p USING unnest(of_tenants, of_ids) AS gone (tenant_id, id)
+  WHERE (p.tenant_id, p.source_id, p.source_type) = (gone.tenant_id, gone.id, of_type);
+  -- A dreamt row that goes while a statement stands for it was deleted by its owner: its earlier versions go, too.
+  WITH refused AS (
+    UPDATE rem.statements s SET state = 'refused', value = '{}', ended_at = clock_timestamp()
+    FROM unnest(of_tenants, of_ids) AS gone (tenant_id, id)
+    WHERE (s.tenant_id, s.entity_id, s.entity_type) = (gone.tenant_id, gone.id, of_type) AND s.kind = 'row' AND s.state = 'live'
+    RETURNING s.tenant_id, s.entity_id)
+  DELETE FROM rem.statements s USING refused r
+  WHERE (s.tenant_id, s.entity_id, s.entity_type) = (r.tenant_id, r.entity_id, of_type) AND s.kind = 'row' AND s.state = 'ended';
+  SELECT array_agg(d.tenant_id), array_agg(d.id) INTO doomed_tenants, doomed_ids FROM (
+    SELECT x.tenant_id, x.statement_id AS id FROM unnest(of_tenants, of_ids) AS gone (tenant_id, id)
+    JOIN rem.statement_sources x ON (x.tenant_id, x.source_id, x.source_type) = (gone.tenant_id, gone.id, of_type)
+    UNION
+    SELECT s.tenant_id, s.id FROM unnest(of_tenants, of_ids) AS gone (tenant_id, id)
+    JOIN rem.statements s ON (s.tenant_id, s.entity_id, s.entity_type) = (gone.tenant_id, gone.id, of_type) AND s.kind <> 'row') d;
+  IF doomed_ids IS NULL THEN
+    RETURN;
+  END IF;
+  -- What its owner has changed meanwhile is not the dream's any more.
+  PERFORM rem.rem_dream_notice(e.tenant_id, e.entity_type, e.entity_id) FROM (
+    SELECT DISTINCT s.tenant_id, s.entity_type, s.entity_id FROM unnest(doomed_tenants, doomed_ids) AS d (tenant_id, id)
+    JOIN rem.statements s ON (s.tenant_id, s.id) = (d.tenant_id, d.id) AND s.state = 'live') e;
+  -- What else they were made from is looked at again.
+  DELETE FROM rem.dream_progress p USING (
+    SELECT s.tenant_id, s.dream, s.subject_id AS id FROM unnest(doomed_tenants, doomed_ids) AS d (tenant_id, id)
+    JOIN rem.statements s ON (s.tenant_id, s.id) = (d.tenant_id, d.id)
+    UNION
+    SELECT s.tenant_id, s.dream, coalesce(m.session_id, x.source_id) FROM unnest(doomed_tenants, doomed_ids) AS d (tenant_id, id)
+    JOIN rem.statements s ON (s.tenant_id, s.id) = (d.tenant_id, d.id)
+    JOIN rem.statement_sources x ON (x.tenant_id, x.statement_id) = (s.tenant_id, s.id)
+    LEFT JOIN rem.messages m ON x.source_type = 'messages' AND (m.tenant_id, m.id) = (x.tenant_id, x.source_id)) again
+  WHERE (p.tenant_id, p.source_id, p.dream) = (again.tenant_id, again.id, again.dream);
+  FOR touched IN
+    WITH gone AS (
+      DELETE FROM rem.statements s USING unnest(doomed_tenants, doomed_ids) AS d (tenant_id, id)
+      WHERE (s.tenant_id, s.id) = (d.tenant_id, d.id) AND (is_erased OR s.state <> 'refused')
+      RETURNING s.tenant_id, s.entity_type, s.entity_id, s.kind, CASE s.kind WHEN 'field' THEN s.name END AS field, s.state)
+    SELECT DISTINCT tenant_id, entity_type, entity_id, kind, field FROM gone WHERE state = 'live'
+  LOOP
+    IF touched.kind = 'row' THEN
+      PERFORM rem.rem_dream_project_row(touched.tenant_id, touched.entity_type, touched.entity_id);
+    ELSIF touched.kind = 'edge' THEN
+      PERFORM rem.rem_dream_project_edges(touched.tenant_id, touched.entity_type, touched.entity_id);
+    ELSE
+      PERFORM rem.rem_dream_set_field(touched.tenant_id, touched.entity_type, touched.entity_id, touched.field,
+        (SELECT s.value FROM rem.statements s
+         WHERE s.tenant_id = touched.tenant_id AND s.entity_type = touched.entity_type AND s.entity_id = touched.entity_id
+           AND s.kind = 'field' AND s.name = touched.field AND s.state = 'live' ORDER BY s.stated_at DESC LIMIT 1));
+    END IF;
+  END LOOP;
+END $$;

@@ -1,0 +1,79 @@
+-- name: file_at
+-- What an owner has of a place: the live file, else the one that was deleted last.
+SELECT f.id, f.name, f.key, f.checksum, f.processing_status, f.deleted_at IS NOT NULL AS is_deleted, f.metadata, f.tags
+FROM rem.files f WHERE f.tenant_id = $1 AND {owner} AND f.uri = $3
+ORDER BY f.deleted_at DESC NULLS FIRST LIMIT 1 {lock}
+
+-- name: chunks
+-- What there is of a file, also what its owner deleted.
+SELECT r.id, r.ordinal, r.deleted_at IS NOT NULL AS is_deleted, md5(r.content) AS digest
+FROM rem.resources r
+WHERE r.tenant_id = $1 AND {owner} AND r.metadata ? 'file_id' AND r.metadata ->> 'file_id' = $3
+
+-- name: count_chunks
+-- How many pieces of some files are remembered.
+SELECT f.id, (SELECT count(*) FROM rem.resources r
+              WHERE r.tenant_id = f.tenant_id AND r.user_id IS NOT DISTINCT FROM f.user_id AND r.metadata ? 'file_id'
+                AND r.metadata ->> 'file_id' = f.id::text AND r.deleted_at IS NULL)
+           + (SELECT count(*) FROM rem.ontologies o
+              WHERE o.tenant_id = f.tenant_id AND o.file_id = f.id AND o.origin = 'ingest' AND o.deleted_at IS NULL) AS chunks
+FROM rem.files f WHERE f.tenant_id = $1 AND f.id = ANY ($2::uuid[])
+
+-- name: free_name
+-- The first of some names that neither another file nor anything but this file's own chunks ($5 of them) goes by, be it
+-- deleted or not; with its key and those of the chunks.
+SELECT c.name, c.key, c.chunk_keys
+FROM (SELECT given.name, given.place, rem.rem_key(given.name) AS key,
+             ARRAY(SELECT rem.rem_key(given.name || '#' || n) FROM generate_series(1, $5::integer) n ORDER BY n) AS chunk_keys
+      FROM unnest($3::text[]) WITH ORDINALITY AS given (name, place)) c
+WHERE c.key <> ''
+  AND NOT EXISTS (SELECT FROM rem.files f WHERE f.tenant_id = $1 AND {owner_of_f} AND f.key = c.key
+                    AND f.deleted_at IS NULL AND f.id <> $4)
+  AND NOT EXISTS (SELECT FROM rem.files f WHERE f.tenant_id = $1 AND {owner_of_f} AND f.key = c.key
+                    AND f.deleted_at IS NOT NULL AND f.id <> $4)
+  AND NOT EXISTS (SELECT FROM rem.resources r WHERE r.tenant_id = $1 AND {owner_of_r} AND r.key = ANY (c.chunk_keys)
+                    AND r.deleted_at IS NULL AND r.metadata ->> 'file_id' IS DISTINCT FROM $4::text)
+  AND NOT EXISTS (SELECT FROM rem.resources r WHERE r.tenant_id = $1 AND {owner_of_r} AND r.key = ANY (c.chunk_keys)
+                    AND r.deleted_at IS NOT NULL AND r.metadata ->> 'file_id' IS DISTINCT FROM $4::text)
+ORDER BY c.place LIMIT 1
+
+-- name: entries
+-- What of the knowledge base was loaded from a file, also what its owner deleted.
+SELECT o.id, o.key, o.deleted_at IS NOT NULL AS is_deleted FROM rem.ontologies o
+WHERE o.tenant_id = $1 AND {owner} AND o.file_id = $3 AND o.origin = 'ingest'
+
+-- name: entry_keys
+-- The key of each name, and whether something goes by it that is not this file's.
+SELECT rem.rem_key(given.name) AS key,
+  EXISTS (SELECT FROM rem.ontologies o WHERE o.tenant_id = $1 AND {owner} AND o.key = rem.rem_key(given.name)
+            AND o.deleted_at IS NULL AND (o.file_id IS DISTINCT FROM $4 OR o.origin <> 'ingest'))
+  OR EXISTS (SELECT FROM rem.ontologies o WHERE o.tenant_id = $1 AND {owner} AND o.key = rem.rem_key(given.name)
+            AND o.deleted_at IS NOT NULL AND (o.file_id IS DISTINCT FROM $4 OR o.origin <> 'ingest')) AS is_taken
+FROM unnest($3::text[]) WITH ORDINALITY AS given (name, place) ORDER BY given.place
+
+-- name: erase_chunks
+DELETE FROM rem.resources r WHERE r.tenant_id = $1 AND {owner} AND r.id = ANY ($3::uuid[])
+
+-- name: erase_entries
+DELETE FROM rem.ontologies o WHERE o.tenant_id = $1 AND {owner} AND o.id = ANY ($3::uuid[])
+
+-- name: put_upload
+INSERT INTO rem.uploads (tenant_id, file_id, content) VALUES ($1, $2, $3)
+ON CONFLICT (tenant_id, file_id) DO UPDATE SET content = excluded.content
+
+-- name: drop_upload
+DELETE FROM rem.uploads WHERE tenant_id = $1 AND file_id = $2
+
+-- name: drop_upload_if_same
+-- The bytes that were read. Others may have been handed over meanwhile: they wait for their turn.
+DELETE FROM rem.uploads WHERE tenant_id = $1 AND file_id = $2 AND sha256(content) = $3
+
+-- name: pending_file
+-- A file that waits, whoever's it is, and its bytes if it was handed over.
+SELECT f.user_id, f.name, f.uri, f.mime_type, f.deleted_at IS NOT NULL AS is_deleted, f.processing_status, f.metadata, f.tags,
+       u.content
+FROM rem.files f LEFT JOIN rem.uploads u ON (u.tenant_id, u.file_id) = (f.tenant_id, f.id)
+WHERE f.tenant_id = $1 AND f.id = $2
+
+-- name: has_upload
+SELECT EXISTS (SELECT FROM rem.uploads u WHERE u.tenant_id = $1 AND u.file_id = $2)

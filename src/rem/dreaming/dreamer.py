@@ -1,0 +1,174 @@
+"""Dreamer: lets the dreams of one owner happen, one run at a time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import UUID
+
+from rem.db.sql import query
+from rem.dreaming.claim import Changes
+from rem.dreaming.mind import Budget, Mind
+from rem.dreaming.night import Night, OnProgress
+from rem.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from rem.context import Scope
+    from rem.db.database import Connection, Database
+    from rem.db.store import Store
+    from rem.embeddings import Embedder
+    from rem.retrieval.indexer import Indexer
+    from rem.settings import DreamingSettings
+
+
+class Dream(Protocol):
+    """One way to look at memories."""
+
+    name: str
+
+    async def dream(self, night: Night) -> None:
+        """Say what is new."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DreamReport:
+    """What a dream did for an owner."""
+
+    run_id: UUID | None
+    """None if there was nothing to say."""
+    changes: dict[str, Changes] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    model: str | None = None
+    was_busy: bool = False
+    """Whether another one was dreaming for the same owner, so that this one left it at that."""
+
+    @property
+    def said(self) -> int:
+        """How many statements are new."""
+        return sum(changes.said for changes in self.changes.values())
+
+
+class Dreamer:
+    """Dreams for one owner at a time. Any number may run: those for the same owner wait for each other."""
+
+    def __init__(
+        self,
+        database: Database,
+        store_for: Callable[[Scope], Store],
+        indexer: Indexer,
+        embedder: Embedder,
+        settings: DreamingSettings,
+        mind: Mind | None = None,
+    ) -> None:
+        self._database = database
+        self._store_for = store_for
+        self._indexer = indexer
+        self._embedder = embedder
+        self._settings = settings
+        self._mind = mind if settings.use_model else None
+
+    async def dream(
+        self,
+        scope: Scope,
+        names: Sequence[str] | None = None,
+        *,
+        again: bool = False,
+        waits: bool = True,
+        on_progress: OnProgress | None = None,
+    ) -> DreamReport:
+        """Dream for an owner: all dreams, or those that are named, in their order.
+
+        `again` looks at everything, and not only at what is new; what was taken back stays taken back. Without `waits`
+        it is left to whoever dreams for the owner already.
+        """
+        dreams = _chosen(names)
+        async with self._alone(scope, waits) as connection:
+            if connection is None:
+                return DreamReport(None, was_busy=True)
+            if again:
+                await connection.execute(
+                    query("dreaming", "forget_progress"), *_owner(scope), [dream.name for dream in dreams]
+                )
+            run_id = await self._begin(connection, scope, dreams)
+            night = self._night(scope, run_id, on_progress)
+            try:
+                await self._indexer.run(scope)
+                for dream in dreams:
+                    await dream.dream(night)
+            except BaseException as error:
+                await self._end(connection, scope, night, "failed", str(error) or type(error).__name__)
+                raise
+            kept = await self._end(connection, scope, night, "done", None)
+        model = self._mind.model if self._mind else None
+        return DreamReport(run_id if kept else None, night.changes, night.notes, model)
+
+    def _night(self, scope: Scope, run_id: UUID, on_progress: OnProgress | None) -> Night:
+        night = Night(
+            self._store_for(scope),
+            self._settings,
+            run_id,
+            self._embedder,
+            self._mind,
+            Budget(self._settings.max_model_calls if self._mind else 0),
+        )
+        if on_progress is not None:
+            night.on_progress = on_progress
+        return night
+
+    @asynccontextmanager
+    async def _alone(self, scope: Scope, waits: bool) -> AsyncIterator[Connection | None]:
+        """A connection that holds the owner's lock; it is free again when the process ends, however it ends."""
+        async with self._database.single_connection() as connection:
+            if waits:
+                await connection.execute(query("dreaming", "lock_owner"), *_owner(scope))
+            elif not await connection.fetchval(query("dreaming", "try_lock_owner"), *_owner(scope)):
+                yield None
+                return
+            yield connection
+
+    async def _begin(self, connection: Connection, scope: Scope, dreams: Sequence[Dream]) -> UUID:
+        names = [dream.name for dream in dreams]
+        model = self._mind.model if self._mind else None
+        run_id: UUID = await connection.fetchval(query("dreaming", "begin_run"), *_owner(scope), names, model)
+        await connection.execute(query("dreaming", "fail_abandoned_runs"), *_owner(scope), run_id)
+        return run_id
+
+    async def _end(self, connection: Connection, scope: Scope, night: Night, state: str, error: str | None) -> bool:
+        """Record how a run ended; whether there is something to record."""
+        counts: dict[str, Any] = {name: asdict(changes) for name, changes in night.changes.items()}
+        await connection.execute(query("dreaming", "end_run"), scope.tenant_id, night.run_id, state, counts, error)
+        if state == "failed":
+            return True
+        done = await connection.execute(query("dreaming", "forget_empty_run"), scope.tenant_id, night.run_id)
+        return bool(done.endswith(" 0"))
+
+    async def undo(self, scope: Scope, run_id: UUID) -> int:
+        """Take back what a run said, and let stand again what it ended; how many statements it were.
+
+        Its sources count as seen: what was undone is not dreamt again until something about it is new.
+        """
+        from rem.dreaming.undo import undo
+
+        async with self._alone(scope, waits=True):
+            return await undo(self._store_for(scope), run_id)
+
+    async def owners(self, tenant: str | None = None) -> list[tuple[str, str | None]]:
+        """Everyone who has memories, as tenant and user; without a user, what the tenant shares."""
+        async with self._database.connection() as connection:
+            return [(row[0], row[1]) for row in await connection.fetch(query("dreaming", "owners"), tenant)]
+
+
+def _owner(scope: Scope) -> tuple[str, str | None]:
+    return scope.tenant_id, scope.user_id
+
+
+def _chosen(names: Sequence[str] | None) -> list[Dream]:
+    from rem.dreaming.dreams import DREAMS
+
+    unknown = set(names or ()) - set(DREAMS)
+    if unknown:
+        raise InvalidInputError(f"There is no dream {', '.join(sorted(unknown))}; there are {', '.join(DREAMS)}.")
+    return [dream for name, dream in DREAMS.items() if names is None or name in names]

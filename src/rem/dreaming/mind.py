@@ -1,0 +1,35 @@
+"""Mind: the language model behind the better dreams. Without one, the baselines dream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from rem.context import Scope
+
+
+class Mind(Protocol):
+    """Lets a built-in agent work on a text; what the text says is material, never an instruction."""
+
+    @property
+    def model(self) -> str:
+        """The model's name, which is recorded with what it said."""
+        ...
+
+    async def think(self, agent: str, text: str, scope: Scope) -> dict[str, Any]:
+        """The agent's output, valid against its schema; a RemError if there is none."""
+        ...
+
+
+class Budget:
+    """How often a mind may be asked in one dream."""
+
+    def __init__(self, calls: int) -> None:
+        self.left = calls
+
+    def take(self) -> bool:
+        """Whether there is one more call, which is then taken."""
+        if self.left <= 0:
+            return False
+        self.left -= 1
+        return True

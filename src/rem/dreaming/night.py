@@ -1,0 +1,226 @@
+"""Night: what a dream has at hand. One owner's memory, one run, and perhaps a mind."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from uuid import UUID
+
+from loguru import logger
+
+from rem.db.sql import fill, identifier, query
+from rem.dreaming.claim import Changes, Claim, Ref, Source
+from rem.dreaming.ledger import Ledger
+from rem.dreaming.mind import Budget, Mind
+from rem.errors import EmbeddingOffError, ModelError, RemError
+from rem.memory.retry import when_busy
+from rem.models import Entity
+
+if TYPE_CHECKING:
+    from rem.context import Scope
+    from rem.db.store import Store
+    from rem.embeddings import Embedder, Vector
+    from rem.settings import DreamingSettings
+
+T = TypeVar("T", bound=Entity)
+S = TypeVar("S")
+OnProgress: TypeAlias = Callable[[str, int, int], None]
+"""Called with the dream's name, how many subjects are done, and of how many."""
+_MOST_FAILURES = 3
+_LONGEST_SESSION = 10_000
+
+
+class OutOfCallsError(Exception):
+    """The mind may not be asked again tonight."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """A conversation with something new in it."""
+
+    id: UUID
+    key: str
+    seen_index: int
+    """The last message that the dream has seen; -1 for none."""
+    last_index: int
+
+    @property
+    def ref(self) -> Ref:
+        """The session's row."""
+        return Ref("sessions", self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message of a person or an assistant."""
+
+    id: UUID
+    key: str
+    index: int
+    role: str
+    content: str
+    metadata: dict[str, Any]
+    at: datetime
+
+    @property
+    def source(self) -> Source:
+        """The message as where a claim comes from."""
+        return Source(Ref("messages", self.id), self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A statement of a subject that stands."""
+
+    id: UUID
+    kind: str
+    entity: Ref
+    name: str
+    value: dict[str, Any]
+    source_ids: frozenset[UUID]
+
+
+@dataclass(slots=True)
+class Night:
+    """One owner's dreams of one run."""
+
+    store: Store
+    settings: DreamingSettings
+    run_id: UUID
+    embedder: Embedder
+    mind: Mind | None = None
+    budget: Budget = field(default_factory=lambda: Budget(0))
+    on_progress: OnProgress = lambda _dream, _done, _of: None
+    changes: dict[str, Changes] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    """What the owner should know of how it went."""
+
+    @property
+    def scope(self) -> Scope:
+        """Whose memory it is."""
+        return self.store.scope
+
+    async def say(
+        self,
+        dream: str,
+        subject: Ref,
+        claims: Sequence[Claim],
+        *,
+        keep: Collection[UUID] = (),
+        seen_index: int | None = None,
+    ) -> Changes:
+        """Let what a dream says of a subject be these claims, and mark it as seen, as a whole or not at all.
+
+        A subject that is a session is seen up to a message; another one in the version that is stored now.
+        """
+
+        async def work() -> Changes:
+            async with self.store.transaction() as store, store.executor.connection() as connection:
+                changes = await Ledger(store, connection, self.run_id).replace(dream, subject, claims, keep=keep)
+                await self._mark(connection, dream, subject, seen_index)
+            return changes
+
+        changes = await when_busy(work)
+        self.changes.setdefault(dream, Changes()).add(changes)
+        return changes
+
+    async def mark_seen(self, dream: str, subject: Ref, *, seen_index: int | None = None) -> None:
+        """Remember that a dream has looked at a subject, which said nothing to it."""
+        async with self.store.executor.connection() as connection:
+            await self._mark(connection, dream, subject, seen_index)
+
+    async def _mark(self, connection: Any, dream: str, subject: Ref, seen_index: int | None) -> None:
+        owner = self.scope.tenant_id, self.scope.user_id, dream, subject.type
+        if seen_index is not None:
+            await connection.execute(query("dreaming", "mark_seen"), *owner, subject.id, None, seen_index)
+        else:
+            statement = fill(query("dreaming", "mark_seen_as_stored"), table=identifier(subject.type))
+            await connection.execute(statement, *owner, subject.id)
+
+    async def sessions(self, dream: str) -> list[NewSession]:
+        """The owner's conversations with messages that a dream has not seen, the oldest first."""
+        if self.scope.user_id is None:
+            return []
+        rows = await self._rows("new_sessions", dream, self.settings.max_sources)
+        return [NewSession(*row) for row in rows]
+
+    async def rows(self, dream: str, model: type[T]) -> list[T]:
+        """The owner's own rows of a type that a dream has not seen in this version, the oldest first."""
+        statement = fill(query("dreaming", "new_rows"), table=identifier(model.entity_type.table))
+        async with self.store.executor.connection() as connection:
+            found = await connection.fetch(
+                statement, self.scope.tenant_id, self.scope.user_id, dream, self.settings.max_sources
+            )
+        return [model.from_row(record) for (record,) in found]
+
+    async def messages(self, session_id: UUID, start: int = 0) -> list[Said]:
+        """What people and assistants said in a session, from an index on."""
+        rows = await self._rows("session_messages", session_id, start, _LONGEST_SESSION)
+        return [Said(*row) for row in rows]
+
+    async def standing(self, dream: str, subject_id: UUID) -> list[Standing]:
+        """What a dream says of a subject by now, in the order of time."""
+        rows = await self._rows("statements_of_subject", dream, subject_id)
+        return [
+            Standing(
+                row["id"],
+                row["kind"],
+                Ref(row["entity_type"], row["entity_id"]),
+                row["name"],
+                row["value"],
+                frozenset(row["source_ids"]),
+            )
+            for row in rows
+        ]
+
+    async def _rows(self, name: str, *parameters: Any) -> list[Any]:
+        async with self.store.executor.connection() as connection:
+            return list(
+                await connection.fetch(query("dreaming", name), self.scope.tenant_id, self.scope.user_id, *parameters)
+            )
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector] | None:
+        """The vectors of texts; None where nothing embeds, so that words have to do."""
+        if not texts:
+            return []
+        try:
+            return list(await self.embedder.embed(list(texts)))
+        except EmbeddingOffError:
+            return None
+
+    async def think(self, agent: str, text: str) -> dict[str, Any]:
+        """What a built-in agent makes of a text. Ask only if there is a mind."""
+        if self.mind is None or not self.budget.take():
+            raise OutOfCallsError
+        return await self.mind.think(agent, text, self.scope)
+
+    async def each(self, dream: str, subjects: Iterable[S], work: Callable[[S], Awaitable[object]]) -> None:
+        """Dream on subjects one by one. One that a model fails on is left for another night, and so is the rest when
+        the model may not be asked again; three failures in a row end the dream."""
+        waiting = list(subjects)
+        failures = 0
+        for done, subject in enumerate(waiting):
+            self.on_progress(dream, done, len(waiting))
+            try:
+                await work(subject)
+                failures = 0
+            except OutOfCallsError:
+                self.notes.append(
+                    f"{dream}: {len(waiting) - done} of {len(waiting)} wait for the next dream, because this one may "
+                    "ask the model no more (DREAMING__MAX_MODEL_CALLS)."
+                )
+                return
+            except ModelError as error:
+                failures += 1
+                self._note_failure(dream, error)
+                if failures >= _MOST_FAILURES:
+                    raise
+        self.on_progress(dream, len(waiting), len(waiting))
+
+    def _note_failure(self, dream: str, error: RemError) -> None:
+        logger.warning("A subject of {} is left for another night: {}", dream, error)
+        note = f"{dream}: the model failed, and what it failed on waits for the next dream: {error}"
+        if note not in self.notes:
+            self.notes.append(note)

@@ -1,0 +1,1 @@
+"""Ingest: from a file, folder or address to texts that can be found."""

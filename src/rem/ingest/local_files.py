@@ -1,0 +1,208 @@
+"""Files of this machine, as far as the caller may read them."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from rem.errors import FileMissingError, FileTooLargeError, FileUnreadableError, InvalidInputError, PlaceForbiddenError
+from rem.ingest.content import FetchedFile
+from rem.ingest.listing import Listing, Source, is_passed_over
+from rem.ingest.reach import Reach
+from rem.settings import IngestSettings
+
+# Opening must never wait for a writer, take over a terminal, or follow a link that was not there when it was checked.
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_PART = 1 << 20
+
+
+def read_local(place: str, reach: Reach, settings: IngestSettings) -> FetchedFile:
+    """A file by its path or `file://` address."""
+    path = real_path(place, reach)
+    with _opened(path, reach) as descriptor:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise InvalidInputError(f"{path} is a folder: take in its files.")
+        data = _content(descriptor, path, settings.max_bytes)
+    return FetchedFile(path.name, path.as_uri(), data)
+
+
+def is_folder(place: str, reach: Reach) -> bool:
+    """Whether there is a folder at a place that may be read."""
+    return real_path(place, reach).is_dir()
+
+
+def list_local(place: str, reach: Reach) -> Listing:
+    """The files below a folder, by name; hidden ones and what is no file are passed over."""
+    folder = real_path(place, reach)
+    found = Listing()
+    links: list[Path] = []
+    with _opened(folder, reach) as descriptor:
+        walk = os.fwalk(".", dir_fd=descriptor, follow_symlinks=False, onerror=lambda error: _report(found, folder, error))
+        for below, folders, files, here in walk:
+            folders[:] = sorted(name for name in folders if not is_passed_over(name))
+            for name in sorted(files):
+                if not is_passed_over(name):
+                    _list(found, links, folder, Path(below) / name, here)
+    _add_links(found, folder, links)
+    found.sources.sort(key=lambda source: source.name)
+    return found
+
+
+def real_path(place: str, reach: Reach) -> Path:
+    """The file that a path means, past all links. A PlaceForbiddenError does not tell whether there is one."""
+    text = _path_of(place)
+    if "\0" in text or not text.strip():
+        raise InvalidInputError("The path is empty or has a zero byte in it.")
+    written = Path(text)
+    if reach.is_everywhere:
+        return Path(os.path.realpath(_at_home(written)))
+    path = Path(os.path.realpath(written))
+    if _root(path, reach) is None:
+        raise _forbidden(place)
+    return path
+
+
+def _at_home(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        return path
+
+
+def _path_of(place: str) -> str:
+    if not place.lower().startswith("file:"):
+        return place
+    parts = urlsplit(place)
+    if parts.netloc not in ("", "localhost"):
+        raise PlaceForbiddenError(f"Files of another machine ({parts.netloc}) are not read: copy the file here.")
+    # A question mark or a number sign that was not encoded belongs to the name.
+    rest = f"?{parts.query}" if parts.query else ""
+    rest += f"#{parts.fragment}" if parts.fragment else ""
+    return unquote(parts.path + rest)
+
+
+def _root(path: Path, reach: Reach) -> Path | None:
+    """The allowed folder that a path without links lies in."""
+    roots = (Path(os.path.realpath(root)) for root in reach.paths)
+    return next((root for root in roots if path.is_relative_to(root)), None)
+
+
+def _forbidden(place: str) -> PlaceForbiddenError:
+    return PlaceForbiddenError(
+        f"{place} may not be read. Whoever runs REM can allow a folder with INGEST__PATHS; or upload the file."
+    )
+
+
+@contextmanager
+def _opened(path: Path, reach: Reach) -> Iterator[int]:
+    """A file or folder, open; nothing else is ever opened."""
+    try:
+        descriptor = _open(path, reach)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise FileMissingError(f"There is no file {path}.") from error
+    except OSError as error:
+        raise FileUnreadableError(f"{path} cannot be read: {error.strerror}.") from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _open(path: Path, reach: Reach) -> int:
+    # Opening a device may already do something, so what it is is asked before; and again after, in case it was swapped.
+    _check_kind(path.stat(follow_symlinks=False).st_mode, path)
+    root = None if reach.is_everywhere else _root(path, reach)
+    if root is None:
+        descriptor = os.open(path, _FLAGS)
+    else:
+        descriptor = _open_below(root, path.relative_to(root).parts, str(path))
+    try:
+        _check_kind(os.fstat(descriptor).st_mode, path)
+    except FileUnreadableError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _open_below(root: Path, parts: tuple[str, ...], place: str) -> int:
+    """Open step by step without following any link: the path had none when it was checked."""
+    here = os.open(root, _FLAGS | os.O_DIRECTORY)
+    for part in parts:
+        try:
+            there = os.open(part, _FLAGS | os.O_NOFOLLOW, dir_fd=here)
+        except OSError as error:
+            if _is_link(part, here):
+                raise _forbidden(place) from error
+            raise
+        finally:
+            os.close(here)
+        here = there
+    return here
+
+
+def _is_link(name: str, folder: int) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def _check_kind(mode: int, path: Path) -> None:
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise FileUnreadableError(f"{path} is no file but a pipe, socket or device.")
+
+
+def _content(descriptor: int, path: Path, most: int) -> bytes:
+    parts: list[bytes] = []
+    room = most
+    # A file may grow while it is read, and some say they have no length.
+    if os.fstat(descriptor).st_size > most:
+        room = -1
+    while room >= 0:
+        try:
+            part = os.read(descriptor, min(_PART, room + 1))
+        except OSError as error:
+            raise FileUnreadableError(f"{path} cannot be read: {error.strerror}.") from error
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+        room -= len(part)
+    raise FileTooLargeError(f"{path} is larger than {most:,} bytes (INGEST__MAX_BYTES): take in a smaller part.")
+
+
+def _list(found: Listing, links: list[Path], folder: Path, below: Path, here: int) -> None:
+    try:
+        mode = os.stat(below.name, dir_fd=here, follow_symlinks=False).st_mode
+        if stat.S_ISLNK(mode):
+            links.append(below)
+        elif stat.S_ISREG(mode):
+            found.sources.append(_source(folder, below, folder / below))
+    except OSError as error:
+        found.problems.append((_name(folder, below), f"cannot be read: {error.strerror}"))
+
+
+def _source(folder: Path, below: Path, path: Path) -> Source:
+    return Source(path.as_uri(), _name(folder, below))
+
+
+def _name(folder: Path, below: Path) -> str:
+    # File names are bytes; those that are no UTF-8 must not spoil a text.
+    return os.fsencode(Path(folder.name) / below).decode(errors="replace")
+
+
+def _report(found: Listing, folder: Path, error: OSError) -> None:
+    found.problems.append((_name(folder, Path(str(error.filename or ""))), f"cannot be read: {error.strerror}"))
+
+
+def _add_links(found: Listing, folder: Path, links: list[Path]) -> None:
+    """Links to a file of the folder that is not listed itself. What leaves the folder does not belong to it."""
+    listed = {source.uri for source in found.sources}
+    for below in links:
+        target = Path(os.path.realpath(folder / below))
+        if target.is_relative_to(folder) and target.is_file() and target.as_uri() not in listed:
+            listed.add(target.as_uri())
+            found.sources.append(_source(folder, below, target))

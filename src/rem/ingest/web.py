@@ -1,0 +1,200 @@
+"""Files from web servers, without reach into private networks."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import zlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import lru_cache
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import httpx2
+
+from rem.errors import (
+    FetchError,
+    FetchRefusedError,
+    FileMissingError,
+    FileTooLargeError,
+    InvalidInputError,
+    PlaceForbiddenError,
+)
+from rem.ingest.addresses import Address, resolve
+from rem.ingest.content import FetchedFile
+from rem.ingest.reach import Reach
+from rem.settings import IngestSettings
+
+_MOST_REDIRECTS = 5
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_PORTS = {"http": 80, "https": 443}
+_HEADERS = {"User-Agent": "rem", "Accept": "*/*", "Accept-Encoding": "gzip"}
+_LONGEST_TYPE = 200
+
+
+class _Answer(NamedTuple):
+    data: bytes
+    mime_type: str | None
+
+
+async def fetch_http(address: str, reach: Reach, settings: IngestSettings) -> FetchedFile:
+    """The file at an address. All of it, redirects included, takes no longer than the timeout."""
+    url = parse_url(address)
+    try:
+        async with asyncio.timeout(settings.timeout_seconds):
+            answer = await _follow(url, reach, settings)
+    except TimeoutError as error:
+        raise FetchError(
+            f"{url} was not there within {settings.timeout_seconds:g} s: try again later, "
+            "or set INGEST__TIMEOUT_SECONDS higher."
+        ) from error
+    return FetchedFile(name_of(url), str(url), answer.data, answer.mime_type)
+
+
+def parse_url(address: str) -> httpx2.URL:
+    """An address that can be fetched, in its one spelling, without the place in the page."""
+    try:
+        url = httpx2.URL(address.strip())
+    except (httpx2.InvalidURL, UnicodeError, ValueError) as error:
+        raise InvalidInputError(f"{_without_login(address)} is no address: {error}") from error
+    if url.scheme not in _PORTS:
+        raise PlaceForbiddenError(f"Only http:// and https:// are fetched from the web, not {url.scheme}://.")
+    if url.userinfo:
+        raise PlaceForbiddenError(
+            "The address has a login in it, which would be stored with the file: "
+            "download the file and take in the copy, or give an address that needs no login."
+        )
+    if not url.host or "%" in url.host or (url.port is not None and not 0 < url.port < 65536):
+        raise InvalidInputError(f"{address} is no address: write it as https://host/path.")
+    return url.copy_with(fragment=None)
+
+
+def _without_login(address: str) -> str:
+    before, at, after = address.rpartition("@")
+    return f"…@{after}" if at and before else address
+
+
+def name_of(url: httpx2.URL) -> str:
+    """An address as people read it: host, path and question."""
+    path = unquote(url.path, errors="replace").rstrip("/")
+    question = f"?{url.query.decode(errors='replace')}" if url.query else ""
+    return f"{url.host}{path}{question}"
+
+
+async def _follow(url: httpx2.URL, reach: Reach, settings: IngestSettings) -> _Answer:
+    for _hop in range(_MOST_REDIRECTS + 1):
+        async with _get(url, reach, settings) as response:
+            if response.status_code not in _REDIRECTS:
+                _check_status(url, response.status_code)
+                data = await _read(url, response, settings.max_bytes)
+                return _Answer(data, response.headers.get("content-type", "")[:_LONGEST_TYPE] or None)
+            # Each place on the way is checked as if it had been asked for.
+            url = _next(url, response)
+    raise FetchRefusedError(f"{url} is redirected more than {_MOST_REDIRECTS} times: give the address of the file itself.")
+
+
+def _next(url: httpx2.URL, response: httpx2.Response) -> httpx2.URL:
+    location = response.headers.get("location")
+    if not location:
+        raise FetchRefusedError(f"{url} is redirected to nowhere.")
+    try:
+        return parse_url(str(url.join(location)))
+    except InvalidInputError as error:
+        raise type(error)(f"{url} is redirected: {error}") from error
+    except (httpx2.InvalidURL, UnicodeError, ValueError) as error:
+        raise FetchRefusedError(f"{url} is redirected to something that is no address.") from error
+
+
+@asynccontextmanager
+async def _get(url: httpx2.URL, reach: Reach, settings: IngestSettings) -> AsyncIterator[httpx2.Response]:
+    """The answer of a server. What is connected to is the address that was checked, whatever the name means by then."""
+    port = url.port or _PORTS[url.scheme]
+    host = url.raw_host.decode("ascii")
+    addresses = await resolve(host, port, only_public=not _is_allowed(url.host, port, reach))
+    # No proxies from the environment: they would connect to what the name means to them.
+    async with httpx2.AsyncClient(
+        trust_env=False, verify=_tls(), follow_redirects=False, timeout=settings.timeout_seconds
+    ) as client:
+        try:
+            response = await _first(client, url, host, addresses)
+        except (httpx2.TimeoutException, httpx2.TransportError) as error:
+            raise FetchError(f"{url} cannot be reached: {error or type(error).__name__}. Try again later.") from error
+        try:
+            yield response
+        except httpx2.TransportError as error:
+            raise FetchError(f"{url} broke off: {error or type(error).__name__}. Try again later.") from error
+        finally:
+            await response.aclose()
+
+
+@lru_cache(maxsize=1)
+def _tls() -> ssl.SSLContext:
+    """Whom to trust. Certificates that the environment names count, its proxies do not."""
+    return httpx2.create_ssl_context()
+
+
+async def _first(client: httpx2.AsyncClient, url: httpx2.URL, host: str, addresses: list[Address]) -> httpx2.Response:
+    """The answer from the first of several addresses that can be reached."""
+    for place, address in enumerate(addresses):
+        request = client.build_request(
+            "GET",
+            url.copy_with(host=str(address)),
+            headers={**_HEADERS, "Host": url.netloc.decode("ascii")},
+            extensions={"sni_hostname": host.rstrip(".")},
+        )
+        try:
+            return await client.send(request, stream=True)
+        except httpx2.ConnectError:
+            if place == len(addresses) - 1:
+                raise
+    raise FetchError(f"The host {host} has no address.")
+
+
+def _is_allowed(host: str, port: int, reach: Reach) -> bool:
+    if reach.is_everywhere:
+        return True
+    name = f"[{host}]" if ":" in host else host
+    return bool(reach.private_hosts & {host, name, f"{name}:{port}"})
+
+
+def _check_status(url: httpx2.URL, status: int) -> None:
+    if status == 200:
+        return
+    if status in (404, 410):
+        raise FileMissingError(f"There is nothing at {url} ({status}). Check the address.")
+    if status in (401, 403, 407):
+        raise FetchRefusedError(f"{url} needs a login ({status}): download the file and take in the copy.")
+    if status in (408, 425, 429) or status >= 500:
+        raise FetchError(f"{url} answered {status}: try again later.")
+    raise FetchRefusedError(f"{url} answered {status} instead of a file. Check the address.")
+
+
+async def _read(url: httpx2.URL, response: httpx2.Response, most: int) -> bytes:
+    """The body, unpacked, as far as it is allowed to go. What the server says of its length is not believed."""
+    unpacker = _unpacker(url, response)
+    parts: list[bytes] = []
+    room = most
+    async for raw in response.aiter_raw():
+        try:
+            part = unpacker.decompress(raw, room + 1) if unpacker else raw
+        except zlib.error as error:
+            raise FetchError(f"{url} broke off: what it sent is not packed as it says.") from error
+        room -= len(part)
+        if room < 0:
+            raise FileTooLargeError(f"{url} is larger than {most:,} bytes (INGEST__MAX_BYTES): take in a smaller part.")
+        parts.append(part)
+    if unpacker and not unpacker.eof and any(parts):
+        raise FetchError(f"{url} broke off before its end. Try again later.")
+    return b"".join(parts)
+
+
+def _unpacker(url: httpx2.URL, response: httpx2.Response) -> Any:
+    """What unpacks the body bit by bit, so that a small answer cannot become a huge one; None if it is not packed."""
+    match response.headers.get("content-encoding", "identity").strip().lower():
+        case "" | "identity":
+            return None
+        case "gzip" | "x-gzip" | "deflate":
+            return zlib.decompressobj(wbits=47)
+        case other:
+            raise FetchRefusedError(f"{url} is packed as {other[:40]}, though that was not asked for.")

@@ -1,0 +1,1 @@
+"""Jobs: work that is done later, by any worker on the same database."""
