@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rem.context import Scope
     from rem.db.database import Connection, Database
     from rem.db.store import Store
+    from rem.dreaming.audit import AuditReport
     from rem.embeddings import Embedder
     from rem.retrieval.indexer import Indexer
     from rem.settings import DreamingSettings
@@ -154,6 +155,13 @@ class Dreamer:
 
         async with self._alone(scope, waits=True):
             return await undo(self._store_for(scope), run_id)
+
+    async def audit(self, scope: Scope, *, mend: bool = False) -> AuditReport:
+        """Look through what was dreamt for an owner: duplicates, statements without source, edges to nothing."""
+        from rem.dreaming.audit import audit
+
+        async with self._alone(scope, waits=True):
+            return await audit(self._store_for(scope), self._embedder.embed, mend=mend)
 
     async def owners(self, tenant: str | None = None) -> list[tuple[str, str | None]]:
         """Everyone who has memories, as tenant and user; without a user, what the tenant shares."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
@@ -67,6 +67,14 @@ class _Draft:
         )
 
 
+@dataclass(slots=True)
+class _Taken:
+    """What claims of the same batch have got already."""
+
+    statements: set[UUID] = field(default_factory=set)
+    keys: set[str] = field(default_factory=set)
+
+
 class Ledger:
     """The statements of one owner, written by one run. To be used inside one transaction."""
 
@@ -90,7 +98,7 @@ class Ledger:
         await self._notice(dream, subject, whole)
         live = await self._live(dream, subject, keep)
         drafts = []
-        taken: dict[UUID, _Live] = {}
+        taken = _Taken()
         for claim in whole:
             draft = await self._draft(dream, _with_expiry(claim, standing), live, taken)
             if draft is None:
@@ -149,7 +157,7 @@ class Ledger:
             for row in rows
         ]
 
-    async def _draft(self, dream: str, claim: Claim, live: Sequence[_Live], taken: dict[UUID, _Live]) -> _Draft | None:
+    async def _draft(self, dream: str, claim: Claim, live: Sequence[_Live], taken: _Taken) -> _Draft | None:
         """What a claim would be as a statement; None if its owner took it back."""
         if isinstance(claim, RowClaim):
             return await self._draft_row(dream, claim, live, taken)
@@ -167,16 +175,14 @@ class Ledger:
         )
         return None if is_refused else draft
 
-    async def _draft_row(
-        self, dream: str, claim: RowClaim, live: Sequence[_Live], taken: dict[UUID, _Live]
-    ) -> _Draft | None:
+    async def _draft_row(self, dream: str, claim: RowClaim, live: Sequence[_Live], taken: _Taken) -> _Draft | None:
         if claim.is_named:
             return await self._draft_named(dream, claim)
         table = claim.entity.entity_type.table
-        earlier = _same_row(claim, table, [said for said in live if said.id not in taken])
+        earlier = _same_row(claim, table, [said for said in live if said.id not in taken.statements])
         source_ids = [source.ref.id for source in claim.sources]
         if earlier is not None:
-            taken[earlier.id] = earlier
+            taken.statements.add(earlier.id)
             value = {**_row_value(claim), "name": earlier.value["name"]}
             return _Draft(claim, "row", earlier.entity, earlier.name, value, claim.valid_to)
         refused = await self._connection.fetchval(
@@ -205,19 +211,24 @@ class Ledger:
                 known = row_id
         return _Draft(claim, "row", Ref(table, known or claim.entity.id), key, value, claim.valid_to)
 
-    async def _free_name(self, table: str, name: str, row_id: UUID, taken: dict[UUID, _Live]) -> tuple[str, str, UUID]:
+    async def _free_name(self, table: str, name: str, row_id: UUID, taken: _Taken) -> tuple[str, str, UUID]:
         """A name that no row of the owner's has, its key, and the id of the row to write."""
         for number in range(1, _MOST_NAMES):
             candidate = name if number == 1 else f"{name} ({number})"
             key = await self._key_of(candidate)
             holders = await self._holders(table, key)
-            if not holders and not any(said.name == key for said in taken.values()):
+            if key in taken.keys:
+                continue
+            if not holders:
+                taken.keys.add(key)
                 return candidate, key, row_id
             orphans = [holder["id"] for holder in holders if await self._is_orphan(table, holder)]
             if len(orphans) == len(holders) == 1:
                 # A row that came from a dump: the dream has it again.
+                taken.keys.add(key)
                 return candidate, key, orphans[0]
-        return f"{name} {uuid4()}", await self._key_of(f"{name} {uuid4()}"), row_id
+        unique = f"{name} {uuid4()}"
+        return unique, await self._key_of(unique), row_id
 
     async def _is_orphan(self, table: str, holder: Any) -> bool:
         """Whether a row was dreamt and no statement speaks for it."""

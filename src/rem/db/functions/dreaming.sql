@@ -13,6 +13,16 @@ RETURN (SELECT 1 - exp(sum(ln(greatest(1 - coalesce(share, 1), 1e-9)))) FROM unn
 -- A thing that is only named needs so much evidence until it is one.
 CREATE OR REPLACE FUNCTION rem_enough_evidence() RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 0.75;
 
+-- Whether a row of any type is there and not deleted.
+CREATE OR REPLACE FUNCTION rem_is_live(of_tenant text, of_type text, of_id uuid) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  is_live boolean;
+BEGIN
+  EXECUTE format('SELECT EXISTS (SELECT FROM rem.%I r WHERE r.tenant_id = $1 AND r.id = $2 AND r.deleted_at IS NULL)', of_type)
+    INTO is_live USING of_tenant, of_id;
+  RETURN is_live;
+END $$;
+
 -- Marks what its owner took back: rows that were changed by hand, edges that were removed, fields that say something
 -- else. Such a statement keeps no content, and the dream does not repeat it. To be called before anything is written.
 CREATE OR REPLACE FUNCTION rem_dream_notice(of_tenant text, of_type text, of_id uuid) RETURNS integer LANGUAGE plpgsql

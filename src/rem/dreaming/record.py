@@ -1,0 +1,76 @@
+"""Record: what was dreamt, when, and from what, for people to read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from rem.db.sql import query
+from rem.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from rem.db.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A dream that happened."""
+
+    id: UUID
+    user_id: str | None
+    dreams: list[str]
+    model: str | None
+    state: str
+    counts: dict[str, Any]
+    error: str | None
+    started_at: datetime
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class StatementRecord:
+    """Something that a dream said, with where it came from and how long it held."""
+
+    id: UUID
+    run_id: UUID
+    dream: str
+    kind: str
+    entity_type: str
+    entity_id: UUID
+    name: str
+    value: Any
+    sources: list[str]
+    confidence: float | None
+    valid_from: datetime | None
+    valid_to: datetime | None
+    state: str
+    stated_at: datetime
+    ended_at: datetime | None
+
+
+async def runs(store: Store, limit: int = 20) -> list[RunRecord]:
+    """An owner's dreams, the latest first."""
+    async with store.executor.connection() as connection:
+        rows = await connection.fetch(query("dreaming", "runs"), store.scope.tenant_id, store.scope.user_id, limit)
+    return [RunRecord(*row) for row in rows]
+
+
+async def statements(
+    store: Store, key: str | None = None, *, at: datetime | None = None, limit: int = 100
+) -> list[StatementRecord]:
+    """What dreams said of what answers to a key, or of everything, the newest valid first.
+
+    With a time: what was believed then. What its owner took back is not among it.
+    """
+    ids = None
+    if key is not None:
+        ids = [entity.id for entity in await store.lookup(key)]
+        if not ids:
+            raise NotFoundError(f"Nothing answers to {key!r}: `rem query 'FUZZY \"…\"'` finds similar keys.")
+    async with store.executor.connection() as connection:
+        rows = await connection.fetch(
+            query("dreaming", "statements_about"), store.scope.tenant_id, store.scope.user_id, ids, at, limit
+        )
+    return [StatementRecord(*row) for row in rows]

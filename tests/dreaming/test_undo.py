@@ -1,0 +1,84 @@
+"""A dream can be taken back: as if it had not been, except that its sources count as seen."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from rem.app import Rem
+from rem.db.store import Store
+from rem.dreaming.claim import Claim
+from rem.errors import ConflictError, NotFoundError
+from rem.models import Resource, User
+from tests.dreaming.nights import dreamt_edges, edge, field, keys, moment, moments, night_for, note, ref, states
+
+
+async def test_undoing_the_first_dream_leaves_nothing_of_it(
+    rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    plan, review = await note(alice, "plan"), await note(alice, "review")
+    me = await alice.upsert(User(name="Alice"))
+    night = await night_for(rem, alice)
+    claims: list[Claim] = [moment("The plan", plan), edge(plan, review), field(me, "summary", "Plans.", plan)]
+    await night.say("test", ref(plan), [*claims, field(me, "metadata.profile", {"projects": ["p"]}, plan)])
+    assert (await alice.get(User, me.id)).metadata == {"profile": {"projects": ["p"]}}
+    assert await rem.dreamer().undo(alice.scope, night.run_id) == 4
+    assert await moments(alice) == []
+    assert await dreamt_edges(alice, plan) == []
+    stored = await alice.get(User, me.id)
+    assert (stored.summary, stored.metadata) == ("", {})
+    assert await states(sql) == {}
+
+
+async def test_undoing_the_second_dream_brings_the_first_one_back(rem: Rem, alice: Store) -> None:
+    plan, review, other = await note(alice, "plan"), await note(alice, "review"), await note(alice, "other")
+    me = await alice.upsert(User(name="Alice"))
+    first, second = await night_for(rem, alice), await night_for(rem, alice)
+    before: list[Claim] = [moment("The plan", plan), edge(plan, review), field(me, "summary", "Plans.", plan)]
+    await first.say("test", ref(plan), before)
+    after: list[Claim] = [
+        moment("The plan", plan, other, summary="More."),
+        edge(plan, other),
+        field(me, "summary", "Reviews.", plan),
+    ]
+    await second.say("test", ref(plan), after)
+    await rem.dreamer().undo(alice.scope, second.run_id)
+    (found,) = await moments(alice)
+    assert (found.summary, found.run_id, found.sources) == ("It happened.", first.run_id, ["plan"])
+    assert await dreamt_edges(alice, plan) == [("related_to", "review")]
+    assert (await alice.get(User, me.id)).summary == "Plans."
+
+
+async def test_what_the_owner_changed_since_stays(rem: Rem, alice: Store) -> None:
+    plan, review = await note(alice, "plan"), await note(alice, "review")
+    night = await night_for(rem, alice)
+    await night.say("test", ref(plan), [moment("The plan", plan), moment("The review", review)])
+    corrected = (await moments(alice))[0]
+    corrected.summary = "What really happened."
+    await alice.upsert(corrected)
+    assert await rem.dreamer().undo(alice.scope, night.run_id) == 1
+    assert [found.summary for found in await moments(alice)] == ["What really happened."]
+
+
+async def test_what_was_undone_is_not_dreamt_again_until_something_is_new(rem: Rem, alice: Store) -> None:
+    plan = await note(alice, "plan")
+    night = await night_for(rem, alice)
+    await night.say("moments", ref(plan), [moment("The plan", plan)])
+    await rem.dreamer().undo(alice.scope, night.run_id)
+    assert await night.rows("moments", Resource) == []
+    await alice.upsert(Resource(name="plan", content="Something else."))
+    assert keys(await night.rows("moments", Resource)) == ["plan"]
+
+
+async def test_only_the_owner_can_undo_and_only_once(rem: Rem, alice: Store, bob: Store) -> None:
+    plan = await note(alice, "plan")
+    night = await night_for(rem, alice)
+    await night.say("moments", ref(plan), [moment("The plan", plan)])
+    for scope, run_id in ((bob.scope, night.run_id), (alice.scope, uuid4())):
+        with pytest.raises(NotFoundError, match="There is no dream"):
+            await rem.dreamer().undo(scope, run_id)
+    await rem.dreamer().undo(alice.scope, night.run_id)
+    with pytest.raises(ConflictError, match="undone already"):
+        await rem.dreamer().undo(alice.scope, night.run_id)
