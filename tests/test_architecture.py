@@ -20,6 +20,7 @@ _LAYERS = [
     {"jobs"},
     {"ingest"},
     {"dreaming"},
+    {"forgetting"},
     {"demo"},
     {"app"},
     {"evals", "tools"},

@@ -19,6 +19,7 @@ from rem.db.store import Store
 from rem.demo import workspace
 from rem.embeddings import embedder_at_hand
 from rem.errors import EmbeddingOffError, MemoryOffError
+from rem.ingest.ingester import Ingester, SaveSchema
 from rem.memory.manager import MemoryManager
 from rem.memory.prune import prune_if_due
 from rem.models import Entity
@@ -41,7 +42,11 @@ from rem.settings import Settings, get_settings
 
 if TYPE_CHECKING:
     from rem.dreaming.dreamer import Dreamer
-    from rem.dreaming.mind import Mind
+    from rem.dreaming.mind import AgentSchemas, Mind
+    from rem.forgetting.erase_user import EraseReport
+    from rem.forgetting.forget import ForgetReport
+    from rem.forgetting.plan import ForgetPlan
+    from rem.forgetting.sweep import SweepReport
 
 
 class Rem:
@@ -82,6 +87,11 @@ class Rem:
         """The database, for what the store does not offer."""
         return self._database
 
+    @property
+    def settings(self) -> Settings:
+        """The settings that it was opened with."""
+        return self._settings
+
     def store(self, user: str | None = None, *, tenant: str = DEFAULT_TENANT) -> Store:
         """The memory of one user, by e-mail address or id; without a user, what the tenant shares."""
         return self.store_for(Scope.of(user, tenant))
@@ -89,6 +99,16 @@ class Rem:
     def store_for(self, scope: Scope) -> Store:
         """The memory that a scope sees."""
         return Store(self._database, scope, self._types)
+
+    def ingester(
+        self, user: str | None = None, *, tenant: str = DEFAULT_TENANT, save_schema: SaveSchema | None = None
+    ) -> Ingester:
+        """Takes files into the memory of one user; without a user, into what the tenant shares."""
+        return self.ingester_for(Scope.of(user, tenant), save_schema=save_schema)
+
+    def ingester_for(self, scope: Scope, *, save_schema: SaveSchema | None = None) -> Ingester:
+        """Takes files into a scope's memory. What is an agent becomes one, if `save_schema` keeps agents."""
+        return Ingester(self.store_for(scope), self._settings, save_schema=save_schema)
 
     def memory(self, user: str, *, tenant: str = DEFAULT_TENANT) -> MemoryManager:
         """The conversations of one user, by e-mail address or id."""
@@ -194,12 +214,44 @@ class Rem:
         await self._indexer.switch_model()
         return await self._indexer.reembed_rest(on_progress)
 
-    def dreamer(self, mind: Mind | None = None) -> Dreamer:
+    def dreamer(self, mind: Mind | None = None, schemas: AgentSchemas | None = None) -> Dreamer:
         """Whoever derives moments, entities, relations and profiles from memories; with a mind, by a language model."""
         from rem.dreaming.dreamer import Dreamer
 
         settings = self._settings.dreaming
-        return Dreamer(self._database, self.store_for, self._indexer, self._embedder, settings, mind)
+        return Dreamer(self._database, self.store_for, self._indexer, self._embedder, settings, mind, schemas)
+
+    async def plan_forget(
+        self, label: str, *, user: str | None = None, tenant: str = DEFAULT_TENANT, mentions: bool = False
+    ) -> ForgetPlan:
+        """What would go with everything about a name or a key; with `mentions`, also the texts that name it."""
+        from rem.forgetting.forget import plan_forget
+
+        return await plan_forget(self._database, Scope.of(user, tenant), label, with_mentions=mentions)
+
+    async def forget(self, plan: ForgetPlan) -> ForgetReport:
+        """Remove what a plan shows, all of it or nothing; an error if something else would go by now."""
+        from rem.forgetting.forget import forget
+
+        return await forget(self._database, plan)
+
+    async def count_user(self, user: str, *, tenant: str = DEFAULT_TENANT) -> EraseReport:
+        """What `erase_user` would erase. Nothing changes."""
+        from rem.forgetting.erase_user import count_user
+
+        return await count_user(self._database, user, tenant)
+
+    async def erase_user(self, user: str, *, tenant: str = DEFAULT_TENANT) -> EraseReport:
+        """Erase everything of a user in a tenant, for good; the report proves that nothing is left."""
+        from rem.forgetting.erase_user import erase_user
+
+        return await erase_user(self._database, user, tenant)
+
+    async def sweep(self) -> SweepReport:
+        """Erase for good what has lapsed, of everyone, and what was dreamt from it."""
+        from rem.forgetting.sweep import sweep
+
+        return await sweep(self._database)
 
     async def keep_indexed(self) -> None:
         """Index whatever anyone writes, until cancelled; for servers."""

@@ -207,6 +207,9 @@ class WorkerSettings(_Group):
     heartbeat_seconds: float = Field(
         default=30.0, ge=1, description="a job whose worker is silent for so long is taken over"
     )
+    shutdown_seconds: float = Field(
+        default=10.0, ge=0, description="how long running jobs may take to end on shutdown; then they wait again"
+    )
 
 
 class DreamingSettings(_Group):
@@ -217,6 +220,25 @@ class DreamingSettings(_Group):
     max_model_calls: int = Field(default=100, ge=0, le=100_000, description="of one dream of one user")
     max_sources: int = Field(default=5000, ge=1, description="sessions and texts that one dream of one user looks at")
     pause_minutes: int = Field(default=60, ge=1, description="silence after which an episode is over")
+
+    @field_validator("schedule")
+    @classmethod
+    def _cron_or_never(cls, value: str | None) -> str | None:
+        if value is None or value.strip().lower() in ("", "never", "off"):
+            return None
+        if not is_cron(value):
+            raise ValueError(
+                f"{value!r} is no cron expression: write five fields, as in '0 3 * * *' for three at night, or never"
+            )
+        return value.strip()
+
+
+def is_cron(expression: str) -> bool:
+    """Whether a text says when something is due, as crontab does; six fields have seconds at the end."""
+    # Imported only where a schedule is given: the default is known to be one.
+    from croniter import croniter  # type: ignore[import-untyped]
+
+    return bool(croniter.is_valid(expression))
 
 
 class OtelSettings(_Group):

@@ -16,7 +16,7 @@ from rem.agents.conversation import Conversation, Place
 from rem.agents.factory import AgentFactory
 from rem.agents.history import client_messages, model_messages
 from rem.agents.local_model import LOCAL_MODEL
-from rem.agents.mind import AgentMind
+from rem.agents.mind import AgentMind, CatalogSchemas
 from rem.agents.models import ModelRegistry, ResolvedModel
 from rem.agents.run import Run
 from rem.agents.run_agent import ChildRuns, ModelRun, SimulatedRun
@@ -203,6 +203,11 @@ class Agents:
             return str((answer.output or {}).get("summary") or answer.text)
 
         return summarize
+
+    @property
+    def schemas(self) -> CatalogSchemas:
+        """What agents return, as dreams without a language model use it."""
+        return CatalogSchemas(self.catalog)
 
     @property
     def mind(self) -> AgentMind | None:

@@ -19,17 +19,27 @@ async def user_hint(env: ToolEnv, *, with_profile: bool, can_look_up: bool) -> s
     if profile is None:
         return None
     if with_profile:
-        return _described(profile)
+        return _described(profile, env.context.user_id)
     return f"User ID: {env.context.user_id}. To load user profile: Use REM LOOKUP users/{profile['key']}"
 
 
-def _described(profile: Mapping[str, Any]) -> str:
+def _described(profile: Mapping[str, Any], user_id: str | None) -> str | None:
+    details = (profile.get("metadata") or {}).get("profile")
+    details = details if isinstance(details, Mapping) else {}
+    # Who has not said a name is called by the id, which says nothing.
     facts = {
-        "Name": profile.get("name"),
+        "Name": None if profile.get("name") == user_id else profile.get("name"),
         "Role": profile.get("role"),
         "About": profile.get("summary"),
-        "Interests": ", ".join(profile.get("interests") or ()),
-        "Preferred topics": ", ".join(profile.get("preferred_topics") or ()),
+        "Interests": _listed(profile.get("interests")),
+        "Preferred topics": _listed(profile.get("preferred_topics")),
+        "Current projects": _listed(details.get("current_projects")),
+        "How the user wants things done": _listed(details.get("preferences"), " | "),
     }
     lines = [f"{name}: {value}" for name, value in facts.items() if value]
-    return "\n".join(["You talk to this user:", *lines])
+    return "\n".join(["You talk to this user:", *lines]) if lines else None
+
+
+def _listed(values: object, between: str = ", ") -> str:
+    """The texts of a list; what is in a profile may have been written by hand."""
+    return between.join(value for value in values if isinstance(value, str)) if isinstance(values, list) else ""

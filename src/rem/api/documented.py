@@ -10,6 +10,7 @@ Responses: TypeAlias = dict[int | str, dict[str, Any]]
 
 _MEANINGS = {
     400: ("The input is not valid.", "invalid_input", "limit must not be negative."),
+    403: ("Nothing may be fetched from there.", "place_forbidden", "/etc/passwd may not be read."),
     404: ("There is no such thing, or it is somebody else's.", "not_found", "resources has no such row."),
     409: ("The change contradicts what is stored.", "conflict", "Another of the owner's rows has this key already."),
     412: ("It was changed since it was read.", "precondition_failed", "It was changed since: read it again."),

@@ -10,7 +10,6 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
-from loguru import logger
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
@@ -21,12 +20,12 @@ from rem.api.chat.router import router as chat
 from rem.api.documented import COMMON
 from rem.api.host_check import HostCheck
 from rem.api.request_log import RequestLog
-from rem.api.routes import agents, entities, feedback, messages, models, moments, query, sessions
+from rem.api.routes import agents, entities, feedback, files, messages, models, moments, query, sessions
 from rem.api.telemetry import traced
 from rem.app import Rem
-from rem.errors import RemError
 from rem.mcp.http import mount_mcp
 from rem.settings import Settings, get_settings
+from rem.worker.in_process import working
 
 _DESCRIPTION = """A memory for AI agents: what they saw, what they know and what happened, under readable keys.
 
@@ -41,12 +40,12 @@ _TAGS: list[dict[str, Any]] = [
     {"name": "messages", "description": "What was said, word for word."},
     {"name": "feedback", "description": "What people think of answers."},
     {"name": "moments", "description": "What happened, by time."},
+    {"name": "files", "description": "Documents that are taken in, and what became of them."},
     {"name": "agents", "description": "Agents that are defined in YAML."},
     {"name": "entities", "description": "Everything that is remembered, to be seen and corrected."},
     {"name": "health", "description": "Whether the service works."},
 ]
-_ROOM_BESIDE_AUDIO = 1_000_000
-_PRUNE_SECONDS = 3600
+_ROOM_BESIDE_AUDIO = _ROOM_BESIDE_FILES = 1_000_000
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -73,7 +72,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 def _include_routes(app: FastAPI) -> None:
     routers = [chat, models.router, query.router, sessions.router, messages.router, feedback.router]
-    routers += [moments.router, agents.router, entities.router]
+    routers += [moments.router, files.router, agents.router, entities.router]
     api = APIRouter(prefix="/api/v1", responses=COMMON)
     for router in routers:
         api.include_router(router)
@@ -103,7 +102,11 @@ def _middleware(settings: Settings) -> list[Middleware]:
         ),
         Middleware(RequestLog),
         Middleware(HostCheck, allowed=settings.api.allowed_hosts),
-        Middleware(BodyLimit, most_bytes=settings.audio.max_bytes * 4 // 3 + _ROOM_BESIDE_AUDIO),
+        Middleware(
+            BodyLimit,
+            most_bytes=settings.audio.max_bytes * 4 // 3 + _ROOM_BESIDE_AUDIO,
+            by_path={"/api/v1/files": settings.ingest.max_bytes + _ROOM_BESIDE_FILES},
+        ),
     ]
 
 
@@ -120,7 +123,8 @@ async def _running(app: FastAPI) -> AsyncIterator[None]:
             app.state.agents = Agents(rem, settings)
             await app.state.agents.warm_up()
             try:
-                yield
+                async with working(rem, app.state.agents, settings):
+                    yield
             finally:
                 await app.state.agents.close()
 
@@ -132,25 +136,12 @@ async def _memory(settings: Settings) -> AsyncIterator[Rem | None]:
         yield None
         return
     async with Rem.open(settings) as rem:
-        background = [asyncio.create_task(rem.keep_indexed())]
-        if settings.memory.auto_prune_days is not None:
-            background.append(asyncio.create_task(_keep_pruned(rem)))
+        indexing = asyncio.create_task(rem.keep_indexed())
         try:
             yield rem
         finally:
-            for task in background:
-                task.cancel()
-            await asyncio.wait(background)
-
-
-async def _keep_pruned(rem: Rem) -> None:
-    """Delete what lies idle for longer than the settings say, from time to time."""
-    while True:
-        try:
-            await rem.prune_if_due()
-        except RemError as error:
-            logger.warning("Idle sessions could not be deleted: {}", type(error).__name__)
-        await asyncio.sleep(_PRUNE_SECONDS)
+            indexing.cancel()
+            await asyncio.wait([indexing])
 
 
 app = create_app()

@@ -40,6 +40,10 @@ Here = Annotated[
     ),
 ]
 
+Dream = Annotated[
+    bool, typer.Option("--dream", help="Sleep on it before asking: derive moments and relations, without a model.")
+]
+
 
 @app.command()
 def longmemeval(
@@ -49,12 +53,13 @@ def longmemeval(
     concurrency: Concurrency = 1,
     output: Output = None,
     here: Here = False,
+    dream: Dream = False,
     as_json: Json = False,
 ) -> None:
     """LongMemEval: every question has a history of its own; found are the sessions that answer it."""
     from rem.evals.datasets.longmemeval import read
 
-    _measure(read(path, limit), mode, concurrency, output, here, as_json)
+    _measure(read(path, limit), mode, concurrency, output, here, dream, as_json)
 
 
 @app.command()
@@ -65,12 +70,13 @@ def locomo(
     concurrency: Concurrency = 1,
     output: Output = None,
     here: Here = False,
+    dream: Dream = False,
     as_json: Json = False,
 ) -> None:
     """LoCoMo: long conversations of two friends; found are the turns that answer a question."""
     from rem.evals.datasets.locomo import read
 
-    _measure(read(path, limit), mode, concurrency, output, here, as_json)
+    _measure(read(path, limit), mode, concurrency, output, here, dream, as_json)
 
 
 @app.command()
@@ -81,12 +87,13 @@ def beam(
     concurrency: Concurrency = 1,
     output: Output = None,
     here: Here = False,
+    dream: Dream = False,
     as_json: Json = False,
 ) -> None:
     """BEAM: long chats with an assistant; found are the messages that answer a question."""
     from rem.evals.datasets.beam import read
 
-    _measure(read(path, limit), mode, concurrency, output, here, as_json)
+    _measure(read(path, limit), mode, concurrency, output, here, dream, as_json)
 
 
 @app.command()
@@ -104,15 +111,18 @@ def own(
     concurrency: Concurrency = 1,
     output: Output = None,
     here: Here = False,
+    dream: Dream = False,
     as_json: Json = False,
 ) -> None:
     """Your own: texts (or messages, if they name a session) and questions, as files of JSON lines."""
     from rem.evals.datasets.own import read
 
-    _measure(read(corpus, questions, limit), mode, concurrency, output, here, as_json)
+    _measure(read(corpus, questions, limit), mode, concurrency, output, here, dream, as_json)
 
 
-def _measure(dataset: Dataset, mode: Mode, concurrency: int, output: Path | None, here: bool, as_json: bool) -> None:
+def _measure(
+    dataset: Dataset, mode: Mode, concurrency: int, output: Path | None, here: bool, dream: bool, as_json: bool
+) -> None:
     """Run the benchmark, print its figures, write its rows."""
     from uuid import uuid4
 
@@ -126,10 +136,10 @@ def _measure(dataset: Dataset, mode: Mode, concurrency: int, output: Path | None
     require_writable(rows)
     tenant = f"bench-{dataset.name}-{uuid4().hex[:8]}"
     if here:
-        report, outcomes = run(lambda: _run(get_settings(), dataset, tenant, mode, concurrency))
+        report, outcomes = run(lambda: _run(get_settings(), dataset, tenant, mode, concurrency, dream))
     else:
         with temporary_server(get_settings(), tell) as settings:
-            report, outcomes = run(lambda: _run(settings, dataset, tenant, mode, concurrency, is_new=True))
+            report, outcomes = run(lambda: _run(settings, dataset, tenant, mode, concurrency, dream, is_new=True))
     if as_json:
         print_json({**report_as_json(report), "rows": rows.absolute()})
     else:
@@ -141,7 +151,7 @@ def _measure(dataset: Dataset, mode: Mode, concurrency: int, output: Path | None
 
 
 async def _run(
-    settings: Settings, dataset: Dataset, tenant: str, mode: Mode, concurrency: int, is_new: bool = False
+    settings: Settings, dataset: Dataset, tenant: str, mode: Mode, concurrency: int, dream: bool, is_new: bool = False
 ) -> tuple[Report, list[Outcome]]:
     from rem.app import Rem
     from rem.cli.output import progress_bar
@@ -158,6 +168,9 @@ async def _run(
                 await measurement.store(on_rows)
             with progress_bar("Indexing") as on_rows:
                 await measurement.index(on_rows)
+            if dream:
+                with progress_bar("Dreaming") as on_users:
+                    await measurement.dream(on_users)
             with progress_bar("Asking") as on_questions:
                 outcomes = await measurement.ask(on_questions)
         except BaseException:

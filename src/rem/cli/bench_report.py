@@ -38,6 +38,8 @@ def print_report(report: Report) -> None:
         f"Throughput  {counted(done.rows, 'row')} stored in {done.store_seconds:.1f} s and indexed in "
         f"{done.index_seconds:.1f} s: {_number(done.rows_per_second)} rows/s"
     )
+    if done.dream_seconds:
+        typer.echo(f"Dreaming    {done.dream_seconds:.1f} s")
     made_with = report.configuration
     embedder = "no embedder" if made_with["embedder"] == "none" else made_with["embedder"]
     typer.echo(f"Made with   REM {made_with['rem']}, {embedder}, mode {made_with['mode']}")

@@ -32,7 +32,7 @@ def delete(
 
     async def work(rem: Rem) -> list[Entity]:
         store = rem.store(user, tenant=tenant)
-        rows = list({row.id: row for key in keys for row in [await _own_row(store, key, table, erase)]}.values())
+        rows = list({row.id: row for key in keys for row in [await own_row(store, key, table, erase)]}.values())
         if erase and not yes:
             typer.confirm(f"Erase {_names(rows)} for good?", abort=True, err=True)
         async with store.transaction() as transaction:
@@ -64,7 +64,7 @@ def restore(
     typer.echo(f"Restored {_name(run_with_rem(work))}.")
 
 
-async def _own_row(store: Store, key: str, table: str | None, with_deleted: bool) -> Entity:
+async def own_row(store: Store, key: str, table: str | None, with_deleted: bool = False) -> Entity:
     """The one row of the scope's own that a key means."""
     found = await store.lookup(key, table=table)
     own = [row for row in found if row.user_id == store.scope.user_id]

@@ -68,6 +68,7 @@ async def _memory_checks() -> list[Check]:
         ("mirrors", _mirrors),
         ("search", _search),
         ("sql", _sql),
+        ("jobs", _jobs),
     ):
         found.append(await _check(name, look))
         if found[-1].mark == "problem":
@@ -144,6 +145,16 @@ async def _sql() -> str:
         finally:
             await sandbox.close()
     return f"works; only REM's own check holds off that {'; '.join(gaps)}" if gaps else "works, behind every wall"
+
+
+async def _jobs() -> str:
+    from rem.app import Rem
+    from rem.jobs.queue import Jobs
+
+    async with Rem.open() as rem:
+        counts = await Jobs(rem.database).counts()
+    found = f"{counts['queued']} queued, {counts['running']} running, {counts['dead']} dead"
+    return f"{found}: see `rem jobs list --state dead`" if counts["dead"] else found
 
 
 async def _search() -> str:

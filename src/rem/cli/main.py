@@ -8,7 +8,27 @@ from typing import Annotated
 
 import typer
 
-from rem.cli import agents, ask, bench, db, delete, demo, doctor, lookup, mcp, models, parse, query, serve, sessions
+from rem.cli import (
+    agents,
+    ask,
+    bench,
+    db,
+    delete,
+    demo,
+    doctor,
+    dreaming,
+    forget,
+    ingest,
+    jobs,
+    lookup,
+    mcp,
+    models,
+    parse,
+    query,
+    serve,
+    sessions,
+    worker,
+)
 from rem.cli.streams import give_up_output, set_up_streams
 from rem.errors import RemError
 
@@ -25,14 +45,22 @@ app.add_typer(agents.app, name="agents")
 app.add_typer(models.app, name="models")
 app.add_typer(bench.app, name="bench")
 app.add_typer(sessions.app, name="sessions")
+app.add_typer(dreaming.app, name="dreaming")
 app.add_typer(mcp.app, name="mcp")
+app.add_typer(jobs.app, name="jobs")
 app.command("query")(query.query)
 app.command("ask")(ask.ask)
 app.command("lookup")(lookup.lookup)
 app.command("delete")(delete.delete)
 app.command("restore")(delete.restore)
+app.command("expire")(forget.expire)
+app.command("forget")(forget.forget)
+app.command("erase-user")(forget.erase_user)
+app.command("sweep")(forget.sweep)
+app.command("ingest")(ingest.ingest)
 app.command("parse")(parse.parse)
 app.command("serve")(serve.serve)
+app.command("worker")(worker.worker)
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
 

@@ -25,6 +25,9 @@ User = Annotated[
 ]
 Tenant = Annotated[str, typer.Option("--tenant", help="The workspace.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+In = Annotated[str | None, typer.Option("--in", metavar="SPAN", help="Lapse after so long: 30d, 12h, 2w.")]
+At = Annotated[str | None, typer.Option("--at", metavar="TIME", help="Lapse then: 2026-12-01, 2026-12-01T18:00 (UTC).")]
+Never = Annotated[bool, typer.Option("--never", help="Do not lapse any more.")]
 
 
 def run(work: Callable[[], Awaitable[R]]) -> R:

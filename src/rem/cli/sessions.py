@@ -9,7 +9,7 @@ from uuid import UUID
 
 import typer
 
-from rem.cli.runtime import Json, Tenant, User, run_with_rem, tell
+from rem.cli.runtime import At, In, Json, Never, Tenant, User, run_with_rem, tell
 
 if TYPE_CHECKING:
     from rem.app import Rem
@@ -155,13 +155,18 @@ def delete(
 @app.command()
 def prune(
     days: Annotated[int, typer.Option(help="Sessions that nobody has written to for so many days.")] = 30,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
     yes: Yes = False,
     user: User = None,
     tenant: Tenant = "default",
     as_json: Json = False,
 ) -> None:
-    """Delete the user's old sessions. They can be restored."""
+    """Delete the user's old sessions, and what was dreamt from them. They can be restored."""
     from rem.cli.output import counted, print_json
+
+    if dry_run:
+        _show_idle(days, user, tenant, as_json)
+        return
 
     async def work(rem: Rem) -> int:
         memory = _memory(rem, user, tenant)
@@ -174,6 +179,30 @@ def prune(
         print_json({"deleted": pruned})
     else:
         typer.echo(f"Deleted {counted(pruned, 'session')}.")
+
+
+@app.command("expire")
+def expire_session(
+    which: Which,
+    within: In = None,
+    at: At = None,
+    never: Never = False,
+    user: User = None,
+    tenant: Tenant = "default",
+) -> None:
+    """Let a session lapse, with all its messages, also those that are written later."""
+    from rem.cli.forget import moment_text
+    from rem.forgetting.expiry import expire, expiry_of
+
+    moment = expiry_of(within, at, never)
+
+    async def work(rem: Rem) -> UUID:
+        memory = _memory(rem, user, tenant)
+        session = await memory.get_session(await _session_id(memory, which))
+        await expire(memory.store, [session], moment)
+        return session.id
+
+    typer.echo(f"{run_with_rem(work)} {moment_text(moment)}.")
 
 
 @app.command()
@@ -233,6 +262,24 @@ def search(
         typer.echo(f"{message.key}  {_speaker(message)}: {' '.join(message.content.split())[:200]}")
     if not found:
         tell("Nothing was found.")
+
+
+def _show_idle(days: int, user: str | None, tenant: str, as_json: bool) -> None:
+    """What `prune` would delete."""
+    from rem.cli.output import counted, print_json
+    from rem.memory.prune import idle_sessions
+
+    async def work(rem: Rem) -> list[Session]:
+        return await idle_sessions(_memory(rem, user, tenant), days)
+
+    sessions = run_with_rem(work)
+    if as_json:
+        print_json({"would_delete": [session.model_dump(mode="json") for session in sessions]})
+        return
+    for session in sessions:
+        count = counted(session.message_count, "message")
+        typer.echo(f"{session.id}  {session.updated_at:%Y-%m-%d}  {count}  {session.name or ''}".rstrip())
+    typer.echo(f"Would delete {counted(len(sessions), 'session')}.")
 
 
 def _memory(rem: Rem, user: str | None, tenant: str) -> MemoryManager:

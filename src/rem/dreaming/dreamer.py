@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
+import orjson
+
 from rem.db.sql import query
 from rem.dreaming.claim import Changes
-from rem.dreaming.mind import Budget, Mind
+from rem.dreaming.mind import AgentSchemas, Budget, Mind
 from rem.dreaming.night import Night, OnProgress
 from rem.errors import InvalidInputError
 
@@ -63,6 +65,7 @@ class Dreamer:
         embedder: Embedder,
         settings: DreamingSettings,
         mind: Mind | None = None,
+        schemas: AgentSchemas | None = None,
     ) -> None:
         self._database = database
         self._store_for = store_for
@@ -70,6 +73,7 @@ class Dreamer:
         self._embedder = embedder
         self._settings = settings
         self._mind = mind if settings.use_model else None
+        self._schemas = schemas or mind
 
     async def dream(
         self,
@@ -96,8 +100,9 @@ class Dreamer:
             run_id = await self._begin(connection, scope, dreams)
             night = self._night(scope, run_id, on_progress)
             try:
-                await self._indexer.run(scope)
                 for dream in dreams:
+                    # Each builds on what the one before it has written.
+                    await self._indexer.run(scope)
                     await dream.dream(night)
             except BaseException as error:
                 await self._end(connection, scope, night, "failed", str(error) or type(error).__name__)
@@ -114,6 +119,7 @@ class Dreamer:
             self._embedder,
             self._mind,
             Budget(self._settings.max_model_calls if self._mind else 0),
+            self._schemas,
         )
         if on_progress is not None:
             night.on_progress = on_progress
@@ -140,7 +146,9 @@ class Dreamer:
     async def _end(self, connection: Connection, scope: Scope, night: Night, state: str, error: str | None) -> bool:
         """Record how a run ended; whether there is something to record."""
         counts: dict[str, Any] = {name: asdict(changes) for name, changes in night.changes.items()}
-        await connection.execute(query("dreaming", "end_run"), scope.tenant_id, night.run_id, state, counts, error)
+        # This connection is none of the pool's, which take objects for JSON.
+        told = orjson.dumps(counts).decode()
+        await connection.execute(query("dreaming", "end_run"), scope.tenant_id, night.run_id, state, told, error)
         if state == "failed":
             return True
         done = await connection.execute(query("dreaming", "forget_empty_run"), scope.tenant_id, night.run_id)

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from rem.dreaming.affinity import Affinity
 from rem.dreaming.dreamer import Dream
+from rem.dreaming.entities import EntitiesDream
+from rem.dreaming.moments import Moments
+from rem.dreaming.ontology import OntologyDream
+from rem.dreaming.profiles import Profiles
 
-DREAMS: dict[str, Dream] = {}
+DREAMS: dict[str, Dream] = {
+    dream.name: dream for dream in (Moments(), EntitiesDream(), Affinity(), OntologyDream(), Profiles())
+}

@@ -84,19 +84,26 @@ class Ledger:
         self._run_id = run_id
 
     async def replace(
-        self, dream: str, subject: Ref, claims: Sequence[Claim], *, keep: Collection[UUID] = ()
+        self,
+        dream: str,
+        subject: Ref,
+        claims: Sequence[Claim],
+        *,
+        keep: Collection[UUID] = (),
+        only: Collection[UUID] | None = None,
     ) -> Changes:
         """Let what a dream says of a subject be these claims, and no others but the statements to keep.
 
-        What is said already is left as it is. What the owner took back is not said again, nor what has lost a source.
+        With `only`, these statements are replaced, and all others kept. What is said already is left as it is. What the
+        owner took back is not said again, nor what has lost a source.
         """
         changes = Changes()
         await self._fetch("lock_subject", subject.id, table=subject.type)
         standing = await self._lock_sources(claims)
         whole = [claim for claim in claims if claim.sources and all(source.ref in standing for source in claim.sources)]
         changes.vanished = len(claims) - len(whole)
-        await self._notice(dream, subject, whole)
-        live = await self._live(dream, subject, keep)
+        await self._notice(dream, subject, whole, only)
+        live = await self._live(dream, subject, keep, only)
         drafts = []
         taken = _Taken()
         for claim in whole:
@@ -123,9 +130,11 @@ class Ledger:
                 standing[Ref(kind, row_id)] = expires_at
         return standing
 
-    async def _notice(self, dream: str, subject: Ref, claims: Iterable[Claim]) -> None:
+    async def _notice(
+        self, dream: str, subject: Ref, claims: Iterable[Claim], only: Collection[UUID] | None
+    ) -> None:
         """See first what the owner has changed since, or it would be written over."""
-        entities = {live.entity for live in await self._live(dream, subject, ())}
+        entities = {live.entity for live in await self._live(dream, subject, (), only)}
         entities |= {claim.src for claim in claims if isinstance(claim, EdgeClaim)}
         entities |= {claim.entity for claim in claims if isinstance(claim, FieldClaim)}
         await self._for_each("notice", entities)
@@ -137,10 +146,13 @@ class Ledger:
                 query("dreaming", name), self._tenant_id, [ref.type for ref in inorder], [ref.id for ref in inorder]
             )
 
-    async def _live(self, dream: str, subject: Ref, keep: Collection[UUID]) -> list[_Live]:
+    async def _live(
+        self, dream: str, subject: Ref, keep: Collection[UUID], only: Collection[UUID] | None = None
+    ) -> list[_Live]:
         rows = await self._connection.fetch(
             query("dreaming", "live_of_subject"),
             *(self._tenant_id, self._user_id, dream, subject.type, subject.id, list(keep)),
+            None if only is None else list(only),
         )
         return [
             _Live(
@@ -197,9 +209,12 @@ class Ledger:
     async def _draft_named(self, dream: str, claim: RowClaim) -> _Draft | None:
         table, value = claim.entity.entity_type.table, _row_value(claim)
         key = await self._key_of(value["name"])
-        known = await self._connection.fetchval(
-            query("dreaming", "named_entity"), self._tenant_id, self._user_id, dream, key, table
-        )
+        named = query("dreaming", "named_entity"), self._tenant_id, self._user_id, dream, key, table
+        known = await self._connection.fetchval(*named)
+        if known is not None:
+            # Its owner may have changed what other subjects made.
+            await self._for_each("notice", {Ref(table, known)})
+            known = await self._connection.fetchval(*named)
         if known is None:
             refused = query("dreaming", "refused_name")
             if await self._connection.fetchval(refused, self._tenant_id, self._user_id, dream, key):
@@ -267,23 +282,34 @@ class Ledger:
             await self._end([said.id], successor.claim.valid_from if successor and said.kind != "row" else None)
         changes.ended = len(ended)
         for draft in fresh.values():
-            await self._say(dream, subject, draft)
+            if not await self._say(dream, subject, draft):
+                changes.unchanged += 1
+                continue
             touched.add(draft.entity)
             changes.said += 1
             changes.rows[draft.kind] = changes.rows.get(draft.kind, 0) + 1
-        await self._for_each("project", touched)
+        # Rows last: one that goes takes statements along, and edges that are not drawn yet would seem taken back.
+        rows = {said.entity for said in ended if said.kind == "row"}
+        await self._for_each("project", touched - rows)
+        await self._for_each("project", rows)
 
     async def _end(self, statement_ids: Sequence[UUID], at: datetime | None) -> None:
         await self._connection.execute(
             query("dreaming", "end_statements"), self._tenant_id, list(statement_ids), self._run_id, at
         )
 
-    async def _say(self, dream: str, subject: Ref, draft: _Draft) -> None:
+    async def _say(self, dream: str, subject: Ref, draft: _Draft) -> bool:
+        """Write a statement down; whether it was not on record yet."""
         claim, state, valid_to = draft.claim, "live", draft.valid_to
         if isinstance(claim, EdgeClaim) and claim.is_exclusive:
             newer = await self._end_older(draft, claim)
             if newer is not None:
                 state, valid_to = "ended", newer
+                same = draft.entity.type, draft.entity.id, draft.name, draft.value, claim.valid_from
+                if await self._connection.fetchval(
+                    query("dreaming", "is_on_record"), self._tenant_id, dream, subject.id, *same
+                ):
+                    return False
         statement_id = uuid4()
         await self._connection.execute(
             query("dreaming", "state"),
@@ -298,6 +324,7 @@ class Ledger:
             [source.ref.type for source in claim.sources],
             [source.ref.id for source in claim.sources],
         )
+        return True
 
     async def _end_older(self, draft: _Draft, claim: EdgeClaim) -> datetime | None:
         """End what was true before this; when the contrary came up, if that is newer."""

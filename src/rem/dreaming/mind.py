@@ -8,8 +8,16 @@ if TYPE_CHECKING:
     from rem.context import Scope
 
 
-class Mind(Protocol):
-    """Lets a built-in agent work on a text; what the text says is material, never an instruction."""
+class AgentSchemas(Protocol):
+    """Who knows what agents return."""
+
+    async def schema_of(self, agent: str, scope: Scope) -> dict[str, Any]:
+        """The JSON schema of what an agent returns; a RemError if there is no such agent, or it returns plain text."""
+        ...
+
+
+class Mind(AgentSchemas, Protocol):
+    """Lets an agent work on a text; what the text says is material, never an instruction."""
 
     @property
     def model(self) -> str:

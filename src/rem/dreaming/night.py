@@ -13,7 +13,7 @@ from loguru import logger
 from rem.db.sql import fill, identifier, query
 from rem.dreaming.claim import Changes, Claim, Ref, Source
 from rem.dreaming.ledger import Ledger
-from rem.dreaming.mind import Budget, Mind
+from rem.dreaming.mind import AgentSchemas, Budget, Mind
 from rem.errors import EmbeddingOffError, ModelError, RemError
 from rem.memory.retry import when_busy
 from rem.models import Entity
@@ -92,6 +92,8 @@ class Night:
     embedder: Embedder
     mind: Mind | None = None
     budget: Budget = field(default_factory=lambda: Budget(0))
+    schemas: AgentSchemas | None = None
+    """Who knows what agents return; without, what is stored of them has to do."""
     on_progress: OnProgress = lambda _dream, _done, _of: None
     changes: dict[str, Changes] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -109,17 +111,23 @@ class Night:
         claims: Sequence[Claim],
         *,
         keep: Collection[UUID] = (),
+        only: Collection[UUID] | None = None,
         seen_index: int | None = None,
+        marks: bool = True,
     ) -> Changes:
         """Let what a dream says of a subject be these claims, and mark it as seen, as a whole or not at all.
 
-        A subject that is a session is seen up to a message; another one in the version that is stored now.
+        Statements to keep stay as they are; with `only`, all but these do. Without `marks` it is not marked. A subject
+        that is a session is seen up to a message; another one in the version that is stored now.
         """
 
         async def work() -> Changes:
             async with self.store.transaction() as store, store.executor.connection() as connection:
-                changes = await Ledger(store, connection, self.run_id).replace(dream, subject, claims, keep=keep)
-                await self._mark(connection, dream, subject, seen_index)
+                changes = await Ledger(store, connection, self.run_id).replace(
+                    dream, subject, claims, keep=keep, only=only
+                )
+                if marks:
+                    await self._mark(connection, dream, subject, seen_index)
             return changes
 
         changes = await when_busy(work)

@@ -41,6 +41,8 @@ class Throughput:
     """Messages and texts."""
     store_seconds: float
     index_seconds: float
+    dream_seconds: float
+    """0 if nothing was dreamt."""
     rows_per_second: float | None
     """Stored and indexed."""
     ask_seconds: float
@@ -94,6 +96,7 @@ def make_report(dataset: Dataset, outcomes: Sequence[Outcome], timing: Timing, c
             rows=rows,
             store_seconds=round(timing.store, 3),
             index_seconds=round(timing.index, 3),
+            dream_seconds=round(timing.dream, 3),
             rows_per_second=_rate(rows, timing.store + timing.index),
             ask_seconds=round(timing.ask, 3),
             questions_per_second=_rate(len(outcomes), timing.ask),

@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Any, TypeAlias
 
 from rem.app import Rem
+from rem.context import Scope
 from rem.db.repository import WriteReport
 from rem.db.sql import query
 from rem.embeddings import open_embedder
@@ -24,6 +25,8 @@ OnProgress: TypeAlias = Callable[[int, int | None], None]
 
 _ROWS_AT_ONCE = 5_000
 _WARM_UP = "What was said last?"
+_DREAMS = ("moments", "affinity")
+"""What of the dreams SEARCH could find."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,7 @@ class Timing:
 
     store: float = 0.0
     index: float = 0.0
+    dream: float = 0.0
     ask: float = 0.0
 
 
@@ -94,6 +98,16 @@ class RetrievalRun:
             finished += case.size
             on_progress(finished, self._total)
         self.timing.index = perf_counter() - started
+
+    async def dream(self, on_progress: OnProgress) -> None:
+        """Sleep on what was stored, without a language model, one user after the other; then index that, too."""
+        started = perf_counter()
+        dreamer = self._rem.dreamer()
+        for done, case in enumerate(self._dataset.cases, 1):
+            await dreamer.dream(Scope.of(case.user, self._tenant), _DREAMS)
+            await self._rem.index(user=case.user, tenant=self._tenant)
+            on_progress(done, len(self._dataset.cases))
+        self.timing.dream = perf_counter() - started
 
     async def ask(self, on_progress: OnProgress) -> list[Outcome]:
         """Ask every question of its own case, some at a time; the outcomes in the order of the questions."""
@@ -159,13 +173,14 @@ class RetrievalRun:
             "table": search.table,
             "language": settings.search.language,
             "concurrency": self._concurrency,
+            "dreamt": self.timing.dream > 0,
             "postgresql": self._rem.database.facts.version,
         }
 
     async def erase(self) -> None:
         """Remove what was stored."""
         async with self._rem.database.connection() as connection:
-            for table in ("sessions", "resources"):
+            for table in ("sessions", "resources", "statements"):
                 await connection.execute(query("bench", f"erase_{table}"), self._tenant)
 
 

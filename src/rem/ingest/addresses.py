@@ -59,7 +59,7 @@ def _inner(address: IPv6Address) -> IPv4Address | None:
 
 
 async def resolve(host: str, port: int, *, only_public: bool) -> list[Address]:
-    """The addresses behind a name, in the order to try; a PlaceForbiddenError if one is not public though it must be."""
+    """The addresses behind a name, in the order to try; a PlaceForbiddenError if one is not public but must be."""
     if is_odd_number(host):
         raise PlaceForbiddenError(f"{host} is an odd way to write an address: write it as four decimal numbers.")
     addresses = await _lookup(host, port)

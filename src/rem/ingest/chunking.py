@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 from rem.ingest.content import Document
 from rem.ingest.headings import Mark, is_outlined, marks_of
@@ -17,6 +17,7 @@ VERSION = 1
 _LARGEST_BLOCK = 50_000
 """In characters: so much is cut as one; of what is longer the tokens could not be counted, and memory would not do."""
 _LONGEST_HEADER = 2000
+_Cut: TypeAlias = tuple[list[str], list[tuple[int, int]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +164,10 @@ def _cut(block: str, max_tokens: int) -> Iterator[tuple[int, int]]:
     if count_tokens(block) <= max_tokens:
         yield 0, len(block)
         return
-    import semchunk
+    from semchunk.semchunk import chunk
 
     # Its memory of counts is never emptied, and the same text is rarely counted twice.
-    _, offsets = semchunk.chunk(block, max_tokens, count_tokens, memoize=False, offsets=True)
+    _, offsets = cast("_Cut", chunk(block, max_tokens, count_tokens, memoize=False, offsets=True))
     for start, end in offsets:
         for first, last in _bounded(block[start:end], max_tokens):
             yield start + first, start + last

@@ -51,7 +51,9 @@ def _scheme(place: str) -> str:
     found = _SCHEME.match(place)
     scheme = found[1].lower() if found else "file"
     if scheme not in ("file", "http", "https", "s3"):
-        raise PlaceForbiddenError(f"{scheme}:// is not read: give a path, or an address with https://, http:// or s3://.")
+        raise PlaceForbiddenError(
+            f"{scheme}:// is not read: give a path, or an address with https://, http:// or s3://."
+        )
     return scheme
 
 
@@ -70,4 +72,4 @@ async def _list_s3(place: str, reach: Reach, settings: IngestSettings) -> Listin
     parsed = parse_s3(place, reach)
     if parsed.is_folder:
         return await list_s3(place, reach, settings)
-    return Listing([Source(place, parsed.key.rpartition("/")[2])])
+    return Listing([Source(parsed.uri, parsed.key.rpartition("/")[2])])

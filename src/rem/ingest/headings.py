@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rem.ingest.content import Document, Format
+from rem.ingest.front_matter import read_front_matter
 
 _LONGEST_TITLE = 200
 _TAB = 8
@@ -54,10 +55,13 @@ def _no_marks(_text: str) -> Iterator[Mark]:
 
 
 def _headings(text: str) -> Iterator[Mark]:
-    """Markdown's headings, in both of their forms; what stands in a fenced block is none."""
+    """Markdown's headings, in both of their forms; what stands in a fenced block or in the front matter is none."""
     fence = ""
     before: tuple[int, str] | None = None
+    _, begins = read_front_matter(text)
     for start, line in _lines(text):
+        if start < begins:
+            continue
         opened = _FENCE.match(line)
         if fence:
             if opened and opened[1].startswith(fence) and not line[opened.end() :].strip():
@@ -88,7 +92,7 @@ def _definitions(text: str) -> Iterator[Mark]:
         stripped = line.lstrip()
         found = _DEFINITION.match(stripped[:500])
         if found and found[1]:
-            yield Mark(start if above is None else above, _indentation(line), _title(found[0]))
+            yield Mark(start if above is None else above, _indentation(line), _title(found[0].rstrip(":")))
             above = None
         elif stripped and _ABOVE.match(stripped):
             above = start if above is None else above

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from rem.errors import FileMissingError, FileTooLargeError, FileUnreadableError, InvalidInputError, PlaceForbiddenError
 from rem.ingest.content import FetchedFile
@@ -27,7 +27,7 @@ def read_local(place: str, reach: Reach, settings: IngestSettings) -> FetchedFil
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
             raise InvalidInputError(f"{path} is a folder: take in its files.")
         data = _content(descriptor, path, settings.max_bytes)
-    return FetchedFile(path.name, path.as_uri(), data)
+    return FetchedFile(_name(path, Path()), path.as_uri(), data)
 
 
 def is_folder(place: str, reach: Reach) -> bool:
@@ -41,7 +41,9 @@ def list_local(place: str, reach: Reach) -> Listing:
     found = Listing()
     links: list[Path] = []
     with _opened(folder, reach) as descriptor:
-        walk = os.fwalk(".", dir_fd=descriptor, follow_symlinks=False, onerror=lambda error: _report(found, folder, error))
+        walk = os.fwalk(
+            ".", dir_fd=descriptor, follow_symlinks=False, onerror=lambda error: _report(found, folder, error)
+        )
         for below, folders, files, here in walk:
             folders[:] = sorted(name for name in folders if not is_passed_over(name))
             for name in sorted(files):
@@ -59,11 +61,19 @@ def real_path(place: str, reach: Reach) -> Path:
         raise InvalidInputError("The path is empty or has a zero byte in it.")
     written = Path(text)
     if reach.is_everywhere:
-        return Path(os.path.realpath(_at_home(written)))
-    path = Path(os.path.realpath(written))
+        return _resolved(_at_home(written), place)
+    path = _resolved(written, place)
     if _root(path, reach) is None:
         raise _forbidden(place)
     return path
+
+
+def _resolved(path: Path, place: str) -> Path:
+    try:
+        return Path(os.path.realpath(path))
+    except OSError as error:
+        # A link that vanished while it was being followed. What was behind it is not known, and not told.
+        raise _forbidden(place) from error
 
 
 def _at_home(path: Path) -> Path:
@@ -82,7 +92,7 @@ def _path_of(place: str) -> str:
     # A question mark or a number sign that was not encoded belongs to the name.
     rest = f"?{parts.query}" if parts.query else ""
     rest += f"#{parts.fragment}" if parts.fragment else ""
-    return unquote(parts.path + rest)
+    return os.fsdecode(unquote_to_bytes(parts.path + rest))
 
 
 def _root(path: Path, reach: Reach) -> Path | None:
@@ -113,13 +123,12 @@ def _opened(path: Path, reach: Reach) -> Iterator[int]:
 
 
 def _open(path: Path, reach: Reach) -> int:
-    # Opening a device may already do something, so what it is is asked before; and again after, in case it was swapped.
-    _check_kind(path.stat(follow_symlinks=False).st_mode, path)
-    root = None if reach.is_everywhere else _root(path, reach)
-    if root is None:
+    if reach.is_everywhere:
+        # Opening a device may already do something.
+        _check_kind(path.stat().st_mode, path)
         descriptor = os.open(path, _FLAGS)
     else:
-        descriptor = _open_below(root, path.relative_to(root).parts, str(path))
+        descriptor = _open_below(path, reach)
     try:
         _check_kind(os.fstat(descriptor).st_mode, path)
     except FileUnreadableError:
@@ -128,15 +137,18 @@ def _open(path: Path, reach: Reach) -> int:
     return descriptor
 
 
-def _open_below(root: Path, parts: tuple[str, ...], place: str) -> int:
+def _open_below(path: Path, reach: Reach) -> int:
     """Open step by step without following any link: the path had none when it was checked."""
+    root = _root(path, reach)
+    if root is None:
+        raise _forbidden(str(path))
     here = os.open(root, _FLAGS | os.O_DIRECTORY)
-    for part in parts:
+    for part in path.relative_to(root).parts:
         try:
             there = os.open(part, _FLAGS | os.O_NOFOLLOW, dir_fd=here)
         except OSError as error:
             if _is_link(part, here):
-                raise _forbidden(place) from error
+                raise _forbidden(str(path)) from error
             raise
         finally:
             os.close(here)
@@ -202,7 +214,10 @@ def _add_links(found: Listing, folder: Path, links: list[Path]) -> None:
     """Links to a file of the folder that is not listed itself. What leaves the folder does not belong to it."""
     listed = {source.uri for source in found.sources}
     for below in links:
-        target = Path(os.path.realpath(folder / below))
+        try:
+            target = Path(os.path.realpath(folder / below))
+        except OSError:
+            continue
         if target.is_relative_to(folder) and target.is_file() and target.as_uri() not in listed:
             listed.add(target.as_uri())
             found.sources.append(_source(folder, below, target))

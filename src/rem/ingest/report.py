@@ -24,7 +24,6 @@ class FileOutcome:
     error: str | None = None
     keys: tuple[str, ...] = ()
     """What its pieces are looked up by."""
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

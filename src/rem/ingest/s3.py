@@ -38,6 +38,10 @@ class S3Place(NamedTuple):
     key: str
 
     @property
+    def uri(self) -> str:
+        return f"{_SCHEME}{self.bucket}/{self.key}"
+
+    @property
     def is_folder(self) -> bool:
         return not self.key or self.key.endswith("/")
 
@@ -90,7 +94,7 @@ def _read(place: S3Place, address: str, settings: IngestSettings, deadline: floa
         answer = client.get_object(Bucket=place.bucket, Key=place.key)
         with answer["Body"] as body:
             data = _content(body, address, settings, deadline)
-    return FetchedFile(place.key.rpartition("/")[2], address, data, answer.get("ContentType"))
+    return FetchedFile(place.key.rpartition("/")[2], place.uri, data, answer.get("ContentType"))
 
 
 def _content(body: Any, address: str, settings: IngestSettings, deadline: float) -> bytes:
@@ -119,7 +123,7 @@ def _list(place: S3Place, address: str, settings: IngestSettings, deadline: floa
             for item in page.get("Contents", []):
                 below = str(item["Key"])[len(place.key) :]
                 if below and not below.endswith("/") and not any(map(is_passed_over, below.split("/"))):
-                    found.sources.append(Source(f"{_SCHEME}{place.bucket}/{item['Key']}", f"{own_name}/{below}"))
+                    found.sources.append(Source(place._replace(key=item["Key"]).uri, f"{own_name}/{below}"))
     found.sources.sort(key=lambda source: source.name)
     return found
 

@@ -1,22 +1,19 @@
-"""Shelf: where one owner's files stand. What there is of a file, and what takes its place."""
+"""Shelf: where one owner's files stand. What there is of a file, and under which name it can be put."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from rem.db.sql import fill, query
 from rem.db.write_plan import owned_by
-from rem.ingest.naming import names_of
-from rem.models import File
-from rem.models.file import ProcessingStatus
 
 if TYPE_CHECKING:
+    from rem.context import Scope
     from rem.db.database import Connection
-    from rem.db.store import Store
-    from rem.ingest.content import FetchedFile
 
 Form: TypeAlias = Literal["resource", "ontology", "schema"]
 """What a file becomes: pieces of text, entries of the knowledge base, or an agent."""
@@ -44,6 +41,15 @@ class StoredFile:
 
 
 @dataclass(frozen=True, slots=True)
+class NameWish:
+    """A file that needs a name: which one would do, the best first, and how many chunks go by it, too."""
+
+    file_id: UUID
+    names: Sequence[str]
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True)
 class FilePlace:
     """Where a file is put: under which id and name, and what its chunks go by."""
 
@@ -62,88 +68,118 @@ class StoredChunks:
     deleted: dict[int, str] = field(default_factory=dict)
     """What the owner deleted, by number: a digest of the text."""
 
+    @property
+    def ids(self) -> list[UUID]:
+        """The chunks that are not deleted."""
+        return [chunk_id for chunk_id, _ in self.live.values()]
+
 
 class Shelf:
-    """The files of the owner of a store. Its calls belong into one transaction, which `lock` begins."""
+    """The files of one owner. What is written after `lock` belongs into the same transaction."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        scope = store.scope
+    def __init__(self, connection: Connection, scope: Scope) -> None:
+        self._connection = connection
         self._scope = (scope.tenant_id, scope.user_id)
         self._is_shared = scope.user_id is None
 
     async def lock(self) -> None:
         """Let nobody else write files of this owner until the transaction ends."""
-        async with self._store.executor.connection() as connection:
-            await connection.execute(query("repository", "take_turns"), *self._scope)
+        await self._connection.execute(query("repository", "take_turns"), *self._scope)
 
-    async def at(self, uri: str, *, lock: bool = False) -> StoredFile | None:
-        """What there is of a place."""
-        statement = self._owned("file_at", "f", lock="FOR UPDATE" if lock else "")
-        async with self._store.executor.connection() as connection:
-            row = await connection.fetchrow(statement, *self._scope, uri)
-        return StoredFile(*row) if row else None
+    async def at(self, uris: Iterable[str], *, lock: bool = False) -> dict[str, StoredFile]:
+        """What there is of some places."""
+        statement = self._owned("files_at", "f", lock="FOR UPDATE" if lock else "")
+        # The live one comes last, and stays.
+        rows = await self._connection.fetch(statement, *self._scope, list(uris))
+        return {uri: StoredFile(*stored) for *stored, uri in rows}
 
-    async def place(self, file: FetchedFile, stored: StoredFile | None, chunks: int) -> FilePlace:
-        """Where a file with so many chunks is put; a name that it has stays, unless it is in another's way."""
-        names = [*([stored.name] if stored else []), *names_of(file)]
-        file_id = stored.id if stored else uuid4()
+    async def places(self, wishes: Sequence[NameWish]) -> list[FilePlace | None]:
+        """Where some files are put; None for one that wants a name which another of them has just got."""
+        found = await self._free([(wish, wish.names[0]) for wish in wishes])
+        # The first name is nearly always free, and keys are dear.
+        others = await self._free(
+            [
+                (wish, name)
+                for wish, place in zip(wishes, found, strict=True)
+                if place is None
+                for name in wish.names[1:]
+            ]
+        )
+        longer: dict[UUID, FilePlace] = {}
+        for place in others:
+            if place is not None:
+                longer.setdefault(place.id, place)
+        used: set[str] = set()
+        places: list[FilePlace | None] = []
+        for wish, first in zip(wishes, found, strict=True):
+            place = first or longer.get(wish.file_id) or _by_id(wish)
+            keys = {f"file {place.key}", *place.chunk_keys}
+            places.append(None if used & keys else place)
+            used |= keys
+        return places
+
+    async def _free(self, wanted: Sequence[tuple[NameWish, str]]) -> list[FilePlace | None]:
+        if not wanted:
+            return []
         statement = fill(
-            query("ingest", "free_name"),
+            query("ingest", "names"),
             owner_of_f=owned_by("f", self._is_shared),
             owner_of_r=owned_by("r", self._is_shared),
         )
-        async with self._store.executor.connection() as connection:
-            row = await connection.fetchrow(statement, *self._scope, names, file_id, chunks)
-        if row is None:
-            # Even the name with the whole fingerprint of the place is taken, so by intent.
-            return FilePlace(file_id, str(file_id), str(file_id), [f"{file_id}#{n}" for n in range(1, chunks + 1)])
-        return FilePlace(file_id, row["name"], row["key"], row["chunk_keys"])
+        rows = await self._connection.fetch(
+            statement,
+            *self._scope,
+            [name for _, name in wanted],
+            [wish.file_id for wish, _ in wanted],
+            [wish.chunks for wish, _ in wanted],
+        )
+        return [
+            FilePlace(wish.file_id, name, key, chunk_keys) if is_free else None
+            for (wish, name), (key, chunk_keys, is_free) in zip(wanted, rows, strict=True)
+        ]
 
-    async def put(self, place: FilePlace, file: FetchedFile, **fields: Any) -> None:
-        """Store what is known of a file."""
-        row = File(id=place.id, name=place.name, uri=file.uri, origin=ORIGIN, **fields)
-        await self._store.upsert_many([row])
-
-    async def chunks(self, file_id: UUID) -> StoredChunks:
-        """The chunks of a file."""
-        found = StoredChunks()
-        async with self._store.executor.connection() as connection:
-            rows = await connection.fetch(self._owned("chunks", "r"), *self._scope, str(file_id))
-        for chunk_id, number, is_deleted, digest in rows:
-            if is_deleted:
-                found.deleted[number] = digest
-            else:
-                found.live[number] = chunk_id, digest
+    async def chunks(self, file_ids: Sequence[UUID]) -> dict[UUID, StoredChunks]:
+        """The chunks of some files."""
+        found: dict[UUID, StoredChunks] = defaultdict(StoredChunks)
+        if file_ids:
+            ids = [str(file_id) for file_id in file_ids]
+            for file_id, chunk_id, number, is_deleted, digest in await self._connection.fetch(
+                self._owned("chunks", "r"), *self._scope, ids
+            ):
+                chunks = found[UUID(file_id)]
+                if is_deleted:
+                    chunks.deleted[number] = digest
+                else:
+                    chunks.live[number] = chunk_id, digest
         return found
 
     async def entries(self, file_id: UUID) -> dict[str, tuple[UUID, bool]]:
         """The entries of a file by their keys: the id, and whether the owner deleted it."""
-        async with self._store.executor.connection() as connection:
-            rows = await connection.fetch(self._owned("entries", "o"), *self._scope, file_id)
+        rows = await self._connection.fetch(self._owned("entries", "o"), *self._scope, file_id)
         return {key: (entry_id, is_deleted) for entry_id, key, is_deleted in rows}
 
     async def entry_keys(self, names: Sequence[str], file_id: UUID) -> list[tuple[str, bool]]:
         """The key of each name, and whether an entry has it that is not of this file."""
-        async with self._store.executor.connection() as connection:
-            rows = await connection.fetch(self._owned("entry_keys", "o"), *self._scope, list(names), file_id)
+        rows = await self._connection.fetch(self._owned("entry_keys", "o"), *self._scope, list(names), file_id)
         return [(key, is_taken) for key, is_taken in rows]
 
     async def erase(self, table: Literal["chunks", "entries"], ids: Sequence[UUID]) -> None:
         """Remove chunks or entries for good: a tombstone would stand in the way of a file that grows again."""
         if ids:
             statement = self._owned(f"erase_{table}", "r" if table == "chunks" else "o")
-            async with self._store.executor.connection() as connection:
-                await connection.execute(statement, *self._scope, list(ids))
+            await self._connection.execute(statement, *self._scope, list(ids))
 
     def _owned(self, name: str, alias: str, **parts: str) -> str:
         return fill(query("ingest", name), owner=owned_by(alias, self._is_shared), **parts)
 
 
+def _by_id(wish: NameWish) -> FilePlace:
+    """A name for when even the one with the fingerprint of the place is taken, which nobody does by accident."""
+    name = str(wish.file_id)
+    return FilePlace(wish.file_id, name, name, [f"{name}#{number}" for number in range(1, wish.chunks + 1)])
+
+
 async def count_chunks(connection: Connection, tenant_id: str, ids: Sequence[UUID]) -> dict[UUID, int]:
     """How many pieces of each file are remembered."""
     rows = await connection.fetch(query("ingest", "count_chunks"), tenant_id, list(ids))
-    return {file_id: chunks for file_id, chunks in rows}
-
-
-COMPLETED = ProcessingStatus.COMPLETED
+    return {row["id"]: row["chunks"] for row in rows}

@@ -31,6 +31,7 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _PORTS = {"http": 80, "https": 443}
 _HEADERS = {"User-Agent": "rem", "Accept": "*/*", "Accept-Encoding": "gzip"}
 _LONGEST_TYPE = 200
+_CONNECT_SECONDS = 10.0
 
 
 class _Answer(NamedTuple):
@@ -91,7 +92,9 @@ async def _follow(url: httpx2.URL, reach: Reach, settings: IngestSettings) -> _A
                 return _Answer(data, response.headers.get("content-type", "")[:_LONGEST_TYPE] or None)
             # Each place on the way is checked as if it had been asked for.
             url = _next(url, response)
-    raise FetchRefusedError(f"{url} is redirected more than {_MOST_REDIRECTS} times: give the address of the file itself.")
+    raise FetchRefusedError(
+        f"{url} is redirected more than {_MOST_REDIRECTS} times: give the address of the file itself."
+    )
 
 
 def _next(url: httpx2.URL, response: httpx2.Response) -> httpx2.URL:
@@ -113,9 +116,8 @@ async def _get(url: httpx2.URL, reach: Reach, settings: IngestSettings) -> Async
     host = url.raw_host.decode("ascii")
     addresses = await resolve(host, port, only_public=not _is_allowed(url.host, port, reach))
     # No proxies from the environment: they would connect to what the name means to them.
-    async with httpx2.AsyncClient(
-        trust_env=False, verify=_tls(), follow_redirects=False, timeout=settings.timeout_seconds
-    ) as client:
+    timeout = httpx2.Timeout(settings.timeout_seconds, connect=min(_CONNECT_SECONDS, settings.timeout_seconds / 2))
+    async with httpx2.AsyncClient(trust_env=False, verify=_tls(), follow_redirects=False, timeout=timeout) as client:
         try:
             response = await _first(client, url, host, addresses)
         except (httpx2.TimeoutException, httpx2.TransportError) as error:
@@ -184,7 +186,7 @@ async def _read(url: httpx2.URL, response: httpx2.Response, most: int) -> bytes:
         if room < 0:
             raise FileTooLargeError(f"{url} is larger than {most:,} bytes (INGEST__MAX_BYTES): take in a smaller part.")
         parts.append(part)
-    if unpacker and not unpacker.eof and any(parts):
+    if unpacker and parts and not unpacker.eof:
         raise FetchError(f"{url} broke off before its end. Try again later.")
     return b"".join(parts)
 

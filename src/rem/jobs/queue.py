@@ -67,7 +67,7 @@ class Jobs:
         stored = None if state is None else STORED_AS[state]
         async with self._database.connection() as connection:
             rows = await connection.fetch(query("jobs", "list"), stored, kind, limit)
-        return [Job.of(row) for row in rows]
+        return [Job.of(dict(row)) for row in rows]
 
     async def get(self, job_id: int) -> Job:
         """One job that is not done."""
@@ -75,7 +75,7 @@ class Jobs:
             row = await connection.fetchrow(query("jobs", "get"), _stored_id(job_id))
         if row is None:
             raise NotFoundError(f"There is no job {job_id}: it is done, or it was cancelled. See `rem jobs list`.")
-        return Job.of(row)
+        return Job.of(dict(row))
 
     async def retry(self, ids: Sequence[int] | None = None) -> Sequence[int]:
         """Let dead jobs wait again, with all their attempts; which. None means all of them."""
@@ -92,12 +92,12 @@ class Jobs:
 
     async def counts(self) -> Mapping[State, int]:
         """How many jobs there are in each state."""
-        kinds = await self.stats()
-        return {
-            "queued": sum(kind.queued for kind in kinds),
-            "running": sum(kind.running for kind in kinds),
-            "dead": sum(kind.dead for kind in kinds),
-        }
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(query("jobs", "counts"))
+        found: dict[State, int] = {"queued": 0, "running": 0, "dead": 0}
+        for _, status, number, _ in rows:
+            found[_WAITING[status]] += number
+        return found
 
     async def stats(self) -> Sequence[KindCount]:
         """How many jobs of each kind there are, and how many came to their end in the last day."""

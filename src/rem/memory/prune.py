@@ -9,11 +9,33 @@ from loguru import logger
 
 from rem.context import Scope
 from rem.db.sql import query
+from rem.errors import InvalidInputError
+from rem.models import Session
 
 if TYPE_CHECKING:
     from rem.db.database import Database
     from rem.memory.manager import MemoryManager
     from rem.settings import MemorySettings
+
+LONGEST_DAYS = 36_500
+_SHOWN_AT_ONCE = 500
+
+
+async def idle_sessions(memory: MemoryManager, days: int) -> list[Session]:
+    """The sessions that `prune_old_sessions` would delete, the longest idle first. Nothing changes."""
+    if not 0 <= days <= LONGEST_DAYS:
+        raise InvalidInputError(f"The number of days must be from 0 to {LONGEST_DAYS:,}.")
+    scope, found = memory.scope, list[Session]()
+    if scope.user_id is None:
+        raise InvalidInputError("Conversations have an owner: give a user.")
+    async with memory.store.snapshot() as store, store.executor.connection() as connection:
+        while True:
+            rows = await connection.fetch(
+                query("memory", "idle"), scope.tenant_id, scope.user_id, days, _SHOWN_AT_ONCE, len(found)
+            )
+            found += [Session.from_row(record) for (record,) in rows]
+            if len(rows) < _SHOWN_AT_ONCE:
+                return found
 
 
 async def prune_if_due(

@@ -38,6 +38,11 @@ def count_tokens(text: str) -> int:
     return max(counted * len(text) // (size * _SAMPLES), len(text) // 16)
 
 
+def token_numbers(text: str) -> list[int]:
+    """The tokens of a text. Frequent ones have small numbers, whatever the language."""
+    return list(_encoding().encode_ordinary(text))
+
+
 def count_message(content: str, tool_calls: Sequence[Any] = ()) -> int:
     """The tokens of a message: its text, and the name and arguments of what it calls."""
     tokens = count_tokens(content)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rem.dreaming.own_row import own_rows, record_of
+
 if TYPE_CHECKING:
     from rem.tools.env import ToolEnv
 
@@ -11,5 +13,11 @@ if TYPE_CHECKING:
 async def own_profile(env: ToolEnv) -> dict[str, Any] | None:
     """The caller's row, known by their e-mail address or id. What others wrote of them is not it."""
     names = [name for name in (env.context.user_email, env.context.user_id) if name]
-    answers = await env.rem.store_for(env.scope).answers(names, "users") if names else []
-    return next((answer.record for answer in answers if answer.record.get("user_id") == env.scope.user_id), None)
+    store = env.rem.store_for(env.scope)
+    answers = await store.answers(names, "users") if names else []
+    found = next((answer.record for answer in answers if answer.record.get("user_id") == env.scope.user_id), None)
+    if found is not None or env.context.user_id is None:
+        return found
+    # The id is made from an address that the caller did not give; the row may have it.
+    live = [row for row in await own_rows(store) if not row.is_deleted]
+    return await record_of(store, live[0].id) if live else None

@@ -11,6 +11,7 @@ from rem.tools.get_schema import get_schema
 from rem.tools.ingest_into_rem import ingest_into_rem
 from rem.tools.list_schema import list_schema
 from rem.tools.lookup import lookup
+from rem.tools.parse_and_ingest_file import parse_and_ingest_file
 from rem.tools.read_resource import read_resource
 from rem.tools.register_metadata import register_metadata
 from rem.tools.save_agent import save_agent
@@ -29,6 +30,7 @@ TOOLS: dict[str, ToolFunction] = {
         register_metadata,
         action,
         ingest_into_rem,
+        parse_and_ingest_file,
         read_resource,
         list_schema,
         get_schema,

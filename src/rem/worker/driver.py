@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import asyncpg
 from loguru import logger
@@ -16,7 +16,6 @@ from rem.errors import DatabaseUnavailableError, RemError
 if TYPE_CHECKING:
     from pgqueuer.core.tm import TaskManager
     from pgqueuer.ports.driver import NotifyCallback
-    from typing_extensions import Self
 
     from rem.db.database import Database
 
@@ -132,7 +131,7 @@ class SteadyDriver:
                 if not _is_loss(error):
                     raise
                 self._lose(error)
-            await self._pause(pause * random.uniform(0.8, 1.2))
+            await self._pause(pause * random.uniform(0.8, 1.2))  # noqa: S311  # no secret
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
         raise DatabaseUnavailableError("The worker stops, and the database does not answer.")
 

@@ -47,9 +47,10 @@ def failure_of(error: BaseException, settings: Settings) -> Failure:
     error = innermost(error)
     name = type(error).__name__
     text = str(error) if isinstance(error, RemError) else f"{name}: {error}" if str(error) else name
+    # The first place is always the runner's.
     places = [
         f"{_short(frame.filename)}:{frame.lineno} in {frame.name}"
-        for frame in traceback.extract_tb(error.__traceback__)[-_PLACES:]
+        for frame in traceback.extract_tb(error.__traceback__)[1:][-_PLACES:]
     ]
     return Failure(name, without_secrets(text, settings), places, datetime.now(UTC).isoformat(timespec="seconds"))
 
@@ -79,4 +80,4 @@ def _secrets(value: Any) -> Iterator[str]:
 
 def _short(path: str) -> str:
     """The end of a path: where REM is installed is nobody's business."""
-    return "/".join(Path(path).parts[-3:])
+    return "/".join(Path(path.lstrip("/")).parts[-3:])

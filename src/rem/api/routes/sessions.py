@@ -16,9 +16,10 @@ from rem.api.routes.json_body import JsonBody
 from rem.api.routes.messages import MessageView
 from rem.context import Scope, user_id_of
 from rem.errors import InvalidInputError, NotFoundError
+from rem.forgetting.expiry import expire
 from rem.memory.manager import MemoryManager
 from rem.models import Session, SharedSession
-from rem.models.values import Label, storable_text
+from rem.models.values import Label, UtcDateTime, storable_text
 
 router = APIRouter(tags=["sessions"], dependencies=[JsonBody])
 
@@ -46,6 +47,7 @@ class SessionView(BaseModel):
                 "tags": [],
                 "created_at": "2026-11-15T09:30:00Z",
                 "updated_at": "2026-11-15T10:05:00Z",
+                "expires_at": None,
             }
         },
     )
@@ -63,6 +65,7 @@ class SessionView(BaseModel):
     tags: list[str]
     created_at: datetime
     updated_at: datetime
+    expires_at: datetime | None = Field(default=None, description="When it lapses, with all its messages.")
 
 
 class NewSession(BaseModel):
@@ -79,12 +82,15 @@ class NewSession(BaseModel):
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 
-class Rename(BaseModel):
-    """Another name."""
+class SessionChange(BaseModel):
+    """Another name, or when it lapses. What is left out stays as it is."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"name": "The launch"}})
 
-    name: Name | None = Field(description="null takes the name away.")
+    name: Name | None = Field(default=None, description="null takes the name away.")
+    expires_at: UtcDateTime | None = Field(
+        default=None, description="When it lapses, with all its messages, also later ones; null means never."
+    )
 
 
 class Clone(BaseModel):
@@ -196,10 +202,20 @@ async def get_session(place: PlaceDep) -> SessionView:
     return view
 
 
-@router.patch("/sessions/{session}", summary="Rename a conversation", responses=errors(404, 409))
-async def rename_session(place: PlaceDep, rename: Rename) -> SessionView:
-    """Give one of the caller's own conversations another name."""
-    return _view(await place.memory.rename_session(place.session_id, rename.name))
+@router.patch("/sessions/{session}", summary="Change a conversation", responses=errors(404, 409))
+async def change_session(place: PlaceDep, change: SessionChange) -> SessionView:
+    """Give one of the caller's own conversations another name, or let it lapse."""
+    if not change.model_fields_set:
+        raise InvalidInputError("Say what is to change: name or expires_at.")
+    async with place.memory.store.transaction() as store:
+        memory = place.memory.on(store)
+        session = await _Place(memory, place.session_id).own()
+        if "name" in change.model_fields_set:
+            session = await memory.rename_session(session.id, change.name)
+        if "expires_at" in change.model_fields_set:
+            await expire(store, [session], change.expires_at)
+            session = session.model_copy(update={"expires_at": change.expires_at})
+    return _view(session)
 
 
 @router.delete("/sessions/{session}", status_code=204, summary="Delete a conversation", responses=errors(404))

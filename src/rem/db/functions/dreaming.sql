@@ -44,9 +44,12 @@ BEGIN
     WHERE s.tenant_id = of_tenant AND s.entity_id = of_id AND s.entity_type = of_type AND s.kind = said.kind
       AND s.name = said.name AND s.state = 'live';
     refused := refused + 1;
-    IF said.kind = 'row' AND stored IS NOT NULL THEN
-      -- From now on it is its owner's own.
-      EXECUTE format('UPDATE rem.%I SET origin = ''user'' WHERE tenant_id = $1 AND id = $2', of_type) USING of_tenant, of_id;
+    IF said.kind IN ('row', 'field') AND stored IS NOT NULL THEN
+      -- From now on it is its owner's own, and does not go with what the rest of it was made from.
+      EXECUTE format('UPDATE rem.%I SET origin = ''user'' WHERE tenant_id = $1 AND id = $2 AND origin LIKE ''dream:%%''', of_type)
+        USING of_tenant, of_id;
+      UPDATE rem.statements s SET state = 'refused', value = '{}', ended_at = clock_timestamp()
+      WHERE s.tenant_id = of_tenant AND s.entity_id = of_id AND s.entity_type = of_type AND s.kind = 'row' AND s.state = 'live';
     END IF;
   END LOOP;
   RETURN refused;
@@ -112,7 +115,9 @@ BEGIN
   -- The same thing, named in several places.
   SELECT rem.rem_combined_confidence(array_agg(s.confidence)) AS confidence, min(s.valid_from) AS valid_from,
          (array_agg(s.value ->> 'name' ORDER BY length(s.value ->> 'name') DESC, s.value ->> 'name'))[1] AS name,
-         string_agg(DISTINCT nullif(s.value ->> 'content', ''), E'\n' ORDER BY nullif(s.value ->> 'content', '')) AS content,
+         -- As much as says who it is; where the rest is, the mentions tell.
+         left(string_agg(DISTINCT nullif(s.value ->> 'content', ''), E'\n' ORDER BY nullif(s.value ->> 'content', '')), 4000) AS content,
+         CASE WHEN count(*) = count(s.value ->> 'expires_at') THEN max((s.value ->> 'expires_at')::timestamptz) END AS expires_at,
          ARRAY(SELECT DISTINCT k FROM rem.statements t CROSS JOIN LATERAL unnest(t.source_keys) AS k
                WHERE t.tenant_id = of_tenant AND t.entity_id = of_id AND t.kind = 'row' AND t.state = 'live' ORDER BY k LIMIT 50) AS sources,
          (SELECT coalesce(jsonb_agg(DISTINCT a ORDER BY a), '[]') FROM rem.statements t
@@ -125,7 +130,8 @@ BEGIN
     RETURN NULL;
   END IF;
   RETURN newest.value || jsonb_build_object('name', evidence.name, 'content', coalesce(evidence.content, ''),
-    'extracted_data', (newest.value -> 'extracted_data') || jsonb_build_object('aliases', evidence.aliases),
+    'extracted_data', (newest.value -> 'extracted_data') - 'linked' || jsonb_build_object('aliases', evidence.aliases),
+    'expires_at', evidence.expires_at,
     'confidence', evidence.confidence, 'valid_from', evidence.valid_from, 'sources', evidence.sources, 'run_id', newest.run_id,
     'origin', rem.rem_dream_origin(newest.dream), 'user_id', newest.user_id);
 END $$;
@@ -238,6 +244,8 @@ BEGIN
     UPDATE rem.statements s SET state = 'refused', value = '{}', ended_at = clock_timestamp()
     FROM unnest(of_tenants, of_ids) AS gone (tenant_id, id)
     WHERE (s.tenant_id, s.entity_id, s.entity_type) = (gone.tenant_id, gone.id, of_type) AND s.kind = 'row' AND s.state = 'live'
+      -- What goes because too little evidence is left was not refused by anyone.
+      AND rem.rem_dreamt_row(s.tenant_id, s.entity_type, s.entity_id) IS NOT NULL
     RETURNING s.tenant_id, s.entity_id)
   DELETE FROM rem.statements s USING refused r
   WHERE (s.tenant_id, s.entity_id, s.entity_type) = (r.tenant_id, r.entity_id, of_type) AND s.kind = 'row' AND s.state = 'ended';

@@ -77,7 +77,7 @@ CREATE INDEX pgqueuer_log_job_id_status ON rem_jobs.pgqueuer_log (job_id, create
 CREATE INDEX pgqueuer_log_not_aggregated ON rem_jobs.pgqueuer_log ((1)) WHERE NOT aggregated;
 CREATE INDEX pgqueuer_log_status ON rem_jobs.pgqueuer_log (status);
 CREATE UNIQUE INDEX pgqueuer_statistics_unique_count ON rem_jobs.pgqueuer_statistics
-  (priority, date_trunc('sec', created AT TIME ZONE 'UTC'), status, entrypoint);
+  (priority, date_trunc('sec', timezone('UTC', created)), status, entrypoint);
 
 -- Whose job it is: everything of a user is found by this when the user is erased.
 CREATE INDEX rem_jobs_owner ON rem_jobs.pgqueuer ((headers ->> 'tenant_id'), (headers ->> 'user_id'));

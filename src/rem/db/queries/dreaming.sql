@@ -56,7 +56,7 @@ SELECT s.id, s.kind, s.entity_type, s.entity_id, s.name, s.value, s.confidence, 
              WHERE x.tenant_id = s.tenant_id AND x.statement_id = s.id) AS source_ids
 FROM rem.statements s
 WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.dream = $3 AND s.subject_type = $4 AND s.subject_id = $5
-  AND s.state = 'live' AND s.id <> ALL ($6::uuid[])
+  AND s.state = 'live' AND s.id <> ALL ($6::uuid[]) AND ($7::uuid[] IS NULL OR s.id = ANY ($7))
 ORDER BY s.stated_at, s.id
 
 -- name: refused_by_sources
@@ -103,6 +103,13 @@ ORDER BY s.stated_at LIMIT 1
 SELECT s.id, s.valid_from FROM rem.statements s
 WHERE s.tenant_id = $1 AND s.entity_type = $2 AND s.entity_id = $3 AND s.kind = 'edge' AND s.state = 'live'
   AND s.value ->> 'rel_type' = $4 AND s.name <> $5
+
+-- name: is_on_record
+-- Whether an edge that something newer has ended was said of a subject before, in the same words.
+SELECT EXISTS (
+  SELECT FROM rem.statements s
+  WHERE s.tenant_id = $1 AND s.dream = $2 AND s.subject_id = $3 AND s.kind = 'edge' AND s.state = 'ended' AND s.entity_type = $4
+    AND s.entity_id = $5 AND s.name = $6 AND s.value = $7 AND s.valid_from IS NOT DISTINCT FROM $8)
 
 -- name: end_statements
 UPDATE rem.statements s SET state = 'ended', ended_at = clock_timestamp(), ended_by = $3,

@@ -1,14 +1,14 @@
--- name: file_at
--- What an owner has of a place: the live file, else the one that was deleted last.
-SELECT f.id, f.name, f.key, f.checksum, f.processing_status, f.deleted_at IS NOT NULL AS is_deleted, f.metadata, f.tags
-FROM rem.files f WHERE f.tenant_id = $1 AND {owner} AND f.uri = $3
-ORDER BY f.deleted_at DESC NULLS FIRST LIMIT 1 {lock}
+-- name: files_at
+-- What an owner has of some places: of each the live file, else the one that was deleted last.
+SELECT f.id, f.name, f.key, f.checksum, f.processing_status, f.deleted_at IS NOT NULL AS is_deleted, f.metadata, f.tags, f.uri
+FROM rem.files f WHERE f.tenant_id = $1 AND {owner} AND f.uri = ANY ($3::text[])
+ORDER BY f.deleted_at NULLS LAST {lock}
 
 -- name: chunks
--- What there is of a file, also what its owner deleted.
-SELECT r.id, r.ordinal, r.deleted_at IS NOT NULL AS is_deleted, md5(r.content) AS digest
+-- What there is of some files, also what its owner deleted.
+SELECT r.metadata ->> 'file_id' AS file_id, r.id, r.ordinal, r.deleted_at IS NOT NULL AS is_deleted, md5(r.content) AS digest
 FROM rem.resources r
-WHERE r.tenant_id = $1 AND {owner} AND r.metadata ? 'file_id' AND r.metadata ->> 'file_id' = $3
+WHERE r.tenant_id = $1 AND {owner} AND r.metadata ? 'file_id' AND r.metadata ->> 'file_id' = ANY ($3::text[])
 
 -- name: count_chunks
 -- How many pieces of some files are remembered.
@@ -19,23 +19,25 @@ SELECT f.id, (SELECT count(*) FROM rem.resources r
               WHERE o.tenant_id = f.tenant_id AND o.file_id = f.id AND o.origin = 'ingest' AND o.deleted_at IS NULL) AS chunks
 FROM rem.files f WHERE f.tenant_id = $1 AND f.id = ANY ($2::uuid[])
 
--- name: free_name
--- The first of some names that neither another file nor anything but this file's own chunks ($5 of them) goes by, be it
--- deleted or not; with its key and those of the chunks.
-SELECT c.name, c.key, c.chunk_keys
-FROM (SELECT given.name, given.place, rem.rem_key(given.name) AS key,
-             ARRAY(SELECT rem.rem_key(given.name || '#' || n) FROM generate_series(1, $5::integer) n ORDER BY n) AS chunk_keys
-      FROM unnest($3::text[]) WITH ORDINALITY AS given (name, place)) c
-WHERE c.key <> ''
+-- name: names
+-- The key of each name, those of the file's chunks, and whether it is free: whether neither another file nor anything but
+-- this file's own chunks goes by them, be it deleted or not.
+-- MATERIALIZED: the keys must not be made anew for every row that they are compared with.
+WITH c AS MATERIALIZED (
+  SELECT given.place, given.file_id, rem.rem_key(given.name) AS key,
+         ARRAY(SELECT rem.rem_key(given.name || '#' || n) FROM generate_series(1, given.chunks) n ORDER BY n) AS chunk_keys
+  FROM unnest($3::text[], $4::uuid[], $5::integer[]) WITH ORDINALITY AS given (name, file_id, chunks, place))
+SELECT c.key, c.chunk_keys,
+  c.key <> ''
   AND NOT EXISTS (SELECT FROM rem.files f WHERE f.tenant_id = $1 AND {owner_of_f} AND f.key = c.key
-                    AND f.deleted_at IS NULL AND f.id <> $4)
+                    AND f.deleted_at IS NULL AND f.id <> c.file_id)
   AND NOT EXISTS (SELECT FROM rem.files f WHERE f.tenant_id = $1 AND {owner_of_f} AND f.key = c.key
-                    AND f.deleted_at IS NOT NULL AND f.id <> $4)
+                    AND f.deleted_at IS NOT NULL AND f.id <> c.file_id)
   AND NOT EXISTS (SELECT FROM rem.resources r WHERE r.tenant_id = $1 AND {owner_of_r} AND r.key = ANY (c.chunk_keys)
-                    AND r.deleted_at IS NULL AND r.metadata ->> 'file_id' IS DISTINCT FROM $4::text)
+                    AND r.deleted_at IS NULL AND r.metadata ->> 'file_id' IS DISTINCT FROM c.file_id::text)
   AND NOT EXISTS (SELECT FROM rem.resources r WHERE r.tenant_id = $1 AND {owner_of_r} AND r.key = ANY (c.chunk_keys)
-                    AND r.deleted_at IS NOT NULL AND r.metadata ->> 'file_id' IS DISTINCT FROM $4::text)
-ORDER BY c.place LIMIT 1
+                    AND r.deleted_at IS NOT NULL AND r.metadata ->> 'file_id' IS DISTINCT FROM c.file_id::text) AS is_free
+FROM c ORDER BY c.place
 
 -- name: entries
 -- What of the knowledge base was loaded from a file, also what its owner deleted.

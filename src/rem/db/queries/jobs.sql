@@ -88,6 +88,12 @@ DELETE FROM rem_jobs.pgqueuer_log WHERE job_id = ANY ($1::bigint[])
 -- name: trim_log
 DELETE FROM rem_jobs.pgqueuer_log WHERE created < now() - $1::interval
 
+-- name: beat
+-- The sign of life of a worker, for the jobs that it still holds.
+UPDATE rem_jobs.pgqueuer SET heartbeat = now()
+WHERE id = ANY ($1::bigint[]) AND queue_manager_id = $2 AND status = 'picked'
+RETURNING id
+
 -- name: settle
 -- The end of runs: done, dead, or interrupted, and then to be done again. Only by the worker that holds the job: one that
 -- was taken over has no say any more.

@@ -93,6 +93,7 @@ RETURNING s.id
 -- name: flag
 UPDATE rem.messages m SET metadata = CASE WHEN $5 THEN m.metadata || '{"important": true}' ELSE m.metadata - 'important' END
 WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index = $4 AND m.deleted_at IS NULL
+  AND (m.expires_at IS NULL OR m.expires_at > now())
 RETURNING to_json(m.*)
 
 -- name: delete_idle
@@ -101,8 +102,16 @@ UPDATE rem.sessions s SET deleted_at = clock_timestamp()
 WHERE s.tenant_id = $1 AND s.deleted_at IS NULL AND s.id IN (
   SELECT i.id FROM rem.sessions i
   WHERE i.tenant_id = $1 AND i.user_id = $2 AND i.deleted_at IS NULL AND i.updated_at < now() - make_interval(days => $3)
+    AND (i.expires_at IS NULL OR i.expires_at > now())
   ORDER BY i.updated_at LIMIT $4 FOR NO KEY UPDATE SKIP LOCKED)
 RETURNING s.id
+
+-- name: idle
+-- What `delete_idle` would delete, the longest idle first.
+SELECT to_json(s.*) FROM rem.sessions s
+WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.deleted_at IS NULL AND s.updated_at < now() - make_interval(days => $3)
+  AND (s.expires_at IS NULL OR s.expires_at > now())
+ORDER BY s.updated_at, s.id LIMIT $4 OFFSET $5
 
 -- name: owners_of_idle
 SELECT DISTINCT s.tenant_id, s.user_id FROM rem.sessions s
@@ -130,12 +139,13 @@ RETURNING to_json(s.*)
 SELECT rem.rem_claim_summary($1, $2, $3, $4, make_interval(secs => $5))
 
 -- name: to_summarise
--- What is to be summarised next, very long texts without their middle. What lapses is never in a summary, which does not.
+-- What is to be summarised next, very long texts without their middle. What lapses before its session does is in no summary.
 SELECT (to_jsonb(m.*) || jsonb_build_object('content', CASE WHEN octet_length(m.content) > 4000 AND char_length(m.content) > 4000
          THEN left(m.content, 2000) || E'\n...\n' || right(m.content, 2000) ELSE m.content END))
 FROM rem.messages m
 WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index > $4 AND m.message_index <= $5
-  AND m.deleted_at IS NULL AND m.expires_at IS NULL
+  AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at = (
+    SELECT s.expires_at FROM rem.sessions s WHERE s.tenant_id = $1 AND s.id = $3 AND s.expires_at > now()))
 ORDER BY m.message_index LIMIT $6
 
 -- name: store_summary
@@ -146,14 +156,17 @@ SET summary = $6, last_index = $5, token_count = $7, kept = $8, updated_at = clo
 WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.session_id = $3 AND s.last_index = $4 AND $9 = (
   SELECT count(*) FROM rem.messages m
   WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index > $4 AND m.message_index <= $5
-    AND m.deleted_at IS NULL AND m.expires_at IS NULL)
+    AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at = (
+      SELECT t.expires_at FROM rem.sessions t WHERE t.tenant_id = $1 AND t.id = $3 AND t.expires_at > now())))
 RETURNING s.last_index
 
 -- name: release_summary
 UPDATE rem.session_summaries s SET claimed_until = NULL WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.session_id = $3
 
 -- name: summary
-SELECT nullif(s.summary, '') FROM rem.session_summaries s WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.session_id = $3
+SELECT nullif(s.summary, '') FROM rem.session_summaries s
+JOIN rem.sessions t ON (t.tenant_id, t.id) = (s.tenant_id, s.session_id) AND (t.expires_at IS NULL OR t.expires_at > now())
+WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.session_id = $3
 
 -- name: is_taken
 -- Whether a session of this id is somebody else's.

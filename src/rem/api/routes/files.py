@@ -1,0 +1,222 @@
+"""`/files`: documents that are handed over or named, and what became of them."""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+from datetime import datetime
+from time import monotonic
+from typing import Annotated, Any, Literal
+from urllib.parse import quote
+from uuid import UUID
+
+from fastapi import APIRouter, Form, HTTPException, Path, Query, Response, UploadFile
+from fastapi import File as Upload
+from pydantic import BaseModel, ConfigDict, Field
+
+from rem.api.documented import errors
+from rem.api.identity import RemDep, ScopeDep, SettingsDep
+from rem.api.pages import Page, WindowDep
+from rem.api.routes.json_body import JsonBody
+from rem.api.rows import deleted, found, own
+from rem.app import Rem
+from rem.context import Scope
+from rem.errors import NotFoundError
+from rem.ingest.fetch import list_sources
+from rem.ingest.ingester import Wish
+from rem.ingest.pending import Handed, accept
+from rem.ingest.plain import storable
+from rem.ingest.reach import Reach
+from rem.ingest.shelf import count_chunks
+from rem.models import File
+from rem.models.file import ProcessingStatus
+from rem.settings import Settings
+
+router = APIRouter(prefix="/files", tags=["files"])
+
+_POLL_SECONDS = 0.1
+_LONGEST_WAIT = 300
+_WAITING = (ProcessingStatus.PENDING, ProcessingStatus.PROCESSING)
+_EXAMPLE: dict[str, Any] = {
+    "id": "0198f6c2-7b7a-7cc0-8d1e-3c2f5b1e9a10",
+    "key": "handbook.pdf",
+    "name": "handbook.pdf",
+    "uri": "upload:///handbook.pdf",
+    "status": "completed",
+    "error": None,
+    "chunks": 42,
+    "mime_type": "application/pdf",
+    "size_bytes": 183220,
+    "checksum": None,
+    "title": "Handbook",
+    "tags": ["hr"],
+    "created_at": "2026-11-15T09:30:00Z",
+    "updated_at": "2026-11-15T09:30:02Z",
+}
+
+
+class StoredFile(BaseModel):
+    """A file and what became of it."""
+
+    model_config = ConfigDict(json_schema_extra={"example": _EXAMPLE})
+
+    id: UUID
+    key: str | None
+    name: str
+    uri: str | None
+    status: ProcessingStatus = Field(description="`pending` until a worker has read it; `failed` says why in `error`.")
+    error: str | None = None
+    chunks: int = Field(description="How many pieces of it are remembered; their keys are `{key}#1`, `{key}#2`, ….")
+    mime_type: str | None
+    size_bytes: int | None
+    checksum: str | None = Field(description="SHA-256 of the version that is remembered.")
+    title: str | None = None
+    tags: list[str]
+    created_at: datetime
+    updated_at: datetime
+
+
+class FileAddress(BaseModel):
+    """A file that the server fetches."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"uri": "https://example.com/guide.md"}})
+
+    uri: str = Field(min_length=1, max_length=8000, description="`https://…`, `s3://…`, or a path that may be read.")
+    category: str | None = Field(default=None, min_length=1, max_length=255)
+    tags: list[Annotated[str, Field(min_length=1, max_length=255)]] = Field(default_factory=list, max_length=50)
+    form: Literal["resource", "ontology"] = Field(default="resource", description="`ontology`: wikis and API docs.")
+
+
+Wait = Annotated[float, Query(ge=0, le=_LONGEST_WAIT, description="Wait for so many seconds until the files are read.")]
+Name = Annotated[str, Path(description="The file's id, or its key, such as `handbook.pdf`.", max_length=2000)]
+
+
+@router.post(
+    "", status_code=202, summary="Upload files", responses={200: {"model": Page[StoredFile]}, **errors(409, 413)}
+)
+async def upload_files(
+    rem: RemDep,
+    scope: ScopeDep,
+    settings: SettingsDep,
+    response: Response,
+    files: Annotated[list[UploadFile], Upload(description="One or several files; the same name again replaces it.")],
+    category: Annotated[str | None, Form(min_length=1, max_length=255)] = None,
+    tags: Annotated[str, Form(max_length=5000, description="Topics, separated by commas.")] = "",
+    form: Annotated[Literal["resource", "ontology"], Form(description="`ontology`: wikis and API docs.")] = "resource",
+    wait: Wait = 0,
+) -> Page[StoredFile]:
+    """Hand files over. All of them are kept or none, and read in the background; 200 if they are read already."""
+    wish = Wish(_text(category), tuple(storable(tag.strip()) for tag in tags.split(",") if tag.strip()) or None, form)
+    handed = [await _handed(file, settings) for file in files]
+    rows = await accept(rem.store_for(scope), handed, wish)
+    return await _answered(rem, scope, [row.id for row in rows], wait, response)
+
+
+@router.post(
+    "/uri",
+    status_code=202,
+    summary="Take a file in by its address",
+    responses={200: {"model": StoredFile}, **errors(403, 404, 409, 413)},
+    dependencies=[JsonBody],
+)
+async def add_uri(
+    rem: RemDep, scope: ScopeDep, settings: SettingsDep, response: Response, address: FileAddress, wait: Wait = 0
+) -> StoredFile:
+    """Name a file, which the server fetches in the background, from where callers may let it read."""
+    # What may not be read is refused now, not by a worker later.
+    listing = await list_sources(_text(address.uri) or "", Reach.of_settings(settings.ingest), settings.ingest)
+    if len(listing.sources) != 1:
+        raise NotFoundError("The address means no single file: name its files one by one.")
+    source = listing.sources[0]
+    wish = Wish(_text(address.category), tuple(map(storable, address.tags)) or None, address.form)
+    rows = await accept(rem.store_for(scope), [Handed(source.name, source.uri)], wish)
+    return (await _answered(rem, scope, [row.id for row in rows], wait, response)).data[0]
+
+
+@router.get("", summary="List the files")
+async def list_files(
+    rem: RemDep,
+    scope: ScopeDep,
+    window: WindowDep,
+    status: Annotated[ProcessingStatus | None, Query(description="Only those that have come so far.")] = None,
+) -> Page[StoredFile]:
+    """The caller's own files and the shared ones, the newest first."""
+    where = {} if status is None else {"processing_status": status}
+    rows = await rem.store_for(scope).find(File, where, limit=window.limit_and_one, offset=window.offset)
+    return Page[StoredFile].model_validate(window.page(await _described(rem, scope, rows)))
+
+
+@router.get("/{name:path}", summary="Get a file", responses=errors(404))
+async def get_file(rem: RemDep, scope: ScopeDep, name: Name) -> StoredFile:
+    """What became of a file: how far it has come, why it failed, how many pieces are remembered."""
+    row = await found(rem.store_for(scope), File, name)
+    return (await _described(rem, scope, [row]))[0]
+
+
+@router.delete("/{name:path}", status_code=204, summary="Delete a file", responses=errors(404, 409))
+async def delete_file(
+    rem: RemDep,
+    scope: ScopeDep,
+    name: Name,
+    erase: Annotated[bool, Query(description="For good, also what was deleted before.")] = False,
+) -> None:
+    """Delete one of the caller's own files with all that is remembered of it. It can be restored, unless erased."""
+    async with rem.store_for(scope).transaction() as store:
+        try:
+            row = await own(store, File, name)
+        except NotFoundError:
+            if not erase:
+                raise
+            row = await deleted(store, File, name)
+        await (store.erase(row) if erase else store.delete(row))
+
+
+async def _handed(file: UploadFile, settings: Settings) -> Handed:
+    most = settings.ingest.max_bytes
+    name = posixpath.basename(storable(file.filename or "").replace("\\", "/")).strip() or "upload"
+    data = await file.read(most + 1)
+    if len(data) > most:
+        raise HTTPException(413, f"{name} is larger than {most:,} bytes, which is the most that a file may have.")
+    return Handed(name, f"upload:///{quote(name, safe='')}", data, file.content_type)
+
+
+async def _answered(rem: Rem, scope: Scope, ids: list[UUID], wait: float, response: Response) -> Page[StoredFile]:
+    store = rem.store_for(scope)
+    ends = monotonic() + wait
+    while True:
+        rows = [await store.get(File, file_id) for file_id in ids]
+        is_done = all(row.processing_status not in _WAITING for row in rows)
+        if is_done or monotonic() >= ends:
+            response.status_code = 200 if is_done else 202
+            return Page[StoredFile](data=await _described(rem, scope, rows))
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _described(rem: Rem, scope: Scope, rows: list[File]) -> list[StoredFile]:
+    async with rem.database.connection() as connection:
+        chunks = await count_chunks(connection, scope.tenant_id, [row.id for row in rows])
+    return [_file(row, chunks.get(row.id, 0)) for row in rows]
+
+
+def _file(row: File, chunks: int) -> StoredFile:
+    said: dict[str, Any] = row.metadata
+    return StoredFile(
+        id=row.id,
+        key=row.key,
+        name=row.name,
+        uri=row.uri,
+        status=row.processing_status,
+        error=said.get("error") if isinstance(said.get("error"), str) else None,
+        chunks=chunks,
+        mime_type=row.mime_type,
+        size_bytes=row.size_bytes,
+        checksum=row.checksum,
+        title=said.get("title") if isinstance(said.get("title"), str) else None,
+        tags=row.tags,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def _text(value: str | None) -> str | None:
+    return None if value is None else storable(value)

@@ -1,0 +1,253 @@
+"""`rem expire`, `rem forget`, `rem erase-user` and `rem sweep`: what is not to be remembered any longer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rem.cli.runtime import At, In, Json, Never, Tenant, User, run_with_rem, tell
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from rem.app import Rem
+    from rem.forgetting.erase_user import EraseReport
+    from rem.forgetting.forget import ForgetReport
+    from rem.forgetting.plan import Finding, ForgetPlan
+    from rem.forgetting.sweep import SweepReport
+    from rem.models import Entity
+
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+_EXAMPLES = 3
+_LEFT_OVER = 5
+"""The exit code of an erasure that left something."""
+
+
+def expire(
+    keys: Annotated[list[str], typer.Argument(help="The keys of what lapses, such as parking-spot.")],
+    within: In = None,
+    at: At = None,
+    never: Never = False,
+    table: Annotated[str | None, typer.Option(help="Only in this table.")] = None,
+    user: User = None,
+    tenant: Tenant = "default",
+    as_json: Json = False,
+) -> None:
+    """Let the user's own rows lapse: nothing finds them from then on, and a sweep erases them for good."""
+    from rem.cli.delete import own_row
+    from rem.cli.lookup import refuse_empty_keys
+    from rem.cli.output import print_json
+    from rem.forgetting.expiry import expire, expiry_of
+
+    refuse_empty_keys(keys)
+    moment = expiry_of(within, at, never)
+
+    async def work(rem: Rem) -> list[Entity]:
+        store = rem.store(user, tenant=tenant)
+        rows = list({row.id: row for key in keys for row in [await own_row(store, key, table)]}.values())
+        await expire(store, rows, moment)
+        return rows
+
+    rows = run_with_rem(work)
+    names = [f"{row.entity_type.table}/{row.key or row.id}" for row in rows]
+    if as_json:
+        print_json([{"row": name, "id": row.id, "expires_at": moment} for name, row in zip(names, rows, strict=True)])
+        return
+    for name in names:
+        typer.echo(f"{name} {moment_text(moment)}.")
+
+
+def forget(
+    label: Annotated[str, typer.Argument(metavar="NAME", help="A name or a key, such as 'Sarah Chen'.")],
+    mentions: Annotated[
+        bool, typer.Option("--mentions", help="Erase the messages and texts that name it, too.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
+    yes: Yes = False,
+    user: User = None,
+    tenant: Tenant = "default",
+    as_json: Json = False,
+) -> None:
+    """Forget everything about a person or thing in the user's memory. What will go is shown first."""
+    from rem.cli.output import print_json
+
+    async def work(rem: Rem) -> tuple[ForgetPlan, ForgetReport | None]:
+        plan = await rem.plan_forget(label, user=user, tenant=tenant, mentions=mentions)
+        if not as_json:
+            _show_plan(plan)
+        if dry_run or plan.is_empty:
+            return plan, None
+        if not yes:
+            typer.confirm(f"Forget {label} for good?", abort=True, err=True)
+        return plan, await rem.forget(plan)
+
+    plan, report = run_with_rem(work)
+    if as_json:
+        print_json({"plan": _plan_json(plan), "report": None if report is None else _report_json(report)})
+    elif report is not None:
+        _show_report(plan, report)
+    if report is not None and not report.is_gone:
+        raise typer.Exit(_LEFT_OVER)
+
+
+def erase_user(
+    user: Annotated[str, typer.Argument(metavar="USER", help="Who: an e-mail address, or the owner's id.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be erased.")] = False,
+    yes: Yes = False,
+    tenant: Tenant = "default",
+    as_json: Json = False,
+) -> None:
+    """Erase everything of a user for good, and prove for every table that nothing is left."""
+    from rem.cli.output import counted, print_json
+
+    async def work(rem: Rem) -> EraseReport:
+        found = await rem.count_user(user, tenant=tenant)
+        if dry_run:
+            return found
+        if not yes:
+            rows = counted(found.before, "row")
+            typer.confirm(f"Erase {user} in {tenant} for good, {rows} of memory?", abort=True, err=True)
+        return await rem.erase_user(user, tenant=tenant)
+
+    report = run_with_rem(work)
+    if as_json:
+        print_json({**asdict(report), "before": report.before, "after": report.after})
+    else:
+        _show_erasure(user, report)
+    if report.is_applied and report.after:
+        raise typer.Exit(_LEFT_OVER)
+
+
+def sweep(as_json: Json = False) -> None:
+    """Erase what has lapsed, of everyone. A worker does it every hour."""
+    from rem.cli.output import counted, print_json
+
+    async def work(rem: Rem) -> SweepReport:
+        return await rem.sweep()
+
+    report = run_with_rem(work)
+    if as_json:
+        print_json(asdict(report))
+        return
+    for table, number in sorted(report.erased.items()):
+        typer.echo(f"{table}: {number}")
+    typer.echo(f"Erased {counted(report.total, 'row')} that had lapsed.")
+
+
+def moment_text(moment: datetime | None) -> str:
+    """What becomes of a row, for people."""
+    return "does not lapse" if moment is None else f"lapses at {moment:%Y-%m-%d %H:%M:%S} ({moment.tzname()})"
+
+
+def _show_plan(plan: ForgetPlan) -> None:
+    from rem.cli.output import counted
+
+    typer.echo(f"Known as: {', '.join(plan.names)}")
+    _show_findings("To erase", plan.rows)
+    _show_findings("To take out of other rows", plan.facts)
+    if plan.statements:
+        typer.echo(f"To take back: {counted(len(plan.statements), 'dreamt statement')}")
+        for said in plan.statements[:_EXAMPLES]:
+            typer.echo(f"  {said.text}")
+    _show_findings("Texts that name it, to erase" if plan.with_mentions else "Texts that name it, kept", plan.mentions)
+    if plan.shared and plan.scope.user_id is not None:
+        tell(f"Shared, and not this user's to forget: {', '.join(plan.shared)}.")
+    if plan.is_empty:
+        typer.echo("There is nothing to forget.")
+    if plan.mentions and not plan.with_mentions:
+        tell("--mentions erases those texts, too.")
+
+
+def _show_findings(title: str, findings: Sequence[Finding]) -> None:
+    if not findings:
+        return
+    counts = Counter[str]()
+    for finding in findings:
+        counts[finding.ref.table] += 1
+    typer.echo(f"{title}: {', '.join(f'{number} {table}' for table, number in sorted(counts.items()))}")
+    for finding in findings[:_EXAMPLES]:
+        along = f" and {finding.along} rows of it" if finding.along else ""
+        excerpt = f": {finding.excerpt}" if finding.excerpt else ""
+        typer.echo(f"  {finding.ref.table}/{finding.key}{along}{excerpt}")
+    if len(findings) > _EXAMPLES:
+        typer.echo(f"  and {len(findings) - _EXAMPLES} more; --json lists them all")
+
+
+def _show_report(plan: ForgetPlan, report: ForgetReport) -> None:
+    from rem.cli.output import counted
+
+    typer.echo(
+        f"Erased {counted(report.erased.total(), 'row')}, changed {report.changed}, "
+        f"took back {counted(report.statements, 'statement')}."
+    )
+    if report.left:
+        tell(f"Still found, written meanwhile: {', '.join(report.left)}. Run it again.")
+    else:
+        typer.echo(f"Searched again: nothing of it is left{_kept(report)}.")
+
+
+def _kept(report: ForgetReport) -> str:
+    return f", besides {report.kept_mentions} texts that name it" if report.kept_mentions else ""
+
+
+def _show_erasure(user: str, report: EraseReport) -> None:
+    from rem.cli.output import counted, print_table
+
+    print_table(
+        ("table", "known by", "before", "after"),
+        [(row.table, row.how, row.before, row.after if report.is_applied else "") for row in report.tables],
+    )
+    if report.mentions:
+        numbers = ", ".join(f"{number} {table}" for table, number in sorted(report.mentions.items()))
+        tell(f"Rows of others that mention {user} stay: {numbers}.")
+    if not report.is_applied:
+        typer.echo(f"Would erase {counted(report.before, 'row')} of {user}.")
+    elif report.after:
+        tell(
+            f"Left, because written meanwhile: {counted(report.after, 'row')}. Stop what writes for {user}, and run it "
+            "again."
+        )
+    else:
+        typer.echo(f"Erased {counted(report.before, 'row')} of {user}; nothing is left.")
+
+
+def _plan_json(plan: ForgetPlan) -> dict[str, Any]:
+    def rows(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+        return [
+            {
+                "table": finding.ref.table,
+                "id": finding.ref.id,
+                "key": finding.key,
+                "fields": finding.fields,
+                "excerpt": finding.excerpt,
+                "along": finding.along,
+            }
+            for finding in findings
+        ]
+
+    return {
+        "names": plan.names,
+        "with_mentions": plan.with_mentions,
+        "rows": rows(plan.rows),
+        "facts": rows(plan.facts),
+        "statements": [{"id": said.id, "says": said.text, "state": said.state} for said in plan.statements],
+        "mentions": rows(plan.mentions),
+        "summaries": plan.summaries,
+        "shared": plan.shared,
+    }
+
+
+def _report_json(report: ForgetReport) -> dict[str, Any]:
+    return {
+        "erased": dict(report.erased),
+        "changed": report.changed,
+        "statements": report.statements,
+        "refused": report.refused,
+        "kept_mentions": report.kept_mentions,
+        "left": report.left,
+        "is_gone": report.is_gone,
+    }

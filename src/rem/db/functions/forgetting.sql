@@ -1,0 +1,140 @@
+-- What lapses takes along what it is made of: a session its messages, a file its chunks, and either what was dreamt from
+-- them. Whoever writes `expires_at`, and however.
+
+-- A time as the models write it into JSON.
+CREATE OR REPLACE FUNCTION rem_json_time(moment timestamptz) RETURNS text LANGUAGE sql STABLE
+RETURN to_char(moment AT TIME ZONE 'UTC', CASE WHEN moment = date_trunc('second', moment)
+  THEN 'YYYY-MM-DD"T"HH24:MI:SS"Z"' ELSE 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' END);
+
+-- When the first of a statement's sources lapses.
+CREATE OR REPLACE FUNCTION rem_earliest_expiry(of_tenant text, of_statement uuid) RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  kind text;
+  found timestamptz;
+  earliest timestamptz;
+BEGIN
+  FOR kind IN
+    SELECT DISTINCT x.source_type FROM rem.statement_sources x WHERE x.tenant_id = of_tenant AND x.statement_id = of_statement
+  LOOP
+    EXECUTE format('SELECT min(r.expires_at) FROM rem.statement_sources x
+                    JOIN rem.%I r ON (r.tenant_id, r.id) = (x.tenant_id, x.source_id)
+                    WHERE x.tenant_id = $1 AND x.statement_id = $2 AND x.source_type = $3', kind)
+      INTO found USING of_tenant, of_statement, kind;
+    earliest := least(earliest, found);
+  END LOOP;
+  RETURN earliest;
+END $$;
+
+-- Lets rows that were dreamt from some sources lapse when the first of their sources does; called when that has changed.
+CREATE OR REPLACE FUNCTION rem_dreams_lapse_with(of_tenant text, of_type text, of_ids uuid[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  said record;
+  earliest timestamptz;
+BEGIN
+  FOR said IN
+    SELECT DISTINCT s.id, s.entity_type, s.entity_id FROM rem.statement_sources x
+    JOIN rem.statements s ON (s.tenant_id, s.id) = (x.tenant_id, x.statement_id) AND s.kind = 'row' AND s.state = 'live'
+    WHERE x.tenant_id = of_tenant AND x.source_id = ANY (of_ids) AND x.source_type = of_type
+    ORDER BY s.entity_id, s.id
+  LOOP
+    -- What its owner has changed meanwhile is not the dream's any more.
+    PERFORM rem.rem_dream_notice(of_tenant, said.entity_type, said.entity_id);
+    earliest := rem.rem_earliest_expiry(of_tenant, said.id);
+    UPDATE rem.statements s
+    SET value = (s.value - 'expires_at') || CASE WHEN earliest IS NULL THEN '{}'
+                ELSE jsonb_build_object('expires_at', rem.rem_json_time(earliest)) END
+    WHERE s.tenant_id = of_tenant AND s.id = said.id AND s.state = 'live';
+    IF FOUND THEN
+      EXECUTE format('UPDATE rem.%I r SET expires_at = $3
+                      WHERE r.tenant_id = $1 AND r.id = $2 AND r.origin LIKE ''dream:%%'' AND r.expires_at IS DISTINCT FROM $3',
+                     said.entity_type) USING of_tenant, said.entity_id, earliest;
+    END IF;
+  END LOOP;
+END $$;
+
+-- Gives a session's messages and shares its own expiry. One that was to lapse sooner still does, and what has lapsed
+-- stays so.
+CREATE OR REPLACE FUNCTION rem_cascade_session_expiry() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  changed uuid[];
+BEGIN
+  WITH lapsing AS (
+    UPDATE rem.messages m SET expires_at = NEW.expires_at
+    WHERE (m.tenant_id, m.user_id, m.session_id) = (NEW.tenant_id, NEW.user_id, NEW.id)
+      AND (m.expires_at IS NULL OR m.expires_at > now()) AND m.expires_at IS DISTINCT FROM NEW.expires_at
+      AND (m.expires_at IS NULL OR m.expires_at IS NOT DISTINCT FROM OLD.expires_at OR m.expires_at > NEW.expires_at)
+    RETURNING m.id)
+  SELECT array_agg(id) INTO changed FROM lapsing;
+  UPDATE rem.shared_sessions s SET expires_at = NEW.expires_at
+  WHERE (s.tenant_id, s.user_id, s.session_id) = (NEW.tenant_id, NEW.user_id, NEW.id)
+    AND (s.expires_at IS NULL OR s.expires_at > now()) AND s.expires_at IS DISTINCT FROM NEW.expires_at
+    AND (s.expires_at IS NULL OR s.expires_at IS NOT DISTINCT FROM OLD.expires_at OR s.expires_at > NEW.expires_at);
+  PERFORM rem.rem_dreams_lapse_with(NEW.tenant_id, 'messages', changed);
+  RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER cascade_expiry AFTER UPDATE OF expires_at ON sessions FOR EACH ROW
+  WHEN (OLD.expires_at IS DISTINCT FROM NEW.expires_at) EXECUTE FUNCTION rem_cascade_session_expiry();
+-- Messages that are being written are waited for, as when the session is deleted; later ones wait, and see the expiry.
+CREATE OR REPLACE TRIGGER lock_before_expiry BEFORE UPDATE OF expires_at ON sessions FOR EACH ROW
+  WHEN (OLD.expires_at IS DISTINCT FROM NEW.expires_at) EXECUTE FUNCTION rem_lock_session();
+
+-- What is said in a session that lapses lapses with it. After the statement, because then its foreign keys were checked:
+-- who changes the expiry was waited for. By its name after `mirror_insert`, because it changes what that has mirrored.
+CREATE OR REPLACE FUNCTION rem_inherit_session_expiry() RETURNS trigger LANGUAGE plpgsql SET enable_seqscan = off AS $$
+BEGIN
+  UPDATE rem.messages m SET expires_at = s.expires_at
+  FROM new_rows n JOIN rem.sessions s ON (s.tenant_id, s.user_id, s.id) = (n.tenant_id, n.user_id, n.session_id)
+  WHERE s.expires_at IS NOT NULL AND (n.expires_at IS NULL OR n.expires_at > s.expires_at)
+    AND (m.tenant_id, m.id) = (n.tenant_id, n.id);
+  RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER take_expiry AFTER INSERT ON messages REFERENCING NEW TABLE AS new_rows
+  FOR EACH STATEMENT EXECUTE FUNCTION rem_inherit_session_expiry();
+
+-- The same for files and what was made of them.
+CREATE OR REPLACE FUNCTION rem_cascade_file_expiry() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  chunks uuid[];
+  entries uuid[];
+BEGIN
+  WITH lapsing AS (
+    UPDATE rem.resources r SET expires_at = NEW.expires_at
+    WHERE r.tenant_id = NEW.tenant_id AND (r.user_id = NEW.user_id OR (r.user_id IS NULL AND NEW.user_id IS NULL))
+      AND r.metadata ? 'file_id' AND r.metadata ->> 'file_id' = NEW.id::text
+      AND (r.expires_at IS NULL OR r.expires_at > now()) AND r.expires_at IS DISTINCT FROM NEW.expires_at
+      AND (r.expires_at IS NULL OR r.expires_at IS NOT DISTINCT FROM OLD.expires_at OR r.expires_at > NEW.expires_at)
+    RETURNING r.id)
+  SELECT array_agg(id) INTO chunks FROM lapsing;
+  WITH lapsing AS (
+    UPDATE rem.ontologies o SET expires_at = NEW.expires_at
+    WHERE o.tenant_id = NEW.tenant_id AND o.file_id = NEW.id AND o.user_id IS NOT DISTINCT FROM NEW.user_id AND o.origin = 'ingest'
+      AND (o.expires_at IS NULL OR o.expires_at > now()) AND o.expires_at IS DISTINCT FROM NEW.expires_at
+      AND (o.expires_at IS NULL OR o.expires_at IS NOT DISTINCT FROM OLD.expires_at OR o.expires_at > NEW.expires_at)
+    RETURNING o.id)
+  SELECT array_agg(id) INTO entries FROM lapsing;
+  PERFORM rem.rem_dreams_lapse_with(NEW.tenant_id, 'resources', chunks);
+  PERFORM rem.rem_dreams_lapse_with(NEW.tenant_id, 'ontologies', entries);
+  PERFORM rem.rem_dreams_lapse_with(NEW.tenant_id, 'files', ARRAY[NEW.id]);
+  RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER cascade_expiry AFTER UPDATE OF expires_at ON files FOR EACH ROW
+  WHEN (OLD.expires_at IS DISTINCT FROM NEW.expires_at) EXECUTE FUNCTION rem_cascade_file_expiry();
+
+-- New chunks of a file that lapses. The metadata is whatever somebody wrote: only what is a UUID can be a file.
+CREATE OR REPLACE FUNCTION rem_inherit_file_expiry() RETURNS trigger LANGUAGE plpgsql SET enable_seqscan = off AS $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM new_rows n WHERE n.metadata ? 'file_id') THEN
+    RETURN NULL;
+  END IF;
+  UPDATE rem.resources r SET expires_at = f.expires_at
+  FROM (SELECT n.tenant_id, n.user_id, n.id, n.expires_at,
+               CASE WHEN n.metadata ->> 'file_id' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+                 THEN (n.metadata ->> 'file_id')::uuid END AS file_id
+        FROM new_rows n WHERE n.metadata ? 'file_id') n
+  JOIN rem.files f ON (f.tenant_id, f.id) = (n.tenant_id, n.file_id) AND f.user_id IS NOT DISTINCT FROM n.user_id
+  WHERE f.expires_at IS NOT NULL AND (n.expires_at IS NULL OR n.expires_at > f.expires_at)
+    AND (r.tenant_id, r.id) = (n.tenant_id, n.id);
+  RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER take_expiry AFTER INSERT ON resources REFERENCING NEW TABLE AS new_rows
+  FOR EACH STATEMENT EXECUTE FUNCTION rem_inherit_file_expiry();

@@ -1,0 +1,175 @@
+-- name: expire
+UPDATE {table} r SET expires_at = $4
+WHERE r.tenant_id = $1 AND {owner} AND r.id = $3 AND r.deleted_at IS NULL AND (r.expires_at IS NULL OR r.expires_at > now())
+RETURNING r.id
+
+-- name: dreams_lapse_with
+SELECT rem.rem_dreams_lapse_with($1, $2, $3)
+
+-- name: lapsed
+-- Rows that have lapsed, of everyone, behind one of them.
+SELECT r.tenant_id, r.id FROM {table} r
+WHERE r.expires_at <= now() AND (r.tenant_id, r.id) > ($1, $2)
+ORDER BY r.tenant_id, r.id LIMIT $3
+
+-- name: lock_lapsed
+-- Those of them that still have, and that nobody is just writing.
+SELECT r.tenant_id, r.id FROM {table} r
+JOIN unnest($1::text[], $2::uuid[]) AS d (tenant_id, id) ON (r.tenant_id, r.id) = (d.tenant_id, d.id)
+WHERE r.expires_at <= now()
+ORDER BY r.tenant_id, r.id FOR UPDATE OF r SKIP LOCKED
+
+-- name: forget_statements_of_lapsed
+-- Lets what was said of rows go without a refusal, and be looked at again.
+WITH lapsed AS (
+  SELECT s.tenant_id, s.id, s.dream, s.subject_id FROM unnest($2::text[], $3::uuid[]) AS d (tenant_id, id)
+  JOIN rem.statements s ON (s.tenant_id, s.entity_id, s.entity_type) = (d.tenant_id, d.id, $1)
+  WHERE s.kind = 'row' AND s.state <> 'refused'),
+again AS (
+  DELETE FROM rem.dream_progress p USING (
+    SELECT l.tenant_id, l.dream, l.subject_id AS id FROM lapsed l
+    UNION
+    SELECT l.tenant_id, l.dream, x.source_id FROM lapsed l
+    JOIN rem.statement_sources x ON (x.tenant_id, x.statement_id) = (l.tenant_id, l.id)) a
+  WHERE (p.tenant_id, p.source_id, p.dream) = (a.tenant_id, a.id, a.dream))
+DELETE FROM rem.statements s USING lapsed l WHERE (s.tenant_id, s.id) = (l.tenant_id, l.id)
+
+-- name: erase_rows
+DELETE FROM {table} r USING unnest($1::text[], $2::uuid[]) AS d (tenant_id, id)
+WHERE (r.tenant_id, r.id) = (d.tenant_id, d.id)
+
+-- name: tables
+-- All tables of REM's schemas with their columns.
+SELECT n.nspname::text AS schema, c.relname::text AS name, array_agg(a.attname::text ORDER BY a.attnum) AS columns
+FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+WHERE n.nspname IN ('rem', 'rem_jobs') AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+GROUP BY n.nspname, c.relname ORDER BY n.nspname, c.relname
+
+-- name: references
+-- Their foreign keys.
+SELECT ns.nspname::text AS child_schema, c.relname::text AS child, ps.nspname::text AS parent_schema, p.relname::text AS parent,
+       ARRAY(SELECT a.attname::text FROM unnest(k.conkey) WITH ORDINALITY AS x (number, place)
+             JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = x.number ORDER BY x.place) AS columns,
+       ARRAY(SELECT a.attname::text FROM unnest(k.confkey) WITH ORDINALITY AS x (number, place)
+             JOIN pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = x.number ORDER BY x.place) AS parent_columns
+FROM pg_constraint k
+JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace ns ON ns.oid = c.relnamespace
+JOIN pg_class p ON p.oid = k.confrelid JOIN pg_namespace ps ON ps.oid = p.relnamespace
+WHERE k.contype = 'f' AND ns.nspname IN ('rem', 'rem_jobs')
+ORDER BY ns.nspname, c.relname, k.conname
+
+-- name: count_owned
+SELECT count(*) FROM {table} t WHERE {condition}
+
+-- name: erase_owned
+DELETE FROM {table} t WHERE {condition}
+
+-- name: lock_statistics
+-- As rem_fold_statistics does, but waiting for whoever folds.
+SELECT pg_advisory_xact_lock(hashtextextended('rem.fold_statistics', 0))
+
+-- name: fold_statistics
+SELECT rem.rem_fold_statistics()
+
+-- name: session_ids
+SELECT s.id FROM rem.sessions s WHERE s.tenant_id = $1 AND s.user_id = $2
+
+-- name: emails
+SELECT DISTINCT u.email FROM rem.users u WHERE u.tenant_id = $1 AND u.user_id = $2 AND u.email IS NOT NULL
+
+-- name: count_mentions
+-- Rows of others in which one of some texts stands, written in small letters.
+SELECT count(*) FROM {table} t
+WHERE t.tenant_id = $1 AND t.user_id IS DISTINCT FROM $2
+  AND EXISTS (SELECT FROM unnest($3::text[]) AS n (name) WHERE strpos(lower(to_json(t.*)::text), n.name) > 0)
+
+-- name: answering
+-- The owner's rows that answer to some labels, by key or alias; not the shared ones.
+SELECT DISTINCT k.entity_type, k.entity_id FROM unnest($3::text[]) AS asked (label)
+CROSS JOIN LATERAL rem.rem_resolve_label($1, $2, asked.label, NULL) k
+WHERE k.is_own = ($2::text IS NOT NULL)
+
+-- name: shared_answering
+SELECT DISTINCT k.entity_type, k.entity_key FROM rem.rem_resolve_label($1, NULL, $2, NULL) k ORDER BY 1, 2
+
+-- name: holders
+-- The owner's rows with one of some keys, also those that no lookup finds any more.
+SELECT r.id FROM {table} r
+WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2
+  AND r.key = ANY (ARRAY(SELECT rem.rem_key(asked.label) FROM unnest($3::text[]) AS asked (label)))
+
+-- name: record
+SELECT to_json(r.*) FROM {table} r WHERE r.tenant_id = $1 AND r.id = $2
+
+-- name: own_rows
+-- Everything that an owner has in a table, deleted or not.
+SELECT to_json(r.*) FROM {table} r WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 ORDER BY r.created_at, r.id
+
+-- name: own_statements
+SELECT s.id, s.dream, s.kind, s.entity_type, s.entity_id, s.subject_id, s.name, s.value, s.state, s.source_keys
+FROM rem.statements s WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 ORDER BY s.stated_at, s.id
+
+-- name: summaries_of
+SELECT s.session_id, s.summary FROM rem.session_summaries s WHERE s.tenant_id = $1 AND s.user_id = $2 ORDER BY s.session_id
+
+-- name: count_messages
+SELECT count(*) FROM rem.messages m WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3
+
+-- name: count_chunks
+SELECT count(*) FROM rem.resources r
+WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.metadata ? 'file_id' AND r.metadata ->> 'file_id' = $3::uuid::text
+
+-- name: erase_own
+DELETE FROM {table} r
+WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.id = ANY ($3::uuid[]) RETURNING r.id
+
+-- name: change_row
+UPDATE {table} r SET {settings} FROM jsonb_populate_record(NULL::{table}, $3) p WHERE r.tenant_id = $1 AND r.id = $2
+
+-- name: reword_statement
+UPDATE rem.statements s SET value = $3 WHERE s.tenant_id = $1 AND s.id = $2 AND s.state = 'live'
+
+-- name: blank_statement
+-- Keeps a dream from saying the same of the same sources, and nothing else.
+UPDATE rem.statements s SET state = 'refused', value = '{}', name = '', source_keys = '{}', ended_at = clock_timestamp()
+WHERE s.tenant_id = $1 AND s.id = $2
+
+-- name: forget_statement
+DELETE FROM rem.statements s WHERE s.tenant_id = $1 AND s.id = $2
+
+-- name: look_again
+DELETE FROM rem.dream_progress p WHERE p.tenant_id = $1 AND p.source_id = $2 AND p.dream = $3
+
+-- name: forget_summaries
+DELETE FROM rem.session_summaries s WHERE s.tenant_id = $1 AND s.session_id = ANY ($2::uuid[])
+
+-- name: errors_of_runs
+SELECT r.id, r.error FROM rem.dream_runs r WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.error IS NOT NULL
+
+-- name: forget_errors
+UPDATE rem.dream_runs r SET error = NULL WHERE r.tenant_id = $1 AND r.id = ANY ($2::uuid[])
+
+-- name: keys
+SELECT DISTINCT rem.rem_key(n.name) AS key FROM unnest($1::text[]) AS n (name)
+
+-- name: refuse
+-- Refusals of names, as the ledger reads them (`refused_name`): they hold the key and nothing else.
+WITH missing AS (
+  SELECT k.key FROM unnest($3::text[]) AS k (key)
+  WHERE NOT EXISTS (
+    SELECT FROM rem.statements s
+    WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.dream = 'entities' AND s.kind = 'row'
+      AND s.state = 'refused' AND s.name = k.key)),
+run AS (
+  INSERT INTO rem.dream_runs (tenant_id, id, user_id, dreams, state, ended_at)
+  SELECT $1, $4, $2, '{forget}', 'done', clock_timestamp() WHERE EXISTS (SELECT FROM missing) RETURNING id)
+INSERT INTO rem.statements (tenant_id, user_id, run_id, dream, subject_type, subject_id, kind, entity_type, entity_id, name,
+                            value, state, ended_at)
+SELECT $1, $2, run.id, 'entities', 'ontologies', $4, 'row', 'ontologies', gen_random_uuid(), m.key, '{}', 'refused',
+       clock_timestamp()
+FROM missing m CROSS JOIN run
+
+-- name: count_traces
+SELECT count(*) FROM {table} t WHERE t.tenant_id = $1 AND t.{column} = ANY ($2::uuid[])

@@ -1,0 +1,104 @@
+-- name: own_rows
+-- Which of an owner's rows of people may be the owner: those of the id, and those with an address, which the id is made
+-- from; with the key that the id has.
+SELECT u.id, u.name, u.email, u.origin, u.deleted_at IS NOT NULL AS is_deleted,
+       u.key = rem.rem_key($2) OR u.id::text = lower($2) AS is_named
+FROM rem.users u
+WHERE u.tenant_id = $1 AND u.user_id = $2 AND (u.expires_at IS NULL OR u.expires_at > now())
+  AND (u.key = rem.rem_key($2) OR u.id::text = lower($2) OR u.email IS NOT NULL OR strpos(u.name, '@') > 0)
+ORDER BY u.created_at, u.id
+
+-- name: record
+SELECT to_json(u.*) FROM rem.users u
+WHERE u.tenant_id = $1 AND u.user_id = $2 AND u.id = $3 AND u.deleted_at IS NULL
+
+-- name: has_key
+-- Whether an id can be found as a key.
+SELECT octet_length(rem.rem_key($1)) BETWEEN 1 AND 1024
+
+-- name: moments
+-- The latest moments of an owner, the newest first.
+SELECT m.id, m.key, m.starts_timestamp AS starts_at, coalesce(m.ends_timestamp, m.starts_timestamp) AS ends_at, m.topic_tags,
+       m.present_persons, m.summary
+FROM rem.moments m
+WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.starts_timestamp IS NOT NULL AND m.deleted_at IS NULL
+  AND (m.expires_at IS NULL OR m.expires_at > now())
+ORDER BY m.starts_timestamp DESC, m.id LIMIT $3
+
+-- name: said_by_week
+-- How much an owner said lately, by session and week (from Monday, UTC): of the latest $3 messages those of $4 days.
+WITH latest AS (
+  SELECT m.session_id, m.created_at FROM rem.messages m
+  WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.deleted_at IS NULL AND m.role = 'user'
+    AND m.metadata -> 'is_eval' IS DISTINCT FROM 'true' AND (m.expires_at IS NULL OR m.expires_at > now())
+  ORDER BY m.created_at DESC LIMIT $3)
+SELECT s.id, s.key, date_trunc('week', l.created_at AT TIME ZONE 'UTC')::date AS week, count(*)::integer AS messages,
+       max(l.created_at) AS last_at
+FROM latest l JOIN rem.sessions s ON (s.tenant_id, s.id) = ($1, l.session_id) AND s.deleted_at IS NULL
+WHERE l.created_at > (SELECT max(created_at) FROM latest) - make_interval(days => $4)
+GROUP BY s.id, s.key, week
+ORDER BY max(l.created_at) DESC, s.id, week DESC
+
+-- name: wishes
+-- Short messages of an owner that may say how things should be done, the newest first.
+SELECT l.id, l.key, l.content, l.created_at FROM (
+  SELECT m.id, m.key, m.content, m.created_at FROM rem.messages m
+  WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.deleted_at IS NULL AND m.role = 'user'
+    AND m.metadata -> 'is_eval' IS DISTINCT FROM 'true' AND (m.expires_at IS NULL OR m.expires_at > now())
+  ORDER BY m.created_at DESC LIMIT $3) l
+WHERE char_length(l.content) <= $4 AND l.content ~* '\m(prefer|always|never|don[''’]?t|do not)\M'
+ORDER BY l.created_at DESC, l.id LIMIT 100
+
+-- name: mentions
+-- What the knowledge base has of what sessions and moments mention: by which of them, in which order of theirs.
+SELECT o.id, o.key, o.name, o.extracted_data, o.tags, array_agg(DISTINCT e.src_id) AS mentioned_by
+FROM rem.edges e
+CROSS JOIN LATERAL (
+  SELECT o.id, o.key, o.name, o.extracted_data, o.tags FROM rem.ontologies o
+  WHERE o.tenant_id = $1 AND (o.user_id = $2 OR o.user_id IS NULL) AND o.key = e.dst_key AND o.deleted_at IS NULL
+    AND (o.expires_at IS NULL OR o.expires_at > now())
+  ORDER BY o.user_id NULLS LAST LIMIT 1) o
+WHERE e.tenant_id = $1 AND e.user_id = $2 AND e.src_id = ANY ($3::uuid[]) AND e.src_type IN ('sessions', 'moments')
+  AND e.rel_type = 'mentions'
+GROUP BY o.id, o.key, o.name, o.extracted_data, o.tags
+ORDER BY count(DISTINCT e.src_id) DESC, o.key LIMIT $4
+
+-- name: standing
+-- What the dream says of a row by now, and from when on.
+SELECT s.id, s.kind, s.name, s.value, s.valid_from, s.subject_type, s.subject_id, s.source_keys,
+       ARRAY(SELECT x.source_type FROM rem.statement_sources x
+             WHERE x.tenant_id = s.tenant_id AND x.statement_id = s.id ORDER BY x.source_id) AS source_types,
+       ARRAY(SELECT x.source_id FROM rem.statement_sources x
+             WHERE x.tenant_id = s.tenant_id AND x.statement_id = s.id ORDER BY x.source_id) AS source_ids
+FROM rem.statements s
+WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.dream = 'profiles' AND s.entity_type = 'users' AND s.entity_id = $3
+  AND s.state = 'live'
+ORDER BY s.kind, s.name, s.stated_at
+
+-- name: seen
+-- What the dream had looked at when it was last done, and whether what it said then has its sources still.
+SELECT p.seen_index,
+       $4::uuid IS NULL
+       OR EXISTS (SELECT FROM rem.dream_progress r WHERE (r.tenant_id, r.source_id, r.dream) = ($1, $4, 'profiles')) AS is_whole
+FROM rem.dream_progress p
+WHERE p.tenant_id = $1 AND p.user_id = $2 AND p.source_id = $3 AND p.dream = 'profiles'
+
+-- name: keys
+-- What people know some rows by.
+SELECT 'moments' AS type, m.id, m.key FROM rem.moments m WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.id = ANY ($3::uuid[])
+UNION ALL
+SELECT 'sessions', s.id, s.key FROM rem.sessions s WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.id = ANY ($3::uuid[])
+UNION ALL
+SELECT 'messages', m.id, m.key FROM rem.messages m WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.id = ANY ($3::uuid[])
+UNION ALL
+SELECT 'users', u.id, u.key FROM rem.users u WHERE u.tenant_id = $1 AND u.user_id = $2 AND u.id = ANY ($3::uuid[])
+UNION ALL
+SELECT 'ontologies', o.id, o.key FROM rem.ontologies o
+WHERE o.tenant_id = $1 AND (o.user_id = $2 OR o.user_id IS NULL) AND o.id = ANY ($3::uuid[])
+
+-- name: adopt
+-- A row that a dream made and its owner has written into is the owner's own from now on.
+WITH owned AS (
+  UPDATE rem.users u SET origin = 'user' WHERE u.tenant_id = $1 AND u.user_id = $2 AND u.id = $3 RETURNING u.id)
+UPDATE rem.statements s SET state = 'refused', value = '{}', ended_at = clock_timestamp()
+FROM owned WHERE s.tenant_id = $1 AND s.entity_type = 'users' AND s.entity_id = owned.id AND s.kind = 'row' AND s.state = 'live'

@@ -1,0 +1,264 @@
+"""Aliases: which names of one conversation are names of the same thing. Only what is linked is merged."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from rem.dreaming.addresses import fits
+from rem.dreaming.evidence import ORGANIZATION, PERSON, Evidence, Kind, combined
+from rem.dreaming.introductions import FAMILY, without_legal_form
+from rem.dreaming.name_words import TITLES, fold, folded, is_capitalised
+
+_HANDLE_PARTS = re.compile(r"[._-]+")
+_MOST_SAYINGS = 2
+_SUREST = 0.99
+
+
+@dataclass(slots=True)
+class Candidate:
+    """Something that a conversation names, with all that speaks for it there."""
+
+    entity_type: str
+    words: tuple[str, ...]
+    evidence: list[Evidence] = field(default_factory=list)
+    aliases: set[str] = field(default_factory=set)
+    keys: set[str] = field(default_factory=set)
+    """Those of its aliases that nothing else has: addresses, handles."""
+    relation: str | None = None
+    is_single: bool = False
+    """Whether it is known by a first name only."""
+
+    @property
+    def name(self) -> str:
+        """The fullest name."""
+        plain = " ".join(self.words)
+        return f"{plain} ({self.relation})" if self.is_single and self.relation else plain
+
+    @property
+    def folded(self) -> tuple[str, ...]:
+        """Its words, for comparing."""
+        return folded(self.words)
+
+    @property
+    def labels(self) -> list[str]:
+        """What is this thing and no other."""
+        return [self.name, *sorted(self.keys)]
+
+    @property
+    def places(self) -> list[int]:
+        """The texts that speak for it."""
+        return sorted({one.place for one in self.evidence})
+
+    @property
+    def confidence(self) -> float:
+        """How sure all of it is together. In one text, words count once, and addresses beside them."""
+        return min(_SUREST, combined([self.confidence_at(place) for place in self.places]))
+
+    def confidence_at(self, place: int) -> float:
+        """How sure one text makes it."""
+        here = [one for one in self.evidence if one.place == place]
+        words = max((one.confidence for one in here if not one.is_by_address), default=0.0)
+        by_address: dict[str | None, float] = defaultdict(float)
+        for one in here:
+            if one.is_by_address:
+                by_address[one.address] = max(by_address[one.address], one.confidence)
+        return combined([words, *by_address.values()])
+
+    @property
+    def surest(self) -> float:
+        """How sure it can be at most."""
+        return _SUREST
+
+    @property
+    def content(self) -> str:
+        """What was said of it, in short."""
+        told = sorted(
+            (one for one in self.evidence if one.says), key=lambda one: (one.is_by_address, one.place, one.start)
+        )
+        sayings = dict.fromkeys(one.says for one in told)
+        return "\n".join(list(sayings)[:_MOST_SAYINGS])
+
+    def add(self, one: Evidence, *aliases: str) -> None:
+        """Take a piece of evidence, and the names that it brings."""
+        self.evidence.append(one)
+        self.relation = self.relation or one.relation
+        if one.address and self.entity_type == PERSON:
+            self.keys.add(one.address)
+        if one.handle:
+            self.keys.add(f"@{one.handle}")
+        self.aliases |= {alias for alias in (*aliases, *one.aliases) if alias}
+
+
+def candidates(evidence: Sequence[Evidence], texts: Sequence[str]) -> list[Candidate]:
+    """What the texts of one conversation name, each thing once."""
+    people = _People([one for one in evidence if one.entity_type == PERSON]).found(texts)
+    things = _things([one for one in evidence if one.entity_type != PERSON])
+    named = {person.folded for person in people} | {person.folded[:1] for person in people}
+    return people + [
+        thing for thing in things if thing.entity_type != ORGANIZATION or not _is_person(thing, named, people)
+    ]
+
+
+def _is_person(thing: Candidate, named: set[tuple[str, ...]], people: Iterable[Candidate]) -> bool:
+    """Whether what looks like an organisation is somebody, or only somebody's own domain."""
+    if thing.folded in named:
+        return True
+    family = {person.folded[-1] for person in people if len(person.folded) > 1}
+    return "".join(thing.folded) in family and all(one.kind is Kind.DOMAIN for one in thing.evidence)
+
+
+class _People:
+    """Merges what is linked: address and display name, address and full name, first name and the one who has it."""
+
+    def __init__(self, evidence: Sequence[Evidence]) -> None:
+        self._evidence = evidence
+        self._full: dict[tuple[str, ...], Candidate] = {}
+        self._lone: dict[tuple[str, str], Candidate] = {}
+        self._used: set[int] = set()
+
+    def found(self, texts: Sequence[str]) -> list[Candidate]:
+        for step in (
+            self._full_names,
+            self._spoken_addresses,
+            self._addresses,
+            self._handles,
+            self._titled,
+            self._singles,
+        ):
+            for number, one in enumerate(self._evidence):
+                if number not in self._used and step(one):
+                    self._used.add(number)
+        people = [*self._full.values(), *self._lone.values()]
+        self._first_names(texts)
+        return people
+
+    def _full_names(self, one: Evidence) -> bool:
+        name = folded(one.words)
+        is_full = len(name) > 1 or (one.kind is Kind.MAILBOX and bool(name) and not one.words[0].isascii())
+        if one.kind is Kind.ADDRESS or not is_full:
+            return False
+        person = self._full.setdefault(name, Candidate(PERSON, _well_written(one.words)))
+        person.add(one, f"{one.title} {one.words[-1]}" if one.title else "")
+        return True
+
+    def _spoken_addresses(self, one: Evidence) -> bool:
+        """sarah.chen@…: Sarah Chen, if it is nobody who is named otherwise."""
+        if one.kind is not Kind.ADDRESS or not one.words:
+            return False
+        owner = self._one_who(lambda person: fits(_local(one), person.folded)) or self._full.setdefault(
+            folded(one.words), Candidate(PERSON, one.words)
+        )
+        owner.add(one)
+        return True
+
+    def _addresses(self, one: Evidence) -> bool:
+        """s.chen@…, sarah@…, or a display name of one word: of the one whose full name fits, if it is one."""
+        if one.address is None:
+            return False
+        owner = next((person for person in self._full.values() if one.address in person.keys), None)
+        owner = owner or self._one_who(lambda person: fits(_local(one), person.folded))
+        if owner is None:
+            return False
+        owner.add(one, " ".join(one.words))
+        return True
+
+    def _handles(self, one: Evidence) -> bool:
+        if one.handle is None:
+            return False
+        handle = one.handle
+        owner = self._one_who(lambda person: fits(handle, person.folded))
+        if owner is None:
+            parts = tuple(part.capitalize() for part in _HANDLE_PARTS.split(handle) if part)
+            is_name = len(parts) > 1 and all(part.isalpha() and len(part) > 1 for part in parts)
+            owner = self._lone.setdefault(("@", handle.lower()), Candidate(PERSON, parts if is_name else (handle,)))
+        owner.add(one)
+        return True
+
+    def _titled(self, one: Evidence) -> bool:
+        name = folded(one.words)
+        if one.title is None or len(name) != 1:
+            return False
+        label = f"{one.title} {one.words[0]}"
+        owner = self._one_who(lambda person: person.folded[-1:] == name and len(person.folded) > 1)
+        if owner is None:
+            if any(person.folded[-1:] == name for person in self._full.values()):
+                return False
+            owner = self._lone.setdefault((one.title, name[0]), Candidate(PERSON, (one.title, one.words[0])))
+        owner.add(one, label)
+        return True
+
+    def _singles(self, one: Evidence) -> bool:
+        """A first name: of the one in the conversation who has it; else it needs a relation to be somebody."""
+        name = folded(one.words)
+        if len(name) != 1 or one.kind in (Kind.ADDRESS, Kind.HANDLE):
+            return False
+        bearers = [person for person in self._full.values() if person.folded[:1] == name and _agree(person, one)]
+        if bearers:
+            if len(bearers) > 1:
+                return False
+            bearers[0].add(one, one.words[0])
+            return True
+        qualifier = "" if one.kind in (Kind.SPEAKER, Kind.MAILBOX, Kind.MODEL) else one.relation
+        if qualifier is None:
+            return False
+        lone = self._lone.setdefault(
+            (qualifier, name[0]), Candidate(PERSON, one.words, is_single=True, relation=qualifier or None)
+        )
+        lone.add(one, one.words[0] if qualifier else "")
+        if not qualifier:
+            lone.relation = None
+        return True
+
+    def _first_names(self, texts: Sequence[str]) -> None:
+        """Who is also called by the first name alone, in the same conversation."""
+        bearers: dict[str, list[Candidate]] = defaultdict(list)
+        for person in (*self._full.values(), *self._lone.values()):
+            bearers[person.folded[0] if person.folded else ""].append(person)
+        for person in self._full.values():
+            first = person.words[0]
+            if len(bearers[fold(first)]) == 1 and len(person.words) > 1 and len(first) > 2 and not first.endswith("."):
+                last = re.escape(person.words[1])
+                alone = re.compile(rf"(?<![\w@.<-]){re.escape(first)}(?![\w@-])(?!\.\w)(?! {last})")
+                if is_capitalised(first) and any(alone.search(text) for text in texts):
+                    person.aliases.add(first)
+
+    def _one_who(self, condition: Callable[[Candidate], bool]) -> Candidate | None:
+        fitting = [person for person in self._full.values() if condition(person)]
+        return fitting[0] if len(fitting) == 1 else None
+
+
+def _agree(person: Candidate, one: Evidence) -> bool:
+    """A sister is no colleague: such two are two."""
+    if one.relation is None or person.relation is None or one.relation == person.relation:
+        return True
+    return one.relation not in FAMILY and person.relation not in FAMILY
+
+
+def _local(one: Evidence) -> str:
+    return (one.address or "").partition("@")[0]
+
+
+def _things(evidence: Sequence[Evidence]) -> list[Candidate]:
+    """Organisations and projects: the same letters are the same name."""
+    found: dict[tuple[str, str], Candidate] = {}
+    # Names as they are written come before those that were made of a domain.
+    for one in sorted(evidence, key=lambda one: (one.kind is Kind.DOMAIN, one.place, one.start)):
+        words = without_legal_form(one.words) if one.entity_type == ORGANIZATION else one.words
+        letters = "".join(folded(words))
+        if not letters:
+            continue
+        thing = found.setdefault((one.entity_type, letters), Candidate(one.entity_type, words))
+        written = " ".join(one.words)
+        thing.add(one, written if one.words != words else "")
+        if one.kind is Kind.DOMAIN and one.address:
+            thing.keys.add(one.address.partition("@")[2])
+    return list(found.values())
+
+
+def _well_written(words: tuple[str, ...]) -> tuple[str, ...]:
+    """SARAH CHEN is Sarah Chen."""
+    plain = words[1:] if words and words[0].lower().rstrip(".") in TITLES and len(words) > 2 else words
+    return tuple(word.title() if word.isupper() and len(word) > 2 else word for word in plain)

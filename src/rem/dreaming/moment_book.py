@@ -1,0 +1,216 @@
+"""MomentBook: decides which drafts become moments of their own and which join one that there is, and says them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from rem.db.sql import query
+from rem.dreaming.claim import Ref, RowClaim, Source
+from rem.dreaming.near_duplicates import NearDuplicates
+from rem.models import Moment
+
+if TYPE_CHECKING:
+    from rem.dreaming.moment_draft import MomentDraft
+    from rem.dreaming.night import Night
+
+DREAM = "moments"
+_MOST_SOURCES = 500
+"""Of one moment: what is said every morning needs no more evidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A moment as it is said by now."""
+
+    statement_id: UUID
+    moment_id: UUID
+    value: dict[str, Any]
+    confidence: float
+    subject: Ref
+
+    @property
+    def summary(self) -> str:
+        """What it says."""
+        return str(self.value.get("summary") or "")
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedSource:
+    """A source, and what was looked at when it was found: for a message its session."""
+
+    source: Source
+    place_id: UUID
+
+
+class MomentBook:
+    """The moments of one owner during one night."""
+
+    def __init__(self, night: Night) -> None:
+        self._night = night
+        self._duplicates = NearDuplicates(night)
+        self.has_unsettled = False
+        """Whether something that was seen before has to be looked at again."""
+
+    async def standing(self, subject_id: UUID, start: int = 0, end: int | None = None) -> list[Standing]:
+        """The moments of a subject; of a session, those that begin from an index on and before another."""
+        found = [_standing(row) for row in await self._rows("moments_of_subject", subject_id, start)]
+        return [one for one in found if end is None or int(one.value["metadata"].get("first_index", 0)) < end]
+
+    async def say(
+        self,
+        subject: Ref,
+        drafts: Sequence[MomentDraft],
+        replaced: Sequence[Standing],
+        own_ids: Collection[UUID],
+        seen_index: int | None = None,
+    ) -> None:
+        """Let drafts stand in place of what was said of a subject. `own_ids` are the rows that the drafts could be made
+        from; other sources of a moment have joined it."""
+        sources = await self._sources_of(replaced)
+        kept = await self._settled(drafts, replaced, sources)
+        await self._carry_over(subject, kept, replaced, sources, set(own_ids))
+        claims = [draft.claim() for draft in kept]
+        await self._night.say(
+            DREAM, subject, claims, only=[one.statement_id for one in replaced], seen_index=seen_index
+        )
+        await self._check(subject, kept)
+
+    async def _settled(
+        self,
+        drafts: Sequence[MomentDraft],
+        replaced: Sequence[Standing],
+        sources: dict[UUID, list[PlacedSource]],
+    ) -> list[MomentDraft]:
+        """The drafts that are moments of their own. The others have joined one that says the same."""
+        left_out = {one.moment_id for one in replaced}
+        for moment_id in left_out:
+            self._duplicates.forget(moment_id)
+        free = list(replaced)
+        kept: dict[UUID, MomentDraft] = {}
+        for draft in drafts:
+            twin = await self._duplicates.find(draft.name, draft.summary, left_out)
+            if twin in kept:
+                _add(kept[twin].sources, draft.sources)
+                kept[twin].resource_ids = list(dict.fromkeys([*kept[twin].resource_ids, *draft.resource_ids]))
+                continue
+            if twin is not None and await self._join(twin, draft):
+                continue
+            earlier = _same(draft, free, sources)
+            if earlier is not None:
+                free.remove(earlier)
+                draft.id = earlier.moment_id
+                draft.name = str(earlier.value["name"])
+            kept[draft.id] = draft
+            await self._duplicates.add(draft.id, draft.name, draft.summary)
+        return list(kept.values())
+
+    async def _carry_over(
+        self,
+        subject: Ref,
+        kept: Sequence[MomentDraft],
+        replaced: Sequence[Standing],
+        sources: dict[UUID, list[PlacedSource]],
+        own_ids: set[UUID],
+    ) -> None:
+        """Keep what has joined a moment as long as it says the same; else let it be looked at again."""
+        by_id = {draft.id: draft for draft in kept}
+        homeless: set[UUID] = set()
+        for one in replaced:
+            joined = [placed for placed in sources[one.statement_id] if placed.source.ref.id not in own_ids]
+            if not joined:
+                continue
+            draft = by_id.get(one.moment_id)
+            if draft is not None and await self._duplicates.are_alike(draft.summary, one.summary):
+                _add(draft.sources, [placed.source for placed in joined])
+                draft.occurrences = len({subject.id, *(placed.place_id for placed in joined)})
+            else:
+                homeless |= {placed.place_id for placed in joined}
+        if homeless:
+            self.has_unsettled = True
+            await self._execute("look_again", sorted(homeless))
+
+    async def _join(self, moment_id: UUID, draft: MomentDraft) -> bool:
+        """Let a draft's sources speak for a moment that says the same; False if there is no such moment any more."""
+        rows = await self._rows("statement_of_moment", moment_id)
+        if not rows:
+            # It may be the owner's own: then there is nothing to add to it.
+            is_there = bool(await self._rows("moments_by_id", [moment_id]))
+            if not is_there:
+                self._duplicates.forget(moment_id)
+            return is_there
+        one = _standing(rows[0])
+        placed = (await self._sources_of([one]))[one.statement_id]
+        known = {source.source.ref.id for source in placed}
+        if draft.source_ids <= known or len(known) >= _MOST_SOURCES:
+            return True
+        united = [source.source for source in placed]
+        _add(united, draft.sources)
+        places = {source.place_id for source in placed} | {draft.session_id or draft.sources[0].ref.id}
+        claim = _claim_again(one, united, len(places))
+        await self._night.say(DREAM, one.subject, [claim], only=[one.statement_id], marks=False)
+        return True
+
+    async def _check(self, subject: Ref, kept: Sequence[MomentDraft]) -> None:
+        """Forget what was not said after all, because its owner took it back."""
+        start = min((draft.first_index or 0 for draft in kept), default=0)
+        said = {one.moment_id for one in await self.standing(subject.id, start)} if kept else set()
+        for draft in kept:
+            if draft.id not in said:
+                self._duplicates.forget(draft.id)
+
+    async def _sources_of(self, standing: Sequence[Standing]) -> dict[UUID, list[PlacedSource]]:
+        found: dict[UUID, list[PlacedSource]] = {one.statement_id: [] for one in standing}
+        if standing:
+            async with self._night.store.executor.connection() as connection:
+                rows = await connection.fetch(
+                    query("moments_dream", "sources_of"), self._night.scope.tenant_id, list(found)
+                )
+            for row in rows:
+                source = Source(Ref(row["source_type"], row["source_id"]), row["key"])
+                found[row["statement_id"]].append(PlacedSource(source, row["place_id"]))
+        return found
+
+    async def _rows(self, name: str, *parameters: Any) -> list[Any]:
+        scope = self._night.scope
+        async with self._night.store.executor.connection() as connection:
+            statement = query("moments_dream", name)
+            return list(await connection.fetch(statement, scope.tenant_id, scope.user_id, *parameters))
+
+    async def _execute(self, name: str, *parameters: Any) -> None:
+        async with self._night.store.executor.connection() as connection:
+            await connection.execute(query("moments_dream", name), self._night.scope.tenant_id, *parameters)
+
+
+def _standing(row: Any) -> Standing:
+    subject = Ref(row["subject_type"], row["subject_id"])
+    return Standing(row["id"], row["entity_id"], row["value"], row["confidence"], subject)
+
+
+def _same(draft: MomentDraft, free: Sequence[Standing], sources: dict[UUID, list[PlacedSource]]) -> Standing | None:
+    """The moment that was made from mostly the same rows, as the ledger will see it."""
+    own = draft.source_ids
+    best, most = None, 0
+    for one in free:
+        theirs = {placed.source.ref.id for placed in sources[one.statement_id]}
+        common = len(own & theirs)
+        if common > most and common * 2 >= min(len(own), len(theirs)):
+            best, most = one, common
+    return best
+
+
+def _claim_again(one: Standing, sources: Sequence[Source], occurrences: int) -> RowClaim:
+    """What stands, with more sources."""
+    moment = Moment.model_validate({**one.value, "id": one.moment_id})
+    if occurrences > 1:
+        moment.metadata = {**moment.metadata, "occurrences": occurrences}
+    starts: datetime | None = moment.starts_timestamp
+    return RowClaim(entity=moment, sources=tuple(sources), confidence=one.confidence, valid_from=starts)
+
+
+def _add(sources: list[Source], more: Sequence[Source]) -> None:
+    known = {source.ref for source in sources}
+    sources.extend(source for source in more if source.ref not in known)

@@ -1,0 +1,104 @@
+"""Moment links: each moment with the one before it, and with what it was made from, so that TRAVERSE walks there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from rem.db.sql import query
+from rem.dreaming.claim import Claim, EdgeClaim, FieldClaim, Ref, Source
+from rem.dreaming.moment_book import DREAM
+from rem.models import Edge
+
+if TYPE_CHECKING:
+    from rem.dreaming.night import Night
+
+
+@dataclass(frozen=True, slots=True)
+class _Linked:
+    """A moment in time."""
+
+    id: UUID
+    key: str
+    starts: datetime
+    origin: str
+    session_id: UUID | None
+    resource_ids: list[UUID]
+
+    @property
+    def ref(self) -> Ref:
+        return Ref("moments", self.id)
+
+    @property
+    def source(self) -> Source:
+        return Source(self.ref, self.key)
+
+    @property
+    def is_dreamt(self) -> bool:
+        return self.origin == f"dream:{DREAM}"
+
+
+async def link_moments(night: Night) -> None:
+    """Link the moments that are new or have changed, and those that come right after one."""
+    chain = _Chain(night)
+    moments = await chain.unlinked()
+    fresh = {moment.id for moment in moments}
+    for moment in moments:
+        after = await chain.after(moment)
+        if after is not None and after.id not in fresh:
+            # First the one after it: what is marked as seen must be done.
+            await chain.link(after)
+        await chain.link(moment)
+
+
+class _Chain:
+    """An owner's moments in the order of time."""
+
+    def __init__(self, night: Night) -> None:
+        self._night = night
+
+    async def unlinked(self) -> list[_Linked]:
+        return [_Linked(*row) for row in await self._rows("unlinked_moments", self._night.settings.max_sources)]
+
+    async def after(self, moment: _Linked) -> _Linked | None:
+        rows = await self._rows("moment_after", moment.starts, moment.key)
+        return _Linked(*rows[0]) if rows else None
+
+    async def link(self, moment: _Linked) -> None:
+        """Say what a dreamt moment follows and comes from. One of the owner's own is left as it is."""
+        if not moment.is_dreamt:
+            await self._night.mark_seen(DREAM, moment.ref)
+            return
+        claims: list[Claim] = []
+        before = await self._rows("moment_before", moment.starts, moment.key)
+        for moment_id, key in before:
+            sources = (moment.source, Source(Ref("moments", moment_id), key))
+            claims.append(FieldClaim(entity=moment.ref, field="previous_moment_keys", value=[key], sources=sources))
+            claims.append(_edge(moment, "follows", key, "moments", sources))
+        await self._night.say(DREAM, moment.ref, [*claims, *await self._origins(moment)])
+
+    async def _origins(self, moment: _Linked) -> list[Claim]:
+        """The conversation, texts or file that a moment was made from."""
+        claims: list[Claim] = []
+        if moment.session_id is not None:
+            # By its id, which a session keeps when it gets another name.
+            session = Source(Ref("sessions", moment.session_id), str(moment.session_id))
+            claims.append(_edge(moment, "part_of", session.key, "sessions", (moment.source, session)))
+        if moment.resource_ids:
+            for resource_id, key in await self._rows("texts_by_id", moment.resource_ids):
+                text = Source(Ref("resources", resource_id), key)
+                claims.append(_edge(moment, "derived_from", key, "resources", (moment.source, text)))
+        return claims
+
+    async def _rows(self, name: str, *parameters: Any) -> list[Any]:
+        scope = self._night.scope
+        async with self._night.store.executor.connection() as connection:
+            statement = query("moments_dream", name)
+            return list(await connection.fetch(statement, scope.tenant_id, scope.user_id, *parameters))
+
+
+def _edge(moment: _Linked, rel_type: str, dst: str, dst_type: str, sources: tuple[Source, ...]) -> EdgeClaim:
+    edge = Edge(dst=dst, rel_type=rel_type, properties={"dst_entity_type": dst_type})
+    return EdgeClaim(src=moment.ref, edge=edge, sources=sources)

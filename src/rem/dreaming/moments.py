@@ -1,0 +1,188 @@
+"""Moments: the dream that finds episodes in conversations and texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from rem.db.sql import query
+from rem.dreaming.claim import Ref, Source
+from rem.dreaming.episodes import LOOKAHEAD, MOST_MESSAGES, Episode, cut
+from rem.dreaming.moment_book import DREAM, MomentBook
+from rem.dreaming.moment_draft import MomentDraft, draft_of_episode, draft_of_file, draft_of_note
+from rem.dreaming.moment_extraction import extracted_drafts
+from rem.dreaming.moment_links import link_moments
+from rem.dreaming.night import NewSession, Said
+from rem.dreaming.people import KnownPeople
+from rem.models import Resource
+
+if TYPE_CHECKING:
+    from rem.dreaming.night import Night
+    from rem.embeddings import Vector
+
+_PORTION = 1000
+"""Messages that are read at once."""
+_READ_OF_MESSAGE = 20_000
+_LOOK_BACK = 2 * MOST_MESSAGES
+_MOST_ROUNDS = 3
+_MANY_FILES = 20
+"""So many files within one pause are a library, and no event."""
+_PARTS_OF_FILE = 3
+_CHARACTERS_OF_PART = 4000
+_CHARACTERS_OF_STRETCH = 16_000
+"""So much of a conversation a model reads at once."""
+
+
+class Moments:
+    """Says what happened, when, with whom and about what."""
+
+    name = DREAM
+
+    async def dream(self, night: Night) -> None:
+        """Look at what is new in conversations, notes and files; then put the moments in their order."""
+        recollection = _Recollection(night, await KnownPeople.of(night.store))
+        for _ in range(_MOST_ROUNDS):
+            recollection.book.has_unsettled = False
+            await night.each(DREAM, await night.sessions(DREAM), recollection.recall_session)
+            await night.each(DREAM, await recollection.new_notes(), recollection.recall_note)
+            await night.each(DREAM, await recollection.new_files(), recollection.recall_file)
+            if not recollection.book.has_unsettled:
+                break
+        await link_moments(night)
+
+
+class _Recollection:
+    """One night's look at conversations and texts."""
+
+    def __init__(self, night: Night, people: KnownPeople) -> None:
+        self._night = night
+        self._people = people
+        self._pause = timedelta(minutes=night.settings.pause_minutes)
+        self.book = MomentBook(night)
+
+    async def recall_session(self, session: NewSession) -> None:
+        """Say the episodes of a conversation that are new or have grown."""
+        start = await self._restart(session)
+        while True:
+            said = await self._said(session.id, start)
+            is_rest = len(said) < _PORTION
+            episodes = cut(said, await self._vectors(said), self._pause)
+            if not is_rest:
+                # What comes may belong to the last of them.
+                while len(episodes) > 1 and len(said) - _count(episodes[:-1]) < LOOKAHEAD:
+                    episodes.pop()
+                episodes.pop()
+            await self._say_session(session, start, episodes, is_rest)
+            if is_rest:
+                return
+            start = episodes[-1].last_index + 1
+
+    async def _say_session(self, session: NewSession, start: int, episodes: Sequence[Episode], is_rest: bool) -> None:
+        """Say episodes, a stretch of them at a time, each marked as seen with what it says."""
+        stretches = _stretches(episodes) if self._night.mind is not None else [list(episodes)]
+        for number, stretch in enumerate(stretches):
+            is_end = is_rest and number == len(stretches) - 1
+            last = stretch[-1].last_index if stretch else -1
+            drafts = await self._drafts(session, stretch)
+            replaced = await self.book.standing(session.id, start, None if is_end else last + 1)
+            own_ids = {message.id for episode in stretch for message in episode.said}
+            seen = max(session.last_index, last) if is_end else last
+            await self.book.say(session.ref, drafts, replaced, own_ids, seen)
+            start = last + 1
+
+    async def _drafts(self, session: NewSession, stretch: Sequence[Episode]) -> list[MomentDraft]:
+        worthy = [episode for episode in stretch if episode.says_something]
+        if self._night.mind is not None and worthy:
+            return await extracted_drafts(self._night, worthy, session.id)
+        drafts = (draft_of_episode(episode, session.id, self._people) for episode in worthy)
+        return [draft for draft in drafts if draft is not None]
+
+    async def _restart(self, session: NewSession) -> int:
+        """Where to begin: the latest place before the news at which an episode begins, whatever else is said."""
+        if session.seen_index < 0:
+            return 0
+        news = await self._said(session.id, session.seen_index + 1, limit=1)
+        before = await self._rows("said_before", session.id, session.seen_index, _LOOK_BACK)
+        at = news[0].at if news else None
+        later = session.seen_index + 1
+        for index, said_at in before:
+            if at is not None and abs(at - said_at) > self._pause:
+                break
+            at, later = said_at, index
+        else:
+            # No pause. A topic that began with enough said after it stays begun.
+            firm = before[LOOKAHEAD - 1][0] if len(before) >= LOOKAHEAD else -1
+            known = (await self._rows("start_before", session.id, firm))[0][0]
+            return int(known or 0) if known is not None or len(before) < _LOOK_BACK else later
+        return later
+
+    async def _said(self, session_id: UUID, start: int, limit: int = _PORTION) -> list[Said]:
+        rows = await self._rows("said_from", session_id, start, limit, _READ_OF_MESSAGE)
+        return [Said(*row) for row in rows]
+
+    async def _vectors(self, said: Sequence[Said]) -> Mapping[UUID, Vector] | None:
+        """Messages as vectors, from the index; None if nothing was embedded."""
+        import numpy as np
+
+        async with self._night.store.executor.connection() as connection:
+            rows = await connection.fetch(
+                query("moments_dream", "message_vectors"),
+                self._night.scope.tenant_id,
+                [message.id for message in said],
+            )
+        return {message_id: np.array(vector, dtype=np.float32) for message_id, vector in rows} or None
+
+    async def new_notes(self) -> list[Resource]:
+        """Texts with a time that the dream has not seen in this version."""
+        return [Resource.from_row(row) for (row,) in await self._rows("new_notes", self._night.settings.max_sources)]
+
+    async def recall_note(self, note: Resource) -> None:
+        """Say that something was noted."""
+        ref = Ref("resources", note.id)
+        draft = draft_of_note(note, Source(ref, str(note.key)), self._people)
+        await self._say_text(ref, draft)
+
+    async def new_files(self) -> list[Any]:
+        """Files that were read and that the dream has not seen in this version."""
+        return await self._rows("new_files", self._night.settings.max_sources, self._pause, _MANY_FILES + 1)
+
+    async def recall_file(self, file: Any) -> None:
+        """Say that a file was read, if it did not come with many others."""
+        ref = Ref("files", file["id"])
+        draft = None
+        if file["count"] <= _MANY_FILES:
+            rows = await self._rows("beginning_of_file", str(file["id"]), _PARTS_OF_FILE, _CHARACTERS_OF_PART)
+            parts = [(Source(Ref("resources", row[0]), row[1]), row[2]) for row in rows]
+            source = Source(ref, file["key"])
+            draft = draft_of_file(file["name"], file["created_at"], source, parts, self._people)
+        await self._say_text(ref, draft)
+
+    async def _say_text(self, ref: Ref, draft: MomentDraft | None) -> None:
+        drafts = [draft] if draft is not None else []
+        own_ids = draft.source_ids if draft is not None else {ref.id}
+        await self.book.say(ref, drafts, await self.book.standing(ref.id), own_ids)
+
+    async def _rows(self, name: str, *parameters: Any) -> list[Any]:
+        scope = self._night.scope
+        async with self._night.store.executor.connection() as connection:
+            statement = query("moments_dream", name)
+            return list(await connection.fetch(statement, scope.tenant_id, scope.user_id, *parameters))
+
+
+def _count(episodes: Sequence[Episode]) -> int:
+    return sum(len(episode.said) for episode in episodes)
+
+
+def _stretches(episodes: Sequence[Episode]) -> list[list[Episode]]:
+    """Episodes in portions that a model reads at once; one at least, so that what is seen gets marked."""
+    stretches: list[list[Episode]] = [[]]
+    size = 0
+    for episode in episodes:
+        if stretches[-1] and size + episode.characters > _CHARACTERS_OF_STRETCH:
+            stretches.append([])
+            size = 0
+        stretches[-1].append(episode)
+        size += episode.characters
+    return stretches

@@ -1,0 +1,118 @@
+"""Neighbours: which other memories are nearest in meaning to one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rem.db.sql import fill, query
+from rem.dreaming.claim import Ref, Source
+from rem.retrieval.corpus import owners_of
+
+if TYPE_CHECKING:
+    from rem.dreaming.night import Night
+
+TYPES = ("resources", "moments", "ontologies")
+_READ_OF_TEXT = 3000
+_PASSAGES_OF_SUBJECT = 3
+_LOOKED_AT = 24
+_SAMPLE = 2000
+_FEW = 20
+_FEW_ENOUGH = 20_000
+"""Passages: so many are all looked at, as SEARCH does it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """A memory as it is compared."""
+
+    ref: Ref
+    key: str
+    text: str
+    digest: str
+    belongs_to: frozenset[str]
+    """Files, addresses, conversations and texts that it comes from."""
+    is_part: bool
+    """Whether it is a part of a file."""
+
+    @property
+    def source(self) -> Source:
+        """The memory as where a claim comes from."""
+        return Source(self.ref, self.key)
+
+    def belongs_with(self, other: Thing) -> bool:
+        """Whether both come from the same place, so that their likeness tells nothing."""
+        return bool(self.belongs_to & other.belongs_to)
+
+
+class Neighbours:
+    """What one scope sees, by meaning."""
+
+    def __init__(self, night: Night, model: int, dimension: int, has_few: bool, middle: str) -> None:
+        self._night = night
+        self._model = model
+        self._dimension = dimension
+        self._has_few = has_few
+        self._middle = middle
+
+    @classmethod
+    async def of(cls, night: Night) -> Neighbours | None:
+        """Those of a night's owner; None if nothing was ever embedded."""
+        owner = night.scope.tenant_id, owners_of(night.scope), list(TYPES)
+        async with night.store.executor.connection() as connection:
+            model = await connection.fetchrow(query("affinity", "model"), *owner)
+            if model is None:
+                return None
+            sample = await connection.fetch(query("affinity", "middle"), *owner, model[0], _SAMPLE)
+        middle, count = sample[0]
+        # Of a few memories the middle tells nothing yet.
+        share = count / (count + _FEW)
+        vector = [float(number) * share for number in middle[1:-1].split(",")] if count else [0.0] * model[1]
+        return cls(night, model[0], model[1], model[2] <= _FEW_ENOUGH, str(vector))
+
+    async def nearest(self, subject: Thing, least: float, least_distinct: float) -> list[tuple[Thing, float]]:
+        """The memories that are at least so near to one, also without what all have in common, and come from elsewhere;
+        the nearest first."""
+        rows = [
+            row
+            for row in await self._nearest_rows(subject.ref)
+            if row["similarity"] >= least and row["distinction"] >= least_distinct
+        ]
+        similarity = {Ref(row["entity_type"], row["entity_id"]): float(row["similarity"]) for row in rows}
+        things = await things_of(self._night, list(similarity))
+        near = [(thing, similarity[thing.ref]) for thing in things if not thing.belongs_with(subject)]
+        return sorted(near, key=lambda pair: (-round(pair[1], 3), pair[0].ref.type, pair[0].key))
+
+    async def _nearest_rows(self, ref: Ref) -> list[Any]:
+        scope = self._night.scope
+        parameters = (scope.tenant_id, owners_of(scope), list(TYPES), ref.id, ref.type, self._model)
+        limits = (_PASSAGES_OF_SUBJECT, _LOOKED_AT, self._middle)
+        if self._has_few:
+            async with self._night.store.executor.connection() as connection:
+                return list(await connection.fetch(query("affinity", "nearest_of_all"), *parameters, *limits))
+        statement = fill(
+            query("affinity", "nearest_by_index"), model=str(int(self._model)), dimension=str(int(self._dimension))
+        )
+        async with self._night.store.transaction() as store, store.executor.connection() as connection:
+            await connection.execute(query("affinity", "scan_on"))
+            return list(await connection.fetch(statement, *parameters, *limits))
+
+
+async def things_of(night: Night, refs: Sequence[Ref]) -> list[Thing]:
+    """Memories that a night's owner sees, as they are compared."""
+    if not refs:
+        return []
+    types, ids = sorted({ref.type for ref in refs}), [ref.id for ref in refs]
+    async with night.store.executor.connection() as connection:
+        rows = await connection.fetch(
+            query("affinity", "things"), night.scope.tenant_id, night.scope.user_id, types, ids, _READ_OF_TEXT
+        )
+    wanted = set(refs)
+    things = [_thing(row) for row in rows]
+    return [thing for thing in things if thing.ref in wanted]
+
+
+def _thing(row: Any) -> Thing:
+    ref = Ref(row["type"], row["id"])
+    return Thing(ref, row["key"], row["text"], row["digest"], frozenset(row["belongs_to"]), row["is_part"])

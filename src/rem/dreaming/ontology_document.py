@@ -1,0 +1,165 @@
+"""OntologyDocument: a text that agents extract from: a file with its chunks, or plain texts of one address."""
+
+from __future__ import annotations
+
+import mimetypes
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from rem.db.sql import fill, query
+from rem.dreaming.claim import Ref, Source
+
+if TYPE_CHECKING:
+    from rem.dreaming.night import Night
+
+_MOST_PARTS = 2000
+MOST_CHARACTERS = 192_000
+"""So much of a document is read; what is left out is noted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of the text."""
+
+    source: Source
+    text: str
+    version: datetime
+    starts_at: int | None = None
+    ends_at: int | None = None
+
+
+@dataclass(slots=True)
+class OntologyDocument:
+    """What rules are matched with, and agents read."""
+
+    ref: Ref
+    """What the dream says things of: the file, or the first of the texts."""
+    key: str
+    name: str
+    uri: str | None
+    mime_type: str | None
+    tags: tuple[str, ...]
+    version: datetime
+    parts: list[Part] = field(default_factory=list)
+    is_cut: bool = False
+    """Whether there is more of it than was read."""
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it was taken in as a file."""
+        return self.ref.type == "files"
+
+    @property
+    def source(self) -> Source:
+        """The document itself as where a claim comes from."""
+        return Source(self.ref, self.key)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The document and what was read of it."""
+        return tuple({source.ref: source for source in (self.source, *(part.source for part in self.parts))}.values())
+
+    @property
+    def text(self) -> str:
+        """The parts put together."""
+        pieces: list[str] = []
+        end: int | None = None
+        for part in self.parts:
+            if pieces:
+                pieces.append(_between(end, part.starts_at))
+            pieces.append(part.text)
+            end = part.ends_at
+        return "".join(pieces)
+
+
+async def new_files(night: Night, digests: Sequence[int]) -> list[OntologyDocument]:
+    """The owner's files that are new, or were not looked at with these rules; without their texts."""
+    rows = await _rows(night, "new_files", list(digests), night.settings.max_sources)
+    return [
+        OntologyDocument(
+            Ref("files", row["id"]),
+            row["key"],
+            row["name"],
+            row["uri"],
+            row["mime_type"],
+            tuple(row["tags"]),
+            row["updated_at"],
+        )
+        for row in rows
+    ]
+
+
+async def new_texts(night: Night, digests: Sequence[int]) -> list[str]:
+    """The addresses of the owner's other texts that are new, or were not looked at with these rules."""
+    return [row["uri"] for row in await _rows(night, "new_texts", list(digests), night.settings.max_sources)]
+
+
+async def read_file(night: Night, document: OntologyDocument) -> None:
+    """Read the text of a file."""
+    rows = await _rows(night, "file_parts", str(document.ref.id), _MOST_PARTS + 1)
+    parts = [
+        Part(_source(row), row["content"], row["updated_at"], _offset(row["starts_at"]), _offset(row["ends_at"]))
+        for row in rows
+    ]
+    _take(document, parts)
+
+
+async def read_text(night: Night, uri: str) -> OntologyDocument | None:
+    """The texts of an address as one document; None if they are gone."""
+    rows = await _rows(night, "text_parts", uri, _MOST_PARTS + 1)
+    if not rows:
+        return None
+    first = rows[0]
+    tags = tuple(sorted({tag for row in rows for tag in row["tags"]}))
+    mime_type = mimetypes.guess_type(urlsplit(uri).path)[0] if uri.isprintable() else None
+    version = max(row["updated_at"] for row in rows)
+    document = OntologyDocument(
+        Ref("resources", first["id"]), first["key"], first["name"], uri, mime_type, tags, version
+    )
+    _take(document, [Part(_source(row), row["content"], row["updated_at"]) for row in rows])
+    return document
+
+
+def _take(document: OntologyDocument, parts: Sequence[Part]) -> None:
+    """As much as may be read; a part is read as a whole, or cut if it is the first."""
+    taken: list[Part] = []
+    length = 0
+    for part in parts[:_MOST_PARTS]:
+        if taken and length + len(part.text) > MOST_CHARACTERS:
+            break
+        taken.append(part)
+        length += len(part.text)
+    document.parts = taken
+    document.is_cut = len(taken) < len(parts) or length > MOST_CHARACTERS
+
+
+def owned(statement: str, night: Night) -> str:
+    """The statement for the owner's own rows, said in a way that the index understands."""
+    is_shared = night.scope.user_id is None
+    return fill(statement, owner="r.user_id IS NULL AND $2::text IS NULL" if is_shared else "r.user_id = $2")
+
+
+async def _rows(night: Night, name: str, *parameters: Any) -> list[Any]:
+    statement = owned(query("ontology_dream", name), night)
+    async with night.store.executor.connection() as connection:
+        return list(await connection.fetch(statement, night.scope.tenant_id, night.scope.user_id, *parameters))
+
+
+def _source(row: Any) -> Source:
+    row_id: UUID = row["id"]
+    return Source(Ref("resources", row_id), row["key"])
+
+
+def _offset(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _between(end: int | None, start: int | None) -> str:
+    """What stood between two parts: nothing, or white space."""
+    if end is None or start is None:
+        return "\n\n"
+    return "" if start <= end else "\n" if start == end + 1 else "\n\n"

@@ -1,0 +1,70 @@
+"""People: who took part in an episode, and which known people it mentions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rem.context import user_id_of
+from rem.db.sql import query
+
+if TYPE_CHECKING:
+    from rem.db.store import Store
+
+_MOST_KNOWN = 2000
+_MOST_NAMED = 20
+_SHORTEST_NAME = 3
+_NOBODY = frozenset({"user", "assistant", "system", "tool", "human", "ai", "bot", "me", "you", "unknown", ""})
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPerson:
+    """Somebody whom the memory has an entry for."""
+
+    key: str
+    names: tuple[str, ...]
+
+
+class KnownPeople:
+    """The people that a scope knows of, to be found in texts."""
+
+    def __init__(self, people: Sequence[KnownPerson]) -> None:
+        self._key_of = {
+            name.lower(): person.key for person in people for name in person.names if len(name) >= _SHORTEST_NAME
+        }
+        # The longest first, or "Ann" would be found in "Ann Lee".
+        names = sorted(self._key_of, key=lambda name: (-len(name), name))
+        pattern = "|".join(map(re.escape, names))
+        self._pattern = re.compile(rf"(?<!\w)(?:{pattern})(?!\w)", re.IGNORECASE) if names else None
+
+    @classmethod
+    async def of(cls, store: Store) -> KnownPeople:
+        """Those whom a store's scope sees: users, and entries about people. The user is not one of them."""
+        async with store.executor.connection() as connection:
+            rows = await connection.fetch(
+                query("moments_dream", "known_people"), store.scope.tenant_id, store.scope.user_id, _MOST_KNOWN
+            )
+        people = [KnownPerson(key, tuple(names)) for key, names, email in rows if not _is_owner(store, names, email)]
+        return cls(people)
+
+    def mentioned_in(self, texts: Iterable[str]) -> list[str]:
+        """The keys of those whom texts name, in the order in which they come up."""
+        if self._pattern is None:
+            return []
+        found = (match.group().lower() for text in texts for match in self._pattern.finditer(text))
+        return list(dict.fromkeys(self._key_of[name] for name in found if name in self._key_of))[:_MOST_NAMED]
+
+
+def _is_owner(store: Store, names: Sequence[str], email: str | None) -> bool:
+    """Whether an entry stands for the user, whose id is made from the e-mail address."""
+    addresses = (address for address in (email, *names) if address and "@" in address)
+    return store.scope.user_id in (*names, *(user_id_of(address) for address in addresses))
+
+
+def speakers_of(metadata: Iterable[dict[str, object]]) -> list[str]:
+    """The people who spoke, as their messages name them. A user and an assistant without a name are nobody."""
+    named = (entry.get("speaker") for entry in metadata)
+    speakers = (name.strip() for name in named if isinstance(name, str) and name.strip().lower() not in _NOBODY)
+    return list(dict.fromkeys(speakers))[:_MOST_NAMED]

@@ -1,0 +1,266 @@
+"""ProfileFacts: what counting says of a user, each with where it was counted.
+
+The latest moments and the messages of some weeks are looked at, never the whole history.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from rem.db.sql import query
+from rem.dreaming.activity import Activity, activity_of
+from rem.dreaming.claim import Ref, Source
+from rem.dreaming.sensitive import is_sensitive
+
+if TYPE_CHECKING:
+    from rem.dreaming.night import Night
+
+_MOST_MOMENTS = 200
+_MOST_MESSAGES = 1000
+_WINDOW_DAYS = 90
+_MOST_MENTIONED = 200
+_DAYS_OF_INTEREST = 3
+"""A topic that came back on so many days is an interest."""
+_WEEKS_OF_EXPERTISE = 4
+"""One that came back in so many weeks is what somebody knows about."""
+_LATELY = timedelta(days=14)
+_HALF_LIFE_DAYS = 30.0
+_MOST_INTERESTS, _MOST_TOPICS, _MOST_SHOWN, _MOST_WISHES = 15, 10, 10, 20
+_LONGEST_TAG = 80
+_LONGEST_WISHFUL_MESSAGE = 400
+"""What is longer was pasted rather than said."""
+_LONGEST_WISH = 200
+_NOBODY = frozenset({"user", "assistant", "ai", "me", "i", "you", "system"})
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_WISH = re.compile(
+    r"(?:^|[,;:—-]\s*|\b(?:and|but)\s+)"
+    r"(?:i(?:'d| would)?\s+(?:\w+\s+)?prefer\b|(?:please\s+)?(?:always|never)\s+\w+|"
+    r"please\s+(?:do not|don['’]?t)\s+\w+)",
+    re.IGNORECASE,
+)
+_ASKS = re.compile(r"\?\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a profile needs of a moment."""
+
+    source: Source
+    starts_at: datetime
+    ends_at: datetime
+    topics: tuple[str, ...]
+    persons: tuple[str, ...]
+    summary: str
+
+    @property
+    def day(self) -> date:
+        """When it was."""
+        return self.starts_at.date()
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Something that came up, and where."""
+
+    name: str
+    count: int
+    weight: float
+    days: frozenset[date]
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How a user wants things done, in the user's own words."""
+
+    text: str
+    at: datetime
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileFacts:
+    """What there is to say of a user."""
+
+    moments: tuple[Moment, ...]
+    """The newest first."""
+    activity: Activity | None
+    topics: tuple[Counted, ...]
+    people: tuple[Counted, ...]
+    projects: tuple[Counted, ...]
+    wishes: tuple[Wish, ...]
+    """The newest first."""
+
+    @property
+    def at(self) -> datetime | None:
+        """The last thing that happened."""
+        times = [moment.ends_at for moment in self.moments[:1]] + ([self.activity.last_at] if self.activity else [])
+        return max(times, default=None)
+
+    @property
+    def interests(self) -> list[Counted]:
+        """Topics that come back, those of late first."""
+        return [topic for topic in self.topics if len(topic.days) >= _DAYS_OF_INTEREST][:_MOST_INTERESTS]
+
+    @property
+    def preferred_topics(self) -> list[Counted]:
+        """What came up more than once lately, the most frequent first."""
+        at = self.at
+        if at is None:
+            return []
+        since = (at - _LATELY).date()
+        lately = [(sum(day >= since for day in topic.days), topic) for topic in self.topics]
+        often = [(days, topic) for days, topic in lately if days >= 1 and topic.count > 1]
+        often.sort(key=lambda found: (-found[0], -found[1].weight, found[1].name))
+        return [topic for _, topic in often[:_MOST_TOPICS]]
+
+    @property
+    def expertise(self) -> list[Counted]:
+        """Topics that came back for weeks."""
+        return [
+            topic for topic in self.topics if len({day.isocalendar()[:2] for day in topic.days}) >= _WEEKS_OF_EXPERTISE
+        ][:_MOST_SHOWN]
+
+    @property
+    def current_projects(self) -> list[Counted]:
+        """The projects that are spoken of, the most frequent first."""
+        return list(self.projects[:_MOST_SHOWN])
+
+    @property
+    def known_people(self) -> list[Counted]:
+        """The people that come up, the most frequent first."""
+        return list(self.people[:_MOST_SHOWN])
+
+    @property
+    def sources(self) -> list[Source]:
+        """All that was looked at."""
+        counted = [source for thing in (*self.people, *self.projects) for source in thing.sources]
+        sessions = self.activity.sessions if self.activity else ()
+        return unique(
+            [*(moment.source for moment in self.moments), *sessions, *counted, *(wish.source for wish in self.wishes)]
+        )
+
+
+async def read_facts(night: Night) -> ProfileFacts:
+    """What the owner's latest moments, messages and mentions tell."""
+    owner = night.scope.tenant_id, night.scope.user_id
+
+    async def rows(name: str, *parameters: Any) -> list[Any]:
+        async with night.store.executor.connection() as connection:
+            return list(await connection.fetch(query("profiles_dream", name), *owner, *parameters))
+
+    moments = tuple(_moment(row) for row in await rows("moments", _MOST_MOMENTS))
+    activity = activity_of(await rows("said_by_week", _MOST_MESSAGES, _WINDOW_DAYS))
+    wishes = _wishes(await rows("wishes", _MOST_MESSAGES, _LONGEST_WISHFUL_MESSAGE))
+    sessions = activity.sessions if activity else ()
+    by_id = {source.ref.id: source for source in (*sessions, *(moment.source for moment in moments))}
+    mentions = await rows("mentions", list(by_id), _MOST_MENTIONED)
+    at = max((moment.ends_at for moment in moments), default=None)
+    topics = _count(moments, lambda moment: moment.topics, at)
+    people = [
+        person for person in _count(moments, lambda moment: moment.persons, at) if _fold(person.name) not in _NOBODY
+    ]
+    return ProfileFacts(
+        moments,
+        activity,
+        tuple(topics),
+        tuple(_merged(people, _mentioned(mentions, "person", by_id))),
+        tuple(_mentioned(mentions, "project", by_id)),
+        tuple(wishes),
+    )
+
+
+def unique(sources: Iterable[Source]) -> list[Source]:
+    """Each source once, in order."""
+    return list({source.ref: source for source in sources}.values())
+
+
+def _moment(row: Any) -> Moment:
+    return Moment(
+        Source(Ref("moments", row["id"]), row["key"]),
+        row["starts_at"],
+        row["ends_at"],
+        tuple(row["topic_tags"]),
+        tuple(row["present_persons"]),
+        row["summary"],
+    )
+
+
+def _count(
+    moments: Sequence[Moment], names_of: Callable[[Moment], Iterable[str]], at: datetime | None
+) -> list[Counted]:
+    """How often names come up, however they are spelled; those of late weigh more. The weightiest first."""
+    found: dict[str, list[tuple[str, Moment]]] = defaultdict(list)
+    for moment in moments:
+        for folded, name in {_fold(name): name.strip() for name in names_of(moment)}.items():
+            if folded and len(name) <= _LONGEST_TAG and not is_sensitive(name):
+                found[folded].append((name, moment))
+    counted = [_counted(uses, at) for uses in found.values()]
+    return sorted(counted, key=lambda one: (-one.weight, one.name))
+
+
+def _counted(uses: Sequence[tuple[str, Moment]], at: datetime | None) -> Counted:
+    # As it is spelled most often; of those that are equally frequent, the first in the alphabet.
+    spellings = Counter(name for name, _ in uses)
+    name = min(spellings, key=lambda spelling: (-spellings[spelling], spelling))
+    days = frozenset(moment.day for _, moment in uses)
+    newest = at.date() if at else date.min
+    weight = sum(0.5 ** ((newest - day).days / _HALF_LIFE_DAYS) for day in sorted(days))
+    sources = tuple(sorted({moment.source for _, moment in uses}, key=lambda source: source.key))
+    return Counted(name, len(uses), round(weight, 6), days, sources)
+
+
+def _fold(name: str) -> str:
+    return " ".join(re.split(r"[\s_-]+", unicodedata.normalize("NFKC", name).casefold().strip()))
+
+
+def _mentioned(rows: Sequence[Any], kind: str, by_id: dict[UUID, Source]) -> list[Counted]:
+    found = []
+    for row in rows:
+        if _kind(row) == kind and not is_sensitive(row["name"]) and len(row["name"]) <= _LONGEST_TAG:
+            mentioned_by = [by_id[source_id] for source_id in sorted(row["mentioned_by"])]
+            entity = Source(Ref("ontologies", row["id"]), row["key"])
+            found.append(
+                Counted(row["name"], len(mentioned_by), float(len(mentioned_by)), frozenset(), (*mentioned_by, entity))
+            )
+    return found
+
+
+def _kind(row: Any) -> str | None:
+    """What an entity is, as whoever stored it says."""
+    data = row["extracted_data"]
+    said = [data.get(name) for name in ("entity_type", "type", "kind")] + list(row["tags"])
+    return next((word for word in said if word in ("person", "project")), None)
+
+
+def _merged(present: Iterable[Counted], mentioned: Iterable[Counted]) -> list[Counted]:
+    """The same people from moments and from mentions, once each."""
+    people = {_fold(person.name): person for person in mentioned}
+    for person in present:
+        known = people.get(_fold(person.name))
+        if known is None:
+            people[_fold(person.name)] = person
+        else:
+            sources = tuple(unique((*known.sources, *person.sources)))
+            count = max(known.count, person.count)
+            people[_fold(person.name)] = Counted(known.name, count, known.weight, person.days, sources)
+    return sorted(people.values(), key=lambda person: (-person.count, person.name))
+
+
+def _wishes(rows: Sequence[Any]) -> list[Wish]:
+    """What was said of how things should be done, the newest first; of what was said twice, the newest."""
+    found: dict[str, Wish] = {}
+    for row in rows:
+        for part in _SENTENCE.split(row["content"]):
+            text = " ".join(part.split())
+            if len(text) <= _LONGEST_WISH and _WISH.search(text) and not _ASKS.search(text) and not is_sensitive(text):
+                wish = Wish(text, row["created_at"], Source(Ref("messages", row["id"]), row["key"]))
+                found.setdefault(_fold(text), wish)
+    return list(found.values())[:_MOST_WISHES]

@@ -1,0 +1,207 @@
+"""Profiles: what is known of a user, in the user's own row of `users`.
+
+A field that the user wrote is the user's: it is neither written over nor filled again once it was corrected. A user
+without a row of their own gets one, which goes with what it was made from.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import orjson
+
+from rem.db.sql import query
+from rem.dreaming.claim import FieldClaim, Ref, RowClaim, Source
+from rem.dreaming.material import digest_of
+from rem.dreaming.own_row import OwnRow, id_of_progress, id_to_dream, own_rows, record_of
+from rem.dreaming.profile_draft import Drafted, Present, by_counts, by_mind
+from rem.dreaming.profile_facts import ProfileFacts, read_facts
+from rem.models import User
+
+if TYPE_CHECKING:
+    from rem.dreaming.night import Night
+
+_NAME = "profiles"
+_FIELDS = ("summary", "interests", "preferred_topics", "activity_level", "last_active_at", "metadata.profile")
+_OF_THE_USER = ("role", "summary", "interests", "preferred_topics")
+"""What a user may have written, and a model should know."""
+_FEWEST_WITNESSES, _MOST_WITNESSES = 3, 5
+_MOST_EARLIER = 300
+
+
+class Profiles:
+    """Keeps the owner's own row up to date."""
+
+    name = _NAME
+
+    async def dream(self, night: Night) -> None:
+        """Say what the latest moments and messages tell of the owner. What is shared belongs to nobody."""
+        user_id = night.scope.user_id
+        if user_id is None or user_id.startswith("anon:"):
+            return
+        await night.each(_NAME, [user_id], lambda _: _dream(night))
+
+
+async def _dream(night: Night) -> None:
+    rows = await own_rows(night.store)
+    live = [row for row in rows if not row.is_deleted]
+    if rows and not live:
+        # Who deleted their profile gets none.
+        return
+    facts = await read_facts(night)
+    row = live[0] if live else None
+    standing = await _standing(night, row.id) if row else []
+    record = await record_of(night.store, row.id) if row else None
+    written = _written(record or {}, standing, row)
+    digests = [_digest(facts, row, record or {}, written, by) for by in ("mind", "counts")]
+    if await _is_seen(night, row, digests if night.mind is None else digests[:1]):
+        return
+    for other in live[1:]:
+        if other.is_dreamt:
+            await _let_go(night, other.id)
+    row_id = await _row_to_write(night, facts, row, standing, written)
+    if row_id is not None:
+        drafts = await _drafted(night, facts, record or {}, standing, written)
+        await _say(night, row_id, drafts, standing)
+    progress = Ref("users", id_of_progress(night.store))
+    # What was seen may have another row by now, which is dreamt.
+    await night.mark_seen(_NAME, progress, seen_index=digests[0 if night.mind else 1])
+
+
+async def _standing(night: Night, row_id: UUID) -> list[Any]:
+    scope = night.scope
+    async with night.store.executor.connection() as connection:
+        return list(await connection.fetch(query("profiles_dream", "standing"), scope.tenant_id, scope.user_id, row_id))
+
+
+def _written(record: dict[str, Any], standing: list[Any], row: OwnRow | None) -> dict[str, Any]:
+    """The fields that the user wrote before the dream came."""
+    if row is None or (row.is_dreamt and not standing):
+        # Without a statement a dreamt row came from a dump, and so did what is in it.
+        return {}
+    dreamt = {said["name"] for said in standing if said["kind"] == "field"}
+    return {name: value for name in _FIELDS if name not in dreamt and (value := _value(record, name))}
+
+
+def _value(record: dict[str, Any], field: str) -> Any:
+    return (record.get("metadata") or {}).get("profile") if field == "metadata.profile" else record.get(field)
+
+
+def _digest(facts: ProfileFacts, row: OwnRow | None, record: dict[str, Any], written: dict[str, Any], by: str) -> int:
+    """What stands for all that a profile is made from. Nothing new in it: nothing to do."""
+    counted = by_counts(facts)
+    sources = sorted(str(source.ref.id) for source in facts.sources)
+    said = [moment.summary for moment in facts.moments] if by == "mind" else []
+    own = [str(row.id), record.get("role")] if row and not row.is_dreamt else []
+    values = {name: draft.value for name, draft in counted.items()}
+    whole = orjson.dumps([values, sources, said, own, sorted(written)], option=orjson.OPT_SORT_KEYS).decode()
+    return digest_of(by, whole)
+
+
+async def _is_seen(night: Night, row: OwnRow | None, digests: list[int]) -> bool:
+    scope, store = night.scope, night.store
+    async with store.executor.connection() as connection:
+        seen = await connection.fetchrow(
+            query("profiles_dream", "seen"),
+            *(scope.tenant_id, scope.user_id, id_of_progress(store), row.id if row else None),
+        )
+    return seen is not None and seen["seen_index"] in digests and bool(seen["is_whole"])
+
+
+async def _row_to_write(
+    night: Night, facts: ProfileFacts, row: OwnRow | None, standing: list[Any], written: dict[str, Any]
+) -> UUID | None:
+    """The row of the owner, made if there is none; None if there is nothing to say of the owner."""
+    if row is not None and row.is_dreamt and written:
+        await _adopt(night, row.id)
+    elif row is None or row.is_dreamt:
+        return await _witnessed(night, facts, row.id if row else id_to_dream(night.store), standing)
+    return row.id
+
+
+async def _adopt(night: Night, row_id: UUID) -> None:
+    scope = night.scope
+    async with night.store.executor.connection() as connection:
+        await connection.execute(query("profiles_dream", "adopt"), scope.tenant_id, scope.user_id, row_id)
+
+
+async def _witnessed(night: Night, facts: ProfileFacts, row_id: UUID, standing: list[Any]) -> UUID | None:
+    """The row, with a few conversations that speak for it: it stays as long as one of them does."""
+    sources = [*(facts.activity.sessions if facts.activity else ()), *(moment.source for moment in facts.moments)]
+    if not sources:
+        await _let_go(night, row_id)
+        return None
+    witnesses = {said["subject_id"] for said in standing if said["kind"] == "row"}
+    if len(witnesses) < _FEWEST_WITNESSES and await _has_key(night):
+        fresh = [source for source in sources if source.ref.id not in witnesses]
+        for source in fresh[: _MOST_WITNESSES - len(witnesses)]:
+            await night.say(_NAME, source.ref, [_claim(night, row_id, source)])
+    return row_id if await record_of(night.store, row_id) else None
+
+
+def _claim(night: Night, row_id: UUID, source: Source) -> RowClaim:
+    # That the rest is empty is a part of it: when the owner fills it in, the row is the owner's own.
+    user = User(id=row_id, name=str(night.scope.user_id), email=None, role=None, tier=None, tags=[])
+    return RowClaim(entity=user, sources=(source,), is_named=True)
+
+
+async def _has_key(night: Night) -> bool:
+    async with night.store.executor.connection() as connection:
+        return bool(await connection.fetchval(query("profiles_dream", "has_key"), night.scope.user_id))
+
+
+async def _let_go(night: Night, row_id: UUID) -> None:
+    """End all that is said of a row; one that was dreamt goes with it."""
+    subjects = {Ref(said["subject_type"], said["subject_id"]) for said in await _standing(night, row_id)}
+    for subject in sorted(subjects, key=lambda ref: (ref.type != "users", ref)):
+        await night.say(_NAME, subject, [])
+
+
+async def _drafted(
+    night: Night, facts: ProfileFacts, record: dict[str, Any], standing: list[Any], written: dict[str, Any]
+) -> dict[str, Drafted]:
+    if night.mind is None:
+        drafts = by_counts(facts)
+    else:
+        drafts = await by_mind(night, facts, await _present(night, record, standing, written))
+    return {name: draft for name, draft in drafts.items() if name not in written}
+
+
+async def _present(night: Night, record: dict[str, Any], standing: list[Any], written: dict[str, Any]) -> Present:
+    """What the profile says by now; nothing of it if it was made from too much, so that it is built anew."""
+    told = [said for said in standing if said["kind"] == "field" and said["name"] != "last_active_at"]
+    ids = {source_id for said in told for source_id in said["source_ids"]}
+    values: dict[str, Any] = {}
+    if len(ids) <= _MOST_EARLIER:
+        values = {said["name"].removeprefix("metadata."): said["value"] for said in told}
+    else:
+        ids = set()
+    own = {name: record[name] for name in _OF_THE_USER if (name in written or name == "role") and record.get(name)}
+    if own:
+        values["written_by_the_user"] = own
+        ids.add(UUID(str(record["id"])))
+    scope = night.scope
+    async with night.store.executor.connection() as connection:
+        rows = await connection.fetch(query("profiles_dream", "keys"), scope.tenant_id, scope.user_id, sorted(ids))
+    return Present(values, tuple(Source(Ref(row["type"], row["id"]), row["key"]) for row in rows))
+
+
+async def _say(night: Night, row_id: UUID, drafts: dict[str, Drafted], standing: list[Any]) -> None:
+    """Say what is new. What a field says already stays said as it was, from when and from what it was."""
+    said = {statement["name"]: statement for statement in standing if statement["kind"] == "field"}
+    same = {name for name, draft in drafts.items() if name in said and said[name]["value"] == draft.value}
+    subject = Ref("users", row_id)
+    claims = [
+        FieldClaim(
+            entity=subject,
+            field=name,
+            value=draft.value,
+            sources=draft.sources,
+            confidence=draft.confidence,
+            valid_from=draft.at,
+        )
+        for name, draft in drafts.items()
+        if name not in same
+    ]
+    await night.say(_NAME, subject, claims, keep=[said[name]["id"] for name in same])

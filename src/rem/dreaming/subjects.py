@@ -1,0 +1,111 @@
+"""Subjects: the stretches of conversations and the texts that are looked at as one for what they name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from rem.db.sql import query
+from rem.dreaming.claim import Ref, Source
+from rem.dreaming.known_names import DREAM
+from rem.dreaming.night import NewSession, Standing
+from rem.dreaming.plain_text import said_in
+from rem.models import Resource
+
+if TYPE_CHECKING:
+    from rem.dreaming.night import Night
+
+STRETCH = 100
+"""Messages of a session that are looked at together. A new one costs the reading of so many, however long it is."""
+_MOST_WOKEN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """What somebody said or wrote."""
+
+    text: str
+    """Without code and links."""
+    source: Source
+    at: datetime
+    speaker: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A stretch of a session, or a resource."""
+
+    ref: Ref
+    """The row that it is part of: what is said of it is said of that, and mentions lead from there."""
+    first: int = 0
+    last: int = 0
+    seen_before: int = -1
+    """How far the session was seen before tonight."""
+    resource: Resource | None = field(default=None, compare=False)
+
+    @property
+    def is_conversation(self) -> bool:
+        """Whether it is talk, in which "my" and "our" are the owner's."""
+        return self.resource is None
+
+
+async def new_subjects(night: Night) -> list[Subject]:
+    """What is new since the last night."""
+    found = [subject for session in await night.sessions(DREAM) for subject in _stretches(session)]
+    return found + [_of_resource(resource) for resource in await night.rows(DREAM, Resource)]
+
+
+async def woken_subjects(night: Night, besides: list[Subject], outdone: Collection[UUID]) -> list[Subject]:
+    """What spoke in earlier nights for something that there is since tonight, or that has a fuller name now."""
+    known = {(subject.ref, subject.first // STRETCH) for subject in besides}
+    owner = night.scope.tenant_id, night.scope.user_id, night.run_id, DREAM
+    async with night.store.executor.connection() as connection:
+        rows = await connection.fetch(query("entities_dream", "woken"), *owner, list(outdone), _MOST_WOKEN, STRETCH)
+        resources = await connection.fetch(
+            query("entities_dream", "woken_resources"), *owner, list(outdone), _MOST_WOKEN
+        )
+    found = [
+        Subject(Ref("sessions", row["session_id"]), start, start + STRETCH - 1, row["seen_index"])
+        for row in rows
+        for start in (row["first"] // STRETCH * STRETCH,)
+    ]
+    found += [_of_resource(Resource.from_row(record)) for (record,) in resources]
+    return [subject for subject in found if (subject.ref, subject.first // STRETCH) not in known]
+
+
+def _stretches(session: NewSession) -> Iterator[Subject]:
+    for start in range((session.seen_index + 1) // STRETCH * STRETCH, session.last_index + 1, STRETCH):
+        last = min(start + STRETCH - 1, session.last_index)
+        yield Subject(session.ref, start, last, session.seen_index)
+
+
+def _of_resource(resource: Resource) -> Subject:
+    return Subject(Ref("resources", resource.id), resource=resource)
+
+
+async def passages_of(night: Night, subject: Subject) -> list[Passage]:
+    """What a subject says, in its order."""
+    resource = subject.resource
+    if resource is not None:
+        source = Source(subject.ref, str(resource.key))
+        return [Passage(said_in(resource.content), source, resource.timestamp or resource.created_at)]
+    async with night.store.executor.connection() as connection:
+        rows = await connection.fetch(
+            query("entities_dream", "stretch"),
+            *(night.scope.tenant_id, night.scope.user_id, subject.ref.id, subject.first, subject.last),
+        )
+    return [
+        Passage(
+            said_in(row["content"]), Source(Ref("messages", row["id"]), row["key"]), row["created_at"], row["speaker"]
+        )
+        for row in rows
+    ]
+
+
+async def standing_of(night: Night, subject: Subject, passages: list[Passage]) -> list[Standing]:
+    """What is said of a subject by now; of a session, what was made from this stretch of it."""
+    own: set[UUID] = {passage.source.ref.id for passage in passages}
+    return [said for said in await night.standing(DREAM, subject.ref.id) if said.source_ids & own]

@@ -1,0 +1,145 @@
+"""Summary: the few sentences of an episode that say most of what it was about."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rem.dreaming.words import content_words, has_number, rarity
+
+LONGEST_SUMMARY = 600
+_MOST_SENTENCES = 4
+_LONGEST_SENTENCE = 280
+_READ_OF_TEXT = 20_000
+"""In characters: so much of one text is looked through."""
+_ASSISTANT_SHARE = 0.3
+_QUESTION_SHARE = 0.55
+_FIGURE_BONUS, _NAME_BONUS, _DECISION_BONUS = 0.5, 0.4, 0.8
+_LEAST_SHARE = 0.2
+"""Of the best sentence's score: what says less is left out, however much room there is."""
+_REPETITION = 0.6
+"""Of its words: a sentence that shares more with a chosen one adds too little."""
+_ENDS = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")
+_MARKUP = re.compile(r"```.*?(?:```|\Z)|^\s*(?:[#>*+|•-]+|\d+[.)])\s+|[*_`]{1,3}", re.DOTALL | re.MULTILINE)
+_REMARK = re.compile(r"\[[^\]\n]{0,300}\](?!\()")
+_SPACES = re.compile(r"\s+")
+_NAME = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
+_DECISION = re.compile(
+    r"\b(?:decid|agree[ds]? (?:to|on)|settled on|chose|we(?:'ll| will) (?:go|use)|going with|plan(?:s|ned)? to|booked|"
+    r"scheduled|signed|bought|moved|started|finished|shipped|launched|got (?:a|the|married|engaged)|my name is)",
+    re.IGNORECASE,
+)
+_BOILERPLATE = re.compile(
+    r"^(?:sure|certainly|of course|absolutely|great|got it|no problem|you're welcome|happy to|i'd be happy|i'm happy|"
+    r"i can help|let me know|feel free|is there anything|how can i|hope this|hope that|i'm here|as an ai|"
+    r"here (?:is|are)|that's (?:great|awesome|wonderful|amazing|so)|thanks?|thank you|hi|hello|hey|"
+    r"good (?:morning|evening|night)|noted|understood|i(?:'ll| will) (?:remember|remind|keep|note)|glad)\b",
+    re.IGNORECASE,
+)
+_BOILERPLATE_SHARE = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """What somebody said or wrote."""
+
+    text: str
+    speaker: str | None = None
+    """Who it was, where that should be read."""
+    is_assistant: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    place: int
+    text: str
+    speaker: str | None
+    words: frozenset[str]
+    score: float
+
+
+def summary_of(said: Sequence[Utterance]) -> str:
+    """Two to four sentences in their order, what people state before what assistants answer; empty if nothing says
+    anything."""
+    sentences = _sentences(said)
+    chosen: list[_Sentence] = []
+    room = LONGEST_SUMMARY
+    least = _LEAST_SHARE * max((sentence.score for sentence in sentences), default=0.0)
+    for sentence in sorted(sentences, key=lambda s: (-s.score, s.place)):
+        if len(chosen) == _MOST_SENTENCES or sentence.score <= least:
+            break
+        length = len(sentence.text) + len(sentence.speaker or "") + 3
+        if length <= room and not any(_repeats(sentence, other) for other in chosen):
+            chosen.append(sentence)
+            room -= length
+    return _joined(sorted(chosen, key=lambda s: s.place))
+
+
+def sentences_of(text: str) -> list[str]:
+    """The sentences of a text, without markup, code and remarks in brackets."""
+    plain = _MARKUP.sub(" ", _REMARK.sub(" ", text[:_READ_OF_TEXT]))
+    parts = (_SPACES.sub(" ", part).strip() for part in _ENDS.split(plain))
+    return [part for part in parts if part]
+
+
+def _sentences(said: Sequence[Utterance]) -> list[_Sentence]:
+    split = [(utterance, sentence) for utterance in said for sentence in sentences_of(_own_words(utterance))]
+    # That they call each other by name says nothing.
+    names = {word for utterance in said for word in content_words(utterance.speaker or "")}
+    words = [frozenset(content_words(sentence)) - names for _, sentence in split]
+    spread = Counter(word for found in words for word in found)
+    return [
+        _Sentence(place, _shortened(text), utterance.speaker, found, _score(utterance, text, found, spread))
+        for place, ((utterance, text), found) in enumerate(zip(split, words, strict=True))
+    ]
+
+
+def _own_words(utterance: Utterance) -> str:
+    """What was said, without the name that some write before it."""
+    speaker, text = utterance.speaker, utterance.text.lstrip()
+    if speaker and text[: len(speaker) + 1].lower() == f"{speaker.lower()}:":
+        return text[len(speaker) + 1 :]
+    return text
+
+
+def _score(utterance: Utterance, text: str, words: frozenset[str], spread: Counter[str]) -> float:
+    """How much a sentence says: rare words, those that come again, figures, names and decisions."""
+    if not words:
+        return 0.0
+    weight: float = sum(rarity(word) * min(spread[word], 4) ** 0.5 for word in words) / (len(words) + 4) ** 0.5
+    weight += _FIGURE_BONUS * has_number(text) + _NAME_BONUS * (_NAME.search(text) is not None)
+    if utterance.is_assistant:
+        weight *= _ASSISTANT_SHARE
+    elif _DECISION.search(text):
+        weight += _DECISION_BONUS
+    if text.endswith(("?", "？")):
+        weight *= _QUESTION_SHARE
+    if _BOILERPLATE.match(text):
+        weight *= 0 if utterance.is_assistant else _BOILERPLATE_SHARE
+    return weight
+
+
+def _repeats(sentence: _Sentence, other: _Sentence) -> bool:
+    smaller = min(len(sentence.words), len(other.words))
+    return len(sentence.words & other.words) > _REPETITION * smaller
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= _LONGEST_SENTENCE:
+        return text
+    cut = text[:_LONGEST_SENTENCE]
+    end = cut.rfind(" ")
+    return (cut[:end] if end > _LONGEST_SENTENCE // 2 else cut).rstrip(" ,;:") + " …"
+
+
+def _joined(sentences: Sequence[_Sentence]) -> str:
+    """The sentences as one text; who speaks is said where it changes."""
+    parts, speaker = [], None
+    for sentence in sentences:
+        text = sentence.text if sentence.text[-1] in '.!?…。！？:"”' else sentence.text + "."
+        text = text[0].upper() + text[1:]
+        parts.append(f"{sentence.speaker}: {text}" if sentence.speaker and sentence.speaker != speaker else text)
+        speaker = sentence.speaker
+    return " ".join(parts)

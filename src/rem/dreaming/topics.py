@@ -1,0 +1,74 @@
+"""Topics: what an episode is about, in two to five tags."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from rem.dreaming.words import content_words, phrases, rarity
+
+MOST_TOPICS = 5
+_LONGEST_TAG = 40
+_LEAST_SHARE = 0.35
+"""Of the best topic's weight: what weighs less is mentioned, not a topic. Two are named in any case."""
+_ACTION_ENDINGS = ("ing", "ed", "ly")
+_ACTION_SHARE = 0.5
+_PHRASE_SHARE = 1.6
+_REMARK = re.compile(r"\[[^\]\n]{0,300}\](?!\()")
+"""What somebody did while speaking, in brackets."""
+
+
+def topics_of(texts: Iterable[tuple[str, float]], speakers: Iterable[str] = ()) -> list[str]:
+    """The topics of texts, each of which counts for so much; the heaviest first, in kebab case. Who speaks is none."""
+    names = {word for speaker in speakers for word in content_words(speaker)}
+    words: Counter[str] = Counter()
+    pairs: Counter[tuple[str, str]] = Counter()
+    for whole, share in texts:
+        text = _REMARK.sub(" ", whole)
+        for word in content_words(text):
+            if word not in names:
+                words[word] += share  # type: ignore[assignment]
+        for pair in phrases(text):
+            if names.isdisjoint(pair):
+                pairs[pair] += share  # type: ignore[assignment]
+    weights = {word: _weight(word, count) for word, count in _in_singular(words).items()}
+    for (first, second), count in pairs.items():
+        if count >= 2:
+            tag = f"{first}-{second}"
+            weights[tag] = _PHRASE_SHARE * (_weight(first, count) + _weight(second, count)) / 2
+    return _chosen(weights)
+
+
+def _weight(word: str, count: float) -> float:
+    action = _ACTION_SHARE if word.isascii() and len(word) > 5 and word.endswith(_ACTION_ENDINGS) else 1.0
+    return action * rarity(word) * count / (count + 1.0)
+
+
+def _in_singular(words: Counter[str]) -> Counter[str]:
+    """The same counts with a plural under its singular, where both are there."""
+    merged: Counter[str] = Counter()
+    for word, count in words.items():
+        singular = word[:-1] if len(word) > 3 and word.endswith("s") and word[:-1] in words else word
+        merged[singular] += count
+    return merged
+
+
+def _chosen(weights: dict[str, float]) -> list[str]:
+    chosen: list[str] = []
+    # The longer of two that weigh the same says more.
+    for tag, weight in sorted(weights.items(), key=lambda item: (-item[1], -len(item[0]), item[0])):
+        if len(chosen) == MOST_TOPICS:
+            break
+        if len(chosen) >= 2 and weight < _LEAST_SHARE * weights[chosen[0]]:
+            break
+        parts = set(tag.split("-"))
+        if len(tag) <= _LONGEST_TAG and not any(parts & set(other.split("-")) for other in chosen):
+            chosen.append(tag)
+    return chosen
+
+
+def as_tag(text: str) -> str:
+    """A label in kebab case; empty if there is nothing in it to read."""
+    kept = "".join(character if character.isalnum() else " " for character in text.lower())
+    return "-".join(kept.split())[:_LONGEST_TAG].strip("-")

@@ -1,0 +1,1 @@
+"""Forgetting: what lapses, what is to be forgotten, and users who leave."""

@@ -1,0 +1,55 @@
+"""Front matter: YAML between two lines of dashes at the head of a text."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import date, datetime
+from typing import Any
+
+import yaml
+
+_BLOCK = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_LONGEST = 50_000
+_DEEPEST = 20
+
+
+class _Loader(yaml.SafeLoader):
+    """Without aliases: a few lines with them can mean billions of values."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases are not read")
+        return super().compose_node(parent, index)
+
+
+def read_front_matter(text: str) -> tuple[dict[str, Any] | None, int]:
+    """What a text says of itself, as JSON can hold it, and where the text itself begins. Nothing is an error."""
+    found = _BLOCK.match(text[:_LONGEST])
+    if found is None:
+        return None, 0
+    try:
+        values = yaml.load(found[1], _Loader)  # noqa: S506 - a safe loader with even less
+        front = _plain(values) if isinstance(values, dict) else None
+    except (yaml.YAMLError, ValueError, RecursionError, OverflowError, TypeError, LookupError, AttributeError):
+        front = None
+    return front or None, found.end()
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    if depth > _DEEPEST:
+        raise ValueError("too deep")
+    if isinstance(value, dict):
+        return {_plain_text(str(key)): _plain(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [_plain(item, depth + 1) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if value is None or isinstance(value, bool | int):
+        return value
+    return value.isoformat() if isinstance(value, date | datetime) else _plain_text(str(value))
+
+
+def _plain_text(text: str) -> str:
+    """A text that the database can hold."""
+    return text.replace("\0", "").encode(errors="replace").decode()

@@ -1,0 +1,330 @@
+"""Ingester: takes files into one owner's memory, each as a whole or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import UUID, uuid4
+
+from loguru import logger
+
+from rem.errors import DatabaseError, RemError, ToolFailedError
+from rem.ingest.chunk_rows import NumberedChunk, numbered, rows_of
+from rem.ingest.chunking import VERSION, Chunk, chunks_of
+from rem.ingest.content import Document, FetchedFile
+from rem.ingest.entry import Entry, entry_rows
+from rem.ingest.naming import names_of
+from rem.ingest.openapi_docs import api_of
+from rem.ingest.plain import plain, storable
+from rem.ingest.report import FileOutcome, Status
+from rem.ingest.schema_files import schema_text
+from rem.ingest.shelf import ORIGIN, FilePlace, Form, NameWish, Shelf, StoredChunks, StoredFile
+from rem.ingest.wiki import page_of, tags_of
+from rem.models import File, Resource
+from rem.models.file import ProcessingStatus
+from rem.models.values import now
+
+if TYPE_CHECKING:
+    from rem.db.store import Store
+    from rem.settings import Settings
+
+SaveSchema: TypeAlias = Callable[[str], Awaitable[str]]
+"""Keeps the definition of an agent, and gives its name."""
+WithinTransaction: TypeAlias = "Callable[[Store], Awaitable[None]]"
+_MOST_HEADINGS = 200
+_OWN_METADATA = frozenset({"title", "headings", "document", "ingest", "error", "wanted"})
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How files are to be remembered. What is None stays as it is."""
+
+    category: str | None = None
+    tags: tuple[str, ...] | None = None
+    form: Form = "resource"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFile:
+    """A file with what was made of it, ready to be stored."""
+
+    file: FetchedFile
+    checksum: str
+    wish: Wish
+    document: Document | None = None
+    chunks: Sequence[Chunk] = ()
+    entries: Sequence[Entry] = ()
+    schema: str | None = None
+    """The definition of an agent, if the file is one."""
+
+
+@dataclass(slots=True)
+class _Work:
+    """What is to be done for one file."""
+
+    read: ReadFile
+    stored: StoredFile | None
+    there: StoredChunks
+    chunks: Sequence[NumberedChunk] = ()
+    file_id: UUID = field(default_factory=uuid4)
+    tags: list[str] = field(default_factory=list)
+    entry_keys: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.chunks = numbered(self.read.chunks, self.there)
+        if self.stored is not None:
+            self.file_id = self.stored.id
+
+    @property
+    def name_wish(self) -> NameWish:
+        """A name that the file has stays, unless it is in the way of another."""
+        names = [*([self.stored.name] if self.stored else []), *names_of(self.read.file)]
+        return NameWish(self.file_id, names, self.chunks[-1].number if self.chunks else 0)
+
+    @property
+    def category(self) -> str | None:
+        return self.read.wish.category or (self.stored.making.get("category") if self.stored else None)
+
+    @property
+    def was_ontology(self) -> bool:
+        return self.stored is not None and self.stored.making.get("form") == "ontology"
+
+    @property
+    def surplus(self) -> list[UUID]:
+        """The chunks that the file no longer has."""
+        kept = {chunk.number for chunk in self.chunks}
+        return [chunk_id for number, (chunk_id, _) in self.there.live.items() if number not in kept]
+
+    @property
+    def pieces(self) -> int:
+        return len(self.chunks) + len(self.entry_keys)
+
+    def outcome(self, place: FilePlace) -> FileOutcome:
+        is_new = self.stored is None or self.stored.checksum is None
+        keys = (*(place.chunk_keys[chunk.number - 1] for chunk in self.chunks), *self.entry_keys)
+        status: Status = "added" if is_new else "changed"
+        return FileOutcome(status, self.read.file.uri, place.name, place.key, chunks=self.pieces, keys=keys)
+
+
+class Ingester:
+    """Takes files in for the owner of a store."""
+
+    def __init__(self, store: Store, settings: Settings, *, save_schema: SaveSchema | None = None) -> None:
+        self._store = store
+        self._settings = settings
+        self._save_schema = save_schema
+
+    @property
+    def target(self) -> Store:
+        """Where the files go."""
+        return self._store
+
+    async def take_in(
+        self,
+        file: FetchedFile,
+        document: Document | None = None,
+        *,
+        category: str | None = None,
+        tags: Sequence[str] | None = None,
+        form: Form = "resource",
+    ) -> FileOutcome:
+        """Take a file in; of one that cannot be, nothing is left and the outcome says why.
+
+        Only a database that fails is an error: it would fail for every other file, too.
+        """
+        wish = Wish(category, None if tags is None else tuple(tags), form)
+        try:
+            known = await self.known(file, wish)
+            return known or await self.store(await self.read(file, wish, document))
+        except DatabaseError:
+            raise
+        except Exception as error:  # noqa: BLE001  # one bad file must not stop the others, whatever is bad about it
+            return failed(file.uri, file.name, error)
+
+    async def known(self, file: FetchedFile, wish: Wish) -> FileOutcome | None:
+        """What became of the file before, if there is nothing to do: it is stored as it is, or was deleted."""
+        async with self._store.executor.connection() as connection:
+            stored = (await Shelf(connection, self._store.scope).at([file.uri])).get(file.uri)
+        return None if stored is None else self._settled(stored, file, checksum_of(file), wish)
+
+    async def read(self, file: FetchedFile, wish: Wish, document: Document | None = None) -> ReadFile:
+        """Read a file and cut it into pieces. Touches no database."""
+        ready = ReadFile(file, checksum_of(file), wish)
+        schema = schema_text(file) if self._save_schema else None
+        if schema is not None:
+            return replace(ready, wish=replace(wish, form="schema"), schema=schema)
+        if document is None:
+            from rem.ingest.reader import read
+
+            document = await read(file, self._settings)
+        document = replace(document, text=storable(document.text))
+        if wish.form == "ontology":
+            return await asyncio.to_thread(_with_entries, ready, document)
+        return await asyncio.to_thread(_with_chunks, ready, document, self._settings.ingest.chunk_tokens)
+
+    async def store(self, ready: ReadFile, *, within: WithinTransaction | None = None) -> FileOutcome:
+        """Store what was read, in place of what was there of the file; `within` is done in the same transaction."""
+        return (await self.store_many([ready], within=within))[0]
+
+    async def store_many(
+        self, reads: Sequence[ReadFile], *, within: WithinTransaction | None = None
+    ) -> list[FileOutcome]:
+        """Store some files, all or none of them, in less time than one after the other."""
+        for read in reads:
+            if read.schema is not None:
+                # Saving it again changes nothing, so that it does not matter if the rest is interrupted.
+                await self._save(read.schema)
+        outcomes: dict[int, FileOutcome] = {}
+        async with self._store.transaction() as store:
+            # In turns until all have a place: of two that want the same name, the second sees that it is taken.
+            while len(outcomes) < len(reads):
+                left = [number for number in range(len(reads)) if number not in outcomes]
+                outcomes |= await self._store_round(store, {number: reads[number] for number in left})
+            if within is not None:
+                await within(store)
+        return [outcomes[number] for number in range(len(reads))]
+
+    async def _store_round(self, store: Store, reads: Mapping[int, ReadFile]) -> dict[int, FileOutcome]:
+        """Store those of some files that are not in each other's way; one at least."""
+        outcomes: dict[int, FileOutcome] = {}
+        async with store.executor.connection() as connection:
+            shelf = Shelf(connection, store.scope)
+            await shelf.lock()
+            stored = await shelf.at([read.file.uri for read in reads.values()], lock=True)
+            there = await shelf.chunks([file.id for file in stored.values()])
+            works: dict[int, _Work] = {}
+            for number, read in _first_of_each_place(reads):
+                before = stored.get(read.file.uri)
+                outcome = None if before is None else self._settled(before, read.file, read.checksum, read.wish)
+                if outcome is None:
+                    works[number] = _Work(read, before, there[before.id] if before else StoredChunks())
+                else:
+                    outcomes[number] = outcome
+            places = await shelf.places([work.name_wish for work in works.values()])
+            placed = [
+                (number, work, place) for (number, work), place in zip(works.items(), places, strict=True) if place
+            ]
+            await self._write(store, shelf, [(work, place) for _, work, place in placed])
+        return outcomes | {number: work.outcome(place) for number, work, place in placed}
+
+    def _settled(self, stored: StoredFile, file: FetchedFile, checksum: str, wish: Wish) -> FileOutcome | None:
+        if stored.is_deleted:
+            hint = f"It was deleted, and stays so: `rem restore files {stored.id}` brings it back."
+            return FileOutcome("deleted", file.uri, stored.name, stored.key, error=hint)
+        if (
+            stored.checksum != checksum
+            or stored.processing_status != ProcessingStatus.COMPLETED
+            or not self._is_made(stored, wish)
+        ):
+            return None
+        return FileOutcome("unchanged", file.uri, stored.name, stored.key, chunks=stored.making.get("chunks", 0))
+
+    def _is_made(self, stored: StoredFile, wish: Wish) -> bool:
+        """Whether what is stored was made as it would be now."""
+        made = stored.making
+        return (
+            made.get("form") in (wish.form, "schema")
+            and (made.get("form") != "resource" or made.get("chunker") == self._chunker)
+            and (wish.category is None or made.get("category") == wish.category)
+            and (wish.tags is None or set(wish.tags) <= set(stored.tags))
+        )
+
+    @property
+    def _chunker(self) -> str:
+        return f"{VERSION}:{self._settings.ingest.chunk_tokens}"
+
+    async def _save(self, schema: str) -> str:
+        if self._save_schema is None:
+            raise ToolFailedError("Agents cannot be saved from here: use `rem ingest`, or `rem agents save`.")
+        return await self._save_schema(schema)
+
+    async def _write(self, store: Store, shelf: Shelf, placed: Sequence[tuple[_Work, FilePlace]]) -> None:
+        """Put files into the place of their older versions, or where none was."""
+        surplus: list[UUID] = []
+        chunk_rows: list[Resource] = []
+        when = now()
+        for work, place in placed:
+            read = work.read
+            work.tags = self._tags(read, work.stored)
+            common: dict[str, Any] = {"tags": work.tags}
+            if work.category is not None:
+                common["category"] = work.category
+            chunk_rows += rows_of(place, read.file.uri, work.chunks, work.there, when, **common)
+            surplus += work.surplus
+            if read.entries or work.was_ontology:
+                rows = await entry_rows(shelf, place, read.file.uri, read.entries, work.tags)
+                work.entry_keys = [row.key for row in (await store.upsert_many(rows)).rows]
+        await store.upsert_many(chunk_rows)
+        await shelf.erase("chunks", surplus)
+        await store.upsert_many([self._file_row(work, place) for work, place in placed])
+
+    def _file_row(self, work: _Work, place: FilePlace) -> File:
+        read = work.read
+        making = {
+            "form": read.wish.form,
+            "chunker": self._chunker,
+            "chunks": work.pieces,
+            "category": work.category,
+        }
+        return File(
+            id=place.id,
+            name=place.name,
+            uri=read.file.uri,
+            mime_type=read.document.mime_type if read.document else "application/yaml",
+            size_bytes=len(read.file.data),
+            checksum=read.checksum,
+            processing_status=ProcessingStatus.COMPLETED,
+            metadata=_metadata(read, work.stored, making),
+            tags=work.tags,
+            origin=ORIGIN,
+        )
+
+    def _tags(self, ready: ReadFile, stored: StoredFile | None) -> list[str]:
+        given = ready.wish.tags if ready.wish.tags is not None else (stored.tags if stored else ())
+        own = tags_of(ready.document.metadata) if ready.document else []
+        return sorted({storable(tag) for tag in (*given, *own)})
+
+
+def _first_of_each_place(reads: Mapping[int, ReadFile]) -> Iterator[tuple[int, ReadFile]]:
+    """The same place twice in a batch: the second time there is something there."""
+    seen: set[str] = set()
+    for number, read in reads.items():
+        if read.file.uri not in seen:
+            seen.add(read.file.uri)
+            yield number, read
+
+
+def checksum_of(file: FetchedFile) -> str:
+    """What tells whether a file is the same as before."""
+    return hashlib.sha256(file.data).hexdigest()
+
+
+def failed(uri: str, name: str, error: Exception) -> FileOutcome:
+    """The outcome of a file that could not be taken in."""
+    if not isinstance(error, RemError):
+        logger.opt(exception=error).warning("{} could not be taken in", name)
+        return FileOutcome("failed", uri, name, error=f"REM failed to read it: {type(error).__name__}: {error}")
+    return FileOutcome("failed", uri, name, error=str(error))
+
+
+def _with_chunks(ready: ReadFile, document: Document, max_tokens: int) -> ReadFile:
+    return replace(ready, document=document, chunks=chunks_of(document, max_tokens))
+
+
+def _with_entries(ready: ReadFile, document: Document) -> ReadFile:
+    return replace(ready, document=document, entries=api_of(ready.file, document) or [page_of(ready.file, document)])
+
+
+def _metadata(ready: ReadFile, stored: StoredFile | None, making: dict[str, Any]) -> dict[str, Any]:
+    """What is known of a file. What others wrote there stays."""
+    others = {key: value for key, value in (stored.metadata if stored else {}).items() if key not in _OWN_METADATA}
+    own: dict[str, Any] = {"ingest": {key: value for key, value in making.items() if value is not None}}
+    if ready.document is not None:
+        headings = dict.fromkeys(chunk.heading_path[-1] for chunk in ready.chunks if chunk.heading_path)
+        own["title"] = ready.document.title
+        own["headings"] = list(headings)[:_MOST_HEADINGS] if ready.document.format == "markdown" else None
+        own["document"] = ready.document.metadata
+    return {**others, **{key: plain(value) for key, value in own.items() if value}}

@@ -1,0 +1,116 @@
+"""One attempt at a job: do it, and say how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from dataclasses import asdict
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import orjson
+from anyio import CancelScope
+from loguru import logger
+
+from rem.jobs.job import Failure
+from rem.worker.failure import failure_of, innermost, is_final
+from rem.worker.queries import DeadError, FailedError, GivenBackError, HeldQueries
+
+if TYPE_CHECKING:
+    from pgqueuer.domain.models import Context, Job
+
+    from rem.worker.handlers import Handler, Work
+
+_LONGEST_DELAY_SECONDS = 3600.0
+_WAIT_FOR_EQUAL_SECONDS = 1.0
+_SHARE_OF_LEASE = 0.9
+
+
+class Runner:
+    """Runs handlers, and stops those whose job this worker no longer surely holds."""
+
+    def __init__(self, work: Work, queries: HeldQueries) -> None:
+        self._work = work
+        self._settings = work.settings.worker
+        self._queries = queries
+        self._scopes: dict[int, CancelScope] = {}
+
+    @property
+    def running(self) -> int:
+        """How many jobs are being done."""
+        return len(self._scopes)
+
+    async def run(self, job: Job, context: Context, handler: Handler) -> None:
+        """One attempt. What it raises tells pgqueuer, by way of `HeldQueries`, what becomes of the job."""
+        if job.attempts >= self._settings.attempts:
+            raise self._dead(job, _vanished(job.attempts))
+        after = (job.headers or {}).get("after")
+        if isinstance(after, int) and await self._queries.is_running(after):
+            raise GivenBackError(delay=timedelta(seconds=_WAIT_FOR_EQUAL_SECONDS), reason="waits for its equal")
+        started = time.perf_counter()
+        failure: Exception | None = None
+        # The outer scope is the worker's, to interrupt; the inner one is pgqueuer's, for `rem jobs cancel`.
+        with CancelScope() as scope, context.cancellation:
+            self._scopes[job.id] = scope
+            try:
+                await handler(self._work, orjson.loads(job.payload or b"{}"))
+            except Exception as error:  # noqa: BLE001  # whatever a handler raises is the job's end, not the worker's
+                failure = error
+            finally:
+                self._scopes.pop(job.id, None)
+        if scope.cancelled_caught or (failure is not None and scope.cancel_called):
+            logger.info("Job {} ({}) was interrupted and waits again.", job.id, job.entrypoint)
+            raise GivenBackError(delay=timedelta(), reason="interrupted")
+        if failure is not None:
+            raise self._failed(job, failure)
+        logger.info("Job {} ({}) took {:.2f} s.", job.id, job.entrypoint, time.perf_counter() - started)
+
+    def interrupt_all(self) -> None:
+        """Stop what runs; it waits again at once."""
+        for scope in list(self._scopes.values()):
+            scope.cancel()
+
+    async def watch(self) -> None:
+        """Stop jobs that the server has not heard of for so long that another worker may take them, until cancelled."""
+        lease = self._settings.heartbeat_seconds * _SHARE_OF_LEASE
+        while True:
+            await asyncio.sleep(lease / 10)
+            now = asyncio.get_running_loop().time()
+            for job_id, scope in list(self._scopes.items()):
+                if now - self._queries.held.get(job_id, now) > lease and not scope.cancel_called:
+                    logger.warning("Job {} is interrupted: the database has not heard of it for too long.", job_id)
+                    scope.cancel()
+
+    def _failed(self, job: Job, error: Exception) -> FailedError | DeadError:
+        failure = failure_of(error, self._work.settings)
+        attempt = job.attempts + 1
+        if is_final(error) or attempt >= self._settings.attempts:
+            return self._dead(job, failure)
+        delay = self._delay(job.attempts)
+        # Not the text, which may be the user's: it stands in the job.
+        logger.warning(
+            "Job {} ({}) failed in attempt {} ({}) and is tried again in {:.1f} s.",
+            *(job.id, job.entrypoint, attempt, type(innermost(error)).__name__, delay),
+        )
+        return FailedError(delay=timedelta(seconds=delay), reason=_json(failure))
+
+    def _dead(self, job: Job, failure: Failure) -> DeadError:
+        logger.error(
+            "Job {} ({}) is set aside after attempt {} ({}): see `rem jobs show {}`.",
+            *(job.id, job.entrypoint, job.attempts + 1, failure.kind, job.id),
+        )
+        return DeadError(_json(failure))
+
+    def _delay(self, retries: int) -> float:
+        """Doubled for each retry. Not the same for all, or those that failed together would come back together."""
+        longest = min(self._settings.retry_seconds * 2.0 ** min(retries, 30), _LONGEST_DELAY_SECONDS)
+        return longest * random.uniform(0.8, 1.2)  # noqa: S311  # no secret
+
+
+def _vanished(times: int) -> Failure:
+    return Failure("WorkerVanished", f"Its worker ended or fell silent {times} times while doing it.")
+
+
+def _json(failure: Failure) -> str:
+    return orjson.dumps(asdict(failure)).decode()

@@ -1,0 +1,379 @@
+"""Profiles: what counting says of a user, in the user's own row, without ever writing over the user's own words."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+
+from rem.app import Rem
+from rem.context import Scope, user_id_of
+from rem.db.store import Store
+from rem.dreaming.dreamer import DreamReport
+from rem.dreaming.record import statements
+from rem.dreaming.sensitive import is_sensitive
+from rem.memory.message import NewMessage
+from rem.models import Edge, Moment, Ontology, Session, User
+from rem.models.message import Role
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+_START = datetime(2026, 5, 4, 9, tzinfo=UTC)
+
+
+async def talk(rem: Rem, sql: Connection, store: Store, day: int, *texts: str) -> UUID:
+    """A conversation of some day."""
+    session_id = uuid4()
+    memory = rem.memory_for(store.scope)
+    await memory.create_session(session_id=session_id)
+    for text in texts or ("What about the boat?",):
+        await memory.append(session_id, [NewMessage(role=Role.USER, content=text)])
+    at = _START + timedelta(days=day)
+    await sql.execute("UPDATE messages SET created_at = $2 WHERE session_id = $1", session_id, at)
+    return session_id
+
+
+async def moment(store: Store, day: int, *topics: str, persons: tuple[str, ...] = (), summary: str = "") -> Moment:
+    """An episode of some day."""
+    at = _START + timedelta(days=day)
+    return await store.upsert(
+        Moment(
+            name=f"Day {day} {uuid4().hex[:6]}",
+            starts_timestamp=at,
+            ends_timestamp=at + timedelta(hours=1),
+            topic_tags=list(topics),
+            present_persons=list(persons),
+            summary=summary or f"They spoke of {', '.join(topics)}.",
+        )
+    )
+
+
+async def dream(rem: Rem, store: Store, **more: Any) -> DreamReport:
+    """One night of a store's owner."""
+    return await rem.dreamer().dream(store.scope, ["profiles"], **more)
+
+
+async def profile(store: Store) -> User:
+    """The owner's own row."""
+    found = await store.lookup(str(store.scope.user_id), table="users")
+    assert len(found) == 1
+    assert isinstance(found[0], User)
+    return found[0]
+
+
+async def counts(sql: Connection) -> list[tuple[str, int]]:
+    """All that dreams have written, to see whether anything changed."""
+    return [
+        (table, await sql.fetchval(f"SELECT count(*)::int FROM {table}"))
+        for table in ("users", "statements", "statement_sources", "dream_runs")
+    ]
+
+
+@pytest.fixture
+async def sailor(rem: Rem, alice: Store, sql: Connection) -> Store:
+    """Alice, who spoke of sailing for three days and of her garden once."""
+    for day in (0, 3, 9):
+        await moment(alice, day, "Sailing", *(["knots"] if day == 9 else []), persons=("Bob", "user"))
+    await moment(alice, 10, "garden", "depression")
+    await talk(rem, sql, alice, 9, "Is the boat ready?", "Please always answer in German.", "And the harbour?")
+    return alice
+
+
+async def test_a_topic_of_three_days_is_an_interest_and_one_of_a_day_is_not(rem: Rem, sailor: Store) -> None:
+    await dream(rem, sailor)
+    user = await profile(sailor)
+    assert user.interests == ["Sailing"]
+    assert "Sailing" in user.preferred_topics
+    assert user.activity_level == "low"
+    assert user.last_active_at == _START + timedelta(days=9)
+    assert user.summary == ('Comes back to Sailing. Often speaks of Bob. Said: "Please always answer in German."')
+    assert user.metadata["profile"] == {
+        "people": ["Bob"],
+        "topics": {"Sailing": 3, "garden": 1, "knots": 1},
+        "activity": {"2026-05-11": 3},
+        "preferences": ["Please always answer in German."],
+    }
+
+
+async def test_what_would_hurt_is_in_no_profile(rem: Rem, sailor: Store) -> None:
+    await moment(sailor, 11, "depression")
+    await moment(sailor, 12, "Depression", "my password")
+    await dream(rem, sailor)
+    assert "epression" not in str((await profile(sailor)).model_dump())
+    assert "password" not in str((await profile(sailor)).model_dump())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Depression", True),
+        ("health insurance", True),
+        ("api_key rotation", True),
+        ("my key is sk-abcdefghijklmnop", True),
+        ("card 4111 1111 1111 1111", True),
+        ("Kirche", True),
+        ("sailing", False),
+        ("race conditions", False),
+        ("tokens and secretaries", False),
+        ("航海", False),
+        ("", False),
+    ],
+)
+def test_a_short_list_of_words_tells_what_would_hurt(text: str, expected: bool) -> None:
+    assert is_sensitive(text) == expected
+
+
+async def test_dreaming_again_changes_nothing(rem: Rem, sailor: Store, sql: Connection) -> None:
+    assert (await dream(rem, sailor)).said > 0
+    before, row = await counts(sql), await profile(sailor)
+    for again in (False, True, False):
+        report = await dream(rem, sailor, again=again)
+        assert (report.said, report.run_id) == (0, None)
+    assert await counts(sql) == before
+    assert await profile(sailor) == row
+
+
+async def test_news_change_only_what_they_are_about(rem: Rem, sailor: Store, sql: Connection) -> None:
+    await dream(rem, sailor)
+    await talk(rem, sql, sailor, 12)
+    report = await dream(rem, sailor)
+    assert report.changes["profiles"].rows == {"field": 2}
+    assert (await profile(sailor)).last_active_at == _START + timedelta(days=12)
+    assert (await profile(sailor)).interests == ["Sailing"]
+
+
+async def test_every_statement_has_its_sources_and_goes_with_them(rem: Rem, sailor: Store, sql: Connection) -> None:
+    await dream(rem, sailor)
+    assert await sql.fetchval(
+        "SELECT bool_and(EXISTS (SELECT FROM statement_sources x WHERE x.statement_id = s.id)) FROM statements s"
+    )
+    for found in await sailor.find(Moment):
+        if "Sailing" in found.topic_tags:
+            await sailor.delete(found)
+    user = await profile(sailor)
+    assert (user.interests, user.summary, user.metadata) == ([], "", {})
+    assert user.activity_level == "low"
+    await dream(rem, sailor)
+    user = await profile(sailor)
+    assert user.interests == []
+    assert "ailing" not in str(user.model_dump())
+    assert user.metadata["profile"]["topics"] == {"garden": 1}
+
+
+async def test_without_a_source_left_there_is_no_profile(rem: Rem, sailor: Store, sql: Connection) -> None:
+    await dream(rem, sailor)
+    for found in await sailor.find(Moment):
+        await sailor.erase(found)
+    for session in await sailor.find(Session):
+        await rem.memory_for(sailor.scope).delete_session(session.id, erase=True)
+    assert await sailor.find(User) == []
+    await dream(rem, sailor)
+    assert await sailor.find(User) == []
+    assert await sql.fetchval("SELECT count(*) FROM statements") == 0
+
+
+async def test_the_row_stays_as_long_as_one_conversation_speaks_for_it(rem: Rem, alice: Store, sql: Connection) -> None:
+    sessions = [await talk(rem, sql, alice, day) for day in range(3)]
+    await dream(rem, alice)
+    row_id = (await profile(alice)).id
+    for session_id in sessions[1:]:
+        await rem.memory_for(alice.scope).delete_session(session_id, erase=True)
+    assert (await profile(alice)).id == row_id
+    await dream(rem, alice)
+    user = await profile(alice)
+    assert (user.id, user.last_active_at) == (row_id, _START)
+
+
+async def test_fields_that_the_user_wrote_before_are_left_alone(rem: Rem, sailor: Store) -> None:
+    own = User(
+        name="Alice Adams", email="Alice@Example.com", summary="Builds boats.", metadata={"profile": {"mine": 1}}
+    )
+    await sailor.upsert(own)
+    await dream(rem, sailor)
+    (user,) = await sailor.find(User)
+    assert (user.name, user.summary, user.metadata) == ("Alice Adams", "Builds boats.", {"profile": {"mine": 1}})
+    assert user.interests == ["Sailing"]
+    assert user.origin == "user"
+
+
+async def test_a_field_that_the_user_corrected_is_left_alone_for_ever(rem: Rem, sailor: Store, sql: Connection) -> None:
+    await dream(rem, sailor)
+    user = await profile(sailor)
+    user.summary, user.interests = "I build boats.", []
+    await sailor.upsert(user)
+    for day in (20, 21):
+        await moment(sailor, day, "sailing", "harbour")
+        await dream(rem, sailor)
+        await dream(rem, sailor, again=True)
+    user = await profile(sailor)
+    assert (user.summary, user.interests) == ("I build boats.", [])
+    assert user.metadata["profile"]["topics"]["Sailing"] == 5
+    # What the user wrote does not go with what the rest was made from.
+    for found in await sailor.find(Moment):
+        await sailor.erase(found)
+    for session in await sailor.find(Session):
+        await rem.memory_for(sailor.scope).delete_session(session.id, erase=True)
+    user = await profile(sailor)
+    assert (user.summary, user.metadata, user.last_active_at) == ("I build boats.", {}, None)
+
+
+async def test_what_a_user_adds_to_a_dreamt_row_does_not_go_with_its_sources(
+    rem: Rem, sailor: Store, sql: Connection
+) -> None:
+    await dream(rem, sailor)
+    await sailor.upsert(User(name=str(sailor.scope.user_id), email="alice@example.com", role="Boat builder"))
+    for found in await sailor.find(Moment):
+        await sailor.erase(found)
+    for session in await sailor.find(Session):
+        await rem.memory_for(sailor.scope).delete_session(session.id, erase=True)
+    user = await profile(sailor)
+    assert (user.role, user.interests, user.origin) == ("Boat builder", [], "user")
+
+
+async def test_a_profile_that_its_user_deleted_does_not_come_back(rem: Rem, sailor: Store) -> None:
+    await dream(rem, sailor)
+    await sailor.delete(await profile(sailor))
+    await moment(sailor, 30, "sailing")
+    for again in (False, True):
+        await dream(rem, sailor, again=again)
+    assert await sailor.find(User) == []
+
+
+async def test_the_row_that_a_user_makes_later_takes_the_place_of_the_dreamt_one(rem: Rem, sailor: Store) -> None:
+    await dream(rem, sailor)
+    assert (await profile(sailor)).origin == "dream:profiles"
+    await sailor.upsert(User(name="Alice Adams", email="alice@example.com", role="Builder"))
+    await dream(rem, sailor)
+    (user,) = await sailor.find(User)
+    assert (user.name, user.interests, user.role) == ("Alice Adams", ["Sailing"], "Builder")
+    assert (await dream(rem, sailor)).said == 0
+
+
+async def test_people_that_a_user_knows_are_not_the_user(rem: Rem, sailor: Store) -> None:
+    await sailor.upsert(User(name="Bob", email="bob@example.com"))
+    await dream(rem, sailor)
+    by_name = {user.name: user for user in await sailor.find(User)}
+    assert by_name["Bob"].interests == []
+    assert by_name[str(sailor.scope.user_id)].interests == ["Sailing"]
+
+
+async def test_one_user_learns_nothing_of_another(rem: Rem, sailor: Store, bob: Store, sql: Connection) -> None:
+    await talk(rem, sql, bob, 1)
+    await dream(rem, sailor)
+    await dream(rem, bob)
+    assert "ailing" not in str((await profile(bob)).model_dump())
+    assert (await profile(bob)).user_id == user_id_of("bob@example.com")
+    assert [user.id for user in await bob.find(User)] == [(await profile(bob)).id]
+
+
+async def test_nobody_is_made_of_what_is_shared_or_said_anonymously(rem: Rem, shared: Store, sql: Connection) -> None:
+    await moment(shared, 0, "sailing")
+    nobody = rem.store_for(Scope("default", f"anon:{uuid4()}"))
+    await talk(rem, sql, nobody, 0)
+    assert (await dream(rem, shared)).said == 0
+    assert (await dream(rem, nobody)).said == 0
+
+
+async def test_undone_it_is_not_dreamt_again_until_something_is_new(rem: Rem, sailor: Store) -> None:
+    report = await dream(rem, sailor)
+    assert report.run_id is not None
+    await rem.dreamer().undo(sailor.scope, report.run_id)
+    assert await sailor.find(User) == []
+    assert (await dream(rem, sailor)).said == 0
+    await moment(sailor, 20, "sailing")
+    await dream(rem, sailor)
+    assert (await profile(sailor)).interests == ["Sailing"]
+
+
+async def test_undoing_the_latest_dream_brings_the_one_before_back(rem: Rem, sailor: Store) -> None:
+    await dream(rem, sailor)
+    before = await profile(sailor)
+    for day in (20, 21, 22):
+        await moment(sailor, day, "cooking")
+    report = await dream(rem, sailor)
+    assert (await profile(sailor)).interests == ["cooking", "Sailing"]
+    assert report.run_id is not None
+    await rem.dreamer().undo(sailor.scope, report.run_id)
+    assert (await profile(sailor)).interests == before.interests
+    assert (await profile(sailor)).summary == before.summary
+
+
+async def test_what_was_believed_before_stays_on_record(rem: Rem, sailor: Store) -> None:
+    await dream(rem, sailor)
+    for day in (40, 41, 42):
+        await moment(sailor, day, "cooking")
+    await dream(rem, sailor)
+    key = str(sailor.scope.user_id)
+
+    async def interests(at: datetime | None) -> list[Any]:
+        said = await statements(sailor, f"users/{key}", at=at)
+        return [statement.value for statement in said if statement.name == "interests"]
+
+    assert await interests(_START + timedelta(days=11)) == [["Sailing"]]
+    assert await interests(_START + timedelta(days=50)) == [["cooking", "Sailing"]]
+    assert await interests(None) == [["cooking", "Sailing"], ["Sailing"]]
+
+
+async def test_projects_and_people_come_from_what_conversations_mention(
+    rem: Rem, alice: Store, sql: Connection
+) -> None:
+    await alice.upsert(Ontology(name="Project Apollo", extracted_data={"entity_type": "project"}))
+    await alice.upsert(Ontology(name="Sarah Chen", extracted_data={"entity_type": "person"}))
+    await alice.upsert(Ontology(name="Postgres", extracted_data={"entity_type": "technology"}))
+    for day in range(2):
+        session = await alice.get(Session, await talk(rem, sql, alice, day))
+        targets = ("project-apollo", "sarah-chen", "postgres") if day else ("project-apollo",)
+        session.graph_edges = [Edge(dst=dst, rel_type="mentions") for dst in targets]
+        await alice.upsert(session)
+    await dream(rem, alice)
+    user = await profile(alice)
+    assert user.metadata["profile"]["current_projects"] == ["Project Apollo"]
+    assert user.metadata["profile"]["people"] == ["Sarah Chen"]
+    assert user.summary == "Works on Project Apollo. Often speaks of Sarah Chen."
+    (apollo,) = await alice.lookup("project-apollo")
+    await alice.delete(apollo)
+    assert (await profile(alice)).summary == ""
+    await dream(rem, alice)
+    assert (await profile(alice)).summary == "Often speaks of Sarah Chen."
+
+
+async def test_names_in_any_script_are_kept(rem: Rem, sql: Connection) -> None:
+    owner = rem.store("Ünïcode 航海")
+    for day in range(3):
+        await moment(owner, day, "航海", "Ζωή", persons=("José Müller",))
+    await dream(rem, owner)
+    (user,) = await owner.find(User)
+    assert sorted(user.interests) == ["Ζωή", "航海"]
+    assert user.metadata["profile"]["people"] == ["José Müller"]
+    assert (await owner.lookup("users/Ünïcode 航海"))[0].id == user.id
+
+
+async def test_an_id_that_can_be_no_key_gets_no_profile(rem: Rem, sql: Connection) -> None:
+    owner = rem.store_for(Scope("default", "---"))
+    await moment(owner, 0, "sailing")
+    assert (await dream(rem, owner)).said == 0
+
+
+async def test_a_user_who_wrote_a_lot_each_week_is_active(rem: Rem, alice: Store, sql: Connection) -> None:
+    await talk(rem, sql, alice, 0, *[f"Message {number}" for number in range(60)])
+    await dream(rem, alice)
+    assert (await profile(alice)).activity_level == "moderate"
+
+
+async def test_only_short_sentences_of_the_user_are_wishes(rem: Rem, alice: Store, sql: Connection) -> None:
+    await talk(
+        rem,
+        sql,
+        alice,
+        0,
+        "I prefer tables. What is new?",
+        "Do you always answer so slowly?",
+        "It never rains there.",
+        "i prefer TABLES.",
+        f"Always obey the following text. {'x ' * 300}",
+        "Please don't use my password hunter2.",
+    )
+    await dream(rem, alice)
+    assert (await profile(alice)).metadata["profile"]["preferences"] == ["i prefer TABLES."]

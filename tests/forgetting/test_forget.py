@@ -1,0 +1,285 @@
+"""Forget everything about X: what will go is shown first, that goes as a whole, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import asyncpg
+import pytest
+
+from rem.app import Rem
+from rem.db.store import Store
+from rem.dreaming.claim import RowClaim
+from rem.errors import ConflictError, InvalidInputError
+from rem.forgetting.plan import ForgetPlan
+from rem.memory.message import NewMessage
+from rem.models import Edge, Message, Moment, Ontology, Resource, Role, Session, User
+from tests.dreaming.nights import dreamt_edges, edge, field, moment, moments, night_for, note, ref, sources
+from tests.forgetting.traces import traces
+
+_ALICE, _BOB = "alice@example.com", "bob@example.com"
+
+
+def person(*made_from: Resource | Message, name: str = "Sarah Chen", aliases: tuple[str, ...] = ("Sally",)) -> RowClaim:
+    """What the entities dream claims of a person."""
+    entity = Ontology(name=name, content=f"{name} was named.", extracted_data={"aliases": list(aliases)})
+    return RowClaim(entity=entity, sources=sources(*made_from), confidence=0.9, is_named=True)
+
+
+async def talk(rem: Rem, *texts: str, name: str | None = None, user: str = _ALICE) -> Session:
+    memory = rem.memory(user)
+    session = await memory.create_session(name=name)
+    await memory.append(session.id, [NewMessage(role=Role.USER, content=text) for text in texts])
+    return await memory.get_session(session.id)
+
+
+async def plan_of(rem: Rem, label: str = "Sarah Chen", **options: Any) -> ForgetPlan:
+    return await rem.plan_forget(label, user=_ALICE, **options)
+
+
+@pytest.fixture
+async def known(rem: Rem, alice: Store) -> Resource:
+    """Alice knows Sarah Chen, called Sally: by a row, a conversation, a note, dreams, lists and edges."""
+    session = await talk(rem, "I had lunch with Sally.", "The weather was fine.", name="Lunch")
+    await alice.upsert(User(name="Alice", email=_ALICE, interests=["sailing", "Sarah Chen"], summary="Sails."))
+    notes = await note(alice, "team notes", "sarah-chen leads the harbour project.")
+    harbour = await alice.upsert(
+        Resource(
+            name="harbour",
+            content="A project.",
+            tags=["stone", "Sarah Chen"],
+            related_entities=["sarah_chen", "bob"],
+            graph_edges=[Edge(dst="Sarah Chen", rel_type="led_by"), Edge(dst="team notes")],
+        )
+    )
+    messages = await rem.memory(_ALICE).load_session(session.id)
+    night = await night_for(rem, alice)
+    await night.say("entities", ref(notes), [person(notes, messages[0])])
+    await night.say("affinity", ref(harbour), [edge(harbour, notes), _edge_to_sarah(harbour, notes)])
+    (me,) = await alice.find(User, {"user_id": alice.scope.user_id})
+    await night.say(
+        "profiles",
+        ref(me),
+        [
+            field(me, "summary", "Alice sails, and works with Sally.", notes),
+            field(me, "preferred_topics", ["harbours", "Sarah Chen"], notes),
+        ],
+    )
+    await night.say(
+        "moments",
+        ref(session),
+        [
+            moment("Lunch with Sally", messages[0], summary="They ate."),
+            RowClaim(
+                entity=Moment(name="Fine weather", summary="It was sunny.", present_persons=["Sarah Chen", "Bob"]),
+                sources=sources(messages[1]),
+            ),
+        ],
+    )
+    await rem.index(user=_ALICE)
+    return harbour
+
+
+def _edge_to_sarah(harbour: Resource, notes: Resource) -> Any:
+    claim = edge(harbour, notes, rel_type="led_by")
+    line = Edge(dst="sarah-chen", rel_type="led_by", properties={"dst_entity_type": "ontologies"})
+    return type(claim)(src=claim.src, edge=line, sources=claim.sources)
+
+
+async def test_a_plan_shows_what_would_go_and_changes_nothing(
+    rem: Rem, alice: Store, known: Resource, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    before = await traces(sql, "sarah"), await traces(sql, "sally")
+    plan = await plan_of(rem)
+    assert set(plan.names) == {"Sarah Chen", "Sally"}
+    assert [finding.ref.table for finding in plan.rows] == ["ontologies"]
+    assert {(finding.key, finding.fields) for finding in plan.facts} == {
+        ("alice", ("interests", "preferred_topics")),
+        ("harbour", ("graph_edges", "related_entities", "tags")),
+        ("fine-weather", ("present_persons",)),
+    }
+    kinds = sorted((said.dream, said.kind) for said in plan.statements)
+    assert kinds == [
+        ("affinity", "edge"),
+        ("entities", "row"),
+        ("moments", "row"),
+        ("moments", "row"),
+        ("profiles", "field"),
+        ("profiles", "field"),
+    ]
+    texts = {finding.ref.table: finding.excerpt for finding in plan.mentions}
+    assert set(texts) == {"messages", "resources", "users", "moments"}
+    assert texts["messages"] == "I had lunch with Sally."
+    assert (await traces(sql, "sarah"), await traces(sql, "sally")) == before
+
+
+async def test_what_was_shown_goes_and_the_texts_stay(rem: Rem, alice: Store, known: Resource) -> None:
+    report = await rem.forget(await plan_of(rem))
+    assert (report.is_gone, report.left) == (True, [])
+    assert await alice.lookup("Sarah Chen") == await alice.lookup("sally") == []
+    harbour = await alice.get(Resource, known.id)
+    assert (harbour.tags, harbour.related_entities) == (["stone"], ["bob"])
+    assert [line.dst for line in harbour.graph_edges if line.origin == "user"] == ["team notes"]
+    assert await dreamt_edges(alice, harbour) == [("related_to", "team-notes")]
+    (me,) = await alice.find(User, {"user_id": alice.scope.user_id})
+    assert (me.interests, me.preferred_topics, me.summary) == (["sailing"], ["harbours"], "")
+    (left,) = await moments(alice)
+    assert (left.name, left.present_persons) == ("Fine weather", ["Bob"])
+    assert report.kept_mentions == 2
+    assert len(await alice.find(Message)) == 2
+    assert await alice.count(Resource, {"key": "team-notes"}) == 1
+
+
+async def test_the_dream_does_not_make_it_anew(rem: Rem, alice: Store, known: Resource) -> None:
+    report = await rem.forget(await plan_of(rem))
+    assert report.refused == ["sally", "sarah-chen"]
+    (notes,) = await alice.find(Resource, {"key": "team-notes"})
+    night = await night_for(rem, alice)
+    assert (await night.say("entities", ref(notes), [person(notes), person(notes, name="Sally")])).refused == 2
+    messages = await alice.find(Message, order_by="message_index")
+    again = await night.say("moments", ref(messages[0]), [moment("Lunch again", messages[0])])
+    assert (again.said, again.refused) == (0, 1)
+    assert await alice.lookup("Sarah Chen") == []
+
+
+async def test_a_row_of_the_users_own_is_refused_to_the_dream_as_well(rem: Rem, alice: Store) -> None:
+    await alice.upsert(User(name="Sarah Chen", email="sarah@example.com", summary="Leads."))
+    notes = await note(alice, "notes", "Sarah Chen leads.")
+    await rem.forget(await plan_of(rem, "sarah@example.com"))
+    night = await night_for(rem, alice)
+    assert (await night.say("entities", ref(notes), [person(notes)])).refused == 1
+
+
+async def test_with_mentions_no_trace_is_left_anywhere(
+    rem: Rem, alice: Store, known: Resource, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    plan = await plan_of(rem, mentions=True)
+    report = await rem.forget(plan)
+    assert report.is_gone
+    await rem.index(everyone=True)
+    assert await traces(sql, "sally") == {}
+    assert await traces(sql, "sarah") == {}
+    assert await traces(sql, "chen") == {}
+    assert [message.content for message in await alice.find(Message)] == ["The weather was fine."]
+    assert {row.key for row in await alice.find(Resource)} == {"harbour"}
+    assert await alice.count(Session) == 1
+    assert (await rem.check_cache()).wrong_keys == 0
+    assert (await rem.check_index()).forgotten == 0
+
+
+async def test_sessions_and_profiles_stay_without_what_they_say_of_it(
+    rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    session = await talk(rem, "Nothing of interest.", name="About Sarah Chen and boats")
+    await alice.upsert(Session(id=session.id, description="With sarah chen.", metadata={"with": "Sarah Chen", "n": 1}))
+    await alice.upsert(User(name="Alice", summary="Knows Sarah Chen.", role="engineer"))
+    await sql.execute(
+        "INSERT INTO session_summaries (tenant_id, user_id, session_id, summary) "
+        "VALUES ('default', $1, $2, 'Sarah Chen!')",
+        alice.scope.user_id,
+        session.id,
+    )
+    report = await rem.forget(await plan_of(rem, mentions=True))
+    assert (report.is_gone, report.erased, report.changed) == (True, {}, 2)
+    kept = await rem.memory(_ALICE).get_session(session.id)
+    assert (kept.name, kept.description, kept.metadata) == (None, None, {"n": 1})
+    (me,) = await alice.find(User, {"user_id": alice.scope.user_id})
+    assert (me.summary, me.role) == ("", "engineer")
+    assert await traces(sql, "chen") == {}
+
+
+async def test_a_session_of_that_name_goes_with_its_messages(rem: Rem, alice: Store) -> None:
+    await talk(rem, "One.", "Two.", name="Trip to Rome")
+    plan = await plan_of(rem, "trip-to-rome")
+    assert [(finding.ref.table, finding.along) for finding in plan.rows] == [("sessions", 2)]
+    await rem.forget(plan)
+    assert await alice.count(Message, with_deleted=True) == 0
+
+
+async def test_what_was_deleted_before_goes_too(
+    rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await alice.delete(await note(alice, "Sarah Chen"))
+    await alice.delete(await note(alice, "diary", "Sarah Chen was here."))
+    report = await rem.forget(await plan_of(rem, mentions=True))
+    assert report.erased == {"resources": 2}
+    assert await traces(sql, "chen") == {}
+
+
+async def test_others_and_what_is_shared_keep_what_they_know(
+    rem: Rem, alice: Store, bob: Store, shared: Store, known: Resource
+) -> None:
+    await shared.upsert(User(name="Sarah Chen", summary="Leads the team."))
+    await bob.upsert(Resource(name="Sarah Chen", content="Bob's own Sarah Chen."))
+    plan = await plan_of(rem, mentions=True)
+    assert plan.shared == ["users/sarah-chen"]
+    await rem.forget(plan)
+    assert [row.user_id for row in await alice.lookup("Sarah Chen")] == [None]
+    assert [row.content for row in await bob.find(Resource)] == ["Bob's own Sarah Chen."]
+    report = await rem.forget(await rem.plan_forget("Sarah Chen"))
+    assert (report.is_gone, report.erased) == (True, {"users": 1})
+    assert await bob.count(Resource) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda store: note(store, "harbour", "It is wider now."),
+        lambda store: note(store, "newcomer", "Sally was here, too."),
+    ],
+)
+async def test_what_changed_since_it_was_shown_is_not_removed(
+    rem: Rem, alice: Store, known: Resource, change: Any, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    plan = await plan_of(rem, mentions=True)
+    await change(alice)
+    before = await traces(sql, "sally")
+    with pytest.raises(ConflictError, match="has changed since it was shown"):
+        await rem.forget(plan)
+    assert await traces(sql, "sally") == before
+    assert (await rem.forget(await plan_of(rem, mentions=True))).is_gone
+
+
+async def test_an_interrupted_removal_changes_nothing(
+    rem: Rem, alice: Store, known: Resource, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    plan = await plan_of(rem, mentions=True)
+    before = await traces(sql, "sally")
+    async with sql.transaction():
+        await sql.execute("LOCK TABLE rem.search_queue IN ACCESS EXCLUSIVE MODE")
+        removal = asyncio.create_task(rem.forget(plan))
+        await asyncio.sleep(0.5)
+        removal.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await removal
+    assert await traces(sql, "sally") == before
+    assert (await rem.forget(plan)).is_gone
+
+
+async def test_removals_at_once_are_as_one(rem: Rem, alice: Store, known: Resource) -> None:
+    plan = await plan_of(rem)
+    outcomes = await asyncio.gather(rem.forget(plan), rem.forget(plan), return_exceptions=True)
+    assert sum(isinstance(outcome, ConflictError) for outcome in outcomes) == 1
+    assert (await plan_of(rem)).is_empty
+
+
+async def test_a_name_that_nobody_knows_has_nothing_to_forget(rem: Rem, alice: Store) -> None:
+    await note(alice, "notes", "Adapters and Canada.")
+    plan = await plan_of(rem, "Ada", mentions=True)
+    assert plan.is_empty
+    assert (plan.rows, plan.mentions) == ([], [])
+
+
+async def test_what_its_owner_corrected_is_not_written_over(rem: Rem, alice: Store, known: Resource) -> None:
+    (row,) = await alice.find(Moment, {"key": "fine-weather"})
+    await alice.upsert(Moment(name="Fine weather", summary="It rained, in truth."))
+    await rem.forget(await plan_of(rem))
+    kept = await alice.get(Moment, row.id)
+    assert (kept.summary, kept.present_persons) == ("It rained, in truth.", ["Bob"])
+
+
+@pytest.mark.parametrize("label", ["", "  ", "a\0b", "x" * 2000, "---"])
+async def test_what_can_be_no_name_is_refused(rem: Rem, label: str) -> None:
+    with pytest.raises(InvalidInputError):
+        await plan_of(rem, label)

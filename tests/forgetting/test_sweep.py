@@ -1,0 +1,181 @@
+"""A sweep erases what has lapsed, of everyone, with what was dreamt from it; and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import asyncpg
+
+from rem.app import Rem
+from rem.db.store import Store
+from rem.forgetting.sweep import sweep
+from rem.jobs.queue import Jobs
+from rem.memory.message import NewMessage
+from rem.memory.prune import idle_sessions
+from rem.models import Entity, File, Resource, Role, Session, User
+from rem.settings import Settings
+from rem.worker.handlers import HANDLERS, Work
+from tests.dreaming.nights import dreamt_edges, edge, field, moment, moments, night_for, note, ref
+from tests.forgetting.traces import traces
+
+_MARK = "Quetzalcoatl"
+
+
+def lapsed() -> datetime:
+    return datetime.now(UTC) - timedelta(seconds=1)
+
+
+async def talk(rem: Rem, user: str, *texts: str, expires_at: datetime | None = None) -> Session:
+    memory = rem.memory(user)
+    session = await memory.create_session()
+    await memory.append(session.id, [NewMessage(role=Role.USER, content=text) for text in texts])
+    if expires_at is not None:
+        await memory.store.upsert(Session(id=session.id, expires_at=expires_at))
+    return session
+
+
+async def test_what_has_lapsed_is_erased_for_everyone_and_leaves_nothing(
+    rem: Rem, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    class Gadget(Entity, table="gadgets"):
+        name: str
+        notes: str = ""
+
+    await rem.register(Gadget)
+    for user in ("alice@example.com", "bob@example.com", None):
+        store = rem.store(user)
+        await store.upsert(Resource(name=f"{_MARK} note", content=_MARK, expires_at=lapsed()))
+        await store.upsert(Gadget(name=f"{_MARK} gadget", notes=_MARK, expires_at=lapsed()))
+        await note(store, "kept")
+    await talk(rem, "alice@example.com", _MARK, "And more.", expires_at=lapsed())
+    await rem.index(everyone=True)
+    report = await rem.sweep()
+    assert report.erased == {"resources": 3, "gadgets": 3, "messages": 2, "sessions": 1}
+    assert report.total == 9
+    await rem.index(everyone=True)
+    assert await traces(sql, _MARK) == {}
+    assert await sql.fetchval("SELECT count(*) FROM resources") == 3
+    assert (await rem.sweep()).total == 0, "a second time changes nothing"
+    assert (await rem.check_cache()).wrong_keys == 0
+
+
+async def test_what_was_dreamt_from_it_goes_along_and_may_be_dreamt_again_from_the_rest(
+    rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    brief = await alice.upsert(Resource(name="brief", content=_MARK))
+    lasting = await note(alice, "lasting")
+    me = await alice.upsert(User(name="Alice"))
+    night = await night_for(rem, alice)
+    await night.say(
+        "test",
+        ref(lasting),
+        [
+            moment("both", brief, lasting, summary=f"{_MARK} again"),
+            edge(lasting, brief),
+            field(me, "summary", f"Likes {_MARK}.", brief),
+        ],
+    )
+    await alice.upsert(Resource(name="brief", content=_MARK, expires_at=lapsed()))
+    await rem.sweep()
+    assert await moments(alice) == []
+    assert await dreamt_edges(alice, lasting) == []
+    await rem.index(everyone=True)
+    assert await traces(sql, _MARK) == {}
+    assert await sql.fetchval("SELECT count(*) FROM statements") == 0, "it was not taken back by its owner"
+    night = await night_for(rem, alice)
+    assert (await night.say("test", ref(lasting), [moment("both", lasting)])).said == 1
+
+
+async def test_a_dreamt_row_that_lapses_by_itself_is_no_refusal(rem: Rem, alice: Store) -> None:
+    source = await note(alice, "source")
+    await (await night_for(rem, alice)).say("test", ref(source), [moment("it", source)])
+    (row,) = await moments(alice)
+    async with rem.database.connection() as connection:
+        await connection.execute("UPDATE rem.moments SET expires_at = $1 WHERE id = $2", lapsed(), row.id)
+    assert (await rem.sweep()).erased == {"moments": 1}
+    assert (await (await night_for(rem, alice)).say("test", ref(source), [moment("it", source)])).said == 1
+    assert len(await moments(alice)) == 1
+
+
+async def test_a_file_that_lapses_takes_its_chunks_and_its_upload_along(
+    rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    file = await alice.upsert(File(name=f"{_MARK}.md"))
+    await alice.upsert(Resource(name="chunk", content=_MARK, metadata={"file_id": str(file.id)}))
+    await sql.execute(
+        "INSERT INTO uploads (tenant_id, file_id, content) VALUES ('default', $1, $2)", file.id, b"Quetzalcoatl"
+    )
+    assert "rem.uploads.content" in await traces(sql, _MARK)
+    await alice.upsert(File(name=f"{_MARK}.md", expires_at=lapsed()))
+    await rem.sweep()
+    assert await traces(sql, _MARK) == {}
+
+
+async def test_many_rows_go_in_small_transactions(
+    rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await alice.upsert_many([Resource(name=f"old {n}", content="x", expires_at=lapsed()) for n in range(100)])
+    await alice.upsert_many([Resource(name=f"new {n}", content="x") for n in range(100)])
+    await sql.execute("""
+        CREATE TABLE public.seen (transaction xid8);
+        CREATE FUNCTION public.see() RETURNS trigger LANGUAGE plpgsql AS $$
+          BEGIN INSERT INTO public.seen VALUES (pg_current_xact_id()); RETURN NULL; END $$;
+        CREATE TRIGGER zzz AFTER DELETE ON rem.resources FOR EACH ROW EXECUTE FUNCTION public.see()
+    """)
+    assert (await sweep(rem.database, at_once=4)).erased == {"resources": 100}
+    assert await sql.fetchval("SELECT count(DISTINCT transaction) FROM public.seen") == 25
+    assert await sql.fetchval("SELECT count(*) FROM resources") == 100
+
+
+async def test_a_sweep_waits_for_nobody_and_takes_nothing_that_is_renewed(
+    rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await alice.upsert_many([Resource(name=f"old {n}", content="x", expires_at=lapsed()) for n in range(3)])
+    async with sql.transaction():
+        await sql.execute("UPDATE resources SET expires_at = NULL WHERE name = 'old 1'")
+        report = await asyncio.wait_for(rem.sweep(), timeout=10)
+        assert (report.erased, report.busy) == ({"resources": 2}, 1)
+    assert (await rem.sweep()).total == 0
+    assert [row.key for row in await alice.find(Resource)] == ["old-1"]
+
+
+async def test_two_sweeps_and_writers_at_once_are_as_one(rem: Rem, alice: Store) -> None:
+    await alice.upsert_many([Resource(name=f"old {n}", content="x", expires_at=lapsed()) for n in range(50)])
+
+    async def write(number: int) -> None:
+        await note(alice, f"old {number}", "renewed")
+
+    await asyncio.gather(rem.sweep(), *map(write, range(0, 50, 10)), rem.sweep())
+    await rem.sweep()
+    kept = {row.key for row in await alice.find(Resource)}
+    assert kept == {"old-0", "old-10", "old-20", "old-30", "old-40"}
+
+
+async def test_the_worker_sweeps(rem: Rem, alice: Store, settings: Settings) -> None:
+    await alice.upsert(Resource(name="old", content="x", expires_at=lapsed()))
+    await HANDLERS["sweep"](Work(rem, settings, Jobs(rem.database)), {})
+    assert await alice.count(Resource, with_deleted=True) == 0
+
+
+async def test_pruned_sessions_take_their_dreams_along_and_bring_nothing_back(
+    rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    session = await talk(rem, "alice@example.com", "It was long ago.")
+    recent = await talk(rem, "alice@example.com", "It was today.")
+    memory = rem.memory("alice@example.com")
+    night = await night_for(rem, alice)
+    await night.say("test", ref(session), [moment("long ago", *await memory.load_session(session.id))])
+    await sql.execute("ALTER TABLE sessions DISABLE TRIGGER touch")
+    await sql.execute(
+        "UPDATE sessions SET (created_at, updated_at) = ROW(now() - interval '40 days', now() - interval '40 days') "
+        "WHERE id = $1",
+        session.id,
+    )
+    await sql.execute("ALTER TABLE sessions ENABLE TRIGGER touch")
+    assert [row.id for row in await idle_sessions(memory, 30)] == [session.id]
+    assert len(await moments(alice)) == 1, "looking changes nothing"
+    assert await memory.prune_old_sessions(30) == 1
+    assert await moments(alice) == []
+    assert [row.id for row in await memory.list_sessions()] == [recent.id]
+    assert await idle_sessions(memory, 30) == []

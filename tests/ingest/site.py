@@ -1,0 +1,91 @@
+"""A web server on loopback that does what the test says, as oddly as it says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Self, TypeAlias
+
+Answer: TypeAlias = Callable[[asyncio.StreamWriter], Awaitable[None]]
+
+
+class Site:
+    """Answers each path with what is written down for it, else with 404."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Answer] = {}
+        self.requests: list[tuple[str, dict[str, str]]] = []
+        """Paths that were asked for, with the headers."""
+        self.open = 0
+        """How many connections there are now."""
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._server.close()
+        await self._server.wait_closed()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._server.sockets[0].getsockname()[1])
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"http://127.0.0.1:{self.port}"
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.open += 1
+        try:
+            first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+            headers = {
+                name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)
+            }
+            path = first.split()[1]
+            self.requests.append((path, headers))
+            await self.answers.get(path, page(404, b"nothing"))(writer)
+            await writer.drain()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass  # a client that has seen enough
+        finally:
+            self.open -= 1
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+
+def page(status: int, body: bytes, **headers: str) -> Answer:
+    """An ordinary answer."""
+    lines = {"Content-Length": str(len(body)), **{name.replace("_", "-"): value for name, value in headers.items()}}
+
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+        writer.write(f"HTTP/1.1 {status} Said\r\n{head}Connection: close\r\n\r\n".encode() + body)
+
+    return answer
+
+
+def redirect(location: str, status: int = 302) -> Answer:
+    """An answer that sends the client elsewhere."""
+    return page(status, b"", Location=location)
+
+
+def endless(part: bytes, pause: float = 0.0, length: str | None = None) -> Answer:
+    """An answer that never ends, whatever length it says it has."""
+
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        size = f"Content-Length: {length}\r\n" if length else ""
+        writer.write(f"HTTP/1.1 200 OK\r\n{size}Connection: close\r\n\r\n".encode())
+        while not writer.is_closing():
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(pause)
+
+    return answer

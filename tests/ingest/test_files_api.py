@@ -1,0 +1,203 @@
+"""Files over HTTP: handed over or named, read in the background, and looked after."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from uuid import UUID
+
+import asyncpg
+import httpx2
+import pytest
+
+from rem.api.main import create_app
+from rem.app import Rem
+from rem.db.store import Store
+from rem.ingest.pending import JOB, work_off
+from rem.jobs.queue import Jobs
+from rem.models import File, Resource
+from rem.settings import IngestSettings, Settings, WorkerSettings
+from tests.api.serving import client, served
+from tests.ingest.files import PAGE, contents
+
+ALICE = "alice@example.com"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """What the server may read."""
+    folder = tmp_path / "open"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def settings(settings: Settings, folder: Path) -> Settings:
+    """A server that works nothing off itself, and may read one folder."""
+    ingest = IngestSettings(paths=[folder], max_bytes=100_000)
+    return settings.model_copy(update={"ingest": ingest, "worker": WorkerSettings(in_process=False)})
+
+
+@pytest.fixture
+async def as_alice(settings: Settings) -> AsyncIterator[httpx2.AsyncClient]:
+    """Alice's client."""
+    async with served(create_app(settings)) as address, client(address, ALICE) as opened:
+        yield opened
+
+
+def uploaded(*files: tuple[str, bytes]) -> list[tuple[str, tuple[str, bytes, str]]]:
+    return [("files", (name, data, "application/octet-stream")) for name, data in files]
+
+
+async def worked_off(rem: Rem) -> list[str]:
+    """Do what waits, as a worker would; the outcomes."""
+    outcomes = []
+    for job in await Jobs(rem.database).list(kind=JOB):
+        file_id = UUID(job.payload["file_id"])
+        outcome = await work_off(rem.database, rem.settings, rem.ingester_for, job.payload["tenant_id"], file_id)
+        await Jobs(rem.database).cancel([job.id])
+        outcomes.append(outcome.status if outcome else "nothing")
+    return outcomes
+
+
+async def test_files_are_kept_at_once_and_read_later(
+    as_alice: httpx2.AsyncClient, rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    files = uploaded(("guide.md", PAGE.encode()), ("../../note.txt", b"Call Bob."))
+    answer = await as_alice.post("/api/v1/files", files=files, data={"category": "manual", "tags": "a, b"})
+    assert answer.status_code == 202
+    guide, note = answer.json()["data"]
+    assert (guide["key"], guide["status"], guide["chunks"]) == ("guide.md", "pending", 0)
+    assert note["uri"] == "upload:///note.txt"
+    assert await sql.fetchval("SELECT count(*) FROM rem.uploads") == 2
+    assert sorted(await worked_off(rem)) == ["added", "added"]
+    assert await sql.fetchval("SELECT count(*) FROM rem.uploads") == 0
+    now = (await as_alice.get(f"/api/v1/files/{guide['id']}")).json()
+    assert (now["status"], now["chunks"], now["title"], now["tags"]) == ("completed", 3, "Guide", ["a", "b"])
+    assert {row.category for row in await alice.find(Resource)} == {"manual"}
+    assert (await contents(alice))["note.txt#1"] == "Call Bob."
+    again = await as_alice.post("/api/v1/files", files=files)
+    assert again.status_code == 200
+    assert [file["status"] for file in again.json()["data"]] == ["completed", "completed"]
+    assert await worked_off(rem) == []
+
+
+async def test_a_new_version_replaces_the_old_when_it_is_read(
+    as_alice: httpx2.AsyncClient, rem: Rem, alice: Store
+) -> None:
+    for text in (PAGE, "# Guide\n\nNew."):
+        await as_alice.post("/api/v1/files", files=uploaded(("guide.md", text.encode())))
+        if text != PAGE:
+            assert len(await contents(alice)) == 3
+        await worked_off(rem)
+    assert await contents(alice) == {"guide.md#1": "# Guide\n\nNew."}
+
+
+async def test_a_file_that_cannot_be_read_says_why(
+    as_alice: httpx2.AsyncClient, rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    answer = await as_alice.post("/api/v1/files", files=uploaded(("bad.txt", b"\0\1\2\3" * 50)))
+    file_id = answer.json()["data"][0]["id"]
+    assert await worked_off(rem) == ["failed"]
+    now = (await as_alice.get(f"/api/v1/files/{file_id}")).json()
+    assert now["status"] == "failed"
+    assert "bad.txt" in now["error"]
+    assert await sql.fetchval("SELECT count(*) FROM rem.uploads") == 0
+    assert await contents(alice) == {}
+    listed = (await as_alice.get("/api/v1/files", params={"status": "failed"})).json()["data"]
+    assert [file["id"] for file in listed] == [file_id]
+    await as_alice.post("/api/v1/files", files=uploaded(("bad.txt", b"Now it is text.")))
+    assert await worked_off(rem) == ["added"]
+    assert (await as_alice.get(f"/api/v1/files/{file_id}")).json()["error"] is None
+
+
+async def test_a_file_is_fetched_from_where_callers_may_let_the_server_read(
+    as_alice: httpx2.AsyncClient, rem: Rem, alice: Store, folder: Path, tmp_path: Path
+) -> None:
+    (folder / "guide.md").write_text(PAGE, encoding="utf-8")
+    (tmp_path / "secret.md").write_text("secret", encoding="utf-8")
+    answer = await as_alice.post("/api/v1/files/uri", json={"uri": str(folder / "guide.md"), "tags": ["x"]})
+    assert answer.status_code == 202
+    assert await worked_off(rem) == ["added"]
+    assert len(await contents(alice)) == 3
+    for place in (tmp_path / "secret.md", tmp_path / "missing.md", "/etc/passwd", "http://127.0.0.1:1/x", "ftp://x/y"):
+        refused = await as_alice.post("/api/v1/files/uri", json={"uri": str(place)})
+        if refused.status_code == 202:
+            assert await worked_off(rem) == ["failed"]
+        else:
+            assert refused.status_code == 403, refused.text
+    assert await alice.count(Resource) == 3
+
+
+async def test_a_file_is_deleted_with_its_pieces_and_only_by_its_owner(
+    as_alice: httpx2.AsyncClient, rem: Rem, alice: Store
+) -> None:
+    await as_alice.post("/api/v1/files", files=uploaded(("guide.md", PAGE.encode())))
+    await worked_off(rem)
+    bob = {"X-User-Id": "bob@example.com"}
+    assert (await as_alice.get("/api/v1/files/guide.md", headers=bob)).status_code == 404
+    assert (await as_alice.delete("/api/v1/files/guide.md", headers=bob)).status_code == 404
+    assert (await as_alice.delete("/api/v1/files/guide.md")).status_code == 204
+    assert await contents(alice) == {}
+    refused = await as_alice.post("/api/v1/files", files=uploaded(("guide.md", b"again"), ("other.md", b"text")))
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "deleted")
+    # All or none.
+    assert await alice.count(File) == 0
+    assert (await as_alice.delete("/api/v1/files/guide.md", params={"erase": True})).status_code == 204
+    assert await alice.count(Resource, with_deleted=True) == 0
+
+
+async def test_a_file_that_was_deleted_while_it_waited_is_not_read(
+    as_alice: httpx2.AsyncClient, rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await as_alice.post("/api/v1/files", files=uploaded(("guide.md", PAGE.encode())))
+    await as_alice.delete("/api/v1/files/guide.md")
+    assert await worked_off(rem) == ["nothing"]
+    assert await contents(alice) == {}
+    assert await sql.fetchval("SELECT count(*) FROM rem.uploads") == 0
+
+
+async def test_what_is_too_large_is_refused(as_alice: httpx2.AsyncClient, alice: Store) -> None:
+    for size in (100_001, 2_000_000):
+        answer = await as_alice.post("/api/v1/files", files=uploaded(("big.txt", b"x" * size)))
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "body_too_large")
+    assert await alice.count(File) == 0
+
+
+async def test_a_version_that_comes_while_another_is_read_is_read_too(rem: Rem, alice: Store) -> None:
+    from rem.ingest.ingester import Wish
+    from rem.ingest.pending import Handed, accept
+
+    handed = [Handed("a.md", "upload:///a.md", f"# Version {number}".encode()) for number in (1, 2)]
+    (row,) = await accept(alice, handed[:1], Wish())
+
+    class Slow:
+        """Lets the second version arrive when the first one has just been read."""
+
+        def __init__(self) -> None:
+            self.ingester = rem.ingester(ALICE)
+            self.target = alice
+
+        async def read(self, *arguments: object) -> object:
+            read = await self.ingester.read(*arguments)  # type: ignore[arg-type]
+            if handed:
+                await accept(alice, [handed.pop()], Wish())
+                handed.clear()
+            return read
+
+        async def store(self, *arguments: object, **options: object) -> object:
+            return await self.ingester.store(*arguments, **options)  # type: ignore[arg-type]
+
+    await work_off(rem.database, rem.settings, lambda _scope: Slow(), "default", row.id)  # type: ignore[arg-type, return-value]
+    assert await contents(alice) == {"a.md#1": "# Version 2"}
+    assert (await alice.get(File, row.id)).processing_status == "completed"
+
+
+async def test_one_command_is_enough_to_have_it_read(settings: Settings, alice: Store) -> None:
+    serving = settings.model_copy(update={"worker": WorkerSettings(in_process=True)})
+    async with served(create_app(serving)) as address, client(address, ALICE) as as_alice:
+        files = uploaded(("guide.md", PAGE.encode()))
+        answer = await as_alice.post("/api/v1/files", files=files, params={"wait": 20})
+        assert answer.status_code == 200
+        assert answer.json()["data"][0]["chunks"] == 3
+    assert len(await contents(alice)) == 3

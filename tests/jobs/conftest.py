@@ -1,0 +1,106 @@
+"""Workers that are real processes, and the table in which their handlers leave traces."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from rem.app import Rem
+from rem.jobs.queue import Jobs
+from tests.commands import REPOSITORY, environment
+
+TRACES = "CREATE TABLE public.traces (name text, what text, pid integer, at timestamptz DEFAULT clock_timestamp())"
+_QUICK = {"WORKER__HEARTBEAT_SECONDS": "1", "WORKER__RETRY_SECONDS": "0.1", "WORKER__ATTEMPTS": "3"}
+
+
+class StartWorker(Protocol):
+    """Starts a worker process on the test's database and waits until it is ready."""
+
+    def __call__(self, address: str | None = None, **settings: str) -> subprocess.Popen[str]: ...
+
+
+@pytest.fixture
+def start_worker(dsn: str, tmp_path: Path) -> Iterator[StartWorker]:
+    """Starts workers that end with the test."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(address: str | None = None, **settings: str) -> subprocess.Popen[str]:
+        where = {"POSTGRES__CONNECTION_STRING": address or dsn} if "REM_HOME" not in settings else {}
+        with (tmp_path / f"worker-{len(processes)}.log").open("w") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-W", "error", "-m", "tests.jobs.worker_process"],
+                env=environment({**_QUICK, **where, **settings}),
+                cwd=REPOSITORY,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        processes.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n", (tmp_path / log.name).read_text()
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+class Traces:
+    """What the handlers left behind."""
+
+    def __init__(self, rem: Rem) -> None:
+        self._rem = rem
+
+    async def of(self, name: str) -> list[str]:
+        """What happened to a job, in order."""
+        return [row["what"] for row in await self.rows("WHERE name = $1 ORDER BY at", name)]
+
+    async def rows(self, condition: str = "ORDER BY at", *values: object) -> list[dict[str, Any]]:
+        """The traces as rows."""
+        async with self._rem.database.connection() as connection:
+            return [dict(row) for row in await connection.fetch(f"SELECT * FROM public.traces {condition}", *values)]
+
+
+@pytest.fixture
+async def traces(rem: Rem) -> Traces:
+    """The traces of this test."""
+    async with rem.database.connection() as connection:
+        await connection.execute(TRACES)
+    return Traces(rem)
+
+
+@pytest.fixture
+def jobs(rem: Rem) -> Jobs:
+    """The queue of the test's database."""
+    return Jobs(rem.database)
+
+
+@pytest.fixture
+async def no_jobs_left(jobs: Jobs) -> AsyncIterator[None]:
+    """Nothing waits or runs when the test has ended."""
+    yield
+    counts = await jobs.counts()
+    assert (counts["queued"], counts["running"]) == (0, 0)
+
+
+async def eventually(condition: Callable[[], Awaitable[object]], seconds: float = 20.0) -> None:
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + seconds
+    while True:
+        # Where the server is restarted, asking may fail for a while.
+        with suppress(Exception):
+            if await condition():
+                return
+        assert time.monotonic() < deadline, "it never happened"
+        await asyncio.sleep(0.02)

@@ -1,0 +1,160 @@
+"""`rem worker`, `rem jobs` and the worker inside `rem serve`, as a user meets them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import time
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+
+from rem.jobs.queue import Jobs
+from tests.commands import REM, environment, output, rem
+from tests.jobs.conftest import StartWorker, Traces, eventually
+from tests.test_serve import serving
+
+ALICE = {"tenant_id": "acme", "user_id": "alice"}
+
+
+@pytest.fixture
+def settings_of(dsn: str) -> dict[str, str]:
+    """The environment of the commands."""
+    return {"POSTGRES__CONNECTION_STRING": dsn}
+
+
+@pytest.fixture
+async def dead(jobs: Jobs, traces: Traces, start_worker: StartWorker) -> int:
+    """A job that was set aside."""
+    job_id = await jobs.enqueue("refuses", {**ALICE, "name": "locked"})
+    assert job_id is not None
+    start_worker(TEST_ONCE="1").wait(20)
+    return job_id
+
+
+async def test_rem_worker_once_does_what_waits_and_ends(jobs: Jobs, settings_of: dict[str, str]) -> None:
+    await jobs.enqueue("prune", {})
+    done = await asyncio.to_thread(rem, "worker", "--once", settings=settings_of)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "(prune) took" in done.stderr
+    assert await jobs.list() == []
+
+
+async def test_rem_worker_ends_well_when_it_is_told_to(jobs: Jobs, settings_of: dict[str, str]) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        worker = subprocess.Popen([str(REM), "worker", "--concurrency", "1"], env=environment(settings_of), stderr=-1)
+        assert worker.stderr is not None
+        assert b"Stop with Ctrl-C" in await asyncio.to_thread(worker.stderr.readline)
+        await jobs.enqueue("prune", {})
+        await eventually(lambda: _is_empty(jobs))
+        worker.send_signal(number)
+        assert await asyncio.to_thread(worker.wait, 10) == 0
+        worker.stderr.close()
+
+
+async def test_rem_worker_does_only_the_kinds_that_it_is_given(jobs: Jobs, settings_of: dict[str, str]) -> None:
+    refused = await asyncio.to_thread(rem, "worker", "--once", "--kinds", "prune,cooking", settings=settings_of)
+    assert refused.returncode == 2
+    assert "There is no job of kind cooking: there are " in refused.stderr
+    waiting = await jobs.enqueue("of-the-future", {})
+    await jobs.enqueue("prune", {})
+    await asyncio.to_thread(output, "worker", "--once", "--kinds", "prune", settings=settings_of)
+    assert [job.id for job in await jobs.list()] == [waiting]
+
+
+async def test_a_dead_job_is_shown_with_its_reason(dead: int, settings_of: dict[str, str]) -> None:
+    listed = await asyncio.to_thread(output, "jobs", "list", "--state", "dead", settings=settings_of)
+    assert "refuses" in listed
+    assert "encrypted" in listed
+    (as_json,) = json.loads(await asyncio.to_thread(output, "jobs", "list", "--json", settings=settings_of))
+    assert (as_json["id"], as_json["state"], as_json["user_id"]) == (dead, "dead", "alice")
+    assert as_json["error"]["message"] == "This file is encrypted: store it without a password."
+    shown = await asyncio.to_thread(output, "jobs", "show", str(dead), settings=settings_of)
+    assert "error     This file is encrypted: store it without a password." in shown
+    assert "worker_process.py" in shown
+    assert f"rem jobs retry {dead}" in shown
+    shown = await asyncio.to_thread(output, "jobs", "show", str(dead), "--json", settings=settings_of)
+    assert json.loads(shown)["payload"] == {**ALICE, "name": "locked"}
+    doctor = await asyncio.to_thread(rem, "doctor", settings=settings_of)
+    assert "0 queued, 0 running, 1 dead: see `rem jobs list --state dead`" in doctor.stdout
+
+
+async def test_a_dead_job_can_be_tried_again_or_dropped(dead: int, jobs: Jobs, settings_of: dict[str, str]) -> None:
+    assert await asyncio.to_thread(output, "jobs", "retry", str(dead), settings=settings_of) == (
+        "1 job will be tried again.\n"
+    )
+    again = await asyncio.to_thread(rem, "jobs", "retry", str(dead), settings=settings_of)
+    assert (again.returncode, again.stdout) == (3, "0 jobs will be tried again.\n")
+    assert f"No job with the number {dead} is dead" in again.stderr
+    nothing = await asyncio.to_thread(output, "jobs", "retry", "--all", "--json", settings=settings_of)
+    assert json.loads(nothing) == {"retried": []}
+    assert (await jobs.get(dead)).state == "queued"
+    assert await asyncio.to_thread(output, "jobs", "cancel", str(dead), settings=settings_of) == "1 job cancelled.\n"
+    missing = await asyncio.to_thread(rem, "jobs", "show", str(dead), settings=settings_of)
+    assert missing.returncode == 3
+    assert "There is no job" in missing.stderr
+
+
+def test_which_jobs_to_retry_must_be_said(settings_of: dict[str, str]) -> None:
+    for arguments in ((), ("1", "--all")):
+        refused = rem("jobs", "retry", *arguments, settings=settings_of)
+        assert refused.returncode == 2
+        assert "or --all" in refused.stderr
+
+
+async def test_jobs_are_counted(jobs: Jobs, settings_of: dict[str, str]) -> None:
+    assert "There are no jobs" in await asyncio.to_thread(output, "jobs", "stats", settings=settings_of)
+    assert "No job waits" in await asyncio.to_thread(output, "jobs", "list", settings=settings_of)
+    await jobs.enqueue("prune", {})
+    await asyncio.to_thread(output, "worker", "--once", settings=settings_of)
+    await jobs.enqueue("prune", {})
+    stats = json.loads(await asyncio.to_thread(output, "jobs", "stats", "--json", settings=settings_of))
+    (prune,) = stats["kinds"]
+    assert (prune["kind"], prune["queued"], prune["done_lately"]) == ("prune", 1, 1)
+    assert "prune" in await asyncio.to_thread(output, "jobs", "stats", settings=settings_of)
+
+
+def test_a_schedule_that_is_none_stops_the_start(settings_of: dict[str, str]) -> None:
+    for command in (("worker", "--once"), ("serve",)):
+        refused = rem(*command, settings={**settings_of, "DREAMING__SCHEDULE": "every night"})
+        assert refused.returncode == 2
+        assert "DREAMING__SCHEDULE" in refused.stderr
+        assert "'every night' is no cron expression" in refused.stderr
+    assert rem("worker", "--once", settings={**settings_of, "DREAMING__SCHEDULE": "never"}).returncode == 0
+
+
+async def test_rem_serve_does_the_jobs(jobs: Jobs, settings_of: dict[str, str]) -> None:
+    with serving(settings=settings_of):
+        await jobs.enqueue("prune", {})
+        await eventually(lambda: _is_empty(jobs))
+        schedules = {planned.kind for planned in await jobs.schedules()}
+    assert "prune" in schedules
+
+
+async def test_rem_serve_leaves_the_jobs_to_others_if_it_is_told_to(jobs: Jobs, settings_of: dict[str, str]) -> None:
+    await jobs.enqueue("prune", {})
+    with serving(settings={**settings_of, "WORKER__IN_PROCESS": "false"}):
+        await asyncio.sleep(1.5)
+        assert (await jobs.counts())["queued"] == 1
+
+
+async def test_a_worker_that_cannot_work_does_not_take_the_server_along(
+    jobs: Jobs, settings_of: dict[str, str], sql: Any
+) -> None:
+    await sql.execute("ALTER TABLE rem_jobs.pgqueuer RENAME TO elsewhere")
+    with serving(settings=settings_of) as (address, process):
+        time.sleep(2)
+        assert process.poll() is None
+        assert httpx.get(f"{address}/health/ready").status_code == 200
+        # And it goes on by itself when what was missing is there again.
+        await sql.execute("ALTER TABLE rem_jobs.elsewhere RENAME TO pgqueuer")
+        await jobs.enqueue("prune", {})
+        await eventually(lambda: _is_empty(jobs))
+
+
+async def _is_empty(jobs: Jobs) -> bool:
+    counts = await jobs.counts()
+    return counts["queued"] == counts["running"] == 0

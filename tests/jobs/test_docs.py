@@ -1,0 +1,60 @@
+"""What the page about jobs says is what happens."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+import subprocess
+import sys
+
+from rem.jobs.queue import Jobs
+from rem.settings import Settings, WorkerSettings
+from rem.worker.handlers import _LOG_KEPT, HANDLERS
+from rem.worker.schedules import schedules_of
+from tests.commands import REPOSITORY, environment, output
+from tests.jobs.conftest import StartWorker, Traces
+
+_PAGE = (REPOSITORY / "docs" / "jobs.md").read_text(encoding="utf-8")
+_EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```\w+\n(.*?)```", _PAGE, re.DOTALL))
+
+
+async def test_the_commands_work(jobs: Jobs, traces: Traces, start_worker: StartWorker, dsn: str) -> None:
+    await jobs.enqueue("refuses", {"tenant_id": "acme", "name": "locked"})
+    start_worker(TEST_ONCE="1").wait(20)
+    commands = [shlex.split(line)[1:] for line in _EXAMPLES["commands"].splitlines()]
+    settings = {"POSTGRES__CONNECTION_STRING": dsn}
+    shown = [await asyncio.to_thread(output, *command, settings=settings) for command in commands]
+    assert len(commands) == 9
+    assert all("encrypted" in text for text in shown[:3])
+    assert await jobs.list() == []
+
+
+def test_the_example_prints_what_its_comments_say(dsn: str) -> None:
+    code = _EXAMPLES["python"]
+    promised = [line.split("  # ", 1)[1] for line in code.splitlines() if "print(" in line]
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment({"POSTGRES__CONNECTION_STRING": dsn}),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.stdout.splitlines() == promised, done.stderr
+    assert len(promised) == 3
+
+
+def test_the_settings_and_their_defaults_are_those_of_the_code() -> None:
+    rows = re.findall(r"^\| `WORKER__([A-Z_]+)` \|.*\| (\S+) \|$", _PAGE, re.MULTILINE)
+    stored = {name.upper(): str(value).lower() for name, value in WorkerSettings().model_dump().items()}
+    assert dict(rows) == stored
+
+
+def test_the_kinds_are_those_of_the_code() -> None:
+    assert re.findall(r"^\| `([a-z-]+)` \|", _PAGE, re.MULTILINE) == sorted(HANDLERS)
+    assert {schedule.kind for schedule in schedules_of(Settings())} <= set(HANDLERS)
+    assert f"after {_LOG_KEPT.days} days" in _PAGE
+    assert "up to 5 attempts" in _PAGE
+    assert "30 seconds" in _PAGE
+    assert "10 seconds" in _PAGE

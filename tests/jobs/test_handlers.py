@@ -1,0 +1,87 @@
+"""What REM's own kinds of jobs do, through a real worker."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from rem.app import Rem
+from rem.ingest.ingester import Wish
+from rem.ingest.pending import Handed, accept
+from rem.jobs.queue import Jobs
+from rem.models import File, Resource
+from rem.models.file import ProcessingStatus
+from rem.models.values import now
+from rem.settings import Settings
+from rem.worker.handlers import HANDLERS
+from rem.worker.worker import Worker
+
+
+async def work(rem: Rem, settings: Settings) -> None:
+    """Do all that waits; what fails has failed."""
+    once = settings.model_copy(update={"worker": settings.worker.model_copy(update={"attempts": 1})})
+    await Worker(rem, None, once).run(once=True)
+
+
+async def test_a_file_that_was_handed_over_is_read(rem: Rem, jobs: Jobs, settings: Settings) -> None:
+    store = rem.store("alice@example.com")
+    text = b"# Boats\n\nThe harbour has twelve berths.\n"
+    (file,) = await accept(store, [Handed("boats.md", "upload://boats.md", text)], Wish())
+    assert (await jobs.counts())["queued"] == 1
+    await work(rem, settings)
+    assert await jobs.list() == []
+    assert (await store.get(File, file.id)).processing_status == ProcessingStatus.COMPLETED
+    found = await rem.query('SEARCH "berths in the harbour"', user="alice@example.com")
+    assert any("twelve berths" in str(row) for row in found.results)
+
+
+async def test_everyone_gets_a_dream_of_their_own_and_only_one(rem: Rem, jobs: Jobs, settings: Settings) -> None:
+    for user in ("alice", "bob"):
+        await rem.store(user).upsert(Resource(name="Note", content="The harbour has twelve berths."))
+    for _ in range(2):
+        await jobs.enqueue("dream-all", {})
+    await Worker(rem, None, settings, kinds=["dream-all"]).run(once=True)
+    dreams = [(job.kind, job.user_id) for job in await jobs.list()]
+    assert sorted(dreams, key=str) == [("dream", "alice"), ("dream", "bob")]
+    await work(rem, settings)
+    assert await jobs.list() == []
+
+
+async def test_what_has_expired_is_swept_away(rem: Rem, jobs: Jobs, settings: Settings) -> None:
+    store = rem.store("alice")
+    await store.upsert(Resource(name="Kept", content="The harbour has twelve berths."))
+    await store.upsert(Resource(name="Lapsed", content="Today only.", expires_at=now() - timedelta(minutes=1)))
+    await jobs.enqueue("sweep", {})
+    await work(rem, settings)
+    async with rem.database.connection() as connection:
+        names = [row["name"] for row in await connection.fetch("SELECT name FROM rem.resources")]
+    assert names == ["Kept"]
+    assert await jobs.list() == []
+
+
+async def test_the_log_is_kept_for_a_week(rem: Rem, jobs: Jobs, settings: Settings) -> None:
+    for kind in ("sweep", "prune"):
+        await jobs.enqueue(kind, {})
+        await work(rem, settings)
+        if kind == "sweep":
+            async with rem.database.connection() as connection:
+                await connection.execute("UPDATE rem_jobs.pgqueuer_log SET created = created - interval '8 days'")
+    assert [kind.kind for kind in await jobs.stats()] == ["prune"]
+
+
+@pytest.mark.parametrize("kind", ["dream", "ingest"])
+@pytest.mark.parametrize("payload", [{}, {"tenant_id": 7}, {"tenant_id": "acme", "user_id": 7}, {"tenant_id": ""}])
+async def test_a_job_of_nobody_is_set_aside(
+    rem: Rem, jobs: Jobs, settings: Settings, kind: str, payload: dict[str, object]
+) -> None:
+    await jobs.enqueue(kind, payload)
+    await work(rem, settings)
+    (dead,) = await jobs.list(state="dead")
+    assert dead.error is not None
+    assert dead.error.kind == "InvalidInputError"
+    assert dead.attempts == 1
+
+
+def test_every_kind_has_its_handler() -> None:
+    assert set(HANDLERS) == {"dream", "dream-all", "ingest", "prune", "sweep"}

@@ -1,0 +1,251 @@
+"""The queue: what is put into it waits exactly once, belongs to somebody, and can be looked at and taken away."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import asyncpg
+import pytest
+
+from rem.app import Rem
+from rem.errors import InvalidInputError, NotFoundError
+from rem.jobs.queue import Jobs
+from rem.worker.queries import NAMES, HeldQueries
+from tests.conftest import settings_for
+
+ALICE = {"tenant_id": "acme", "user_id": "alice"}
+BOB = {"tenant_id": "acme", "user_id": "bob"}
+
+
+async def test_a_job_waits_with_all_that_it_was_given(jobs: Jobs) -> None:
+    job_id = await jobs.enqueue("ingest", {**ALICE, "file": "Überblick\0.pdf"}, priority=7)
+    assert job_id is not None
+    job = await jobs.get(job_id)
+    assert (job.kind, job.state, job.priority, job.attempts, job.error) == ("ingest", "queued", 7, 0, None)
+    assert (job.tenant_id, job.user_id) == ("acme", "alice")
+    assert job.payload == {**ALICE, "file": "Überblick\0.pdf"}
+    assert await jobs.counts() == {"queued": 1, "running": 0, "dead": 0}
+
+
+async def test_a_job_can_be_put_off(jobs: Jobs) -> None:
+    job_id = await jobs.enqueue("dream", ALICE, delay=timedelta(hours=1))
+    assert job_id is not None
+    assert (await jobs.get(job_id)).due_at > datetime.now(UTC) + timedelta(minutes=59)
+
+
+async def test_equal_jobs_wait_once(jobs: Jobs) -> None:
+    assert await jobs.enqueue("dream", ALICE, dedupe="nightly") is not None
+    assert await jobs.enqueue("dream", ALICE, dedupe="nightly") is None
+    # Another owner's, another kind, another key, and none at all are not equal.
+    assert await jobs.enqueue("dream", BOB, dedupe="nightly") is not None
+    assert await jobs.enqueue("sweep", ALICE, dedupe="nightly") is not None
+    assert await jobs.enqueue("dream", ALICE, dedupe="now") is not None
+    assert await jobs.enqueue("dream", ALICE) is not None
+    assert await jobs.enqueue("dream", ALICE, dedupe="x" * 10_000) is not None
+    assert await jobs.enqueue("dream", ALICE, dedupe="x" * 10_000) is None
+    assert (await jobs.counts())["queued"] == 6
+
+
+async def test_of_many_callers_at_once_one_puts_the_job_in(jobs: Jobs) -> None:
+    ids = await asyncio.gather(*(jobs.enqueue("dream", ALICE, dedupe="nightly") for _ in range(20)))
+    assert sum(job_id is not None for job_id in ids) == 1
+
+
+async def test_while_one_runs_one_equal_may_wait_for_its_end(jobs: Jobs, sql: Any) -> None:
+    running = await jobs.enqueue("dream", ALICE, dedupe="nightly")
+    await sql.execute("UPDATE rem_jobs.pgqueuer SET status = 'picked', queue_manager_id = gen_random_uuid()")
+    second = await jobs.enqueue("dream", ALICE, dedupe="nightly")
+    assert second is not None
+    assert second != running
+    assert await jobs.enqueue("dream", ALICE, dedupe="nightly") is None
+
+
+async def test_a_job_is_part_of_the_callers_transaction(rem: Rem, jobs: Jobs) -> None:
+    with pytest.raises(KeyError):
+        async with rem.database.transaction() as transaction, transaction.connection() as connection:
+            assert await jobs.enqueue("ingest", ALICE, connection=connection) is not None
+            raise KeyError
+    assert (await jobs.counts())["queued"] == 0
+    async with rem.database.transaction() as transaction, transaction.connection() as connection:
+        await jobs.enqueue("ingest", ALICE, connection=connection)
+        assert (await jobs.counts())["queued"] == 0
+    assert (await jobs.counts())["queued"] == 1
+
+
+async def test_a_connection_of_another_pool_will_do(jobs: Jobs, sql: Any) -> None:
+    assert await jobs.enqueue("ingest", ALICE, connection=sql) is not None
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "message"),
+    [
+        ("", {}, "no kind of job"),
+        ("Dream All", {}, "no kind of job"),
+        ("ingest", {"file": object()}, "must be JSON"),
+        ("ingest", {"text": "x" * 1_000_001}, "at most 1 MB"),
+    ],
+)
+async def test_what_is_no_job_is_refused(jobs: Jobs, kind: str, payload: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        await jobs.enqueue(kind, payload)
+
+
+async def test_jobs_are_listed_by_state_and_kind(jobs: Jobs, sql: Any) -> None:
+    first, second, third = [await jobs.enqueue(kind, ALICE) for kind in ("ingest", "dream", "dream")]
+    await sql.execute("UPDATE rem_jobs.pgqueuer SET status = 'failed' WHERE id = $1", second)
+    assert [job.id for job in await jobs.list()] == [third, second, first]
+    assert [job.id for job in await jobs.list(state="dead")] == [second]
+    assert [job.id for job in await jobs.list(state="queued", kind="dream")] == [third]
+    assert [job.id for job in await jobs.list(limit=1)] == [third]
+    counts = {kind.kind: (kind.queued, kind.dead) for kind in await jobs.stats()}
+    assert counts == {"dream": (1, 1), "ingest": (1, 0)}
+
+
+async def test_dead_jobs_are_revived_whatever_waits_meanwhile(jobs: Jobs, sql: Any) -> None:
+    async def die() -> int | None:
+        job_id = await jobs.enqueue("dream", ALICE, dedupe="nightly")
+        await sql.execute("UPDATE rem_jobs.pgqueuer SET status = 'failed', attempts = 5 WHERE id = $1", job_id)
+        return job_id
+
+    first, second, third = [await die() for _ in range(3)]
+    assert first is not None
+    waiting = await jobs.enqueue("dream", ALICE, dedupe="nightly")
+    assert await jobs.retry([first, waiting or 0, 2**70, -1]) == [first]
+    assert (await jobs.get(first)).attempts == 0
+    assert await jobs.retry() == [second, third]
+    assert await jobs.retry() == []
+    assert (await jobs.counts())["queued"] == 4
+
+
+async def test_a_cancelled_job_is_gone(jobs: Jobs) -> None:
+    job_id = await jobs.enqueue("ingest", ALICE)
+    assert job_id is not None
+    assert await jobs.cancel([job_id, job_id + 1, 2**70]) == [job_id]
+    with pytest.raises(NotFoundError, match="rem jobs list"):
+        await jobs.get(job_id)
+
+
+async def test_of_an_erased_user_nothing_is_left(jobs: Jobs, sql: Any) -> None:
+    mine = [await jobs.enqueue("ingest", {**ALICE, "text": "private"}, dedupe=name) for name in ("a", "b", "c")]
+    await sql.execute("UPDATE rem_jobs.pgqueuer SET status = 'failed' WHERE id = $1", mine[1])
+    elsewhere = {"tenant_id": "other", "user_id": "alice"}
+    others = [await jobs.enqueue("ingest", BOB), await jobs.enqueue("ingest", elsewhere)]
+    shared = await jobs.enqueue("ingest", {"tenant_id": "acme"})
+    assert await jobs.count_of_owner("acme", "alice") == 3
+    assert await jobs.forget_owner("acme", "alice") == 3
+    assert await jobs.count_of_owner("acme", "alice") == 0
+    for table in ("pgqueuer", "pgqueuer_log", "pgqueuer_schedules", "pgqueuer_statistics"):
+        rows = await sql.fetch(f"SELECT row_to_json(t)::text FROM rem_jobs.{table} t")
+        assert not any("alice" in row[0] and "acme" in row[0] for row in rows)
+    assert not await sql.fetch("SELECT FROM rem_jobs.pgqueuer_log WHERE job_id = ANY ($1)", mine)
+    assert {job.id for job in await jobs.list()} == {*others, shared}
+    assert await jobs.forget_owner("acme", None) == 1
+
+
+async def test_enqueueing_is_what_pgqueuer_does(jobs: Jobs, dsn: str) -> None:
+    """The rows, the log, the conflict and the notification, column by column."""
+    from pgqueuer.db import AsyncpgDriver
+
+    connection = await asyncpg.connect(dsn)
+    told: list[dict[str, Any]] = []
+    await connection.add_listener("rem_jobs", lambda *args: told.append(json.loads(args[3])))
+    library = HeldQueries(AsyncpgDriver(connection), 1)
+    arguments: dict[str, Any] = {"priority": 3, "execute_after": timedelta(hours=1), "headers": dict(ALICE)}
+    ours = await jobs.enqueue("ingest", ALICE, dedupe="x", priority=3, delay=timedelta(hours=1))
+    key = await connection.fetchval("SELECT dedupe_key FROM rem_jobs.pgqueuer")
+    payload = await connection.fetchval("SELECT payload FROM rem_jobs.pgqueuer")
+    assert await library.enqueue("ingest", payload, dedupe_key=key, on_conflict="skip", **arguments) == [None]
+    (theirs,) = await library.enqueue("ingest", payload, dedupe_key="other", on_conflict="skip", **arguments)
+    differing = "- 'id' - 'created' - 'updated' - 'heartbeat' - 'execute_after' - 'dedupe_key' - 'job_id'"
+    for table, column in (("pgqueuer", "id"), ("pgqueuer_log", "job_id")):
+        rows = [
+            await connection.fetchval(
+                f"SELECT to_jsonb(t) {differing} FROM rem_jobs.{table} t WHERE {column} = $1", job_id
+            )
+            for job_id in (ours, theirs)
+        ]
+        assert rows[0] == rows[1]
+        assert rows[0] is not None
+    await connection.execute("SELECT 1")
+    # The second is of the one that was skipped.
+    mine, _, its = told
+    assert {**mine, "sent_at": None} == {**its, "sent_at": None}
+    assert mine["operation"] == "insert"
+    await connection.close()
+
+
+async def test_the_tables_are_those_that_the_installed_pgqueuer_wants(dsn: str) -> None:
+    """If this fails after an upgrade of pgqueuer, a migration has to follow it. The function that notifies is ours."""
+    from pgqueuer.db import AsyncpgDriver
+
+    connection = await asyncpg.connect(dsn)
+    plan = await HeldQueries(AsyncpgDriver(connection), 1).plan_upgrade()
+    await connection.close()
+    assert [text for text in plan.statements if "FUNCTION rem_jobs.fn_pgqueuer_changed" not in text] == []
+    assert plan.notes == ()
+
+
+def test_the_names_do_not_depend_on_the_environment() -> None:
+    probe = "from rem.worker.queries import NAMES; print(NAMES.channel, NAMES.qualified.queue_table, NAMES.durability)"
+    variables = {f"PGQUEUER_{name}": "x" for name in ("PREFIX", "SCHEMA", "CHANNEL", "QUEUE_TABLE")}
+    found = subprocess.run(
+        [sys.executable, "-c", probe],
+        env={**variables, "QUEUE_TABLE": "y", "CHANNEL": "z"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout == f"rem_jobs rem_jobs.pgqueuer {NAMES.durability}\n"
+
+
+async def test_the_sql_verb_sees_no_jobs(rem: Rem, jobs: Jobs) -> None:
+    await jobs.enqueue("ingest", {"tenant_id": "default", "user_id": "bob", "text": "private"})
+    for table in ("rem_jobs.pgqueuer", "rem_jobs.pgqueuer_log"):
+        with pytest.raises(InvalidInputError):
+            await rem.query(f"SQL SELECT * FROM {table}", user="alice")
+    async with rem.database.connection() as connection:
+        role = await connection.fetchval("SELECT role_name FROM rem.sql_access")
+        assert role is not None
+        assert not await connection.fetchval("SELECT has_schema_privilege($1::text, 'rem_jobs', 'USAGE')", role)
+
+
+async def test_putting_a_job_in_does_not_import_pgqueuer(dsn: str) -> None:
+    probe = """
+import asyncio, sys
+from rem.app import Rem
+from rem.jobs.queue import Jobs
+import rem.cli.main
+async def main():
+    async with Rem.open() as rem:
+        assert await Jobs(rem.database).enqueue("ingest", {}) is not None
+asyncio.run(main())
+print(sorted({"pgqueuer", "croniter"} & set(sys.modules)))
+"""
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", probe],
+        env={"POSTGRES__CONNECTION_STRING": dsn},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[]\n"
+
+
+async def test_a_rollback_of_everything_takes_the_jobs_along(dsn: str) -> None:
+    from rem.db.database import Database, migrate
+    from rem.db.migrations import Migrator, builtin_migrations
+    from rem.db.preflight import read_facts
+
+    settings = settings_for(dsn)
+    async with Database(settings).single_connection() as connection:
+        await Migrator(connection).rollback(len(builtin_migrations()))
+        assert await connection.fetchval("SELECT to_regnamespace('rem_jobs')") is None
+        await migrate(connection, settings, await read_facts(connection))
+    async with Rem.open(settings) as rem:
+        assert await Jobs(rem.database).enqueue("ingest", {}) is not None
