@@ -11,14 +11,14 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import bulk_load, chat, embedder, fuzzy, ingest, jobs, lookup, parse, search, startup, traverse
+from bench import bulk_load, chat, dreaming, embedder, fuzzy, ingest, jobs, lookup, parse, search, startup, traverse
 from bench.measure import Result, say
 from rem.db.embedded.server import EmbeddedServer
 from rem.settings import Settings
 
 _NAMES = (
     *("startup", "parse", "bulk_load", "lookup", "fuzzy", "traverse", "search", "embedder", "chat", "jobs"),
-    "ingest",
+    *("ingest", "dreaming"),
 )
 
 
@@ -70,12 +70,20 @@ async def _measure(name: str, home: Path, quick: bool) -> Result:
             return await bulk_load.run(settings, 5_000 if quick else bulk_load.ROWS)
         case "chat":
             return await chat.run(home, (10, 60), 10) if quick else await chat.run(home)
+        case "embedder":
+            return await embedder.run(home, 20 if quick else embedder.TEXTS)
+    return await _measure_background(name, home, quick)
+
+
+async def _measure_background(name: str, home: Path, quick: bool) -> Result:
+    settings = Settings(rem_home=home)
+    match name:
         case "jobs":
             return await jobs.run(settings, 300, 30) if quick else await jobs.run(settings)
         case "ingest":
             return await ingest.run(settings, 30, 1) if quick else await ingest.run(settings)
-        case "embedder":
-            return await embedder.run(home, 20 if quick else embedder.TEXTS)
+        case "dreaming":
+            return await dreaming.run(settings, (40, 200) if quick else dreaming.SIZES)
     return await startup.run(home)
 
 

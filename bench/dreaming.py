@@ -1,4 +1,4 @@
-"""The cost of a night as a user's history grows, with the same day's news: as a ratio, so that it holds on any machine."""
+"""The cost of a night as a user's history grows, with the same day's news; as a ratio, which holds on any machine."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ _NEWS = 20
 _MESSAGES_OF_SESSION = 20
 _NIGHTS = 5
 _DREAMS = ("moments", "affinity")
-_BEGIN = datetime(2025, 1, 1, 8, tzinfo=UTC)
-_WORDS = (
-    "harbour violin ledger greenhouse marathon kiln observatory bakery lighthouse comet passport mainsail plumber archive"
-    " turbine orchard dentist glacier theatre compiler antenna vineyard locksmith telescope ferry choir bicycle museum"
-    " notary reactor saddle chimney almanac cathedral pipeline aquarium falcon tractor sculpture monsoon balcony cactus"
-).split()
+_BEGIN = datetime(2010, 1, 1, 8, tzinfo=UTC)
+_THINGS = (
+    "harbour violin ledger greenhouse marathon kiln observatory bakery lighthouse comet passport mainsail plumber"
+    " archive turbine orchard dentist glacier theatre compiler antenna vineyard locksmith telescope ferry choir"
+    " bicycle museum notary reactor saddle chimney almanac cathedral pipeline aquarium falcon tractor sculpture"
+    " monsoon balcony cactus"
+)
+_WORDS = _THINGS.split()
 
 
 async def run(settings: Settings, sizes: Sequence[int] = SIZES) -> Result:
@@ -97,8 +99,8 @@ def _messages(session_id: UUID, first: int, seed: int, at: datetime) -> list[Mes
             session_id=session_id,
             message_index=first + place,
             role=Role.ASSISTANT if place % 2 else Role.USER,
-            content=f"The {chance.choice(about)} near the {chance.choice(about)} needs {chance.randint(2, 900)} parts for "
-            f"the {chance.choice(about)}, says number {chance.randint(1, 10_000)}.",
+            content=f"The {chance.choice(about)} near the {chance.choice(about)} needs {chance.randint(2, 900)} parts "
+            f"for the {chance.choice(about)}, says number {chance.randint(1, 10_000)}.",
             created_at=at + timedelta(seconds=20 * place),
         )
         for place in range(_NEWS)

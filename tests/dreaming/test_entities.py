@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TypeAlias
 
@@ -13,7 +14,8 @@ from rem.app import Rem
 from rem.db.sql import query
 from rem.db.store import Store
 from rem.dreaming.audit import audit
-from rem.models import Message, Ontology, Resource, Role, Session, User
+from rem.dreaming.night import OnProgress
+from rem.models import Message, Moment, Ontology, Resource, Role, Session, User
 from tests.dreaming.talks import (
     dream,
     entities,
@@ -87,6 +89,41 @@ async def test_one_weak_hint_makes_nothing_and_a_second_place_does(rem: Rem, ali
     assert await mentions(alice, second) == [f"ontologies/{key}"]
 
 
+async def test_a_session_that_is_looked_at_again_is_read_on_all_the_same(rem: Rem, alice: Store) -> None:
+    session = await talk(rem, alice, "My colleague Amara Diallo will call.")
+    await dream(rem, alice)
+    await talk(rem, alice, "My colleague Amara Diallo called.")
+    await dream(rem, alice)
+    await talk_on(rem, alice, session, _SARAH)
+    await dream(rem, alice)
+    assert await mentions(alice, session) == ["ontologies/amara-diallo", "ontologies/sarah-chen"]
+
+
+async def test_a_night_that_is_cut_short_is_made_up_for(rem: Rem, alice: Store, sql: Connection) -> None:
+    shapes = []
+    for user, most in (("whole", None), ("cut-1", 1), ("cut-2", 2), ("cut-4", 4), ("cut-5", 5)):
+        store = rem.store(user)
+        for text in (_SARAH, "Sarah Chen works at Globex.", "S. Chen <sarah.chen@acme.com> wrote"):
+            session = await talk(rem, store, text)
+            await store.modify(Session, session.id, lambda one, text=text: _named(one, text))  # type: ignore[misc]
+        if most is not None:
+            with pytest.raises(RuntimeError, match="cut"):
+                await rem.dreamer().dream(store.scope, ["entities"], on_progress=_cut_after(most))
+        await dream(rem, store)
+        shapes.append(await shape(store, sql))
+    assert all(one == shapes[0] for one in shapes[1:])
+
+
+def _cut_after(steps: int) -> OnProgress:
+    left = itertools.count(steps, -1)
+
+    def on_progress(_dream: str, _done: int, _of: int) -> None:
+        if next(left) == 0:
+            raise RuntimeError("cut")
+
+    return on_progress
+
+
 async def test_two_messages_of_one_session_are_two_places(rem: Rem, alice: Store) -> None:
     session = await talk(rem, alice, "My boss Henrik Dahl is away.")
     await dream(rem, alice)
@@ -116,7 +153,7 @@ async def test_dreaming_again_changes_nothing(rem: Rem, alice: Store, sql: Conne
     assert (await audit(alice, _no_embedding)).counts["dangling_edges"] == 0
 
 
-async def _no_embedding(texts: list[str]) -> list[list[float]]:
+async def _no_embedding(texts: Sequence[str]) -> list[list[float]]:
     return [[float(len(text)), 1.0] for text in texts]
 
 
@@ -365,6 +402,16 @@ async def test_notes_mention_and_introduce_as_talks_do(rem: Rem, alice: Store) -
     await dream(rem, alice)
     assert await entities(alice) == []
     assert (await alice.get(Resource, note.id)).graph_edges == []
+
+
+async def test_a_moment_mentions_whom_it_is_about_and_is_no_evidence(rem: Rem, alice: Store) -> None:
+    moment = await alice.upsert(Moment(name="lunch", summary="Lunch with Sarah Chen and my boss Henrik Dahl."))
+    await talk(rem, alice, _SARAH, "My boss Henrik Dahl is away.")
+    await dream(rem, alice)
+    assert await entities(alice) == ["sarah-chen"]
+    stored = await alice.get(Moment, moment.id)
+    assert [(edge.rel_type, edge.dst) for edge in stored.graph_edges] == [("mentions", "sarah-chen")]
+    assert (await dream(rem, alice)).run_id is None
 
 
 async def test_a_long_session_is_read_on_from_where_it_was_left(rem: Rem, alice: Store, sql: Connection) -> None:

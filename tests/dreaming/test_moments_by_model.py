@@ -109,6 +109,7 @@ async def test_news_are_asked_for_alone_and_the_moment_keeps_its_name(
 
     model.script = script
     await talk(alice, "old", *_TALK)
+    await _dream(rem, settings, model, alice)
     await talk(alice, "old", "user: The sailmaker in Cowes quoted 3,400 euros.", at=MARCH + timedelta(days=1), first=4)
     await _dream(rem, settings, model, alice)
     before = await moments(alice)
@@ -117,7 +118,27 @@ async def test_news_are_asked_for_alone_and_the_moment_keeps_its_name(
     after = await moments(alice)
     assert len(asked[-1]) == 2
     assert [(m.id, m.name) for m in after] == [(m.id, m.name) for m in before]
-    assert "Plan number 2" in after[-1].summary
+    assert after[0].updated_at == before[0].updated_at
+    assert "Plan number 3" in after[1].summary
+
+
+async def test_a_moment_over_a_pause_grows_as_one(
+    rem: Rem, settings: Settings, alice: Store, model: ScriptedModel
+) -> None:
+    def script(body: dict[str, Any]) -> list[Step]:
+        keys = [entry["key"] for entry in entries(body)]
+        return [Call(body["tools"][0]["function"]["name"], found(("Postgres 17 migration", keys)))]
+
+    model.script = script
+    await talk(alice, "long", *_TALK[:2])
+    await talk(alice, "long", "user: The ledger was moved to Postgres.", at=MARCH + timedelta(days=1), first=2)
+    await _dream(rem, settings, model, alice)
+    await talk(
+        alice, "long", "user: And billing runs on Postgres 17.", at=MARCH + timedelta(days=1, minutes=2), first=3
+    )
+    await _dream(rem, settings, model, alice)
+    (moment,) = await moments(alice)
+    assert len(moment.sources) == 4
 
 
 async def test_what_the_model_repeats_is_one_moment(

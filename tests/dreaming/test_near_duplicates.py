@@ -61,6 +61,7 @@ async def test_ten_nights_over_fifty_sessions_and_then_half_of_them_are_gone(rem
     await rem.index(user="alice@example.com")
     assert await _closest(sql) <= 0.95
     assert await _closest_summaries(rem, alice) <= 0.95
+    assert await sql.fetchval("SELECT count(*) FROM edges WHERE origin = 'dream:affinity'") > 0
     sourced = "SELECT FROM statement_sources x WHERE x.statement_id = s.id"
     assert await sql.fetchval(f"SELECT count(*) FROM statements s WHERE NOT EXISTS ({sourced})") == 0
 
@@ -74,7 +75,6 @@ async def test_ten_nights_over_fifty_sessions_and_then_half_of_them_are_gone(rem
         beside = () if number % 4 == 0 else ("messages",)
         assert await tables_with(sql, marker(number), beside=beside) == []
         assert await tables_with(sql, str(ids[number]), beside=("messages", "sessions") if beside else ()) == []
-    assert await sql.fetchval("SELECT count(*) FROM edges WHERE origin = 'dream:affinity'") > 0
     remembered = " ".join(moment.summary for moment in await moments(alice))
     kept = [number for number in range(1, 50, 2) if number % 10 not in (7, 9)]
     assert all(marker(number) in remembered for number in kept)
@@ -158,6 +158,24 @@ async def test_a_repetition_of_what_its_owner_deleted_or_wrote_adds_nothing(rem:
     await talk(alice, "three", *_BOAT, at=MARCH + 2 * _DAY)
     await dream(rem, alice)
     assert [found.id for found in await moments(alice)] == [own.id]
+
+
+async def test_what_is_said_again_with_another_figure_has_the_latest_words(rem: Rem, alice: Store, sql: Sql) -> None:
+    rent = "user: The landlord in Graz wants {} euros of monthly rent for the attic flat with the balcony."
+    first = await talk(alice, "one", rent.format(810))
+    second = await talk(alice, "two", rent.format(870), at=MARCH + _DAY)
+    await dream(rem, alice)
+    (moment,) = await moments(alice)
+    assert "870" in moment.summary
+    assert (moment.source_session_id, len(moment.sources)) == (first, 2)
+    stood = await statements(sql)
+    assert (await dream(rem, alice, again=True)).said == 0
+    assert await statements(sql) == stood
+    memory = rem.memory("alice@example.com")
+    await memory.delete_session(second, erase=True)
+    await dream(rem, alice)
+    assert ["810" in moment.summary for moment in await moments(alice)] == [True]
+    assert await tables_with(sql, "870 euros") == []
 
 
 async def test_the_same_thing_every_morning_in_one_conversation_is_one_moment(rem: Rem, alice: Store) -> None:

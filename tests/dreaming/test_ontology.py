@@ -225,7 +225,7 @@ async def test_what_its_owner_deleted_does_not_come_back(rem: Rem, reader: Store
     renamed[0].name = "ana-new.md"
     await reader.upsert(renamed[0])
     for again in (False, True):
-        await dream(rem, reader, again=again)
+        assert (await dream(rem, reader, again=again)).said == 0
         assert list(await extracted(reader)) == ["bo.md/cv-reader"]
 
 
@@ -559,3 +559,31 @@ async def test_files_that_were_really_taken_in_are_read_and_read_anew_when_they_
     await dream(rem, reader)
     (row,) = (await extracted(reader)).values()
     assert row.extracted_data["years"] == 8
+
+
+async def test_a_document_is_seen_only_when_all_of_its_agents_have_read_it(
+    settings: Settings, model: ScriptedModel, reader: Store
+) -> None:
+    await reader.upsert(agent("years-reader", years={"type": "integer"}))
+    await rule(reader, "Years", "years-reader", priority=1)
+    await take_in(reader, "ana.md", "Ana.")
+    await dream_on(settings, model, reader)
+    await reader.upsert(Resource(name="ana.md#1", content="Ana, changed."))
+    await reader.upsert(File(name="ana.md", checksum="changed"))
+    model.script = lambda body: answer(body, {"name": "Ana", "years": 8})
+    for years in ([8, 7], [8, 8]):
+        await dream_on(settings, model, reader, max_model_calls=1)
+        rows = await extracted(reader)
+        assert [rows[f"ana.md/{name}"].extracted_data["years"] for name in ("cv-reader", "years-reader")] == years
+
+
+async def test_a_text_that_gets_a_new_beginning_is_still_one_document(rem: Rem, reader: Store) -> None:
+    uri = "file:///cvs/ana.txt"
+    await reader.upsert(Resource(name="Ana 1", uri=uri, ordinal=1, content="Name: Ana"))
+    await dream(rem, reader)
+    assert list(await extracted(reader)) == ["ana-1/cv-reader"]
+    await reader.upsert(Resource(name="Ana 0", uri=uri, ordinal=0, content="Years: 7"))
+    await dream(rem, reader)
+    assert {key: row.extracted_data for key, row in (await extracted(reader)).items()} == {
+        "ana-0/cv-reader": {"years": 7, "name": "Ana"}
+    }

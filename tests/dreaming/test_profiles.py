@@ -28,10 +28,15 @@ async def talk(rem: Rem, sql: Connection, store: Store, day: int, *texts: str) -
     session_id = uuid4()
     memory = rem.memory_for(store.scope)
     await memory.create_session(session_id=session_id)
-    for text in texts or ("What about the boat?",):
+    texts = texts or ("What about the boat?",)
+    for text in texts:
         await memory.append(session_id, [NewMessage(role=Role.USER, content=text)])
-    at = _START + timedelta(days=day)
-    await sql.execute("UPDATE messages SET created_at = $2 WHERE session_id = $1", session_id, at)
+    # One a second, the last of them on the hour.
+    begun = _START + timedelta(days=day, seconds=1 - len(texts))
+    change = (
+        "UPDATE messages SET created_at = $2::timestamptz + message_index * interval '1 second' WHERE session_id = $1"
+    )
+    await sql.execute(change, session_id, begun)
     return session_id
 
 

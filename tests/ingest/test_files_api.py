@@ -13,6 +13,7 @@ import pytest
 from rem.api.main import create_app
 from rem.app import Rem
 from rem.db.store import Store
+from rem.errors import FetchError
 from rem.ingest.pending import JOB, work_off
 from rem.jobs.queue import Jobs
 from rem.models import File, Resource
@@ -51,7 +52,7 @@ def uploaded(*files: tuple[str, bytes]) -> list[tuple[str, tuple[str, bytes, str
 
 async def worked_off(rem: Rem) -> list[str]:
     """Do what waits, as a worker would; the outcomes."""
-    outcomes = []
+    outcomes: list[str] = []
     for job in await Jobs(rem.database).list(kind=JOB):
         file_id = UUID(job.payload["file_id"])
         outcome = await work_off(rem.database, rem.settings, rem.ingester_for, job.payload["tenant_id"], file_id)
@@ -129,29 +130,42 @@ async def test_a_file_is_fetched_from_where_callers_may_let_the_server_read(
     assert await alice.count(Resource) == 3
 
 
+async def test_a_place_that_does_not_answer_is_tried_again_and_that_is_told(
+    as_alice: httpx2.AsyncClient, rem: Rem
+) -> None:
+    answer = await as_alice.post("/api/v1/files/uri", json={"uri": "https://nowhere.invalid/guide.md"})
+    file_id = answer.json()["id"]
+    with pytest.raises(FetchError):
+        await worked_off(rem)
+    now = (await as_alice.get(f"/api/v1/files/{file_id}")).json()
+    assert now["status"] == "pending"
+    assert now["error"].endswith("It will be tried again.")
+
+
 async def test_a_file_is_deleted_with_its_pieces_and_only_by_its_owner(
     as_alice: httpx2.AsyncClient, rem: Rem, alice: Store
 ) -> None:
-    await as_alice.post("/api/v1/files", files=uploaded(("guide.md", PAGE.encode())))
+    answer = await as_alice.post("/api/v1/files", files=uploaded(("guide.md", PAGE.encode())))
+    place = f"/api/v1/files/{answer.json()['data'][0]['id']}"
     await worked_off(rem)
     bob = {"X-User-Id": "bob@example.com"}
-    assert (await as_alice.get("/api/v1/files/guide.md", headers=bob)).status_code == 404
-    assert (await as_alice.delete("/api/v1/files/guide.md", headers=bob)).status_code == 404
-    assert (await as_alice.delete("/api/v1/files/guide.md")).status_code == 204
+    assert (await as_alice.get(place, headers=bob)).status_code == 404
+    assert (await as_alice.delete(place, headers=bob)).status_code == 404
+    assert (await as_alice.delete(place)).status_code == 204
     assert await contents(alice) == {}
     refused = await as_alice.post("/api/v1/files", files=uploaded(("guide.md", b"again"), ("other.md", b"text")))
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "deleted")
     # All or none.
     assert await alice.count(File) == 0
-    assert (await as_alice.delete("/api/v1/files/guide.md", params={"erase": True})).status_code == 204
+    assert (await as_alice.delete(place, params={"erase": True})).status_code == 204
     assert await alice.count(Resource, with_deleted=True) == 0
 
 
 async def test_a_file_that_was_deleted_while_it_waited_is_not_read(
     as_alice: httpx2.AsyncClient, rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    await as_alice.post("/api/v1/files", files=uploaded(("guide.md", PAGE.encode())))
-    await as_alice.delete("/api/v1/files/guide.md")
+    answer = await as_alice.post("/api/v1/files", files=uploaded(("guide.md", PAGE.encode())))
+    await as_alice.delete(f"/api/v1/files/{answer.json()['data'][0]['id']}")
     assert await worked_off(rem) == ["nothing"]
     assert await contents(alice) == {}
     assert await sql.fetchval("SELECT count(*) FROM rem.uploads") == 0

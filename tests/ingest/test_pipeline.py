@@ -23,7 +23,7 @@ def ingester(rem: Rem) -> Ingester:
 
 
 async def versions(store: Store) -> dict[str, tuple[object, object]]:
-    rows = [*await store.find(Resource, limit=1000), *await store.find(File)]
+    rows: list[File | Resource] = [*await store.find(Resource, limit=1000), *await store.find(File)]
     return {row.name: (row.id, row.updated_at) for row in rows}
 
 
@@ -201,7 +201,7 @@ async def test_many_at_once_are_as_one(rem: Rem, alice: Store) -> None:
     # Who came first has the short name.
     assert len(names) == 4
     assert sorted(names.values())[3] == "same.md"
-    assert all(name in ("same.md", uri[8:]) for uri, name in names.items())
+    assert all(name in ("same.md", str(uri)[8:]) for uri, name in names.items())
     assert len(await contents(alice)) == 12
     assert (await check_mirrors(rem.database)).is_exact
 

@@ -25,8 +25,7 @@ ALICE, BOB = "alice@example.com", "bob@example.com"
 
 
 def test_the_tools_are_those_that_agents_may_name() -> None:
-    # Files come with ingestion.
-    assert set(TOOLS) == set(KNOWN_TOOLS) - {"parse_and_ingest_file"}
+    assert set(TOOLS) == set(KNOWN_TOOLS)
     assert set(TOOLS) > READ_ONLY
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _AT_MOST = 1000
 _MOST_SUMMARIES = 5000
 _NEAR = 0.95
-Embed: TypeAlias = Callable[[list[str]], Awaitable[Sequence[Any]]]
+Embed: TypeAlias = Callable[[Sequence[str]], Awaitable[Any]]
 CHECKS = (
     "exact_duplicates",
     "near_duplicates",

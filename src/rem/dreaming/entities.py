@@ -132,6 +132,8 @@ class _EntityNight:
             await self._night.mark_seen(DREAM, subject.ref, seen_index=seen)
 
     async def _found(self, subject: Subject, passages: Sequence[Passage]) -> Findings:
+        if subject.is_derived:
+            return Findings([], [])
         evidence: list[Evidence] = []
         stated: list[Stated] = []
         for place, passage in enumerate(passages):

@@ -81,15 +81,16 @@ class _Check:
     def take(self, answer: dict[str, Any]) -> None:
         """Keep what holds."""
         for entity in _objects(answer.get("entities")):
-            if str(entity.get("key", "")) in self._known:
-                self._take_known(entity)
-            else:
+            known = self._known.get(str(entity.get("key", "")))
+            # Of what this dream itself has found, the text is evidence once more.
+            if known is None or (known.is_dreamt and _plain(known.name) == _plain(_line(entity.get("name", "")))):
                 self._take_new(entity)
+            else:
+                self._take_known(known, entity)
         for relation in _objects(answer.get("relations")):
             self._take_relation(relation)
 
-    def _take_known(self, entity: dict[str, Any]) -> None:
-        known = self._known[str(entity["key"])]
+    def _take_known(self, known: Known, entity: dict[str, Any]) -> None:
         # Only under a name that it may have: else whatever the model says would be linked to it.
         labels = [_line(label) for label in (entity.get("name", ""), *(entity.get("aliases") or []))]
         called = [label for label in labels if label and (known.is_called(label) or known.may_be(label.split()))]

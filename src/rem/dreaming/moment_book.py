@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -126,12 +125,24 @@ class MomentBook:
             draft = by_id.get(one.moment_id)
             if draft is not None and await self._duplicates.are_alike(draft.summary, one.summary):
                 _add(draft.sources, [placed.source for placed in joined])
-                draft.occurrences = len({subject.id, *(placed.place_id for placed in joined)})
+                places = {placed.place_id for placed in joined}
+                draft.occurrences = len({subject.id, *places})
+                await self._keep_words(draft, one, places)
             else:
                 homeless |= {placed.place_id for placed in joined}
         if homeless:
             self.has_unsettled = True
             await self._execute("look_again", sorted(homeless))
+
+    async def _keep_words(self, draft: MomentDraft, one: Standing, places: set[UUID]) -> None:
+        """Leave a moment the words of what joined it last."""
+        worded_in = next((place for place in places if str(place) == one.value["metadata"].get("worded_in")), None)
+        if worded_in is None:
+            return
+        said = Moment.model_validate(one.value)
+        draft.worded_in, draft.summary = worded_in, said.summary
+        draft.topics, draft.emotions, draft.persons = said.topic_tags, said.emotion_tags, said.present_persons
+        await self._duplicates.add(draft.id, draft.name, draft.summary)
 
     async def _join(self, moment_id: UUID, draft: MomentDraft) -> bool:
         """Let a draft's sources speak for a moment that says the same; False if there is no such moment any more."""
@@ -149,10 +160,30 @@ class MomentBook:
             return True
         united = [source.source for source in placed]
         _add(united, draft.sources)
-        places = {source.place_id for source in placed} | {draft.session_id or draft.sources[0].ref.id}
-        claim = _claim_again(one, united, len(places))
+        places = {source.place_id for source in placed} | {draft.place_id}
+        moment = Moment.model_validate({**one.value, "id": moment_id})
+        if len(places) > 1:
+            moment.metadata = {**moment.metadata, "occurrences": len(places)}
+        await self._word_anew(moment, draft, one.subject)
+        claim = RowClaim(
+            entity=moment, sources=tuple(united), confidence=one.confidence, valid_from=moment.starts_timestamp
+        )
         await self._night.say(DREAM, one.subject, [claim], only=[one.statement_id], marks=False)
         return True
+
+    async def _word_anew(self, moment: Moment, draft: MomentDraft, subject: Ref) -> None:
+        """Give a moment the words of what joins it, if that is later and tells something else, such as another figure;
+        but not if yet another moment says just that."""
+        is_later = moment.starts_timestamp is None or draft.starts > moment.starts_timestamp
+        if not is_later or draft.summary == moment.summary or draft.place_id == subject.id:
+            return
+        self._duplicates.forget(moment.id)
+        if await self._duplicates.find(moment.name, draft.summary, {moment.id}) is None:
+            moment.summary = draft.summary
+            moment.topic_tags, moment.emotion_tags = draft.topics, draft.emotions
+            moment.present_persons = draft.persons
+            moment.metadata = {**moment.metadata, "worded_in": str(draft.place_id)}
+        await self._duplicates.add(moment.id, moment.name, moment.summary)
 
     async def _check(self, subject: Ref, kept: Sequence[MomentDraft]) -> None:
         """Forget what was not said after all, because its owner took it back."""
@@ -200,15 +231,6 @@ def _same(draft: MomentDraft, free: Sequence[Standing], sources: dict[UUID, list
         if common > most and common * 2 >= min(len(own), len(theirs)):
             best, most = one, common
     return best
-
-
-def _claim_again(one: Standing, sources: Sequence[Source], occurrences: int) -> RowClaim:
-    """What stands, with more sources."""
-    moment = Moment.model_validate({**one.value, "id": one.moment_id})
-    if occurrences > 1:
-        moment.metadata = {**moment.metadata, "occurrences": occurrences}
-    starts: datetime | None = moment.starts_timestamp
-    return RowClaim(entity=moment, sources=tuple(sources), confidence=one.confidence, valid_from=starts)
 
 
 def _add(sources: list[Source], more: Sequence[Source]) -> None:

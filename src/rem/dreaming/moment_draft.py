@@ -41,6 +41,8 @@ class MomentDraft:
     confidence: float = _BASELINE_CONFIDENCE
     occurrences: int = 1
     """In how many conversations and texts it was said."""
+    worded_in: UUID | None = None
+    """The conversation or text whose words it has, if it is a later one that joined."""
     id: UUID = field(default_factory=uuid4)
     """The row's, unless the ledger knows it from before."""
 
@@ -48,6 +50,11 @@ class MomentDraft:
     def source_ids(self) -> set[UUID]:
         """Which rows it is made from."""
         return {source.ref.id for source in self.sources}
+
+    @property
+    def place_id(self) -> UUID:
+        """The conversation or text that it was found in."""
+        return self.session_id or self.sources[0].ref.id
 
     def claim(self) -> RowClaim:
         """The draft as a claim."""
@@ -57,6 +64,8 @@ class MomentDraft:
             metadata |= {"first_index": self.first_index, "last_index": self.last_index}
         if self.occurrences > 1:
             metadata["occurrences"] = self.occurrences
+        if self.worded_in is not None:
+            metadata["worded_in"] = str(self.worded_in)
         moment = Moment(
             id=self.id,
             name=self.name,

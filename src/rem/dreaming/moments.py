@@ -65,6 +65,8 @@ class _Recollection:
     async def recall_session(self, session: NewSession) -> None:
         """Say the episodes of a conversation that are new or have grown."""
         start = await self._restart(session)
+        across = (await self._rows("start_across", session.id, start))[0][0]
+        start = start if across is None else min(start, int(across))
         while True:
             said = await self._said(session.id, start)
             is_rest = len(said) < _PORTION

@@ -13,7 +13,7 @@ from rem.dreaming.claim import Ref, Source
 from rem.dreaming.known_names import DREAM
 from rem.dreaming.night import NewSession, Standing
 from rem.dreaming.plain_text import said_in
-from rem.models import Resource
+from rem.models import Moment, Resource
 
 if TYPE_CHECKING:
     from rem.dreaming.night import Night
@@ -36,7 +36,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A stretch of a session, or a resource."""
+    """A stretch of a session, a resource, or a moment."""
 
     ref: Ref
     """The row that it is part of: what is said of it is said of that, and mentions lead from there."""
@@ -44,18 +44,24 @@ class Subject:
     last: int = 0
     seen_before: int = -1
     """How far the session was seen before tonight."""
-    resource: Resource | None = field(default=None, compare=False)
+    document: Resource | Moment | None = field(default=None, compare=False)
 
     @property
     def is_conversation(self) -> bool:
         """Whether it is talk, in which "my" and "our" are the owner's."""
-        return self.resource is None
+        return self.document is None
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether it only repeats what was said elsewhere: it mentions, and gives no evidence."""
+        return isinstance(self.document, Moment)
 
 
 async def new_subjects(night: Night) -> list[Subject]:
     """What is new since the last night."""
     found = [subject for session in await night.sessions(DREAM) for subject in _stretches(session)]
-    return found + [_of_resource(resource) for resource in await night.rows(DREAM, Resource)]
+    found += [_of_document(resource) for resource in await night.rows(DREAM, Resource)]
+    return found + [_of_document(moment) for moment in await night.rows(DREAM, Moment)]
 
 
 async def woken_subjects(night: Night, besides: list[Subject], outdone: Collection[UUID]) -> list[Subject]:
@@ -68,11 +74,13 @@ async def woken_subjects(night: Night, besides: list[Subject], outdone: Collecti
             query("entities_dream", "woken_resources"), *owner, list(outdone), _MOST_WOKEN
         )
     found = [
-        Subject(Ref("sessions", row["session_id"]), start, start + STRETCH - 1, row["seen_index"])
+        Subject(
+            Ref("sessions", row["session_id"]), start, min(start + STRETCH - 1, row["seen_index"]), row["seen_index"]
+        )
         for row in rows
         for start in (row["first"] // STRETCH * STRETCH,)
     ]
-    found += [_of_resource(Resource.from_row(record)) for (record,) in resources]
+    found += [_of_document(Resource.from_row(record)) for (record,) in resources]
     return [subject for subject in found if (subject.ref, subject.first // STRETCH) not in known]
 
 
@@ -82,16 +90,18 @@ def _stretches(session: NewSession) -> Iterator[Subject]:
         yield Subject(session.ref, start, last, session.seen_index)
 
 
-def _of_resource(resource: Resource) -> Subject:
-    return Subject(Ref("resources", resource.id), resource=resource)
+def _of_document(document: Resource | Moment) -> Subject:
+    return Subject(Ref(document.entity_type.table, document.id), document=document)
 
 
 async def passages_of(night: Night, subject: Subject) -> list[Passage]:
     """What a subject says, in its order."""
-    resource = subject.resource
-    if resource is not None:
-        source = Source(subject.ref, str(resource.key))
-        return [Passage(said_in(resource.content), source, resource.timestamp or resource.created_at)]
+    document = subject.document
+    if document is not None:
+        source = Source(subject.ref, str(document.key))
+        if isinstance(document, Moment):
+            return [Passage(said_in(document.summary), source, document.starts_timestamp or document.created_at)]
+        return [Passage(said_in(document.content), source, document.timestamp or document.created_at)]
     async with night.store.executor.connection() as connection:
         rows = await connection.fetch(
             query("entities_dream", "stretch"),

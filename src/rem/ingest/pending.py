@@ -180,8 +180,9 @@ async def _work_off(database: Database, settings: Settings, ingester: Ingester, 
         return FileOutcome("failed", waiting.row["uri"], waiting.row["name"], error=str(error))
     except DatabaseError:
         raise
-    except RemError as error:
-        await _note(ingester.target, waiting, f"{error} It will be tried again.")
+    except Exception as error:
+        reason = str(error) if isinstance(error, RemError) else f"REM failed to read it: {type(error).__name__}."
+        await _note(ingester.target, waiting, f"{reason} It will be tried again.")
         raise
 
 

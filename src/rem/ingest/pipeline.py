@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from rem.settings import IngestSettings
 
 OnFile: TypeAlias = Callable[[FileOutcome], None]
-_AHEAD = 16
+_SMALL_AHEAD, _LARGE_AHEAD = 16, 2
+"""How many files are read ahead, where they are small and where they are large: all of them are held in memory."""
 _MOST_TOGETHER = 32
 _LARGEST_BATCH = 1_000_000
 """In bytes: small files are stored together, because each transaction costs more than such a file."""
@@ -83,16 +84,19 @@ _Read: TypeAlias = "ReadFile | FileOutcome"
 async def _reading_ahead(reads: Iterator[Coroutine[Any, Any, _Read]]) -> AsyncIterator[AsyncIterator[list[_Read]]]:
     """The results of coroutines in their order, as many at once as are there; a few more are under way meanwhile."""
     under_way: deque[asyncio.Task[_Read]] = deque()
+    ahead = _LARGE_AHEAD
 
     def fill_up() -> None:
-        while len(under_way) < _AHEAD and (read := next(reads, None)) is not None:
+        while len(under_way) < ahead and (read := next(reads, None)) is not None:
             under_way.append(asyncio.create_task(read))
 
     async def results() -> AsyncIterator[list[_Read]]:
+        nonlocal ahead
         fill_up()
         while under_way:
             batch = [await under_way[0]]
             size = _size(batch[0])
+            ahead = _SMALL_AHEAD if size < _LARGEST_BATCH else _LARGE_AHEAD
             under_way.popleft()
             fill_up()
             while under_way and under_way[0].done() and size < _LARGEST_BATCH and len(batch) < _MOST_TOGETHER:

@@ -10,15 +10,16 @@ from typing import Annotated, Any, Literal
 from urllib.parse import quote
 from uuid import UUID
 
-from fastapi import APIRouter, Form, HTTPException, Path, Query, Response, UploadFile
+from fastapi import APIRouter, Form, HTTPException, Path, Query, Request, Response, UploadFile
 from fastapi import File as Upload
 from pydantic import BaseModel, ConfigDict, Field
 
+from rem.api.disconnect import unless_disconnected
 from rem.api.documented import errors
 from rem.api.identity import RemDep, ScopeDep, SettingsDep
 from rem.api.pages import Page, WindowDep
 from rem.api.routes.json_body import JsonBody
-from rem.api.rows import deleted, found, own
+from rem.api.rows import deleted, own
 from rem.app import Rem
 from rem.context import Scope
 from rem.errors import NotFoundError
@@ -35,7 +36,7 @@ from rem.settings import Settings
 router = APIRouter(prefix="/files", tags=["files"])
 
 _POLL_SECONDS = 0.1
-_LONGEST_WAIT = 300
+_LONGEST_WAIT = 60
 _WAITING = (ProcessingStatus.PENDING, ProcessingStatus.PROCESSING)
 _EXAMPLE: dict[str, Any] = {
     "id": "0198f6c2-7b7a-7cc0-8d1e-3c2f5b1e9a10",
@@ -88,13 +89,14 @@ class FileAddress(BaseModel):
 
 
 Wait = Annotated[float, Query(ge=0, le=_LONGEST_WAIT, description="Wait for so many seconds until the files are read.")]
-Name = Annotated[str, Path(description="The file's id, or its key, such as `handbook.pdf`.", max_length=2000)]
+FileId = Annotated[UUID, Path(description="The file's id. By key it is found under `/entities/files/{key}`.")]
 
 
 @router.post(
     "", status_code=202, summary="Upload files", responses={200: {"model": Page[StoredFile]}, **errors(409, 413)}
 )
 async def upload_files(
+    request: Request,
     rem: RemDep,
     scope: ScopeDep,
     settings: SettingsDep,
@@ -106,10 +108,11 @@ async def upload_files(
     wait: Wait = 0,
 ) -> Page[StoredFile]:
     """Hand files over. All of them are kept or none, and read in the background; 200 if they are read already."""
-    wish = Wish(_text(category), tuple(storable(tag.strip()) for tag in tags.split(",") if tag.strip()) or None, form)
+    topics = tuple(storable(tag.strip()) for tag in tags.split(",") if tag.strip())
+    wish = Wish(_text(category), topics or None, form)
     handed = [await _handed(file, settings) for file in files]
-    rows = await accept(rem.store_for(scope), handed, wish)
-    return await _answered(rem, scope, [row.id for row in rows], wait, response)
+    ids = [row.id for row in await accept(rem.store_for(scope), handed, wish)]
+    return await unless_disconnected(request, _answered(rem, scope, ids, wait, response))
 
 
 @router.post(
@@ -120,7 +123,13 @@ async def upload_files(
     dependencies=[JsonBody],
 )
 async def add_uri(
-    rem: RemDep, scope: ScopeDep, settings: SettingsDep, response: Response, address: FileAddress, wait: Wait = 0
+    request: Request,
+    rem: RemDep,
+    scope: ScopeDep,
+    settings: SettingsDep,
+    response: Response,
+    address: FileAddress,
+    wait: Wait = 0,
 ) -> StoredFile:
     """Name a file, which the server fetches in the background, from where callers may let it read."""
     # What may not be read is refused now, not by a worker later.
@@ -129,8 +138,8 @@ async def add_uri(
         raise NotFoundError("The address means no single file: name its files one by one.")
     source = listing.sources[0]
     wish = Wish(_text(address.category), tuple(map(storable, address.tags)) or None, address.form)
-    rows = await accept(rem.store_for(scope), [Handed(source.name, source.uri)], wish)
-    return (await _answered(rem, scope, [row.id for row in rows], wait, response)).data[0]
+    ids = [row.id for row in await accept(rem.store_for(scope), [Handed(source.name, source.uri)], wish)]
+    return (await unless_disconnected(request, _answered(rem, scope, ids, wait, response))).data[0]
 
 
 @router.get("", summary="List the files")
@@ -146,28 +155,28 @@ async def list_files(
     return Page[StoredFile].model_validate(window.page(await _described(rem, scope, rows)))
 
 
-@router.get("/{name:path}", summary="Get a file", responses=errors(404))
-async def get_file(rem: RemDep, scope: ScopeDep, name: Name) -> StoredFile:
+@router.get("/{file_id:uuid}", summary="Get a file", responses=errors(404))
+async def get_file(rem: RemDep, scope: ScopeDep, file_id: FileId) -> StoredFile:
     """What became of a file: how far it has come, why it failed, how many pieces are remembered."""
-    row = await found(rem.store_for(scope), File, name)
+    row = await rem.store_for(scope).get(File, file_id)
     return (await _described(rem, scope, [row]))[0]
 
 
-@router.delete("/{name:path}", status_code=204, summary="Delete a file", responses=errors(404, 409))
+@router.delete("/{file_id:uuid}", status_code=204, summary="Delete a file", responses=errors(404, 409))
 async def delete_file(
     rem: RemDep,
     scope: ScopeDep,
-    name: Name,
+    file_id: FileId,
     erase: Annotated[bool, Query(description="For good, also what was deleted before.")] = False,
 ) -> None:
     """Delete one of the caller's own files with all that is remembered of it. It can be restored, unless erased."""
     async with rem.store_for(scope).transaction() as store:
         try:
-            row = await own(store, File, name)
+            row = await own(store, File, str(file_id))
         except NotFoundError:
             if not erase:
                 raise
-            row = await deleted(store, File, name)
+            row = await deleted(store, File, str(file_id))
         await (store.erase(row) if erase else store.delete(row))
 
 
@@ -186,7 +195,9 @@ async def _answered(rem: Rem, scope: Scope, ids: list[UUID], wait: float, respon
     while True:
         rows = [await store.get(File, file_id) for file_id in ids]
         is_done = all(row.processing_status not in _WAITING for row in rows)
-        if is_done or monotonic() >= ends:
+        # One that failed for a passing reason is tried again, later than anyone should wait for.
+        is_tried = all(row.processing_status not in _WAITING or "error" in row.metadata for row in rows)
+        if is_tried or monotonic() >= ends:
             response.status_code = 200 if is_done else 202
             return Page[StoredFile](data=await _described(rem, scope, rows))
         await asyncio.sleep(_POLL_SECONDS)

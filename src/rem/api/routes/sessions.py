@@ -85,7 +85,7 @@ class NewSession(BaseModel):
 class SessionChange(BaseModel):
     """Another name, or when it lapses. What is left out stays as it is."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"name": "The launch"}})
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"name": "The launch"}, "minProperties": 1})
 
     name: Name | None = Field(default=None, description="null takes the name away.")
     expires_at: UtcDateTime | None = Field(

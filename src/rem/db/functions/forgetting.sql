@@ -80,12 +80,22 @@ CREATE OR REPLACE TRIGGER lock_before_expiry BEFORE UPDATE OF expires_at ON sess
 
 -- What is said in a session that lapses lapses with it. After the statement, because then its foreign keys were checked:
 -- who changes the expiry was waited for. By its name after `mirror_insert`, because it changes what that has mirrored.
-CREATE OR REPLACE FUNCTION rem_inherit_session_expiry() RETURNS trigger LANGUAGE plpgsql SET enable_seqscan = off AS $$
+CREATE OR REPLACE FUNCTION rem_inherit_session_expiry() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  told record;
+  at timestamptz;
 BEGIN
-  UPDATE rem.messages m SET expires_at = s.expires_at
-  FROM new_rows n JOIN rem.sessions s ON (s.tenant_id, s.user_id, s.id) = (n.tenant_id, n.user_id, n.session_id)
-  WHERE s.expires_at IS NOT NULL AND (n.expires_at IS NULL OR n.expires_at > s.expires_at)
-    AND (m.tenant_id, m.id) = (n.tenant_id, n.id);
+  -- One session after the other, each by its index whatever the statistics say: hardly any lapses.
+  FOR told IN
+    SELECT n.tenant_id, n.session_id FROM new_rows n GROUP BY n.tenant_id, n.session_id
+  LOOP
+    SELECT s.expires_at INTO at FROM rem.sessions s WHERE s.tenant_id = told.tenant_id AND s.id = told.session_id;
+    CONTINUE WHEN at IS NULL;
+    UPDATE rem.messages m SET expires_at = at
+    WHERE m.tenant_id = told.tenant_id AND (m.expires_at IS NULL OR m.expires_at > at)
+      AND m.id = ANY (ARRAY(SELECT n.id FROM new_rows n WHERE (n.tenant_id, n.session_id) = (told.tenant_id, told.session_id)
+                            AND (n.expires_at IS NULL OR n.expires_at > at)));
+  END LOOP;
   RETURN NULL;
 END $$;
 CREATE OR REPLACE TRIGGER take_expiry AFTER INSERT ON messages REFERENCING NEW TABLE AS new_rows
@@ -121,19 +131,24 @@ CREATE OR REPLACE TRIGGER cascade_expiry AFTER UPDATE OF expires_at ON files FOR
   WHEN (OLD.expires_at IS DISTINCT FROM NEW.expires_at) EXECUTE FUNCTION rem_cascade_file_expiry();
 
 -- New chunks of a file that lapses. The metadata is whatever somebody wrote: only what is a UUID can be a file.
-CREATE OR REPLACE FUNCTION rem_inherit_file_expiry() RETURNS trigger LANGUAGE plpgsql SET enable_seqscan = off AS $$
+CREATE OR REPLACE FUNCTION rem_inherit_file_expiry() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  made record;
+  at timestamptz;
 BEGIN
-  IF NOT EXISTS (SELECT FROM new_rows n WHERE n.metadata ? 'file_id') THEN
-    RETURN NULL;
-  END IF;
-  UPDATE rem.resources r SET expires_at = f.expires_at
-  FROM (SELECT n.tenant_id, n.user_id, n.id, n.expires_at,
-               CASE WHEN n.metadata ->> 'file_id' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
-                 THEN (n.metadata ->> 'file_id')::uuid END AS file_id
-        FROM new_rows n WHERE n.metadata ? 'file_id') n
-  JOIN rem.files f ON (f.tenant_id, f.id) = (n.tenant_id, n.file_id) AND f.user_id IS NOT DISTINCT FROM n.user_id
-  WHERE f.expires_at IS NOT NULL AND (n.expires_at IS NULL OR n.expires_at > f.expires_at)
-    AND (r.tenant_id, r.id) = (n.tenant_id, n.id);
+  FOR made IN
+    SELECT n.tenant_id, n.user_id, n.metadata ->> 'file_id' AS file_id FROM new_rows n
+    WHERE n.metadata ? 'file_id' AND n.metadata ->> 'file_id' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+    GROUP BY 1, 2, 3
+  LOOP
+    SELECT f.expires_at INTO at FROM rem.files f
+    WHERE f.tenant_id = made.tenant_id AND f.id = made.file_id::uuid AND f.user_id IS NOT DISTINCT FROM made.user_id;
+    CONTINUE WHEN at IS NULL;
+    UPDATE rem.resources r SET expires_at = at
+    WHERE r.tenant_id = made.tenant_id AND (r.expires_at IS NULL OR r.expires_at > at)
+      AND r.id = ANY (ARRAY(SELECT n.id FROM new_rows n WHERE n.tenant_id = made.tenant_id
+                            AND n.user_id IS NOT DISTINCT FROM made.user_id AND n.metadata ->> 'file_id' = made.file_id));
+  END LOOP;
   RETURN NULL;
 END $$;
 CREATE OR REPLACE TRIGGER take_expiry AFTER INSERT ON resources REFERENCING NEW TABLE AS new_rows

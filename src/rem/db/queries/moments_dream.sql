@@ -34,6 +34,12 @@ SELECT max((s.value #>> '{metadata,first_index}')::integer) FROM rem.statements 
 WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.subject_id = $3 AND s.dream = 'moments'
   AND s.kind = 'row' AND s.state = 'live' AND (s.value #>> '{metadata,first_index}')::integer <= $4
 
+-- name: start_across
+-- Where the first moment of a session begins that reaches up to an index or beyond: a mind may remember over a pause.
+SELECT min((s.value #>> '{metadata,first_index}')::integer) FROM rem.statements s
+WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.subject_id = $3 AND s.dream = 'moments'
+  AND s.kind = 'row' AND s.state = 'live' AND (s.value #>> '{metadata,last_index}')::integer >= $4
+
 -- name: statement_of_moment
 SELECT s.id, s.entity_id, s.name, s.value, s.confidence, s.subject_type, s.subject_id FROM rem.statements s
 WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.entity_id = $3 AND s.entity_type = 'moments'

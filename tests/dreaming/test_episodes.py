@@ -1,0 +1,113 @@
+"""What of a text tells what it is about: words, topics, sentences, feelings; and where one episode ends."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+
+from rem.dreaming.emotions import emotions_of
+from rem.dreaming.episodes import MOST_MESSAGES, Episode, cut
+from rem.dreaming.night import Said
+from rem.dreaming.people import KnownPeople, KnownPerson, speakers_of
+from rem.dreaming.summary import LONGEST_SUMMARY, Utterance, summary_of
+from rem.dreaming.topics import as_tag, topics_of
+from rem.dreaming.words import content_words, rarity
+from tests.dreaming.conversations import MARCH
+
+_PAUSE = timedelta(minutes=60)
+
+
+def _said(*texts: str, minutes: float = 1) -> list[Said]:
+    return [
+        Said(uuid4(), f"msg-{place}", place, "user", text, {}, MARCH + timedelta(minutes=minutes) * place)
+        for place, text in enumerate(texts)
+    ]
+
+
+def test_content_words_are_those_that_say_something() -> None:
+    assert list(content_words("Hi! Thanks, I really think that the Postgres migration was great.")) == [
+        "postgres",
+        "migration",
+    ]
+    assert list(content_words("来月、東京の会議で")) == ["来月", "東京", "会議"]
+    assert list(content_words("")) == list(content_words("... 42 !!")) == []
+
+
+def test_rare_words_are_told_from_common_ones_without_statistics() -> None:
+    assert rarity("the") == 0
+    assert rarity("the") < rarity("table") < rarity("greenhouse") <= rarity("xylographically") == 1
+
+
+def test_topics_are_in_kebab_case_phrases_first_and_plurals_once() -> None:
+    text = "The Postgres migration is hard. Our Postgres migration needs the ledgers. The ledger is big, ledgers are."
+    topics = topics_of([(text, 1.0)])
+    assert topics[0] == "postgres-migration"
+    assert "ledger" in topics
+    assert "ledgers" not in topics
+    assert len(topics) <= 5
+    assert topics_of([("", 1.0)]) == []
+    assert as_tag("  C++ / Rust & Co. ") == "c-rust-co"
+
+
+def test_a_summary_prefers_what_people_state_with_names_and_figures() -> None:
+    summary = summary_of(
+        [
+            Utterance("Hello there! How are you?"),
+            Utterance(
+                "Sure! I'd be happy to help. Databases are systems that store data in tables.", is_assistant=True
+            ),
+            Utterance("What is the best database?"),
+            Utterance("We decided to take Postgres 17 for the ledger in Graz. Thanks!"),
+            Utterance("```\nDROP TABLE ledger;\n```"),
+        ]
+    )
+    assert summary.startswith("We decided to take Postgres 17 for the ledger in Graz.") or (
+        "We decided to take Postgres 17 for the ledger in Graz." in summary
+    )
+    assert "happy to help" not in summary
+    assert "DROP TABLE" not in summary
+
+
+@pytest.mark.parametrize("text", ["", " \n ", "!!!", "x" * 100_000, "ü\u200b" * 50, "word " * 50_000, "[photo]"])
+def test_a_summary_of_anything_is_short_and_never_fails(text: str) -> None:
+    assert len(summary_of([Utterance(text)])) <= LONGEST_SUMMARY + 10
+
+
+def test_feelings_are_stated_not_negated_and_not_asked_for() -> None:
+    assert emotions_of(["I am so worried and a bit sad. Very worried!"]) == ["worry", "sadness"]
+    assert emotions_of(["I'm not worried at all.", "Are you sad?", "It was sad-looking? no"]) == []
+    assert emotions_of(["とても不安です"]) == ["worry"]
+
+
+def test_people_are_known_by_their_names_as_whole_words() -> None:
+    people = KnownPeople([KnownPerson("ann-lee", ("Ann Lee", "Annie")), KnownPerson("bo", ("Bo",))])
+    assert people.mentioned_in(["ANN LEE called.", "Annie again; Bo is too short, Anniething is nobody."]) == [
+        "ann-lee"
+    ]
+    assert KnownPeople([]).mentioned_in(["Ann Lee"]) == []
+    assert speakers_of([{"speaker": "Ann"}, {"speaker": "user"}, {"speaker": 7}, {}, {"speaker": "Ann"}]) == ["Ann"]
+
+
+def test_an_episode_ends_at_a_pause_and_before_it_grows_too_long() -> None:
+    said = _said(*["The kiln fires the clay bowls."] * (MOST_MESSAGES + 5))
+    assert [len(episode.said) for episode in cut(said, None, _PAUSE)] == [MOST_MESSAGES, 5]
+    assert [len(episode.said) for episode in cut(_said("a", "b", "c", minutes=61), None, _PAUSE)] == [1, 1, 1]
+    assert [len(episode.said) for episode in cut(_said("a", "b", minutes=60), None, _PAUSE)] == [2]
+    assert cut([], None, _PAUSE) == []
+
+
+def test_cut_again_from_any_beginning_the_episodes_are_the_same() -> None:
+    clay = "The pottery kiln fires clay bowls, cups, vases, saucers, jugs, tiles, glaze and terracotta lanterns."
+    boat = "The sailmaker in Cowes stitches a Dacron mainsail, spinnaker, jib, battens, halyard, shackles, fairleads, winches and reefing lines."
+    said = _said(*([clay] * 5 + [boat] * 5) * 3)
+    episodes = cut(said, None, _PAUSE)
+    assert [episode.first_index for episode in episodes] == [0, 5, 10, 15, 20, 25]
+    for number, episode in enumerate(episodes):
+        assert cut(said[episode.first_index :], None, _PAUSE) == episodes[number:]
+
+
+def test_small_talk_alone_says_nothing() -> None:
+    assert not Episode(tuple(_said("hi", "thanks!", "good night"))).says_something
+    assert Episode(tuple(_said("hi", "I moved to Berlin."))).says_something
