@@ -100,7 +100,10 @@ def test_an_episode_ends_at_a_pause_and_before_it_grows_too_long() -> None:
 
 def test_cut_again_from_any_beginning_the_episodes_are_the_same() -> None:
     clay = "The pottery kiln fires clay bowls, cups, vases, saucers, jugs, tiles, glaze and terracotta lanterns."
-    boat = "The sailmaker in Cowes stitches a Dacron mainsail, spinnaker, jib, battens, halyard, shackles, fairleads, winches and reefing lines."
+    boat = (
+        "The sailmaker in Cowes stitches a Dacron mainsail, spinnaker, jib, battens, halyard, shackles, fairleads, "
+        "winches and reefing lines."
+    )
     said = _said(*([clay] * 5 + [boat] * 5) * 3)
     episodes = cut(said, None, _PAUSE)
     assert [episode.first_index for episode in episodes] == [0, 5, 10, 15, 20, 25]

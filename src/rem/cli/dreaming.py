@@ -68,7 +68,7 @@ def _dream(names: list[str] | None, user: str | None, tenant: str, everyone: boo
 
         agents = Agents(rem, get_settings())
         try:
-            dreamer = rem.dreamer(agents.mind)
+            dreamer = rem.dreamer(agents.mind, agents.schemas)
             scopes = [Scope(*owner) for owner in await dreamer.owners(tenant)] if everyone else [Scope.of(user, tenant)]
             return [(scope, await _with_progress(dreamer, scope, names, again)) for scope in scopes]
         finally:

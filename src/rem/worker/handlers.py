@@ -75,8 +75,9 @@ async def sweep(work: Work, _payload: Payload) -> None:
 
 async def dream(work: Work, payload: Payload) -> None:
     """Dream for one owner; if somebody does already, that is enough."""
-    mind = work.agents.mind if work.agents is not None else None
-    await work.rem.dreamer(mind).dream(owner_of(payload), payload.get("dreams"), waits=False)
+    agents = work.agents
+    dreamer = work.rem.dreamer(agents.mind, agents.schemas) if agents is not None else work.rem.dreamer()
+    await dreamer.dream(owner_of(payload), payload.get("dreams"), waits=False)
 
 
 async def dream_all(work: Work, _payload: Payload) -> None:
