@@ -140,6 +140,10 @@ async def test_a_place_that_does_not_answer_is_tried_again_and_that_is_told(
     now = (await as_alice.get(f"/api/v1/files/{file_id}")).json()
     assert now["status"] == "pending"
     assert now["error"].endswith("It will be tried again.")
+    # Nobody waits for that, and it is not forgotten if the place is named again.
+    body = {"uri": "https://nowhere.invalid/guide.md"}
+    again = await as_alice.post("/api/v1/files/uri", json=body, params={"wait": 25})
+    assert (again.status_code, again.json()["error"]) == (202, now["error"])
 
 
 async def test_a_file_is_deleted_with_its_pieces_and_only_by_its_owner(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -98,10 +98,10 @@ class NearDuplicates:
         """The nearest moments that are stored, with how alike they are."""
         if told.whole is None or told.alone is None:
             return []
-        user_id, left_out = self._night.scope.user_id, [*without, *self._tonight.ids]
+        user_id = self._night.scope.user_id
         nearest: dict[UUID, float] = {}
         for moment_id, alike in await self._rows(
-            "nearest_moments", user_id or "", as_text(told.whole), left_out, len(told.whole), _LOOKED_AT
+            "nearest_moments", user_id or "", as_text(told.whole), list(without), len(told.whole), _LOOKED_AT
         ):
             nearest[moment_id] = max(alike, nearest.get(moment_id, 0.0))
         close = [moment_id for moment_id, alike in nearest.items() if alike > _NEAR]
@@ -151,22 +151,23 @@ class _Tonight:
     def drop(self, moment_id: UUID) -> None:
         """Remove one, if it is there."""
         place = self._place_of.pop(moment_id, None)
-        if place is not None:
-            self._told[place] = None
+        if place is None:
+            return
+        self._told[place] = None
+        if self._wholes is not None:
+            self._wholes[place] = self._alones[place] = 0
 
     def nearest(self, told: _Told) -> list[tuple[float, UUID]]:
-        """How alike they are to a text."""
-        alike = self._likeness(told)
-        return [(float(alike[place]), moment_id) for moment_id, place in self._place_of.items()]
-
-    def _likeness(self, told: _Told) -> Sequence[float]:
+        """The one that is most alike to a text, with how much; empty if there is none."""
         if told.whole is None or self._wholes is None:
-            return [cosine_of_counts(told.words, other.words) if other else 0.0 for other in self._told]
+            alike = [(cosine_of_counts(told.words, other.words), other.id) for other in self._told if other]
+            return [max(alike, key=lambda pair: pair[0])] if alike else []
         import numpy as np
 
         count = len(self._told)
-        result: Sequence[float] = np.maximum(self._wholes[:count] @ told.whole, self._alones[:count] @ told.alone)
-        return result
+        likeness = np.maximum(self._wholes[:count] @ told.whole, self._alones[:count] @ told.alone)
+        best = self._told[int(likeness.argmax())]
+        return [(float(likeness.max()), best.id)] if best is not None else []
 
 
 def _with_row(table: Any, place: int, vector: Vector) -> Any:

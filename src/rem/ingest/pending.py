@@ -93,7 +93,10 @@ async def _put_row(store: Store, shelf: Shelf, file: Handed, wish: Wish, stored:
     file_id = uuid4() if stored is None else stored.id
     names = [*([stored.name] if stored else []), *names_of(fetched)]
     place = (await shelf.places([NameWish(file_id, names, 1)]))[0]
-    metadata = {key: value for key, value in (stored.metadata if stored else {}).items() if key != "error"}
+    metadata = dict(stored.metadata) if stored else {}
+    if file.data is not None or (stored and stored.processing_status != ProcessingStatus.PENDING):
+        # A place that did not answer is still to be tried again, and not sooner for being named again.
+        metadata.pop("error", None)
     # What is asked for is kept where the worker finds it; how the file was made is not touched until it is made anew.
     metadata["wanted"] = {
         "name": storable(file.name),

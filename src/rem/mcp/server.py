@@ -56,7 +56,7 @@ def _tool(name: str, function: Any) -> FunctionTool:
     annotations = ToolAnnotations(
         title=name.replace("_", " "),
         read_only_hint=name in READ_ONLY,
-        destructive_hint=name in ("ingest_into_rem", "save_agent"),
+        destructive_hint=name in ("ingest_into_rem", "parse_and_ingest_file", "save_agent"),
         open_world_hint=name not in _CLOSED_WORLD,
     )
     return FunctionTool.from_function(

@@ -103,3 +103,13 @@ CREATE TABLE dream_progress (
   PRIMARY KEY (tenant_id, source_id, dream)
 );
 CREATE INDEX dream_progress_owner ON dream_progress (tenant_id, user_id, dream);
+
+-- What has lapsed is found without looking at everything else.
+DO $$
+DECLARE
+  entity text;
+BEGIN
+  FOR entity IN SELECT name FROM entity_types WHERE is_builtin LOOP
+    EXECUTE format('CREATE INDEX %I ON %I (expires_at) WHERE expires_at IS NOT NULL', entity || '_expires', entity);
+  END LOOP;
+END $$;
