@@ -130,9 +130,7 @@ class Ledger:
                 standing[Ref(kind, row_id)] = expires_at
         return standing
 
-    async def _notice(
-        self, dream: str, subject: Ref, claims: Iterable[Claim], only: Collection[UUID] | None
-    ) -> None:
+    async def _notice(self, dream: str, subject: Ref, claims: Iterable[Claim], only: Collection[UUID] | None) -> None:
         """See first what the owner has changed since, or it would be written over."""
         entities = {live.entity for live in await self._live(dream, subject, (), only)}
         entities |= {claim.src for claim in claims if isinstance(claim, EdgeClaim)}
