@@ -17,6 +17,8 @@ SIZES = (100, 1_000, 10_000)
 _NEWS = 20
 _MESSAGES_OF_SESSION = 20
 _NIGHTS = 5
+_UNHEARD = 1_000_000
+"""The news are of none of the conversations before."""
 _DREAMS = ("moments", "affinity")
 _BEGIN = datetime(2010, 1, 1, 8, tzinfo=UTC)
 _THINGS = (
@@ -40,9 +42,9 @@ async def run(settings: Settings, sizes: Sequence[int] = SIZES) -> Result:
             endless[size] = await _endless(rem, f"endless-{size}", size)
         for night in range(_NIGHTS):
             for size in sizes:
-                await _session(rem, f"user-{size}", night, _BEGIN + timedelta(days=4000 + night))
+                await _session(rem, f"user-{size}", _UNHEARD + night, _BEGIN + timedelta(days=4000 + night))
                 nights[size].append(await _night(rem, f"user-{size}"))
-                await _append(rem, f"endless-{size}", endless[size], size + night * _NEWS, night)
+                await _append(rem, f"endless-{size}", endless[size], size + night * _NEWS, _UNHEARD + night)
                 one_session[size].append(await _night(rem, f"endless-{size}"))
             say(f"night {night + 1}: " + ", ".join(f"{size:,}: {nights[size][-1]:.2f} s" for size in sizes))
     for size in sizes:
