@@ -173,7 +173,7 @@ async def test_no_session_is_needed_and_no_stream_is_opened(url: str) -> None:
         answer = await client.post(url, json=LIST, headers=ACCEPT)
         assert answer.headers["content-type"] == "application/json"
         assert "mcp-session-id" not in answer.headers
-        assert len(answer.json()["result"]["tools"]) == 13
+        assert len(answer.json()["result"]["tools"]) == 14
         broken = await client.post(url, content=b"{", headers={**ACCEPT, "content-type": "application/json"})
         assert broken.status_code == 400
 

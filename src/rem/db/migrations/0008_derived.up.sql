@@ -23,6 +23,9 @@ ALTER TABLE uploads ALTER COLUMN content SET STORAGE EXTERNAL;
 -- Chunks are found by their file.
 CREATE INDEX resources_file ON resources (tenant_id, user_id, ((metadata ->> 'file_id'))) WHERE metadata ? 'file_id';
 
+-- So are entries of the knowledge base that came from a file.
+CREATE INDEX ontologies_file ON ontologies (tenant_id, file_id) WHERE file_id IS NOT NULL;
+
 -- A dream for one owner. Without a user it is over what the tenant shares.
 CREATE TABLE dream_runs (
   tenant_id text NOT NULL,
