@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -199,20 +200,32 @@ class Indexer:
             raise self._embedder.error
         embedded = 0
         skipped: list[int] = []
-        while at_most is None or embedded < at_most:
-            async with self._database.connection() as connection:
-                waiting = await connection.fetch(
-                    query("passages", "without_embedding"), *_of(scope), skipped, _EMBED_AT_ONCE
-                )
-                texts = await _texts_of(connection, waiting)
-                model = await model_of(connection, self._embedder) if waiting else None
-            if model is None:
-                break
-            done = await self._embed_portion(model, waiting, texts, skipped)
-            embedded += done
-            if on_progress:
-                on_progress("embedded", done)
+        portion = await self._next_portion(scope, skipped)
+        # While one portion is embedded, the one before is stored and the next one is read.
+        async with _Background() as storing:
+            while portion is not None and (at_most is None or embedded < at_most):
+                vectors = asyncio.create_task(self._vectors_of(portion))
+                try:
+                    following = await self._next_portion(scope, [*skipped, *portion.ids, *storing.ids])
+                except BaseException:
+                    vectors.cancel()
+                    raise
+                await storing.next(portion.ids, self._store_vectors(portion, await vectors))
+                skipped += portion.blank
+                embedded += len(portion.known)
+                if on_progress:
+                    on_progress("embedded", len(portion.known))
+                portion = following
         return embedded
+
+    async def _next_portion(self, scope: Scope | None, excluded: Sequence[int]) -> _Portion | None:
+        async with self._database.connection() as connection:
+            waiting = await connection.fetch(
+                query("passages", "without_embedding"), *_of(scope), list(excluded), _EMBED_AT_ONCE
+            )
+            if not waiting:
+                return None
+            return _Portion(await model_of(connection, self._embedder), waiting, await _texts_of(connection, waiting))
 
     async def switch_model(self) -> int:
         """Make the embedder's model the one of this database; how many passages another model embedded."""
@@ -237,31 +250,84 @@ class Indexer:
             if not others:
                 return embedded
             last = others[-1]["id"]
-            done = await self._embed_portion(model, others, texts, [])
-            embedded += done
+            portion = _Portion(model, others, texts)
+            await self._store_vectors(portion, await self._vectors_of(portion))
+            embedded += len(portion.known)
             if on_progress:
-                on_progress("embedded", done)
+                on_progress("embedded", len(portion.known))
 
-    async def _embed_portion(
-        self, model: VectorModel, passages: Sequence[Any], texts: dict[int, str], skipped: list[int]
-    ) -> int:
-        # A passage without text belongs to a row that was changed or deleted a moment ago.
-        known = [passage for passage in passages if not is_blank(texts.get(passage["id"], ""))]
-        skipped += {passage["id"] for passage in passages} - {passage["id"] for passage in known}
+    async def _vectors_of(self, portion: _Portion) -> Sequence[Vector]:
+        texts = [portion.texts[passage["id"]] for passage in portion.known]
+        return list(await self._embedder.embed(texts)) if texts else []
+
+    async def _store_vectors(self, portion: _Portion, vectors: Sequence[Vector]) -> None:
+        known = portion.known
         if not known:
-            return 0
-        vectors = await self._embedder.embed([texts[passage["id"]] for passage in known])
+            return
         async with self._database.connection() as connection:
             await connection.execute(
                 query("passages", "store_embeddings"),
                 [passage["tenant_id"] for passage in known],
                 [passage["id"] for passage in known],
                 [as_text(vector) for vector in vectors],
-                model.id,
+                portion.model.id,
             )
             for tenant_id, owner in sorted({(passage["tenant_id"], passage["owner"]) for passage in known}):
-                await connection.execute(query("passages", "refresh_mean"), tenant_id, owner, model.id)
-        return len(known)
+                await connection.execute(query("passages", "refresh_mean"), tenant_id, owner, portion.model.id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Portion:
+    """Passages that are embedded together."""
+
+    model: VectorModel
+    passages: Sequence[Any]
+    texts: dict[int, str]
+
+    @property
+    def ids(self) -> list[int]:
+        return [passage["id"] for passage in self.passages]
+
+    @property
+    def known(self) -> list[Any]:
+        """Those that have a text; one without belongs to a row that was changed or deleted a moment ago."""
+        return [passage for passage in self.passages if not is_blank(self.texts.get(passage["id"], ""))]
+
+    @property
+    def blank(self) -> set[int]:
+        return set(self.ids) - {passage["id"] for passage in self.known}
+
+
+class _Background:
+    """One piece of work at a time that goes on beside the rest; it is done, or cancelled by an error, at the end."""
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> _Background:
+        return self
+
+    async def next(self, ids: list[int], work: Coroutine[Any, Any, None]) -> None:
+        """Begin some work, once the work before is done."""
+        try:
+            await self._finish()
+        except BaseException:
+            work.close()
+            raise
+        self.ids, self._task = ids, asyncio.create_task(work)
+
+    async def _finish(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            await task
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_rest: object) -> None:
+        if kind is not None and self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            return
+        await self._finish()
 
 
 async def _texts_of(connection: Connection, passages: Sequence[Any]) -> dict[int, str]:
