@@ -1,0 +1,81 @@
+"""What the page about dreaming says is what happens."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+
+import orjson
+
+from rem.dreaming.dreams import DREAMS
+from tests.commands import REPOSITORY, environment, output
+from tests.commands import rem as run_rem
+
+_PAGE = (REPOSITORY / "docs" / "dreaming.md").read_text(encoding="utf-8")
+_EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```\w+\n(.*?)```", _PAGE, re.DOTALL))
+_ALICE = ("--user", "alice@example.com")
+
+
+def _talk(dsn: str) -> dict[str, str]:
+    settings = {"POSTGRES__CONNECTION_STRING": dsn}
+    done = subprocess.run(
+        [sys.executable, "-c", _EXAMPLES["talk"]],
+        env=environment(settings),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return settings
+
+
+def test_the_example_dreams(dsn: str) -> None:
+    settings = _talk(dsn)
+    commands = [shlex.split(line)[1:] for line in _EXAMPLES["dream"].splitlines()]
+    full, moments, sarah, mentions, statements, runs, audit = (
+        output(*command, settings=settings) for command in commands
+    )
+    assert "moments: " in full
+    assert moments.count("2026-03") >= 2
+    assert "Postgres" in moments
+    assert "sarah-chen" in sarah
+    assert "billing" in mentions
+    assert "sarah-chen" in statements
+    assert "done" in runs
+    assert re.findall(r": (\d+)$", audit, re.MULTILINE) == ["0"] * 7
+
+
+def test_a_second_dream_has_nothing_to_say(dsn: str) -> None:
+    settings = _talk(dsn)
+    (first,) = orjson.loads(output("dreaming", "full", "--json", *_ALICE, settings=settings))
+    (second,) = orjson.loads(output("dreaming", "full", "--json", *_ALICE, settings=settings))
+    assert first["run_id"] is not None
+    assert second["run_id"] is None
+    assert "nothing new" in output("dreaming", "full", *_ALICE, settings=settings)
+
+
+def test_a_dream_is_undone_by_its_id(dsn: str) -> None:
+    settings = _talk(dsn)
+    (report,) = orjson.loads(output("dreaming", "moments", "--json", *_ALICE, settings=settings))
+    assert "Took back" in output("dreaming", "undo", report["run_id"], *_ALICE, settings=settings)
+    query = "SQL SELECT count(*) AS moments FROM moments"
+    (row,) = orjson.loads(output("query", query, "--json", *_ALICE, settings=settings))["results"]
+    assert row["moments"] == 0
+    refused = run_rem("dreaming", "undo", report["run_id"], *_ALICE, settings=settings)
+    assert "undone already" in refused.stderr
+
+
+def test_everyone_is_dreamt_for_and_bob_sees_nothing_of_it(dsn: str) -> None:
+    settings = _talk(dsn)
+    reports = orjson.loads(output("dreaming", "full", "--all", "--json", settings=settings))
+    assert len([report for report in reports if report["run_id"]]) == 1
+    assert orjson.loads(output("dreaming", "statements", "--json", "--user", "bob", settings=settings)) == []
+    both = run_rem("dreaming", "full", "--all", *_ALICE, settings=settings)
+    assert "leave --user out" in both.stderr
+
+
+def test_the_table_has_all_dreams() -> None:
+    assert re.findall(r"^\| `([a-z]+)` \|", _PAGE, re.MULTILINE) == list(DREAMS)
