@@ -7,12 +7,12 @@ from uuid import uuid4
 
 import pytest
 
-from rem.dreaming.emotions import emotions_of
-from rem.dreaming.episodes import MOST_MESSAGES, Episode, cut
+from rem.dreaming.moments.emotions import emotions_of
+from rem.dreaming.moments.episodes import MOST_MESSAGES, Episode, cut
+from rem.dreaming.moments.people import KnownPeople, KnownPerson, speakers_of
+from rem.dreaming.moments.summary import LONGEST_SUMMARY, Utterance, summary_of
+from rem.dreaming.moments.topics import as_tag, topics_of
 from rem.dreaming.night import Said
-from rem.dreaming.people import KnownPeople, KnownPerson, speakers_of
-from rem.dreaming.summary import LONGEST_SUMMARY, Utterance, summary_of
-from rem.dreaming.topics import as_tag, topics_of
 from rem.dreaming.words import content_words, rarity
 from tests.dreaming.conversations import MARCH
 

@@ -8,16 +8,16 @@ import pytest
 
 from rem.app import Rem
 from rem.db.store import Store
-from rem.dreaming.addresses import fits, mailboxes
-from rem.dreaming.aliases import Candidate, candidates
-from rem.dreaming.entities import EntitiesDream
-from rem.dreaming.evidence import Stated
-from rem.dreaming.introductions import statements_of_work
-from rem.dreaming.mentions import evidence_in, possible_names
-from rem.dreaming.name_words import sentence_around, words_after, words_before
+from rem.dreaming.entities.addresses import fits, mailboxes
+from rem.dreaming.entities.aliases import Candidate, candidates
+from rem.dreaming.entities.dream import EntitiesDream
+from rem.dreaming.entities.evidence import Stated
+from rem.dreaming.entities.introductions import statements_of_work
+from rem.dreaming.entities.mentions import evidence_in, possible_names
+from rem.dreaming.entities.name_words import sentence_around, words_after, words_before
+from rem.dreaming.entities.relations import latest, rel_type_of
+from rem.dreaming.entities.signatures import signatures
 from rem.dreaming.plain_text import LONGEST, said_in
-from rem.dreaming.relations import latest, rel_type_of
-from rem.dreaming.signatures import signatures
 from tests.dreaming.nights import night_for
 from tests.dreaming.talks import entities, talk
 

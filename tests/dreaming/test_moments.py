@@ -310,6 +310,6 @@ async def test_without_an_embedder_words_have_to_do(settings: Settings, sql: Sql
 
 
 def test_dates_of_names_are_those_of_utc() -> None:
-    from rem.dreaming.moment_draft import name_of
+    from rem.dreaming.moments.draft import name_of
 
     assert name_of(datetime(2026, 3, 14, 23, 30, tzinfo=UTC), ["a-topic"], "") == "2026-03-14 a topic"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from rem.dreaming.extraction import portions_of, readable
-from rem.dreaming.extraction_schema import ExtractionSchema
-from rem.dreaming.ontology_match import matches, matches_tags, matches_type, problem_of
-from rem.dreaming.stated_fields import stated_fields
+from rem.dreaming.ontology.extraction import portions_of, readable
+from rem.dreaming.ontology.match import matches, matches_tags, matches_type, problem_of
+from rem.dreaming.ontology.schema import ExtractionSchema
+from rem.dreaming.ontology.stated_fields import stated_fields
 from rem.errors import AgentInvalidError
 
 

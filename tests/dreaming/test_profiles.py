@@ -13,8 +13,8 @@ from rem.app import Rem
 from rem.context import Scope, user_id_of
 from rem.db.store import Store
 from rem.dreaming.dreamer import DreamReport
+from rem.dreaming.profiles.sensitive import is_sensitive
 from rem.dreaming.record import statements
-from rem.dreaming.sensitive import is_sensitive
 from rem.memory.message import NewMessage
 from rem.models import Edge, Moment, Ontology, Session, User
 from rem.models.message import Role

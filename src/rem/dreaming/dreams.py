@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rem.dreaming.affinity import Affinity
+from rem.dreaming.affinity.dream import Affinity
 from rem.dreaming.dreamer import Dream
-from rem.dreaming.entities import EntitiesDream
-from rem.dreaming.moments import Moments
-from rem.dreaming.ontology import OntologyDream
-from rem.dreaming.profiles import Profiles
+from rem.dreaming.entities.dream import EntitiesDream
+from rem.dreaming.moments.dream import Moments
+from rem.dreaming.ontology.dream import OntologyDream
+from rem.dreaming.profiles.dream import Profiles
 
 DREAMS: dict[str, Dream] = {
     dream.name: dream for dream in (Moments(), EntitiesDream(), Affinity(), OntologyDream(), Profiles())

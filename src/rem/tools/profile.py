@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rem.dreaming.own_row import own_rows, record_of
+from rem.dreaming.profiles.own_row import own_rows, record_of
 
 if TYPE_CHECKING:
     from rem.tools.env import ToolEnv

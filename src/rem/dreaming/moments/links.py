@@ -9,7 +9,7 @@ from uuid import UUID
 
 from rem.db.sql import query
 from rem.dreaming.claim import Claim, EdgeClaim, FieldClaim, Ref, Source
-from rem.dreaming.moment_book import DREAM
+from rem.dreaming.moments.book import DREAM
 from rem.models import Edge
 
 if TYPE_CHECKING:

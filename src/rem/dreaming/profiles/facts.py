@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from rem.db.sql import query
-from rem.dreaming.activity import Activity, activity_of
 from rem.dreaming.claim import Ref, Source
-from rem.dreaming.sensitive import is_sensitive
+from rem.dreaming.profiles.activity import Activity, activity_of
+from rem.dreaming.profiles.sensitive import is_sensitive
 
 if TYPE_CHECKING:
     from rem.dreaming.night import Night

@@ -18,11 +18,11 @@ from pydantic import ValidationError
 
 from rem.db.sql import query
 from rem.dreaming.claim import Claim, EdgeClaim, Ref, RowClaim
-from rem.dreaming.extraction import Extraction, Missing, by_mind, by_statement, readable, version_of
-from rem.dreaming.extraction_schema import ExtractionSchema, StoredSchemas
 from rem.dreaming.material import digest_of
-from rem.dreaming.ontology_document import OntologyDocument, new_files, new_texts, owned, read_file, read_text
-from rem.dreaming.ontology_match import matches, matches_tags, matches_type, problem_of
+from rem.dreaming.ontology.document import OntologyDocument, new_files, new_texts, owned, read_file, read_text
+from rem.dreaming.ontology.extraction import Extraction, Missing, by_mind, by_statement, readable, version_of
+from rem.dreaming.ontology.match import matches, matches_tags, matches_type, problem_of
+from rem.dreaming.ontology.schema import ExtractionSchema, StoredSchemas
 from rem.errors import RemError
 from rem.models import Edge, Ontology
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
-from rem.dreaming.evidence import ORGANIZATION, PERSON, PROJECT, Evidence, Kind, Stated
-from rem.dreaming.name_words import TITLES, folded, sentence_around, word_set, words_after, words_before
+from rem.dreaming.entities.evidence import ORGANIZATION, PERSON, PROJECT, Evidence, Kind, Stated
+from rem.dreaming.entities.name_words import TITLES, folded, sentence_around, word_set, words_after, words_before
 
 _RELATIONS = {
     "colleague": """

@@ -9,13 +9,13 @@ from uuid import UUID
 
 from rem.db.sql import query
 from rem.dreaming.claim import Ref, Source
-from rem.dreaming.episodes import LOOKAHEAD, MOST_MESSAGES, Episode, cut
-from rem.dreaming.moment_book import DREAM, MomentBook
-from rem.dreaming.moment_draft import MomentDraft, draft_of_episode, draft_of_file, draft_of_note
-from rem.dreaming.moment_extraction import extracted_drafts
-from rem.dreaming.moment_links import link_moments
+from rem.dreaming.moments.book import DREAM, MomentBook
+from rem.dreaming.moments.draft import MomentDraft, draft_of_episode, draft_of_file, draft_of_note
+from rem.dreaming.moments.episodes import LOOKAHEAD, MOST_MESSAGES, Episode, cut
+from rem.dreaming.moments.extraction import extracted_drafts
+from rem.dreaming.moments.links import link_moments
+from rem.dreaming.moments.people import KnownPeople
 from rem.dreaming.night import NewSession, Said
-from rem.dreaming.people import KnownPeople
 from rem.models import Resource
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import orjson
 
 from rem.dreaming.claim import Source
 from rem.dreaming.material import marked
-from rem.dreaming.profile_facts import Counted, ProfileFacts, unique
-from rem.dreaming.sensitive import is_sensitive, without_sensitive
+from rem.dreaming.profiles.facts import Counted, ProfileFacts, unique
+from rem.dreaming.profiles.sensitive import is_sensitive, without_sensitive
 
 if TYPE_CHECKING:
     from rem.dreaming.night import Night

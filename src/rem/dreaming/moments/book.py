@@ -9,11 +9,11 @@ from uuid import UUID
 
 from rem.db.sql import query
 from rem.dreaming.claim import Ref, RowClaim, Source
-from rem.dreaming.near_duplicates import NearDuplicates
+from rem.dreaming.moments.near_duplicates import NearDuplicates
 from rem.models import Moment
 
 if TYPE_CHECKING:
-    from rem.dreaming.moment_draft import MomentDraft
+    from rem.dreaming.moments.draft import MomentDraft
     from rem.dreaming.night import Night
 
 DREAM = "moments"

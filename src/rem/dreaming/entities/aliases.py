@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from rem.dreaming.addresses import fits
-from rem.dreaming.evidence import ORGANIZATION, PERSON, Evidence, Kind, combined
-from rem.dreaming.introductions import FAMILY, without_legal_form
-from rem.dreaming.name_words import TITLES, fold, folded, is_capitalised
+from rem.dreaming.entities.addresses import fits
+from rem.dreaming.entities.evidence import ORGANIZATION, PERSON, Evidence, Kind, combined
+from rem.dreaming.entities.introductions import FAMILY, without_legal_form
+from rem.dreaming.entities.name_words import TITLES, fold, folded, is_capitalised
 
 _HANDLE_PARTS = re.compile(r"[._-]+")
 _MOST_SAYINGS = 2

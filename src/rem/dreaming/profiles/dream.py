@@ -14,9 +14,9 @@ import orjson
 from rem.db.sql import query
 from rem.dreaming.claim import FieldClaim, Ref, RowClaim, Source
 from rem.dreaming.material import digest_of
-from rem.dreaming.own_row import OwnRow, id_of_progress, id_to_dream, own_rows, record_of
-from rem.dreaming.profile_draft import Drafted, Present, by_counts, by_mind
-from rem.dreaming.profile_facts import ProfileFacts, read_facts
+from rem.dreaming.profiles.draft import Drafted, Present, by_counts, by_mind
+from rem.dreaming.profiles.facts import ProfileFacts, read_facts
+from rem.dreaming.profiles.own_row import OwnRow, id_of_progress, id_to_dream, own_rows, record_of
 from rem.models import User
 
 if TYPE_CHECKING:

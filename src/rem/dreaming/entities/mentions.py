@@ -6,11 +6,18 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from rem.dreaming.addresses import mailboxes
-from rem.dreaming.evidence import ORGANIZATION, PERSON, Evidence, Kind
-from rem.dreaming.introductions import introductions
-from rem.dreaming.name_words import ALSO_WORDS, STOP_WORDS, is_capitalised, sentence_around, starts_sentence, word_set
-from rem.dreaming.signatures import signatures
+from rem.dreaming.entities.addresses import mailboxes
+from rem.dreaming.entities.evidence import ORGANIZATION, PERSON, Evidence, Kind
+from rem.dreaming.entities.introductions import introductions
+from rem.dreaming.entities.name_words import (
+    ALSO_WORDS,
+    STOP_WORDS,
+    is_capitalised,
+    sentence_around,
+    starts_sentence,
+    word_set,
+)
+from rem.dreaming.entities.signatures import signatures
 
 _HANDLE = re.compile(r"(?<![\w@/.`])@([A-Za-z][A-Za-z0-9_.-]{2,29})(?![\w/@(:])")
 _NO_HANDLES = word_set(

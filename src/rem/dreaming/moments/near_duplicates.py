@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from rem.db.sql import query
-from rem.dreaming.episodes import cosine_of_counts
+from rem.dreaming.moments.episodes import cosine_of_counts
 from rem.dreaming.words import all_words
 from rem.embeddings import is_blank
 from rem.retrieval.indexer import as_text

@@ -19,7 +19,7 @@ from rem.ingest.front_matter import read_front_matter
 from rem.ingest.plain import storable
 
 if TYPE_CHECKING:
-    from rem.dreaming.extraction_schema import ExtractionSchema
+    from rem.dreaming.ontology.schema import ExtractionSchema
 
 _LINE = re.compile(
     r"^\s*(?:[-*+>]\s+)?[*_]{0,2}([^\W_][^:：|\n]{0,79}?)[*_]{0,2}\s*(?::[*_]{0,2}(?=\s|$)|：)[*_]{0,2}(.*)$"

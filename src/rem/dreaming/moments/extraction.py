@@ -8,10 +8,10 @@ from uuid import UUID
 
 import orjson
 
-from rem.dreaming.episodes import Episode
-from rem.dreaming.moment_draft import MomentDraft, name_of
-from rem.dreaming.people import speakers_of
-from rem.dreaming.topics import MOST_TOPICS, as_tag, topics_of
+from rem.dreaming.moments.draft import MomentDraft, name_of
+from rem.dreaming.moments.episodes import Episode
+from rem.dreaming.moments.people import speakers_of
+from rem.dreaming.moments.topics import MOST_TOPICS, as_tag, topics_of
 from rem.embeddings import is_blank
 from rem.models.values import label_with_key
 

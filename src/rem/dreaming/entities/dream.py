@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from rem.db.sql import query
-from rem.dreaming.aliases import Candidate, candidates
 from rem.dreaming.claim import Claim, EdgeClaim, RowClaim, Source
-from rem.dreaming.entity_reading import Reading, read
-from rem.dreaming.evidence import ORGANIZATION, Evidence, Stated, combined
-from rem.dreaming.introductions import statements_of_work
-from rem.dreaming.known_names import DREAM, Known, KnownNames, Link, one_of
-from rem.dreaming.mentions import evidence_in, possible_names
-from rem.dreaming.name_words import fold, folded
-from rem.dreaming.relations import EXCLUSIVE, latest
-from rem.dreaming.resolution import Resolution, Target, resolve
-from rem.dreaming.subjects import Passage, Subject, new_subjects, passages_of, standing_of, woken_subjects
+from rem.dreaming.entities.aliases import Candidate, candidates
+from rem.dreaming.entities.evidence import ORGANIZATION, Evidence, Stated, combined
+from rem.dreaming.entities.introductions import statements_of_work
+from rem.dreaming.entities.known_names import DREAM, Known, KnownNames, Link, one_of
+from rem.dreaming.entities.mentions import evidence_in, possible_names
+from rem.dreaming.entities.name_words import fold, folded
+from rem.dreaming.entities.reading import Reading, read
+from rem.dreaming.entities.relations import EXCLUSIVE, latest
+from rem.dreaming.entities.resolution import Resolution, Target, resolve
+from rem.dreaming.entities.subjects import Passage, Subject, new_subjects, passages_of, standing_of, woken_subjects
 from rem.memory.retry import when_busy
 from rem.models import Edge, Ontology
 

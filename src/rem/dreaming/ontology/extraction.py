@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from rem.dreaming.material import digest_of, marked
 from rem.dreaming.night import OutOfCallsError
-from rem.dreaming.ontology_document import MOST_CHARACTERS
-from rem.dreaming.stated_fields import stated_fields
+from rem.dreaming.ontology.document import MOST_CHARACTERS
+from rem.dreaming.ontology.stated_fields import stated_fields
 from rem.errors import ModelError
 from rem.ingest.plain import storable
 
 if TYPE_CHECKING:
-    from rem.dreaming.extraction_schema import ExtractionSchema
     from rem.dreaming.night import Night
-    from rem.dreaming.ontology_document import OntologyDocument
+    from rem.dreaming.ontology.document import OntologyDocument
+    from rem.dreaming.ontology.schema import ExtractionSchema
 
 _PORTION = 24_000
 _STATED, _BY_MODEL = 0.6, 0.8

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rem.dreaming.name_words import PARTICLES, fold, folded, is_capitalised, word_set, words_before
+from rem.dreaming.entities.name_words import PARTICLES, fold, folded, is_capitalised, word_set, words_before
 
 _ADDRESS = re.compile(
     r"(?<![\w.+%-])([A-Za-z0-9_][A-Za-z0-9._%+-]{0,63})@((?:[A-Za-z0-9-]{1,63}\.){1,4}[A-Za-z]{2,24})(?![\w@-])"

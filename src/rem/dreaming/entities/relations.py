@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from rem.dreaming.evidence import Stated
+from rem.dreaming.entities.evidence import Stated
 
 EXCLUSIVE = ("works_at", "reports_to", "lives_in", "married_to")
 """A newer one ends the older."""

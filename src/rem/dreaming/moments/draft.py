@@ -8,11 +8,11 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from rem.dreaming.claim import RowClaim, Source
-from rem.dreaming.emotions import emotions_of
-from rem.dreaming.episodes import Episode
-from rem.dreaming.people import KnownPeople, speakers_of
-from rem.dreaming.summary import Utterance, sentences_of, summary_of
-from rem.dreaming.topics import topics_of
+from rem.dreaming.moments.emotions import emotions_of
+from rem.dreaming.moments.episodes import Episode
+from rem.dreaming.moments.people import KnownPeople, speakers_of
+from rem.dreaming.moments.summary import Utterance, sentences_of, summary_of
+from rem.dreaming.moments.topics import topics_of
 from rem.models import Moment, Resource
 
 _BASELINE_CONFIDENCE = 0.7

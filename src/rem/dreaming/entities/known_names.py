@@ -11,7 +11,7 @@ from uuid import UUID
 from rem.context import user_id_of
 from rem.db.sql import query
 from rem.dreaming.claim import Ref, Source
-from rem.dreaming.name_words import fold, folded
+from rem.dreaming.entities.name_words import fold, folded
 
 if TYPE_CHECKING:
     from rem.dreaming.night import Night

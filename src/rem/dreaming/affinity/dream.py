@@ -8,8 +8,8 @@ from uuid import UUID
 import orjson
 
 from rem.db.sql import fill, identifier, query
+from rem.dreaming.affinity.neighbours import TYPES, Neighbours, Thing, things_of
 from rem.dreaming.claim import Claim, EdgeClaim, Ref
-from rem.dreaming.neighbours import TYPES, Neighbours, Thing, things_of
 from rem.dreaming.words import content_words
 from rem.models import Edge
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rem.dreaming.evidence import ORGANIZATION, PERSON, Evidence, Kind
-from rem.dreaming.name_words import words_after
+from rem.dreaming.entities.evidence import ORGANIZATION, PERSON, Evidence, Kind
+from rem.dreaming.entities.name_words import words_after
 
 _CLOSING = re.compile(
     r"^[ \t>]*(?:(?:with )?(?:best|kind|warm|many|kindest|warmest)(?: regards| wishes| thanks)?|regards|sincerely"

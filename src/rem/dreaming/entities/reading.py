@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rem.dreaming.evidence import PERSON, Evidence, Kind, Stated
-from rem.dreaming.name_words import is_capitalised
-from rem.dreaming.relations import rel_type_of
+from rem.dreaming.entities.evidence import PERSON, Evidence, Kind, Stated
+from rem.dreaming.entities.name_words import is_capitalised
+from rem.dreaming.entities.relations import rel_type_of
 
 if TYPE_CHECKING:
-    from rem.dreaming.known_names import Known
+    from rem.dreaming.entities.known_names import Known
+    from rem.dreaming.entities.subjects import Passage
     from rem.dreaming.night import Night
-    from rem.dreaming.subjects import Passage
 
 AGENT = "entity-extractor"
 _PIECE_CHARACTERS = 16_000

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from rem.db.sql import query
 from rem.dreaming.claim import Ref, Source
-from rem.dreaming.known_names import DREAM
+from rem.dreaming.entities.known_names import DREAM
 from rem.dreaming.night import NewSession, Standing
 from rem.dreaming.plain_text import said_in
 from rem.models import Moment, Resource

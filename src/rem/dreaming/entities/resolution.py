@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from rem.dreaming.aliases import Candidate
-from rem.dreaming.evidence import PERSON, Stated
-from rem.dreaming.introductions import FAMILY
-from rem.dreaming.known_names import ANYTHING, Known, KnownNames, one_of
-from rem.dreaming.name_words import fold, folded
+from rem.dreaming.entities.aliases import Candidate
+from rem.dreaming.entities.evidence import PERSON, Stated
+from rem.dreaming.entities.introductions import FAMILY
+from rem.dreaming.entities.known_names import ANYTHING, Known, KnownNames, one_of
+from rem.dreaming.entities.name_words import fold, folded
 
 _ENOUGH = 0.75
 """As rem_enough_evidence has it."""

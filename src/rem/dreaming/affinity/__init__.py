@@ -1,0 +1,1 @@
+"""Affinity: what belongs together."""

@@ -1,0 +1,1 @@
+"""Entities: people, organisations and projects that were named."""

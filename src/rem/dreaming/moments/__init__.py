@@ -1,0 +1,1 @@
+"""Moments: episodes of conversations and texts."""

@@ -1,0 +1,1 @@
+"""Ontology: structured data from files."""

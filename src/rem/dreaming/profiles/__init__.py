@@ -1,0 +1,1 @@
+"""Profiles: who a user is."""
