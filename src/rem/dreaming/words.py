@@ -42,7 +42,8 @@ us use used uses using very via wanna want wanted wants was wasn't way ways we w
 weren't what what's whatever when where whether which while who who's whole whom whose why will with within without
 won't would wouldn't yes yet you you'd you'll you're you've your yours yourself today yesterday tomorrow tonight
 morning afternoon evening week weeks month months year years day days hour hours minute minutes time times monday
-tuesday wednesday thursday friday saturday sunday der die das den dem des ein eine einen einem einer und oder aber
+tuesday wednesday thursday friday saturday sunday january february march april june july august september october
+november december der die das den dem des ein eine einen einem einer und oder aber
 nicht kein keine ist sind war waren wird werden wurde hat haben hatte ich du er sie es wir ihr mich mir dich dir uns
 euch mein meine dein deine sein seine ihre unser mit von zu zum zur bei auf aus nach für über unter vor durch um im
 als wie wenn dass weil auch noch nur schon sehr mehr wer wo wann heute gestern morgen le la les un une de et ou mais
@@ -56,7 +57,8 @@ basically believe best better bit bye certainly chat check cheers clear cool cor
 exactly excellent excited exciting explain fair fantastic favor feel feeling fine forward free fun glad good goodbye
 gosh gotcha great greetings guess guys haha happen happened happy hear heard hello help helped helpful helping helps
 hey hi hmm hope hoping idea important information interested interesting kind kinda know knows learn let like lol look
-looking looks love lovely mean means mind mmm moment nah need nice nope oh ok okay part perfect person people place
+looking looks love lovely mean means mind mmm moment nah need nice nope noted oh ok okay part perfect person people
+place
 please pleasure pretty probably problem question questions quick ready real right see share so sorry sound sounds
 start started stuff suggest suggestion suggestions super sweet talk talking tell thank thanks thats thought totally
 true understand understood uh um update useful wait welcome wonderful wondering work works worries worry wow yeah yep

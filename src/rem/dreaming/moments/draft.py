@@ -97,7 +97,8 @@ def draft_of_episode(episode: Episode, session_id: UUID, people: KnownPeople) ->
     if not summary:
         return None
     topics = topics_of(
-        ((m.content, 1.0 if m.role == "user" or speakers else _ASSISTANT_SHARE) for m in episode.said), speakers
+        ((m.content, 1.0 if m.role == "user" or speakers else _ASSISTANT_SHARE) for m in episode.said),
+        [*speakers, *people.names_in(m.content for m in episode.said)],
     )
     own_words = [m.content for m in episode.said if m.role == "user" or speakers]
     return MomentDraft(
@@ -130,7 +131,7 @@ def draft_of_note(note: Resource, source: Source, people: KnownPeople) -> Moment
         starts=note.timestamp,
         ends=note.timestamp,
         sources=[source],
-        topics=topics_of([(f"{note.name}. {note.content}", 1.0)]),
+        topics=topics_of([(f"{note.name}. {note.content}", 1.0)], people.names_in([note.content])),
         persons=people.mentioned_in([note.content]),
         emotions=emotions_of([note.content]),
         resource_ids=[note.id],
@@ -152,7 +153,7 @@ def draft_of_file(
         starts=read_at,
         ends=read_at,
         sources=[file, *(source for source, _ in parts)],
-        topics=topics_of((text, 1.0) for text in texts),
+        topics=topics_of(((text, 1.0) for text in texts), people.names_in(texts)),
         persons=people.mentioned_in(texts),
         resource_ids=[source.ref.id for source, _ in parts],
     )

@@ -35,6 +35,8 @@ _LEXICON = {
     "tiredness": "tired exhausted exhausting müde fatigué cansado cansada",
 }
 _FEELINGS = {word: feeling for feeling, words in _LEXICON.items() for word in words.split()}
+FEELING_WORDS = frozenset(_FEELINGS)
+"""All words that tell of a feeling."""
 _JAPANESE = {
     "joy": ("嬉しい", "うれしい", "嬉しかった", "うれしかった", "楽しい", "楽しかった"),
     "sadness": ("悲しい", "かなしい", "悲しかった", "寂しい", "さびしい"),

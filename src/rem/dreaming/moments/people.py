@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _MOST_KNOWN = 2000
 _MOST_NAMED = 20
 _SHORTEST_NAME = 3
+_WORD = re.compile(r"[^\W\d_]{2,}")
 _NOBODY = frozenset({"user", "assistant", "system", "tool", "human", "ai", "bot", "me", "you", "unknown", ""})
 
 
@@ -34,6 +35,7 @@ class KnownPeople:
         self._key_of = {
             name.lower(): person.key for person in people for name in person.names if len(name) >= _SHORTEST_NAME
         }
+        self._name_words = {word for name in self._key_of if "@" not in name for word in _WORD.findall(name)}
         # The longest first, or "Ann" would be found in "Ann Lee".
         names = sorted(self._key_of, key=lambda name: (-len(name), name))
         pattern = "|".join(map(re.escape, names))
@@ -55,6 +57,11 @@ class KnownPeople:
             return []
         found = (match.group().lower() for text in texts for match in self._pattern.finditer(text))
         return list(dict.fromkeys(self._key_of[name] for name in found if name in self._key_of))[:_MOST_NAMED]
+
+    def names_in(self, texts: Iterable[str]) -> list[str]:
+        """The words that texts name known people by, in whatever part: "Sarah" of Sarah Chen."""
+        words = {word for text in texts for word in _WORD.findall(text.lower())}
+        return sorted(words & self._name_words)
 
 
 def _is_owner(store: Store, names: Sequence[str], email: str | None) -> bool:

@@ -6,6 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
+from rem.dreaming.entities.evidence import PERSON
+from rem.dreaming.entities.mentions import evidence_in
+from rem.dreaming.moments.emotions import FEELING_WORDS
 from rem.dreaming.words import content_words, phrases, rarity
 
 MOST_TOPICS = 5
@@ -17,20 +20,68 @@ _ACTION_SHARE = 0.5
 _PHRASE_SHARE = 1.6
 _REMARK = re.compile(r"\[[^\]\n]{0,300}\](?!\()")
 """What somebody did while speaking, in brackets."""
+_ADDRESS = re.compile(r"<?[^\s<>@]{1,64}@[^\s<>@]{1,255}>?|\b(?:https?|ftp)://\S+|\bwww\.\S+")
+_NUMBER_WORDS = frozenset(
+    [
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+        "thirteen",
+        "fourteen",
+        "fifteen",
+        "twenty",
+        "thirty",
+        "forty",
+        "fifty",
+        "sixty",
+        "hundred",
+        "thousand",
+        "million",
+        "billion",
+        "half",
+        "dozen",
+        "couple",
+        "second",
+        "third",
+        "fourth",
+        "percent",
+        "drei",
+        "vier",
+        "fünf",
+        "zwölf",
+        "cent",
+        "mille",
+    ]
+)
+_READ_FOR_NAMES = 20_000
 
 
-def topics_of(texts: Iterable[tuple[str, float]], speakers: Iterable[str] = ()) -> list[str]:
-    """The topics of texts, each of which counts for so much; the heaviest first, in kebab case. Who speaks is none."""
-    names = {word for speaker in speakers for word in content_words(speaker)}
+def topics_of(texts: Iterable[tuple[str, float]], people: Iterable[str] = ()) -> list[str]:
+    """The topics of texts, each of which counts for so much; the heaviest first, in kebab case.
+
+    People are none: those who are given, and those whom the texts introduce. Nor are addresses, feelings and numbers.
+    """
+    texts = list(texts)
+    others = {word for name in people for word in content_words(name)}
+    others |= (
+        {word for text, _ in texts for word in _name_words(text[:_READ_FOR_NAMES])} | FEELING_WORDS | _NUMBER_WORDS
+    )
     words: Counter[str] = Counter()
     pairs: Counter[tuple[str, str]] = Counter()
     for whole, share in texts:
-        text = _REMARK.sub(" ", whole)
+        text = _ADDRESS.sub(" ", _REMARK.sub(" ", whole))
         for word in content_words(text):
-            if word not in names:
+            if word not in others:
                 words[word] += share  # type: ignore[assignment]
         for pair in phrases(text):
-            if names.isdisjoint(pair):
+            if others.isdisjoint(pair):
                 pairs[pair] += share  # type: ignore[assignment]
     weights = {word: _weight(word, count) for word, count in _in_singular(words).items()}
     for (first, second), count in pairs.items():
@@ -38,6 +89,17 @@ def topics_of(texts: Iterable[tuple[str, float]], speakers: Iterable[str] = ()) 
             tag = f"{first}-{second}"
             weights[tag] = _PHRASE_SHARE * (_weight(first, count) + _weight(second, count)) / 2
     return _chosen(weights)
+
+
+def _name_words(text: str) -> set[str]:
+    """The words of the names of people whom a text introduces."""
+    return {
+        word
+        for evidence in evidence_in(text, 0)
+        if evidence.entity_type == PERSON
+        for name in evidence.words
+        for word in content_words(name)
+    }
 
 
 def _weight(word: str, count: float) -> float:

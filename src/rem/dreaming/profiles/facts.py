@@ -163,15 +163,22 @@ async def read_facts(night: Night) -> ProfileFacts:
     by_id = {source.ref.id: source for source in (*sessions, *(moment.source for moment in moments))}
     mentions = await rows("mentions", list(by_id), _MOST_MENTIONED)
     at = max((moment.ends_at for moment in moments), default=None)
-    topics = _count(moments, lambda moment: moment.topics, at)
     people = [
         person for person in _count(moments, lambda moment: moment.persons, at) if _fold(person.name) not in _NOBODY
+    ]
+    people = _merged(people, _mentioned(mentions, "person", by_id))
+    # Somebody's name is no topic, though moments that were dreamt before the person was known may say so.
+    names = {word for person in people for word in re.split(r"[\W_]+", person.name.lower())}
+    topics = [
+        topic
+        for topic in _count(moments, lambda moment: moment.topics, at)
+        if not names.issuperset(topic.name.lower().split("-"))
     ]
     return ProfileFacts(
         moments,
         activity,
         tuple(topics),
-        tuple(_merged(people, _mentioned(mentions, "person", by_id))),
+        tuple(people),
         tuple(_mentioned(mentions, "project", by_id)),
         tuple(wishes),
     )
