@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import TypeAlias
 
@@ -431,3 +433,85 @@ async def test_a_speaker_of_an_imported_conversation_is_somebody(rem: Rem, alice
     await talk(rem, alice, "Who is there?", speaker="Speaker 1")
     await dream(rem, alice)
     assert await entities(alice) == ["caroline"]
+
+
+@pytest.mark.parametrize("is_erased", [False, True])
+@pytest.mark.parametrize("place", [0, 2])
+async def test_what_is_deleted_while_the_dream_runs_is_nobody_elses_word(
+    rem: Rem, alice: Store, sql: Connection, place: int, is_erased: bool
+) -> None:
+    texts = ["The tomatoes grow well.", "We went home early.", "Nothing else happened."]
+    texts[place] = "I met Sarah Okafor <sarah.okafor@initech.com> about the secret."
+    session = await talk(rem, alice, *texts)
+    (doomed,) = await alice.find(Message, {"session_id": session.id, "message_index": place})
+
+    await _dream_with(rem, alice, lambda store: store.erase(doomed) if is_erased else store.delete(doomed))
+    for table in ("statements", "ontologies", "edges"):
+        left = await sql.fetchval(f"SELECT count(*) FROM {table} t WHERE to_jsonb(t)::text ~* 'okafor|secret'")
+        assert left == 0, table
+    await dream(rem, alice)
+    assert await entities(alice) == []
+    assert await mentions(alice, session) == []
+
+
+async def test_what_is_left_of_evidence_that_was_deleted_meanwhile_still_counts(rem: Rem, alice: Store) -> None:
+    session = await talk(rem, alice, _SARAH, "Sarah Chen <s.chen@acme.com> wrote again.")
+    (doomed, _) = await alice.find(Message, {"session_id": session.id}, order_by="message_index")
+    await _dream_with(rem, alice, lambda store: store.delete(doomed))
+    await dream(rem, alice)
+    assert "asked for the numbers" not in (await entity(alice, "sarah-chen")).content
+    assert await mentions(alice, session) == ["ontologies/acme", "ontologies/sarah-chen"]
+
+
+async def _dream_with(rem: Rem, store: Store, happens: Callable[[Store], Awaitable[object]]) -> None:
+    """A night of entities. When it looks at its subjects for the second time, something has happened to the memory."""
+    starts = itertools.count(1)
+
+    async def elsewhere() -> None:
+        async with Rem.open(rem.settings) as other:
+            await happens(other.store_for(store.scope))
+
+    def on_progress(_dream: str, done: int, of: int) -> None:
+        if done == 0 and of and next(starts) == 2:
+            # The dream waits meanwhile.
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(asyncio.run, elsewhere()).result(60)
+
+    await rem.dreamer().dream(store.scope, ["entities"], on_progress=on_progress)
+    assert next(starts) > 2
+
+
+@pytest.mark.parametrize("in_one_session", [True, False])
+async def test_who_comes_back_was_there_twice(rem: Rem, alice: Store, sql: Connection, in_one_session: bool) -> None:
+    days = [datetime(2025, 1, day, tzinfo=UTC) for day in (1, 11, 21)]
+    texts = [f"Sarah Chen <sarah.chen@acme.com> now works at {name}." for name in ("Globex", "Initech", "Globex")]
+    if in_one_session:
+        session = await talk_at(alice, days[0], texts[0])
+        for index, (at, text) in enumerate(zip(days[1:], texts[1:], strict=True), 1):
+            said = Message(session_id=session.id, message_index=index, role=Role.USER, content=text, created_at=at)
+            await alice.upsert(said)
+    else:
+        for at, text in zip(days, texts, strict=True):
+            await talk_at(alice, at, text)
+    await dream(rem, alice)
+    sarah = await entity(alice, "sarah-chen")
+    assert [(edge.rel_type, edge.dst) for edge in sarah.graph_edges] == [("works_at", "globex")]
+    periods = [(name, at.date(), until and until.date()) for name, at, until in await _believed(alice, sarah, None)]
+    first, second, third = (day.date() for day in days)
+    assert periods == [
+        ("works_at ontologies/globex", third, None),
+        ("works_at ontologies/initech", second, third),
+        ("works_at ontologies/globex", first, second),
+    ]
+    before = await everything(sql)
+    await dream(rem, alice, again=True)
+    assert await everything(sql) == before
+
+
+async def test_somebody_called_by_two_names_comes_back_all_the_same(rem: Rem, alice: Store) -> None:
+    await talk(
+        rem, alice, _SARAH, "Sarah Chen works at Globex.", "Sarah works at Initech.", "Sarah Chen works at Globex."
+    )
+    await dream(rem, alice)
+    sarah = await entity(alice, "sarah-chen")
+    assert [(edge.rel_type, edge.dst) for edge in sarah.graph_edges] == [("works_at", "globex")]

@@ -10,8 +10,8 @@ import pytest
 
 from rem.app import Rem
 from rem.db.store import Store
-from rem.dreaming.claim import Claim
-from rem.models import Edge, Moment, Resource, User
+from rem.dreaming.claim import Claim, EdgeClaim
+from rem.models import Edge, Moment, Resource, Session, User
 from tests.dreaming.nights import (
     dreamt_edges,
     edge,
@@ -334,3 +334,57 @@ async def test_deleting_while_a_dream_speaks_leaves_nothing(
     await asyncio.gather(*(work for made_from in notes for work in (speak(made_from), alice.delete(made_from))))
     assert await moments(alice) == []
     assert await states(sql) == {}
+
+
+async def test_what_its_owner_put_into_a_dreamt_row_stays_alone(rem: Rem, alice: Store, plan: Resource) -> None:
+    await (await night_for(rem, alice)).say("moments", ref(plan), [moment("The plan", plan)])
+    dreamt = (await moments(alice))[0]
+    dreamt.tags = ["mine"]
+    await alice.upsert(dreamt)
+    await alice.delete(plan)
+    (kept,) = await moments(alice)
+    assert (kept.tags, kept.summary, kept.origin, kept.sources) == (["mine"], "", "user", [])
+
+
+async def test_a_deleted_moment_is_erased_with_its_source(rem: Rem, alice: Store, plan: Resource) -> None:
+    await (await night_for(rem, alice)).say("moments", ref(plan), [moment("The plan", plan)])
+    await alice.delete((await moments(alice))[0])
+    await alice.erase(plan)
+    assert await alice.find(Moment, with_deleted=True) == []
+
+
+async def test_a_restored_row_brings_no_old_edges_back(
+    rem: Rem, alice: Store, plan: Resource, review: Resource
+) -> None:
+    await (await night_for(rem, alice)).say("affinity", ref(plan), [edge(plan, review)])
+    await alice.delete(plan)
+    await alice.delete(review)
+    await alice.restore(Resource, plan.id)
+    assert await dreamt_edges(alice, plan) == []
+
+
+async def test_what_is_edited_while_it_is_dreamt_on_is_news(rem: Rem, alice: Store, plan: Resource) -> None:
+    night = await night_for(rem, alice)
+    assert keys(await night.rows("moments", Resource)) == ["plan"]
+    await alice.upsert(Resource(name="plan", content="Something else."))
+    await night.say("moments", ref(plan), [moment("The plan", plan)])
+    assert keys(await night.rows("moments", Resource)) == ["plan"]
+
+
+async def test_what_lost_a_source_while_it_was_dreamt_on_is_looked_at_again(
+    rem: Rem, alice: Store, plan: Resource, review: Resource
+) -> None:
+    night = await night_for(rem, alice)
+    await night.rows("moments", Resource)
+    await alice.delete(review)
+    await night.say("moments", ref(plan), [moment("Both", plan, review)])
+    assert keys(await night.rows("moments", Resource)) == ["plan"]
+
+
+async def test_a_dream_does_not_count_as_writing_to_a_conversation(rem: Rem, alice: Store, plan: Resource) -> None:
+    session = await alice.upsert(Session(name="talk"))
+    line = EdgeClaim(src=ref(session), edge=Edge(dst="plan", rel_type="mentions"), sources=sources(plan))
+    await (await night_for(rem, alice)).say("entities", ref(session), [line], seen_index=0)
+    stored = await alice.get(Session, session.id)
+    assert [found.dst for found in stored.graph_edges] == ["plan"]
+    assert stored.updated_at == session.updated_at

@@ -15,7 +15,7 @@ from rem.dreaming.entities.evidence import Stated
 from rem.dreaming.entities.introductions import statements_of_work
 from rem.dreaming.entities.mentions import evidence_in, possible_names
 from rem.dreaming.entities.name_words import sentence_around, words_after, words_before
-from rem.dreaming.entities.relations import latest, rel_type_of
+from rem.dreaming.entities.relations import beginnings, rel_type_of
 from rem.dreaming.entities.signatures import signatures
 from rem.dreaming.plain_text import LONGEST, said_in
 from tests.dreaming.nights import night_for
@@ -137,8 +137,8 @@ def test_who_works_where_and_since_when() -> None:
     (one,) = statements_of_work("Sarah Chen <s@acme.com> works at Acme Inc today", 3)
     assert one == Stated(("Sarah", "Chen"), "works_at", ("Acme",), 3)
     acme, globex, back = (Stated(("Sarah",), "works_at", (name,), place) for place, name in enumerate(("A", "G", "A")))
-    assert latest([acme, globex, back]) == [back, globex]
-    assert latest([acme, Stated(acme.src, acme.rel_type, acme.dst, 5)]) == [acme]
+    assert beginnings([acme, back, globex]) == [acme, globex, back]
+    assert beginnings([acme, Stated(acme.src, acme.rel_type, acme.dst, 5)]) == [acme]
 
 
 def test_relations_have_readable_names() -> None:

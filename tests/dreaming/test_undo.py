@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from uuid import uuid4
 
 import asyncpg
@@ -82,3 +83,19 @@ async def test_only_the_owner_can_undo_and_only_once(rem: Rem, alice: Store, bob
     await rem.dreamer().undo(alice.scope, night.run_id)
     with pytest.raises(ConflictError, match="undone already"):
         await rem.dreamer().undo(alice.scope, night.run_id)
+
+
+async def test_undoing_a_dream_in_the_middle_leaves_no_contradiction(rem: Rem, alice: Store) -> None:
+    sarah = await note(alice, "sarah")
+    nights = []
+    for month, place in enumerate(("globex", "initech", "vandelay"), 1):
+        where = await note(alice, place)
+        night = await night_for(rem, alice)
+        since = datetime(2026, month, 1, tzinfo=UTC)
+        claims = [edge(sarah, where, where, rel_type="works_at", valid_from=since, is_exclusive=True)]
+        await night.say("entities", ref(where), claims)
+        nights.append(night)
+    await rem.dreamer().undo(alice.scope, nights[1].run_id)
+    assert await dreamt_edges(alice, sarah) == [("works_at", "vandelay")]
+    await rem.dreamer().undo(alice.scope, nights[2].run_id)
+    assert await dreamt_edges(alice, sarah) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -78,7 +79,8 @@ class AgentCatalog:
 
     async def save(self, text: str, scope: Scope) -> AgentSchema:
         """Check an agent's YAML and keep it in the database as the caller's own, over what had its name."""
-        schema = parse_agent(text, "The agent").model_copy(update={"source": DATABASE})
+        # By a thread, because a long text takes its time.
+        schema = (await asyncio.to_thread(parse_agent, text, "The agent")).model_copy(update={"source": DATABASE})
         self._refuse_taken(schema.name)
         row = Schema(
             name=schema.name,

@@ -13,13 +13,13 @@ from pydantic_core import ErrorDetails
 from rem.agents.json_references import Path
 from rem.agents.json_schema import field_name, schema_problems
 from rem.agents.schema import AgentDocument, AgentExtra, AgentSchema, ResourceRef, ToolRef, did_you_mean
+from rem.db.bounded_yaml import BoundedLoader
 from rem.errors import AgentInvalidError
 from rem.models.values import as_json
 
 LONGEST_AGENT = 256 * 1024
 """How long the text of an agent may be, in bytes."""
 _DEEPEST = 50
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def _load(text: str) -> tuple[Any, dict[Path, int]]:
         raise _YamlError(_TOO_LONG.message)
     try:
         _refuse_explosives(text)
-        loader = _Loader(text)
+        loader = BoundedLoader(text)
         try:
             root = loader.get_single_node()
             return (None, {}) if root is None else _Reader(loader).read(root)
@@ -126,7 +126,7 @@ def _load(text: str) -> tuple[Any, dict[Path, int]]:
 def _refuse_explosives(text: str) -> None:
     """Aliases let a few lines stand for gigabytes, tags mean what only their author knows, and depth costs stack."""
     depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
+    for event in yaml.parse(text, Loader=BoundedLoader):
         line = event.start_mark.line + 1
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
             raise _YamlError("YAML anchors and aliases (&name, *name) are not supported: write the value out", line)

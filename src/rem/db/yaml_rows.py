@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
+from rem.db.bounded_yaml import BoundedLoader
 from rem.errors import InvalidInputError
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST_NESTING = 150
 _PARTS = ("table", "key_field", "rows")
 
@@ -44,7 +44,7 @@ class Block:
 
 def read_blocks(text: str, file: str) -> list[Block]:
     """The blocks of a file; an error that names file and line if it is not a list of them."""
-    loader = _Loader(text)
+    loader = BoundedLoader(text)
     try:
         _refuse_explosives(text, file)
         root = loader.get_single_node()
@@ -68,7 +68,7 @@ def read_blocks(text: str, file: str) -> list[Block]:
 def _refuse_explosives(text: str, file: str) -> None:
     """Aliases would let a few lines stand for gigabytes, and nesting without end overflows the parser's stack."""
     depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
+    for event in yaml.parse(text, Loader=BoundedLoader):
         if isinstance(event, yaml.AliasEvent):
             raise InvalidInputError(
                 f"{file}:{_line(event)}: YAML aliases (*name) are not supported: write the value out."

@@ -131,11 +131,12 @@ class _Auditor:
         gone = await self._connection.fetchrow(query("audit", "forget_statement"), self._tenant_id, statement_id)
         if gone is None:
             return
-        await self._project(gone["entity_type"], gone["entity_id"])
+        place = self._tenant_id, gone["entity_type"], gone["entity_id"]
         if gone["kind"] == "field":
-            await self._connection.execute(
-                query("dreaming", "set_field"), self._tenant_id, gone["entity_type"], gone["entity_id"], gone["name"]
-            )
+            await self._connection.execute(query("dreaming", "set_field"), *place, gone["name"])
+        elif gone["kind"] == "row":
+            await self._connection.execute(query("dreaming", "project_row"), *place, gone["filled"])
+        await self._project(gone["entity_type"], gone["entity_id"])
 
     async def _project(self, table: str, row_id: UUID) -> None:
         await self._connection.execute(query("dreaming", "project"), self._tenant_id, [table], [row_id])

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID, uuid4
 
 from rem.db.sql import fill, identifier, query
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rem.db.store import Store
 
 _MOST_NAMES = 1000
+_Place: TypeAlias = tuple[str, Ref, str]
+"""Of which entity something is said, and what: the kind, the entity, the name."""
 _GIVEN_BY_LEDGER = frozenset(
     {
         *("id", "tenant_id", "user_id", "key", "created_at", "updated_at", "deleted_at", "graph_edges"),
@@ -39,6 +41,10 @@ class _Live:
     valid_to: datetime | None
     source_ids: frozenset[UUID]
 
+    @property
+    def place(self) -> _Place:
+        return self.kind, self.entity, self.name
+
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
@@ -50,6 +56,16 @@ class _Draft:
     name: str
     value: Any
     valid_to: datetime | None = None
+
+    @property
+    def place(self) -> _Place:
+        return self.kind, self.entity, self.name
+
+    @property
+    def since(self) -> datetime | None:
+        """What holds one at a time may have held more than once."""
+        is_exclusive = isinstance(self.claim, EdgeClaim) and self.claim.is_exclusive
+        return self.claim.valid_from if is_exclusive else None
 
     @property
     def source_ids(self) -> frozenset[UUID]:
@@ -262,21 +278,20 @@ class Ledger:
         self, dream: str, subject: Ref, drafts: Sequence[_Draft], live: Sequence[_Live], changes: Changes
     ) -> None:
         """End what is not said any more, say what is new, and let the rows show it."""
-        by_place = {(said.kind, said.entity, said.name): said for said in live}
-        fresh: dict[tuple[str, Ref, str], _Draft] = {}
+        fresh: dict[tuple[_Place, datetime | None], _Draft] = {}
         stays: set[UUID] = set()
         for draft in drafts:
-            place = (draft.kind, draft.entity, draft.name)
-            earlier = by_place.get(place)
-            if earlier is not None and draft.says_the_same(earlier):
-                stays.add(earlier.id)
+            same = next((said for said in live if said.place == draft.place and draft.says_the_same(said)), None)
+            if same is not None:
+                stays.add(same.id)
                 changes.unchanged += 1
             else:
-                fresh[place] = draft
+                fresh[draft.place, draft.since] = draft
+        successors = {draft.place: draft for draft in fresh.values()}
         ended = [said for said in live if said.id not in stays]
         touched = {said.entity for said in ended}
         for said in ended:
-            successor = fresh.get((said.kind, said.entity, said.name))
+            successor = successors.get(said.place)
             await self._end([said.id], successor.claim.valid_from if successor and said.kind != "row" else None)
         changes.ended = len(ended)
         for draft in fresh.values():
@@ -303,11 +318,11 @@ class Ledger:
             newer = await self._end_older(draft, claim)
             if newer is not None:
                 state, valid_to = "ended", newer
-                same = draft.entity.type, draft.entity.id, draft.name, draft.value, claim.valid_from
-                if await self._connection.fetchval(
-                    query("dreaming", "is_on_record"), self._tenant_id, dream, subject.id, *same
-                ):
-                    return False
+            same = draft.entity.type, draft.entity.id, draft.name, draft.value, claim.valid_from, claim.edge.rel_type
+            if await self._connection.fetchval(
+                query("dreaming", "is_on_record"), self._tenant_id, dream, subject.id, *same
+            ):
+                return False
         statement_id = uuid4()
         await self._connection.execute(
             query("dreaming", "state"),

@@ -65,6 +65,11 @@ class Said:
     at: datetime
 
     @property
+    def is_persons(self) -> bool:
+        """Whether a person said it: the user, or a speaker with a name."""
+        return self.role == "user" or isinstance(self.metadata.get("speaker"), str)
+
+    @property
     def source(self) -> Source:
         """The message as where a claim comes from."""
         return Source(Ref("messages", self.id), self.key)
@@ -98,6 +103,8 @@ class Night:
     changes: dict[str, Changes] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     """What the owner should know of how it went."""
+    versions: dict[tuple[str, Ref], datetime] = field(default_factory=dict)
+    """Of the rows that each dream has read."""
 
     @property
     def scope(self) -> Scope:
@@ -118,16 +125,22 @@ class Night:
         """Let what a dream says of a subject be these claims, and mark it as seen, as a whole or not at all.
 
         Statements to keep stay as they are; with `only`, all but these do. Without `marks` it is not marked. A subject
-        that is a session is seen up to a message; another one in the version that is stored now.
+        that is a session is seen up to a message; another one in the version that was read.
         """
 
         async def work() -> Changes:
             async with self.store.transaction() as store, store.executor.connection() as connection:
+                if marks:
+                    # First: an edge that is drawn from the subject lets the mark move along with its version.
+                    await self._mark(connection, dream, subject, seen_index)
                 changes = await Ledger(store, connection, self.run_id).replace(
                     dream, subject, claims, keep=keep, only=only
                 )
-                if marks:
-                    await self._mark(connection, dream, subject, seen_index)
+                if marks and changes.vanished:
+                    # Something was deleted after it was read: what is left is to be looked at again.
+                    await connection.execute(
+                        query("dreaming", "forget_subject"), self.scope.tenant_id, dream, subject.id
+                    )
             return changes
 
         changes = await when_busy(work)
@@ -143,9 +156,16 @@ class Night:
         owner = self.scope.tenant_id, self.scope.user_id, dream, subject.type
         if seen_index is not None:
             await connection.execute(query("dreaming", "mark_seen"), *owner, subject.id, None, seen_index)
-        else:
-            statement = fill(query("dreaming", "mark_seen_as_stored"), table=identifier(subject.type))
-            await connection.execute(statement, *owner, subject.id)
+            return
+        version = self.versions.get((dream, subject))
+        name = "mark_seen_as_stored" if version is None else "mark_seen_in_version"
+        statement = fill(query("dreaming", name), table=identifier(subject.type))
+        await connection.execute(statement, *owner, subject.id, *(() if version is None else (version,)))
+
+    def saw(self, dream: str, subject: Ref, version: datetime | None) -> None:
+        """Remember which version of a row a dream has read. One that is edited meanwhile is news to the next dream."""
+        if version is not None:
+            self.versions[dream, subject] = version
 
     async def sessions(self, dream: str) -> list[NewSession]:
         """The owner's conversations with messages that a dream has not seen, the oldest first."""
@@ -161,7 +181,10 @@ class Night:
             found = await connection.fetch(
                 statement, self.scope.tenant_id, self.scope.user_id, dream, self.settings.max_sources
             )
-        return [model.from_row(record) for (record,) in found]
+        rows = [model.from_row(record) for (record,) in found]
+        for row in rows:
+            self.saw(dream, Ref(model.entity_type.table, row.id), row.revision)
+        return rows
 
     async def messages(self, session_id: UUID, start: int = 0) -> list[Said]:
         """What people and assistants said in a session, from an index on."""

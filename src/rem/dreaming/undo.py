@@ -31,12 +31,13 @@ async def undo(store: Store, run_id: UUID) -> int:
             places = [row["entity_type"] for row in touched], [row["entity_id"] for row in touched]
             await connection.fetch(query("dreaming", "notice"), tenant_id, *places)
             undone = await connection.fetch(query("dreaming", "undo"), tenant_id, run_id)
-            await connection.fetch(query("dreaming", "project"), tenant_id, *places)
             for row in undone:
+                place = tenant_id, row["entity_type"], row["entity_id"]
                 if row["kind"] == "field":
-                    await connection.execute(
-                        query("dreaming", "set_field"), tenant_id, row["entity_type"], row["entity_id"], row["name"]
-                    )
+                    await connection.execute(query("dreaming", "set_field"), *place, row["name"])
+                elif row["kind"] == "row":
+                    await connection.execute(query("dreaming", "project_row"), *place, row["filled"])
+            await connection.fetch(query("dreaming", "project"), tenant_id, *places)
             await connection.execute(query("dreaming", "mark_undone"), tenant_id, run_id)
             return sum(row["is_taken"] for row in undone)
 

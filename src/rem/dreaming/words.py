@@ -17,7 +17,7 @@ _CJK = "\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _TOKEN = re.compile(
     # Katakana and Chinese characters stand for content words; hiragana between them is grammar.
     r"[\u30a1-\u30fa\u30fc]{2,12}|[\u3005\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]{2,8}"
-    rf"|[^\W\d_{_CJK}][^\W_{_CJK}]*(?:['’.+#-][^\W_{_CJK}]+)*"
+    rf"|[^\W\d_{_CJK}][^\W_{_CJK}]*(?:(?:['’.+#-]|_{{1,3}})[^\W_{_CJK}]+)*"
 )
 _ANY_WORD = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+")
 _NUMBER = re.compile(r"\d")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 Format: TypeAlias = Literal["text", "markdown", "code", "table", "data"]
@@ -20,6 +21,8 @@ class FetchedFile:
     data: bytes
     mime_type: str | None = None
     """What the place where it was says of it; None if that says nothing."""
+    modified_at: datetime | None = None
+    """When it was last changed, as far as that place knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +35,5 @@ class Document:
     title: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
     """What the file says of itself: author, language, front matter, pages."""
+    written_at: datetime | None = None
+    """When it was written, as far as the file itself says so."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from rem.db.bounded_yaml import LARGEST, bounded_events
 from rem.ingest.content import Document, FetchedFile
 from rem.ingest.text_reader import decode
 
@@ -17,7 +18,6 @@ _ESCAPE = re.compile(r"\\u[0-9a-fA-F]{4}")
 _LONG_LINE = 1000
 _DEEPEST = 8
 _LARGEST_LAID_OUT = 10_000_000
-_LARGEST_CHECKED_YAML = 5_000_000
 
 
 def read_data(file: FetchedFile, mime_type: str) -> Document:
@@ -103,7 +103,7 @@ def _check_yaml(text: str) -> str | None:
 
     Gives back its `kind`, if it names one.
     """
-    if len(text) > _LARGEST_CHECKED_YAML:
+    if len(text) > LARGEST:
         return None
     values = list(_top_level(text))
     kinds = [value for name, value in zip(values[::2], values[1::2], strict=False) if name == "kind"]
@@ -114,7 +114,7 @@ def _top_level(text: str) -> Iterator[str]:
     """Names and values in turn, if the first document is a mapping; empty for a value that is none of one word."""
     depth = 0
     is_mapping = False
-    for event in yaml.parse(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    for event in bounded_events(text):
         is_mapping = is_mapping or (depth == 0 and isinstance(event, yaml.MappingStartEvent))
         if depth == 1 and is_mapping and isinstance(event, yaml.NodeEvent):
             yield event.value if isinstance(event, yaml.ScalarEvent) else ""

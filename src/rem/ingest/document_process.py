@@ -92,7 +92,13 @@ def _mail(data: bytes) -> dict[str, Any]:
         {"name": item.name, "mime_type": item.mime_type, "data": b64encode(item.data).decode()}
         for item in mail.attachments
     ]
-    return {"headers": mail.headers, "texts": mail.texts, "attachments": attachments}
+    return {
+        "headers": mail.headers,
+        "texts": mail.texts,
+        "attachments": attachments,
+        "left_out": mail.left_out,
+        "written_at": mail.written_at,
+    }
 
 
 def _document(data: bytes, task: dict[str, Any]) -> dict[str, Any]:

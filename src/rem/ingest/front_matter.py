@@ -9,18 +9,11 @@ from typing import Any
 
 import yaml
 
+from rem.db.bounded_yaml import load_bounded
+
 _BLOCK = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _LONGEST = 50_000
 _DEEPEST = 20
-
-
-class _Loader(yaml.SafeLoader):
-    """Without aliases: a few lines with them can mean billions of values."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not read")
-        return super().compose_node(parent, index)
 
 
 def read_front_matter(text: str) -> tuple[dict[str, Any] | None, int]:
@@ -29,7 +22,7 @@ def read_front_matter(text: str) -> tuple[dict[str, Any] | None, int]:
     if found is None:
         return None, 0
     try:
-        values = yaml.load(found[1], _Loader)  # noqa: S506 - a safe loader with even less
+        values = load_bounded(found[1], aliases=False)
         front = _plain(values) if isinstance(values, dict) else None
     except (yaml.YAMLError, ValueError, RecursionError, OverflowError, TypeError, LookupError, AttributeError):
         front = None

@@ -15,6 +15,7 @@ from rem.errors import DatabaseError, RemError, ToolFailedError
 from rem.ingest.chunk_rows import NumberedChunk, numbered, rows_of
 from rem.ingest.chunking import VERSION, Chunk, chunks_of
 from rem.ingest.content import Document, FetchedFile
+from rem.ingest.dates import dated
 from rem.ingest.entry import Entry, entry_rows
 from rem.ingest.naming import names_of
 from rem.ingest.openapi_docs import api_of
@@ -153,7 +154,7 @@ class Ingester:
     async def read(self, file: FetchedFile, wish: Wish, document: Document | None = None) -> ReadFile:
         """Read a file and cut it into pieces. Touches no database."""
         ready = ReadFile(file, checksum_of(file), wish)
-        schema = schema_text(file) if self._save_schema else None
+        schema = await asyncio.to_thread(schema_text, file) if self._save_schema else None
         if schema is not None:
             return replace(ready, wish=replace(wish, form="schema"), schema=schema)
         if document is None:
@@ -252,7 +253,8 @@ class Ingester:
             common: dict[str, Any] = {"tags": work.tags}
             if work.category is not None:
                 common["category"] = work.category
-            chunk_rows += rows_of(place, read.file.uri, work.chunks, work.there, when, **common)
+            written = dated(read.file, read.document, when)
+            chunk_rows += rows_of(place, read.file.uri, work.chunks, work.there, written, **common)
             surplus += work.surplus
             if read.entries or work.was_ontology:
                 rows = await entry_rows(shelf, place, read.file.uri, read.entries, work.tags)

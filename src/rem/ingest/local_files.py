@@ -11,6 +11,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from rem.errors import FileMissingError, FileTooLargeError, FileUnreadableError, InvalidInputError, PlaceForbiddenError
 from rem.ingest.content import FetchedFile
+from rem.ingest.dates import time_of_change
 from rem.ingest.listing import Listing, Source, is_passed_over
 from rem.ingest.reach import Reach
 from rem.settings import IngestSettings
@@ -24,10 +25,11 @@ def read_local(place: str, reach: Reach, settings: IngestSettings) -> FetchedFil
     """A file by its path or `file://` address."""
     path = real_path(place, reach)
     with _opened(path, reach) as descriptor:
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+        facts = os.fstat(descriptor)
+        if stat.S_ISDIR(facts.st_mode):
             raise InvalidInputError(f"{path} is a folder: take in its files.")
         data = _content(descriptor, path, settings.max_bytes)
-    return FetchedFile(_name(path, Path()), path.as_uri(), data)
+    return FetchedFile(_name(path, Path()), path.as_uri(), data, modified_at=time_of_change(facts.st_mtime))
 
 
 def is_folder(place: str, reach: Reach) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from email import message_from_bytes, policy
 from email.message import EmailMessage
+from email.utils import parsedate_to_datetime
 
 from rem.ingest.html_reader import read_page
 
@@ -31,6 +32,10 @@ class Mail:
     """Those that people look at, as they are written; without those that are empty."""
     texts: list[str]
     attachments: list[Attachment]
+    left_out: int = 0
+    """How many parts there are beyond those that are read."""
+    written_at: str | None = None
+    """The date as ISO 8601, if it is one."""
 
 
 def parse_mail(data: bytes) -> Mail:
@@ -39,13 +44,22 @@ def parse_mail(data: bytes) -> Mail:
     headers = {name: _header(message, name) for name in _SHOWN}
     texts: list[str] = []
     attachments: list[Attachment] = []
-    for part in _leaves(message, 0)[:_MOST_PARTS]:
+    parts = _leaves(message, 0)
+    for part in parts[:_MOST_PARTS]:
         if _is_attachment(part):
             attachments.append(_attachment(part, len(attachments) + 1))
         else:
             text = _text(part)
             texts.append(read_page(text).text if part.get_content_type() == "text/html" else text)
-    return Mail({name: value for name, value in headers.items() if value}, texts, attachments)
+    shown = {name: value for name, value in headers.items() if value}
+    return Mail(shown, texts, attachments, max(0, len(parts) - _MOST_PARTS), _time(headers["Date"]))
+
+
+def _time(date: str) -> str | None:
+    try:
+        return parsedate_to_datetime(date).isoformat()
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
 
 
 def _header(message: EmailMessage, name: str) -> str:
@@ -62,9 +76,12 @@ def _leaves(part: EmailMessage, depth: int) -> list[EmailMessage]:
     if depth > _DEEPEST or not part.is_multipart() or part.get_content_type() == _MAIL:
         return [part]
     below = [child for child in part.iter_parts() if isinstance(child, EmailMessage)]
-    if part.get_content_type() == "multipart/alternative":
-        below = _best(below)
-    return [leaf for child in below for leaf in _leaves(child, depth + 1)]
+    leaves = [(child, leaf) for child in below for leaf in _leaves(child, depth + 1)]
+    if part.get_content_type() != "multipart/alternative":
+        return [leaf for _, leaf in leaves]
+    # The text is taken once. What is attached may be in one of the versions only: some put it next to the rich one.
+    best = _best(below)
+    return [leaf for child, leaf in leaves if child in best or _is_attachment(leaf)]
 
 
 def _best(versions: list[EmailMessage]) -> list[EmailMessage]:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from rem.errors import FileUnreadableError, RemError
 from rem.ingest.content import Document, FetchedFile
+from rem.ingest.dates import time_of
 from rem.ingest.documents import run
 from rem.ingest.mime import EML, LABELS
 from rem.settings import IngestSettings
@@ -27,8 +28,11 @@ async def read_mail(file: FetchedFile, settings: IngestSettings, read_attachment
         text, facts = await _read(file, attachment, read_attachment)
         parts.append(f"## {attachment['name']}\n\n{text}")
         metadata.setdefault("attachments", []).append(facts)
+    if mail["left_out"]:
+        parts.append(f"({mail['left_out']:,} more parts of this e-mail were not read.)")
+        metadata["parts_not_read"] = mail["left_out"]
     text = "\n\n".join(part.strip("\n") for part in parts if part.strip())
-    return Document(text + "\n", "markdown", EML, headers.get("Subject"), metadata)
+    return Document(text + "\n", "markdown", EML, headers.get("Subject"), metadata, time_of(mail["written_at"]))
 
 
 async def _read(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from rem.ingest.content import Document, FetchedFile
+from rem.ingest.dates import time_of
 from rem.ingest.front_matter import read_front_matter
 from rem.ingest.mime import MARKDOWN
 from rem.ingest.text_reader import decode
@@ -22,10 +23,11 @@ def read_markdown(file: FetchedFile) -> Document:
     front, end = read_front_matter(text)
     if front is not None:
         facts["front_matter"] = front
+    written = time_of(front.get("date")) if front else None
     title = front.get("title") if front else None
     if not isinstance(title, str) or not title.strip():
         title = first_heading(text[end:])
-    return Document(text, "markdown", MARKDOWN, title.strip()[:_LONGEST_TITLE] if title else None, facts)
+    return Document(text, "markdown", MARKDOWN, title.strip()[:_LONGEST_TITLE] if title else None, facts, written)
 
 
 def first_heading(text: str) -> str | None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
 
+from rem.db.bounded_yaml import YamlRefusedError, load_bounded
+from rem.errors import FileUnreadableError
 from rem.ingest.content import Document, FetchedFile
 from rem.ingest.entry import Entry, Link, usable_names
 from rem.ingest.plain import plain
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MOST_NODES = 200_000
 _API = "api"
 
@@ -23,7 +25,10 @@ def api_of(file: FetchedFile, document: Document) -> list[Entry] | None:
     if document.format != "data" or not any(word in document.text for word in ("openapi", "swagger")):
         return None
     try:
-        value = yaml.load(document.text, Loader=_Loader)  # noqa: S506  # a safe loader, in C where there is one
+        is_json = document.mime_type == "application/json"
+        value = json.loads(document.text) if is_json else load_bounded(document.text)
+    except YamlRefusedError as error:
+        raise FileUnreadableError(f"{file.name} is not read as an API's description: {error}.") from error
     except (yaml.YAMLError, RecursionError, ValueError):
         return None
     if (

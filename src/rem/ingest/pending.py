@@ -41,6 +41,7 @@ JOB = "ingest"
 """The kind of the jobs; their payload is `{"tenant_id", "user_id", "file_id"}`."""
 FOR_GOOD = (InvalidInputError, NotFoundError, ConflictError, FetchRefusedError, ExtraNeededError)
 """What trying again does not mend."""
+_STRANDED = "It was never read, and nothing waits to read it: hand it over again."
 IngesterOf: TypeAlias = Callable[[Scope], Ingester]
 
 
@@ -135,7 +136,10 @@ async def work_off(
         async with database.connection() as connection:
             row = await connection.fetchrow(query("ingest", "pending_file"), tenant_id, file_id)
         is_done = row is not None and row["content"] is None and row["processing_status"] == ProcessingStatus.COMPLETED
-        if row is None or row["is_deleted"] or is_done:
+        if row is not None and row["is_deleted"]:
+            # Its bytes are kept as long as its row: it is read when it is restored.
+            return None
+        if row is None or is_done:
             await _drop_upload(database, tenant_id, file_id)
             return None
         waiting = _Waiting(tenant_id, file_id, dict(row))
@@ -227,6 +231,13 @@ async def _note(store: Store, waiting: _Waiting, reason: str) -> None:
         row.metadata = {**row.metadata, "error": storable(reason)[:2000]}
 
     await store.modify(File, waiting.file_id, change)
+
+
+async def fail_stranded(database: Database) -> int:
+    """Let files say so that wait although nothing will read them any more, whatever became of their jobs; how many."""
+    async with database.connection() as connection:
+        rows = await connection.fetch(query("ingest", "fail_stranded"), _STRANDED)
+    return len(rows)
 
 
 async def _drop_upload(database: Database, tenant_id: str, file_id: UUID) -> None:

@@ -20,6 +20,7 @@ from rem.errors import (
     SettingsError,
 )
 from rem.ingest.content import FetchedFile
+from rem.ingest.dates import time_of
 from rem.ingest.listing import Listing, Source, is_passed_over
 from rem.ingest.reach import Reach
 from rem.settings import IngestSettings
@@ -94,7 +95,8 @@ def _read(place: S3Place, address: str, settings: IngestSettings, deadline: floa
         answer = client.get_object(Bucket=place.bucket, Key=place.key)
         with answer["Body"] as body:
             data = _content(body, address, settings, deadline)
-    return FetchedFile(place.key.rpartition("/")[2], place.uri, data, answer.get("ContentType"))
+    name, changed = place.key.rpartition("/")[2], time_of(answer.get("LastModified"))
+    return FetchedFile(name, place.uri, data, answer.get("ContentType"), changed)
 
 
 def _content(body: Any, address: str, settings: IngestSettings, deadline: float) -> bytes:

@@ -8,12 +8,13 @@ from typing import Any
 
 import yaml
 
+from rem.db.bounded_yaml import YamlRefusedError, load_bounded
+from rem.errors import FileUnreadableError
 from rem.ingest.content import FetchedFile
 
 _SUFFIXES = frozenset({".yaml", ".yml"})
 _KIND = re.compile(rb"(?:^|[{,])[ \t\"']*kind[\"']?[ \t]*:[ \t]*[\"']?(?:agent|evaluator)\b", re.MULTILINE)
 _LONGEST = 256 * 1024
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def schema_text(file: FetchedFile) -> str | None:
@@ -27,7 +28,9 @@ def schema_text(file: FetchedFile) -> str | None:
         return None
     try:
         text = file.data.decode("utf-8-sig")
-        value = yaml.load(text, Loader=_Loader)  # noqa: S506  # a safe loader, in C where there is one
+        value = load_bounded(text)
+    except YamlRefusedError as error:
+        raise FileUnreadableError(f"{file.name} says it is an agent, but is not read: {error}.") from error
     except (UnicodeDecodeError, yaml.YAMLError, ValueError, RecursionError):
         return file.data.decode("utf-8-sig", errors="replace") if b"json_schema_extra" in file.data else None
     return text if _kind_of(value) in ("agent", "evaluator") else None

@@ -7,6 +7,7 @@ import ssl
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -23,6 +24,7 @@ from rem.errors import (
 )
 from rem.ingest.addresses import Address, resolve
 from rem.ingest.content import FetchedFile
+from rem.ingest.dates import time_of_header
 from rem.ingest.reach import Reach
 from rem.settings import IngestSettings
 
@@ -32,11 +34,14 @@ _PORTS = {"http": 80, "https": 443}
 _HEADERS = {"User-Agent": "rem", "Accept": "*/*", "Accept-Encoding": "gzip"}
 _LONGEST_TYPE = 200
 _CONNECT_SECONDS = 10.0
+_ANY = 47
+"""zlib finds out itself whether it is gzip or deflate."""
 
 
 class _Answer(NamedTuple):
     data: bytes
     mime_type: str | None
+    modified_at: datetime | None
 
 
 async def fetch_http(address: str, reach: Reach, settings: IngestSettings) -> FetchedFile:
@@ -50,7 +55,7 @@ async def fetch_http(address: str, reach: Reach, settings: IngestSettings) -> Fe
             f"{url} was not there within {settings.timeout_seconds:g} s: try again later, "
             "or set INGEST__TIMEOUT_SECONDS higher."
         ) from error
-    return FetchedFile(name_of(url), str(url), answer.data, answer.mime_type)
+    return FetchedFile(name_of(url), str(url), *answer)
 
 
 def parse_url(address: str) -> httpx2.URL:
@@ -89,7 +94,8 @@ async def _follow(url: httpx2.URL, reach: Reach, settings: IngestSettings) -> _A
             if response.status_code not in _REDIRECTS:
                 _check_status(url, response.status_code)
                 data = await _read(url, response, settings.max_bytes)
-                return _Answer(data, response.headers.get("content-type", "")[:_LONGEST_TYPE] or None)
+                said = response.headers.get("content-type", "")[:_LONGEST_TYPE] or None
+                return _Answer(data, said, time_of_header(response.headers.get("last-modified")))
             # Each place on the way is checked as if it had been asked for.
             url = _next(url, response)
     raise FetchRefusedError(
@@ -179,24 +185,52 @@ async def _read(url: httpx2.URL, response: httpx2.Response, most: int) -> bytes:
     room = most
     async for raw in response.aiter_raw():
         try:
-            part = unpacker.decompress(raw, room + 1) if unpacker else raw
+            part = unpacker.unpack(raw, room + 1) if unpacker else raw
         except zlib.error as error:
             raise FetchError(f"{url} broke off: what it sent is not packed as it says.") from error
         room -= len(part)
         if room < 0:
             raise FileTooLargeError(f"{url} is larger than {most:,} bytes (INGEST__MAX_BYTES): take in a smaller part.")
         parts.append(part)
-    if unpacker and parts and not unpacker.eof:
+    if unpacker and parts and not unpacker.is_complete:
         raise FetchError(f"{url} broke off before its end. Try again later.")
     return b"".join(parts)
 
 
-def _unpacker(url: httpx2.URL, response: httpx2.Response) -> Any:
+class _Unpacker:
+    """Unpacks gzip, which may have several members one after the other, and deflate."""
+
+    def __init__(self) -> None:
+        self._member: Any = zlib.decompressobj(wbits=_ANY)
+
+    @property
+    def is_complete(self) -> bool:
+        return bool(self._member.eof)
+
+    def unpack(self, raw: bytes, most: int) -> bytes:
+        """What comes out of the next bytes, as much as is asked for at most."""
+        parts: list[bytes] = []
+        while raw:
+            if self._member.eof:
+                # Zeros may fill up a block behind the last member.
+                raw = raw.lstrip(b"\0")
+                if not raw:
+                    break
+                self._member = zlib.decompressobj(wbits=_ANY)
+            parts.append(self._member.decompress(raw, most))
+            most -= len(parts[-1])
+            if most <= 0:
+                break
+            raw = self._member.unused_data
+        return b"".join(parts)
+
+
+def _unpacker(url: httpx2.URL, response: httpx2.Response) -> _Unpacker | None:
     """What unpacks the body bit by bit, so that a small answer cannot become a huge one; None if it is not packed."""
     match response.headers.get("content-encoding", "identity").strip().lower():
         case "" | "identity":
             return None
         case "gzip" | "x-gzip" | "deflate":
-            return zlib.decompressobj(wbits=47)
+            return _Unpacker()
         case other:
             raise FetchRefusedError(f"{url} is packed as {other[:40]}, though that was not asked for.")

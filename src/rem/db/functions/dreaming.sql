@@ -136,15 +136,55 @@ BEGIN
     'origin', rem.rem_dream_origin(newest.dream), 'user_id', newest.user_id);
 END $$;
 
-CREATE OR REPLACE FUNCTION rem_dream_project_row(of_tenant text, of_type text, of_id uuid) RETURNS void LANGUAGE plpgsql AS $$
+-- What a row says beside what was dreamt: its owner has put something of their own into it. `dreamt` are the columns that
+-- statements have filled. What is empty says nothing.
+CREATE OR REPLACE FUNCTION rem_dream_has_own(stored jsonb, dreamt text[]) RETURNS boolean LANGUAGE sql STABLE AS $$
+  SELECT EXISTS (
+      SELECT FROM jsonb_each(stored) AS c (name, value)
+      WHERE c.name <> ALL (dreamt) AND c.name NOT IN (
+          'id', 'tenant_id', 'user_id', 'key', 'name', 'created_at', 'updated_at', 'deleted_at', 'expires_at', 'origin', 'sources',
+          'run_id', 'confidence', 'valid_from', 'valid_to', 'graph_edges')
+        AND CASE WHEN c.name = 'metadata' AND 'metadata.profile' = ANY (dreamt) THEN c.value - 'profile' ELSE c.value END
+            NOT IN ('null', '""', '[]', '{}', '0', 'false'))
+    OR EXISTS (
+      SELECT FROM jsonb_array_elements(stored -> 'graph_edges') AS e (edge) WHERE coalesce(e.edge ->> 'origin', 'user') NOT LIKE 'dream:%')
+$$;
+
+-- A row that nothing speaks for any more goes. One that its owner has put something into stays, with that alone.
+CREATE OR REPLACE FUNCTION rem_dream_drop_row(of_tenant text, of_type text, of_id uuid, filled text[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  stored jsonb;
+  dreamt text[];
+  emptied text;
+BEGIN
+  EXECUTE format('SELECT to_jsonb(r.*) FROM rem.%I r WHERE r.tenant_id = $1 AND r.id = $2 AND r.origin LIKE ''dream:%%''', of_type)
+    INTO stored USING of_tenant, of_id;
+  IF stored IS NULL THEN
+    RETURN;
+  END IF;
+  SELECT coalesce(array_agg(DISTINCT n.name), '{}') || coalesce(filled, '{}') INTO dreamt FROM rem.statements s
+  CROSS JOIN LATERAL (
+    SELECT s.name WHERE s.kind = 'field'
+    UNION ALL SELECT k FROM jsonb_object_keys(CASE s.kind WHEN 'row' THEN s.value ELSE '{}' END) AS k) n
+  WHERE s.tenant_id = of_tenant AND s.entity_type = of_type AND s.entity_id = of_id AND s.state <> 'refused';
+  IF stored ->> 'deleted_at' IS NOT NULL OR NOT rem.rem_dream_has_own(stored, dreamt) THEN
+    EXECUTE format('DELETE FROM rem.%I WHERE tenant_id = $1 AND id = $2', of_type) USING of_tenant, of_id;
+    RETURN;
+  END IF;
+  SELECT string_agg(format(', %I = DEFAULT', d.name), '') INTO emptied
+  FROM (SELECT DISTINCT unnest(dreamt) AS name) d WHERE stored ? d.name AND d.name NOT IN ('name', 'expires_at', 'metadata');
+  EXECUTE format('UPDATE rem.%I SET origin = ''user'', sources = ''{}'', run_id = NULL, confidence = NULL, valid_from = NULL, valid_to = NULL%s
+                  WHERE tenant_id = $1 AND id = $2', of_type, coalesce(emptied, '')) USING of_tenant, of_id;
+END $$;
+
+CREATE OR REPLACE FUNCTION rem_dream_project_row(of_tenant text, of_type text, of_id uuid, filled text[] DEFAULT '{}') RETURNS void
+LANGUAGE plpgsql AS $$
 DECLARE
   dreamt jsonb := rem.rem_dreamt_row(of_tenant, of_type, of_id);
   columns text;
 BEGIN
   IF dreamt IS NULL THEN
-    -- The dream's own rows go with the last statement. A row of the user's has other reasons to be there.
-    EXECUTE format('DELETE FROM rem.%I WHERE tenant_id = $1 AND id = $2 AND origin LIKE ''dream:%%''', of_type)
-      USING of_tenant, of_id;
+    PERFORM rem.rem_dream_drop_row(of_tenant, of_type, of_id, filled);
     RETURN;
   END IF;
   SELECT string_agg(quote_ident(k.name), ', ' ORDER BY k.name) INTO columns
@@ -200,8 +240,9 @@ DECLARE
   dreamt jsonb;
   written timestamptz;
 BEGIN
-  EXECUTE format('SELECT r.graph_edges, r.updated_at FROM rem.%I r WHERE r.tenant_id = $1 AND r.id = $2 AND r.deleted_at IS NULL
-                  FOR NO KEY UPDATE', of_type) INTO before USING of_tenant, of_id;
+  -- Also of a deleted row: when it is restored, it must not bring edges back that nothing speaks for.
+  EXECUTE format('SELECT r.graph_edges, r.updated_at FROM rem.%I r WHERE r.tenant_id = $1 AND r.id = $2 FOR NO KEY UPDATE', of_type)
+    INTO before USING of_tenant, of_id;
   IF before.updated_at IS NULL THEN
     RETURN;
   END IF;
@@ -219,8 +260,11 @@ BEGIN
   IF dreamt = before.graph_edges THEN
     RETURN;
   END IF;
+  -- When a conversation was last written to is asked by people and by pruning: a dream does not count.
+  PERFORM set_config('rem.untouched', CASE of_type WHEN 'sessions' THEN 'on' ELSE '' END, true);
   EXECUTE format('UPDATE rem.%I SET graph_edges = $3 WHERE tenant_id = $1 AND id = $2 RETURNING updated_at', of_type)
     INTO written USING of_tenant, of_id, dreamt;
+  PERFORM set_config('rem.untouched', '', true);
   UPDATE rem.dream_progress p SET seen_at = written
   WHERE p.tenant_id = of_tenant AND p.source_id = of_id AND p.source_type = of_type AND p.seen_at = before.updated_at;
 END $$;
@@ -276,11 +320,22 @@ BEGIN
     WITH gone AS (
       DELETE FROM rem.statements s USING unnest(doomed_tenants, doomed_ids) AS d (tenant_id, id)
       WHERE (s.tenant_id, s.id) = (d.tenant_id, d.id) AND (is_erased OR s.state <> 'refused')
-      RETURNING s.tenant_id, s.entity_type, s.entity_id, s.kind, CASE s.kind WHEN 'field' THEN s.name END AS field, s.state)
-    SELECT DISTINCT tenant_id, entity_type, entity_id, kind, field FROM gone WHERE state = 'live'
+      RETURNING s.tenant_id, s.entity_type, s.entity_id, s.kind, CASE s.kind WHEN 'field' THEN s.name END AS field, s.state, s.value)
+    SELECT g.tenant_id, g.entity_type, g.entity_id, g.kind, g.field, g.state,
+           array_remove(array_agg(DISTINCT k.name), NULL) AS filled
+    FROM gone g LEFT JOIN LATERAL jsonb_object_keys(CASE g.kind WHEN 'row' THEN g.value ELSE '{}' END) AS k (name) ON true
+    WHERE g.state <> 'ended' GROUP BY g.tenant_id, g.entity_type, g.entity_id, g.kind, g.field, g.state
+    -- Edges and fields before the rows that they are of.
+    ORDER BY g.kind
   LOOP
-    IF touched.kind = 'row' THEN
-      PERFORM rem.rem_dream_project_row(touched.tenant_id, touched.entity_type, touched.entity_id);
+    IF touched.state = 'refused' THEN
+      -- What its owner deleted holds the words of what is erased now.
+      IF touched.kind = 'row' THEN
+        EXECUTE format('DELETE FROM rem.%I WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NOT NULL AND origin LIKE ''dream:%%''',
+                       touched.entity_type) USING touched.tenant_id, touched.entity_id;
+      END IF;
+    ELSIF touched.kind = 'row' THEN
+      PERFORM rem.rem_dream_project_row(touched.tenant_id, touched.entity_type, touched.entity_id, touched.filled);
     ELSIF touched.kind = 'edge' THEN
       PERFORM rem.rem_dream_project_edges(touched.tenant_id, touched.entity_type, touched.entity_id);
     ELSE

@@ -16,10 +16,90 @@ BEGIN
   UPDATE rem.ontologies o SET deleted_at = NEW.deleted_at
   WHERE o.tenant_id = OLD.tenant_id AND o.file_id = OLD.id AND o.user_id IS NOT DISTINCT FROM OLD.user_id AND o.origin = 'ingest'
     AND o.deleted_at IS NOT DISTINCT FROM OLD.deleted_at;
+  IF NEW.deleted_at IS NULL AND NEW.processing_status = 'pending' AND NEW.metadata ? 'wanted' THEN
+    -- It was deleted before it was read, and is read now.
+    PERFORM rem.rem_enqueue_ingest(NEW.tenant_id, NEW.user_id, NEW.id);
+  END IF;
   RETURN NULL;
 END $$;
 CREATE OR REPLACE TRIGGER cascade_deletion AFTER UPDATE OF deleted_at ON files FOR EACH ROW
   WHEN (OLD.deleted_at IS DISTINCT FROM NEW.deleted_at) EXECUTE FUNCTION rem_cascade_file_deletion();
+
+-- Puts a file in line to be read. If it is in line already, whoever comes second finds nothing to do.
+CREATE OR REPLACE FUNCTION rem_enqueue_ingest(of_tenant text, of_user text, of_file uuid) RETURNS void LANGUAGE sql AS $$
+  WITH added AS (
+    INSERT INTO rem_jobs.pgqueuer (priority, entrypoint, payload, execute_after, headers, status)
+    VALUES (0, 'ingest',
+      convert_to(jsonb_build_object('tenant_id', of_tenant, 'user_id', of_user, 'file_id', of_file)::text, 'UTF8'), now(),
+      jsonb_strip_nulls(jsonb_build_object('tenant_id', of_tenant, 'user_id', of_user)), 'queued')
+    RETURNING id, entrypoint, priority)
+  INSERT INTO rem_jobs.pgqueuer_log (job_id, status, entrypoint, priority)
+  SELECT id, 'queued', entrypoint, priority FROM added
+$$;
+
+-- Which file a job of the kind `ingest` is to read; NULL if it does not say so.
+CREATE OR REPLACE FUNCTION rem_file_of_job(payload bytea) RETURNS uuid LANGUAGE sql IMMUTABLE
+RETURN substring(convert_from(payload, 'UTF8')
+                 FROM '"file_id": ?"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})"')::uuid;
+
+-- Whether a file is in line or being read.
+CREATE OR REPLACE FUNCTION rem_has_ingest_job(of_tenant text, of_file uuid) RETURNS boolean LANGUAGE sql STABLE AS $$
+  SELECT EXISTS (SELECT FROM rem_jobs.pgqueuer j
+                 WHERE j.entrypoint = 'ingest' AND j.status IN ('queued', 'picked') AND j.headers ->> 'tenant_id' = of_tenant
+                   AND rem.rem_file_of_job(j.payload) = of_file)
+$$;
+
+-- A file waits only as long as a job is there to read it: when that is given up or taken away, the file says so. One that
+-- somebody writes just now gets another job, and what is missed here the hourly look finds (queries/ingest.sql).
+CREATE OR REPLACE FUNCTION rem_follow_ingest_job() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  of_tenant CONSTANT text := OLD.headers ->> 'tenant_id';
+  of_file CONSTANT uuid := rem.rem_file_of_job(OLD.payload);
+  reason text := 'It was cancelled before it was read: hand it over again.';
+BEGIN
+  IF TG_OP = 'UPDATE' AND NEW.status = 'queued' THEN
+    UPDATE rem.files f SET processing_status = 'pending', metadata = f.metadata - 'error'
+    WHERE f.tenant_id = of_tenant AND f.id = of_file AND f.processing_status = 'failed' AND f.metadata ? 'wanted';
+    RETURN NULL;
+  ELSIF TG_OP = 'UPDATE' THEN
+    reason := concat_ws(' ', NEW.headers #>> '{error,message}',
+                        format('It was given up: `rem jobs retry %s` tries again, or hand it over again.', OLD.id));
+  END IF;
+  PERFORM FROM rem.files f
+  WHERE f.tenant_id = of_tenant AND f.id = of_file AND f.deleted_at IS NULL AND f.metadata ? 'wanted'
+    AND (f.processing_status IN ('pending', 'processing') OR (TG_OP = 'DELETE' AND f.processing_status = 'failed'))
+  FOR UPDATE SKIP LOCKED;
+  IF NOT FOUND OR rem.rem_has_ingest_job(of_tenant, of_file) THEN
+    RETURN NULL;
+  END IF;
+  UPDATE rem.files f SET processing_status = 'failed', metadata = f.metadata || jsonb_build_object('error', left(reason, 2000))
+  WHERE f.tenant_id = of_tenant AND f.id = of_file AND f.processing_status <> 'failed';
+  IF TG_OP = 'DELETE' THEN
+    -- Nobody will read it any more.
+    DELETE FROM rem.uploads u WHERE u.tenant_id = of_tenant AND u.file_id = of_file;
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER follow_end_of_ingest AFTER DELETE ON rem_jobs.pgqueuer FOR EACH ROW
+  WHEN (OLD.entrypoint = 'ingest') EXECUTE FUNCTION rem_follow_ingest_job();
+CREATE OR REPLACE TRIGGER follow_failure_of_ingest AFTER UPDATE OF status ON rem_jobs.pgqueuer FOR EACH ROW
+  WHEN (OLD.entrypoint = 'ingest' AND (NEW.status = 'failed') <> (OLD.status = 'failed'))
+  EXECUTE FUNCTION rem_follow_ingest_job();
+
+-- What is dreamt of a file is made of its chunks: when one of them changes, comes back or goes, the file is news.
+CREATE OR REPLACE FUNCTION rem_wake_dreams_of_file() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM rem.dream_progress p
+  WHERE p.tenant_id = OLD.tenant_id AND p.source_type = 'files' AND p.source_id = (OLD.metadata ->> 'file_id')::uuid;
+  RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER wake_dreams_on_change AFTER UPDATE OF content, deleted_at ON resources FOR EACH ROW
+  WHEN (OLD.metadata ->> 'file_id' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+        AND (OLD.content, OLD.deleted_at) IS DISTINCT FROM (NEW.content, NEW.deleted_at))
+  EXECUTE FUNCTION rem_wake_dreams_of_file();
+CREATE OR REPLACE TRIGGER wake_dreams_on_erasure AFTER DELETE ON resources FOR EACH ROW
+  WHEN (OLD.metadata ->> 'file_id' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$')
+  EXECUTE FUNCTION rem_wake_dreams_of_file();
 
 -- What is erased takes all of it along, also what was deleted before.
 CREATE OR REPLACE FUNCTION rem_cascade_file_erasure() RETURNS trigger LANGUAGE plpgsql AS $$

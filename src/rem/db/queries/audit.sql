@@ -74,7 +74,8 @@ UPDATE rem.statements s SET state = 'ended', ended_at = clock_timestamp(), ended
 WHERE s.tenant_id = $1 AND s.entity_id = $2 AND s.kind = 'row' AND s.state = 'live'
 
 -- name: forget_statement
-DELETE FROM rem.statements s WHERE s.tenant_id = $1 AND s.id = $2 RETURNING s.entity_type, s.entity_id, s.kind, s.name
+DELETE FROM rem.statements s WHERE s.tenant_id = $1 AND s.id = $2 RETURNING s.entity_type, s.entity_id, s.kind, s.name,
+  ARRAY(SELECT jsonb_object_keys(CASE s.kind WHEN 'row' THEN s.value ELSE '{}' END)) AS filled
 
 -- name: erase_orphan
 DELETE FROM rem.{table} r WHERE r.tenant_id = $1 AND r.id = $2 AND r.origin LIKE 'dream:%'

@@ -105,11 +105,15 @@ WHERE s.tenant_id = $1 AND s.entity_type = $2 AND s.entity_id = $3 AND s.kind = 
   AND s.value ->> 'rel_type' = $4 AND s.name <> $5
 
 -- name: is_on_record
--- Whether an edge that something newer has ended was said of a subject before, in the same words.
+-- Whether an edge that something newer has ended was said of a subject before, in the same words. It may hold again since.
 SELECT EXISTS (
   SELECT FROM rem.statements s
   WHERE s.tenant_id = $1 AND s.dream = $2 AND s.subject_id = $3 AND s.kind = 'edge' AND s.state = 'ended' AND s.entity_type = $4
     AND s.entity_id = $5 AND s.name = $6 AND s.value = $7 AND s.valid_from IS NOT DISTINCT FROM $8)
+AND EXISTS (
+  SELECT FROM rem.statements s
+  WHERE s.tenant_id = $1 AND s.entity_type = $4 AND s.entity_id = $5 AND s.kind = 'edge' AND s.state = 'live'
+    AND s.value ->> 'rel_type' = $9 AND s.valid_from > $8)
 
 -- name: end_statements
 UPDATE rem.statements s SET state = 'ended', ended_at = clock_timestamp(), ended_by = $3,
@@ -135,6 +139,16 @@ INSERT INTO rem.dream_progress AS p (tenant_id, user_id, dream, source_type, sou
 VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (tenant_id, source_id, dream) DO UPDATE SET seen_at = excluded.seen_at, seen_index = excluded.seen_index
 WHERE (p.seen_at, p.seen_index) IS DISTINCT FROM (excluded.seen_at, excluded.seen_index)
+
+-- name: forget_subject
+DELETE FROM rem.dream_progress p WHERE p.tenant_id = $1 AND p.dream = $2 AND p.source_id = $3
+
+-- name: mark_seen_in_version
+-- The version that was read, unless the dream's own edges have brought it to the one that is stored now.
+INSERT INTO rem.dream_progress AS p (tenant_id, user_id, dream, source_type, source_id, seen_at)
+VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (tenant_id, source_id, dream) DO UPDATE SET seen_at = excluded.seen_at
+WHERE p.seen_at IS DISTINCT FROM (SELECT r.updated_at FROM rem.{table} r WHERE r.tenant_id = $1 AND r.id = $5)
 
 -- name: mark_seen_as_stored
 -- The version that is stored now, which may have the dream's own edges.
@@ -169,10 +183,11 @@ WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.deleted_at IS
 ORDER BY r.created_at, r.id LIMIT $4
 
 -- name: session_messages
--- What was said from an index on. Tools' words are not what people said.
+-- What was said from an index on. Tools' words are not what people said, nor is what REM quoted of its memory.
 SELECT m.id, m.key, m.message_index, m.role, m.content, m.metadata, m.created_at FROM rem.messages m
 WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index >= $4 AND m.deleted_at IS NULL
   AND (m.expires_at IS NULL OR m.expires_at > now()) AND m.role IN ('user', 'assistant') AND m.content ~ '\S'
+  AND (m.metadata -> 'searchable') IS DISTINCT FROM 'false' AND m.model IS DISTINCT FROM 'rem:local'
 ORDER BY m.message_index LIMIT $5
 
 -- name: statements_of_subject
@@ -195,16 +210,30 @@ WHERE ($1::text IS NULL OR o.tenant_id = $1) AND (o.user_id IS NULL OR o.user_id
 ORDER BY o.tenant_id, o.user_id
 
 -- name: undo
--- Takes back what a run said, and lets stand again what it ended; which rows are touched by it.
+-- Takes back what a run said, and lets stand again what it ended, unless something newer has taken its place; which rows
+-- are touched by it. An edge with an end was contradicted: one of its kind holds at a time.
 WITH taken AS (
   DELETE FROM rem.statements s WHERE s.tenant_id = $1 AND s.run_id = $2 AND s.state <> 'refused'
-  RETURNING s.entity_type, s.entity_id, s.kind, s.name),
+  RETURNING s.entity_type, s.entity_id, s.kind, s.name,
+    ARRAY(SELECT jsonb_object_keys(CASE s.kind WHEN 'row' THEN s.value ELSE '{}' END)) AS filled),
 reopened AS (
   UPDATE rem.statements s SET state = 'live', ended_at = NULL, ended_by = NULL, valid_to = NULL
-  WHERE s.tenant_id = $1 AND s.ended_by = $2 AND s.run_id <> $2 AND s.state = 'ended'
-  RETURNING s.entity_type, s.entity_id, s.kind, s.name)
-SELECT entity_type, entity_id, kind, name, true AS is_taken FROM taken
-UNION ALL SELECT entity_type, entity_id, kind, name, false FROM reopened
+  WHERE s.tenant_id = $1 AND s.ended_by = $2 AND s.run_id <> $2 AND s.state = 'ended' AND NOT EXISTS (
+    SELECT FROM rem.statements o
+    WHERE o.tenant_id = s.tenant_id AND o.entity_type = s.entity_type AND o.entity_id = s.entity_id AND o.kind = s.kind
+      AND o.state = 'live' AND o.run_id <> $2
+      AND CASE WHEN s.kind = 'edge' AND s.valid_to IS NOT NULL THEN o.value ->> 'rel_type' = s.value ->> 'rel_type'
+          -- What several subjects speak for together has one statement from each.
+          ELSE o.name = s.name AND o.subject_id = s.subject_id END)
+  RETURNING s.entity_type, s.entity_id, s.kind, s.name, s.dream, s.subject_type, s.subject_id),
+-- A text may have changed since; what it says now is dreamt on again. What was said in a conversation stays as it was.
+again AS (
+  DELETE FROM rem.dream_progress p USING reopened r
+  WHERE p.tenant_id = $1 AND p.source_id = r.subject_id AND p.dream = r.dream AND r.subject_type <> 'sessions')
+SELECT entity_type, entity_id, kind, name, filled, true AS is_taken FROM taken
+UNION ALL SELECT entity_type, entity_id, kind, name, '{}', false FROM reopened
+-- Fields before the rows that they are of.
+ORDER BY 3
 
 -- name: touched_by_run
 SELECT DISTINCT s.entity_type, s.entity_id FROM rem.statements s
@@ -215,6 +244,10 @@ SELECT rem.rem_dream_set_field($1, $2, $3, $4, (
   SELECT s.value FROM rem.statements s
   WHERE s.tenant_id = $1 AND s.entity_type = $2 AND s.entity_id = $3 AND s.kind = 'field' AND s.name = $4 AND s.state = 'live'
   ORDER BY s.stated_at DESC LIMIT 1))
+
+-- name: project_row
+-- With the columns that the statements filled which are gone now.
+SELECT rem.rem_dream_project_row($1, $2, $3, $4)
 
 -- name: mark_undone
 UPDATE rem.dream_runs SET state = 'undone' WHERE tenant_id = $1 AND id = $2

@@ -4,6 +4,7 @@ SELECT m.id, m.key, m.message_index, m.content, m.metadata ->> 'speaker' AS spea
 WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index BETWEEN $4 AND $5 AND m.deleted_at IS NULL
   AND (m.expires_at IS NULL OR m.expires_at > now()) AND m.content ~ '\S'
   AND (m.role = 'user' OR (m.role = 'assistant' AND m.metadata ->> 'speaker' IS NOT NULL))
+  AND (m.metadata -> 'searchable') IS DISTINCT FROM 'false' AND m.model IS DISTINCT FROM 'rem:local'
 ORDER BY m.message_index
 
 -- name: known

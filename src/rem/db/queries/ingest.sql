@@ -79,3 +79,13 @@ WHERE f.tenant_id = $1 AND f.id = $2
 
 -- name: has_upload
 SELECT EXISTS (SELECT FROM rem.uploads u WHERE u.tenant_id = $1 AND u.file_id = $2)
+
+-- name: fail_stranded
+-- Files that have waited for an hour, with nothing in line that would read them.
+WITH stranded AS (
+  SELECT f.tenant_id, f.id FROM rem.files f
+  WHERE f.processing_status IN ('pending', 'processing') AND f.deleted_at IS NULL AND f.metadata ? 'wanted'
+    AND f.updated_at < now() - interval '1 hour' AND NOT rem.rem_has_ingest_job(f.tenant_id, f.id)
+  FOR UPDATE SKIP LOCKED)
+UPDATE rem.files f SET processing_status = 'failed', metadata = f.metadata || jsonb_build_object('error', $1::text)
+FROM stranded s WHERE (f.tenant_id, f.id) = (s.tenant_id, s.id) RETURNING f.id

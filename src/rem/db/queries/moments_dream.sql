@@ -1,10 +1,12 @@
 -- What the dream of moments reads, always of one owner.
 
 -- name: said_from
--- What people and assistants said in a session from an index on, each no longer than is read of it.
+-- What people and assistants said in a session from an index on, each no longer than is read of it. What REM itself
+-- answered by quoting its memory, and what says that it is not to be searched, is nothing new.
 SELECT m.id, m.key, m.message_index, m.role, left(m.content, $6) AS content, m.metadata, m.created_at FROM rem.messages m
 WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index >= $4 AND m.deleted_at IS NULL
   AND (m.expires_at IS NULL OR m.expires_at > now()) AND m.role IN ('user', 'assistant') AND m.content ~ '\S'
+  AND (m.metadata -> 'searchable') IS DISTINCT FROM 'false' AND m.model IS DISTINCT FROM 'rem:local'
 ORDER BY m.message_index LIMIT $5
 
 -- name: said_before
@@ -12,6 +14,7 @@ ORDER BY m.message_index LIMIT $5
 SELECT m.message_index, m.created_at FROM rem.messages m
 WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index <= $4 AND m.deleted_at IS NULL
   AND (m.expires_at IS NULL OR m.expires_at > now()) AND m.role IN ('user', 'assistant') AND m.content ~ '\S'
+  AND (m.metadata -> 'searchable') IS DISTINCT FROM 'false' AND m.model IS DISTINCT FROM 'rem:local'
 ORDER BY m.message_index DESC LIMIT $5
 
 -- name: message_vectors
@@ -102,7 +105,7 @@ ORDER BY r.created_at, r.id LIMIT $3
 
 -- name: new_files
 -- Files that were read, and how many came in at about the same time.
-SELECT f.id, f.key, f.name, f.uri, f.created_at, others.count FROM rem.files f
+SELECT f.id, f.key, f.name, f.uri, f.created_at, f.updated_at, others.count FROM rem.files f
 LEFT JOIN rem.dream_progress p ON (p.tenant_id, p.source_id, p.dream) = (f.tenant_id, f.id, 'moments')
 CROSS JOIN LATERAL (
   SELECT count(*) FROM (

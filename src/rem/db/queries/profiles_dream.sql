@@ -45,8 +45,9 @@ SELECT l.id, l.key, l.content, l.created_at FROM (
   SELECT m.id, m.key, m.content, m.created_at FROM rem.messages m
   WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.deleted_at IS NULL AND m.role = 'user'
     AND m.metadata -> 'is_eval' IS DISTINCT FROM 'true' AND (m.expires_at IS NULL OR m.expires_at > now())
+    AND (m.metadata -> 'searchable') IS DISTINCT FROM 'false'
   ORDER BY m.created_at DESC LIMIT $3) l
-WHERE char_length(l.content) <= $4 AND l.content ~* '\m(prefer|always|never|don[''’]?t|do not)\M'
+WHERE char_length(l.content) <= $4 AND l.content ~* '\m(prefer|always|never|don[''’]?t|do not|from now on|bevorzuge|immer|nie|niemals)\M'
 ORDER BY l.created_at DESC, l.id LIMIT 100
 
 -- name: mentions

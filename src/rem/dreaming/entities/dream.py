@@ -21,7 +21,7 @@ from rem.dreaming.entities.known_names import DREAM, Known, KnownNames, Link, on
 from rem.dreaming.entities.mentions import evidence_in, possible_names
 from rem.dreaming.entities.name_words import fold, folded
 from rem.dreaming.entities.reading import Reading, read
-from rem.dreaming.entities.relations import EXCLUSIVE, latest
+from rem.dreaming.entities.relations import EXCLUSIVE, beginnings, by_first_word
 from rem.dreaming.entities.resolution import Resolution, Target, resolve
 from rem.dreaming.entities.subjects import Passage, Subject, new_subjects, passages_of, standing_of, woken_subjects
 from rem.memory.retry import when_busy
@@ -42,6 +42,8 @@ _STATED = 0.8
 class Findings:
     """What a subject names, before anything was looked up."""
 
+    passages: list[Passage]
+    """What was read. The places of all that was found are places in here: what is read later may be others."""
     candidates: list[Candidate]
     stated: list[Stated]
     mentioned: list[tuple[Known, int]] = field(default_factory=list)
@@ -99,10 +101,10 @@ class _EntityNight:
 
     async def _name(self, subject: Subject) -> None:
         """Say which rows a subject speaks for; its edges stay as they are for the moment, and it is not seen yet."""
-        passages = await passages_of(self._night, subject)
         if subject not in self._findings:
-            self._findings[subject] = await self._found(subject, passages)
+            self._findings[subject] = await self._found(subject, await passages_of(self._night, subject))
         findings = self._findings[subject]
+        passages = findings.passages
         standing = [said for said in await standing_of(self._night, subject, passages) if said.kind == "row"]
         if not findings.candidates and not standing:
             return
@@ -119,21 +121,24 @@ class _EntityNight:
             return
         findings = self._findings.pop(subject)
         passages = await passages_of(self._night, subject)
+        if passages != findings.passages:
+            # Somebody has deleted a message meanwhile, or brought one back.
+            findings = await self._found(subject, passages)
         resolution = await resolve(self._names, findings.candidates, findings.stated)
         claims: list[Claim] = [*await self._rows(subject, passages, findings, resolution)]
         claims += await self._mentions(subject, passages, findings, resolution)
         claims += self._relations(passages, findings, resolution)
         standing = await standing_of(self._night, subject, passages)
         seen = max(subject.last, subject.seen_before) if subject.is_conversation else None
-        if claims or standing:
-            only = [said.id for said in standing]
-            await self._night.say(DREAM, subject.ref, claims, only=only, seen_index=seen)
-        else:
-            await self._night.mark_seen(DREAM, subject.ref, seen_index=seen)
+        only = [said.id for said in standing]
+        # Also if there is nothing to say: a row that came back may have edges of before.
+        changes = await self._night.say(DREAM, subject.ref, claims, only=only, seen_index=seen)
+        if changes.vanished:
+            self._left.add(subject.ref.id)
 
-    async def _found(self, subject: Subject, passages: Sequence[Passage]) -> Findings:
+    async def _found(self, subject: Subject, passages: list[Passage]) -> Findings:
         if subject.is_derived:
-            return Findings([], [])
+            return Findings(passages, [], [])
         evidence: list[Evidence] = []
         stated: list[Stated] = []
         for place, passage in enumerate(passages):
@@ -141,7 +146,8 @@ class _EntityNight:
             stated += statements_of_work(passage.text, place)
         reading = await self._read(passages)
         found = candidates(evidence + reading.evidence, [passage.text for passage in passages])
-        return Findings(found[:_MOST_CANDIDATES], latest(stated + reading.stated), reading.mentioned)
+        begun = beginnings(stated + reading.stated, by_first_word)
+        return Findings(passages, found[:_MOST_CANDIDATES], begun, reading.mentioned)
 
     async def _read(self, passages: Sequence[Passage]) -> Reading:
         if self._night.mind is None or not passages:
@@ -218,12 +224,15 @@ class _EntityNight:
         return list(meant.values())
 
     def _relations(self, passages: Sequence[Passage], findings: Findings, resolution: Resolution) -> list[EdgeClaim]:
-        claims = []
+        known: dict[Stated, tuple[Known, Known]] = {}
         for one in findings.stated:
-            _, src = resolution.holder(one.src)
-            _, dst = resolution.holder(one.dst)
+            (_, src), (_, dst) = resolution.holder(one.src), resolution.holder(one.dst)
             if src is None or dst is None or src.ref == dst.ref or not src.is_own or src.ref.type == "resources":
                 continue
+            known[one] = src, dst
+        claims = []
+        for one in beginnings(known, lambda one: (known[one][0].ref, known[one][1].ref)):
+            src, dst = known[one]
             passage = passages[one.place]
             claims.append(
                 EdgeClaim(

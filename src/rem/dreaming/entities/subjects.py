@@ -13,6 +13,7 @@ from rem.dreaming.claim import Ref, Source
 from rem.dreaming.entities.known_names import DREAM
 from rem.dreaming.night import NewSession, Standing
 from rem.dreaming.plain_text import said_in
+from rem.dreaming.secrets import without_secrets
 from rem.models import Moment, Resource
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Passage:
     """What somebody said or wrote."""
 
     text: str
-    """Without code and links."""
+    """Without code, links, and secrets."""
     source: Source
     at: datetime
     speaker: str | None = None
@@ -100,8 +101,8 @@ async def passages_of(night: Night, subject: Subject) -> list[Passage]:
     if document is not None:
         source = Source(subject.ref, str(document.key))
         if isinstance(document, Moment):
-            return [Passage(said_in(document.summary), source, document.starts_timestamp or document.created_at)]
-        return [Passage(said_in(document.content), source, document.timestamp or document.created_at)]
+            return [Passage(_told(document.summary), source, document.starts_timestamp or document.created_at)]
+        return [Passage(_told(document.content), source, document.timestamp or document.created_at)]
     async with night.store.executor.connection() as connection:
         rows = await connection.fetch(
             query("entities_dream", "stretch"),
@@ -109,10 +110,14 @@ async def passages_of(night: Night, subject: Subject) -> list[Passage]:
         )
     return [
         Passage(
-            said_in(row["content"]), Source(Ref("messages", row["id"]), row["key"]), row["created_at"], row["speaker"]
+            _told(row["content"]), Source(Ref("messages", row["id"]), row["key"]), row["created_at"], row["speaker"]
         )
         for row in rows
     ]
+
+
+def _told(text: str) -> str:
+    return without_secrets(said_in(text))
 
 
 async def standing_of(night: Night, subject: Subject, passages: list[Passage]) -> list[Standing]:

@@ -17,7 +17,7 @@ from rem.models import Moment, Resource
 
 _BASELINE_CONFIDENCE = 0.7
 _LONGEST_ABOUT = 60
-_ASSISTANT_SHARE = 0.4
+_ASSISTANT_SHARE = 0.15
 _WORDS_OF_NAME = 6
 
 
@@ -90,17 +90,17 @@ def draft_of_episode(episode: Episode, session_id: UUID, people: KnownPeople) ->
     speakers = speakers_of(message.metadata for message in episode.said)
     summary = summary_of(
         [
-            Utterance(message.content, _speaker(message.metadata), message.role == "assistant" and not speakers)
+            Utterance(message.content, _speaker(message.metadata), not message.is_persons)
             for message in episode.said
         ]
     )
     if not summary:
         return None
     topics = topics_of(
-        ((m.content, 1.0 if m.role == "user" or speakers else _ASSISTANT_SHARE) for m in episode.said),
+        ((m.content, 1.0 if m.is_persons else _ASSISTANT_SHARE) for m in episode.said),
         [*speakers, *people.names_in(m.content for m in episode.said)],
     )
-    own_words = [m.content for m in episode.said if m.role == "user" or speakers]
+    own_words = [m.content for m in episode.said if m.is_persons]
     return MomentDraft(
         name=name_of(episode.starts, topics, summary),
         moment_type="conversation",
@@ -109,7 +109,7 @@ def draft_of_episode(episode: Episode, session_id: UUID, people: KnownPeople) ->
         ends=episode.ends,
         sources=[message.source for message in episode.said],
         topics=topics,
-        persons=_united(speakers, people.mentioned_in(m.content for m in episode.said)),
+        persons=_united(speakers, people.mentioned_in(own_words)),
         emotions=emotions_of(own_words),
         session_id=session_id,
         first_index=episode.first_index,

@@ -138,7 +138,11 @@ class _Recollection:
 
     async def new_notes(self) -> list[Resource]:
         """Texts with a time that the dream has not seen in this version."""
-        return [Resource.from_row(row) for (row,) in await self._rows("new_notes", self._night.settings.max_sources)]
+        rows = await self._rows("new_notes", self._night.settings.max_sources)
+        notes = [Resource.from_row(row) for (row,) in rows]
+        for note in notes:
+            self._night.saw(DREAM, Ref("resources", note.id), note.revision)
+        return notes
 
     async def recall_note(self, note: Resource) -> None:
         """Say that something was noted."""
@@ -148,7 +152,10 @@ class _Recollection:
 
     async def new_files(self) -> list[Any]:
         """Files that were read and that the dream has not seen in this version."""
-        return await self._rows("new_files", self._night.settings.max_sources, self._pause, _MANY_FILES + 1)
+        files = await self._rows("new_files", self._night.settings.max_sources, self._pause, _MANY_FILES + 1)
+        for file in files:
+            self._night.saw(DREAM, Ref("files", file["id"]), file["updated_at"])
+        return files
 
     async def recall_file(self, file: Any) -> None:
         """Say that a file was read, if it did not come with many others."""

@@ -148,7 +148,7 @@ def cosine_of_counts(one: Counter[str], other: Counter[str]) -> float:
 
 
 def _is_person(message: Said) -> bool:
-    return message.role == "user" or isinstance(message.metadata.get("speaker"), str)
+    return message.is_persons
 
 
 def _words(message: Said) -> tuple[str, ...]:

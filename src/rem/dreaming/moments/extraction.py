@@ -12,6 +12,7 @@ from rem.dreaming.moments.draft import MomentDraft, name_of
 from rem.dreaming.moments.episodes import Episode
 from rem.dreaming.moments.people import speakers_of
 from rem.dreaming.moments.topics import MOST_TOPICS, as_tag, topics_of
+from rem.dreaming.secrets import tells_secret, without_secrets
 from rem.embeddings import is_blank
 from rem.models.values import label_with_key
 
@@ -43,7 +44,7 @@ def _as_text(said: Sequence[Said]) -> str:
                 "key": message.key,
                 "time": message.at.isoformat(),
                 "who": (speakers_of([message.metadata]) or [message.role])[0],
-                "text": _shortened(message.content),
+                "text": _shortened(without_secrets(message.content)),
             }
         ).decode()
         for message in said
@@ -64,7 +65,7 @@ def _draft(found: dict[str, Any], left: dict[str, Said], session_id: UUID) -> Mo
         (left.pop(key) for key in dict.fromkeys(found.get("source_keys") or []) if key in left),
         key=lambda message: message.index,
     )
-    summary = _clean(found.get("summary"))[:_LONGEST_SUMMARY].strip()
+    summary = without_secrets(_clean(found.get("summary")))[:_LONGEST_SUMMARY].strip()
     if not said or is_blank(summary):
         return None
     episode = Episode(tuple(said))
@@ -87,9 +88,9 @@ def _draft(found: dict[str, Any], left: dict[str, Said], session_id: UUID) -> Mo
 
 
 def _persons(named: Any, said: Sequence[Said]) -> list[str]:
-    """The speakers, and whom the model names, if the entries do so, too."""
+    """The speakers, and whom the model names, if people do so in the entries, too."""
     speakers = speakers_of(message.metadata for message in said)
-    text = "\n".join(message.content for message in said).lower()
+    text = "\n".join(message.content for message in said if message.is_persons).lower()
     known = {speaker.lower() for speaker in speakers}
     others = (name for name in map(_clean, named or []) if name.lower() in text and name.lower() not in known)
     return [*speakers, *speakers_of([{"speaker": name} for name in others])]
@@ -97,12 +98,12 @@ def _persons(named: Any, said: Sequence[Said]) -> list[str]:
 
 def _tags(named: Any, most: int) -> list[str]:
     tags = (as_tag(_clean(name)) for name in named or [])
-    return list(dict.fromkeys(tag for tag in tags if tag))[:most]
+    return list(dict.fromkeys(tag for tag in tags if tag and not tells_secret(tag)))[:most]
 
 
 def _label(name: Any) -> str | None:
     """A name that can be a key."""
-    label = " ".join(_clean(name).split())[:_LONGEST_NAME].strip()
+    label = " ".join(without_secrets(_clean(name)).split())[:_LONGEST_NAME].strip()
     try:
         label_with_key(label)
     except ValueError:

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rem.dreaming.secrets import without_secrets
+from rem.dreaming.sentences import sentence_spans
 from rem.dreaming.words import content_words, has_number, rarity
 
 LONGEST_SUMMARY = 600
@@ -21,8 +23,12 @@ _LEAST_SHARE = 0.2
 """Of the best sentence's score: what says less is left out, however much room there is."""
 _REPETITION = 0.6
 """Of its words: a sentence that shares more with a chosen one adds too little."""
-_ENDS = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")
-_MARKUP = re.compile(r"```.*?(?:```|\Z)|^\s*(?:[#>*+|•-]+|\d+[.)])\s+|[*_`]{1,3}", re.DOTALL | re.MULTILINE)
+_MARKUP = re.compile(
+    r"```.*?(?:```|\Z)|(?P<code>`[^`\n]{1,300}`)|^\s*(?:[#>*+|•-]+|\d+[.)])\s+"
+    # Signs of emphasis stand at the edge of a word; inside of one they belong to it: DEFAULT_MODEL.
+    r"|(?<!\w)(?:\*{1,3}|_)(?=[^\s*_])|(?<=[^\s*_])(?:\*{1,3}|_)(?!\w)",
+    re.DOTALL | re.MULTILINE,
+)
 _REMARK = re.compile(r"\[[^\]\n]{0,300}\](?!\()")
 _SPACES = re.compile(r"\s+")
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
@@ -78,10 +84,17 @@ def summary_of(said: Sequence[Utterance]) -> str:
 
 
 def sentences_of(text: str) -> list[str]:
-    """The sentences of a text, without markup, code and remarks in brackets."""
-    plain = _MARKUP.sub(" ", _REMARK.sub(" ", text[:_READ_OF_TEXT]))
-    parts = (_SPACES.sub(" ", part).strip() for part in _ENDS.split(plain))
+    """The sentences of a text, without markup, code, remarks in brackets, and secrets."""
+    plain = _MARKUP.sub(_unmarked, _REMARK.sub(" ", without_secrets(text[:_READ_OF_TEXT])))
+    parts = (_SPACES.sub(" ", plain[start:end]).strip() for start, end in sentence_spans(plain))
     return [part for part in parts if part]
+
+
+def _unmarked(found: re.Match[str]) -> str:
+    """Nothing in place of a mark of emphasis, a space in place of code and marks of lists; a name of code stays."""
+    if found["code"]:
+        return found["code"]
+    return "" if set(found.group()) <= {"*", "_"} else " "
 
 
 def _sentences(said: Sequence[Utterance]) -> list[_Sentence]:

@@ -6,9 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from rem.dreaming.entities.evidence import PERSON
+from rem.dreaming.entities.evidence import ORGANIZATION, PERSON
 from rem.dreaming.entities.mentions import evidence_in
 from rem.dreaming.moments.emotions import FEELING_WORDS
+from rem.dreaming.secrets import without_secrets
 from rem.dreaming.words import content_words, phrases, rarity
 
 MOST_TOPICS = 5
@@ -21,6 +22,14 @@ _PHRASE_SHARE = 1.6
 _REMARK = re.compile(r"\[[^\]\n]{0,300}\](?!\()")
 """What somebody did while speaking, in brackets."""
 _ADDRESS = re.compile(r"<?[^\s<>@]{1,64}@[^\s<>@]{1,255}>?|\b(?:https?|ftp)://\S+|\bwww\.\S+")
+DOMAIN = re.compile(
+    r"\b(?:[a-z0-9-]{1,63}\.){1,4}(?:com|org|net|io|ai|dev|app|co|edu|gov|example|test|local|de|at|ch|uk|eu|fr|nl|us|info)\b",
+    re.IGNORECASE,
+)
+"""The name of a host or of whoever has it, which is no topic."""
+COMPANY_WORDS = frozenset("gmbh ltd inc llc llp plc corp ag kg ug co company limited incorporated sarl bv".split())
+"""What names of companies end in."""
+_FEWEST_OWN_WORDS = 2
 _NUMBER_WORDS = frozenset(
     [
         "three",
@@ -66,23 +75,30 @@ _READ_FOR_NAMES = 20_000
 def topics_of(texts: Iterable[tuple[str, float]], people: Iterable[str] = ()) -> list[str]:
     """The topics of texts, each of which counts for so much; the heaviest first, in kebab case.
 
-    People are none: those who are given, and those whom the texts introduce. Nor are addresses, feelings and numbers.
+    People are none, nor are organisations: those that are given, and those that the texts introduce. Nor are
+    addresses, feelings and numbers. Where people's own words (a share of 1) have topics, what only an assistant says is
+    none.
     """
-    texts = list(texts)
+    texts = [(without_secrets(text), share) for text, share in texts]
     others = {word for name in people for word in content_words(name)}
-    others |= (
-        {word for text, _ in texts for word in _name_words(text[:_READ_FOR_NAMES])} | FEELING_WORDS | _NUMBER_WORDS
-    )
+    others |= {word for text, _ in texts for word in _name_words(text[:_READ_FOR_NAMES])}
+    others |= FEELING_WORDS | _NUMBER_WORDS | COMPANY_WORDS
+    own: set[str] = set()
     words: Counter[str] = Counter()
     pairs: Counter[tuple[str, str]] = Counter()
     for whole, share in texts:
-        text = _ADDRESS.sub(" ", _REMARK.sub(" ", whole))
+        text = DOMAIN.sub(" ", _ADDRESS.sub(" ", _REMARK.sub(" ", whole)))
         for word in content_words(text):
             if word not in others:
                 words[word] += share  # type: ignore[assignment]
+                if share >= 1:
+                    own.add(word)
         for pair in phrases(text):
             if others.isdisjoint(pair):
                 pairs[pair] += share  # type: ignore[assignment]
+    if len(own) >= _FEWEST_OWN_WORDS:
+        words = Counter({word: count for word, count in words.items() if word in own})
+        pairs = Counter({pair: count for pair, count in pairs.items() if own.issuperset(pair)})
     weights = {word: _weight(word, count) for word, count in _in_singular(words).items()}
     for (first, second), count in pairs.items():
         if count >= 2:
@@ -92,11 +108,11 @@ def topics_of(texts: Iterable[tuple[str, float]], people: Iterable[str] = ()) ->
 
 
 def _name_words(text: str) -> set[str]:
-    """The words of the names of people whom a text introduces."""
+    """The words of the names of people and organisations that a text introduces."""
     return {
         word
         for evidence in evidence_in(text, 0)
-        if evidence.entity_type == PERSON
+        if evidence.entity_type in (PERSON, ORGANIZATION)
         for name in evidence.words
         for word in content_words(name)
     }
