@@ -247,6 +247,10 @@ class FileUnreadableError(InvalidInputError):
     code = "file_unreadable"
 
 
+class FileEmptyError(FileUnreadableError):
+    """There is nothing in the file."""
+
+
 class ExtraNeededError(RemError):
     """This needs a part of REM that is not installed."""
 

@@ -228,17 +228,25 @@ class DreamingSettings(_Group):
             return None
         if not is_cron(value):
             raise ValueError(
-                f"{value!r} is no cron expression: write five fields, as in '0 3 * * *' for three at night, or never"
+                f"{value!r} is no cron expression of a time that comes: "
+                "write five fields, as in '0 3 * * *' for three at night, or never"
             )
         return value.strip()
 
 
 def is_cron(expression: str) -> bool:
-    """Whether a text says when something is due, as crontab does; six fields have seconds at the end."""
+    """Whether a text says when something is due, as crontab does, and that day comes; six fields end with seconds."""
     # Imported only where a schedule is given: the default is known to be one.
     from croniter import croniter  # type: ignore[import-untyped]
 
-    return bool(croniter.is_valid(expression))
+    if not croniter.is_valid(expression):
+        return False
+    try:
+        croniter(expression).get_next()
+    except ValueError:
+        # The 31st of February.
+        return False
+    return True
 
 
 class OtelSettings(_Group):

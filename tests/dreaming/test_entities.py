@@ -460,7 +460,7 @@ async def test_what_is_left_of_evidence_that_was_deleted_meanwhile_still_counts(
     await _dream_with(rem, alice, lambda store: store.delete(doomed))
     await dream(rem, alice)
     assert "asked for the numbers" not in (await entity(alice, "sarah-chen")).content
-    assert await mentions(alice, session) == ["ontologies/acme", "ontologies/sarah-chen"]
+    assert await mentions(alice, session) == ["ontologies/sarah-chen"]
 
 
 async def _dream_with(rem: Rem, store: Store, happens: Callable[[Store], Awaitable[object]]) -> None:

@@ -388,3 +388,13 @@ async def test_a_dream_does_not_count_as_writing_to_a_conversation(rem: Rem, ali
     stored = await alice.get(Session, session.id)
     assert [found.dst for found in stored.graph_edges] == ["plan"]
     assert stored.updated_at == session.updated_at
+
+
+async def test_the_first_year_is_a_time_like_any_other(rem: Rem, alice: Store, plan: Resource) -> None:
+    long_ago = datetime(1, 1, 1, tzinfo=UTC)
+    claims = [moment("The beginning", plan, valid_from=long_ago)]
+    await (await night_for(rem, alice)).say("moments", ref(plan), claims)
+    (found,) = await moments(alice)
+    assert found.valid_from is not None
+    assert found.valid_from.year == 1
+    assert (await (await night_for(rem, alice)).say("moments", ref(plan), claims)).unchanged == 1

@@ -71,7 +71,13 @@ async def own_row(store: Store, key: str, table: str | None, with_deleted: bool 
     if not own and with_deleted:
         own = await _deleted_rows(store, key, table)
     shared = f"{key} is shared and not this user's: leave --user out to delete it for everyone"
-    return await _only(own, key, shared if found else f"Nothing answers to {key}")
+    return await _only(own, key, shared if found else _nothing(store, key, table))
+
+
+def _nothing(store: Store, key: str, table: str | None) -> str:
+    if table is None and key in store.types.models:
+        return f"Nothing answers to {key}. It is a table: to choose a row of it, write --table {key} before its key"
+    return f"Nothing answers to {key}"
 
 
 async def _only(rows: list[Entity], key: str, nothing: str) -> Entity:

@@ -23,7 +23,7 @@ app = typer.Typer(
 
 Everyone = Annotated[bool, typer.Option("--all", help="For everyone in the tenant, one after the other.")]
 Again = Annotated[
-    bool, typer.Option("--again", help="Look at everything, not only at what is new. What you took back stays so.")
+    bool, typer.Option("--again", help="Look at everything, not only at what is new, also at what was undone. What you deleted or corrected stays so.")
 ]
 
 
@@ -70,7 +70,7 @@ def _dream(names: list[str] | None, user: str | None, tenant: str, everyone: boo
         try:
             dreamer = rem.dreamer(agents.mind, agents.schemas)
             scopes = [Scope(*owner) for owner in await dreamer.owners(tenant)] if everyone else [Scope.of(user, tenant)]
-            return [(scope, await _with_progress(dreamer, scope, names, again)) for scope in scopes]
+            return [(scope, await _with_progress(dreamer, scope, names, again, user)) for scope in scopes]
         finally:
             await agents.close()
 
@@ -82,7 +82,9 @@ def _dream(names: list[str] | None, user: str | None, tenant: str, everyone: boo
         _print(scope, report)
 
 
-async def _with_progress(dreamer: Any, scope: Scope, names: list[str] | None, again: bool) -> DreamReport:
+async def _with_progress(
+    dreamer: Any, scope: Scope, names: list[str] | None, again: bool, user: str | None
+) -> DreamReport:
     from rem.cli.output import progress_bar
 
     with progress_bar("Dreaming") as bar:
@@ -90,7 +92,7 @@ async def _with_progress(dreamer: Any, scope: Scope, names: list[str] | None, ag
         def on_progress(dream: str, done: int, of: int) -> None:
             bar(done, of)
 
-        report: DreamReport = await dreamer.dream(scope, names, again=again, on_progress=on_progress)
+        report: DreamReport = await dreamer.dream(scope, names, again=again, address=user, on_progress=on_progress)
     return report
 
 
@@ -149,7 +151,7 @@ def undo(
     tenant: Tenant = "default",
     as_json: Json = False,
 ) -> None:
-    """Take back what a dream said, and let stand again what it had replaced."""
+    """Take back what a dream said, and let stand again what it had replaced; --again would dream it anew."""
     from rem.cli.output import counted, print_json
 
     async def work(rem: Rem) -> int:
@@ -198,11 +200,18 @@ def _print_statement(statement: Any) -> None:
     since = statement.valid_from or statement.stated_at
     until = statement.valid_to or statement.ended_at
     held = f"{since:%Y-%m-%d}{f' to {until:%Y-%m-%d}' if until else ''}"
-    value = statement.value
-    said = value.get("summary") or value.get("content") or "" if statement.kind == "row" else value
-    said = "" if statement.kind == "edge" else f": {said}"
-    typer.echo(f"[{statement.state}] {statement.entity_type} {statement.name}{said}")
+    typer.echo(f"[{statement.state}] {statement.entity_type}/{statement.key}{_saying(statement)}")
     typer.echo(f"    {statement.dream}, {held}, from {', '.join(statement.sources[:5])}")
+
+
+def _saying(statement: Any) -> str:
+    if statement.kind == "edge":
+        return f" {statement.name}"
+    value = statement.value
+    if statement.kind == "field":
+        return f" {statement.name}: {value}"
+    said = next((text for name in ("summary", "content", "name") if (text := value.get(name))), "")
+    return f": {' '.join(said.split())}" if said else ""
 
 
 @app.command()

@@ -154,13 +154,16 @@ def _print(report: IngestReport, user: str | None, tenant: str) -> None:
     from rem.cli.output import counted
 
     counts = report.counts
-    parts = [f"{counts[status]} {status}" for status in ("added", "changed", "unchanged", "deleted", "failed")]
+    order = ("added", "changed", "unchanged", "deleted", "skipped", "failed")
+    parts = [f"{counts[status]} {status}" for status in order]
     shown = ", ".join(part for part in parts if not part.startswith("0 ")) or "nothing to take in"
     typer.echo(f"{counted(len(report.files), 'file')}: {shown}; {counted(report.chunks, 'chunk')} stored.")
     for file in report.files:
         if file.status == "deleted" and file.key:
             back = command("restore", "files", file.key, user=user, tenant=tenant)
             typer.echo(f"{file.name} was deleted before, and left deleted: `{back}` brings it back.")
+        elif file.status == "skipped":
+            typer.echo(f"Skipped: {file.error}")
     for file in report.failures[:_MOST_FAILURES]:
         tell(f"Failed: {file.name}: {file.error}")
     if len(report.failures) > _MOST_FAILURES:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import orjson
 
+from rem.context import user_id_of
 from rem.db.sql import query
 from rem.dreaming.claim import Changes
 from rem.dreaming.mind import AgentSchemas, Budget, Mind
@@ -82,12 +83,13 @@ class Dreamer:
         *,
         again: bool = False,
         waits: bool = True,
+        address: str | None = None,
         on_progress: OnProgress | None = None,
     ) -> DreamReport:
         """Dream for an owner: all dreams, or those that are named, in their order.
 
         `again` looks at everything, and not only at what is new; what was taken back stays taken back. Without `waits`
-        it is left to whoever dreams for the owner already.
+        it is left to whoever dreams for the owner already. An e-mail address of the owner gets into the profile.
         """
         dreams = _chosen(names)
         async with self._alone(scope, waits) as connection:
@@ -99,6 +101,8 @@ class Dreamer:
                 )
             run_id = await self._begin(connection, scope, dreams)
             night = self._night(scope, run_id, on_progress)
+            if address is not None and "@" in address and user_id_of(address) == scope.user_id:
+                night.address = address.strip().lower()
             try:
                 for dream in dreams:
                     # Each builds on what the one before it has written.

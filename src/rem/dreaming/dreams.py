@@ -10,5 +10,5 @@ from rem.dreaming.ontology.dream import OntologyDream
 from rem.dreaming.profiles.dream import Profiles
 
 DREAMS: dict[str, Dream] = {
-    dream.name: dream for dream in (Moments(), EntitiesDream(), Affinity(), OntologyDream(), Profiles())
+    dream.name: dream for dream in (EntitiesDream(), Moments(), Affinity(), OntologyDream(), Profiles())
 }

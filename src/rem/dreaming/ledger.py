@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID, uuid4
 
@@ -114,6 +114,7 @@ class Ledger:
         owner took back is not said again, nor what has lost a source.
         """
         changes = Changes()
+        claims = [replace(claim, valid_from=_storable(claim.valid_from)) for claim in claims]
         await self._fetch("lock_subject", subject.id, table=subject.type)
         standing = await self._lock_sources(claims)
         whole = [claim for claim in claims if claim.sources and all(source.ref in standing for source in claim.sources)]
@@ -357,6 +358,11 @@ class Ledger:
 
     async def _fetch(self, name: str, row_id: UUID, *, table: str) -> None:
         await self._connection.fetch(fill(query("dreaming", name), table=identifier(table)), self._tenant_id, row_id)
+
+
+def _storable(at: datetime | None) -> datetime | None:
+    """A time that PostgreSQL gives back as it was: the driver takes the first moment of year 1 for minus infinity."""
+    return at if at is None or at.replace(tzinfo=None) > datetime.min else at + timedelta(microseconds=1)
 
 
 def _row_value(claim: RowClaim) -> dict[str, Any]:

@@ -101,6 +101,8 @@ class Night:
     """Who knows what agents return; without, what is stored of them has to do."""
     on_progress: OnProgress = lambda _dream, _done, _of: None
     changes: dict[str, Changes] = field(default_factory=dict)
+    address: str | None = None
+    """The owner's e-mail address, where it is known: the id is made from it and does not tell."""
     notes: list[str] = field(default_factory=list)
     """What the owner should know of how it went."""
     versions: dict[tuple[str, Ref], datetime] = field(default_factory=dict)

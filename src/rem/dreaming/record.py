@@ -48,6 +48,8 @@ class StatementRecord:
     state: str
     stated_at: datetime
     ended_at: datetime | None
+    key: str
+    """Of the row that it is about; if that is gone, of what it was called, or its id."""
 
 
 async def runs(store: Store, limit: int = 20) -> list[RunRecord]:

@@ -7,7 +7,7 @@ of a payment card, a private key, or a long random token in it. It errs on the s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rem.dreaming.sentences import sentence_spans
 
@@ -17,12 +17,12 @@ _SAID = re.compile(
     r"\b(?:pass[ -]?(?:word|phrase|code)s?|passwd|pwd|passw(?:ort|örter|ortes)|kennwort|zugangscode|"
     r"(?:login|log-in|anmelde|zugangs)daten|credentials?|geheimzahl|pin(?:[ -]?code|[ -]?nummer)?|cvv|cvc|tan|"
     r"wi-?fi[ -]?key|wlan-?schlüssel)\b"
-    rf"{_WORDS_BETWEEN}{_IS}(?P<value>\S{{1,200}})(?P<rest>[ \t]*\w*)",
+    rf"{_WORDS_BETWEEN}{_IS}(?P<value>\S{{1,200}})(?=(?P<rest>[ \t]*\w*))",
     re.IGNORECASE,
 )
 _KEYED = re.compile(
-    r"(?:\b|_)(?:api[ _-]?(?:key|token|schlüssel)|access[ _-]?(?:key|token)|auth[ _-]?token|bearer|token|secret(?:[ _-]?key)?|"
-    r"private[ _-]?key|ssh[ _-]?key|recovery[ _-]?code|backup[ _-]?code|geheimnis|zugriffstoken)\b"
+    r"(?:\b|_)(?:api[ _-]?(?:key|token|schlüssel)|access[ _-]?(?:key|token)|auth[ _-]?token|bearer|token|"
+    r"secret(?:[ _-]?key)?|private[ _-]?key|ssh[ _-]?key|recovery[ _-]?code|backup[ _-]?code|geheimnis|zugriffstoken)\b"
     rf"{_WORDS_BETWEEN}(?:{_IS}|\s+)(?P<value>\S{{8,200}})",
     re.IGNORECASE,
 )
@@ -39,18 +39,18 @@ _KNOWN_KEY = re.compile(
 _LONG = re.compile(r"(?<![\w/+=-])[A-Za-z0-9_+=-]{24,500}(?![\w/+=-])")
 _DIGIT, _UPPER, _LOWER = re.compile(r"\d"), re.compile(r"[A-Z]"), re.compile(r"[a-z]")
 _QUOTES = "\"'`“”„‘’«»()<>[]{}"
-_NO_VALUES = frozenset(
-    """
-    a an the my your our their his her its this that these those not no never too very so still always only also already
-    stored saved kept written hidden wrong right correct incorrect weak strong safe secure insecure valid invalid expired
-    missing required needed optional empty unknown lost gone changed reset set rotated shared leaked hashed encrypted
-    protected ok okay fine good bad long short easy hard old new what where when why how who which it there here in on at
-    by for from with to of and or but be been being is are was were going about under over due ready
-    ein eine der die das den dem mein dein unser ihr sein nicht kein keine zu sehr noch immer nur auch schon falsch richtig
-    schwach stark sicher unsicher gültig ungültig abgelaufen weg leer lang kurz alt neu im in auf bei für von mit und oder
-    gespeichert geändert vergessen verloren
-    """.split()
-)
+_PLAIN = """
+a an the my your our their his her its this that these those not no never too very so still always only also
+already stored saved kept written hidden wrong right correct incorrect weak strong safe secure insecure valid
+invalid expired missing required needed optional empty unknown lost gone changed reset set rotated shared
+leaked hashed encrypted protected ok okay fine good bad long short easy hard old new what where when why how
+who which it there here in on at by for from with to of and or but be been being is are was were going about
+under over due ready ein eine der die das den dem mein dein unser ihr sein nicht kein keine zu sehr noch immer
+nur auch schon falsch richtig schwach stark sicher unsicher gültig ungültig abgelaufen weg leer lang kurz alt
+neu im auf bei für von mit und oder gespeichert geändert vergessen verloren
+"""
+_NO_VALUES = frozenset(_PLAIN.split())
+"""What may follow "the password is" without being one."""
 _BEGIN, _END = "-----BEGIN", "-----END"
 
 
@@ -86,23 +86,8 @@ def _widened(text: str, found: list[tuple[int, int]]) -> Iterator[tuple[int, int
 
 def _secrets(text: str) -> Iterator[tuple[int, int]]:
     yield from _private_keys(text)
-    for found in _KNOWN_KEY.finditer(text):
-        yield found.span()
-    for found in _LONG.finditer(text):
-        if _is_random(found.group()):
-            yield found.span()
-    for found in _CARD.finditer(text):
-        if _is_card(found.group()):
-            yield found.span()
-    for found in _SAID.finditer(text):
-        if _is_value(found.group("value"), is_followed=bool(found.group("rest").strip())):
-            yield found.start(), found.end("value")
-    for found in _KEYED.finditer(text):
-        if _is_token(found.group("value")):
-            yield found.span()
-    for found in _DIRECT.finditer(text):
-        if found.group("figures") or _is_mixed(_bare(found.group("value"))):
-            yield found.span()
+    for pattern, is_one in _WAYS:
+        yield from (found.span() for found in pattern.finditer(text) if is_one(found))
 
 
 def _private_keys(text: str) -> Iterator[tuple[int, int]]:
@@ -153,3 +138,14 @@ def _is_card(value: str) -> bool:
         return False
     doubled = [digit if place % 2 == 0 else sum(divmod(2 * digit, 10)) for place, digit in enumerate(reversed(digits))]
     return sum(doubled) % 10 == 0
+
+
+_WAYS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], bool]], ...] = (
+    (_KNOWN_KEY, lambda found: True),
+    (_LONG, lambda found: _is_random(found.group())),
+    (_CARD, lambda found: _is_card(found.group())),
+    (_SAID, lambda found: _is_value(found["value"], is_followed=bool(found["rest"].strip()))),
+    (_KEYED, lambda found: _is_token(found["value"])),
+    (_DIRECT, lambda found: bool(found["figures"]) or _is_mixed(_bare(found["value"]))),
+)
+"""How a secret is written, and what tells it from something else that is written so."""

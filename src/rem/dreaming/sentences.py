@@ -10,14 +10,18 @@ from rem.dreaming.words import GRAMMAR
 _ENDS = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")
 _LAST_WORD = re.compile(r"(?<![^\s(\[\"'“„])([^\W\d_]{1,8}(?:\.[^\W\d_]{1,3})*)\.\Z")
 _NEXT_WORD = re.compile(r"[\"'“„(\[]*(\w+)")
-_ALWAYS = frozenset(
+_AFTER_ALL = (
     "dr mr mrs ms mx prof st sr jr mt e.g i.e eg ie vs approx cf fig vol pp hr fr dipl ing z.b d.h u.a s.o s.u bzw ca "
-    "ggf evtl inkl bspw vgl sog tel str m.e mme mlle".split()
+    "ggf evtl inkl bspw vgl sog tel str m.e mme mlle"
 )
+_AFTER_SOME = "inc ltd co corp etc usw gmbh a.m p.m bros dept est min max"
+_NUMBERED = "no nr art abs p sec ch"
+_ALWAYS = frozenset(_AFTER_ALL.split())
 """After these a sentence goes on."""
-_BEFORE_LOWER = frozenset("inc ltd co corp etc usw gmbh a.m p.m bros dept est min max".split())
+_BEFORE_LOWER = frozenset(_AFTER_SOME.split())
 """After these it does where a small letter follows."""
-_BEFORE_FIGURE = frozenset("no nr art abs p sec ch".split())
+_BEFORE_FIGURE = frozenset(_NUMBERED.split())
+"""And after these where a figure does."""
 
 
 def sentence_spans(text: str) -> Iterator[tuple[int, int]]:

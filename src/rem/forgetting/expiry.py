@@ -63,7 +63,7 @@ async def expire(store: Store, entities: Sequence[Entity], at: datetime | None) 
     """Let rows of the scope's own lapse at a moment, or never; all of them or none.
 
     A session takes its messages along, a file its chunks, and all of them what was dreamt from them. What has lapsed
-    already is gone and stays so.
+    already is gone and stays so. A dreamt row that is to lapse is its owner's from then on: no dream makes it again.
     """
 
     async def work() -> None:
@@ -80,6 +80,9 @@ async def expire(store: Store, entities: Sequence[Entity], at: datetime | None) 
                 found: UUID | None = await connection.fetchval(statement, tenant_id, user_id, entity.id, at)
                 if found is None:
                     raise NotFoundError(f"{table} has no {entity.key or entity.id} of this owner.")
+                if at is not None:
+                    by_hand = fill(query("forgetting", "lapse_by_hand"), table=f"rem.{identifier(table)}")
+                    await connection.execute(by_hand, tenant_id, table, entity.id)
                 await connection.execute(query("forgetting", "dreams_lapse_with"), tenant_id, table, [entity.id])
 
     await when_busy(work)

@@ -98,6 +98,7 @@ class _Removal:
         self._tenant_id, self._user_id = plan.scope.tenant_id, plan.scope.user_id
         self._report = ForgetReport()
         self._gone: set[Ref] = set()
+        self._changed: set[Ref] = set()
 
     async def run(self) -> tuple[ForgetReport, set[Ref]]:
         """Remove everything; what was done, and the rows that are gone."""
@@ -108,8 +109,8 @@ class _Removal:
         if plan.with_mentions:
             await self._erase_mentions()
         else:
-            await self._erase_dreamt()
             await self._refuse()
+        self._report.changed = len(self._changed - self._gone)
         return self._report, self._gone
 
     async def _take_back(self) -> None:
@@ -121,26 +122,28 @@ class _Removal:
         await self._connection.fetch(query("dreaming", "notice"), self._tenant_id, *places)
         for said in self._plan.statements:
             await self._take_back_one(said)
-        await self._connection.fetch(query("dreaming", "project"), self._tenant_id, *places)
-        for said in live:
+        # Fields before the rows that they are of.
+        for said in sorted(live, key=lambda said: said.kind):
+            place = self._tenant_id, said.entity.table, said.entity.id
             if said.kind == "field":
-                await self._connection.execute(
-                    query("dreaming", "set_field"), self._tenant_id, said.entity.table, said.entity.id, said.name
-                )
+                await self._connection.execute(query("dreaming", "set_field"), *place, said.name)
+            elif said.kind == "row":
+                await self._connection.execute(query("dreaming", "project_row"), *place, list(said.value))
+        await self._connection.fetch(query("dreaming", "project"), self._tenant_id, *places)
+        self._changed |= {said.entity for said in live if said.kind == "field"} & set(touched)
         self._report.statements = len(self._plan.statements)
 
     async def _take_back_one(self, said: Said) -> None:
         less = without_items(said.value, self._names.are_in if self._plan.with_mentions else self._names.are)
         is_target = said.entity in {finding.ref for finding in self._plan.rows} or self._names.are(said.name)
-        if said.kind != "edge" and not is_target and not self._names.are_within(less) and said.state == "live":
-            # Only an item of its lists was the thing.
+        stays = not self._names.are_within(less) or (said.kind == "row" and not self._plan.with_mentions)
+        if said.kind != "edge" and not is_target and stays and said.state == "live":
+            # An item of its lists was the thing.
             await self._execute("reword_statement", said.id, less)
-        elif said.kind == "row" and said.state == "live" and not is_target and not self._plan.with_mentions:
-            # Its sources stay, and nobody shall say the same of them again. Nothing of what it said is kept.
-            await self._execute("blank_statement", said.id)
         else:
             await self._execute("forget_statement", said.id)
-        if said.kind == "field":
+        if said.kind == "field" or (said.kind == "row" and not is_target):
+            # What else it was made from is dreamt again.
             await self._execute("look_again", said.subject_id, said.dream)
 
     async def _erase(self, refs: Iterable[Ref]) -> None:
@@ -161,6 +164,8 @@ class _Removal:
             if record is not None:
                 changes = scrubbed(record, ref.table, self._names, self._plan.with_mentions)
                 await self._write(ref, changes)
+                # Perhaps it has been changed before, with what was dreamt.
+                self._changed.add(ref)
 
     async def _erase_mentions(self) -> None:
         """Erase the texts that name the thing; what holds much else stays without what it says of it."""
@@ -183,15 +188,6 @@ class _Removal:
         await self._execute("forget_summaries", self._plan.summaries)
         runs = await self._connection.fetch(query("forgetting", "errors_of_runs"), self._tenant_id, self._user_id)
         await self._execute("forget_errors", [row["id"] for row in runs if self._names.are_in(row["error"])])
-
-    async def _erase_dreamt(self) -> None:
-        """Erase dreamt rows that name the thing though no statement speaks for them, such as those of a dump."""
-        doomed = []
-        for finding in self._plan.mentions:
-            record = await self._record(finding.ref)
-            if record is not None and record["origin"].startswith("dream:") and self._naming(record):
-                doomed.append(finding.ref)
-        await self._erase(doomed)
 
     async def _refuse(self) -> None:
         """Keep the dreams from making it anew from the texts that stay."""
@@ -220,7 +216,7 @@ class _Removal:
                 settings=", ".join(settings),
             )
             await self._connection.execute(statement, self._tenant_id, ref.id, changes)
-            self._report.changed += 1
+            self._changed.add(ref)
 
     async def _execute(self, name: str, *parameters: Any) -> None:
         await self._connection.execute(query("forgetting", name), self._tenant_id, *parameters)

@@ -148,9 +148,9 @@ class Planner:
         tables = [row["name"] for row in await self._connection.fetch(query("custom", "entity_types"))]
         targets, names = await self._targets(_checked(label), tables, known_as)
         plan = ForgetPlan(self._scope, label, names.all, with_mentions)
+        await self._look_at_statements(plan, targets, names)
         for table in tables:
             await self._look_through(plan, table, targets, names)
-        await self._look_at_statements(plan, targets, names)
         rows = await self._connection.fetch(query("forgetting", "summaries_of"), *self._owner)
         plan.summaries = [row["session_id"] for row in rows if names.are_in(row["summary"])]
         answering = await self._connection.fetch(query("forgetting", "shared_answering"), self._owner[0], label)
@@ -168,6 +168,9 @@ class Planner:
         names = [behind if slash and before in tables else label]
         for ref in found:
             names += _names_of(await self._record(ref))
+        # What it was called before it was forgotten: texts that name it may still be there.
+        refused = await self._connection.fetch(query("forgetting", "refused_with"), *self._owner, names)
+        names += [row["name"] for row in refused]
         known = Names([*names, *known_as])
         found |= await self._answering(list(known.all))
         return found, known
@@ -200,6 +203,8 @@ class Planner:
             rest = {**record, **changes}
             if plan.with_mentions:
                 rest |= scrubbed(rest, table, names, with_mentions=True)
+            else:
+                rest = _without_taken_back(rest, [said for said in plan.statements if said.entity == ref])
             mentioning = tuple(sorted(name for name, text in content_of(rest).items() if names.are_within(text)))
             if mentioning or (plan.with_mentions and rest != {**record, **changes}):
                 plan.mentions.append(_finding(ref, record, names, fields=mentioning))
@@ -238,11 +243,28 @@ def _is_about(said: Said, targets: set[Ref], names: Names, with_mentions: bool) 
     if said.entity in targets or (said.kind == "row" and names.are(said.name)):
         return True
     value = said.value
+    if said.kind == "row" and not with_mentions:
+        # It repeats texts that stay, and stays as they do; but not what its lists say.
+        return bool(without_items(value, names.are) != value)
     if said.kind == "edge":
         value = {**value, "properties": {**value.get("properties", {}), "sources": []}}
         if not with_mentions:
             return leads_to(value, names)
     return names.are_within(value)
+
+
+def _without_taken_back(record: dict[str, Any], taken: Sequence[Said]) -> dict[str, Any]:
+    """A row without the fields that say what a dream said, and that go with it."""
+    rest = dict(record)
+    for said in taken:
+        if said.kind != "field" or said.state != "live":
+            continue
+        outer, _, inner = said.name.partition(".")
+        if inner and isinstance(rest.get(outer), dict) and rest[outer].get(inner) == said.value:
+            rest[outer] = {name: value for name, value in rest[outer].items() if name != inner}
+        elif not inner and rest.get(outer) == said.value:
+            rest[outer] = None
+    return rest
 
 
 def _finding(ref: Ref, record: Mapping[str, Any], names: Names, fields: tuple[str, ...] = ()) -> Finding:

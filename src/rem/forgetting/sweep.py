@@ -86,7 +86,7 @@ async def _erase(database: Database, table: str, batch: Sequence[tuple[str, UUID
 async def _erase_in(connection: Connection, table: str, batch: Sequence[tuple[str, UUID]]) -> int:
     rows = await connection.fetch(_on(table, "lock_lapsed"), [tenant for tenant, _ in batch], [row for _, row in batch])
     tenants, ids = [row["tenant_id"] for row in rows], [row["id"] for row in rows]
-    # A dreamt row that lapses was not taken back by its owner: from what is left it may be dreamt again.
+    # A dreamt row that lapses with a source was not taken back by its owner: from what is left it may be dreamt again.
     await connection.execute(query("forgetting", "forget_statements_of_lapsed"), table, tenants, ids)
     await connection.execute(_on(table, "erase_rows"), tenants, ids)
     return len(ids)

@@ -8,11 +8,12 @@ from itertools import accumulate
 from typing import Any, TypeAlias, cast
 
 from rem.ingest.content import Document
+from rem.ingest.front_matter import read_front_matter
 from rem.ingest.headings import Mark, is_outlined, marks_of
 from rem.memory.tokens import count_tokens
 from rem.retrieval.splitter import split
 
-VERSION = 1
+VERSION = 2
 """To be raised when the same text is cut differently, so that files are cut anew when they come again."""
 _LARGEST_BLOCK = 50_000
 """In characters: so much is cut as one; of what is longer the tokens could not be counted, and memory would not do."""
@@ -52,7 +53,7 @@ def chunks_of(document: Document, max_tokens: int) -> list[Chunk]:
     pieces = list(_parts(document, max_tokens))
     if not is_outlined(document.format):
         pieces = list(_packed(pieces, max_tokens))
-    spans = [(span, piece.path) for piece in pieces for span in _within(text, piece, max_tokens)]
+    spans = [(span, piece.path) for piece in pieces for span in _spans(document, piece, max_tokens)]
     header = _header(document)
     return [
         Chunk(text[start:end], number, path, start, end, {"header": header} if header and number > 1 else {})
@@ -78,6 +79,9 @@ def _parts(document: Document, max_tokens: int) -> Iterator[_Piece]:
         first, after = number, number + 1
         path.enter(marks[number])
         if outlined:
+            if _is_front(text, marks, number) and so_far[number + 2] <= max_tokens:
+                path.enter(marks[after])
+                after += 1
             while after < len(marks) and _is_bare(text, marks, after - 1):
                 path.enter(marks[after])
                 after += 1
@@ -85,6 +89,14 @@ def _parts(document: Document, max_tokens: int) -> Iterator[_Piece]:
             after = behind[number]
         yield _Piece(marks[first].start, ends[after - 1], path.titles, so_far[after] - so_far[first])
         number = after
+
+
+def _is_front(text: str, marks: Sequence[Mark], number: int) -> bool:
+    """Whether a part is front matter and nothing else: it belongs to what follows."""
+    if number > 0 or marks[0].level >= 0 or len(marks) < 2:
+        return False
+    _, end = read_front_matter(text)
+    return end > 0 and not text[end : marks[1].start].strip()
 
 
 def _ends_of_families(marks: Sequence[Mark]) -> list[int]:
@@ -149,6 +161,25 @@ def _common(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
             break
         shared += 1
     return one[:shared]
+
+
+def _spans(document: Document, piece: _Piece, max_tokens: int) -> Iterator[tuple[int, int]]:
+    """The stretches of a piece; a heading is not one of its own if something of what follows fits behind it."""
+    text = document.text
+    spans = list(_within(text, piece, max_tokens))
+    if len(spans) > 1 and is_outlined(document.format):
+        (start, end), (first, last) = spans[:2]
+        room = max_tokens - count_tokens(text[start:first])
+        if _is_only_headings(text[start:end]) and room > max_tokens // 2:
+            behind = list(_cut(text[first:last], room))
+            joined = start, first + behind[0][1]
+            if count_tokens(text[joined[0] : joined[1]]) <= max_tokens:
+                spans[:2] = [joined, *((first + begin, first + ends) for begin, ends in behind[1:])]
+    yield from spans
+
+
+def _is_only_headings(text: str) -> bool:
+    return all(line.lstrip().startswith("#") for line in text.splitlines() if line.strip())
 
 
 def _within(text: str, piece: _Piece, max_tokens: int) -> Iterator[tuple[int, int]]:

@@ -167,9 +167,15 @@ def _text(data: bytes, document: Any, mime_type: str) -> str:
     if not any(kind in mime_type for kind in _CELLS):
         text = document_text.unescaped(text)
     parts = [text.strip("\n"), *_comments(document)]
+    if "spreadsheetml" in mime_type and any(map(_is_formulas, document.metadata.additional)):
+        parts += document_text.formulas(data)
     if "officedocument" in mime_type or mime_type in _OPEN_TEXTS:
         parts += document_text.left_out(data, text)
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _is_formulas(name: str) -> bool:
+    return name.startswith("formulas_")
 
 
 def _comments(document: Any) -> list[str]:
@@ -193,7 +199,7 @@ def _metadata(document: Any) -> dict[str, Any]:
         "formulas": {
             name.removeprefix("formulas_"): json.loads(value)
             for name, value in facts.additional.items()
-            if name.startswith("formulas_")
+            if _is_formulas(name)
         },
     }
     return {name: value for name, value in found.items() if value}

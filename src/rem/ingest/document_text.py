@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import zipfile
 from collections.abc import Iterator, Sequence
+from html import unescape
 from io import BytesIO
 from xml.etree import ElementTree
 
@@ -49,6 +51,48 @@ def sheets(content: str, tables: Sequence[Sequence[Sequence[str]]]) -> str:
     return "\n".join(parts)
 
 
+def formulas(data: bytes) -> list[str]:
+    """The cells of a workbook that hold a formula without its value: nobody has calculated them yet."""
+    with zipfile.ZipFile(BytesIO(data)) as archive:
+        lines = []
+        for name, part in _worksheets(archive):
+            cells = "; ".join(_uncalculated(archive, part))
+            if cells:
+                lines.append(f"Formulas of {name}: {cells}")
+        return lines
+
+
+def _worksheets(archive: zipfile.ZipFile) -> Iterator[tuple[str, str]]:
+    """The sheets of a workbook, with the part of the archive that each is in."""
+    places = {
+        relation.get("Id"): posixpath.normpath(posixpath.join("/xl", relation.get("Target", ""))).lstrip("/")
+        for relation in _elements(archive, "xl/_rels/workbook.xml.rels", "Relationship")
+    }
+    for sheet in _elements(archive, "xl/workbook.xml", "sheet"):
+        place = next((places.get(value) for name, value in sheet.items() if name.endswith("}id")), None)
+        if place in archive.namelist():
+            yield sheet.get("name", "?"), place
+
+
+def _uncalculated(archive: zipfile.ZipFile, part: str) -> Iterator[str]:
+    for cell in _elements(archive, part, "c"):
+        found = {_tag(child): child.text for child in cell}
+        if found.get("f") and not (found.get("v") or "").strip():
+            yield f"{cell.get('r', '?')} ={found['f']}"
+        cell.clear()
+
+
+def _elements(archive: zipfile.ZipFile, part: str, tag: str) -> Iterator[ElementTree.Element]:
+    if part not in archive.namelist():
+        return
+    with archive.open(part) as stream:
+        for _event, element in ElementTree.iterparse(stream):  # noqa: S314 - in a process with limits of its own
+            if _tag(element) == tag:
+                yield element
+            elif _tag(element) == "row":
+                element.clear()
+
+
 def with_notes(slides: Sequence[tuple[str, str | None]]) -> str:
     """The slides of a presentation, each with what the speaker noted for it."""
     parts = []
@@ -61,11 +105,11 @@ def with_notes(slides: Sequence[tuple[str, str | None]]) -> str:
 
 def left_out(data: bytes, content: str) -> list[str]:
     """The paragraphs of an office document that its text does not hold: running heads, text boxes, footnotes, …"""
-    known = _words(_ADDED.sub("", content))
+    known = _seen(content)
     place = 0
     missing: dict[str, None] = {}
     for runs in _paragraphs(data):
-        words = _words("".join(runs))
+        words = _seen("".join(runs))
         if not words:
             continue
         # They come in the order of the text, so nearly all are found at once.
@@ -92,6 +136,11 @@ def _is_spread(known: str, runs: list[str]) -> bool:
             return True
         place = known.find(longest, place + 1)
     return False
+
+
+def _seen(text: str) -> str:
+    """The words of a text as both the document and the parser write them, whatever stands between or around them."""
+    return _words(_ADDED.sub("", unescape(text)))
 
 
 def _words(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 _DROPPED = frozenset({"script", "style", "template", "noscript", "iframe", "object"})
 _HEADINGS = {f"h{level}": "#" * level for level in range(1, 7)}
@@ -29,12 +30,21 @@ _BLOCKS = frozenset(
     }
 )
 _LINES = frozenset({"br", "li", "tr", "option", "optgroup"})
+_APART = frozenset(
+    {
+        *("button", "select", "textarea", "label", "svg", "text", "desc", "math", "mi", "mn", "mo", "mtext", "mrow"),
+        *("rt", "rp", "rtc", "meter", "progress", "output", "canvas", "foreignobject"),
+    }
+)
+"""What stands for itself in a line: no word goes on across its edges."""
+_CONTACTS = ("mailto:", "tel:")
 _SPACE = re.compile(r"[ \t\r\n\f\u00a0]+")
 _BREAKS = re.compile(r"\n{3,}")
 _TRAILING = re.compile(r"[ \t]+\n")
 _CHARSET = re.compile(rb"<meta[^>]{0,500}?charset\s*=\s*[\"']?\s*([\w.:\-]{1,40})", re.IGNORECASE)
 _HEAD_BYTES = 4096
 _DEEPEST_LIST = 20
+_LONGEST_CONTACT = 200
 
 
 class Page(NamedTuple):
@@ -76,6 +86,7 @@ class _Writer(HTMLParser):
         self._lists: list[int | None] = []
         self._cells = 0
         self._at_line_start = True
+        self._link = "", 0
 
     def first_heading(self) -> str:
         return _SPACE.sub(" ", "".join(self._heading)).strip()
@@ -110,6 +121,10 @@ class _Writer(HTMLParser):
             self._end_block(tag)
         elif tag in _LINES and tag != "br":
             self._break("\n")
+        elif tag == "a":
+            self._end_link()
+        elif tag in _APART:
+            self._part()
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.handle_starttag(tag, attrs)
@@ -187,7 +202,11 @@ class _Writer(HTMLParser):
         return f"{indent}{number}. "
 
     def _start_inline(self, tag: str, values: dict[str, str]) -> None:
-        if tag in ("td", "th"):
+        if tag in _APART:
+            self._part()
+        elif tag == "a":
+            self._link = values.get("href", ""), len(self.parts)
+        elif tag in ("td", "th"):
             if self._cells:
                 self._put(" | ")
                 self._at_line_start = True
@@ -198,6 +217,20 @@ class _Writer(HTMLParser):
             self._note_meta(values)
         elif tag == "html" and values.get("lang"):
             self.metadata["lang"] = values["lang"][:40]
+
+    def _part(self) -> None:
+        """See to it that two words do not become one."""
+        if not self._at_line_start and not self._pre_depth and not self.parts[-1].endswith(" "):
+            self._put(" ")
+
+    def _end_link(self) -> None:
+        """An address that one can write to or call belongs to what is seen of it."""
+        (href, start), self._link = self._link, ("", 0)
+        if not href.lower().startswith(_CONTACTS):
+            return
+        address = unquote(href.partition(":")[2].partition("?")[0]).strip()[:_LONGEST_CONTACT]
+        if address and address.lower() not in "".join(self.parts[start:]).lower():
+            self.handle_data(f" ({address})")
 
     def _note_meta(self, values: dict[str, str]) -> None:
         name = values.get("name", "").lower()

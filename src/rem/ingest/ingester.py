@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 from loguru import logger
 
-from rem.errors import DatabaseError, RemError, ToolFailedError
+from rem.errors import DatabaseError, FileEmptyError, RemError, ToolFailedError
 from rem.ingest.chunk_rows import NumberedChunk, numbered, rows_of
 from rem.ingest.chunking import VERSION, Chunk, chunks_of
 from rem.ingest.content import Document, FetchedFile
@@ -305,11 +305,11 @@ def checksum_of(file: FetchedFile) -> str:
 
 
 def failed(uri: str, name: str, error: Exception) -> FileOutcome:
-    """The outcome of a file that could not be taken in."""
+    """The outcome of a file that could not be taken in; one that is empty needs no mending."""
     if not isinstance(error, RemError):
         logger.opt(exception=error).warning("{} could not be taken in", name)
         return FileOutcome("failed", uri, name, error=f"REM failed to read it: {type(error).__name__}: {error}")
-    return FileOutcome("failed", uri, name, error=str(error))
+    return FileOutcome("skipped" if isinstance(error, FileEmptyError) else "failed", uri, name, error=str(error))
 
 
 def _with_chunks(ready: ReadFile, document: Document, max_tokens: int) -> ReadFile:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from rem.errors import FileTooLargeError, FileUnreadableError
+from rem.errors import FileEmptyError, FileTooLargeError, FileUnreadableError
 from rem.ingest import mime
 from rem.ingest.code_reader import language_of, read_code
 from rem.ingest.content import Document, FetchedFile
@@ -31,7 +31,7 @@ async def read(file: FetchedFile, settings: Settings) -> Document:
 
 async def _read(file: FetchedFile, settings: Settings, depth: int) -> Document:
     if not file.data:
-        raise FileUnreadableError(f"{file.name} is empty.")
+        raise FileEmptyError(f"{file.name} is empty.")
     if len(file.data) > settings.ingest.max_bytes:
         raise FileTooLargeError(f"{file.name} is larger than {settings.ingest.max_bytes:,} bytes (INGEST__MAX_BYTES).")
     kind = await asyncio.to_thread(mime.mime_type_of, file)

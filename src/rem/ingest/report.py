@@ -6,12 +6,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-Status: TypeAlias = Literal["added", "unchanged", "changed", "deleted", "failed"]
+Status: TypeAlias = Literal["added", "unchanged", "changed", "deleted", "skipped", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class FileOutcome:
-    """What became of one file. Deleted: its owner deleted it before, so it was left alone."""
+    """What became of one file. Deleted: its owner deleted it before, so it was left alone. Skipped: it is empty."""
 
     status: Status
     uri: str

@@ -6,7 +6,7 @@ import codecs
 import re
 from typing import Any
 
-from rem.errors import FileUnreadableError
+from rem.errors import FileEmptyError, FileUnreadableError
 from rem.ingest.content import Document, FetchedFile
 
 _MARKS = (
@@ -38,7 +38,7 @@ def decode(file: FetchedFile, said: str | None = None) -> tuple[str, dict[str, A
     if "\0" in text or not _looks_written(text):
         raise FileUnreadableError(f"{file.name} is not a text: it has bytes in it that no text has.")
     if not text.strip():
-        raise FileUnreadableError(f"{file.name} has no text in it.")
+        raise FileEmptyError(f"{file.name} has no text in it.")
     return text, {} if encoding == "utf-8" else {"encoding": encoding}
 
 

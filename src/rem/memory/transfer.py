@@ -224,7 +224,7 @@ async def _store(store: Store, source: str, packed: Packed, notes: list[str]) ->
         raise ConflictError(f"The session {session.id} was deleted here, and stays deleted: restore or erase it first.")
     if not existing:
         await _refuse_double_name(store, session)
-        await store.upsert(session)
+        await store.upsert(_counted(session, packed.messages))
     stored = {row.id: row for row in await _stored_messages(store, session.id)}
     fresh = [message for message in packed.messages if message.id not in stored]
     occupied = {row.message_index for row in stored.values()}
@@ -242,6 +242,13 @@ async def _store(store: Store, source: str, packed: Packed, notes: list[str]) ->
             )
     outcome: Outcome = "imported" if not existing else "extended" if fresh else "unchanged"
     return ImportedSession(source, outcome, session.id, len(fresh), notes)
+
+
+def _counted(session: Session, messages: Sequence[Message]) -> Session:
+    """The session with the totals of the messages that are there, whatever the file says."""
+    live = [message for message in messages if message.deleted_at is None]
+    totals = {"message_count": len(live), "total_tokens": sum(message.token_count or 0 for message in live)}
+    return session.model_copy(update=totals)
 
 
 async def _stored_messages(store: Store, session_id: UUID) -> list[Message]:

@@ -47,7 +47,7 @@ async def parse_and_ingest_file(
         category=None if category is None else storable(category),
         tags=None if tags is None else [storable(tag) for tag in tags],
     )
-    if outcome.status == "failed":
+    if outcome.status in ("failed", "skipped"):
         raise InvalidInputError(outcome.error)
     if outcome.status == "deleted":
         raise DeletedError(outcome.error)

@@ -63,10 +63,11 @@ async def _save_schema(agents: Agents | None, scope: Scope, text: str) -> str:
 
 
 async def prune(work: Work, _payload: Payload) -> None:
-    """Delete what the settings say is too old, of everyone, and the old log of jobs; files wait for no job that is gone."""
+    """Delete what the settings say is too old, of everyone; and the log of jobs that nobody needs any more."""
     from rem.ingest.pending import fail_stranded
 
     await work.rem.prune_if_due()
+    # What waits for a job that is gone would wait for ever.
     await fail_stranded(work.rem.database)
     await work.jobs.trim_log(_LOG_KEPT)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import posixpath
+from collections import Counter
 from datetime import datetime
 from time import monotonic
 from typing import Annotated, Any, Literal
@@ -22,7 +22,7 @@ from rem.api.routes.json_body import JsonBody
 from rem.api.rows import deleted, own
 from rem.app import Rem
 from rem.context import Scope
-from rem.errors import NotFoundError
+from rem.errors import InvalidInputError, NotFoundError
 from rem.ingest.fetch import list_sources
 from rem.ingest.ingester import Wish
 from rem.ingest.pending import Handed, accept
@@ -101,16 +101,23 @@ async def upload_files(
     scope: ScopeDep,
     settings: SettingsDep,
     response: Response,
-    files: Annotated[list[UploadFile], Upload(description="One or several files; the same name again replaces it.")],
+    files: Annotated[
+        list[UploadFile],
+        Upload(description="One or several files, with their paths if you like; the same name again replaces it."),
+    ],
     category: Annotated[str | None, Form(min_length=1, max_length=255)] = None,
-    tags: Annotated[str, Form(max_length=5000, description="Topics, separated by commas.")] = "",
+    tags: Annotated[
+        list[Annotated[str, Field(max_length=5000)]] | None,
+        Form(max_length=50, description="Topics: one in each field, or several separated by commas."),
+    ] = None,
     form: Annotated[Literal["resource", "ontology"], Form(description="`ontology`: wikis and API docs.")] = "resource",
     wait: Wait = 0,
 ) -> Page[StoredFile]:
     """Hand files over. All of them are kept or none, and read in the background; 200 if they are read already."""
-    topics = tuple(storable(tag.strip()) for tag in tags.split(",") if tag.strip())
+    topics = tuple(storable(tag.strip()) for field in tags or () for tag in field.split(",") if tag.strip())
     wish = Wish(_text(category), topics or None, form)
     handed = [await _handed(file, settings) for file in files]
+    _refuse_doubles(handed)
     ids = [row.id for row in await accept(rem.store_for(scope), handed, wish)]
     return await unless_disconnected(request, _answered(rem, scope, ids, wait, response))
 
@@ -182,11 +189,26 @@ async def delete_file(
 
 async def _handed(file: UploadFile, settings: Settings) -> Handed:
     most = settings.ingest.max_bytes
-    name = posixpath.basename(storable(file.filename or "").replace("\\", "/")).strip() or "upload"
+    name = _name(file.filename or "")
     data = await file.read(most + 1)
     if len(data) > most:
         raise HTTPException(413, f"{name} is larger than {most:,} bytes, which is the most that a file may have.")
-    return Handed(name, f"upload:///{quote(name, safe='')}", data, file.content_type)
+    return Handed(name, f"upload:///{quote(name)}", data, file.content_type)
+
+
+def _name(sent: str) -> str:
+    """What an upload is called: its path below the folder that was chosen, or its name, without ways out of a folder."""
+    path = storable(sent).replace("\\", "/")
+    parts = [part.strip() for part in path.split("/") if part.strip(" .")]
+    # Where on the sender's machine a file is has no meaning elsewhere.
+    is_absolute = path.startswith("/") or (":" in path and parts[:1] != [] and parts[0].endswith(":"))
+    return "/".join(parts[-1:] if is_absolute else parts) or "upload"
+
+
+def _refuse_doubles(files: list[Handed]) -> None:
+    counts = Counter(file.uri for file in files)
+    if double := next((file.name for file in files if counts[file.uri] > 1), None):
+        raise InvalidInputError(f"Two of the files are called {double}: send them with their paths, or one by one.")
 
 
 async def _answered(rem: Rem, scope: Scope, ids: list[UUID], wait: float, response: Response) -> Page[StoredFile]:

@@ -255,7 +255,9 @@ UPDATE rem.dream_runs SET state = 'undone' WHERE tenant_id = $1 AND id = $2
 -- name: statements_about
 -- What was said of the rows that answer to a key, the newest valid first; with a time, what was believed then.
 SELECT s.id, s.run_id, s.dream, s.kind, s.entity_type, s.entity_id, s.name, s.value, s.source_keys, s.confidence,
-       s.valid_from, s.valid_to, s.state, s.stated_at, s.ended_at
+       s.valid_from, s.valid_to, s.state, s.stated_at, s.ended_at,
+       coalesce(rem.rem_record(s.entity_type, s.tenant_id, s.entity_id) ->> 'key',
+                CASE s.kind WHEN 'row' THEN s.name ELSE s.entity_id::text END) AS key
 FROM rem.statements s
 WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.state <> 'refused'
   AND ($3::uuid[] IS NULL OR s.entity_id = ANY ($3))

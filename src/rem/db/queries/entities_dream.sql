@@ -7,6 +7,13 @@ WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_in
   AND (m.metadata -> 'searchable') IS DISTINCT FROM 'false' AND m.model IS DISTINCT FROM 'rem:local'
 ORDER BY m.message_index
 
+-- name: standing
+-- What is said of a subject by now that was made from some of its texts, however much is said of the rest of it.
+SELECT s.id, s.kind FROM rem.statements s
+WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.dream = $3 AND s.subject_id = $4 AND s.state = 'live'
+  AND s.id IN (SELECT x.statement_id FROM rem.statement_sources x WHERE x.tenant_id = $1 AND x.source_id = ANY ($5::uuid[]))
+ORDER BY s.stated_at, s.id
+
 -- name: known
 -- What answers to labels, of the types that are asked for: the owner's own and what the tenant shares.
 SELECT a.label, k.entity_type, k.entity_id, k.key_rank, rem.rem_record(k.entity_type, k.tenant_id, k.entity_id) AS record

@@ -3,6 +3,13 @@ UPDATE {table} r SET expires_at = $4
 WHERE r.tenant_id = $1 AND {owner} AND r.id = $3 AND r.deleted_at IS NULL AND (r.expires_at IS NULL OR r.expires_at > now())
 RETURNING r.id
 
+-- name: lapse_by_hand
+-- A dreamt row that its owner lets lapse is its owner's from then on: no dream renews it, nor says it again afterwards.
+WITH refused AS (
+  UPDATE rem.statements s SET state = 'refused', value = '{}', ended_at = clock_timestamp()
+  WHERE s.tenant_id = $1 AND s.entity_type = $2 AND s.entity_id = $3 AND s.kind = 'row' AND s.state = 'live')
+UPDATE {table} r SET origin = 'user' WHERE r.tenant_id = $1 AND r.id = $3 AND r.origin LIKE 'dream:%'
+
 -- name: dreams_lapse_with
 SELECT rem.rem_dreams_lapse_with($1, $2, $3)
 
@@ -20,11 +27,19 @@ WHERE r.expires_at <= now()
 ORDER BY r.tenant_id, r.id FOR UPDATE OF r SKIP LOCKED
 
 -- name: forget_statements_of_lapsed
--- Lets what was said of rows go without a refusal, and be looked at again.
-WITH lapsed AS (
-  SELECT s.tenant_id, s.id, s.dream, s.subject_id FROM unnest($2::text[], $3::uuid[]) AS d (tenant_id, id)
+-- Lets what was said of rows that lapse with a source go without a refusal, and be looked at again. What their owner let
+-- lapse is refused when the row goes.
+WITH said AS (
+  SELECT s.tenant_id, s.id, s.dream, s.subject_id, s.entity_id, s.state, 
+         coalesce(rem.rem_earliest_expiry(s.tenant_id, s.id) <= now(), false) AS has_lapsed
+  FROM unnest($2::text[], $3::uuid[]) AS d (tenant_id, id)
   JOIN rem.statements s ON (s.tenant_id, s.entity_id, s.entity_type) = (d.tenant_id, d.id, $1)
   WHERE s.kind = 'row' AND s.state <> 'refused'),
+lapsed AS (
+  SELECT s.tenant_id, s.id, s.dream, s.subject_id FROM said s
+  WHERE NOT EXISTS (
+    SELECT FROM said o
+    WHERE (o.tenant_id, o.entity_id, o.state) = (s.tenant_id, s.entity_id, 'live') AND NOT o.has_lapsed)),
 again AS (
   DELETE FROM rem.dream_progress p USING (
     SELECT l.tenant_id, l.dream, l.subject_id AS id FROM lapsed l
@@ -131,11 +146,6 @@ UPDATE {table} r SET {settings} FROM jsonb_populate_record(NULL::{table}, $3) p 
 -- name: reword_statement
 UPDATE rem.statements s SET value = $3 WHERE s.tenant_id = $1 AND s.id = $2 AND s.state = 'live'
 
--- name: blank_statement
--- Keeps a dream from saying the same of the same sources, and nothing else.
-UPDATE rem.statements s SET state = 'refused', value = '{}', name = '', source_keys = '{}', ended_at = clock_timestamp()
-WHERE s.tenant_id = $1 AND s.id = $2
-
 -- name: forget_statement
 DELETE FROM rem.statements s WHERE s.tenant_id = $1 AND s.id = $2
 
@@ -155,13 +165,16 @@ UPDATE rem.dream_runs r SET error = NULL WHERE r.tenant_id = $1 AND r.id = ANY (
 SELECT DISTINCT rem.rem_key(n.name) AS key FROM unnest($1::text[]) AS n (name)
 
 -- name: refuse
--- Refusals of names, as the ledger reads them (`refused_name`): they hold the key and nothing else.
+-- Refusals of names, as the ledger reads them (`refused_name`): they hold the key and nothing else. Those of one thing have
+-- one subject (`refused_with`).
 WITH missing AS (
   SELECT k.key FROM unnest($3::text[]) AS k (key)
-  WHERE NOT EXISTS (
-    SELECT FROM rem.statements s
-    WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.dream = 'entities' AND s.kind = 'row'
-      AND s.state = 'refused' AND s.name = k.key)),
+  WHERE EXISTS (
+    SELECT FROM unnest($3::text[]) AS n (key)
+    WHERE NOT EXISTS (
+      SELECT FROM rem.statements s
+      WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.dream = 'entities' AND s.kind = 'row'
+        AND s.state = 'refused' AND s.name = n.key))),
 run AS (
   INSERT INTO rem.dream_runs (tenant_id, id, user_id, dreams, state, ended_at)
   SELECT $1, $4, $2, '{forget}', 'done', clock_timestamp() WHERE EXISTS (SELECT FROM missing) RETURNING id)
@@ -170,6 +183,16 @@ INSERT INTO rem.statements (tenant_id, user_id, run_id, dream, subject_type, sub
 SELECT $1, $2, run.id, 'entities', 'ontologies', $4, 'row', 'ontologies', gen_random_uuid(), m.key, '{}', 'refused',
        clock_timestamp()
 FROM missing m CROSS JOIN run
+
+-- name: refused_with
+-- Under which keys something was known that was forgotten under one of these names.
+SELECT DISTINCT other.name FROM rem.statements s
+JOIN rem.dream_runs r ON (r.tenant_id, r.id) = (s.tenant_id, s.run_id) AND r.dreams = '{forget}'
+JOIN rem.statements other ON (other.tenant_id, other.run_id, other.subject_id) = (s.tenant_id, s.run_id, s.subject_id)
+WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.dream = 'entities' AND s.kind = 'row'
+  AND s.state = 'refused' AND other.state = 'refused'
+  AND s.name = ANY (ARRAY(SELECT rem.rem_key(n.name) FROM unnest($3::text[]) AS n (name)))
+ORDER BY other.name
 
 -- name: count_traces
 SELECT count(*) FROM {table} t WHERE t.tenant_id = $1 AND t.{column} = ANY ($2::uuid[])

@@ -74,24 +74,30 @@ ORDER BY p.embedding <=> $3::halfvec LIMIT $6
 -- name: moments_by_id
 SELECT m.id, m.name, m.summary, m.origin FROM rem.moments m
 WHERE m.tenant_id = $1 AND m.user_id IS NOT DISTINCT FROM $2 AND m.id = ANY ($3::uuid[]) AND m.deleted_at IS NULL
+  -- A dreamt row that no statement stands for came with a dump: the dream that would say it has it again.
+  AND (m.origin NOT LIKE 'dream:%' OR EXISTS (
+    SELECT FROM rem.statements s WHERE (s.tenant_id, s.entity_id, s.kind, s.state) = (m.tenant_id, m.id, 'row', 'live')))
 
 -- name: latest_moments
 -- For where nothing embeds.
 SELECT m.id, m.name, m.summary, m.origin FROM rem.moments m
 WHERE m.tenant_id = $1 AND m.user_id IS NOT DISTINCT FROM $2 AND m.deleted_at IS NULL
+  AND (m.origin NOT LIKE 'dream:%' OR EXISTS (
+    SELECT FROM rem.statements s WHERE (s.tenant_id, s.entity_id, s.kind, s.state) = (m.tenant_id, m.id, 'row', 'live')))
 ORDER BY m.created_at DESC, m.id LIMIT $3
 
 -- name: known_people
--- Everyone whom a scope has an entry for, under all names.
+-- Everyone (or every organisation) that a scope has an entry for, under all names.
 SELECT p.key, p.names, p.email FROM (
   SELECT u.key, ARRAY[u.name] AS names, u.email, u.created_at FROM rem.users u
   WHERE u.tenant_id = $1 AND (u.user_id = $2 OR u.user_id IS NULL) AND u.deleted_at IS NULL AND u.id::text IS DISTINCT FROM $2
+    AND $4 = 'person'
   UNION ALL
   SELECT o.key, o.name || CASE WHEN jsonb_typeof(o.extracted_data -> 'aliases') = 'array'
            THEN ARRAY(SELECT jsonb_array_elements_text(o.extracted_data -> 'aliases')) ELSE '{}' END, NULL, o.created_at
   FROM rem.ontologies o
   WHERE o.tenant_id = $1 AND (o.user_id = $2 OR o.user_id IS NULL) AND o.deleted_at IS NULL
-    AND (o.extracted_data ->> 'type' = 'person' OR o.extracted_data ->> 'entity_type' = 'person' OR 'person' = ANY (o.tags))) p
+    AND (o.extracted_data ->> 'type' = $4 OR o.extracted_data ->> 'entity_type' = $4 OR $4 = ANY (o.tags))) p
 ORDER BY p.created_at, p.key LIMIT $3
 
 -- name: new_notes

@@ -23,7 +23,15 @@ from rem.dreaming.entities.name_words import fold, folded
 from rem.dreaming.entities.reading import Reading, read
 from rem.dreaming.entities.relations import EXCLUSIVE, beginnings, by_first_word
 from rem.dreaming.entities.resolution import Resolution, Target, resolve
-from rem.dreaming.entities.subjects import Passage, Subject, new_subjects, passages_of, standing_of, woken_subjects
+from rem.dreaming.entities.subjects import (
+    Passage,
+    Subject,
+    new_moments,
+    new_subjects,
+    passages_of,
+    standing_of,
+    woken_subjects,
+)
 from rem.memory.retry import when_busy
 from rem.models import Edge, Ontology
 
@@ -59,6 +67,11 @@ class EntitiesDream:
         await _EntityNight(night).run()
 
 
+async def mention_in_moments(night: Night) -> None:
+    """Say which known things the new moments mention; they are made after the rest was looked at."""
+    await _EntityNight(night).mention(await new_moments(night))
+
+
 class _EntityNight:
     """One night. First all subjects say what they have evidence of; then what there is by that is linked."""
 
@@ -78,6 +91,12 @@ class _EntityNight:
         for subject in [*woken, *filter(self._may_know_better, subjects)]:
             await self._name(subject)
         await self._night.each(DREAM, [*subjects, *woken], self._relate)
+
+    async def mention(self, moments: Sequence[Subject]) -> None:
+        """Link moments with what there is."""
+        for subject in moments:
+            self._findings[subject] = await self._found(subject, await passages_of(self._night, subject))
+            await self._relate(subject)
 
     def _may_know_better(self, subject: Subject) -> bool:
         """Whether a subject has something to say that counts otherwise, now that all have spoken."""
@@ -119,11 +138,12 @@ class _EntityNight:
         if subject not in self._findings or subject.ref.id in self._left:
             self._left.add(subject.ref.id)
             return
-        findings = self._findings.pop(subject)
         passages = await passages_of(self._night, subject)
-        if passages != findings.passages:
+        if passages != self._findings[subject].passages:
             # Somebody has deleted a message meanwhile, or brought one back.
-            findings = await self._found(subject, passages)
+            self._findings[subject] = await self._found(subject, passages)
+            await self._name(subject)
+        findings = self._findings.pop(subject)
         resolution = await resolve(self._names, findings.candidates, findings.stated)
         claims: list[Claim] = [*await self._rows(subject, passages, findings, resolution)]
         claims += await self._mentions(subject, passages, findings, resolution)
@@ -340,4 +360,4 @@ def _is_anothers(label: str, known: Known, resolution: Resolution) -> bool:
     )
 
 
-__all__ = ["EntitiesDream"]
+__all__ = ["EntitiesDream", "mention_in_moments"]

@@ -11,7 +11,7 @@ from uuid import UUID
 from rem.db.sql import query
 from rem.dreaming.claim import Ref, Source
 from rem.dreaming.entities.known_names import DREAM
-from rem.dreaming.night import NewSession, Standing
+from rem.dreaming.night import NewSession
 from rem.dreaming.plain_text import said_in
 from rem.dreaming.secrets import without_secrets
 from rem.models import Moment, Resource
@@ -33,6 +33,14 @@ class Passage:
     source: Source
     at: datetime
     speaker: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A statement that stands."""
+
+    id: UUID
+    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +70,12 @@ async def new_subjects(night: Night) -> list[Subject]:
     """What is new since the last night."""
     found = [subject for session in await night.sessions(DREAM) for subject in _stretches(session)]
     found += [_of_document(resource) for resource in await night.rows(DREAM, Resource)]
-    return found + [_of_document(moment) for moment in await night.rows(DREAM, Moment)]
+    return found + await new_moments(night)
+
+
+async def new_moments(night: Night) -> list[Subject]:
+    """Moments that were not looked at since they were made or changed."""
+    return [_of_document(moment) for moment in await night.rows(DREAM, Moment)]
 
 
 async def woken_subjects(night: Night, besides: list[Subject], outdone: Collection[UUID]) -> list[Subject]:
@@ -122,5 +135,10 @@ def _told(text: str) -> str:
 
 async def standing_of(night: Night, subject: Subject, passages: list[Passage]) -> list[Standing]:
     """What is said of a subject by now; of a session, what was made from this stretch of it."""
-    own: set[UUID] = {passage.source.ref.id for passage in passages}
-    return [said for said in await night.standing(DREAM, subject.ref.id) if said.source_ids & own]
+    own = [passage.source.ref.id for passage in passages]
+    async with night.store.executor.connection() as connection:
+        rows = await connection.fetch(
+            query("entities_dream", "standing"),
+            *(night.scope.tenant_id, night.scope.user_id, DREAM, subject.ref.id, own),
+        )
+    return [Standing(row["id"], row["kind"]) for row in rows]

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from rem.dreaming.claim import RowClaim, Source
+from rem.dreaming.moments.data_files import is_data, keys_of
 from rem.dreaming.moments.emotions import emotions_of
 from rem.dreaming.moments.episodes import Episode
 from rem.dreaming.moments.people import KnownPeople, speakers_of
@@ -89,10 +90,7 @@ def draft_of_episode(episode: Episode, session_id: UUID, people: KnownPeople) ->
         return None
     speakers = speakers_of(message.metadata for message in episode.said)
     summary = summary_of(
-        [
-            Utterance(message.content, _speaker(message.metadata), not message.is_persons)
-            for message in episode.said
-        ]
+        [Utterance(message.content, _speaker(message.metadata), not message.is_persons) for message in episode.said]
     )
     if not summary:
         return None
@@ -141,15 +139,21 @@ def draft_of_note(note: Resource, source: Source, people: KnownPeople) -> Moment
 def draft_of_file(
     name: str, read_at: datetime, file: Source, parts: list[tuple[Source, str]], people: KnownPeople
 ) -> MomentDraft | None:
-    """That a file was read, and how it begins."""
+    """That a file was read, and what its beginning says; of data and programs no more than what they call things."""
     texts = [text for _, text in parts]
-    summary = summary_of([Utterance(text) for text in texts])
-    if not summary:
+    if is_data(name):
+        keys = keys_of(name, texts)
+        summary = f"Read {name}, which has {', '.join(keys)}." if keys else f"Read {name}."
+        texts = [" ".join([_stem(name), *keys])]
+    else:
+        said = summary_of([Utterance(text) for text in texts])
+        summary = f"Read {name}: {said}" if said else ""
+    if not summary or not parts:
         return None
     return MomentDraft(
         name=f"{_day(read_at)} read {name[-_LONGEST_ABOUT:].strip()}",
         moment_type="reading",
-        summary=f"Read {name}: {summary}",
+        summary=summary,
         starts=read_at,
         ends=read_at,
         sources=[file, *(source for source, _ in parts)],
@@ -166,6 +170,10 @@ def name_of(at: datetime, topics: list[str], summary: str) -> str:
         words = sentences_of(summary)[0].rstrip(".!?…。！？").split()
         about = " ".join(words[:_WORDS_OF_NAME])
     return f"{_day(at)} {about[:_LONGEST_ABOUT].strip()}"
+
+
+def _stem(name: str) -> str:
+    return name.rsplit("/", 1)[-1].rsplit(".", 1)[0]
 
 
 def _day(at: datetime) -> str:

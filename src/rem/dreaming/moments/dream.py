@@ -9,6 +9,7 @@ from uuid import UUID
 
 from rem.db.sql import query
 from rem.dreaming.claim import Ref, Source
+from rem.dreaming.entities.dream import mention_in_moments
 from rem.dreaming.moments.book import DREAM, MomentBook
 from rem.dreaming.moments.draft import MomentDraft, draft_of_episode, draft_of_file, draft_of_note
 from rem.dreaming.moments.episodes import LOOKAHEAD, MOST_MESSAGES, Episode, cut
@@ -51,6 +52,8 @@ class Moments:
             if not recollection.book.has_unsettled:
                 break
         await link_moments(night)
+        # Whom the moments of tonight mention: those who are known were found before.
+        await mention_in_moments(night)
 
 
 class _Recollection:

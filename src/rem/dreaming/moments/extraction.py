@@ -69,7 +69,7 @@ def _draft(found: dict[str, Any], left: dict[str, Said], session_id: UUID) -> Mo
     if not said or is_blank(summary):
         return None
     episode = Episode(tuple(said))
-    topics = _tags(found.get("topic_tags"), MOST_TOPICS) or topics_of((m.content, 1.0) for m in said)
+    topics = _tags(found.get("topic_tags"), MOST_TOPICS) or topics_of((m.content, 1.0) for m in said if m.is_persons)
     return MomentDraft(
         name=_label(found.get("name")) or name_of(episode.starts, topics, summary),
         moment_type=as_tag(_clean(found.get("moment_type"))) or "conversation",

@@ -106,6 +106,8 @@ class NearDuplicates:
             nearest[moment_id] = max(alike, nearest.get(moment_id, 0.0))
         close = [moment_id for moment_id, alike in nearest.items() if alike > _NEAR]
         rows = await self._rows("moments_by_id", user_id, close) if close else []
+        for moment_id in set(close) - {row["id"] for row in rows}:
+            del nearest[moment_id]
         known = [row for row in rows if not is_blank(row["summary"])]
         vectors = await self._night.embed([row["summary"] for row in known]) or []
         for row, vector in zip(known, vectors, strict=True):

@@ -31,25 +31,25 @@ class KnownPerson:
 class KnownPeople:
     """The people that a scope knows of, to be found in texts."""
 
-    def __init__(self, people: Sequence[KnownPerson]) -> None:
+    def __init__(self, people: Sequence[KnownPerson], organizations: Sequence[str] = ()) -> None:
+        self._organizations = _pattern(name.lower() for name in organizations if len(name) >= _SHORTEST_NAME)
         self._key_of = {
             name.lower(): person.key for person in people for name in person.names if len(name) >= _SHORTEST_NAME
         }
         self._name_words = {word for name in self._key_of if "@" not in name for word in _WORD.findall(name)}
-        # The longest first, or "Ann" would be found in "Ann Lee".
-        names = sorted(self._key_of, key=lambda name: (-len(name), name))
-        pattern = "|".join(map(re.escape, names))
-        self._pattern = re.compile(rf"(?<!\w)(?:{pattern})(?!\w)", re.IGNORECASE) if names else None
+        self._pattern = _pattern(self._key_of)
 
     @classmethod
     async def of(cls, store: Store) -> KnownPeople:
         """Those whom a store's scope sees: users, and entries about people. The user is not one of them."""
         async with store.executor.connection() as connection:
-            rows = await connection.fetch(
-                query("moments_dream", "known_people"), store.scope.tenant_id, store.scope.user_id, _MOST_KNOWN
+            owner = store.scope.tenant_id, store.scope.user_id
+            rows = await connection.fetch(query("moments_dream", "known_people"), *owner, _MOST_KNOWN, "person")
+            organizations = await connection.fetch(
+                query("moments_dream", "known_people"), *owner, _MOST_KNOWN, "organization"
             )
         people = [KnownPerson(key, tuple(names)) for key, names, email in rows if not _is_owner(store, names, email)]
-        return cls(people)
+        return cls(people, [name for _, names, _ in organizations for name in names])
 
     def mentioned_in(self, texts: Iterable[str]) -> list[str]:
         """The keys of those whom texts name, in the order in which they come up."""
@@ -59,9 +59,20 @@ class KnownPeople:
         return list(dict.fromkeys(self._key_of[name] for name in found if name in self._key_of))[:_MOST_NAMED]
 
     def names_in(self, texts: Iterable[str]) -> list[str]:
-        """The words that texts name known people by, in whatever part: "Sarah" of Sarah Chen."""
-        words = {word for text in texts for word in _WORD.findall(text.lower())}
-        return sorted(words & self._name_words)
+        """The words that texts name known people by, in whatever part ("Sarah" of Sarah Chen), and organisations."""
+        texts = [text.lower() for text in texts]
+        words = {word for text in texts for word in _WORD.findall(text)} & self._name_words
+        if self._organizations is not None:
+            words |= {match.group() for text in texts for match in self._organizations.finditer(text)}
+        return sorted(words)
+
+
+def _pattern(names: Iterable[str]) -> re.Pattern[str] | None:
+    """What finds names in lower case."""
+    # The longest first, or "Ann" would be found in "Ann Lee".
+    ordered = sorted(set(names), key=lambda name: (-len(name), name))
+    parts = "|".join(map(re.escape, ordered))
+    return re.compile(rf"(?<!\w)(?:{parts})(?!\w)", re.IGNORECASE) if ordered else None
 
 
 def _is_owner(store: Store, names: Sequence[str], email: str | None) -> bool:

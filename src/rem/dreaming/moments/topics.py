@@ -27,7 +27,8 @@ DOMAIN = re.compile(
     re.IGNORECASE,
 )
 """The name of a host or of whoever has it, which is no topic."""
-COMPANY_WORDS = frozenset("gmbh ltd inc llc llp plc corp ag kg ug co company limited incorporated sarl bv".split())
+_COMPANY_WORDS = "gmbh ltd inc llc llp plc corp ag kg ug co company limited incorporated sarl bv"
+COMPANY_WORDS = frozenset(_COMPANY_WORDS.split())
 """What names of companies end in."""
 _FEWEST_OWN_WORDS = 2
 _NUMBER_WORDS = frozenset(

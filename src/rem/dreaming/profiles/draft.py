@@ -24,6 +24,7 @@ _BY_COUNTS = 0.6
 _MOST_MOMENTS = 60
 _LONGEST_SUMMARY = 400
 _MOST_TOPICS = 20
+_MOST_WISHES_SHOWN = 3
 _LONGEST_PROFILE_SUMMARY = 2000
 _LONGEST_ENTRY = 200
 _SHORTEST_WORD = 3
@@ -107,12 +108,13 @@ def _summary(facts: ProfileFacts, at: datetime) -> Drafted | None:
     ]
     said = [(text, things) for text, things in parts if things]
     sentences = [text.format(_listed([thing.name for thing in things])) for text, things in said]
-    if facts.wishes:
-        sentences.append(f'Said: "{facts.wishes[0].text}"')
+    shown = facts.wishes[:_MOST_WISHES_SHOWN]
+    if shown:
+        sentences.append("Said: " + " ".join(f'"{wish.text}"' for wish in shown))
     if not sentences:
         return None
     sources = [source for _, things in said for thing in things for source in thing.sources]
-    sources += [facts.wishes[0].source] if facts.wishes else []
+    sources += [wish.source for wish in shown]
     return Drafted(" ".join(sentences), tuple(unique(sources)), at)
 
 

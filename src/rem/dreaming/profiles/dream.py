@@ -54,13 +54,15 @@ async def _dream(night: Night) -> None:
     standing = await _standing(night, row.id) if row else []
     record = await record_of(night.store, row.id) if row else None
     written = _written(record or {}, standing, row)
-    digests = [_digest(facts, row, record or {}, written, by) for by in ("mind", "counts")]
+    # Who dreams every night does not know the address that somebody who dreamt by hand gave.
+    address = night.address or (record or {}).get("email")
+    digests = [_digest(facts, row, record or {}, written, address, by) for by in ("mind", "counts")]
     if await _is_seen(night, row, digests if night.mind is None else digests[:1]):
         return
     for other in live[1:]:
         if other.is_dreamt:
             await _let_go(night, other.id)
-    row_id = await _row_to_write(night, facts, row, standing, written)
+    row_id = await _row_to_write(night, facts, row, standing, written, address)
     if row_id is not None:
         drafts = await _drafted(night, facts, record or {}, standing, written)
         await _say(night, row_id, drafts, standing)
@@ -88,12 +90,19 @@ def _value(record: dict[str, Any], field: str) -> Any:
     return (record.get("metadata") or {}).get("profile") if field == "metadata.profile" else record.get(field)
 
 
-def _digest(facts: ProfileFacts, row: OwnRow | None, record: dict[str, Any], written: dict[str, Any], by: str) -> int:
+def _digest(
+    facts: ProfileFacts,
+    row: OwnRow | None,
+    record: dict[str, Any],
+    written: dict[str, Any],
+    address: str | None,
+    by: str,
+) -> int:
     """What stands for all that a profile is made from. Nothing new in it: nothing to do."""
     counted = by_counts(facts)
     sources = sorted(str(source.ref.id) for source in facts.sources)
     said = [moment.summary for moment in facts.moments] if by == "mind" else []
-    own = [str(row.id), record.get("role")] if row and not row.is_dreamt else []
+    own = [str(row.id), record.get("role")] if row and not row.is_dreamt else [address]
     values = {name: draft.value for name, draft in counted.items()}
     whole = orjson.dumps([values, sources, said, own, sorted(written)], option=orjson.OPT_SORT_KEYS).decode()
     return digest_of(by, whole)
@@ -110,13 +119,18 @@ async def _is_seen(night: Night, row: OwnRow | None, digests: list[int]) -> bool
 
 
 async def _row_to_write(
-    night: Night, facts: ProfileFacts, row: OwnRow | None, standing: list[Any], written: dict[str, Any]
+    night: Night,
+    facts: ProfileFacts,
+    row: OwnRow | None,
+    standing: list[Any],
+    written: dict[str, Any],
+    address: str | None,
 ) -> UUID | None:
     """The row of the owner, made if there is none; None if there is nothing to say of the owner."""
     if row is not None and row.is_dreamt and written:
         await _adopt(night, row.id)
     elif row is None or row.is_dreamt:
-        return await _witnessed(night, facts, row.id if row else id_to_dream(night.store), standing)
+        return await _witnessed(night, facts, row.id if row else id_to_dream(night.store), standing, address)
     return row.id
 
 
@@ -126,23 +140,29 @@ async def _adopt(night: Night, row_id: UUID) -> None:
         await connection.execute(query("profiles_dream", "adopt"), scope.tenant_id, scope.user_id, row_id)
 
 
-async def _witnessed(night: Night, facts: ProfileFacts, row_id: UUID, standing: list[Any]) -> UUID | None:
+async def _witnessed(
+    night: Night, facts: ProfileFacts, row_id: UUID, standing: list[Any], address: str | None
+) -> UUID | None:
     """The row, with a few conversations that speak for it: it stays as long as one of them does."""
     sources = [*(facts.activity.sessions if facts.activity else ()), *(moment.source for moment in facts.moments)]
     if not sources:
         await _let_go(night, row_id)
         return None
     witnesses = {said["subject_id"] for said in standing if said["kind"] == "row"}
+    for said in standing:
+        if said["kind"] == "row" and said["value"].get("email") != address:
+            source = Source(Ref(said["subject_type"], said["subject_id"]), said["source_keys"][0])
+            await night.say(_NAME, source.ref, [_claim(night, row_id, source, address)])
     if len(witnesses) < _FEWEST_WITNESSES and await _has_key(night):
         fresh = [source for source in sources if source.ref.id not in witnesses]
         for source in fresh[: _MOST_WITNESSES - len(witnesses)]:
-            await night.say(_NAME, source.ref, [_claim(night, row_id, source)])
+            await night.say(_NAME, source.ref, [_claim(night, row_id, source, address)])
     return row_id if await record_of(night.store, row_id) else None
 
 
-def _claim(night: Night, row_id: UUID, source: Source) -> RowClaim:
+def _claim(night: Night, row_id: UUID, source: Source, address: str | None) -> RowClaim:
     # That the rest is empty is a part of it: when the owner fills it in, the row is the owner's own.
-    user = User(id=row_id, name=str(night.scope.user_id), email=None, role=None, tier=None, tags=[])
+    user = User(id=row_id, name=str(night.scope.user_id), email=address, role=None, tier=None, tags=[])
     return RowClaim(entity=user, sources=(source,), is_named=True)
 
 

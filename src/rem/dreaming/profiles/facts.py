@@ -16,8 +16,11 @@ from uuid import UUID
 
 from rem.db.sql import query
 from rem.dreaming.claim import Ref, Source
+from rem.dreaming.moments.topics import COMPANY_WORDS, DOMAIN
 from rem.dreaming.profiles.activity import Activity, activity_of
 from rem.dreaming.profiles.sensitive import is_sensitive
+from rem.dreaming.secrets import tells_secret, without_secrets
+from rem.dreaming.sentences import sentence_spans
 
 if TYPE_CHECKING:
     from rem.dreaming.night import Night
@@ -38,13 +41,27 @@ _LONGEST_WISHFUL_MESSAGE = 400
 """What is longer was pasted rather than said."""
 _LONGEST_WISH = 200
 _NOBODY = frozenset({"user", "assistant", "ai", "me", "i", "you", "system"})
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_SEPARATOR = re.compile(r"[\W_]+")
+_DOING = (
+    r"(?:answer|reply|respond|use|write|give|show|explain|format|call|address|include|add|send|ask|suggest|assume|put|"
+    r"keep|start|begin|end|cite|quote|mention|tell|speak|talk|make|return|provide|remind|skip|avoid|translate|summari[sz]e|"
+    r"shorten|round|delete|deploy|run|commit|push|schedule|book|change|touch|print|convert|sign|check|test|say|name|leave|"
+    r"let|be|do|list|spell|repeat|apologi[sz]e|pad|guess|invent|share|store|remember|rely|link|prefer|greet|write)\b"
+)
+"""What an assistant can be asked to do, or not to do."""
 _WISH = re.compile(
     r"(?:^|[,;:—-]\s*|\b(?:and|but)\s+)"
-    r"(?:i(?:'d| would)?\s+(?:\w+\s+)?prefer\b|(?:please\s+)?(?:always|never)\s+\w+|"
-    r"please\s+(?:do not|don['’]?t)\s+\w+)",
+    rf"(?:i(?:'d| would)?\s+(?:\w+\s+)?prefer\b|(?:please\s+)?(?:always|never)\s+{_DOING}|"
+    rf"please\s+(?:always|never)\s+(?!mind\b|again\b)\w+|(?:please\s+)?(?:do not|don['’]?t)\s+(?:ever\s+)?{_DOING}|"
+    rf"from now on,?\s+(?:please\s+)?(?:always\s+|never\s+)?{_DOING}|"
+    r"ich\s+bevorzuge\b|(?:bitte\s+)?(?:antworte|schreib|schreibe|verwende|nutze|nimm|sag|sage|erkläre)\s+(?:mir\s+)?"
+    r"(?:bitte\s+)?(?:immer|nie|niemals)\b|bitte\s+(?:immer|nie|niemals)\s+\w+)",
     re.IGNORECASE,
 )
+_OTHERWISE = re.compile(
+    r"\bdo(?:n['’]?t| not)\s+(?:be|let|tell|worry|mind|say|do|ask)\b[^.!]{0,10}[.!]?\Z", re.IGNORECASE
+)
+"""Something said by the way ("don't worry", "do not ask!"), which is no wish."""
 _ASKS = re.compile(r"\?\s*$")
 
 
@@ -167,12 +184,12 @@ async def read_facts(night: Night) -> ProfileFacts:
         person for person in _count(moments, lambda moment: moment.persons, at) if _fold(person.name) not in _NOBODY
     ]
     people = _merged(people, _mentioned(mentions, "person", by_id))
-    # Somebody's name is no topic, though moments that were dreamt before the person was known may say so.
-    names = {word for person in people for word in re.split(r"[\W_]+", person.name.lower())}
+    # A name is no topic, though moments that were dreamt before it was known may say so.
+    names = _words_of([*people, *_mentioned(mentions, "organization", by_id)]) | COMPANY_WORDS
     topics = [
         topic
         for topic in _count(moments, lambda moment: moment.topics, at)
-        if not names.issuperset(topic.name.lower().split("-"))
+        if not names.issuperset(_SEPARATOR.split(topic.name.lower())) and not DOMAIN.fullmatch(topic.name)
     ]
     return ProfileFacts(
         moments,
@@ -182,6 +199,10 @@ async def read_facts(night: Night) -> ProfileFacts:
         tuple(_mentioned(mentions, "project", by_id)),
         tuple(wishes),
     )
+
+
+def _words_of(named: Iterable[Counted]) -> frozenset[str]:
+    return frozenset(word for one in named for word in _SEPARATOR.split(one.name.lower()) if word)
 
 
 def unique(sources: Iterable[Source]) -> list[Source]:
@@ -207,7 +228,7 @@ def _count(
     found: dict[str, list[tuple[str, Moment]]] = defaultdict(list)
     for moment in moments:
         for folded, name in {_fold(name): name.strip() for name in names_of(moment)}.items():
-            if folded and len(name) <= _LONGEST_TAG and not is_sensitive(name):
+            if folded and len(name) <= _LONGEST_TAG and not is_sensitive(name) and not tells_secret(name):
                 found[folded].append((name, moment))
     counted = [_counted(uses, at) for uses in found.values()]
     return sorted(counted, key=lambda one: (-one.weight, one.name))
@@ -244,7 +265,7 @@ def _kind(row: Any) -> str | None:
     """What an entity is, as whoever stored it says."""
     data = row["extracted_data"]
     said = [data.get(name) for name in ("entity_type", "type", "kind")] + list(row["tags"])
-    return next((word for word in said if word in ("person", "project")), None)
+    return next((word for word in said if word in ("person", "project", "organization")), None)
 
 
 def _merged(present: Iterable[Counted], mentioned: Iterable[Counted]) -> list[Counted]:
@@ -261,13 +282,24 @@ def _merged(present: Iterable[Counted], mentioned: Iterable[Counted]) -> list[Co
     return sorted(people.values(), key=lambda person: (-person.count, person.name))
 
 
+def _is_wish(text: str) -> bool:
+    return (
+        len(text) <= _LONGEST_WISH
+        and _WISH.search(text) is not None
+        and not _ASKS.search(text)
+        and not _OTHERWISE.search(text)
+        and not is_sensitive(text)
+    )
+
+
 def _wishes(rows: Sequence[Any]) -> list[Wish]:
     """What was said of how things should be done, the newest first; of what was said twice, the newest."""
     found: dict[str, Wish] = {}
     for row in rows:
-        for part in _SENTENCE.split(row["content"]):
-            text = " ".join(part.split())
-            if len(text) <= _LONGEST_WISH and _WISH.search(text) and not _ASKS.search(text) and not is_sensitive(text):
+        said = without_secrets(row["content"])
+        for start, end in sentence_spans(said):
+            text = " ".join(said[start:end].split())
+            if _is_wish(text):
                 wish = Wish(text, row["created_at"], Source(Ref("messages", row["id"]), row["key"]))
                 found.setdefault(_fold(text), wish)
     return list(found.values())[:_MOST_WISHES]

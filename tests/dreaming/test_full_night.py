@@ -1,0 +1,84 @@
+"""A full night: what it is made from, and that a second one has nothing to add."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+from uuid import uuid4
+
+import asyncpg
+
+from rem.app import Rem
+from rem.db.store import Store
+from rem.dreaming.dreams import DREAMS
+from rem.memory.message import NewMessage
+from rem.models import Moment, Ontology, Role, User
+from tests.dreaming.conversations import talk
+
+Sql: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+_TALKS = (
+    ("user: My colleague Sarah Chen <sarah.chen@acme.com> moves billing to Postgres in April.", "assistant: Noted."),
+    ("user: Sarah Chen tested the migration of the ledger: twelve minutes of downtime.",),
+    ("user: Sarah Chen ordered a mainsail from Harbor Ltd for the Albatross.", "assistant: Which colour is the mainsail?"),
+)
+
+
+async def _three_talks(store: Store) -> None:
+    for number, lines in enumerate(_TALKS):
+        await talk(store, f"full night {number}", *lines)
+
+
+async def _statements(sql: Sql) -> list[tuple[object, ...]]:
+    return [tuple(row) for row in await sql.fetch("SELECT id, state, name, value::text FROM statements ORDER BY id")]
+
+
+async def test_the_first_full_night_knows_who_was_named_and_another_look_changes_nothing(
+    rem: Rem, alice: Store, sql: Sql
+) -> None:
+    await _three_talks(alice)
+    await rem.dreamer().dream(alice.scope)
+    moments = await alice.find(Moment, order_by="name")
+    assert len(moments) == 3
+    assert all("sarah-chen" in moment.present_persons for moment in moments)
+    for moment in moments:
+        assert "sarah-chen" in [edge.dst for edge in moment.graph_edges if edge.rel_type == "mentions"]
+        assert not {"sarah", "chen", "acme", "ltd"} & set(moment.topic_tags)
+    before = await _statements(sql)
+    assert (await rem.dreamer().dream(alice.scope)).run_id is None
+    report = await rem.dreamer().dream(alice.scope, again=True)
+    assert report.said == 0
+    for name in DREAMS:
+        assert (await rem.dreamer().dream(alice.scope, [name])).said == 0
+        assert (await rem.dreamer().dream(alice.scope, [name], again=True)).said == 0
+    assert await _statements(sql) == before
+
+
+async def test_what_rem_itself_answered_is_no_material(rem: Rem, alice: Store) -> None:
+    quoted = "From your memory: Kubernetes evicts the checkout pods, says Dr. Imogen Brightwater <imogen@kestrel.com>."
+    memory, session_id = rem.memory_for(alice.scope), uuid4()
+    messages = [
+        NewMessage(role=Role.USER, content="What about the mainsail of the Albatross?"),
+        NewMessage(role=Role.ASSISTANT, content=quoted, model="rem:local"),
+        NewMessage(role=Role.ASSISTANT, content=quoted, metadata={"searchable": False, "speaker": "Rem"}),
+        NewMessage(role=Role.USER, content="Please always answer in Kubernetes.", metadata={"searchable": False}),
+    ]
+    await memory.append(session_id, messages, creates=True)
+    await rem.dreamer().dream(alice.scope)
+    derived = [row for model in (Moment, Ontology, User) for row in await alice.find(model)]
+    everything = "\n".join(row.model_dump_json().lower() for row in derived)
+    assert "mainsail" in everything
+    for word in ("kubernetes", "imogen", "brightwater", "kestrel"):
+        assert word not in everything
+
+
+async def test_whom_only_an_assistant_names_was_not_there(rem: Rem, alice: Store) -> None:
+    await alice.upsert(Ontology(name="Ada Lovelace", tags=["person"]))
+    await alice.upsert(Ontology(name="Grace Hopper", tags=["person"]))
+    await talk(
+        alice,
+        "assistant names",
+        "user: Grace Hopper helps me with the mainsail of the Albatross.",
+        "assistant: Ada Lovelace wrote about the Analytical Engine and might know sails.",
+    )
+    await rem.dreamer().dream(alice.scope, ["moments"])
+    (moment,) = await alice.find(Moment)
+    assert moment.present_persons == ["grace-hopper"]

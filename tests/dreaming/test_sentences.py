@@ -1,0 +1,73 @@
+"""Sentences and names: what dreams write reads as it was said."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from rem.dreaming.claim import Ref, Source
+from rem.dreaming.moments.draft import MomentDraft, draft_of_file
+from rem.dreaming.moments.people import KnownPeople
+from rem.dreaming.moments.summary import sentences_of
+from rem.dreaming.moments.topics import topics_of
+from tests.dreaming.conversations import session_id
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("I met S. Chen today. She sails.", ["I met S. Chen today.", "She sails."]),
+        ("Dr. Lee came. It rained.", ["Dr. Lee came.", "It rained."]),
+        ("Take a knot, e.g. a bowline. Then pull.", ["Take a knot, e.g. a bowline.", "Then pull."]),
+        ("We take plan B. The rest waits.", ["We take plan B.", "The rest waits."]),
+        ("Acme Inc. pays. Acme Inc. We sign.", ["Acme Inc. pays.", "Acme Inc.", "We sign."]),
+        ("Das gilt z.B. für uns. Gut so.", ["Das gilt z.B. für uns.", "Gut so."]),
+        ("No. I do not. See no. 7 of it.", ["No.", "I do not.", "See no. 7 of it."]),
+    ],
+)
+def test_an_abbreviation_ends_no_sentence(text: str, expected: list[str]) -> None:
+    assert sentences_of(text) == expected
+
+
+def test_names_of_code_stay_as_they_are_and_emphasis_goes() -> None:
+    assert sentences_of("Set `LLM__DEFAULT_MODEL` and open_amount_eur, **now** or _later_.") == [
+        "Set `LLM__DEFAULT_MODEL` and open_amount_eur, now or later."
+    ]
+    assert "open_amount_eur" in topics_of([("The open_amount_eur of the invoice is open_amount_eur.", 1.0)])
+
+
+def test_hosts_companies_and_people_are_no_topics() -> None:
+    text = "Sarah Chen <sarah@harbor.example> of Harbor Ltd sent the mainsail from northwind.example to the sailmaker."
+    topics = topics_of([(text, 1.0)], ["Sarah Chen"])
+    assert set(topics) >= {"mainsail", "sailmaker"}
+    assert not {"northwind.example", "northwind", "ltd", "harbor", "sarah", "chen"} & set(topics)
+
+
+def test_what_only_an_assistant_says_is_no_topic() -> None:
+    answer = "Kubernetes is a platform. Kubernetes runs pods. Kubernetes has a scheduler for Kubernetes pods."
+    assert topics_of([("The mainsail of the Albatross is torn.", 1.0), (answer, 0.15)]) == [
+        "albatross",
+        "mainsail",
+        "torn",
+    ]
+
+
+def _file(name: str, text: str) -> MomentDraft | None:
+    source = Source(Ref("resources", session_id(name)), name)
+    return draft_of_file(name, datetime(2026, 3, 1, tzinfo=UTC), source, [(source, text)], KnownPeople([]))
+
+
+def test_of_data_and_programs_only_what_they_call_things_is_said() -> None:
+    budget = _file("budget.json", '{\n  "customer": "Harbor Ltd",\n  "open_amount_eur": 1200\n}')
+    assert budget is not None
+    assert budget.summary == "Read budget.json, which has customer, open_amount_eur."
+    table = _file("crew.csv", "name,watch\nTom,1\nAda,2")
+    assert table is not None
+    assert table.summary == "Read crew.csv, which has name, watch."
+    program = _file("sail.py", "def hoist(sail):\n    return sail.up()\n")
+    assert program is not None
+    assert program.summary == "Read sail.py."
+    letter = _file("letter.md", "The sailmaker in Cowes repairs the mainsail in April.")
+    assert letter is not None
+    assert letter.summary == "Read letter.md: The sailmaker in Cowes repairs the mainsail in April."
