@@ -23,7 +23,12 @@ app = typer.Typer(
 
 Everyone = Annotated[bool, typer.Option("--all", help="For everyone in the tenant, one after the other.")]
 Again = Annotated[
-    bool, typer.Option("--again", help="Look at everything, not only at what is new, also at what was undone. What you deleted or corrected stays so.")
+    bool,
+    typer.Option(
+        "--again",
+        help="Look at everything, not only at what is new, also at what was undone. What you deleted or corrected "
+        "stays so.",
+    ),
 ]
 
 
