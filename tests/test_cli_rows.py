@@ -109,6 +109,13 @@ def test_what_is_deleted_comes_back_by_the_command_that_is_shown(here: dict[str,
     assert (again.returncode, again.stderr) == (3, f"Error: resources has no deleted {words[2]}.\n")
 
 
+def test_a_table_that_is_given_as_a_key_is_told_from_one(here: dict[str, str]) -> None:
+    done = rem("delete", "resources", "engine", settings=here)
+    assert done.returncode == 3
+    assert "--table resources" in done.stderr
+    assert output("delete", "--table", "resources", "engine", settings=here).startswith("Deleted resources/engine")
+
+
 def test_a_deleted_row_is_restored_or_erased_by_its_key(here: dict[str, str], tmp_path: Path) -> None:
     output("delete", "engine", "ada-lovelace", settings=here)
     report = output("db", "load", str(tmp_path / "rows.yaml"), settings=here)

@@ -48,6 +48,25 @@ def test_the_example_dreams(dsn: str) -> None:
     assert re.findall(r": (\d+)$", audit, re.MULTILINE) == ["0"] * 7
 
 
+def test_a_user_who_is_named_by_address_is_found_by_it(dsn: str) -> None:
+    settings = _talk(dsn)
+    output("dreaming", "full", *_ALICE, settings=settings)
+    found = orjson.loads(output("lookup", "alice@example.com", "--json", *_ALICE, settings=settings))
+    assert "postgres" in orjson.dumps(found).decode().lower()
+
+
+def test_statements_tell_of_what_they_are_said(dsn: str) -> None:
+    settings = _talk(dsn)
+    output("dreaming", "full", *_ALICE, settings=settings)
+    shown = output("dreaming", "statements", *_ALICE, settings=settings).splitlines()
+    told = orjson.loads(output("dreaming", "statements", "--json", *_ALICE, settings=settings))
+    for line, one in zip(shown[::2], told, strict=True):
+        about = f"[{one['state']}] {one['entity_type']}/{one['key']}"
+        assert line.startswith(about)
+        assert line.removeprefix(about).strip(": ")
+    assert any(re.match(r"\[live\] sessions/\S+ mentions ontologies/sarah-chen$", line) for line in shown)
+
+
 def test_a_second_dream_has_nothing_to_say(dsn: str) -> None:
     settings = _talk(dsn)
     (first,) = orjson.loads(output("dreaming", "full", "--json", *_ALICE, settings=settings))

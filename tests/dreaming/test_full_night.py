@@ -18,7 +18,10 @@ Sql: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 _TALKS = (
     ("user: My colleague Sarah Chen <sarah.chen@acme.com> moves billing to Postgres in April.", "assistant: Noted."),
     ("user: Sarah Chen tested the migration of the ledger: twelve minutes of downtime.",),
-    ("user: Sarah Chen ordered a mainsail from Harbor Ltd for the Albatross.", "assistant: Which colour is the mainsail?"),
+    (
+        "user: Sarah Chen ordered a mainsail from Harbor Ltd for the Albatross.",
+        "assistant: Which colour is the mainsail?",
+    ),
 )
 
 
@@ -82,3 +85,33 @@ async def test_whom_only_an_assistant_names_was_not_there(rem: Rem, alice: Store
     await rem.dreamer().dream(alice.scope, ["moments"])
     (moment,) = await alice.find(Moment)
     assert moment.present_persons == ["grace-hopper"]
+
+
+async def test_somebody_who_is_known_later_was_there_before(rem: Rem, alice: Store) -> None:
+    await talk(alice, "early", "user: My colleague Tom Okafor repairs the mainsail of the Albatross.")
+    await rem.dreamer().dream(alice.scope)
+    (early,) = await alice.find(Moment)
+    assert early.present_persons == []
+    await talk(alice, "late", "user: My colleague Tom Okafor baked sourdough bread with rye flour.")
+    await rem.dreamer().dream(alice.scope)
+    assert [moment.present_persons for moment in await alice.find(Moment)] == [["tom-okafor"], ["tom-okafor"]]
+    assert (await rem.dreamer().dream(alice.scope, again=True)).said == 0
+
+
+async def test_a_profile_answers_to_the_address_and_keeps_it(rem: Rem) -> None:
+    mia = rem.store("mia@northwind.example")
+    await _three_talks(mia)
+    await rem.dreamer().dream(mia.scope)
+    assert await mia.lookup("mia@northwind.example") == []
+    await rem.dreamer().dream(mia.scope, address="Mia@Northwind.example")
+    (found,) = await mia.lookup("mia@northwind.example")
+    assert isinstance(found, User)
+    assert found.summary
+    # Every night only the id is known.
+    await talk(mia, "news", "user: The sailmaker in Cowes quoted 3,400 euros for Dacron.")
+    assert (await rem.dreamer().dream(mia.scope)).said
+    assert (await rem.dreamer().dream(mia.scope, again=True)).said == 0
+    assert [row.id for row in await mia.lookup("mia@northwind.example")] == [found.id]
+    # Somebody else's address is not the owner's.
+    await rem.dreamer().dream(mia.scope, address="bob@northwind.example")
+    assert await mia.lookup("bob@northwind.example") == []

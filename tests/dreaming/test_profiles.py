@@ -382,3 +382,45 @@ async def test_only_short_sentences_of_the_user_are_wishes(rem: Rem, alice: Stor
     )
     await dream(rem, alice)
     assert (await profile(alice)).metadata["profile"]["preferences"] == ["i prefer TABLES."]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Never mind.",
+        "Never again will I fly with that airline.",
+        "Please never mind the noise.",
+        "Don't worry about it.",
+        "Always a pleasure.",
+        "And never have I been so cold.",
+    ],
+)
+async def test_what_is_no_wish_to_the_assistant_is_no_preference(
+    rem: Rem, alice: Store, sql: Connection, text: str
+) -> None:
+    await talk(rem, sql, alice, 0, text, "What about the boat?")
+    await dream(rem, alice)
+    assert "preferences" not in (await profile(alice)).metadata["profile"]
+
+
+async def test_wishes_to_the_assistant_are_in_the_summary(rem: Rem, alice: Store, sql: Connection) -> None:
+    wishes = ["Don't use emojis.", "Always answer in English.", "I prefer short answers with bullet points."]
+    await talk(rem, sql, alice, 0, *reversed(wishes))
+    await talk(rem, sql, alice, 1, "Antworte bitte immer auf Deutsch.")
+    await dream(rem, alice)
+    row = await profile(alice)
+    assert row.metadata["profile"]["preferences"] == ["Antworte bitte immer auf Deutsch.", *wishes]
+    for wish in (wishes[2], wishes[0]):
+        assert wish in str(row.summary)
+
+
+async def test_names_and_hosts_are_no_interests(rem: Rem, alice: Store, sql: Connection) -> None:
+    await alice.upsert(Ontology(name="Harbor Freight", extracted_data={"entity_type": "organization"}))
+    session = await talk(rem, sql, alice, 0)
+    stored = await alice.get(Session, session)
+    stored.graph_edges = [Edge(dst="harbor-freight", rel_type="mentions")]
+    await alice.upsert(stored)
+    for day in range(4):
+        await moment(alice, day, "harbor", "sails", "northwind.example", "ltd", "sarah", persons=("Sarah Chen",))
+    await dream(rem, alice)
+    assert (await profile(alice)).interests == ["sails"]

@@ -104,12 +104,11 @@ async def test_a_plan_shows_what_would_go_and_changes_nothing(
         ("affinity", "edge"),
         ("entities", "row"),
         ("moments", "row"),
-        ("moments", "row"),
         ("profiles", "field"),
         ("profiles", "field"),
     ]
     texts = {finding.ref.table: finding.excerpt for finding in plan.mentions}
-    assert set(texts) == {"messages", "resources", "users", "moments"}
+    assert set(texts) == {"messages", "resources", "moments"}, "what is taken back of the profile is not kept"
     assert texts["messages"] == "I had lunch with Sally."
     assert (await traces(sql, "sarah"), await traces(sql, "sally")) == before
 
@@ -124,9 +123,9 @@ async def test_what_was_shown_goes_and_the_texts_stay(rem: Rem, alice: Store, kn
     assert await dreamt_edges(alice, harbour) == [("related_to", "team-notes")]
     (me,) = await alice.find(User, {"user_id": alice.scope.user_id})
     assert (me.interests, me.preferred_topics, me.summary) == (["sailing"], ["harbours"], "")
-    (left,) = await moments(alice)
-    assert (left.name, left.present_persons) == ("Fine weather", ["Bob"])
-    assert report.kept_mentions == 2
+    weather, lunch = await moments(alice)
+    assert (weather.name, weather.present_persons) == ("Fine weather", ["Bob"])
+    assert lunch.name == "Lunch with Sally", "it repeats a message that stays"
     assert len(await alice.find(Message)) == 2
     assert await alice.count(Resource, {"key": "team-notes"}) == 1
 
@@ -137,10 +136,44 @@ async def test_the_dream_does_not_make_it_anew(rem: Rem, alice: Store, known: Re
     (notes,) = await alice.find(Resource, {"key": "team-notes"})
     night = await night_for(rem, alice)
     assert (await night.say("entities", ref(notes), [person(notes), person(notes, name="Sally")])).refused == 2
-    messages = await alice.find(Message, order_by="message_index")
-    again = await night.say("moments", ref(messages[0]), [moment("Lunch again", messages[0])])
-    assert (again.said, again.refused) == (0, 1)
     assert await alice.lookup("Sarah Chen") == []
+
+
+@pytest.mark.parametrize("with_mentions", [False, True])
+async def test_the_report_tells_what_the_plan_has_announced(
+    rem: Rem, alice: Store, known: Resource, with_mentions: bool
+) -> None:
+    plan = await plan_of(rem, mentions=with_mentions)
+    report = await rem.forget(plan)
+    if with_mentions:
+        assert report.erased.total() == len(plan.rows) + 3
+        assert report.kept_mentions == 0
+    else:
+        assert report.erased.total() == len(plan.rows)
+        assert report.changed == len(plan.facts) == 3
+        assert report.kept_mentions == len(plan.mentions) == 3
+    assert report.statements == len(plan.statements)
+
+
+async def test_the_rest_of_an_episode_is_remembered_on(rem: Rem, alice: Store, known: Resource) -> None:
+    await rem.forget(await plan_of(rem))
+    messages = await alice.find(Message, order_by="message_index")
+    (session,) = await alice.find(Session)
+    night = await night_for(rem, alice)
+    again = await night.say("moments", ref(session), [moment("Lunch", messages[0], summary="They ate fish.")])
+    assert (again.said, again.refused) == (1, 0)
+
+
+async def test_texts_that_have_another_name_only_are_found_after_the_row_is_gone(
+    rem: Rem, alice: Store, known: Resource, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await rem.forget(await plan_of(rem))
+    plan = await plan_of(rem, mentions=True)
+    assert {"Sarah Chen", "sally"} <= set(plan.names)
+    assert (await rem.forget(plan)).is_gone
+    await rem.index(everyone=True)
+    assert await traces(sql, "sally") == await traces(sql, "chen") == {}
+    assert (await plan_of(rem, mentions=True)).names == ("Sarah Chen",), "no refusal is kept, nor its keys"
 
 
 async def test_a_row_of_the_users_own_is_refused_to_the_dream_as_well(rem: Rem, alice: Store) -> None:

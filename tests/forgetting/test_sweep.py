@@ -9,11 +9,12 @@ import asyncpg
 
 from rem.app import Rem
 from rem.db.store import Store
+from rem.forgetting.expiry import expire
 from rem.forgetting.sweep import sweep
 from rem.jobs.queue import Jobs
 from rem.memory.message import NewMessage
 from rem.memory.prune import idle_sessions
-from rem.models import Entity, File, Resource, Role, Session, User
+from rem.models import Entity, File, Moment, Resource, Role, Session, User
 from rem.settings import Settings
 from rem.worker.handlers import HANDLERS, Work
 from tests.dreaming.nights import dreamt_edges, edge, field, moment, moments, night_for, note, ref
@@ -87,15 +88,34 @@ async def test_what_was_dreamt_from_it_goes_along_and_may_be_dreamt_again_from_t
     assert (await night.say("test", ref(lasting), [moment("both", lasting)])).said == 1
 
 
-async def test_a_dreamt_row_that_lapses_by_itself_is_no_refusal(rem: Rem, alice: Store) -> None:
+async def test_a_dreamt_row_that_its_owner_let_lapse_is_not_dreamt_again(rem: Rem, alice: Store) -> None:
     source = await note(alice, "source")
     await (await night_for(rem, alice)).say("test", ref(source), [moment("it", source)])
     (row,) = await moments(alice)
-    async with rem.database.connection() as connection:
-        await connection.execute("UPDATE rem.moments SET expires_at = $1 WHERE id = $2", lapsed(), row.id)
+    await alice.modify(Moment, row.id, lambda it: it.model_copy(update={"expires_at": lapsed()}))
     assert (await rem.sweep()).erased == {"moments": 1}
-    assert (await (await night_for(rem, alice)).say("test", ref(source), [moment("it", source)])).said == 1
-    assert len(await moments(alice)) == 1
+    again = await (await night_for(rem, alice)).say("test", ref(source), [moment("it", source)])
+    assert (again.said, again.refused) == (0, 1)
+    assert await moments(alice) == []
+
+
+async def test_an_entity_that_is_to_lapse_is_neither_renewed_nor_made_again(rem: Rem, alice: Store) -> None:
+    async def tell(text: str) -> None:
+        await talk(rem, "alice@example.com", text)
+        await rem.dreamer().dream(alice.scope, ["entities"])
+
+    await tell("Sarah Chen <sarah.chen@acme.com> asked for the numbers.")
+    (sarah,) = await alice.lookup("Sarah Chen")
+    soon = datetime.now(UTC) + timedelta(seconds=2)
+    await expire(alice, [sarah], soon)
+    await tell("Sarah Chen <sarah.chen@acme.com> asked again, and for more.")
+    (sarah,) = await alice.lookup("Sarah Chen")
+    assert sarah.expires_at == soon
+    await asyncio.sleep(max(0.0, (soon - datetime.now(UTC)).total_seconds()) + 0.1)
+    assert (await rem.sweep()).erased == {"ontologies": 1}
+    await tell("Sarah Chen <sarah.chen@acme.com> asked a third time.")
+    await rem.dreamer().dream(alice.scope, ["entities"], again=True)
+    assert await alice.lookup("Sarah Chen") == []
 
 
 async def test_a_file_that_lapses_takes_its_chunks_and_its_upload_along(

@@ -172,7 +172,37 @@ async def test_a_file_that_was_deleted_while_it_waited_is_not_read(
     await as_alice.delete(f"/api/v1/files/{answer.json()['data'][0]['id']}")
     assert await worked_off(rem) == ["nothing"]
     assert await contents(alice) == {}
+    # Nor is it lost: restored, it is read; erased, nothing is left.
+    row = await alice.restore(File, UUID(answer.json()["data"][0]["id"]))
+    assert row.processing_status == "pending"
+    assert await worked_off(rem) == ["added"]
+    assert await contents(alice) != {}
+    await alice.erase(row)
+    answer = await as_alice.post("/api/v1/files", files=uploaded(("guide.md", PAGE.encode())))
+    place = f"/api/v1/files/{answer.json()['data'][0]['id']}"
+    await as_alice.delete(place)
+    await as_alice.delete(place, params={"erase": True})
     assert await sql.fetchval("SELECT count(*) FROM rem.uploads") == 0
+
+
+async def test_files_of_a_folder_keep_their_paths(as_alice: httpx2.AsyncClient, rem: Rem, alice: Store) -> None:
+    answer = await as_alice.post(
+        "/api/v1/files",
+        files=uploaded(("a/readme.md", b"# One"), ("b/../readme.md", b"# Two"), ("C:\\me\\c.md", b"# Three")),
+        data={"tags": ["x, y", "z"]},
+    )
+    assert [file["uri"] for file in answer.json()["data"]] == [
+        "upload:///a/readme.md",
+        "upload:///b/readme.md",
+        "upload:///c.md",
+    ]
+    assert await worked_off(rem) == ["added"] * 3
+    assert sorted((await contents(alice)).values()) == ["# One", "# Three", "# Two"]
+    assert {tuple(row.tags) for row in await alice.find(File)} == {("x", "y", "z")}
+    refused = await as_alice.post("/api/v1/files", files=uploaded(("a/x.md", b"# One"), ("a\\x.md", b"# Two")))
+    assert refused.status_code in (400, 422)
+    assert "a/x.md" in refused.json()["error"]["message"]
+    assert await alice.count(File) == 3
 
 
 async def test_what_is_too_large_is_refused(as_alice: httpx2.AsyncClient, alice: Store) -> None:

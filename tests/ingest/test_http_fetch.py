@@ -8,6 +8,7 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from ipaddress import ip_address
 
 import pytest
@@ -69,11 +70,20 @@ async def test_a_server_that_drips_is_cut_off_at_the_timeout(site: Site) -> None
 
 async def test_a_packed_answer_is_unpacked_up_to_the_limit(site: Site) -> None:
     site.answers["/text"] = page(200, gzip.compress(b"hello " * 1000), Content_Encoding="gzip")
+    members = gzip.compress(b"one ") + gzip.compress(b"two ") + bytes(100)
+    site.answers["/members"] = page(
+        200, members, Content_Encoding="gzip", Last_Modified="Mon, 06 May 2024 07:08:09 GMT"
+    )
+    site.answers["/junk"] = page(200, gzip.compress(b"one ") + b"junk", Content_Encoding="gzip")
     site.answers["/bomb"] = page(200, gzip.compress(bytes(50_000_000)), Content_Encoding="gzip")
     site.answers["/torn"] = page(200, gzip.compress(b"hello " * 1000)[:30], Content_Encoding="gzip")
     site.answers["/odd"] = page(200, b"x", Content_Encoding="br")
     settings = IngestSettings(max_bytes=1_000_000)
     assert (await fetch(f"{site.url}/text", EVERYWHERE, settings)).data == b"hello " * 1000
+    file = await fetch(f"{site.url}/members", EVERYWHERE, settings)
+    assert (file.data, file.modified_at) == (b"one two ", datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC))
+    with pytest.raises(FetchError, match="not packed as it says"):
+        await fetch(f"{site.url}/junk", EVERYWHERE, settings)
     with pytest.raises(FileTooLargeError):
         await fetch(f"{site.url}/bomb", EVERYWHERE, settings)
     with pytest.raises(FetchError, match="broke off"):

@@ -91,11 +91,16 @@ async def test_one_bad_file_does_not_stop_the_rest(command: dict[str, str], docs
     (docs / "c-agent.yaml").write_text(AGENT.replace("name: release-helper", "nmae: x"), encoding="utf-8")
     done = run_rem("ingest", str(docs), str(docs / "missing.md"), "--user", ALICE, settings=command)
     assert done.returncode == 1
-    assert done.stdout == "7 files: 3 added, 4 failed; 5 chunks stored.\n"
-    for name in ("a-empty.md", "b-binary.txt", "c-agent.yaml", "missing.md"):
+    assert done.stdout == (
+        "7 files: 3 added, 1 skipped, 3 failed; 5 chunks stored.\nSkipped: docs/a-empty.md is empty.\n"
+    )
+    for name in ("b-binary.txt", "c-agent.yaml", "missing.md"):
         assert f"{name}: " in done.stderr
     assert "line 6" in done.stderr
     assert await alice.count(File, with_deleted=True) == 3
+    # What is empty is no failure.
+    done = run_rem("ingest", str(docs / "a-empty.md"), "--user", ALICE, settings=command)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 async def test_an_agent_among_the_files_becomes_an_agent(command: dict[str, str], docs: Path, alice: Store) -> None:

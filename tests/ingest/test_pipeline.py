@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -28,34 +30,53 @@ async def versions(store: Store) -> dict[str, tuple[object, object]]:
 
 
 async def test_a_file_becomes_a_row_and_its_pieces(ingester: Ingester, alice: Store, bob: Store) -> None:
-    text = f"---\ntitle: The guide\ntags: [setup]\n---\n{PAGE}"
+    text = f"---\ntitle: The guide\ntags: [setup]\ndate: 2024-05-06\n---\n{PAGE}"
     outcome = await ingester.take_in(markdown(text), category="manual", tags=["team"])
-    assert (outcome.status, outcome.key, outcome.chunks) == ("added", "guide.md", 4)
+    assert (outcome.status, outcome.key, outcome.chunks) == ("added", "guide.md", 3)
     file = await only_file(alice)
     assert (file.name, file.uri, file.mime_type) == ("guide.md", "file:///docs/guide.md", "text/markdown")
     assert (file.processing_status, file.size_bytes, file.tags) == ("completed", len(text), ["setup", "team"])
     assert file.metadata["title"] == "The guide"
     assert file.metadata["headings"] == ["Guide", "Install", "Use"]
     chunks = await alice.find(Resource, order_by="ordinal")
-    assert [chunk.name for chunk in chunks] == [f"guide.md#{number}" for number in (1, 2, 3, 4)]
-    install = chunks[2]
+    assert [chunk.name for chunk in chunks] == [f"guide.md#{number}" for number in (1, 2, 3)]
+    # What a text says of itself stands with the beginning of the text.
+    assert chunks[0].content.startswith("---\ntitle: The guide")
+    assert "# Guide" in chunks[0].content
+    install = chunks[1]
     assert install.content == "## Install\n\nRun make."
-    assert (install.uri, install.ordinal, install.category) == (file.uri, 3, "manual")
+    assert (install.uri, install.ordinal, install.category) == (file.uri, 2, "manual")
     assert (install.origin, install.sources, install.tags) == ("ingest", ["guide.md"], ["setup", "team"])
-    assert install.timestamp is not None
+    assert install.timestamp == datetime(2024, 5, 6, tzinfo=UTC)
     said = install.metadata
     assert said["heading_path"] == ["Guide", "Install"]
     assert (said["file"], said["file_id"]) == ("guide.md", str(file.id))
     assert text[said["start"] : said["end"]] == install.content
     assert [(edge.rel_type, edge.dst, edge.properties["dst_entity_type"]) for edge in install.graph_edges] == [
         ("part_of", "guide.md", "files"),
-        ("previous_part", "guide.md#2", "resources"),
-        ("next_part", "guide.md#4", "resources"),
+        ("previous_part", "guide.md#1", "resources"),
+        ("next_part", "guide.md#3", "resources"),
     ]
     assert {edge.origin for edge in install.graph_edges} == {"ingest"}
     assert await alice.count_dangling_edges() == 0
     assert not await bob.find(File)
     assert not await bob.find(Resource)
+
+
+async def test_a_piece_is_as_old_as_its_text(ingester: Ingester, alice: Store) -> None:
+    changed = datetime(2023, 2, 1, 9, tzinfo=UTC)
+    file = replace(markdown("# Plan\n\nSow in March."), modified_at=changed)
+    await ingester.take_in(file)
+    (piece,) = await alice.find(Resource)
+    assert piece.timestamp == changed
+    before = await versions(alice)
+    # Copied elsewhere and back: the same bytes are the same file.
+    assert (await ingester.take_in(replace(file, modified_at=changed + timedelta(days=9)))).status == "unchanged"
+    assert await versions(alice) == before
+    await ingester.take_in(replace(markdown("# Plan\n\nSow in May."), modified_at=datetime(2999, 1, 1, tzinfo=UTC)))
+    (piece,) = await alice.find(Resource)
+    assert piece.timestamp
+    assert piece.timestamp <= datetime.now(UTC)
 
 
 async def test_a_short_file_is_one_numbered_piece(ingester: Ingester, alice: Store) -> None:
@@ -177,9 +198,9 @@ async def test_a_deleted_piece_stays_deleted(ingester: Ingester, alice: Store) -
 
 
 async def test_what_cannot_be_read_leaves_nothing(ingester: Ingester, alice: Store) -> None:
-    for data in (b"", b"\0\1\2" * 100, b"   \n"):
+    for data, status in ((b"", "skipped"), (b"\0\1\2" * 100, "failed"), (b"   \n", "skipped")):
         outcome = await ingester.take_in(FetchedFile("x.txt", "file:///x.txt", data))
-        assert outcome.status == "failed"
+        assert outcome.status == status
         assert "x.txt" in str(outcome.error)
     assert await alice.count(File, with_deleted=True) == 0
     assert await alice.count(Resource, with_deleted=True) == 0

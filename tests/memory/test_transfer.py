@@ -102,6 +102,16 @@ async def test_another_user_gets_a_copy_under_ids_of_its_own(
     assert await exported(ours) == data, "the original is untouched"
 
 
+async def test_the_messages_that_are_there_are_counted(ours: MemoryManager, theirs: MemoryManager) -> None:
+    session_id = await remember(ours)
+    (line,) = _lines(await exported(ours, session_id))
+    honest = line["session"]["message_count"], line["session"]["total_tokens"]
+    line["session"] |= {"message_count": 1_000_000, "total_tokens": 7}
+    await imported(theirs, orjson.dumps(line))
+    (copy,) = await theirs.list_sessions()
+    assert (copy.message_count, copy.total_tokens) == honest
+
+
 async def test_some_sessions_are_exported(ours: MemoryManager) -> None:
     session_id = await remember(ours)
     (line,) = _lines(await exported(ours, session_id, session_id))

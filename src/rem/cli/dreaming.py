@@ -33,8 +33,8 @@ Again = Annotated[
 
 
 _DREAMS = {
-    "moments": "Episodes from conversations and texts: when, who, about what.",
     "entities": "People, organisations and projects that were named, each under one key with its aliases.",
+    "moments": "Episodes from conversations and texts: when, who, about what.",
     "affinity": "Edges between memories that belong together, for TRAVERSE.",
     "ontology": "Structured knowledge from new files, by the extraction agents that ontology_configs choose.",
     "profiles": "What a user works on, is interested in, and prefers.",

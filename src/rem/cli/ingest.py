@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rem.app import Rem
     from rem.ingest.ingester import Wish
     from rem.ingest.listing import Source
-    from rem.ingest.report import FileOutcome, IngestReport
+    from rem.ingest.report import FileOutcome, IngestReport, Status
     from rem.retrieval.indexer import IndexProgress
     from rem.settings import Settings
 
@@ -154,7 +154,7 @@ def _print(report: IngestReport, user: str | None, tenant: str) -> None:
     from rem.cli.output import counted
 
     counts = report.counts
-    order = ("added", "changed", "unchanged", "deleted", "skipped", "failed")
+    order: tuple[Status, ...] = ("added", "changed", "unchanged", "deleted", "skipped", "failed")
     parts = [f"{counts[status]} {status}" for status in order]
     shown = ", ".join(part for part in parts if not part.startswith("0 ")) or "nothing to take in"
     typer.echo(f"{counted(len(report.files), 'file')}: {shown}; {counted(report.chunks, 'chunk')} stored.")

@@ -140,6 +140,8 @@ class _Removal:
         if said.kind != "edge" and not is_target and stays and said.state == "live":
             # An item of its lists was the thing.
             await self._execute("reword_statement", said.id, less)
+            if said.kind == "row":
+                return
         else:
             await self._execute("forget_statement", said.id)
         if said.kind == "field" or (said.kind == "row" and not is_target):
@@ -147,16 +149,14 @@ class _Removal:
             await self._execute("look_again", said.subject_id, said.dream)
 
     async def _erase(self, refs: Iterable[Ref]) -> None:
-        by_table: dict[str, list[UUID]] = defaultdict(list)
+        by_table: dict[str, set[UUID]] = defaultdict(set)
         for ref in refs:
-            by_table[ref.table].append(ref.id)
-        for table in sorted(by_table):
-            rows = await self._connection.fetch(
-                _on(table, "erase_own"), self._tenant_id, self._user_id, sorted(by_table[table])
-            )
-            self._gone |= {Ref(table, row["id"]) for row in rows}
-            if rows:
-                self._report.erased[table] += len(rows)
+            by_table[ref.table].add(ref.id)
+        for table, ids in sorted(by_table.items()):
+            await self._connection.fetch(_on(table, "erase_own"), self._tenant_id, self._user_id, sorted(ids))
+            # All were there when it began: one that is not any more has gone along with another.
+            self._gone |= {Ref(table, row_id) for row_id in ids}
+            self._report.erased[table] += len(ids)
 
     async def _change(self, refs: Iterable[Ref]) -> None:
         for ref in refs:
@@ -173,6 +173,7 @@ class _Removal:
         for finding in self._plan.mentions:
             record = await self._record(finding.ref)
             if record is None:
+                doomed.append(finding.ref)
                 continue
             changes = scrubbed(record, finding.ref.table, self._names, with_mentions=True)
             naming = self._naming({**record, **changes})

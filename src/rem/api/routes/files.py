@@ -197,7 +197,7 @@ async def _handed(file: UploadFile, settings: Settings) -> Handed:
 
 
 def _name(sent: str) -> str:
-    """What an upload is called: its path below the folder that was chosen, or its name, without ways out of a folder."""
+    """What an upload is called: its path below the folder that was chosen, or its name alone."""
     path = storable(sent).replace("\\", "/")
     parts = [part.strip() for part in path.split("/") if part.strip(" .")]
     # Where on the sender's machine a file is has no meaning elsewhere.

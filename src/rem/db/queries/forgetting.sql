@@ -30,7 +30,7 @@ ORDER BY r.tenant_id, r.id FOR UPDATE OF r SKIP LOCKED
 -- Lets what was said of rows that lapse with a source go without a refusal, and be looked at again. What their owner let
 -- lapse is refused when the row goes.
 WITH said AS (
-  SELECT s.tenant_id, s.id, s.dream, s.subject_id, s.entity_id, s.state, 
+  SELECT s.tenant_id, s.id, s.dream, s.subject_id, s.entity_id, s.state,
          coalesce(rem.rem_earliest_expiry(s.tenant_id, s.id) <= now(), false) AS has_lapsed
   FROM unnest($2::text[], $3::uuid[]) AS d (tenant_id, id)
   JOIN rem.statements s ON (s.tenant_id, s.entity_id, s.entity_type) = (d.tenant_id, d.id, $1)

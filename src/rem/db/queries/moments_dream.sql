@@ -64,6 +64,16 @@ ORDER BY x.statement_id, coalesce(m.session_id, x.source_id), m.message_index, x
 -- Lets sessions and texts be news to this dream.
 DELETE FROM rem.dream_progress p WHERE p.tenant_id = $1 AND p.dream = 'moments' AND p.source_id = ANY ($2::uuid[])
 
+-- name: look_again_for_new_names
+-- Lets conversations and texts be news to this dream that name something which is known since tonight.
+DELETE FROM rem.dream_progress p
+USING rem.statements s, rem.ontologies o, rem.dream_runs d
+WHERE p.tenant_id = $1 AND p.user_id IS NOT DISTINCT FROM $2 AND p.dream = 'moments' AND p.source_id = s.subject_id
+  AND s.tenant_id = $1 AND s.run_id = $3 AND s.dream = 'entities' AND s.kind = 'edge' AND s.state = 'live'
+  AND s.value ->> 'rel_type' = 'mentions' AND s.subject_type IN ('sessions', 'resources')
+  AND o.tenant_id = $1 AND o.user_id IS NOT DISTINCT FROM $2 AND o.key = s.value ->> 'dst' AND o.deleted_at IS NULL
+  AND d.tenant_id = $1 AND d.id = $3 AND o.created_at >= d.started_at
+
 -- name: nearest_moments
 -- The owner's moments that mean most nearly the same.
 SELECT p.entity_id, 1 - (p.embedding <=> $3::halfvec) AS similarity FROM rem.passages p

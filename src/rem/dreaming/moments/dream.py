@@ -44,6 +44,7 @@ class Moments:
     async def dream(self, night: Night) -> None:
         """Look at what is new in conversations, notes and files; then put the moments in their order."""
         recollection = _Recollection(night, await KnownPeople.of(night.store))
+        await recollection.look_again_for_new_names()
         for _ in range(_MOST_ROUNDS):
             recollection.book.has_unsettled = False
             await night.each(DREAM, await night.sessions(DREAM), recollection.recall_session)
@@ -64,6 +65,14 @@ class _Recollection:
         self._people = people
         self._pause = timedelta(minutes=night.settings.pause_minutes)
         self.book = MomentBook(night)
+
+    async def look_again_for_new_names(self) -> None:
+        """Let what names somebody who is known since tonight be news, so that it is known who was spoken of."""
+        scope = self._night.scope
+        async with self._night.store.executor.connection() as connection:
+            await connection.execute(
+                query("moments_dream", "look_again_for_new_names"), scope.tenant_id, scope.user_id, self._night.run_id
+            )
 
     async def recall_session(self, session: NewSession) -> None:
         """Say the episodes of a conversation that are new or have grown."""

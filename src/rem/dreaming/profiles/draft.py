@@ -29,6 +29,7 @@ _LONGEST_PROFILE_SUMMARY = 2000
 _LONGEST_ENTRY = 200
 _SHORTEST_WORD = 3
 _WORD = re.compile(r"[^\W_]+")
+_PREFERS = re.compile(r"\b(?:prefer|bevorzuge)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,8 @@ def _summary(facts: ProfileFacts, at: datetime) -> Drafted | None:
     ]
     said = [(text, things) for text, things in parts if things]
     sentences = [text.format(_listed([thing.name for thing in things])) for text, things in said]
-    shown = facts.wishes[:_MOST_WISHES_SHOWN]
+    # What somebody prefers tells more than what should not be done this time.
+    shown = sorted(facts.wishes, key=lambda wish: _PREFERS.search(wish.text) is None)[:_MOST_WISHES_SHOWN]
     if shown:
         sentences.append("Said: " + " ".join(f'"{wish.text}"' for wish in shown))
     if not sentences:
