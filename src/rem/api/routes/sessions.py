@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from uuid import UUID, uuid4
 
 from fastapi import APIRouter, Body, Depends, Path, Query, Response
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 from rem.api.documented import errors
 from rem.api.identity import ContextDep, RemDep, ScopeDep, in_session
@@ -91,6 +91,14 @@ class SessionChange(BaseModel):
     expires_at: UtcDateTime | None = Field(
         default=None, description="When it lapses, with all its messages, also later ones; null means never."
     )
+
+    @field_validator("expires_at", mode="before")
+    @classmethod
+    def _is_written_out(cls, value: object) -> object:
+        """A number would be taken for seconds since 1970, which nobody means who writes 7."""
+        if value is not None and not (isinstance(value, str) and "-" in value[1:]):
+            raise ValueError("must be a date and time such as 2030-01-31T12:00:00Z, or null")
+        return value
 
 
 class Clone(BaseModel):
