@@ -31,7 +31,7 @@ def test_the_example_of_an_own_corpus_runs(dsn: str, tmp_path: Path) -> None:
 def test_the_page_names_every_option() -> None:
     shown = output("bench", "own", "--help", settings={})
     options = set(re.findall(r"^ .*?(--[a-z]+)", shown, re.MULTILINE)) - {"--help"}
-    assert len(options) == 6
+    assert len(options) == 7
     assert all(f"`{option}" in _PAGE for option in options)
 
 
