@@ -199,6 +199,7 @@ def test_doctor_finds_everything_in_order_or_says_what_is_not(here: dict[str, st
         ("mirrors", "ok"),
         ("search", "ok"),
         ("sql", "ok"),
+        ("jobs", "ok"),
         ("model", "ok"),
         ("recordings", "ok"),
         ("agents", "ok"),

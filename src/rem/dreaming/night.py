@@ -157,7 +157,10 @@ class Night:
     async def _mark(self, connection: Any, dream: str, subject: Ref, seen_index: int | None) -> None:
         owner = self.scope.tenant_id, self.scope.user_id, dream, subject.type
         if seen_index is not None:
-            await connection.execute(query("dreaming", "mark_seen"), *owner, subject.id, None, seen_index)
+            if subject.type == "sessions":
+                await connection.execute(query("dreaming", "mark_session_seen"), *owner, subject.id, seen_index)
+            else:
+                await connection.execute(query("dreaming", "mark_seen"), *owner, subject.id, None, seen_index)
             return
         version = self.versions.get((dream, subject))
         name = "mark_seen_as_stored" if version is None else "mark_seen_in_version"

@@ -140,20 +140,27 @@ VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (tenant_id, source_id, dream) DO UPDATE SET seen_at = excluded.seen_at, seen_index = excluded.seen_index
 WHERE (p.seen_at, p.seen_index) IS DISTINCT FROM (excluded.seen_at, excluded.seen_index)
 
+-- name: mark_session_seen
+-- Whoever erases the session waits, and takes the mark along.
+INSERT INTO rem.dream_progress AS p (tenant_id, user_id, dream, source_type, source_id, seen_index)
+SELECT s.tenant_id, $2, $3, $4, s.id, $6 FROM rem.sessions s WHERE s.tenant_id = $1 AND s.id = $5 FOR KEY SHARE
+ON CONFLICT (tenant_id, source_id, dream) DO UPDATE SET seen_index = excluded.seen_index
+WHERE p.seen_index IS DISTINCT FROM excluded.seen_index
+
 -- name: forget_subject
 DELETE FROM rem.dream_progress p WHERE p.tenant_id = $1 AND p.dream = $2 AND p.source_id = $3
 
 -- name: mark_seen_in_version
 -- The version that was read, unless the dream's own edges have brought it to the one that is stored now.
 INSERT INTO rem.dream_progress AS p (tenant_id, user_id, dream, source_type, source_id, seen_at)
-VALUES ($1, $2, $3, $4, $5, $6)
+SELECT r.tenant_id, $2, $3, $4, r.id, $6 FROM rem.{table} r WHERE r.tenant_id = $1 AND r.id = $5 FOR KEY SHARE
 ON CONFLICT (tenant_id, source_id, dream) DO UPDATE SET seen_at = excluded.seen_at
 WHERE p.seen_at IS DISTINCT FROM (SELECT r.updated_at FROM rem.{table} r WHERE r.tenant_id = $1 AND r.id = $5)
 
 -- name: mark_seen_as_stored
 -- The version that is stored now, which may have the dream's own edges.
 INSERT INTO rem.dream_progress AS p (tenant_id, user_id, dream, source_type, source_id, seen_at)
-SELECT r.tenant_id, $2, $3, $4, r.id, r.updated_at FROM rem.{table} r WHERE r.tenant_id = $1 AND r.id = $5
+SELECT r.tenant_id, $2, $3, $4, r.id, r.updated_at FROM rem.{table} r WHERE r.tenant_id = $1 AND r.id = $5 FOR KEY SHARE
 ON CONFLICT (tenant_id, source_id, dream) DO UPDATE SET seen_at = excluded.seen_at
 WHERE p.seen_at IS DISTINCT FROM excluded.seen_at
 
