@@ -28,23 +28,10 @@ SELECT avg(s.embedding)::halfvec::text, count(*) FROM (
   WHERE p.tenant_id = $1 AND p.owner = ANY ($2) AND p.entity_type = ANY ($3) AND p.model_id = $4
   ORDER BY p.id DESC LIMIT $5) s
 
--- name: nearest_of_all
--- The rows nearest in meaning, by the passages that are most alike; every passage is looked at. All that one person talks
--- about is alike to a model: the distinction is the likeness without what all have in common.
-SELECT near.entity_type, near.entity_id, max(near.similarity) AS similarity,
-  max(1 - ((near.embedding - $9::halfvec) <=> (own.embedding - $9::halfvec))) AS distinction FROM (
-  SELECT p.embedding FROM rem.passages p
-  WHERE p.tenant_id = $1 AND p.entity_id = $4 AND p.entity_type = $5 AND p.model_id = $6
-  ORDER BY p.starts, p.id LIMIT $7) own
-CROSS JOIN LATERAL (
-  SELECT o.entity_type, o.entity_id, o.embedding, 1 - (o.embedding <=> own.embedding) AS similarity FROM rem.passages o
-  WHERE o.tenant_id = $1 AND o.owner = ANY ($2) AND o.entity_type = ANY ($3) AND o.model_id = $6 AND o.entity_id <> $4
-    AND (o.expires_at IS NULL OR o.expires_at > now())
-  ORDER BY o.embedding <=> own.embedding LIMIT $8) near
-GROUP BY near.entity_type, near.entity_id ORDER BY similarity DESC, near.entity_id LIMIT $8
-
--- name: nearest_by_index
--- The same by the model's index, for who has too much to look at it all.
+-- name: nearest
+-- The rows nearest in meaning, by the passages that are most alike. Every passage is looked at, unless `cast` and `model` are
+-- those of the model's index. All that one person talks about is alike to a model: the distinction is the likeness without
+-- what all have in common.
 SELECT near.entity_type, near.entity_id, max(near.similarity) AS similarity,
   max(1 - ((near.embedding - $9::halfvec) <=> (own.embedding - $9::halfvec))) AS distinction FROM (
   SELECT p.embedding FROM rem.passages p
@@ -54,7 +41,7 @@ CROSS JOIN LATERAL (
   SELECT o.entity_type, o.entity_id, o.embedding, 1 - (o.embedding <=> own.embedding) AS similarity FROM rem.passages o
   WHERE o.model_id = {model} AND o.tenant_id = $1 AND o.owner = ANY ($2) AND o.entity_type = ANY ($3) AND o.entity_id <> $4
     AND (o.expires_at IS NULL OR o.expires_at > now())
-  ORDER BY o.embedding::halfvec({dimension}) <=> own.embedding::halfvec({dimension}) LIMIT $8) near
+  ORDER BY o.embedding{cast} <=> own.embedding{cast} LIMIT $8) near
 GROUP BY near.entity_type, near.entity_id ORDER BY similarity DESC, near.entity_id LIMIT $8
 
 -- name: scan_on

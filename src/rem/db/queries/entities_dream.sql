@@ -55,8 +55,8 @@ JOIN LATERAL (
   WHERE x.source_type = 'resources' AND (o.tenant_id, o.id) = (x.tenant_id, x.source_id)) r ON true
 ORDER BY x.source_type, x.source_id LIMIT 5
 
--- name: woken
--- Stretches of sessions of earlier nights that spoke for something that there is since tonight, or for one of these.
+-- name: fresh
+-- What there is since tonight, and what the caller names besides.
 WITH fresh AS (
   SELECT t.entity_id FROM rem.statements t
   JOIN rem.ontologies o ON (o.tenant_id, o.id) = (t.tenant_id, t.entity_id)
@@ -64,6 +64,10 @@ WITH fresh AS (
   WHERE t.tenant_id = $1 AND t.run_id = $3 AND t.kind = 'row' AND t.dream = $4 AND t.state = 'live'
     AND o.deleted_at IS NULL AND o.created_at >= d.started_at
   UNION SELECT unnest($5::uuid[]))
+
+-- name: woken
+-- Stretches of sessions of earlier nights that spoke for something that there is since tonight, or for one of these.
+{fresh}
 SELECT m.session_id, min(m.message_index) AS first, p.seen_index
 FROM fresh
 JOIN rem.statements s ON s.tenant_id = $1 AND s.entity_id = fresh.entity_id AND s.kind = 'row' AND s.state = 'live'
@@ -76,13 +80,7 @@ GROUP BY m.session_id, p.seen_index, m.message_index / $7::integer
 ORDER BY m.session_id, first LIMIT $6
 
 -- name: woken_resources
-WITH fresh AS (
-  SELECT t.entity_id FROM rem.statements t
-  JOIN rem.ontologies o ON (o.tenant_id, o.id) = (t.tenant_id, t.entity_id)
-  JOIN rem.dream_runs d ON (d.tenant_id, d.id) = (t.tenant_id, t.run_id)
-  WHERE t.tenant_id = $1 AND t.run_id = $3 AND t.kind = 'row' AND t.dream = $4 AND t.state = 'live'
-    AND o.deleted_at IS NULL AND o.created_at >= d.started_at
-  UNION SELECT unnest($5::uuid[]))
+{fresh}
 SELECT to_json(r.*) FROM rem.resources r WHERE r.tenant_id = $1 AND r.deleted_at IS NULL AND r.id IN (
   SELECT s.subject_id FROM fresh
   JOIN rem.statements s ON s.tenant_id = $1 AND s.entity_id = fresh.entity_id

@@ -88,12 +88,13 @@ class Neighbours:
         scope = self._night.scope
         parameters = (scope.tenant_id, owners_of(scope), list(TYPES), ref.id, ref.type, self._model)
         limits = (_PASSAGES_OF_SUBJECT, _LOOKED_AT, self._middle)
+        nearest = query("affinity", "nearest")
         if self._has_few:
+            statement = fill(nearest, model="$6", cast="")
             async with self._night.store.executor.connection() as connection:
-                return list(await connection.fetch(query("affinity", "nearest_of_all"), *parameters, *limits))
-        statement = fill(
-            query("affinity", "nearest_by_index"), model=str(int(self._model)), dimension=str(int(self._dimension))
-        )
+                return list(await connection.fetch(statement, *parameters, *limits))
+        # The index is over vectors of one model and length, which must stand in the statement.
+        statement = fill(nearest, model=str(int(self._model)), cast=f"::halfvec({int(self._dimension)})")
         async with self._night.store.transaction() as store, store.executor.connection() as connection:
             await connection.execute(query("affinity", "scan_on"))
             return list(await connection.fetch(statement, *parameters, *limits))

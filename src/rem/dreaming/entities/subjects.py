@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from rem.db.sql import query
+from rem.db.sql import fill, query
 from rem.dreaming.claim import Ref, Source
 from rem.dreaming.entities.known_names import DREAM
 from rem.dreaming.night import NewSession
@@ -78,15 +78,17 @@ async def new_moments(night: Night) -> list[Subject]:
     return [_of_document(moment) for moment in await night.rows(DREAM, Moment)]
 
 
+def _with_fresh(name: str) -> str:
+    return fill(query("entities_dream", name), fresh=query("entities_dream", "fresh"))
+
+
 async def woken_subjects(night: Night, besides: list[Subject], outdone: Collection[UUID]) -> list[Subject]:
     """What spoke in earlier nights for something that there is since tonight, or that has a fuller name now."""
     known = {(subject.ref, subject.first // STRETCH) for subject in besides}
     owner = night.scope.tenant_id, night.scope.user_id, night.run_id, DREAM
     async with night.store.executor.connection() as connection:
-        rows = await connection.fetch(query("entities_dream", "woken"), *owner, list(outdone), _MOST_WOKEN, STRETCH)
-        resources = await connection.fetch(
-            query("entities_dream", "woken_resources"), *owner, list(outdone), _MOST_WOKEN
-        )
+        rows = await connection.fetch(_with_fresh("woken"), *owner, list(outdone), _MOST_WOKEN, STRETCH)
+        resources = await connection.fetch(_with_fresh("woken_resources"), *owner, list(outdone), _MOST_WOKEN)
     found = [
         Subject(
             Ref("sessions", row["session_id"]), start, min(start + STRETCH - 1, row["seen_index"]), row["seen_index"]
