@@ -11,10 +11,13 @@ import pytest
 from rem.agents.service import Agents
 from rem.app import Rem
 from rem.db.store import Store
+from rem.dreaming.affinity.neighbours import Neighbours, things_of
+from rem.dreaming.claim import Ref
 from rem.models import Edge, Moment, Ontology, Resource
 from rem.settings import Settings
 from tests.agents.test_service import agents_with
 from tests.dreaming.conversations import dream, statements
+from tests.dreaming.nights import night_for
 from tests.scripted_model import Call, Refuse, ScriptedModel, Step, last_text, scripted_model
 
 Sql: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -195,3 +198,17 @@ async def test_a_mind_that_fails_leaves_it_for_another_night(
     assert any("waits for the next dream" in note for note in report.notes)
     await dream(rem, alice, "affinity")
     assert len(await _drawn(sql)) == 1
+
+
+async def test_the_index_finds_what_looking_at_everything_finds(rem: Rem, alice: Store) -> None:
+    texts = await _remember(alice)
+    await rem.index(user="alice@example.com")
+    night = await night_for(rem, alice)
+    (subject,) = await things_of(night, [Ref("resources", texts["pottery class"].id)])
+    found = []
+    for few_enough in (0, 20_000):
+        neighbours = await Neighbours.of(night, few_enough)
+        assert neighbours is not None
+        found.append([thing.key for thing, _ in await neighbours.nearest(subject, 0.0, -1.0)])
+    assert found[0] == found[1]
+    assert found[0][0] == "kiln-repair"

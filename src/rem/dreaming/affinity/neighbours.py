@@ -57,8 +57,8 @@ class Neighbours:
         self._middle = middle
 
     @classmethod
-    async def of(cls, night: Night) -> Neighbours | None:
-        """Those of a night's owner; None if nothing was ever embedded."""
+    async def of(cls, night: Night, few_enough: int = _FEW_ENOUGH) -> Neighbours | None:
+        """Those of a night's owner; None if nothing was ever embedded. With more passages an index finds them."""
         owner = night.scope.tenant_id, owners_of(night.scope), list(TYPES)
         async with night.store.executor.connection() as connection:
             model = await connection.fetchrow(query("affinity", "model"), *owner)
@@ -69,7 +69,7 @@ class Neighbours:
         # Of a few memories the middle tells nothing yet.
         share = count / (count + _FEW)
         vector = [float(number) * share for number in middle[1:-1].split(",")] if count else [0.0] * model[1]
-        return cls(night, model[0], model[1], model[2] <= _FEW_ENOUGH, str(vector))
+        return cls(night, model[0], model[1], model[2] <= few_enough, str(vector))
 
     async def nearest(self, subject: Thing, least: float, least_distinct: float) -> list[tuple[Thing, float]]:
         """The memories that are at least so near to one, also without what all have in common, and come from elsewhere;
