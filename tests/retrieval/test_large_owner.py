@@ -11,6 +11,8 @@ from tests.embeddings.scripted import Reply, ScriptedServer
 
 _ROWS = 20_050
 _LIGHTHOUSE = [1.0, 0.0, 0.0, 0.0]
+_ZEBRA = [0.9, 0.436, 0.0, 0.0]
+"""Hundreds of the others are nearer to the lighthouse: by its meaning alone it is not found."""
 
 
 def _vector_of(text: str) -> list[float]:
@@ -21,6 +23,8 @@ def _vector_of(text: str) -> list[float]:
     """
     if "lighthouse" in text or "beacon" in text:
         return _LIGHTHOUSE
+    if "zebra" in text:
+        return _ZEBRA
     anywhere = random.Random(text)  # the same text always lies at the same place
     direction = [anywhere.gauss(0, 1) for _ in _LIGHTHOUSE]
     return [part / math.hypot(*direction) for part in direction]
