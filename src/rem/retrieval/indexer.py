@@ -11,6 +11,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
+import orjson
+
 from rem.context import Scope
 from rem.db.sql import fill, query
 from rem.embeddings import NoEmbedder, is_blank
@@ -37,6 +39,7 @@ IndexProgress: TypeAlias = Callable[[str, int], None]
 _ROWS_AT_ONCE = 256
 _EMBED_AT_ONCE = 256
 _EMBED_IN_TURN = 8 * _EMBED_AT_ONCE
+_LOOK_AGAIN_SECONDS = 0.2
 _LARGEST_PORTION = 4_000_000
 """In bytes: so much text is split and weighed in one transaction, while its writers wait."""
 
@@ -105,18 +108,35 @@ class Indexer:
     async def run(self, scope: Scope | None = None, on_progress: IndexProgress | None = None) -> IndexReport:
         """Index all that waits, of everyone or of what one scope sees; without an embedder, for words alone."""
         rows = passages = embedded = 0
-        while True:
-            # In turns, because what was just written must not wait for its words until a backlog is embedded.
-            more = await self.make_passages(scope, on_progress=on_progress)
-            rows, passages = rows + more[0], passages + more[1]
-            try:
-                done = await self.embed(scope, at_most=_EMBED_IN_TURN, on_progress=on_progress)
-            except EmbeddingOffError:
-                done = 0
-            embedded += done
-            if done < _EMBED_IN_TURN:
-                await self._fold_statistics()
-                return IndexReport(rows, passages, embedded)
+        making = self._making(scope, on_progress)
+        try:
+            while True:
+                is_made = making.done()
+                done = await self._embed_turn(scope, on_progress)
+                embedded += done
+                if is_made:
+                    made = await making
+                    rows, passages = rows + made[0], passages + made[1]
+                    if done < _EMBED_IN_TURN:
+                        await self._fold_statistics()
+                        return IndexReport(rows, passages, embedded)
+                    # What was just written must not wait for its words until a backlog is embedded.
+                    making = self._making(scope, on_progress)
+                elif done < _EMBED_IN_TURN:
+                    await asyncio.wait([making], timeout=_LOOK_AGAIN_SECONDS)
+        finally:
+            making.cancel()
+            await asyncio.gather(making, return_exceptions=True)
+
+    def _making(self, scope: Scope | None, on_progress: IndexProgress | None) -> asyncio.Task[tuple[int, int]]:
+        """Passages are made while others are embedded: the database works on the one, the processor on the other."""
+        return asyncio.create_task(self.make_passages(scope, on_progress=on_progress))
+
+    async def _embed_turn(self, scope: Scope | None, on_progress: IndexProgress | None) -> int:
+        try:
+            return await self.embed(scope, at_most=_EMBED_IN_TURN, on_progress=on_progress)
+        except EmbeddingOffError:
+            return 0
 
     async def make_passages(
         self,
@@ -355,7 +375,7 @@ async def _texts_of(connection: Connection, passages: Sequence[Any]) -> dict[int
 
 def as_text(vector: Vector) -> str:
     """A vector as pgvector reads it."""
-    return f"[{','.join(map(str, vector.tolist()))}]"
+    return orjson.dumps(vector, option=orjson.OPT_SERIALIZE_NUMPY).decode()
 
 
 def _of(scope: Scope | None) -> tuple[str | None, list[str]]:
