@@ -8,8 +8,11 @@ import httpx2
 import pytest
 
 from rem.api.main import create_app
+from rem.app import Rem
+from rem.db.store import Store
 from rem.settings import Settings
 from tests.api.serving import client, served
+from tests.dreaming.nights import moment, night_for, note, ref
 
 _THEN = "2030-12-01T00:00:00Z"
 
@@ -46,3 +49,15 @@ async def test_an_entity_lapses_by_request(as_alice: httpx2.AsyncClient) -> None
     assert (await as_alice.patch(path, json={"expires_at": None})).json()["expires_at"] is None
     await as_alice.patch(path, json={"expires_at": "2001-01-01T00:00:00Z"})
     assert (await as_alice.get(path)).status_code == 404
+
+
+async def test_a_dreamt_row_that_is_to_lapse_by_request_is_its_owners(
+    rem: Rem, alice: Store, as_alice: httpx2.AsyncClient
+) -> None:
+    plan = await note(alice, "plan")
+    await (await night_for(rem, alice)).say("moments", ref(plan), [moment("the plan", plan)])
+    path = "/api/v1/entities/moments/the-plan"
+    assert (await as_alice.patch(path, json={"expires_at": _THEN})).json()["expires_at"] == _THEN
+    await (await night_for(rem, alice)).say("moments", ref(plan), [moment("the plan, in other words", plan)])
+    (left,) = (await as_alice.get("/api/v1/entities/moments")).json()["data"]
+    assert (left["key"], left["expires_at"], left["origin"]) == ("the-plan", _THEN, "user")

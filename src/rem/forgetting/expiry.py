@@ -14,6 +14,7 @@ from rem.errors import InvalidInputError, NotFoundError
 from rem.memory.retry import when_busy
 
 if TYPE_CHECKING:
+    from rem.db.database import Connection
     from rem.db.store import Store
     from rem.models import Entity
 
@@ -80,9 +81,19 @@ async def expire(store: Store, entities: Sequence[Entity], at: datetime | None) 
                 found: UUID | None = await connection.fetchval(statement, tenant_id, user_id, entity.id, at)
                 if found is None:
                     raise NotFoundError(f"{table} has no {entity.key or entity.id} of this owner.")
-                if at is not None:
-                    by_hand = fill(query("forgetting", "lapse_by_hand"), table=f"rem.{identifier(table)}")
-                    await connection.execute(by_hand, tenant_id, table, entity.id)
-                await connection.execute(query("forgetting", "dreams_lapse_with"), tenant_id, table, [entity.id])
+                await _settle(connection, tenant_id, table, entity.id, at)
 
     await when_busy(work)
+
+
+async def settle_expiry(store: Store, entity: Entity) -> None:
+    """Let what follows from a row's new `expires_at` follow, where it was written like any other field."""
+    async with store.executor.connection() as connection:
+        await _settle(connection, store.scope.tenant_id, entity.entity_type.table, entity.id, entity.expires_at)
+
+
+async def _settle(connection: Connection, tenant_id: str, table: str, row_id: UUID, at: datetime | None) -> None:
+    if at is not None:
+        by_hand = fill(query("forgetting", "lapse_by_hand"), table=f"rem.{identifier(table)}")
+        await connection.execute(by_hand, tenant_id, table, row_id)
+    await connection.execute(query("forgetting", "dreams_lapse_with"), tenant_id, table, [row_id])

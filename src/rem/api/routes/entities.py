@@ -17,6 +17,7 @@ from rem.api.rows import deleted, found, own
 from rem.db.conditions import And, Condition
 from rem.db.store import Store
 from rem.errors import ConflictError, DeletedError, InvalidInputError, NotFoundError
+from rem.forgetting.expiry import settle_expiry
 from rem.models import Entity
 from rem.query.problems import Problem, syntax_error
 from rem.query.where import parse_condition
@@ -179,7 +180,11 @@ async def change_entity(
         check_revision(stored, if_match)
         return changed(stored, fields)
 
-    return _answered(await store.modify(model, row.id, change), response)
+    async with store.transaction() as transaction:
+        written = await transaction.modify(model, row.id, change)
+        if "expires_at" in fields:
+            await settle_expiry(transaction, written)
+    return _answered(written, response)
 
 
 @router.delete(
