@@ -436,6 +436,27 @@ async def test_a_model_reads_what_waited_and_reads_it_once(
     assert model.requests == []
 
 
+async def test_a_credential_is_neither_extracted_nor_shown_to_a_model(
+    rem: Rem, settings: Settings, model: ScriptedModel, alice: Store
+) -> None:
+    text, number, box = {"type": "string"}, {"type": "integer"}, {"type": "object"}
+    await alice.upsert(agent("host-reader", host=text, password=text, port=number, access=box))
+    await rule(alice, agent_schema="host-reader", uri_pattern="*")
+    await take_in(alice, "host.md", "Host: db1\nPassword: hunter2horse\nPort: 5432")
+    access = '{"user": "app", "api_key": "Zx81kQ0vvP3mT7"}'
+    await take_in(alice, "host.json", f'{{"host": "db2", "access": {access}}}', mime_type="application/json")
+    await dream(rem, alice)
+    assert {key: row.extracted_data for key, row in (await extracted(alice)).items()} == {
+        "host.md/host-reader": {"host": "db1", "port": 5432},
+        "host.json/host-reader": {"host": "db2", "access": {"user": "app"}},
+    }
+    model.script = lambda body: answer(body, {"host": "db1"})
+    await dream_on(settings, model, alice)
+    shown = json.dumps(model.requests)
+    assert "5432" in shown
+    assert not any(secret in shown for secret in ("hunter2horse", "Zx81kQ0vvP3mT7"))
+
+
 async def test_a_model_takes_the_place_of_what_was_only_stated_and_stays(
     rem: Rem, settings: Settings, model: ScriptedModel, reader: Store
 ) -> None:

@@ -30,6 +30,8 @@ from tests.dreaming.conversations import talk
         "export AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY",
         "It is Zm9vYmFyQmF6MTIzNDU2Nzg5MFF1eA",
         "token: a8f3k2l9x0",
+        '{"api_key": "Zx81kQ0vvP3mT7"}',
+        "**Password**: hunter2horse",
         "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----",
     ],
 )
@@ -44,6 +46,7 @@ def test_a_sentence_that_hands_over_a_credential_is_a_secret(text: str) -> None:
         "The password is too short.",
         "I changed my password yesterday.",
         "The token is valid for an hour.",
+        'The "token" identifies the *password* field.',
         "My secret is to bake slowly.",
         "Commit 3f2a9c1b7d8e4f5a6b7c8d9e0f1a2b3c4d5e6f70 broke it.",
         "The session is 550e8400-e29b-41d4-a716-446655440000.",

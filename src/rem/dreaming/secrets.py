@@ -11,19 +11,21 @@ from collections.abc import Callable, Iterator
 
 from rem.dreaming.sentences import sentence_spans
 
+_MARKS = r"[\"'`*]{0,3}"
+"""A name may be quoted, as in JSON, or bold."""
 _WORDS_BETWEEN = r"(?:[ \t]+(?:for|of|to|on|at|in|from|vom|von|für|zum|zur|zu|im|am|beim)[ \t]+[^.!?:=\n]{1,40}?)?"
 _IS = r"[ \t]*(?:(?:is|was|ist|war|lautet|to|auf|heißt)\b|[:=]|[ \t]are\b)(?:[ \t]*(?:now|set to|jetzt|nun)\b)?[:\s]*"
 _SAID = re.compile(
     r"\b(?:pass[ -]?(?:word|phrase|code)s?|passwd|pwd|passw(?:ort|örter|ortes)|kennwort|zugangscode|"
     r"(?:login|log-in|anmelde|zugangs)daten|credentials?|geheimzahl|pin(?:[ -]?code|[ -]?nummer)?|cvv|cvc|tan|"
     r"wi-?fi[ -]?key|wlan-?schlüssel)\b"
-    rf"{_WORDS_BETWEEN}{_IS}(?P<value>\S{{1,200}})(?=(?P<rest>[ \t]*\w*))",
+    rf"{_MARKS}{_WORDS_BETWEEN}{_IS}(?P<value>\S{{1,200}})(?=(?P<rest>[ \t]*\w*))",
     re.IGNORECASE,
 )
 _KEYED = re.compile(
     r"(?:\b|_)(?:api[ _-]?(?:key|token|schlüssel)|access[ _-]?(?:key|token)|auth[ _-]?token|bearer|token|"
     r"secret(?:[ _-]?key)?|private[ _-]?key|ssh[ _-]?key|recovery[ _-]?code|backup[ _-]?code|geheimnis|zugriffstoken)\b"
-    rf"{_WORDS_BETWEEN}(?:{_IS}|\s+)(?P<value>\S{{8,200}})",
+    rf"{_MARKS}{_WORDS_BETWEEN}(?:{_IS}|\s+)(?P<value>\S{{8,200}})",
     re.IGNORECASE,
 )
 _DIRECT = re.compile(

@@ -11,6 +11,7 @@ from rem.dreaming.material import digest_of, marked
 from rem.dreaming.night import OutOfCallsError
 from rem.dreaming.ontology.document import MOST_CHARACTERS
 from rem.dreaming.ontology.stated_fields import stated_fields
+from rem.dreaming.secrets import tells_secret, without_secrets
 from rem.errors import ModelError
 from rem.ingest.plain import storable
 
@@ -55,7 +56,7 @@ def version_of(document: OntologyDocument, schema: ExtractionSchema) -> int:
 
 def by_statement(document: OntologyDocument, schema: ExtractionSchema) -> Extraction | Missing:
     """What the document states itself; what is missing, if that is not all that has to be there."""
-    data = stated_fields(document.text[:MOST_CHARACTERS], document.mime_type, schema)
+    data = _without_secrets(stated_fields(document.text[:MOST_CHARACTERS], document.mime_type, schema))
     missing = tuple(name for name in schema.required if name not in data)
     if missing or not data:
         return Missing(missing)
@@ -67,7 +68,7 @@ def by_statement(document: OntologyDocument, schema: ExtractionSchema) -> Extrac
 
 async def by_mind(night: Night, document: OntologyDocument, schema: ExtractionSchema) -> Extraction:
     """What the agent makes of the document. A long one is read in portions, as many as there are calls for."""
-    portions = portions_of(document.text[:MOST_CHARACTERS])
+    portions = portions_of(without_secrets(document.text[:MOST_CHARACTERS]))
     affordable = night.budget.left
     if affordable < len(portions) and (affordable < night.settings.max_model_calls or affordable == 0):
         # Another night has all of its calls for it.
@@ -100,6 +101,12 @@ def portions_of(text: str) -> list[str]:
         start = end
     portions.append(text[start:])
     return [portion for portion in portions if portion.strip()]
+
+
+def _without_secrets(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Only what hands over no credential, at any depth."""
+    kept = {name: _without_secrets(value) if isinstance(value, dict) else value for name, value in data.items()}
+    return {name: value for name, value in kept.items() if not tells_secret("\n".join(_lines({name: value}, 0)))}
 
 
 def _agreed(answers: Sequence[dict[str, Any]], schema: ExtractionSchema) -> dict[str, Any]:
