@@ -5,6 +5,8 @@ UV := .tools/bin/uv
 BIN := .venv/bin
 export UV_PROJECT_ENVIRONMENT := .venv
 export UV_NO_PROGRESS := 1
+# Where it is set, every command compiles all that it imports, again and again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run test lint format bench docs lock clean install
 .DEFAULT_GOAL := help

@@ -35,6 +35,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """The controlling process starts the server before the workers start."""
     for name in [name for name in os.environ if name.startswith(_SETTINGS)]:
         del os.environ[name]
+    # Where it is set, every command that a test runs would compile all that it imports.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if hasattr(config, "workerinput") or config.option.collectonly:
         return
     os.environ[_HOME] = tempfile.mkdtemp(prefix="rem-tests-", dir=_memory())
