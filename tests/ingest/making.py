@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import email
+import email.policy
+import gzip
 import io
 import wave
 import zipfile
 import zlib
 from datetime import date, datetime
 from email.message import EmailMessage
+from pathlib import Path
 
 import docx
 import fpdf
 import openpyxl
 import pptx
+import pypdfium2
+import xlwt
+from aspose.email_foss.msg import MapiMessage
 from docx.oxml import parse_xml
 from openpyxl.comments import Comment
-from PIL import Image, ImageDraw
+from PIL import Image
 
 from rem.ingest.content import FetchedFile
 
 SENTENCES = [f"Sentence number {number} of the report names the word unique{number}word." for number in range(120)]
 """More than one page of them."""
+ENGLISH = (
+    "The harbour office opens at seven. Ships that arrive before that hour wait at the outer pier, and their captains "
+    "sign the register with the night guard. Invoice 4711 of 12.05.2024 amounts to 1,250.75 EUR."
+)
+GERMAN = (
+    "Größere Schiffe müssen über Nacht draußen ankern. Frau Müller prüft täglich die Bücher, während der Zöllner "
+    "Jörg Weiß heißen Kaffee für alle Gäste kocht. Äpfel, Öl und Übersee-Güter bleiben zollfrei."
+)
 
 _RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 _SPACES = (
@@ -74,21 +89,38 @@ def form() -> bytes:
     )
 
 
-def scan() -> bytes:
-    """A PDF that is a picture of a page."""
+def page(*paragraphs: str) -> Image.Image:
+    """The picture of a printed page, as a scanner sees it: laid out by fpdf2, printed by PDFium."""
     paper = fpdf.FPDF()
     paper.add_page()
-    paper.image(io.BytesIO(picture()), w=150)
-    return bytes(paper.output())
+    paper.set_font("helvetica", size=11)
+    for paragraph in paragraphs:
+        paper.multi_cell(0, 6, paragraph, new_x="LMARGIN", new_y="NEXT")
+        paper.ln(6)
+    printed: Image.Image = pypdfium2.PdfDocument(bytes(paper.output()))[0].render(scale=200 / 72).to_pil()
+    return printed.convert("RGB")
 
 
-def picture() -> bytes:
-    """A PNG with words in it, by Pillow."""
-    image = Image.new("RGB", (600, 200), "white")
-    ImageDraw.Draw(image).text((20, 20), "HELLO WORLD", fill="black")
+def saved(image: Image.Image, kind: str = "PNG", **options: object) -> bytes:
+    """A picture as a file, by Pillow."""
     data = io.BytesIO()
-    image.save(data, "PNG")
+    image.save(data, kind, **options)
     return data.getvalue()
+
+
+def scans(*sheets: Image.Image | str, stamp: str = "") -> bytes:
+    """A PDF of pictures of pages, with a stamp on each, and of pages of text."""
+    paper = fpdf.FPDF()
+    paper.set_font("helvetica", size=11)
+    for sheet in sheets:
+        paper.add_page()
+        if isinstance(sheet, str):
+            paper.multi_cell(0, 6, sheet)
+            continue
+        paper.image(sheet, x=0, y=0, w=210)
+        paper.set_y(250)
+        paper.multi_cell(0, 6, stamp)
+    return bytes(paper.output())
 
 
 def word() -> bytes:
@@ -160,9 +192,25 @@ def sheet(rows: int = 3) -> bytes:
     return _saved(book)
 
 
+def old_sheet(rows: int = 3) -> bytes:
+    """An XLS with two sheets, by xlwt."""
+    book = xlwt.Workbook()
+    first = book.add_sheet("Budget")
+    day = xlwt.easyxf(num_format_str="YYYY-MM-DD")
+    for column, name in enumerate(["Item", "Price", "When"]):
+        first.write(0, column, name)
+    for number in range(rows):
+        first.write(number + 1, 0, f"Thing {number}, grün")
+        first.write(number + 1, 1, number + 0.5)
+        first.write(number + 1, 2, date(2024, 5, 1), day)
+    book.add_sheet("Second sheet").write(4, 2, "A lonely cell")
+    return _saved(book)
+
+
 def slides() -> bytes:
     """A PPTX with a table and speaker's notes, by python-pptx."""
     presentation = pptx.Presentation()
+    presentation.core_properties.author = presentation.core_properties.last_modified_by = "Sarah"
     slide = presentation.slides.add_slide(presentation.slide_layouts[1])
     slide.shapes.title.text = "A title"
     slide.placeholders[1].text = "First point\nSecond point"
@@ -188,6 +236,18 @@ def mail() -> bytes:
     message.add_attachment(word(), maintype="application", subtype="octet-stream", filename="plan.docx")
     message.add_attachment(b"\0\1\2", maintype="application", subtype="octet-stream", filename="odd.bin")
     return message.as_bytes()
+
+
+def outlook_mail() -> bytes:
+    """The same e-mail as Outlook keeps it."""
+    parsed = email.message_from_bytes(mail(), policy=email.policy.default)
+    with MapiMessage.from_email_message(parsed) as message:
+        return bytes(message.to_bytes())
+
+
+def sample(name: str) -> bytes:
+    """A document that no library for Python writes. See samples/README.md."""
+    return gzip.decompress((Path(__file__).parent / "samples" / f"{name}.gz").read_bytes())
 
 
 def epub() -> bytes:

@@ -12,15 +12,26 @@ import resource
 import signal
 import sys
 import threading
+import time
 from base64 import b64encode
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, BinaryIO
+
+from rem.ingest import document_text
 
 _CELLS = ("spreadsheetml", "opendocument.spreadsheet", "ms-excel")
 _PRESENTATIONS = ("presentationml", "opendocument.presentation")
 _OPEN_TEXTS = ("application/vnd.oasis.opendocument.text", "application/vnd.oasis.opendocument.presentation")
 _UNLIMITED = 10**12
+_START = time.monotonic()
+_SHARE = 0.8
+"""Of the time that a document may take, for all but sending what was found."""
+_STAMP = 150
+"""Letters on a page that may have been put on its picture by a scanner."""
+_ANY_DIRECTION, _NEURAL = 1, 1
+"""Tesseract's numbers: turn pages that lie on their side, and read with the network that reads lines as a whole."""
 
 
 def main() -> None:
@@ -32,7 +43,10 @@ def main() -> None:
     if len(data) < task["length"]:
         return
     _end_with(source)
-    answer = _answer(data, task)
+    _send(_answer(data, task))
+
+
+def _send(answer: dict[str, Any]) -> None:
     sys.stdout.buffer.write(json.dumps(answer).encode())
     sys.stdout.buffer.flush()
     # Threads of the parser may still be busy, and nothing is left to tidy up.
@@ -68,7 +82,7 @@ def _answer(data: bytes, task: dict[str, Any]) -> dict[str, Any]:
             return _page(data)
         if task["mime_type"] == "message/rfc822":
             return _mail(data)
-        return _document(data, task)
+        return _picture(data, task) if task["mime_type"].startswith("image/") else _document(data, task)
     except MemoryError:
         return {"problem": "memory"}
     except ImportError as error:
@@ -101,24 +115,84 @@ def _mail(data: bytes) -> dict[str, Any]:
     }
 
 
+def _picture(data: bytes, task: dict[str, Any]) -> dict[str, Any]:
+    from rem.ingest.pictures import pages
+
+    texts = [str(_parsed(page, {**task, "mime_type": "image/png"}).content) for page in pages(data)]
+    return {"text": _joined(map(document_text.unescaped, texts)), "metadata": {"ocr": True}}
+
+
 def _document(data: bytes, task: dict[str, Any]) -> dict[str, Any]:
+    """What a document says itself, and what is to be read from its pictures."""
+    mime_type = task["mime_type"]
+    own = _parsed(data, {**task, "tessdata": None})
+    answer = {"text": _text(data, own, mime_type), "title": own.metadata.title, "metadata": _metadata(own, mime_type)}
+    if not task.get("tessdata") or _is_cells(mime_type):
+        return answer
+    with _time_for_pictures(task, answer):
+        document = _parsed(data, task)
+    text = _text(data, document, mime_type)
+    # What a page says itself is right to the letter, and is not given up for what was read from its picture.
+    answer["text"] = _joined([text, *document_text.lines_left_out(answer["text"], text)])
+    answer["metadata"] = _metadata(document, mime_type)
+    return answer
+
+
+@contextmanager
+def _time_for_pictures(task: dict[str, Any], answer: dict[str, Any]) -> Iterator[None]:
+    """When the time is nearly over, the answer is what is known already, if that is most of the document."""
+    facts = answer["metadata"]
+    if 2 * len(facts.get("pages_without_text", ())) > facts.get("pages", 0) or not answer["text"].strip():
+        yield
+        return
+    remark = "(The pictures in this document were not read: there are too many for INGEST__TIMEOUT_SECONDS.)"
+    known = {**answer, "text": _joined([answer["text"], remark]), "metadata": {**facts, "pictures_not_read": True}}
+    is_read = threading.Event()
+
+    def watch() -> None:
+        while not is_read.wait(0.2):
+            if max(time.monotonic() - _START, time.process_time()) > _SHARE * task["seconds"]:
+                _send(known)
+
+    threading.Thread(target=watch, daemon=True).start()
+    yield
+    is_read.set()
+
+
+def _parsed(data: bytes, task: dict[str, Any]) -> Any:
     import asyncio
 
     xberg = import_module("xberg")
     source = xberg.ExtractInput(kind="bytes", bytes=data, mime_type=task["mime_type"])
     result = asyncio.run(_extract(xberg, source, _config(xberg, task)))
     if result.errors:
-        return {"problem": "malformed", "message": str(result.errors[0].message)}
-    document = result.results[0]
-    return {
-        "text": _text(data, document, task["mime_type"]),
-        "title": document.metadata.title,
-        "metadata": _metadata(document),
-    }
+        raise ValueError(result.errors[0].message)
+    return result.results[0]
 
 
 async def _extract(xberg: Any, source: Any, config: Any) -> Any:
     return await xberg.extract(source, config)
+
+
+def _ocr(xberg: Any, folder: str, languages: list[str]) -> Any:
+    return xberg.OcrConfig(
+        backend="tesseract",
+        language=languages,
+        tessdata_path=folder,
+        tesseract_config=xberg.TesseractConfig(
+            language=languages,
+            psm=_ANY_DIRECTION,
+            oem=_NEURAL,
+            # The parser's own Markdown of a picture leaves out lines, and takes wide spaces for tables.
+            output_format="text",
+            enable_table_detection=False,
+            use_cache=False,
+        ),
+        # A page with a line or two of text on it may be a scan with a stamp.
+        quality_thresholds=xberg.OcrQualityThresholds(
+            min_total_non_whitespace=_STAMP, min_non_whitespace_per_page=_STAMP
+        ),
+    )
 
 
 def _config(xberg: Any, task: dict[str, Any]) -> Any:
@@ -131,7 +205,7 @@ def _config(xberg: Any, task: dict[str, Any]) -> Any:
         enable_quality_processing=False,
         escape_markdown=False,
         disable_ocr=folder is None,
-        ocr=xberg.OcrConfig(backend="tesseract", language=task["languages"], tessdata_path=folder) if folder else None,
+        ocr=_ocr(xberg, folder, task["languages"]) if folder else None,
         pages=xberg.PageConfig(extract_pages=True),
         # Attachments of Outlook's messages; no archives in archives.
         max_archive_depth=1 if task["mime_type"] == "application/vnd.ms-outlook" else 0,
@@ -156,22 +230,28 @@ def _config(xberg: Any, task: dict[str, Any]) -> Any:
 
 
 def _text(data: bytes, document: Any, mime_type: str) -> str:
-    from rem.ingest import document_text
-
     text = str(document.content)
     pages = document.pages or []
-    if any(kind in mime_type for kind in _CELLS):
+    if _is_cells(mime_type):
         text = document_text.sheets(text, [table.cells for table in document.tables])
     elif any(kind in mime_type for kind in _PRESENTATIONS) and any(page.speaker_notes for page in pages):
         text = document_text.with_notes([(page.content, page.speaker_notes) for page in pages])
-    if not any(kind in mime_type for kind in _CELLS):
+    if not _is_cells(mime_type):
         text = document_text.unescaped(text)
     parts = [text.strip("\n"), *_comments(document)]
     if "spreadsheetml" in mime_type and any(map(_is_formulas, document.metadata.additional)):
         parts += document_text.formulas(data)
     if "officedocument" in mime_type or mime_type in _OPEN_TEXTS:
         parts += document_text.left_out(data, text)
-    return "\n\n".join(filter(None, parts)) + "\n"
+    return _joined(parts)
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+
+
+def _is_cells(mime_type: str) -> bool:
+    return any(kind in mime_type for kind in _CELLS)
 
 
 def _is_formulas(name: str) -> bool:
@@ -184,7 +264,7 @@ def _comments(document: Any) -> list[str]:
     return [f"Comments: {json.loads(comments)}"] if comments else []
 
 
-def _metadata(document: Any) -> dict[str, Any]:
+def _metadata(document: Any, mime_type: str) -> dict[str, Any]:
     facts = document.metadata
     pages = document.pages or []
     found = {
@@ -199,7 +279,8 @@ def _metadata(document: Any) -> dict[str, Any]:
         "formulas": {
             name.removeprefix("formulas_"): json.loads(value)
             for name, value in facts.additional.items()
-            if _is_formulas(name)
+            # The parser takes those of the old kind for others than they are.
+            if _is_formulas(name) and "spreadsheetml" in mime_type
         },
     }
     return {name: value for name, value in found.items() if value}

@@ -123,6 +123,12 @@ def left_out(data: bytes, content: str) -> list[str]:
     return list(missing)
 
 
+def lines_left_out(source: str, content: str) -> list[str]:
+    """The lines of a text that another one does not hold."""
+    known = _seen(content)
+    return [line.strip() for line in source.splitlines() if _seen(line) not in known]
+
+
 def _is_spread(known: str, runs: list[str]) -> bool:
     """Whether all pieces of a paragraph stand close together: a parser puts marks of its own between them."""
     longest = max(runs, key=len)

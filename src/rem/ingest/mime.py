@@ -96,6 +96,7 @@ _ENDINGS = {
     "tif": "image/tiff",
     "tiff": "image/tiff",
     "bmp": "image/bmp",
+    "avif": "image/avif",
     "wav": "audio/wav",
     "mp3": "audio/mpeg",
     "m4a": "audio/mp4",
@@ -196,8 +197,10 @@ def _media(file: FetchedFile) -> str | None:
         return {b"WAVE": "audio/wav", b"WEBP": "image/webp"}.get(data[8:12])
     if data[4:8] == b"ftyp":
         brand = data[8:11].lower()
-        if brand in (b"hei", b"mif", b"avi"):
-            return "image/heic"
+        if brand in (b"hei", b"mif"):
+            raise FileUnreadableError(f"{file.name} is a HEIC image, which REM does not read: save it as JPEG or PNG.")
+        if brand == b"avi":
+            return "image/avif"
         return "audio/mp4" if brand == b"m4a" or ending_of(file) == "m4a" else "video/mp4"
     if data[:2] == b"BM" and data[6:10] == b"\0\0\0\0":
         return "image/bmp"
