@@ -26,7 +26,7 @@ OnProgress: TypeAlias = Callable[[int, int | None], None]
 _ROWS_AT_ONCE = 5_000
 _WARM_UP = "What was said last?"
 _DREAMS = ("moments", "affinity")
-"""What of the dreams SEARCH could find."""
+"""What of the dreams SEARCH goes by."""
 
 
 @dataclass(frozen=True, slots=True)

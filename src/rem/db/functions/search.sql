@@ -42,16 +42,18 @@ BEGIN
   terms := ('{' || array_to_string(items, ',') || '}/1000000000')::sparsevec;
 END $$;
 
--- How many passages some owners have of some types (all if NULL), and whether messages are among them.
+-- How many passages some owners have of some types (all if NULL), whether messages are among them, and how many passages
+-- of moments there are besides.
 CREATE OR REPLACE FUNCTION rem_count_passages_of(of_tenant text, owners text[], of_types text[])
-RETURNS TABLE (owner text, passages bigint, has_messages boolean) LANGUAGE sql STABLE ROWS 2 AS $$
-  SELECT o.owner, coalesce(sum(t.passages), 0)::bigint,
-         coalesce(sum(t.passages) FILTER (WHERE t.entity_type = 'messages'), 0) > 0
+RETURNS TABLE (owner text, passages bigint, has_messages boolean, moments bigint) LANGUAGE sql STABLE ROWS 2 AS $$
+  SELECT o.owner, coalesce(sum(t.passages) FILTER (WHERE t.is_asked), 0)::bigint,
+         coalesce(sum(t.passages) FILTER (WHERE t.is_asked AND t.entity_type = 'messages'), 0) > 0,
+         coalesce(sum(t.passages) FILTER (WHERE t.entity_type = 'moments'), 0)::bigint
   FROM unnest(owners) AS o (owner) LEFT JOIN LATERAL (
-    SELECT entity_type, passages FROM rem.passage_totals WHERE tenant_id = of_tenant AND owner = o.owner
-    UNION ALL
-    SELECT entity_type, passages FROM rem.passage_total_deltas WHERE tenant_id = of_tenant AND owner = o.owner) t
-    ON of_types IS NULL OR t.entity_type = ANY (of_types)
+    SELECT c.*, of_types IS NULL OR c.entity_type = ANY (of_types) AS is_asked FROM (
+      SELECT entity_type, passages FROM rem.passage_totals WHERE tenant_id = of_tenant AND owner = o.owner
+      UNION ALL
+      SELECT entity_type, passages FROM rem.passage_total_deltas WHERE tenant_id = of_tenant AND owner = o.owner) c) t ON true
   GROUP BY o.owner
 $$;
 
@@ -160,26 +162,101 @@ BEGIN
     CROSS JOIN middles m);
 END $$;
 
+-- The messages that the best ten moments of some owners call to mind: those that they were dreamt from, each with what a
+-- moment and the question have in common. A moment that an affinity leads to calls its own to mind as well, for less.
+-- `id` is the moment's passage; what is only related has none.
+CREATE OR REPLACE FUNCTION rem_recall(
+  of_tenant text, owners text[], of_model smallint, asked_vector halfvec, asked_terms sparsevec
+) RETURNS rem.passage_score[] LANGUAGE sql STABLE AS $$
+  WITH middles AS MATERIALIZED (SELECT * FROM rem.rem_middles(of_tenant, owners, of_model, asked_vector)
+  ), best AS MATERIALIZED (
+    SELECT s.id, s.entity_id, s.similarity, s.weight,
+           CASE WHEN s.similarity = 0 THEN 0 ELSE rem.rem_distinction(s.embedding, m.middle, m.direction) END AS distinction
+    FROM (
+      SELECT * FROM (
+        SELECT p.id, p.owner, p.entity_id, p.embedding, -(p.terms <#> asked_terms) AS weight,
+               CASE WHEN p.model_id = of_model THEN 1 - (p.embedding <=> asked_vector) ELSE 0 END AS similarity
+        FROM rem.passages p
+        WHERE p.tenant_id = of_tenant AND p.owner = ANY (owners) AND p.entity_type = 'moments'
+          AND (p.expires_at IS NULL OR p.expires_at > now())
+        -- A fence: the distances are to be computed once.
+        OFFSET 0) every
+      ORDER BY every.similarity + every.weight * 0.03 DESC, every.id LIMIT 10) s
+    JOIN middles m ON m.owner = s.owner
+  ), reached AS (
+    SELECT b.id, b.entity_id AS moment_id, b.similarity, b.distinction, b.weight FROM best b
+    UNION ALL
+    SELECT NULL, other.source_id, NULL, b.distinction * 0.6 * s.confidence, b.weight * 0.6 * s.confidence FROM best b
+    JOIN rem.statement_sources own ON (own.tenant_id, own.source_id) = (of_tenant, b.entity_id)
+    JOIN rem.statements s ON (s.tenant_id, s.id) = (of_tenant, own.statement_id)
+      AND s.dream = 'affinity' AND s.kind = 'edge' AND s.state = 'live'
+    JOIN rem.statement_sources other ON (other.tenant_id, other.statement_id) = (of_tenant, s.id)
+      AND other.source_type = 'moments' AND other.source_id <> b.entity_id
+  )
+  SELECT coalesce(array_agg(ROW(m.id, 'messages', m.source_id, NULL, NULL, NULL, NULL, NULL, m.similarity, m.distinction,
+                                m.weight)::rem.passage_score), '{}')
+  FROM (
+    SELECT x.source_id, max(r.similarity) AS similarity, max(r.distinction) AS distinction, max(r.weight) AS weight,
+           (array_agg(r.id ORDER BY r.similarity DESC, r.id) FILTER (WHERE r.id IS NOT NULL))[1] AS id
+    FROM reached r
+    -- What its owner has put into other words was dreamt from these all the same.
+    JOIN rem.statements s ON (s.tenant_id, s.entity_id) = (of_tenant, r.moment_id) AND s.entity_type = 'moments'
+      AND s.dream = 'moments' AND s.kind = 'row' AND s.state <> 'ended'
+    JOIN rem.statement_sources x ON (x.tenant_id, x.statement_id) = (of_tenant, s.id) AND x.source_type = 'messages'
+    GROUP BY x.source_id) m
+$$;
+
+-- The passages of messages that a moment calls to mind and that are not among the candidates by themselves.
+CREATE OR REPLACE FUNCTION rem_recalled_passages(
+  of_tenant text, owners text[], allowed uuid[], by_group boolean, of_model smallint, asked_vector halfvec, asked_terms sparsevec,
+  recalled rem.passage_score[], scored rem.passage_score[]
+) RETURNS rem.passage_score[] LANGUAGE sql STABLE AS $$
+  SELECT ARRAY(
+    WITH middles AS MATERIALIZED (SELECT * FROM rem.rem_middles(of_tenant, owners, of_model, asked_vector))
+    SELECT ROW(p.id, p.entity_type, p.entity_id, p.group_id, p.position, p.prior, p.speaker, p.tells_time,
+               CASE WHEN p.model_id = of_model THEN 1 - (p.embedding <=> asked_vector) ELSE 0 END,
+               CASE WHEN p.model_id = of_model THEN rem.rem_distinction(p.embedding, m.middle, m.direction) ELSE 0 END,
+               -(p.terms <#> asked_terms))::rem.passage_score
+    FROM (SELECT r.entity_id FROM unnest(recalled) r WHERE r.id IS NOT NULL EXCEPT SELECT s.entity_id FROM unnest(scored) s) missing
+    JOIN rem.passages p ON (p.tenant_id, p.entity_id, p.entity_type) = (of_tenant, missing.entity_id, 'messages')
+    JOIN middles m ON m.owner = p.owner
+    WHERE (allowed IS NULL OR CASE WHEN by_group THEN p.group_id ELSE p.entity_id END IN (SELECT unnest(allowed)))
+      AND (p.expires_at IS NULL OR p.expires_at > now()))
+$$;
+
 -- The order of the entities that some passages stand for. Both legs are scaled by their best, so that they can be added;
--- what stands near a good passage in a conversation is better for it. The weights were fitted and held against other
--- data (docs/retrieval.md).
+-- what stands near a good passage in a conversation is better for it. A moment stands near all that it was dreamt from, and
+-- speaks for what has nothing in common with the question itself. The weights were fitted and held against other data
+-- (docs/retrieval.md).
 CREATE OR REPLACE FUNCTION rem_rank_passages(
-  scored rem.passage_score[], whole real, asked_names text[], asks_time boolean, in_conversation boolean, by_group boolean
+  scored rem.passage_score[], recalled rem.passage_score[], whole real, min_similarity real, asked_names text[], asks_time boolean,
+  in_conversation boolean, by_group boolean
 ) RETURNS TABLE (entity_type text, entity_id uuid, passage_id bigint, score real, similarity real, weight real)
 LANGUAGE sql STABLE ROWS 100 AS $$
-  WITH entities AS (
+  WITH legs AS (
     -- An entity is as good as its best passage, in each leg for itself.
     SELECT u.entity_type, u.entity_id, u.group_id, u.position, u.prior, u.speaker, u.tells_time,
            (array_agg(u.id ORDER BY u.distinction DESC, u.weight DESC, u.id))[1] AS passage_id,
-           max(u.similarity) AS similarity,
-           greatest(max(u.distinction), 0) / greatest(max(max(u.distinction)) OVER (), 1e-6) AS e,
+           max(u.similarity) AS similarity, max(u.distinction) AS distinction, max(u.weight) AS weight,
+           greatest(max(max(u.distinction)) OVER (), 1e-6) AS best_distinction,
            -- What has but one of the question's words is no good answer by its words, even if nothing has more of them.
-           max(u.weight) / greatest(max(max(u.weight)) OVER (), CASE WHEN u.group_id IS NULL THEN 1 ELSE 0.7 END * whole, 1e-6) AS b
+           greatest(max(max(u.weight)) OVER (), CASE WHEN u.group_id IS NULL THEN 1 ELSE 0.7 END * whole, 1e-6) AS best_weight
     FROM unnest(scored) u
     GROUP BY u.entity_type, u.entity_id, u.group_id, u.position, u.prior, u.speaker, u.tells_time
+  ), entities AS (
+    SELECT l.entity_type, l.entity_id, l.group_id, l.position, l.prior, l.speaker, l.tells_time,
+           greatest(l.distinction, 0) / l.best_distinction AS e, l.weight / l.best_weight AS b,
+           least(coalesce(m.distinction, 0) / l.best_distinction, 1) AS moment_e,
+           least(coalesce(m.weight, 0) / l.best_weight, 1) AS moment_b, mute.is_mute,
+           CASE WHEN mute.is_mute THEN m.id ELSE l.passage_id END AS passage_id,
+           CASE WHEN mute.is_mute THEN m.similarity ELSE l.similarity END AS similarity
+    FROM legs l LEFT JOIN unnest(recalled) m ON m.entity_id = l.entity_id
+    CROSS JOIN LATERAL (
+      SELECT m.id IS NOT NULL AND l.weight = 0 AND (l.similarity = 0 OR l.similarity < min_similarity) AS is_mute) mute
   ), placed AS (
-    SELECT n.*, max(b) OVER near AS near_b, max(b) OVER before AS before_b, max(b) OVER after AS after_b,
-           max(b) OVER second AS second_b, max(e) OVER near AS near_e, max(e) OVER before AS before_e, max(e) OVER after AS after_e
+    SELECT n.*, greatest(max(b) OVER near, 0.6 * moment_b) AS near_b, max(b) OVER before AS before_b, max(b) OVER after AS after_b,
+           max(b) OVER second AS second_b, greatest(max(e) OVER near, 0.6 * moment_e) AS near_e, max(e) OVER before AS before_e,
+           max(e) OVER after AS after_e
     FROM entities n WHERE in_conversation
     WINDOW conversation AS (PARTITION BY coalesce(group_id, entity_id) ORDER BY coalesce(position, -1000)),
            near AS (conversation RANGE BETWEEN 4 PRECEDING AND 4 FOLLOWING),
@@ -201,13 +278,15 @@ LANGUAGE sql STABLE ROWS 100 AS $$
   ), grouped AS (
     -- A conversation is as good as its best message; whether it is a good answer by itself counts half there.
     SELECT DISTINCT ON (f.group_id) 'sessions' AS entity_type, f.group_id AS entity_id, f.passage_id, f.fit - f.prior / 2 AS fit,
-           max(f.similarity) OVER g AS similarity, max(f.b) OVER g AS b
+           max(f.similarity) OVER g AS similarity, max(CASE WHEN f.is_mute THEN f.moment_b ELSE f.b END) OVER g AS b
     FROM fitted f WHERE by_group AND f.group_id IS NOT NULL
     WINDOW g AS (PARTITION BY f.group_id) ORDER BY f.group_id, f.fit - f.prior / 2 DESC
   )
   -- The weights add up to 16.25.
   SELECT r.entity_type, r.entity_id, r.passage_id, (r.fit / 16.25)::real, r.similarity, r.b::real
-  FROM (SELECT f.entity_type, f.entity_id, f.passage_id, f.fit, f.similarity, f.b FROM fitted f WHERE NOT by_group
+  FROM (SELECT f.entity_type, f.entity_id, f.passage_id, f.fit, f.similarity,
+               CASE WHEN f.is_mute THEN f.moment_b ELSE f.b END AS b
+        FROM fitted f WHERE NOT by_group
         UNION ALL SELECT * FROM grouped) r
 $$;
 
@@ -229,7 +308,10 @@ DECLARE
   of_owner text;
   owned bigint;
   has_messages boolean;
+  moments bigint;
   scanned text[] := '{}';
+  dreamers text[] := '{}';
+  recalled rem.passage_score[] := '{}';
   asked_names text[] := regexp_split_to_array(lower(asked), '[^[:alpha:]]+');
   leg rem.passage_score[];
   scored rem.passage_score[] := '{}';
@@ -246,8 +328,11 @@ BEGIN
     SELECT a.terms, a.whole INTO asked_terms, whole FROM rem.rem_asked_terms(of_tenant, asked, faint) a;
   END IF;
   steps := steps || rem.rem_step('words', begun, NULL);
-  FOR of_owner, owned, has_messages IN SELECT * FROM rem.rem_count_passages_of(of_tenant, owners, of_types) LOOP
+  FOR of_owner, owned, has_messages, moments IN SELECT * FROM rem.rem_count_passages_of(of_tenant, owners, of_types) LOOP
     has_conversation := has_conversation OR has_messages;
+    IF moments BETWEEN 1 AND 20000 THEN
+      dreamers := dreamers || of_owner;
+    END IF;
     IF owned <= (CASE WHEN allowed IS NULL THEN 20000 ELSE 200000 END) THEN
       scanned := scanned || of_owner;
     ELSE
@@ -283,6 +368,14 @@ BEGIN
     scored := scored || leg;
     steps := steps || rem.rem_step('scan', begun, cardinality(leg));
   END IF;
+  -- Who asks for messages or conversations does not see the moments, but what was dreamt from them counts.
+  IF dreamers <> '{}' AND has_conversation AND 'messages' = ANY (of_types) AND of_field IS NULL AND mode <> 'vector' THEN
+    begun := clock_timestamp();
+    recalled := rem.rem_recall(of_tenant, dreamers, of_model, asked_vector, asked_terms);
+    scored := scored || rem.rem_recalled_passages(of_tenant, owners, allowed, by_group, of_model, asked_vector, asked_terms,
+                                                  recalled, scored);
+    steps := steps || rem.rem_step('moments', begun, cardinality(recalled));
+  END IF;
   begun := clock_timestamp();
   in_conversation := EXISTS (SELECT FROM unnest(scored) s WHERE s.group_id IS NOT NULL);
   SELECT json_agg(json_build_object(
@@ -292,19 +385,20 @@ BEGIN
       'score', r.score, 'similarity', CASE WHEN of_model IS NOT NULL THEN r.similarity END, 'weight', round(r.weight::numeric, 2),
       'passage', json_build_object('table', p.entity_type, 'key', s.record ->> 'key', 'field', p.field, 'start', p.starts,
         'end', p.ends, 'text', substr(s.record ->> p.field, p.starts + 1, p.ends - p.starts)))
-      ORDER BY r.score DESC, r.passage_id)
+      ORDER BY r.score DESC, r.passage_id, r.entity_id)
     INTO hits
     FROM (SELECT k.entity_type, k.entity_id, k.passage_id, k.similarity, k.weight,
                  CASE mode WHEN 'vector' THEN k.similarity ELSE k.score END AS score
-          FROM rem.rem_rank_passages(scored, whole, asked_names, asks_time, in_conversation, by_group) k
+          FROM rem.rem_rank_passages(scored, recalled, whole, min_similarity, asked_names, asks_time, in_conversation, by_group) k
           -- What has no vector (yet) has exactly 0 as its similarity.
           WHERE k.weight > 0 AND mode <> 'vector'
              OR k.similarity <> 0 AND (k.similarity >= min_similarity OR min_similarity = 0)
-          ORDER BY 6 DESC, 3 LIMIT wanted) r
+          ORDER BY 6 DESC, 3, 2 LIMIT wanted) r
     JOIN rem.passages p ON (p.tenant_id, p.id) = (of_tenant, r.passage_id)
     CROSS JOIN LATERAL (SELECT rem.rem_record(p.entity_type, of_tenant, p.entity_id) AS record OFFSET 0) s
     CROSS JOIN LATERAL (
-      SELECT CASE WHEN by_group THEN rem.rem_record(r.entity_type, of_tenant, r.entity_id) ELSE s.record END AS record OFFSET 0) h
+      SELECT CASE WHEN r.entity_id = p.entity_id THEN s.record ELSE rem.rem_record(r.entity_type, of_tenant, r.entity_id) END
+             AS record OFFSET 0) h
     -- The row has the last word on whether it is there.
     WHERE h.record ->> 'deleted_at' IS NULL AND coalesce((h.record ->> 'expires_at')::timestamptz > now(), true);
   steps := steps || rem.rem_step('rank', begun, json_array_length(hits));
