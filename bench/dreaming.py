@@ -5,22 +5,27 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 from bench.measure import Result, median, say
 from rem import Rem, Settings
 from rem.context import Scope
-from rem.models import Message, Role, Session
+from rem.db.store import Store
+from rem.models import Message, OntologyConfig, Resource, Role, Schema, Session
 
 SIZES = (100, 1_000, 10_000)
-_NEWS = 20
-_MESSAGES_OF_SESSION = 20
-_NIGHTS = 5
+_MESSAGES_OF_DAY = 20
+_NIGHTS = 7
+_DAYS_OF_NOTE = 5
+_DAYS_OF_PERSON = 10
 _UNHEARD = 1_000_000
 """The news are of none of the conversations before."""
-_DREAMS = ("moments", "affinity")
 _BEGIN = datetime(2010, 1, 1, 8, tzinfo=UTC)
+_BETWEEN = timedelta(days=1)
+_FLAT = 1.3
+_IDLE = 0.5
 _THINGS = (
     "harbour violin ledger greenhouse marathon kiln observatory bakery lighthouse comet passport mainsail plumber"
     " archive turbine orchard dentist glacier theatre compiler antenna vineyard locksmith telescope ferry choir"
@@ -28,82 +33,134 @@ _THINGS = (
     " monsoon balcony cactus"
 )
 _WORDS = _THINGS.split()
+_FIRST_NAMES = ("Sarah", "Miguel", "Ingrid", "Tariq", "Noor", "Elena", "Jonas", "Priya", "Kofi", "Marta")
+_LAST_NAMES = ("Chen", "Okafor", "Lindqvist", "Haddad", "Moreau", "Petrov", "Nakamura", "Keller", "Adeyemi", "Rossi")
+_SENTENCES = (
+    "I would like to repair the {} before winter; the {} can wait {} days.",
+    "How much does a {} cost if we sell the {} for {} euros?",
+    "Yesterday we carried the {} upstairs and forgot the {} in garage {}.",
+    "Please remind me that the {0} opens {2} minutes earlier than the {1}.",
+    "A letter about the {} arrived; it blames the {} and demands page {}.",
+    "My neighbour painted her {} green, so the {} looks pale beside {} roses.",
+    "That sounds sensible, although a {} rarely survives next to a {} for {} weeks.",
+    "You could borrow a {} from the club and insure the {} under policy {}.",
+    "There are {2} photographs of the {0} on the shelf, none of the {1}.",
+    "Nobody measured the {}; the {} was delivered on pallet {}.",
+)
+_AGENT = "order-reader"
+_ORDER = {
+    "type": "object",
+    "description": "You read orders.",
+    "properties": {"item": {"type": "string"}, "parts": {"type": "integer"}},
+    "required": ["item"],
+    "json_schema_extra": {"kind": "agent", "name": _AGENT, "version": "1.0.0", "structured_output": True},
+}
+
+
+@dataclass(slots=True)
+class _User:
+    """Somebody with a history: in a session for each day, or in one that does not end."""
+
+    name: str
+    session_id: UUID | None
+    said: int = 0
+    nights: list[float] = field(default_factory=list)
+    idle: float = 0.0
 
 
 async def run(settings: Settings, sizes: Sequence[int] = SIZES) -> Result:
     """Let users with longer and longer histories dream on one more day, several nights each in turn."""
     result = Result("dreaming")
-    nights: dict[int, list[float]] = {size: [] for size in sizes}
-    one_session: dict[int, list[float]] = {size: [] for size in sizes}
     async with Rem.open(settings) as rem:
-        endless = {}
-        for size in sizes:
-            await _history(rem, f"user-{size}", size)
-            endless[size] = await _endless(rem, f"endless-{size}", size)
+        shapes = {
+            "": [await _user(rem, f"user-{size}", size, is_endless=False) for size in sizes],
+            " in one session": [await _user(rem, f"endless-{size}", size, is_endless=True) for size in sizes],
+        }
+        users = [user for shape in shapes.values() for user in shape]
         for night in range(_NIGHTS):
-            for size in sizes:
-                await _session(rem, f"user-{size}", _UNHEARD + night, _BEGIN + timedelta(days=4000 + night))
-                nights[size].append(await _night(rem, f"user-{size}"))
-                await _append(rem, f"endless-{size}", endless[size], size + night * _NEWS, _UNHEARD + night)
-                one_session[size].append(await _night(rem, f"endless-{size}"))
-            say(f"night {night + 1}: " + ", ".join(f"{size:,}: {nights[size][-1]:.2f} s" for size in sizes))
-    for size in sizes:
-        result.figures[f"night_after_{size}_messages_seconds"] = round(median(nights[size]), 3)
-        result.figures[f"night_after_{size}_messages_in_one_session_seconds"] = round(median(one_session[size]), 3)
-    first, last = sizes[0], sizes[-1]
-    growth = f"from {first:,} to {last:,} messages"
-    result.check(f"a night's cost {growth}", median(nights[last]) / median(nights[first]), 2.0)
-    result.check(f"a night's cost {growth} in one session", median(one_session[last]) / median(one_session[first]), 2.0)
+            for user in users:
+                await _day(rem, user, _UNHEARD + _DAYS_OF_PERSON * _DAYS_OF_NOTE * night)
+                user.nights.append(await _night(rem, user))
+            say(f"night {night + 1}: " + ", ".join(f"{user.name}: {user.nights[-1]:.2f} s" for user in users))
+        for user in users:
+            user.idle = await _night(rem, user)
+    for shape, (first, *_, last) in shapes.items():
+        growth = f"from {sizes[0]:,} to {sizes[-1]:,} messages{shape}"
+        # Night by night: what else the machine did slowed both.
+        ratios = [after / before for before, after in zip(first.nights, last.nights, strict=True)]
+        result.check(f"a night's cost {growth}", median(ratios), _FLAT)
+        result.check(
+            f"a night without news after {sizes[-1]:,} messages{shape}", last.idle / median(last.nights), _IDLE
+        )
+    for user in users:
+        name = user.name.replace("-", "_")
+        result.figures[f"{name}_night_seconds"] = round(median(user.nights), 3)
+        result.figures[f"{name}_idle_night_seconds"] = round(user.idle, 3)
     return result
 
 
-async def _night(rem: Rem, user: str) -> float:
+async def _user(rem: Rem, name: str, messages: int, *, is_endless: bool) -> _User:
+    """A user with a history that was dreamt on."""
+    store = rem.store(name)
+    user = _User(name, uuid4() if is_endless else None)
+    await store.upsert(Schema(name=_AGENT, version="1.0.0", kind="agent", spec=_ORDER, description="You read orders."))
+    await store.upsert(OntologyConfig(name="orders", agent_schema=_AGENT, uri_pattern="note:*"))
+    for number in range(messages // _MESSAGES_OF_DAY):
+        await _day(rem, user, number)
+    taken = await _night(rem, user)
+    say(f"first night of {name}: {taken:.1f} s")
+    # What was written in the morning may be changed by the night before it, once.
+    await _night(rem, user)
+    return user
+
+
+async def _night(rem: Rem, user: _User) -> float:
     """How long a dream takes. What was said is indexed before, as a server does it when it is written."""
-    await rem.index(user=user)
+    await rem.index(user=user.name)
     started = time.perf_counter()
-    await rem.dreamer().dream(Scope.of(user), _DREAMS)
+    await rem.dreamer().dream(Scope.of(user.name))
     return time.perf_counter() - started
 
 
-async def _history(rem: Rem, user: str, messages: int) -> None:
-    for number in range(messages // _MESSAGES_OF_SESSION):
-        await _session(rem, user, number, _BEGIN + timedelta(hours=8 * number))
-    taken = await _night(rem, user)
-    say(f"first night of {messages:,} messages: {taken:.1f} s")
+async def _day(rem: Rem, user: _User, number: int) -> None:
+    """A conversation, and on some days a note."""
+    store = rem.store(user.name)
+    at = _BEGIN + user.said // _MESSAGES_OF_DAY * _BETWEEN
+    session_id = user.session_id or uuid4()
+    if user.session_id is None or user.said == 0:
+        await store.upsert(Session(id=session_id))
+    first = user.said if user.session_id else 0
+    await store.upsert_many(_messages(session_id, first, number, at))
+    user.said += _MESSAGES_OF_DAY
+    if number % _DAYS_OF_NOTE == 0:
+        await _note(store, number, at)
 
 
-async def _endless(rem: Rem, user: str, messages: int) -> UUID:
-    """One session with all messages, twenty each morning."""
-    session = await rem.store(user).upsert(Session(id=uuid4()))
-    for number in range(messages // _NEWS):
-        await _append(rem, user, session.id, number * _NEWS, number)
-    taken = await _night(rem, user)
-    say(f"first night of a session of {messages:,} messages: {taken:.1f} s")
-    return session.id
-
-
-async def _session(rem: Rem, user: str, number: int, at: datetime) -> None:
-    session = await rem.store(user).upsert(Session(id=uuid4()))
-    await rem.store(user).upsert_many(_messages(session.id, 0, number, at))
-
-
-async def _append(rem: Rem, user: str, session_id: UUID, first: int, number: int) -> None:
-    at = _BEGIN + timedelta(hours=8 * (first // _NEWS))
-    await rem.store(user).upsert_many(_messages(session_id, first, number, at))
+async def _note(store: Store, number: int, at: datetime) -> None:
+    chance = random.Random(number)
+    item = " ".join(chance.sample(_WORDS, 3))
+    content = f"Item: {item}\nParts: {chance.randint(2, 900)}\n\nOrdered again in week {chance.randint(1, 52)}."
+    await store.upsert(Resource(name=f"order {number}", uri=f"note:{number}", content=content, timestamp=at))
 
 
 def _messages(session_id: UUID, first: int, seed: int, at: datetime) -> list[Message]:
-    """Talk about a few things out of many, so that no two conversations are about the same."""
+    """Talk about a few things out of many, so that no two conversations are about the same; and about somebody."""
     chance = random.Random(seed)
     about = chance.sample(_WORDS, 4)
+    said = [
+        chance.choice(_SENTENCES).format(*chance.sample(about, 2), chance.randint(2, 900))
+        for _ in range(_MESSAGES_OF_DAY)
+    ]
+    person = seed // _DAYS_OF_PERSON
+    names = _FIRST_NAMES[person % len(_FIRST_NAMES)], _LAST_NAMES[person // len(_FIRST_NAMES) % len(_LAST_NAMES)]
+    said[0] = f"My colleague {' '.join(names)} <{'.'.join(names).lower()}@acme.com> asks for a {about[0]}."
     return [
         Message(
             session_id=session_id,
             message_index=first + place,
             role=Role.ASSISTANT if place % 2 else Role.USER,
-            content=f"The {chance.choice(about)} near the {chance.choice(about)} needs {chance.randint(2, 900)} parts "
-            f"for the {chance.choice(about)}, says number {chance.randint(1, 10_000)}.",
+            content=text,
             created_at=at + timedelta(seconds=20 * place),
         )
-        for place in range(_NEWS)
+        for place, text in enumerate(said)
     ]

@@ -14,6 +14,7 @@ from rem.db.sql import fill, identifier, query
 from rem.dreaming.claim import Changes, Claim, Ref, Source
 from rem.dreaming.ledger import Ledger
 from rem.dreaming.mind import AgentSchemas, Budget, Mind
+from rem.dreaming.owner import owned
 from rem.errors import EmbeddingOffError, ModelError, RemError
 from rem.memory.retry import when_busy
 from rem.models import Entity
@@ -29,7 +30,6 @@ S = TypeVar("S")
 OnProgress: TypeAlias = Callable[[str, int, int], None]
 """Called with the dream's name, how many subjects are done, and of how many."""
 _MOST_FAILURES = 3
-_LONGEST_SESSION = 10_000
 
 
 class OutOfCallsError(Exception):
@@ -45,11 +45,18 @@ class NewSession:
     seen_index: int
     """The last message that the dream has seen; -1 for none."""
     last_index: int
+    again: Sequence[Sequence[int]] = ()
+    """From where to where it is to look again at what it has seen, because something that it said of it is gone."""
 
     @property
     def ref(self) -> Ref:
         """The session's row."""
         return Ref("sessions", self.id)
+
+    @property
+    def has_grown(self) -> bool:
+        """Whether something was said that the dream has not seen."""
+        return self.last_index > self.seen_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,27 +129,29 @@ class Night:
         keep: Collection[UUID] = (),
         only: Collection[UUID] | None = None,
         seen_index: int | None = None,
+        stretch: tuple[int, int] | None = None,
         marks: bool = True,
     ) -> Changes:
         """Let what a dream says of a subject be these claims, and mark it as seen, as a whole or not at all.
 
         Statements to keep stay as they are; with `only`, all but these do. Without `marks` it is not marked. A subject
-        that is a session is seen up to a message; another one in the version that was read.
+        that is a session is seen up to a message, and `stretch` says from where to where it was looked at for that;
+        another one is seen in the version that was read.
         """
 
         async def work() -> Changes:
             async with self.store.transaction() as store, store.executor.connection() as connection:
                 if marks:
                     # First: an edge that is drawn from the subject lets the mark move along with its version.
-                    await self._mark(connection, dream, subject, seen_index)
+                    await self._mark(connection, dream, subject, seen_index, stretch)
                 changes = await Ledger(store, connection, self.run_id).replace(
                     dream, subject, claims, keep=keep, only=only
                 )
                 if marks and changes.vanished:
                     # Something was deleted after it was read: what is left is to be looked at again.
-                    await connection.execute(
-                        query("dreaming", "forget_subject"), self.scope.tenant_id, dream, subject.id
-                    )
+                    name = "forget_subject" if stretch is None else "look_at_stretch_again"
+                    place = self.scope.tenant_id, dream, subject.id
+                    await connection.execute(query("dreaming", name), *place, *(stretch or ()))
             return changes
 
         changes = await when_busy(work)
@@ -154,11 +163,19 @@ class Night:
         async with self.store.executor.connection() as connection:
             await self._mark(connection, dream, subject, seen_index)
 
-    async def _mark(self, connection: Any, dream: str, subject: Ref, seen_index: int | None) -> None:
+    async def _mark(
+        self,
+        connection: Any,
+        dream: str,
+        subject: Ref,
+        seen_index: int | None,
+        stretch: tuple[int, int] | None = None,
+    ) -> None:
         owner = self.scope.tenant_id, self.scope.user_id, dream, subject.type
         if seen_index is not None:
             if subject.type == "sessions":
-                await connection.execute(query("dreaming", "mark_session_seen"), *owner, subject.id, seen_index)
+                seen = subject.id, seen_index, *(stretch or (0, max(seen_index, 0)))
+                await connection.execute(query("dreaming", "mark_session_seen"), *owner, *seen)
             else:
                 await connection.execute(query("dreaming", "mark_seen"), *owner, subject.id, None, seen_index)
             return
@@ -181,7 +198,8 @@ class Night:
 
     async def rows(self, dream: str, model: type[T]) -> list[T]:
         """The owner's own rows of a type that a dream has not seen in this version, the oldest first."""
-        statement = fill(query("dreaming", "new_rows"), table=identifier(model.entity_type.table))
+        new_rows = owned(query("dreaming", "new_rows"), self.scope.user_id)
+        statement = fill(new_rows, table=identifier(model.entity_type.table))
         async with self.store.executor.connection() as connection:
             found = await connection.fetch(
                 statement, self.scope.tenant_id, self.scope.user_id, dream, self.settings.max_sources
@@ -190,11 +208,6 @@ class Night:
         for row in rows:
             self.saw(dream, Ref(model.entity_type.table, row.id), row.revision)
         return rows
-
-    async def messages(self, session_id: UUID, start: int = 0) -> list[Said]:
-        """What people and assistants said in a session, from an index on."""
-        rows = await self._rows("session_messages", session_id, start, _LONGEST_SESSION)
-        return [Said(*row) for row in rows]
 
     async def standing(self, dream: str, subject_id: UUID) -> list[Standing]:
         """What a dream says of a subject by now, in the order of time."""
@@ -213,9 +226,8 @@ class Night:
 
     async def _rows(self, name: str, *parameters: Any) -> list[Any]:
         async with self.store.executor.connection() as connection:
-            return list(
-                await connection.fetch(query("dreaming", name), self.scope.tenant_id, self.scope.user_id, *parameters)
-            )
+            statement = owned(query("dreaming", name), self.scope.user_id)
+            return list(await connection.fetch(statement, self.scope.tenant_id, self.scope.user_id, *parameters))
 
     async def embed(self, texts: Sequence[str]) -> list[Vector] | None:
         """The vectors of texts; None where nothing embeds, so that words have to do."""

@@ -13,6 +13,19 @@ RETURN (SELECT 1 - exp(sum(ln(greatest(1 - coalesce(share, 1), 1e-9)))) FROM unn
 -- A thing that is only named needs so much evidence until it is one.
 CREATE OR REPLACE FUNCTION rem_enough_evidence() RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 0.75;
 
+-- What uses of a name are worth as evidence for a person. `uses` are those that each conversation tells of, `talks` which
+-- conversations: three messages of two conversations are enough if they show together that it is a person, whom the owner
+-- deals with, and that its capital is not that of a sentence; two are a weak piece. A name of something else is nobody's.
+CREATE OR REPLACE FUNCTION rem_use_confidence(uses jsonb[], talks uuid[], kinds text[]) RETURNS double precision
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN (
+  SELECT CASE WHEN 'person' <> ANY (kinds) OR 'other' = ANY (t.traits) OR NOT t.traits @> '{human,personal,inside}' THEN 0
+              WHEN t.messages >= 3 AND t.talks >= 2 THEN 0.8
+              WHEN t.messages >= 2 THEN 0.55 ELSE 0 END
+  FROM (SELECT sum((u.use ->> 'messages')::integer) AS messages, count(DISTINCT u.talk) AS talks,
+               ARRAY(SELECT jsonb_array_elements_text(v.use -> 'traits') FROM unnest(uses) AS v (use)) AS traits
+        FROM unnest(uses, talks) AS u (use, talk) WHERE u.use IS NOT NULL) t);
+
 -- Whether a row of any type is there and not deleted.
 CREATE OR REPLACE FUNCTION rem_is_live(of_tenant text, of_type text, of_id uuid) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -103,7 +116,8 @@ DECLARE
 BEGIN
   SELECT s.* INTO newest FROM rem.statements s
   WHERE s.tenant_id = of_tenant AND s.entity_type = of_type AND s.entity_id = of_id AND s.kind = 'row' AND s.state = 'live'
-  ORDER BY s.stated_at DESC LIMIT 1;
+  -- What only uses a name does not know what else it may be.
+  ORDER BY (s.confidence = 0) IS TRUE, s.stated_at DESC LIMIT 1;
   IF newest.id IS NULL THEN
     RETURN NULL;
   END IF;
@@ -113,7 +127,9 @@ BEGIN
       'origin', rem.rem_dream_origin(newest.dream), 'user_id', newest.user_id);
   END IF;
   -- The same thing, named in several places.
-  SELECT rem.rem_combined_confidence(array_agg(s.confidence)) AS confidence, min(s.valid_from) AS valid_from,
+  SELECT rem.rem_combined_confidence(array_agg(s.confidence) || rem.rem_use_confidence(
+           array_agg(s.value #> '{extracted_data,uses}'), array_agg(s.subject_id),
+           array_agg(s.value #>> '{extracted_data,entity_type}'))) AS confidence, min(s.valid_from) AS valid_from,
          (array_agg(s.value ->> 'name' ORDER BY length(s.value ->> 'name') DESC, s.value ->> 'name'))[1] AS name,
          -- As much as says who it is; where the rest is, the mentions tell.
          left(string_agg(DISTINCT nullif(s.value ->> 'content', ''), E'\n' ORDER BY nullif(s.value ->> 'content', '')), 4000) AS content,
@@ -130,7 +146,7 @@ BEGIN
     RETURN NULL;
   END IF;
   RETURN newest.value || jsonb_build_object('name', evidence.name, 'content', coalesce(evidence.content, ''),
-    'extracted_data', (newest.value -> 'extracted_data') - 'linked' || jsonb_build_object('aliases', evidence.aliases),
+    'extracted_data', (newest.value -> 'extracted_data') - '{linked,uses}'::text[] || jsonb_build_object('aliases', evidence.aliases),
     'expires_at', evidence.expires_at,
     'confidence', evidence.confidence, 'valid_from', evidence.valid_from, 'sources', evidence.sources, 'run_id', newest.run_id,
     'origin', rem.rem_dream_origin(newest.dream), 'user_id', newest.user_id);
@@ -201,6 +217,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION rem_dream_project_fields(of_tenant text, of_type text, of_id uuid) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
+  before timestamptz;
   field record;
 BEGIN
   FOR field IN
@@ -211,9 +228,28 @@ BEGIN
     GROUP BY s.name
   LOOP
     CONTINUE WHEN field.is_refused;
+    before := coalesce(before, rem.rem_version_of(of_tenant, of_type, of_id));
     PERFORM rem.rem_dream_set_field(of_tenant, of_type, of_id, field.name, field.value);
   END LOOP;
+  IF before IS NOT NULL THEN
+    PERFORM rem.rem_dream_move_marks(of_tenant, of_type, of_id, before, rem.rem_version_of(of_tenant, of_type, of_id));
+  END IF;
 END $$;
+
+CREATE OR REPLACE FUNCTION rem_version_of(of_tenant text, of_type text, of_id uuid) RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  version timestamptz;
+BEGIN
+  EXECUTE format('SELECT r.updated_at FROM rem.%I r WHERE r.tenant_id = $1 AND r.id = $2', of_type) INTO version USING of_tenant, of_id;
+  RETURN version;
+END $$;
+
+-- Who had seen a row as it was before a dream wrote into it has seen it now.
+CREATE OR REPLACE FUNCTION rem_dream_move_marks(of_tenant text, of_type text, of_id uuid, before timestamptz, written timestamptz)
+RETURNS void LANGUAGE sql AS $$
+  UPDATE rem.dream_progress p SET seen_at = written
+  WHERE p.tenant_id = of_tenant AND p.source_id = of_id AND p.source_type = of_type AND p.seen_at = before AND written <> before
+$$;
 
 -- Gives a field a value, or takes what a dream gave it.
 CREATE OR REPLACE FUNCTION rem_dream_set_field(of_tenant text, of_type text, of_id uuid, field text, value jsonb) RETURNS void
@@ -265,9 +301,43 @@ BEGIN
   EXECUTE format('UPDATE rem.%I SET graph_edges = $3 WHERE tenant_id = $1 AND id = $2 RETURNING updated_at', of_type)
     INTO written USING of_tenant, of_id, dreamt;
   PERFORM set_config('rem.untouched', '', true);
-  UPDATE rem.dream_progress p SET seen_at = written
-  WHERE p.tenant_id = of_tenant AND p.source_id = of_id AND p.source_type = of_type AND p.seen_at = before.updated_at;
+  PERFORM rem.rem_dream_move_marks(of_tenant, of_type, of_id, before.updated_at, written);
 END $$;
+
+-- So many messages of a conversation are looked at together for what they name; it is said to be named in the first of them.
+CREATE OR REPLACE FUNCTION rem_dream_stretch() RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 100;
+
+-- Lets what some statements were made from be news to the dreams that made them: rows as a whole, and of conversations the
+-- messages. The key of a message tells where it was said, also when it is gone. Where something is named that is known no
+-- more, the moments are news, too: they tell who was there.
+CREATE OR REPLACE FUNCTION rem_dream_again(of_tenants text[], of_statements uuid[], is_known_no_more boolean) RETURNS void LANGUAGE sql AS $$
+  WITH lost AS (
+    SELECT s.tenant_id, s.id, s.user_id, s.dream, s.kind, s.subject_type, s.subject_id, s.source_keys
+    FROM unnest(of_tenants, of_statements) AS d (tenant_id, id) JOIN rem.statements s ON (s.tenant_id, s.id) = (d.tenant_id, d.id)),
+  said AS (
+    SELECT l.*, 1 AS length FROM lost l
+    UNION ALL
+    SELECT l.tenant_id, l.id, l.user_id, 'moments', l.kind, l.subject_type, l.subject_id, l.source_keys, rem.rem_dream_stretch() FROM lost l
+    WHERE is_known_no_more AND l.dream = 'entities' AND l.kind = 'edge' AND l.subject_type IN ('sessions', 'resources')),
+  conversations AS (
+    SELECT s.tenant_id, s.user_id, s.dream, m.place[1]::uuid AS session_id,
+           range_agg(int4range(m.place[2]::integer, (m.place[2]::integer / s.length + 1) * s.length)) AS messages
+    FROM said s CROSS JOIN LATERAL unnest(s.source_keys) AS k (key)
+    CROSS JOIN LATERAL regexp_match(k.key, '^session-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-msg-(\d{1,9})$') AS m (place)
+    WHERE m.place IS NOT NULL
+    GROUP BY s.tenant_id, s.user_id, s.dream, m.place[1]),
+  parts AS (
+    UPDATE rem.dream_progress p SET again = p.again + c.messages * int4multirange(int4range(0, p.seen_index, '[]')) FROM conversations c
+    WHERE (p.tenant_id, p.source_id, p.dream) = (c.tenant_id, c.session_id, c.dream) AND p.user_id = c.user_id
+      AND p.source_type = 'sessions' AND p.seen_index >= 0)
+  DELETE FROM rem.dream_progress p USING (
+    SELECT s.tenant_id, s.dream, s.subject_id AS id FROM said s WHERE s.subject_type <> 'sessions'
+    UNION
+    SELECT s.tenant_id, s.dream, x.source_id FROM said s
+    JOIN rem.statement_sources x ON (x.tenant_id, x.statement_id) = (s.tenant_id, s.id)
+    WHERE x.source_type NOT IN ('sessions', 'messages')) a
+  WHERE (p.tenant_id, p.source_id, p.dream) = (a.tenant_id, a.id, a.dream)
+$$;
 
 -- What is gone takes along what was dreamt from it, at once. A deleted memory may come back: then what its owner refused
 -- stays refused, and the rest is dreamt again. An erased one leaves nothing.
@@ -307,15 +377,7 @@ BEGIN
     SELECT DISTINCT s.tenant_id, s.entity_type, s.entity_id FROM unnest(doomed_tenants, doomed_ids) AS d (tenant_id, id)
     JOIN rem.statements s ON (s.tenant_id, s.id) = (d.tenant_id, d.id) AND s.state = 'live') e;
   -- What else they were made from is looked at again.
-  DELETE FROM rem.dream_progress p USING (
-    SELECT s.tenant_id, s.dream, s.subject_id AS id FROM unnest(doomed_tenants, doomed_ids) AS d (tenant_id, id)
-    JOIN rem.statements s ON (s.tenant_id, s.id) = (d.tenant_id, d.id)
-    UNION
-    SELECT s.tenant_id, s.dream, coalesce(m.session_id, x.source_id) FROM unnest(doomed_tenants, doomed_ids) AS d (tenant_id, id)
-    JOIN rem.statements s ON (s.tenant_id, s.id) = (d.tenant_id, d.id)
-    JOIN rem.statement_sources x ON (x.tenant_id, x.statement_id) = (s.tenant_id, s.id)
-    LEFT JOIN rem.messages m ON x.source_type = 'messages' AND (m.tenant_id, m.id) = (x.tenant_id, x.source_id)) again
-  WHERE (p.tenant_id, p.source_id, p.dream) = (again.tenant_id, again.id, again.dream);
+  PERFORM rem.rem_dream_again(doomed_tenants, doomed_ids, of_type = 'ontologies');
   FOR touched IN
     WITH gone AS (
       DELETE FROM rem.statements s USING unnest(doomed_tenants, doomed_ids) AS d (tenant_id, id)

@@ -79,6 +79,10 @@ CREATE INDEX statements_entity ON statements (tenant_id, entity_id);
 CREATE INDEX statements_run ON statements (tenant_id, run_id);
 CREATE INDEX statements_ended_by ON statements (tenant_id, ended_by) WHERE ended_by IS NOT NULL;
 CREATE INDEX statements_owner ON statements (tenant_id, user_id, dream, state);
+-- What a dream calls something is looked up by its name, and where a moment of a conversation begins by its message.
+CREATE INDEX statements_name ON statements (tenant_id, user_id, name) WHERE kind = 'row';
+CREATE INDEX statements_beginning ON statements (tenant_id, subject_id, ((value #>> '{metadata,first_index}')::integer))
+  WHERE dream = 'moments' AND kind = 'row' AND state = 'live';
 
 -- What a statement was made from. When it goes, so does the statement (functions/dreaming.sql).
 CREATE TABLE statement_sources (
@@ -103,6 +107,8 @@ CREATE TABLE dream_progress (
   seen_at timestamptz,
   -- Of a session: the last message that it saw.
   seen_index integer,
+  -- Of a session: which messages up to there it is to look at again.
+  again int4multirange NOT NULL DEFAULT '{}',
   PRIMARY KEY (tenant_id, source_id, dream)
 );
 CREATE INDEX dream_progress_owner ON dream_progress (tenant_id, user_id, dream);

@@ -5,9 +5,6 @@ SELECT pg_try_advisory_lock(7236963, hashtext($1 || ' ' || coalesce($2, '')))
 -- name: lock_owner
 SELECT pg_advisory_lock(7236963, hashtext($1 || ' ' || coalesce($2, '')))
 
--- name: unlock_owner
-SELECT pg_advisory_unlock(7236963, hashtext($1 || ' ' || coalesce($2, '')))
-
 -- name: begin_run
 INSERT INTO rem.dream_runs (tenant_id, user_id, dreams, model) VALUES ($1, $2, $3, $4) RETURNING id
 
@@ -50,53 +47,84 @@ ORDER BY r.id FOR SHARE
 -- name: notice
 SELECT rem.rem_dream_notice($1, e.type, e.id) FROM unnest($2::text[], $3::uuid[]) AS e (type, id)
 
+-- name: notice_of_subject
+-- What the owner changed of what a dream said of a subject, and of some other rows.
+SELECT rem.rem_dream_notice($1, e.type, e.id) FROM (
+  SELECT e.type, e.id FROM unnest($3::text[], $4::uuid[]) AS e (type, id)
+  UNION
+  SELECT s.entity_type, s.entity_id FROM rem.statements s
+  WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.dream = $5 AND s.subject_type = $6 AND s.subject_id = $7
+    AND s.state = 'live'
+  ORDER BY 1, 2) e
+
+-- name: notice_among
+-- The same of what some statements say.
+SELECT rem.rem_dream_notice($1, e.type, e.id) FROM (
+  SELECT e.type, e.id FROM unnest($3::text[], $4::uuid[]) AS e (type, id)
+  UNION
+  SELECT s.entity_type, s.entity_id FROM rem.statements s
+  WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.id = ANY ($5::uuid[]) AND s.state = 'live'
+  ORDER BY 1, 2) e
+
 -- name: live_of_subject
 SELECT s.id, s.kind, s.entity_type, s.entity_id, s.name, s.value, s.confidence, s.valid_from, s.valid_to,
        ARRAY(SELECT x.source_id FROM rem.statement_sources x
              WHERE x.tenant_id = s.tenant_id AND x.statement_id = s.id) AS source_ids
 FROM rem.statements s
 WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.dream = $3 AND s.subject_type = $4 AND s.subject_id = $5
-  AND s.state = 'live' AND s.id <> ALL ($6::uuid[]) AND ($7::uuid[] IS NULL OR s.id = ANY ($7))
+  AND s.state = 'live'
+ORDER BY s.stated_at, s.id
+
+-- name: live_among
+-- Those of some statements that stand.
+SELECT s.id, s.kind, s.entity_type, s.entity_id, s.name, s.value, s.confidence, s.valid_from, s.valid_to,
+       ARRAY(SELECT x.source_id FROM rem.statement_sources x
+             WHERE x.tenant_id = s.tenant_id AND x.statement_id = s.id) AS source_ids
+FROM rem.statements s
+WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.id = ANY ($3::uuid[]) AND s.state = 'live'
 ORDER BY s.stated_at, s.id
 
 -- name: refused_by_sources
--- Whether the owner took back a row that was made from mostly the same sources.
-SELECT EXISTS (
-  SELECT FROM rem.statement_sources x JOIN rem.statements s ON (s.tenant_id, s.id) = (x.tenant_id, x.statement_id)
-  WHERE x.tenant_id = $1 AND x.source_id = ANY ($4::uuid[]) AND s.user_id IS NOT DISTINCT FROM $2 AND s.dream = $3
-    AND s.kind = 'row' AND s.state = 'refused'
-  GROUP BY s.tenant_id, s.id
-  HAVING count(*) * 2 >= least(cardinality($4::uuid[]), (
-    SELECT count(*) FROM rem.statement_sources y WHERE y.tenant_id = s.tenant_id AND y.statement_id = s.id)))
+-- Of which claims the owner took back a row that was made from mostly the same sources.
+WITH asked AS (SELECT a.number, a.id, count(*) OVER (PARTITION BY a.number) AS sources
+               FROM unnest($4::integer[], $5::uuid[]) AS a (number, id))
+SELECT DISTINCT a.number FROM asked a
+JOIN rem.statement_sources x ON x.tenant_id = $1 AND x.source_id = a.id
+JOIN rem.statements s ON (s.tenant_id, s.id) = (x.tenant_id, x.statement_id)
+WHERE s.user_id IS NOT DISTINCT FROM $2 AND s.dream = $3 AND s.kind = 'row' AND s.state = 'refused'
+GROUP BY a.number, s.tenant_id, s.id
+HAVING count(*) * 2 >= least(min(a.sources), (
+  SELECT count(*) FROM rem.statement_sources y WHERE y.tenant_id = s.tenant_id AND y.statement_id = s.id))
 
--- name: refused_name
--- Whether the owner took back a row of this name.
-SELECT EXISTS (
+-- name: refused_names
+-- The names under which the owner took back a row.
+SELECT DISTINCT s.name FROM rem.statements s
+WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.dream = $3 AND s.kind = 'row' AND s.state = 'refused'
+  AND s.name = ANY ($4::text[])
+
+-- name: refused_parts
+-- Which edges, whatever their types, and which fields the owner took back.
+SELECT a.number FROM unnest($3::integer[], $4::text[], $5::uuid[], $6::text[], $7::text[]) AS a (number, type, id, kind, name)
+WHERE EXISTS (
   SELECT FROM rem.statements s
-  WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.dream = $3 AND s.kind = 'row' AND s.state = 'refused'
-    AND s.name = $4)
+  WHERE s.tenant_id = $1 AND s.entity_type = a.type AND s.entity_id = a.id AND s.kind = a.kind AND s.state = 'refused' AND s.dream = $2
+    AND (s.name = a.name
+         OR (a.kind = 'edge' AND substr(s.name, strpos(s.name, ' ') + 1) = substr(a.name, strpos(a.name, ' ') + 1))))
 
--- name: refused_part
--- Whether the owner took back this edge, whatever its type, or this field.
-SELECT EXISTS (
-  SELECT FROM rem.statements s
-  WHERE s.tenant_id = $1 AND s.entity_type = $2 AND s.entity_id = $3 AND s.kind = $4 AND s.state = 'refused' AND s.dream = $5
-    AND (s.name = $6 OR ($4 = 'edge' AND substr(s.name, strpos(s.name, ' ') + 1) = substr($6, strpos($6, ' ') + 1))))
+-- name: keys_of
+SELECT l.label, rem.rem_key(l.label) AS key FROM unnest($1::text[]) AS l (label)
 
--- name: key_of
-SELECT rem.rem_key($1)
+-- name: holders_of_keys
+-- Who has keys of the owner's own: live rows, deleted ones, and what a dream has named so.
+SELECT r.key, r.id, r.origin, r.deleted_at IS NOT NULL AS is_deleted FROM rem.{table} r
+WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.key = ANY ($3::text[])
 
--- name: holders_of_key
--- Who has a key of the owner's own: live rows, deleted ones, and what a dream has named so.
-SELECT r.id, r.origin, r.deleted_at IS NOT NULL AS is_deleted FROM rem.{table} r
-WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.key = $3
-
--- name: named_entity
--- The row that statements of other subjects speak for under a name.
-SELECT s.entity_id FROM rem.statements s
+-- name: named_entities
+-- The rows that statements of other subjects speak for under some names.
+SELECT DISTINCT ON (s.name) s.name, s.entity_id FROM rem.statements s
 WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.dream = $3 AND s.kind = 'row' AND s.state = 'live'
-  AND s.name = $4 AND s.entity_type = $5
-ORDER BY s.stated_at LIMIT 1
+  AND s.name = ANY ($4::text[]) AND s.entity_type = $5
+ORDER BY s.name, s.stated_at
 
 -- name: exclusive_edges
 -- Live edges of the same type that lead elsewhere.
@@ -116,19 +144,22 @@ AND EXISTS (
     AND s.value ->> 'rel_type' = $9 AND s.valid_from > $8)
 
 -- name: end_statements
-UPDATE rem.statements s SET state = 'ended', ended_at = clock_timestamp(), ended_by = $3,
-  valid_to = CASE WHEN $4::timestamptz IS NULL THEN s.valid_to ELSE greatest($4, s.valid_from) END
-WHERE s.tenant_id = $1 AND s.id = ANY ($2::uuid[])
+UPDATE rem.statements s SET state = 'ended', ended_at = clock_timestamp(), ended_by = $4,
+  valid_to = CASE WHEN e.at IS NULL THEN s.valid_to ELSE greatest(e.at, s.valid_from) END
+FROM unnest($2::uuid[], $3::timestamptz[]) AS e (id, at)
+WHERE s.tenant_id = $1 AND s.id = e.id
 
 -- name: state
-INSERT INTO rem.statements (tenant_id, id, user_id, run_id, dream, subject_type, subject_id, kind, entity_type, entity_id, name,
+INSERT INTO rem.statements (tenant_id, user_id, run_id, dream, subject_type, subject_id, id, kind, entity_type, entity_id, name,
                             value, source_keys, confidence, valid_from, valid_to, state, ended_at, ended_by)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
-        CASE WHEN $17 = 'ended' THEN clock_timestamp() END, CASE WHEN $17 = 'ended' THEN $4::uuid END)
+SELECT $1, $2, $3::uuid, $4, $5, $6::uuid, n.id, n.kind, n.entity_type, n.entity_id, n.name, n.value, n.source_keys, n.confidence, n.valid_from,
+       n.valid_to, n.state, CASE n.state WHEN 'ended' THEN clock_timestamp() END, CASE n.state WHEN 'ended' THEN $3::uuid END
+FROM jsonb_to_recordset($7) AS n (id uuid, kind text, entity_type text, entity_id uuid, name text, value jsonb, source_keys text[],
+  confidence double precision, valid_from timestamptz, valid_to timestamptz, state text)
 
 -- name: state_sources
 INSERT INTO rem.statement_sources (tenant_id, statement_id, source_type, source_id)
-SELECT $1, $2, s.type, s.id FROM unnest($3::text[], $4::uuid[]) AS s (type, id)
+SELECT $1, n.statement_id, n.type, n.id FROM unnest($2::uuid[], $3::text[], $4::uuid[]) AS n (statement_id, type, id)
 ON CONFLICT DO NOTHING
 
 -- name: project
@@ -141,14 +172,19 @@ ON CONFLICT (tenant_id, source_id, dream) DO UPDATE SET seen_at = excluded.seen_
 WHERE (p.seen_at, p.seen_index) IS DISTINCT FROM (excluded.seen_at, excluded.seen_index)
 
 -- name: mark_session_seen
--- Whoever erases the session waits, and takes the mark along.
+-- Up to a message, and the messages from $7 to $8 as they are now. Whoever erases the session waits, and takes the mark along.
 INSERT INTO rem.dream_progress AS p (tenant_id, user_id, dream, source_type, source_id, seen_index)
 SELECT s.tenant_id, $2, $3, $4, s.id, $6 FROM rem.sessions s WHERE s.tenant_id = $1 AND s.id = $5 FOR KEY SHARE
-ON CONFLICT (tenant_id, source_id, dream) DO UPDATE SET seen_index = excluded.seen_index
-WHERE p.seen_index IS DISTINCT FROM excluded.seen_index
+ON CONFLICT (tenant_id, source_id, dream) DO UPDATE
+SET seen_index = excluded.seen_index, again = p.again - int4multirange(int4range($7::integer, $8::integer, '[]'))
+WHERE p.seen_index IS DISTINCT FROM excluded.seen_index OR p.again && int4range($7::integer, $8::integer, '[]')
 
 -- name: forget_subject
 DELETE FROM rem.dream_progress p WHERE p.tenant_id = $1 AND p.dream = $2 AND p.source_id = $3
+
+-- name: look_at_stretch_again
+UPDATE rem.dream_progress p SET again = p.again + int4multirange(int4range($4::integer, $5::integer, '[]'))
+WHERE p.tenant_id = $1 AND p.dream = $2 AND p.source_id = $3
 
 -- name: mark_seen_in_version
 -- The version that was read, unless the dream's own edges have brought it to the one that is stored now.
@@ -169,8 +205,10 @@ DELETE FROM rem.dream_progress p
 WHERE p.tenant_id = $1 AND p.user_id IS NOT DISTINCT FROM $2 AND p.dream = ANY ($3::text[])
 
 -- name: new_sessions
--- Conversations with messages that a dream has not seen, the oldest first: their id, and the last message that it saw.
-SELECT s.id, s.key, coalesce(p.seen_index, -1) AS seen_index, last.message_index AS last_index
+-- Conversations with messages that a dream has not seen or is to look at again, the oldest first: their id, the last message
+-- that it saw, the last one that there is, and from where to where it is to look again.
+SELECT s.id, s.key, coalesce(p.seen_index, -1) AS seen_index, last.message_index AS last_index,
+       ARRAY(SELECT ARRAY[lower(r), upper(r) - 1] FROM unnest(p.again) AS r ORDER BY r) AS again
 FROM rem.sessions s
 LEFT JOIN rem.dream_progress p ON (p.tenant_id, p.source_id, p.dream) = (s.tenant_id, s.id, $3)
 CROSS JOIN LATERAL (
@@ -178,7 +216,7 @@ CROSS JOIN LATERAL (
   WHERE (m.tenant_id, m.user_id, m.session_id) = (s.tenant_id, s.user_id, s.id) AND m.deleted_at IS NULL
   ORDER BY m.message_index DESC LIMIT 1) last
 WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.deleted_at IS NULL AND (s.expires_at IS NULL OR s.expires_at > now())
-  AND last.message_index > coalesce(p.seen_index, -1)
+  AND (last.message_index > coalesce(p.seen_index, -1) OR NOT isempty(p.again))
 ORDER BY s.created_at, s.id LIMIT $4
 
 -- name: new_rows
@@ -188,14 +226,6 @@ LEFT JOIN rem.dream_progress p ON (p.tenant_id, p.source_id, p.dream) = (r.tenan
 WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.deleted_at IS NULL
   AND (r.expires_at IS NULL OR r.expires_at > now()) AND p.seen_at IS DISTINCT FROM r.updated_at
 ORDER BY r.created_at, r.id LIMIT $4
-
--- name: session_messages
--- What was said from an index on. Tools' words are not what people said, nor is what REM quoted of its memory.
-SELECT m.id, m.key, m.message_index, m.role, m.content, m.metadata, m.created_at FROM rem.messages m
-WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index >= $4 AND m.deleted_at IS NULL
-  AND (m.expires_at IS NULL OR m.expires_at > now()) AND m.role IN ('user', 'assistant') AND m.content ~ '\S'
-  AND (m.metadata -> 'searchable') IS DISTINCT FROM 'false' AND m.model IS DISTINCT FROM 'rem:local'
-ORDER BY m.message_index LIMIT $5
 
 -- name: statements_of_subject
 -- What a dream says of a subject by now, for those that go on from there.
@@ -274,3 +304,4 @@ ORDER BY (s.state = 'live') DESC, coalesce(s.valid_from, s.stated_at) DESC, s.st
 
 -- name: has_statement
 SELECT EXISTS (SELECT FROM rem.statements s WHERE s.tenant_id = $1 AND s.entity_id = $2 AND s.state = 'live')
+

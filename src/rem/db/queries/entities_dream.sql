@@ -9,9 +9,11 @@ ORDER BY m.message_index
 
 -- name: standing
 -- What is said of a subject by now that was made from some of its texts, however much is said of the rest of it.
-SELECT s.id, s.kind FROM rem.statements s
+SELECT s.id, s.kind, s.name FROM rem.statements s
 WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.dream = $3 AND s.subject_id = $4 AND s.state = 'live'
   AND s.id IN (SELECT x.statement_id FROM rem.statement_sources x WHERE x.tenant_id = $1 AND x.source_id = ANY ($5::uuid[]))
+  -- The first of its sources is where it was said; others tell that something has the name that it has there.
+  AND s.source_keys[1] = ANY ($6::text[])
 ORDER BY s.stated_at, s.id
 
 -- name: known
@@ -36,9 +38,22 @@ SELECT a.label, 'ontologies', o.id, NULL
 FROM rem.ontologies o JOIN asked a ON a.key = o.key OR a.key = ANY (rem.rem_keys_of(o.extracted_data -> 'aliases'))
 WHERE o.tenant_id = $1 AND o.user_id IS NOT DISTINCT FROM $2 AND o.deleted_at IS NOT NULL
 
+-- name: told_elsewhere
+-- What stands for names by now: how often beside these texts, whether in other conversations than one, with which traits of uses.
+SELECT a.label, count(*) FILTER (WHERE NOT o.is_own)::integer AS told, count(DISTINCT s.subject_id) > 1 OR bool_or(s.subject_id = $5) AS is_spread,
+       bool_or(o.is_own) AS is_own, bool_or(s.value #>> '{extracted_data,entity_type}' <> 'person') AS is_thing,
+       ARRAY(SELECT DISTINCT jsonb_array_elements_text(u) FROM unnest(array_agg(s.value #> '{extracted_data,uses,traits}')) AS u) AS traits
+FROM unnest($4::text[]) AS a (label)
+JOIN rem.statements s ON s.name = rem.rem_key(a.label)
+CROSS JOIN LATERAL (SELECT s.subject_id = $5 AND EXISTS (
+  SELECT FROM rem.statement_sources x
+  WHERE x.tenant_id = s.tenant_id AND x.statement_id = s.id AND x.source_id = ANY ($6::uuid[])) AS is_own) o
+WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.dream = $3 AND s.state = 'live' AND s.kind = 'row'
+GROUP BY a.label
+
 -- name: link_sources
 -- What tells elsewhere that an entity has one of these names: the sources of the oldest statement that says it by itself.
-SELECT x.source_type, x.source_id, r.key, r.session_id FROM (
+SELECT x.source_type, x.source_id, r.key FROM (
   SELECT s.tenant_id, s.id FROM rem.statements s
   WHERE s.tenant_id = $1 AND s.entity_id = $2 AND s.kind = 'row' AND s.state = 'live'
     AND NOT (s.value -> 'extracted_data') ? 'linked'
@@ -48,21 +63,24 @@ SELECT x.source_type, x.source_id, r.key, r.session_id FROM (
   ORDER BY s.valid_from, s.id LIMIT 1) s
 JOIN rem.statement_sources x ON (x.tenant_id, x.statement_id) = (s.tenant_id, s.id)
 JOIN LATERAL (
-  SELECT m.key, m.session_id FROM rem.messages m
+  SELECT m.key FROM rem.messages m
   WHERE x.source_type = 'messages' AND (m.tenant_id, m.id) = (x.tenant_id, x.source_id)
   UNION ALL
-  SELECT o.key, NULL FROM rem.resources o
+  SELECT o.key FROM rem.resources o
   WHERE x.source_type = 'resources' AND (o.tenant_id, o.id) = (x.tenant_id, x.source_id)) r ON true
 ORDER BY x.source_type, x.source_id LIMIT 5
 
 -- name: fresh
--- What there is since tonight, and what the caller names besides.
+-- What there is since tonight, and what the caller names besides. A night that was broken off has not linked what it found.
 WITH fresh AS (
-  SELECT t.entity_id FROM rem.statements t
+  SELECT t.entity_id FROM rem.dream_runs d
+  JOIN rem.statements t ON (t.tenant_id, t.run_id) = (d.tenant_id, d.id)
   JOIN rem.ontologies o ON (o.tenant_id, o.id) = (t.tenant_id, t.entity_id)
-  JOIN rem.dream_runs d ON (d.tenant_id, d.id) = (t.tenant_id, t.run_id)
-  WHERE t.tenant_id = $1 AND t.run_id = $3 AND t.kind = 'row' AND t.dream = $4 AND t.state = 'live'
+  WHERE d.tenant_id = $1 AND d.user_id IS NOT DISTINCT FROM $2 AND t.kind = 'row' AND t.dream = $4 AND t.state = 'live'
     AND o.deleted_at IS NULL AND o.created_at >= d.started_at
+    AND (d.id = $3 OR (d.state = 'failed' AND NOT EXISTS (
+      SELECT FROM rem.dream_runs l
+      WHERE l.tenant_id = $1 AND l.user_id IS NOT DISTINCT FROM $2 AND l.state = 'done' AND l.started_at > d.started_at)))
   UNION SELECT unnest($5::uuid[]))
 
 -- name: woken
@@ -87,6 +105,48 @@ SELECT to_json(r.*) FROM rem.resources r WHERE r.tenant_id = $1 AND r.deleted_at
   WHERE s.kind = 'row' AND s.state = 'live' AND s.run_id <> $3 AND s.user_id IS NOT DISTINCT FROM $2
     AND s.subject_type = 'resources')
 ORDER BY r.id LIMIT $6
+
+-- name: naming
+-- What of earlier nights has the words of a name in it of something that there is since tonight: the newest passages.
+{fresh},
+asked AS MATERIALIZED (
+  SELECT DISTINCT n.label, w.postings
+  FROM fresh JOIN rem.ontologies o ON (o.tenant_id, o.id) = ($1, fresh.entity_id)
+  CROSS JOIN LATERAL (SELECT o.name UNION SELECT jsonb_array_elements_text(o.extracted_data -> 'aliases')) AS n (label)
+  CROSS JOIN (
+    SELECT t.language FROM rem.passage_totals t WHERE t.tenant_id = $1 AND t.owner IS NULL
+    UNION SELECT t.language FROM rem.passage_total_deltas t WHERE t.tenant_id = $1 AND t.owner IS NULL) g
+  CROSS JOIN LATERAL (
+    SELECT ARRAY(SELECT rem.rem_posting($1, coalesce($2, ''), t.term) FROM rem.rem_terms(g.language, n.label) t) AS postings) w
+  WHERE w.postings <> '{}'),
+found AS MATERIALIZED (
+  SELECT a.label, p.entity_type, p.entity_id FROM asked a CROSS JOIN LATERAL (
+    SELECT p.entity_type, p.entity_id FROM rem.passages p
+    WHERE rem.rem_postings(p.tenant_id, p.owner, p.terms) @> a.postings
+      -- Not in a form that an index knows: a bitmap of all that the owner has would cost more than it saves.
+      AND p.owner || '' = coalesce($2, '') AND p.tenant_id || '' = $1 AND p.entity_type || '' IN ('messages', 'resources', 'moments')
+    ORDER BY p.id + 0 DESC LIMIT $6) p)
+
+-- name: naming_stretches
+{naming}
+SELECT m.session_id, min(m.message_index) AS first, m.seen_index
+FROM found f
+-- One by one (OFFSET): before the tables are analysed, going through all messages for each of them looks cheap.
+CROSS JOIN LATERAL (
+  SELECT m.session_id, m.message_index, m.created_at, p.seen_index FROM rem.messages m
+  JOIN rem.dream_progress p ON (p.tenant_id, p.source_id, p.dream) = (m.tenant_id, m.session_id, $4) AND p.seen_index >= m.message_index
+  WHERE m.tenant_id = $1 AND m.id = f.entity_id AND m.deleted_at IS NULL AND strpos(lower(m.content), lower(f.label)) > 0
+    AND (m.role = 'user' OR m.metadata ->> 'speaker' IS NOT NULL) OFFSET 0) m
+WHERE f.entity_type = 'messages'
+GROUP BY m.session_id, m.seen_index, m.message_index / $7::integer
+ORDER BY max(m.created_at) DESC, m.session_id, first LIMIT $6
+
+-- name: naming_documents
+{naming}
+SELECT f.entity_type, rem.rem_record(f.entity_type, $1, f.entity_id) AS record
+FROM (SELECT DISTINCT f.entity_type, f.entity_id FROM found f WHERE f.entity_type <> 'messages') f
+JOIN rem.dream_progress p ON (p.tenant_id, p.source_id, p.dream) = ($1, f.entity_id, $4)
+ORDER BY f.entity_id LIMIT $6
 
 -- name: reopen
 -- What a newer statement had ended holds again when that one is gone with its sources: the newest of what is left.

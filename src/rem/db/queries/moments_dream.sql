@@ -25,11 +25,26 @@ WHERE p.tenant_id = $1 AND p.entity_type = 'messages' AND p.entity_id = ANY ($2:
 ORDER BY p.entity_id, p.starts
 
 -- name: moments_of_subject
--- The moments of a session or text that begin at an index or after it, as statements that stand.
+-- The moments of a session or text, as statements that stand.
 SELECT s.id, s.entity_id, s.name, s.value, s.confidence, s.subject_type, s.subject_id FROM rem.statements s
 WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.subject_id = $3 AND s.dream = 'moments'
-  AND s.kind = 'row' AND s.state = 'live' AND coalesce((s.value #>> '{metadata,first_index}')::integer, 0) >= $4
+  AND s.kind = 'row' AND s.state = 'live'
 ORDER BY s.valid_from, s.name
+
+-- name: moments_of_stretch
+-- Those of a session that begin at an index or after it, and before another one.
+SELECT s.id, s.entity_id, s.name, s.value, s.confidence, s.subject_type, s.subject_id FROM rem.statements s
+WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.subject_id = $3 AND s.dream = 'moments'
+  AND s.kind = 'row' AND s.state = 'live' AND (s.value #>> '{metadata,first_index}')::integer >= $4
+  AND (s.value #>> '{metadata,first_index}')::integer < $5
+ORDER BY s.valid_from, s.name
+
+-- name: beginnings
+-- From where to where the moments of a session are that begin between two messages.
+SELECT (s.value #>> '{metadata,first_index}')::integer AS first_index, (s.value #>> '{metadata,last_index}')::integer AS last_index
+FROM rem.statements s
+WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.subject_id = $3 AND s.dream = 'moments'
+  AND s.kind = 'row' AND s.state = 'live' AND (s.value #>> '{metadata,first_index}')::integer BETWEEN $4 AND $5
 
 -- name: start_before
 -- Where the last moment of a session begins that begins at an index or before it.
@@ -38,10 +53,14 @@ WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.subject_id = 
   AND s.kind = 'row' AND s.state = 'live' AND (s.value #>> '{metadata,first_index}')::integer <= $4
 
 -- name: start_across
--- Where the first moment of a session begins that reaches up to an index or beyond: a mind may remember over a pause.
-SELECT min((s.value #>> '{metadata,first_index}')::integer) FROM rem.statements s
-WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.subject_id = $3 AND s.dream = 'moments'
-  AND s.kind = 'row' AND s.state = 'live' AND (s.value #>> '{metadata,last_index}')::integer >= $4
+-- Where the first moment of a session begins that reaches over a message: a mind may remember over a pause, but not over many.
+SELECT min(s.first_index) FROM (
+  SELECT (s.value #>> '{metadata,first_index}')::integer AS first_index, (s.value #>> '{metadata,last_index}')::integer AS last_index
+  FROM rem.statements s
+  WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.subject_id = $3 AND s.dream = 'moments'
+    AND s.kind = 'row' AND s.state = 'live' AND (s.value #>> '{metadata,first_index}')::integer < $4
+  ORDER BY (s.value #>> '{metadata,first_index}')::integer DESC LIMIT 50) s
+WHERE s.last_index >= $4
 
 -- name: statement_of_moment
 SELECT s.id, s.entity_id, s.name, s.value, s.confidence, s.subject_type, s.subject_id FROM rem.statements s
@@ -61,18 +80,37 @@ WHERE x.tenant_id = $1 AND x.statement_id = ANY ($2::uuid[])
 ORDER BY x.statement_id, coalesce(m.session_id, x.source_id), m.message_index, x.source_id
 
 -- name: look_again
--- Lets sessions and texts be news to this dream.
+-- Lets rows be news to this dream, of conversations only the messages.
+WITH conversations AS (
+  SELECT m.session_id, range_agg(int4range(m.message_index, m.message_index, '[]')) AS messages FROM rem.messages m
+  WHERE m.tenant_id = $1 AND m.id = ANY ($2::uuid[]) GROUP BY m.session_id),
+parts AS (
+  UPDATE rem.dream_progress p SET again = p.again + c.messages FROM conversations c
+  WHERE p.tenant_id = $1 AND p.dream = 'moments' AND p.source_id = c.session_id)
 DELETE FROM rem.dream_progress p WHERE p.tenant_id = $1 AND p.dream = 'moments' AND p.source_id = ANY ($2::uuid[])
 
 -- name: look_again_for_new_names
--- Lets conversations and texts be news to this dream that name something which is known since tonight.
-DELETE FROM rem.dream_progress p
-USING rem.statements s, rem.ontologies o, rem.dream_runs d
-WHERE p.tenant_id = $1 AND p.user_id IS NOT DISTINCT FROM $2 AND p.dream = 'moments' AND p.source_id = s.subject_id
-  AND s.tenant_id = $1 AND s.run_id = $3 AND s.dream = 'entities' AND s.kind = 'edge' AND s.state = 'live'
-  AND s.value ->> 'rel_type' = 'mentions' AND s.subject_type IN ('sessions', 'resources')
-  AND o.tenant_id = $1 AND o.user_id IS NOT DISTINCT FROM $2 AND o.key = s.value ->> 'dst' AND o.deleted_at IS NULL
-  AND d.tenant_id = $1 AND d.id = $3 AND o.created_at >= d.started_at
+-- Lets texts, and stretches of conversations, be news to this dream from where they name something that is known since tonight.
+WITH named AS (
+  SELECT DISTINCT s.tenant_id, s.id, s.subject_type, s.subject_id
+  FROM rem.statements s
+  JOIN rem.dream_runs d ON (d.tenant_id, d.id) = (s.tenant_id, s.run_id)
+  JOIN rem.ontologies o ON o.tenant_id = s.tenant_id AND o.user_id IS NOT DISTINCT FROM $2 AND o.key = s.value ->> 'dst'
+    AND o.deleted_at IS NULL AND o.created_at >= d.started_at
+  WHERE s.tenant_id = $1 AND s.run_id = $3 AND s.dream = 'entities' AND s.kind = 'edge' AND s.state = 'live'
+    AND s.value ->> 'rel_type' = 'mentions' AND s.subject_type IN ('sessions', 'resources')),
+conversations AS (
+  SELECT m.session_id, range_agg(int4range(m.message_index, (m.message_index / rem.rem_dream_stretch() + 1) * rem.rem_dream_stretch())) AS messages
+  FROM named n
+  JOIN rem.statement_sources x ON (x.tenant_id, x.statement_id) = (n.tenant_id, n.id) AND x.source_type = 'messages'
+  JOIN rem.messages m ON (m.tenant_id, m.id, m.session_id) = (x.tenant_id, x.source_id, n.subject_id)
+  GROUP BY m.session_id),
+parts AS (
+  UPDATE rem.dream_progress p SET again = p.again + c.messages * int4multirange(int4range(0, p.seen_index, '[]')) FROM conversations c
+  WHERE p.tenant_id = $1 AND p.dream = 'moments' AND p.source_id = c.session_id AND p.seen_index >= 0)
+DELETE FROM rem.dream_progress p USING named n
+WHERE p.tenant_id = $1 AND p.user_id IS NOT DISTINCT FROM $2 AND p.dream = 'moments' AND p.source_id = n.subject_id
+  AND n.subject_type = 'resources'
 
 -- name: nearest_moments
 -- The owner's moments that mean most nearly the same.

@@ -22,7 +22,7 @@ ORDER BY f.created_at, f.id LIMIT $4
 -- The text of a file, in its order.
 SELECT r.id, r.key, r.content, r.updated_at, r.metadata -> 'start' AS starts_at, r.metadata -> 'end' AS ends_at
 FROM rem.resources r
-WHERE r.tenant_id = $1 AND {owner} AND r.metadata ? 'file_id' AND r.metadata ->> 'file_id' = $3 AND r.deleted_at IS NULL
+WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.metadata ? 'file_id' AND r.metadata ->> 'file_id' = $3 AND r.deleted_at IS NULL
   AND (r.expires_at IS NULL OR r.expires_at > now())
 ORDER BY r.ordinal, r.id LIMIT $4
 
@@ -39,7 +39,7 @@ GROUP BY r.uri ORDER BY since, r.uri LIMIT $4
 -- The texts of an address, in their order.
 SELECT r.id, r.key, r.name, r.content, r.tags, r.updated_at
 FROM rem.resources r
-WHERE r.tenant_id = $1 AND {owner} AND r.uri = $3 AND NOT r.metadata ? 'file_id' AND r.origin NOT LIKE 'dream:%'
+WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.uri = $3 AND NOT r.metadata ? 'file_id' AND r.origin NOT LIKE 'dream:%'
   AND r.deleted_at IS NULL AND (r.expires_at IS NULL OR r.expires_at > now())
 ORDER BY r.ordinal, r.created_at, r.id LIMIT $4
 
@@ -87,7 +87,7 @@ DELETE FROM rem.dream_progress p WHERE p.tenant_id = $1 AND p.dream = 'ontology'
 -- The same for all texts of an address; not what has been written since.
 INSERT INTO rem.dream_progress AS p (tenant_id, user_id, dream, source_type, source_id, seen_at, seen_index)
 SELECT r.tenant_id, $2, 'ontology', 'resources', r.id, r.updated_at, $5 FROM rem.resources r
-WHERE r.tenant_id = $1 AND {owner} AND r.uri = $3 AND r.updated_at <= $4 AND NOT r.metadata ? 'file_id' AND r.deleted_at IS NULL
+WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.uri = $3 AND r.updated_at <= $4 AND NOT r.metadata ? 'file_id' AND r.deleted_at IS NULL
 ON CONFLICT (tenant_id, source_id, dream) DO UPDATE SET seen_at = excluded.seen_at, seen_index = excluded.seen_index
 WHERE (p.seen_at, p.seen_index) IS DISTINCT FROM (excluded.seen_at, excluded.seen_index)
 

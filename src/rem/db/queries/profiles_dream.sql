@@ -39,16 +39,24 @@ WHERE l.created_at > (SELECT max(created_at) FROM latest) - make_interval(days =
 GROUP BY s.id, s.key, week
 ORDER BY max(l.created_at) DESC, s.id, week DESC
 
--- name: wishes
--- Short messages of an owner that may say how things should be done, the newest first.
-SELECT l.id, l.key, l.content, l.created_at FROM (
-  SELECT m.id, m.key, m.content, m.created_at FROM rem.messages m
-  WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.deleted_at IS NULL AND m.role = 'user'
-    AND m.metadata -> 'is_eval' IS DISTINCT FROM 'true' AND (m.expires_at IS NULL OR m.expires_at > now())
-    AND (m.metadata -> 'searchable') IS DISTINCT FROM 'false'
-  ORDER BY m.created_at DESC LIMIT $3) l
-WHERE char_length(l.content) <= $4 AND l.content ~* '\m(prefer|always|never|don[''’]?t|do not|from now on|bevorzuge|immer|nie|niemals)\M'
-ORDER BY l.created_at DESC, l.id LIMIT 100
+-- name: own_words
+-- Short messages in which an owner may tell of themself or of how things should be done, the oldest first: of the latest $3, and
+-- those that the profile was made from, $5. Who speaks under a name may be somebody else.
+SELECT t.id, t.key, t.content, t.created_at, t.metadata ->> 'speaker' IS NULL AS is_owners FROM (
+  (SELECT m.id, m.key, m.content, m.created_at, m.message_index, m.metadata FROM rem.messages m
+   WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.deleted_at IS NULL AND m.role = 'user'
+     AND m.metadata -> 'is_eval' IS DISTINCT FROM 'true' AND (m.expires_at IS NULL OR m.expires_at > now())
+     AND (m.metadata -> 'searchable') IS DISTINCT FROM 'false'
+   ORDER BY m.created_at DESC LIMIT $3)
+  UNION
+  SELECT m.id, m.key, m.content, m.created_at, m.message_index, m.metadata FROM rem.messages m
+  WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())
+    AND m.id = ANY ($5::uuid[])) t
+WHERE char_length(t.content) <= $4
+  AND t.content ~* ('\m(prefer|always|never|don[''’]?t|do not|from now on|bevorzuge|immer|nie|niemals|'
+    'live|living|based|work|working|study|studying|have|vegetarian|vegan|pescatarian|learning|play|speak|hobby|hobbies|'
+    'wohnen?|leben?|arbeite|studiere|haben?|vegetarier|vegetarierin|veganer|veganerin|lerne|spiele|spreche|hobbys)\M')
+ORDER BY t.created_at, t.message_index, t.id
 
 -- name: mentions
 -- What the knowledge base has of what sessions and moments mention: by which of them, in which order of theirs.

@@ -10,6 +10,7 @@ import orjson
 from rem.db.sql import fill, identifier, query
 from rem.dreaming.affinity.neighbours import TYPES, Neighbours, Thing, things_of
 from rem.dreaming.claim import Claim, EdgeClaim, Ref
+from rem.dreaming.owner import owned
 from rem.dreaming.words import content_words
 from rem.models import Edge
 
@@ -110,6 +111,7 @@ class _Kinship:
     async def _rows(self, statement: str, *parameters: Any) -> list[Any]:
         scope = self._night.scope
         async with self._night.store.executor.connection() as connection:
+            statement = owned(statement, scope.user_id)
             return list(await connection.fetch(statement, scope.tenant_id, scope.user_id, *parameters))
 
 

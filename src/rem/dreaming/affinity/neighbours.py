@@ -17,7 +17,7 @@ TYPES = ("resources", "moments", "ontologies")
 _READ_OF_TEXT = 3000
 _PASSAGES_OF_SUBJECT = 3
 _LOOKED_AT = 24
-_SAMPLE = 2000
+_SAMPLE = 500
 _FEW = 20
 _FEW_ENOUGH = 20_000
 """Passages: so many are all looked at, as SEARCH does it."""

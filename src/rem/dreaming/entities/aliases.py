@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rem.dreaming.entities.addresses import fits
-from rem.dreaming.entities.evidence import ORGANIZATION, PERSON, Evidence, Kind, combined
+from rem.dreaming.entities.evidence import ENOUGH, ORGANIZATION, PERSON, Evidence, Kind, Trait, combined
 from rem.dreaming.entities.introductions import FAMILY, without_legal_form
 from rem.dreaming.entities.name_words import TITLES, fold, folded, is_capitalised
 
 _HANDLE_PARTS = re.compile(r"[._-]+")
+_SMALL_WORD = re.compile(r"(?<![^\s(\[\"'“„])[^\W\d_A-Z]{3,40}(?![\w@-]|\.\w)")
 _MOST_SAYINGS = 2
 _SUREST = 0.99
 
@@ -68,6 +69,17 @@ class Candidate:
         return combined([words, *by_address.values()])
 
     @property
+    def is_only_used(self) -> bool:
+        """Whether nothing but how its name is used speaks for it."""
+        return all(one.kind is Kind.USE for one in self.evidence)
+
+    @property
+    def uses(self) -> tuple[int, list[Trait]]:
+        """In how many texts its name is used as a person's, and what that tells of it."""
+        found = [one for one in self.evidence if one.kind is Kind.USE]
+        return len({one.place for one in found}), sorted({trait for one in found for trait in one.traits})
+
+    @property
     def surest(self) -> float:
         """How sure it can be at most."""
         return _SUREST
@@ -94,12 +106,21 @@ class Candidate:
 
 def candidates(evidence: Sequence[Evidence], texts: Sequence[str]) -> list[Candidate]:
     """What the texts of one conversation name, each thing once."""
-    people = _People([one for one in evidence if one.entity_type == PERSON]).found(texts)
     things = _things([one for one in evidence if one.entity_type != PERSON])
-    named = {person.folded for person in people} | {person.folded[:1] for person in people}
+    people = _People([one for one in evidence if one.entity_type == PERSON]).found(texts)
+    if any(person.is_only_used for person in people):
+        taken = {"".join(thing.folded) for thing in things} | _small_words(texts)
+        people = [one for one in people if not one.is_only_used or "".join(one.folded) not in taken]
+    sure = [person for person in people if not person.is_only_used]
+    named = {person.folded for person in sure} | {person.folded[:1] for person in sure}
     return people + [
-        thing for thing in things if thing.entity_type != ORGANIZATION or not _is_person(thing, named, people)
+        thing for thing in things if thing.entity_type != ORGANIZATION or not _is_person(thing, named, sure)
     ]
+
+
+def _small_words(texts: Sequence[str]) -> set[str]:
+    """The words that are written without a capital: where they have one, they are no names."""
+    return {word for text in texts for word in _SMALL_WORD.findall(text)}
 
 
 def _is_person(thing: Candidate, named: set[tuple[str, ...]], people: Iterable[Candidate]) -> bool:
@@ -127,18 +148,24 @@ class _People:
             self._handles,
             self._titled,
             self._singles,
+            self._used_names,
+            self._used_first_names,
         ):
             for number, one in enumerate(self._evidence):
                 if number not in self._used and step(one):
                     self._used.add(number)
         people = [*self._full.values(), *self._lone.values()]
         self._first_names(texts)
+        for person in people:
+            if person.confidence >= ENOUGH:
+                # Who is known for sure is not made surer, and should not go with what only uses the name.
+                person.evidence = [one for one in person.evidence if one.kind is not Kind.USE]
         return people
 
     def _full_names(self, one: Evidence) -> bool:
         name = folded(one.words)
         is_full = len(name) > 1 or (one.kind is Kind.MAILBOX and bool(name) and not one.words[0].isascii())
-        if one.kind is Kind.ADDRESS or not is_full:
+        if one.kind in (Kind.ADDRESS, Kind.USE) or not is_full:
             return False
         person = self._full.setdefault(name, Candidate(PERSON, _well_written(one.words)))
         person.add(one, f"{one.title} {one.words[-1]}" if one.title else "")
@@ -193,7 +220,7 @@ class _People:
     def _singles(self, one: Evidence) -> bool:
         """A first name: of the one in the conversation who has it; else it needs a relation to be somebody."""
         name = folded(one.words)
-        if len(name) != 1 or one.kind in (Kind.ADDRESS, Kind.HANDLE):
+        if len(name) != 1 or one.kind in (Kind.ADDRESS, Kind.HANDLE, Kind.USE):
             return False
         bearers = [person for person in self._full.values() if person.folded[:1] == name and _agree(person, one)]
         if bearers:
@@ -210,6 +237,26 @@ class _People:
         lone.add(one, one.words[0] if qualifier else "")
         if not qualifier:
             lone.relation = None
+        return True
+
+    def _used_names(self, one: Evidence) -> bool:
+        name = folded(one.words)
+        if len(name) < 2:
+            return False
+        self._full.setdefault(name, Candidate(PERSON, one.words)).add(one)
+        return True
+
+    def _used_first_names(self, one: Evidence) -> bool:
+        """Of the one in the conversation who has it, however that one is known."""
+        name = folded(one.words)
+        if len(name) != 1:
+            return False
+        bearers = [person for person in (*self._full.values(), *self._lone.values()) if person.folded[:1] == name]
+        if len(bearers) > 1:
+            return False
+        bearer = bearers[0] if bearers else self._lone.setdefault(("", name[0]), Candidate(PERSON, one.words))
+        bearer.is_single = bearer.is_single or not bearers
+        bearer.add(one)
         return True
 
     def _first_names(self, texts: Sequence[str]) -> None:

@@ -1,7 +1,7 @@
 """Entities: people, organisations and projects that conversations and texts name become rows that LOOKUP finds.
 
-Evidence makes them, not capital letters: addresses, signatures, introductions, and with a language model its reading. A
-weak piece of evidence makes nothing yet; two from different places do.
+Evidence makes them, not capital letters: addresses, signatures, introductions, how a name is used, and with a language
+model its reading. A weak piece of evidence makes nothing yet; two from different places do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rem.dreaming.claim import Claim, EdgeClaim, RowClaim, Source
 from rem.dreaming.entities.aliases import Candidate, candidates
 from rem.dreaming.entities.evidence import ORGANIZATION, Evidence, Stated, combined
 from rem.dreaming.entities.introductions import statements_of_work
-from rem.dreaming.entities.known_names import DREAM, Known, KnownNames, Link, one_of
+from rem.dreaming.entities.known_names import DREAM, Known, KnownNames, Link, ToldElsewhere, one_of
 from rem.dreaming.entities.mentions import evidence_in, possible_names
 from rem.dreaming.entities.name_words import fold, folded
 from rem.dreaming.entities.reading import Reading, read
@@ -26,12 +26,14 @@ from rem.dreaming.entities.resolution import Resolution, Target, resolve
 from rem.dreaming.entities.subjects import (
     Passage,
     Subject,
+    naming_subjects,
     new_moments,
     new_subjects,
     passages_of,
     standing_of,
     woken_subjects,
 )
+from rem.dreaming.entities.uses import tells_tale, uses
 from rem.memory.retry import when_busy
 from rem.models import Edge, Ontology
 
@@ -88,9 +90,12 @@ class _EntityNight:
         subjects = await new_subjects(self._night)
         await self._night.each(DREAM, subjects, self._name)
         woken = await woken_subjects(self._night, subjects, self._outdone)
-        for subject in [*woken, *filter(self._may_know_better, subjects)]:
+        await self._night.each(DREAM, woken, self._name)
+        for subject in filter(self._may_know_better, subjects):
             await self._name(subject)
         await self._night.each(DREAM, [*subjects, *woken], self._relate)
+        for subject in await naming_subjects(self._night, [*subjects, *woken]):
+            await self._mention_again(subject)
 
     async def mention(self, moments: Sequence[Subject]) -> None:
         """Link moments with what there is."""
@@ -131,7 +136,8 @@ class _EntityNight:
         self._outdone |= resolution.outdone
         rows = await self._rows(subject, passages, findings, resolution)
         only = [said.id for said in standing]
-        await self._night.say(DREAM, subject.ref, rows, only=only, seen_index=subject.seen_before)
+        marks = not subject.is_conversation
+        await self._night.say(DREAM, subject.ref, rows, only=only, seen_index=subject.seen_before, marks=marks)
 
     async def _relate(self, subject: Subject) -> None:
         """Say all of a subject: its rows, what it mentions, and what it states of them."""
@@ -152,11 +158,22 @@ class _EntityNight:
         seen = max(subject.last, subject.seen_before) if subject.is_conversation else None
         only = [said.id for said in standing]
         # Also if there is nothing to say: a row that came back may have edges of before.
-        changes = await self._night.say(DREAM, subject.ref, claims, only=only, seen_index=seen)
+        changes = await self._night.say(DREAM, subject.ref, claims, only=only, seen_index=seen, stretch=subject.stretch)
         if changes.vanished:
             self._left.add(subject.ref.id)
 
-    async def _found(self, subject: Subject, passages: list[Passage]) -> Findings:
+    async def _mention_again(self, subject: Subject) -> None:
+        """Let something of earlier nights mention what is known since then. What else is said of it stays as it is."""
+        passages = await passages_of(self._night, subject)
+        findings = await self._found(subject, passages, asks=False)
+        resolution = await resolve(self._names, findings.candidates, findings.stated)
+        standing = {said.name for said in await standing_of(self._night, subject, passages)}
+        mentions = await self._mentions(subject, passages, findings, resolution)
+        new = [claim for claim in mentions if _name_of_edge(claim) not in standing]
+        if new:
+            await self._night.say(DREAM, subject.ref, new, only=[], marks=False)
+
+    async def _found(self, subject: Subject, passages: list[Passage], *, asks: bool = True) -> Findings:
         if subject.is_derived:
             return Findings(passages, [], [])
         evidence: list[Evidence] = []
@@ -164,7 +181,9 @@ class _EntityNight:
         for place, passage in enumerate(passages):
             evidence += evidence_in(passage.text, place, speaker=passage.speaker, is_own_words=subject.is_conversation)
             stated += statements_of_work(passage.text, place)
-        reading = await self._read(passages)
+        if subject.is_conversation and not tells_tale([passage.text for passage in passages]):
+            evidence += [one for place, passage in enumerate(passages) for one in uses(passage.text, place)]
+        reading = await self._read(passages) if asks else Reading()
         found = candidates(evidence + reading.evidence, [passage.text for passage in passages])
         begun = beginnings(stated + reading.stated, by_first_word)
         return Findings(passages, found[:_MOST_CANDIDATES], begun, reading.mentioned)
@@ -179,10 +198,11 @@ class _EntityNight:
         self, subject: Subject, passages: Sequence[Passage], findings: Findings, resolution: Resolution
     ) -> list[RowClaim]:
         claims: dict[str, RowClaim] = {}
+        told = await self._told_of(subject, passages, resolution)
         for candidate, target in zip(resolution.candidates, resolution.targets, strict=True):
-            if not target.may_be_claimed:
+            if not target.may_be_used(candidate) or _is_told_enough(candidate, told.get(_name_of(candidate, target))):
                 continue
-            link = await self._link(subject, target, candidate.labels, passages)
+            link = await self._link(target, candidate.labels, passages)
             if target.is_linked and link is None:
                 # Nothing but its own earlier word tells that it is something else.
                 target = Target()
@@ -192,14 +212,21 @@ class _EntityNight:
             claims[name] = _merged(claims[name], claim) if name in claims else claim
         return list(claims.values())
 
-    async def _link(
-        self, subject: Subject, target: Target, labels: Sequence[str], passages: Sequence[Passage]
-    ) -> Link | None:
+    async def _told_of(
+        self, subject: Subject, passages: Sequence[Passage], resolution: Resolution
+    ) -> dict[str, ToldElsewhere]:
+        """What is told elsewhere of the names that are only used here."""
+        found = zip(resolution.candidates, resolution.targets, strict=True)
+        names = [_name_of(one, target) for one, target in found if one.is_only_used and target.may_be_used(one)]
+        own = [passage.source for passage in passages]
+        return await self._names.told_elsewhere(names, subject.ref, own) if names else {}
+
+    async def _link(self, target: Target, labels: Sequence[str], passages: Sequence[Passage]) -> Link | None:
         """What tells elsewhere that a name is a name of something else: without it, it would not be known."""
         if target.known is None or not target.is_linked or not target.known.is_dreamt:
             return None
         own = [passage.source for passage in passages]
-        return await self._names.link(target.known, labels, subject.ref, own)
+        return await self._names.link(target.known, labels, own)
 
     async def _mentions(
         self, subject: Subject, passages: Sequence[Passage], findings: Findings, resolution: Resolution
@@ -209,7 +236,7 @@ class _EntityNight:
             known = target.known
             if known is not None and known.ref != subject.ref and (known.ref.type, known.key) not in edges:
                 labels = [*candidate.labels, candidate.words[0]]
-                link = await self._link(subject, target, labels, passages)
+                link = await self._link(target, labels, passages)
                 weight = _FIRST_NAME_WEIGHT if target.is_mention else 1.0
                 edges[known.ref.type, known.key] = _mention(subject, known, candidate.places, passages, weight, link)
         for known, place in findings.mentioned:
@@ -222,7 +249,7 @@ class _EntityNight:
             if is_first_name and _is_anothers(label, known, resolution):
                 continue
             target = Target(known, is_linked=fold(label) != fold(known.name))
-            link = await self._link(subject, target, [label], passages)
+            link = await self._link(target, [label], passages)
             weight = _FIRST_NAME_WEIGHT if is_first_name else 1.0
             edges[known.ref.type, known.key] = _mention(subject, known, [place], passages, weight, link)
         return list(edges.values())
@@ -284,14 +311,28 @@ def _confidence(candidate: Candidate, stated: Sequence[Stated], resolution: Reso
     return min(candidate.surest, combined(shares))
 
 
+def _name_of(candidate: Candidate, target: Target) -> str:
+    return target.known.name if target.known is not None else candidate.name
+
+
+def _is_told_enough(candidate: Candidate, told: ToldElsewhere | None) -> bool:
+    """Whether one more use of a name would tell nothing: however long a history is, a few speak for somebody."""
+    if told is None:
+        return False
+    return told.is_thing or (told.has_many and not told.is_own and told.traits.issuperset(candidate.uses[1]))
+
+
 def _row_claim(
     candidate: Candidate, target: Target, passages: Sequence[Passage], link: Link, confidence: float
 ) -> RowClaim:
-    name = target.known.name if target.known is not None else candidate.name
+    name = _name_of(candidate, target)
     aliases = candidate.aliases | candidate.keys | {candidate.name}
     data: dict[str, Any] = {"entity_type": candidate.entity_type, "aliases": sorted(aliases - {name})}
     if target.is_linked:
         data["linked"] = True
+    messages, traits = candidate.uses
+    if messages:
+        data["uses"] = {"messages": messages, "traits": traits}
     places = candidate.places
     return RowClaim(
         entity=Ontology(name=name, content=candidate.content, extracted_data=data, tags=[candidate.entity_type]),
@@ -341,6 +382,11 @@ def _mention(
 
 def _edge(known: Known, rel_type: str, weight: float) -> Edge:
     return Edge(dst=known.key, rel_type=rel_type, weight=weight, properties={"dst_entity_type": known.ref.type})
+
+
+def _name_of_edge(claim: EdgeClaim) -> str:
+    """As the ledger calls it."""
+    return f"{claim.edge.rel_type} {claim.edge.properties['dst_entity_type']}/{claim.edge.dst}"
 
 
 def _distinct(sources: Sequence[Source]) -> tuple[Source, ...]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 PERSON, ORGANIZATION, PROJECT = "person", "organization", "project"
+ENOUGH = 0.75
+"""As rem_enough_evidence has it."""
 
 
 class Kind(StrEnum):
@@ -27,6 +29,21 @@ class Kind(StrEnum):
     """Who says it."""
     MODEL = "model"
     """A language model says so."""
+    USE = "use"
+    """It stands where a person stands. By itself that makes nobody known: see rem_use_confidence."""
+
+
+class Trait(StrEnum):
+    """What uses of a name tell of it."""
+
+    HUMAN = "human"
+    """Nothing but a person is spoken of like this."""
+    PERSONAL = "personal"
+    """The owner has to do with it."""
+    INSIDE = "inside"
+    """It stands inside a sentence, where words that are no names have no capital."""
+    OTHER = "other"
+    """It is an animal, or made up."""
 
 
 _BY_ADDRESS = frozenset({Kind.MAILBOX, Kind.ADDRESS, Kind.DOMAIN})
@@ -54,6 +71,8 @@ class Evidence:
     """The sentence."""
     aliases: tuple[str, ...] = ()
     """Other names that are given with it."""
+    traits: frozenset[Trait] = frozenset()
+    """Of a use."""
 
     @property
     def is_by_address(self) -> bool:

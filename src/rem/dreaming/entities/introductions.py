@@ -45,6 +45,7 @@ _RELATIONS = {
     "landlord": "landlord landlady vermieter vermieterin propriétaire casero casera",
 }
 _RELATION_OF = {word: relation for relation, words in _RELATIONS.items() for word in words.split()}
+RELATION_WORDS = frozenset(_RELATION_OF)
 FAMILY = word_set(
     """
     wife husband partner sister brother mother father daughter son grandmother grandfather aunt uncle cousin niece
@@ -133,7 +134,7 @@ def _related(label: str, words: list[str], start: int) -> Iterator[Evidence]:
         return
     relation = _RELATION_OF.get(label.lower())
     if relation is None:
-        if _is_organization(words):
+        if is_organization(words):
             yield Evidence(kind=Kind.WORDS, entity_type=ORGANIZATION, words=tuple(words), start=start)
         return
     title = TITLES.get(words[0].lower().rstrip("."))
@@ -185,7 +186,7 @@ def _projects(text: str) -> Iterator[Evidence]:
 def _organizations(text: str) -> Iterator[Evidence]:
     for found in _WORKS_AT.finditer(text):
         words, _ = words_after(text, found.end(), shouted=True, most=5)
-        if _is_organization(words):
+        if is_organization(words):
             yield Evidence(kind=Kind.WORDS, entity_type=ORGANIZATION, words=tuple(words), start=found.end())
             person = _who(text, found.start())
             if len(person) > 1:
@@ -193,7 +194,7 @@ def _organizations(text: str) -> Iterator[Evidence]:
     for found in _LEGAL_FORM.finditer(text):
         form = found.group().strip()
         words = words_before(text, found.start(), most=4)
-        if words and _is_organization(words):
+        if words and is_organization(words):
             yield Evidence(kind=Kind.WORDS, entity_type=ORGANIZATION, words=(*words, form), start=found.start())
 
 
@@ -202,7 +203,7 @@ def statements_of_work(text: str, place: int) -> Iterator[Stated]:
     for found in _WORKS_AT.finditer(text):
         words, _ = words_after(text, found.end(), shouted=True, most=5)
         person = _who(text, found.start())
-        if person and _is_organization(words):
+        if person and is_organization(words):
             yield Stated(tuple(person), "works_at", without_legal_form(tuple(words)), place)
 
 
@@ -213,7 +214,8 @@ def _who(text: str, end: int) -> list[str]:
     return words_before(text, end) if end > 0 else []
 
 
-def _is_organization(words: list[str]) -> bool:
+def is_organization(words: list[str]) -> bool:
+    """Whether words that stand where an employer is named can be its name: nobody works at Night."""
     return bool(words) and words[0].lower() not in _NO_ORGANIZATION and bool(folded(words))
 
 

@@ -12,6 +12,7 @@ from rem.context import user_id_of
 from rem.db.sql import query
 from rem.dreaming.claim import Ref, Source
 from rem.dreaming.entities.name_words import fold, folded
+from rem.dreaming.owner import owned
 
 if TYPE_CHECKING:
     from rem.dreaming.night import Night
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 DREAM = "entities"
 _ORIGIN = f"dream:{DREAM}"
 _AT_ONCE = 2000
+_MANY = 10
 PEOPLE_AND_THINGS = ("users", "ontologies")
 ANYTHING = ("users", "ontologies", "resources")
 
@@ -79,6 +81,25 @@ class Link:
     sources: tuple[Source, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ToldElsewhere:
+    """What other conversations tell of a name that is only used."""
+
+    count: int
+    is_spread: bool
+    """Whether another conversation would be nothing new."""
+    traits: frozenset[str]
+    is_own: bool
+    """Whether this conversation speaks for it already, and should go on to."""
+    is_thing: bool
+    """Whether it is something else than a person."""
+
+    @property
+    def has_many(self) -> bool:
+        """Whether enough speak for it, so that it does not hang on one of them."""
+        return self.count >= _MANY and self.is_spread
+
+
 class KnownNames:
     """Looks names up for one owner."""
 
@@ -104,20 +125,26 @@ class KnownNames:
             taken[row["label"]] = taken.get(row["label"]) or corrected
         return taken
 
-    async def link(self, known: Known, labels: Sequence[str], subject: Ref, own: Sequence[Source]) -> Link | None:
+    async def told_elsewhere(
+        self, names: Sequence[str], subject: Ref, own: Sequence[Source]
+    ) -> dict[str, ToldElsewhere]:
+        """What other texts than a subject's own tell of names."""
+        own_ids = [source.ref.id for source in own]
+        rows = await self._rows("told_elsewhere", DREAM, sorted(set(names)), subject.id, own_ids)
+        return {
+            row["label"]: ToldElsewhere(
+                row["told"], row["is_spread"], frozenset(row["traits"]), row["is_own"], row["is_thing"]
+            )
+            for row in rows
+        }
+
+    async def link(self, known: Known, labels: Sequence[str], own: Sequence[Source]) -> Link | None:
         """What tells, elsewhere, that something has one of these names; None if nothing does."""
         own_ids = [source.ref.id for source in own]
         rows = await self._rows("link_sources", known.ref.id, own_ids, list(labels), with_user=False)
         if not rows:
             return None
-        # When a message of the same session goes, all of the session is looked at again.
-        return Link(
-            tuple(
-                Source(Ref(row["source_type"], row["source_id"]), row["key"])
-                for row in rows
-                if row["session_id"] != subject.id
-            )
-        )
+        return Link(tuple(Source(Ref(row["source_type"], row["source_id"]), row["key"]) for row in rows))
 
     def _known(self, table: str, record: dict[str, Any]) -> Known:
         data = record.get("extracted_data") or {}
@@ -147,7 +174,9 @@ class KnownNames:
         scope = self._night.scope
         owner = (scope.tenant_id, scope.user_id) if with_user else (scope.tenant_id,)
         async with self._night.store.executor.connection() as connection:
-            return list(await connection.fetch(query("entities_dream", name), *owner, *parameters))
+            statement = query("entities_dream", name)
+            statement = owned(statement, scope.user_id) if with_user else statement
+            return list(await connection.fetch(statement, *owner, *parameters))
 
 
 def one_of(found: Sequence[Known], label: str) -> Known | None:

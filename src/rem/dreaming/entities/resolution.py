@@ -7,13 +7,10 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from rem.dreaming.entities.aliases import Candidate
-from rem.dreaming.entities.evidence import PERSON, Stated
+from rem.dreaming.entities.evidence import ENOUGH, PERSON, Stated
 from rem.dreaming.entities.introductions import FAMILY
 from rem.dreaming.entities.known_names import ANYTHING, Known, KnownNames, one_of
 from rem.dreaming.entities.name_words import fold, folded
-
-_ENOUGH = 0.75
-"""As rem_enough_evidence has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +29,10 @@ class Target:
     def may_be_claimed(self) -> bool:
         """Whether the conversation may speak for its row."""
         return not self.is_refused and not self.is_mention and (self.known is None or self.known.is_dreamt)
+
+    def may_be_used(self, candidate: Candidate) -> bool:
+        """Whether it may speak for it by what it is; a name that is only used tells nothing of other names."""
+        return self.may_be_claimed and not (candidate.is_only_used and self.is_linked)
 
 
 @dataclass(slots=True)
@@ -66,7 +67,7 @@ class Resolution:
     def is_established(self, words: tuple[str, ...]) -> bool:
         """Whether a name means something that there is, or enough evidence for it is in this conversation."""
         candidate, known = self.holder(words)
-        return known is not None or (candidate is not None and candidate.confidence >= _ENOUGH)
+        return known is not None or (candidate is not None and candidate.confidence >= ENOUGH)
 
 
 async def resolve(names: KnownNames, candidates: Sequence[Candidate], stated: Sequence[Stated]) -> Resolution:
@@ -112,6 +113,8 @@ def _target(
 
 def _dreamt_target(candidate: Candidate, hits: Sequence[tuple[str, Known]], outdone: set[UUID]) -> Target:
     """The one with the fullest name of those that share an address and may be the same."""
+    if candidate.is_only_used and len({one.key for _, one in hits}) > 1:
+        return Target(is_refused=True)
     fitting = [(label, one) for label, one in hits if label == candidate.name or one.may_be(candidate.words)]
     own = next((one for _, one in fitting if fold(one.name) == fold(candidate.name)), None)
     if not fitting:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from rem.db.sql import fill, query
 from rem.dreaming.claim import Ref, Source
 from rem.dreaming.entities.known_names import DREAM
 from rem.dreaming.night import NewSession
+from rem.dreaming.owner import owned
 from rem.dreaming.plain_text import said_in
 from rem.dreaming.secrets import without_secrets
 from rem.models import Moment, Resource
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from rem.dreaming.night import Night
 
 STRETCH = 100
-"""Messages of a session that are looked at together. A new one costs the reading of so many, however long it is."""
+"""Messages of a session that are looked at together. A new one costs the reading of so many, however long it is.
+As rem_dream_stretch has it."""
 _MOST_WOKEN = 200
 
 
@@ -41,6 +43,7 @@ class Standing:
 
     id: UUID
     kind: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,11 @@ class Subject:
         return self.document is None
 
     @property
+    def stretch(self) -> tuple[int, int] | None:
+        """From where to where a session is looked at, whether all of that was said yet or not."""
+        return (self.first, self.first + STRETCH - 1) if self.is_conversation else None
+
+    @property
     def is_derived(self) -> bool:
         """Whether it only repeats what was said elsewhere: it mentions, and gives no evidence."""
         return isinstance(self.document, Moment)
@@ -78,30 +86,48 @@ async def new_moments(night: Night) -> list[Subject]:
     return [_of_document(moment) for moment in await night.rows(DREAM, Moment)]
 
 
-def _with_fresh(name: str) -> str:
-    return fill(query("entities_dream", name), fresh=query("entities_dream", "fresh"))
+def _with_fresh(name: str, night: Night) -> str:
+    whole = fill(query("entities_dream", name), naming=query("entities_dream", "naming"))
+    return owned(fill(whole, fresh=query("entities_dream", "fresh")), night.scope.user_id)
 
 
 async def woken_subjects(night: Night, besides: list[Subject], outdone: Collection[UUID]) -> list[Subject]:
     """What spoke in earlier nights for something that there is since tonight, or that has a fuller name now."""
-    known = {(subject.ref, subject.first // STRETCH) for subject in besides}
     owner = night.scope.tenant_id, night.scope.user_id, night.run_id, DREAM
     async with night.store.executor.connection() as connection:
-        rows = await connection.fetch(_with_fresh("woken"), *owner, list(outdone), _MOST_WOKEN, STRETCH)
-        resources = await connection.fetch(_with_fresh("woken_resources"), *owner, list(outdone), _MOST_WOKEN)
-    found = [
-        Subject(
-            Ref("sessions", row["session_id"]), start, min(start + STRETCH - 1, row["seen_index"]), row["seen_index"]
-        )
-        for row in rows
-        for start in (row["first"] // STRETCH * STRETCH,)
-    ]
-    found += [_of_document(Resource.from_row(record)) for (record,) in resources]
+        rows = await connection.fetch(_with_fresh("woken", night), *owner, list(outdone), _MOST_WOKEN, STRETCH)
+        resources = await connection.fetch(_with_fresh("woken_resources", night), *owner, list(outdone), _MOST_WOKEN)
+    found = [_of_stretch(row) for row in rows]
+    return _others([*found, *(_of_document(Resource.from_row(record)) for (record,) in resources)], besides)
+
+
+async def naming_subjects(night: Night, besides: list[Subject]) -> list[Subject]:
+    """What named in earlier nights, by the index of words, something that there is since tonight; the newest of it."""
+    owner = night.scope.tenant_id, night.scope.user_id, night.run_id, DREAM
+    async with night.store.executor.connection() as connection:
+        rows = await connection.fetch(_with_fresh("naming_stretches", night), *owner, [], _MOST_WOKEN, STRETCH)
+        documents = await connection.fetch(_with_fresh("naming_documents", night), *owner, [], _MOST_WOKEN)
+    found = [_of_stretch(row) for row in rows]
+    for kind, record in documents:
+        if record is not None:
+            found.append(_of_document((Moment if kind == "moments" else Resource).from_row(record)))
+    return _others(found, besides)
+
+
+def _others(found: Sequence[Subject], than: Sequence[Subject]) -> list[Subject]:
+    known = {(subject.ref, subject.first // STRETCH) for subject in than}
     return [subject for subject in found if (subject.ref, subject.first // STRETCH) not in known]
 
 
+def _of_stretch(row: Any) -> Subject:
+    start, seen = row["first"] // STRETCH * STRETCH, row["seen_index"]
+    return Subject(Ref("sessions", row["session_id"]), start, min(start + STRETCH - 1, seen), seen)
+
+
 def _stretches(session: NewSession) -> Iterator[Subject]:
-    for start in range((session.seen_index + 1) // STRETCH * STRETCH, session.last_index + 1, STRETCH):
+    again = {number for first, last in session.again for number in range(first // STRETCH, last // STRETCH + 1)}
+    new = range((session.seen_index + 1) // STRETCH, session.last_index // STRETCH + 1) if session.has_grown else ()
+    for start in (number * STRETCH for number in sorted(again.union(new))):
         last = min(start + STRETCH - 1, session.last_index)
         yield Subject(session.ref, start, last, session.seen_index)
 
@@ -137,10 +163,10 @@ def _told(text: str) -> str:
 
 async def standing_of(night: Night, subject: Subject, passages: list[Passage]) -> list[Standing]:
     """What is said of a subject by now; of a session, what was made from this stretch of it."""
-    own = [passage.source.ref.id for passage in passages]
+    own = [passage.source.ref.id for passage in passages], [passage.source.key for passage in passages]
     async with night.store.executor.connection() as connection:
         rows = await connection.fetch(
             query("entities_dream", "standing"),
-            *(night.scope.tenant_id, night.scope.user_id, DREAM, subject.ref.id, own),
+            *(night.scope.tenant_id, night.scope.user_id, DREAM, subject.ref.id, *own),
         )
-    return [Standing(row["id"], row["kind"]) for row in rows]
+    return [Standing(row["id"], row["kind"], row["name"]) for row in rows]

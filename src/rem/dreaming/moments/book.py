@@ -10,6 +10,7 @@ from uuid import UUID
 from rem.db.sql import query
 from rem.dreaming.claim import Ref, RowClaim, Source
 from rem.dreaming.moments.near_duplicates import NearDuplicates
+from rem.dreaming.owner import owned
 from rem.models import Moment
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 DREAM = "moments"
 _MOST_SOURCES = 500
 """Of one moment: what is said every morning needs no more evidence."""
+_LAST = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,11 @@ class MomentBook:
 
     async def standing(self, subject_id: UUID, start: int = 0, end: int | None = None) -> list[Standing]:
         """The moments of a subject; of a session, those that begin from an index on and before another."""
-        found = [_standing(row) for row in await self._rows("moments_of_subject", subject_id, start)]
-        return [one for one in found if end is None or int(one.value["metadata"].get("first_index", 0)) < end]
+        if start <= 0 and end is None:
+            rows = await self._rows("moments_of_subject", subject_id)
+        else:
+            rows = await self._rows("moments_of_stretch", subject_id, start, _LAST if end is None else end)
+        return [_standing(row) for row in rows]
 
     async def say(
         self,
@@ -66,17 +71,19 @@ class MomentBook:
         replaced: Sequence[Standing],
         own_ids: Collection[UUID],
         seen_index: int | None = None,
+        stretch: tuple[int, int] | None = None,
     ) -> None:
         """Let drafts stand in place of what was said of a subject. `own_ids` are the rows that the drafts could be made
-        from; other sources of a moment have joined it."""
+        from; other sources of a moment have joined it. Of a session it is told how far it is seen, and what was looked
+        at for that."""
         sources = await self._sources_of(replaced)
         kept = await self._settled(drafts, replaced, sources)
         await self._carry_over(subject, kept, replaced, sources, set(own_ids))
         claims = [draft.claim() for draft in kept]
-        await self._night.say(
-            DREAM, subject, claims, only=[one.statement_id for one in replaced], seen_index=seen_index
-        )
-        await self._check(subject, kept)
+        only = [one.statement_id for one in replaced]
+        changes = await self._night.say(DREAM, subject, claims, only=only, seen_index=seen_index, stretch=stretch)
+        if changes.refused or changes.vanished:
+            await self._check(subject, kept)
 
     async def _settled(
         self,
@@ -129,7 +136,7 @@ class MomentBook:
                 draft.occurrences = len({subject.id, *places})
                 await self._keep_words(draft, one, places)
             else:
-                homeless |= {placed.place_id for placed in joined}
+                homeless |= {placed.source.ref.id for placed in joined}
         if homeless:
             self.has_unsettled = True
             await self._execute("look_again", sorted(homeless))
@@ -208,7 +215,7 @@ class MomentBook:
     async def _rows(self, name: str, *parameters: Any) -> list[Any]:
         scope = self._night.scope
         async with self._night.store.executor.connection() as connection:
-            statement = query("moments_dream", name)
+            statement = owned(query("moments_dream", name), scope.user_id)
             return list(await connection.fetch(statement, scope.tenant_id, scope.user_id, *parameters))
 
     async def _execute(self, name: str, *parameters: Any) -> None:

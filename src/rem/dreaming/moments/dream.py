@@ -17,6 +17,7 @@ from rem.dreaming.moments.extraction import extracted_drafts
 from rem.dreaming.moments.links import link_moments
 from rem.dreaming.moments.people import KnownPeople
 from rem.dreaming.night import NewSession, Said
+from rem.dreaming.owner import owned
 from rem.models import Resource
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _PORTION = 1000
 """Messages that are read at once."""
 _READ_OF_MESSAGE = 20_000
+_SMALL_PORTION = 4 * MOST_MESSAGES
+"""Where something in the middle is to be looked at again, what comes after it is soon as it was."""
 _LOOK_BACK = 2 * MOST_MESSAGES
 _MOST_ROUNDS = 3
 _MANY_FILES = 20
@@ -75,35 +78,71 @@ class _Recollection:
             )
 
     async def recall_session(self, session: NewSession) -> None:
-        """Say the episodes of a conversation that are new or have grown."""
-        start = await self._restart(session)
+        """Say the episodes of a conversation that are new, have grown, or have lost some of their messages."""
+        for first, last in _together(session.again):
+            await self._recall(session, first, last)
+        if session.has_grown:
+            await self._recall(session, session.seen_index + 1, None)
+
+    async def _recall(self, session: NewSession, first: int, last: int | None) -> None:
+        """Say the episodes from a message to another, or to the end; and those after it that are others now."""
+        start = await self._restart(session.id, first)
         across = (await self._rows("start_across", session.id, start))[0][0]
         start = start if across is None else min(start, int(across))
+        portion = _PORTION if last is None else _SMALL_PORTION
         while True:
-            said = await self._said(session.id, start)
-            is_rest = len(said) < _PORTION
+            said = await self._said(session.id, start, portion)
+            is_rest = len(said) < portion
             episodes = cut(said, await self._vectors(said), self._pause)
             if not is_rest:
                 # What comes may belong to the last of them.
                 while len(episodes) > 1 and len(said) - _count(episodes[:-1]) < LOOKAHEAD:
                     episodes.pop()
                 episodes.pop()
-            await self._say_session(session, start, episodes, is_rest)
-            if is_rest:
+            end = None if last is None else await self._settled(session.id, episodes, start, last)
+            if end is not None:
+                episodes = [episode for episode in episodes if episode.first_index < end]
+            stretch = min(start, first), max(session.last_index, last or 0) if end is None else max(end - 1, first)
+            await self._say_session(session, stretch, start, episodes, end, is_rest and end is None)
+            if is_rest or end is not None:
                 return
             start = episodes[-1].last_index + 1
 
-    async def _say_session(self, session: NewSession, start: int, episodes: Sequence[Episode], is_rest: bool) -> None:
+    async def _settled(self, session_id: UUID, episodes: Sequence[Episode], start: int, last: int) -> int | None:
+        """Where, after a message, an episode begins at which a moment begins already: from there all is as it was."""
+        if not episodes:
+            return None
+        known = await self._rows("beginnings", session_id, start, episodes[-1].last_index)
+        begun = {row["first_index"] for row in known}
+        for episode in episodes:
+            place = episode.first_index
+            is_inside = any(row["first_index"] < place <= row["last_index"] for row in known)
+            if place > last and place in begun and not is_inside:
+                return place
+        return None
+
+    async def _say_session(
+        self,
+        session: NewSession,
+        looked_at: tuple[int, int],
+        start: int,
+        episodes: Sequence[Episode],
+        end: int | None,
+        is_rest: bool,
+    ) -> None:
         """Say episodes, a stretch of them at a time, each marked as seen with what it says."""
         stretches = _stretches(episodes) if self._night.mind is not None else [list(episodes)]
         for number, stretch in enumerate(stretches):
-            is_end = is_rest and number == len(stretches) - 1
+            is_last = number == len(stretches) - 1
+            is_end = is_rest and is_last
             last = stretch[-1].last_index if stretch else -1
             drafts = await self._drafts(session, stretch)
-            replaced = await self.book.standing(session.id, start, None if is_end else last + 1)
+            until = end if is_last and end is not None else last + 1
+            replaced = await self.book.standing(session.id, start, None if is_end else until)
             own_ids = {message.id for episode in stretch for message in episode.said}
-            seen = max(session.last_index, last) if is_end else last
-            await self.book.say(session.ref, drafts, replaced, own_ids, seen)
+            seen = max(session.seen_index, last, session.last_index if is_end else last)
+            done = looked_at if is_end or (is_last and end is not None) else (looked_at[0], max(last, looked_at[0]))
+            await self.book.say(session.ref, drafts, replaced, own_ids, seen, done)
             start = last + 1
 
     async def _drafts(self, session: NewSession, stretch: Sequence[Episode]) -> list[MomentDraft]:
@@ -113,14 +152,14 @@ class _Recollection:
         drafts = (draft_of_episode(episode, session.id, self._people) for episode in worthy)
         return [draft for draft in drafts if draft is not None]
 
-    async def _restart(self, session: NewSession) -> int:
-        """Where to begin: the latest place before the news at which an episode begins, whatever else is said."""
-        if session.seen_index < 0:
+    async def _restart(self, session_id: UUID, place: int) -> int:
+        """Where to begin: the latest place before a message at which an episode begins, whatever is said from there."""
+        if place <= 0:
             return 0
-        news = await self._said(session.id, session.seen_index + 1, limit=1)
-        before = await self._rows("said_before", session.id, session.seen_index, _LOOK_BACK)
+        news = await self._said(session_id, place, limit=1)
+        before = await self._rows("said_before", session_id, place - 1, _LOOK_BACK)
         at = news[0].at if news else None
-        later = session.seen_index + 1
+        later = place
         for index, said_at in before:
             if at is not None and abs(at - said_at) > self._pause:
                 break
@@ -128,7 +167,7 @@ class _Recollection:
         else:
             # No pause. A topic that began with enough said after it stays begun.
             firm = before[LOOKAHEAD - 1][0] if len(before) >= LOOKAHEAD else -1
-            known = (await self._rows("start_before", session.id, firm))[0][0]
+            known = (await self._rows("start_before", session_id, firm))[0][0]
             return int(known or 0) if known is not None or len(before) < _LOOK_BACK else later
         return later
 
@@ -188,12 +227,23 @@ class _Recollection:
     async def _rows(self, name: str, *parameters: Any) -> list[Any]:
         scope = self._night.scope
         async with self._night.store.executor.connection() as connection:
-            statement = query("moments_dream", name)
+            statement = owned(query("moments_dream", name), scope.user_id)
             return list(await connection.fetch(statement, scope.tenant_id, scope.user_id, *parameters))
 
 
 def _count(episodes: Sequence[Episode]) -> int:
     return sum(len(episode.said) for episode in episodes)
+
+
+def _together(stretches: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """Stretches of a conversation from first to last; those that are near to each other as one."""
+    together: list[tuple[int, int]] = []
+    for first, last in stretches:
+        if together and first - together[-1][1] <= MOST_MESSAGES:
+            together[-1] = together[-1][0], last
+        else:
+            together.append((first, last))
+    return together
 
 
 def _stretches(episodes: Sequence[Episode]) -> list[list[Episode]]:

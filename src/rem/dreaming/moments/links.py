@@ -10,6 +10,7 @@ from uuid import UUID
 from rem.db.sql import query
 from rem.dreaming.claim import Claim, EdgeClaim, FieldClaim, Ref, Source
 from rem.dreaming.moments.book import DREAM
+from rem.dreaming.owner import owned
 from rem.models import Edge
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class _Chain:
     async def _rows(self, name: str, *parameters: Any) -> list[Any]:
         scope = self._night.scope
         async with self._night.store.executor.connection() as connection:
-            statement = query("moments_dream", name)
+            statement = owned(query("moments_dream", name), scope.user_id)
             return list(await connection.fetch(statement, scope.tenant_id, scope.user_id, *parameters))
 
 

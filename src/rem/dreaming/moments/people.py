@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ _MOST_KNOWN = 2000
 _MOST_NAMED = 20
 _SHORTEST_NAME = 3
 _WORD = re.compile(r"[^\W\d_]{2,}")
+_TOKEN = re.compile(r"\w+")
 _NOBODY = frozenset({"user", "assistant", "system", "tool", "human", "ai", "bot", "me", "you", "unknown", ""})
 
 
@@ -32,12 +34,12 @@ class KnownPeople:
     """The people that a scope knows of, to be found in texts."""
 
     def __init__(self, people: Sequence[KnownPerson], organizations: Sequence[str] = ()) -> None:
-        self._organizations = _pattern(name.lower() for name in organizations if len(name) >= _SHORTEST_NAME)
+        self._organizations = _Names(name.lower() for name in organizations if len(name) >= _SHORTEST_NAME)
         self._key_of = {
             name.lower(): person.key for person in people for name in person.names if len(name) >= _SHORTEST_NAME
         }
         self._name_words = {word for name in self._key_of if "@" not in name for word in _WORD.findall(name)}
-        self._pattern = _pattern(self._key_of)
+        self._names = _Names(self._key_of)
 
     @classmethod
     async def of(cls, store: Store) -> KnownPeople:
@@ -53,26 +55,36 @@ class KnownPeople:
 
     def mentioned_in(self, texts: Iterable[str]) -> list[str]:
         """The keys of those whom texts name, in the order in which they come up."""
-        if self._pattern is None:
-            return []
-        found = (match.group().lower() for text in texts for match in self._pattern.finditer(text))
+        found = (name for text in texts for name in self._names.found_in(text))
         return list(dict.fromkeys(self._key_of[name] for name in found if name in self._key_of))[:_MOST_NAMED]
 
     def names_in(self, texts: Iterable[str]) -> list[str]:
         """The words that texts name known people by, in whatever part ("Sarah" of Sarah Chen), and organisations."""
         texts = [text.lower() for text in texts]
         words = {word for text in texts for word in _WORD.findall(text)} & self._name_words
-        if self._organizations is not None:
-            words |= {match.group() for text in texts for match in self._organizations.finditer(text)}
+        words |= {name for text in texts for name in self._organizations.found_in(text)}
         return sorted(words)
 
 
-def _pattern(names: Iterable[str]) -> re.Pattern[str] | None:
-    """What finds names in lower case."""
-    # The longest first, or "Ann" would be found in "Ann Lee".
-    ordered = sorted(set(names), key=lambda name: (-len(name), name))
-    parts = "|".join(map(re.escape, ordered))
-    return re.compile(rf"(?<!\w)(?:{parts})(?!\w)", re.IGNORECASE) if ordered else None
+class _Names:
+    """Names in lower case, to be found in texts. However many there are, only those are looked for whose first word a
+    text has."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._by_first_word: dict[str, set[str]] = defaultdict(set)
+        for name in names:
+            first = _TOKEN.search(name)
+            self._by_first_word[first.group() if first else ""].add(name)
+
+    def found_in(self, text: str) -> Iterator[str]:
+        """The names that stand in a text, in their order."""
+        words = {"", *_TOKEN.findall(text.lower())}
+        names = {name for word in words if word in self._by_first_word for name in self._by_first_word[word]}
+        if names:
+            # The longest first, or "Ann" would be found in "Ann Lee".
+            parts = "|".join(map(re.escape, sorted(names, key=lambda name: (-len(name), name))))
+            for match in re.finditer(rf"(?<!\w)(?:{parts})(?!\w)", text, re.IGNORECASE):
+                yield match.group().lower()
 
 
 def _is_owner(store: Store, names: Sequence[str], email: str | None) -> bool:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from rem.db.sql import fill, query
+from rem.db.sql import query
 from rem.dreaming.claim import Ref, Source
+from rem.dreaming.owner import owned
 
 if TYPE_CHECKING:
     from rem.dreaming.night import Night
@@ -137,14 +138,8 @@ def _take(document: OntologyDocument, parts: Sequence[Part]) -> None:
     document.is_cut = len(taken) < len(parts) or length > MOST_CHARACTERS
 
 
-def owned(statement: str, night: Night) -> str:
-    """The statement for the owner's own rows, said in a way that the index understands."""
-    is_shared = night.scope.user_id is None
-    return fill(statement, owner="r.user_id IS NULL AND $2::text IS NULL" if is_shared else "r.user_id = $2")
-
-
 async def _rows(night: Night, name: str, *parameters: Any) -> list[Any]:
-    statement = owned(query("ontology_dream", name), night)
+    statement = owned(query("ontology_dream", name), night.scope.user_id)
     async with night.store.executor.connection() as connection:
         return list(await connection.fetch(statement, night.scope.tenant_id, night.scope.user_id, *parameters))
 

@@ -19,10 +19,11 @@ from pydantic import ValidationError
 from rem.db.sql import query
 from rem.dreaming.claim import Claim, EdgeClaim, Ref, RowClaim
 from rem.dreaming.material import digest_of
-from rem.dreaming.ontology.document import OntologyDocument, new_files, new_texts, owned, read_file, read_text
+from rem.dreaming.ontology.document import OntologyDocument, new_files, new_texts, read_file, read_text
 from rem.dreaming.ontology.extraction import Extraction, Missing, by_mind, by_statement, readable, version_of
 from rem.dreaming.ontology.match import matches, matches_tags, matches_type, problem_of
 from rem.dreaming.ontology.schema import ExtractionSchema, StoredSchemas
+from rem.dreaming.owner import owned
 from rem.errors import RemError
 from rem.models import Edge, Ontology
 
@@ -252,12 +253,11 @@ class _Run:
     async def _rows(self, name: str, *parameters: Any) -> list[Any]:
         scope = self._night.scope
         async with self._night.store.executor.connection() as connection:
-            return list(
-                await connection.fetch(query("ontology_dream", name), scope.tenant_id, scope.user_id, *parameters)
-            )
+            statement = owned(query("ontology_dream", name), scope.user_id)
+            return list(await connection.fetch(statement, scope.tenant_id, scope.user_id, *parameters))
 
     async def _execute(self, name: str, *parameters: Any) -> None:
-        statement = owned(query("ontology_dream", name), self._night)
+        statement = owned(query("ontology_dream", name), self._night.scope.user_id)
         async with self._night.store.executor.connection() as connection:
             await connection.execute(statement, self._night.scope.tenant_id, *parameters)
 

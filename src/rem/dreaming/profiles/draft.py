@@ -25,6 +25,7 @@ _MOST_MOMENTS = 60
 _LONGEST_SUMMARY = 400
 _MOST_TOPICS = 20
 _MOST_WISHES_SHOWN = 3
+_MOST_TOLD_SHOWN = 6
 _LONGEST_PROFILE_SUMMARY = 2000
 _LONGEST_ENTRY = 200
 _SHORTEST_WORD = 3
@@ -73,7 +74,7 @@ async def by_mind(night: Night, facts: ProfileFacts, present: Present) -> dict[s
     """The same, with what a language model makes of it in place of the counts."""
     drafts = by_counts(facts)
     at = facts.at
-    if at is None or not (facts.moments or facts.wishes):
+    if at is None or not (facts.moments or facts.wishes or facts.told):
         return drafts
     material = _material(facts, present)
     answer = await night.think(_AGENT, marked("what is known of the user", material))
@@ -82,8 +83,7 @@ async def by_mind(night: Night, facts: ProfileFacts, present: Present) -> dict[s
     counted = [source for thing in (*facts.projects, *facts.people) for source in thing.sources]
     shown = [moment.source for moment in facts.moments[:_MOST_MOMENTS]]
     topics = [source for topic in facts.topics[:_MOST_TOPICS] for source in topic.sources]
-    wishes = [wish.source for wish in facts.wishes]
-    sources = tuple(unique([*shown, *topics, *counted, *wishes, *present.sources]))
+    sources = tuple(unique([*shown, *topics, *counted, *facts.said_in, *present.sources]))
     for name in ("interests", "preferred_topics"):
         entries = _grounded(answer.get(name), known, most=15 if name == "interests" else 10)
         if entries:
@@ -108,7 +108,9 @@ def _summary(facts: ProfileFacts, at: datetime) -> Drafted | None:
         ("Often speaks of {}.", facts.known_people[:3]),
     ]
     said = [(text, things) for text, things in parts if things]
-    sentences = [text.format(_listed([thing.name for thing in things])) for text, things in said]
+    about = facts.told[:_MOST_TOLD_SHOWN]
+    sentences = [f"{line[0].upper()}{line[1:]}." for line in (", ".join(one.text for one in about),) if line]
+    sentences += [text.format(_listed([thing.name for thing in things])) for text, things in said]
     # What somebody prefers tells more than what should not be done this time.
     shown = sorted(facts.wishes, key=lambda wish: _PREFERS.search(wish.text) is None)[:_MOST_WISHES_SHOWN]
     if shown:
@@ -116,7 +118,7 @@ def _summary(facts: ProfileFacts, at: datetime) -> Drafted | None:
     if not sentences:
         return None
     sources = [source for _, things in said for thing in things for source in thing.sources]
-    sources += [wish.source for wish in shown]
+    sources += [*(one.source for one in about), *(wish.source for wish in shown)]
     return Drafted(" ".join(sentences), tuple(unique(sources)), at)
 
 
@@ -144,6 +146,7 @@ def _details(facts: ProfileFacts, at: datetime, preferences: Sequence[str]) -> D
         "people": facts.known_people,
     }
     value: dict[str, Any] = {name: [thing.name for thing in things] for name, things in lists.items()}
+    value["about"] = [one.text for one in facts.told]
     value["topics"] = {topic.name: topic.count for topic in topics}
     value["activity"] = facts.activity.as_json() if facts.activity else {}
     value["preferences"] = list(preferences)
@@ -151,7 +154,7 @@ def _details(facts: ProfileFacts, at: datetime, preferences: Sequence[str]) -> D
     if not value:
         return None
     sources = [source for things in (*lists.values(), topics) for thing in things for source in thing.sources]
-    sources += [*(wish.source for wish in facts.wishes), *(facts.activity.sessions if facts.activity else ())]
+    sources += [*facts.said_in, *(facts.activity.sessions if facts.activity else ())]
     return Drafted(value, tuple(unique(sources)), at)
 
 
@@ -162,6 +165,7 @@ def _material(facts: ProfileFacts, present: Present) -> str:
         "topics_by_count": {topic.name: topic.count for topic in facts.topics[:_MOST_TOPICS]},
         "projects": [project.name for project in facts.current_projects],
         "people": [person.name for person in facts.known_people],
+        "about_the_user": [one.text for one in facts.told],
         "said_by_the_user": [wish.text for wish in facts.wishes],
         "moments": [
             {

@@ -49,9 +49,9 @@ async def _dream(night: Night) -> None:
     if rows and not live:
         # Who deleted their profile gets none.
         return
-    facts = await read_facts(night)
     row = live[0] if live else None
     standing = await _standing(night, row.id) if row else []
+    facts = await read_facts(night, _told_before(standing))
     record = await record_of(night.store, row.id) if row else None
     written = _written(record or {}, standing, row)
     # Who dreams every night does not know the address that somebody who dreamt by hand gave.
@@ -75,6 +75,13 @@ async def _standing(night: Night, row_id: UUID) -> list[Any]:
     scope = night.scope
     async with night.store.executor.connection() as connection:
         return list(await connection.fetch(query("profiles_dream", "standing"), scope.tenant_id, scope.user_id, row_id))
+
+
+def _told_before(standing: list[Any]) -> list[UUID]:
+    """The messages that the profile was made from: what somebody said of themself holds until they say otherwise."""
+    details = [said for said in standing if said["name"] == "metadata.profile"]
+    places = [place for said in details for place in zip(said["source_types"], said["source_ids"], strict=True)]
+    return [source_id for kind, source_id in places if kind == "messages"]
 
 
 def _written(record: dict[str, Any], standing: list[Any], row: OwnRow | None) -> dict[str, Any]:

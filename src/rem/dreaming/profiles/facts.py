@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from rem.db.sql import query
 from rem.dreaming.claim import Ref, Source
 from rem.dreaming.moments.topics import COMPANY_WORDS, DOMAIN
 from rem.dreaming.profiles.activity import Activity, activity_of
+from rem.dreaming.profiles.self_told import Told, told
 from rem.dreaming.profiles.sensitive import is_sensitive
 from rem.dreaming.secrets import tells_secret, without_secrets
 from rem.dreaming.sentences import sentence_spans
@@ -37,8 +38,8 @@ _LATELY = timedelta(days=14)
 _HALF_LIFE_DAYS = 30.0
 _MOST_INTERESTS, _MOST_TOPICS, _MOST_SHOWN, _MOST_WISHES = 15, 10, 10, 20
 _LONGEST_TAG = 80
-_LONGEST_WISHFUL_MESSAGE = 400
-"""What is longer was pasted rather than said."""
+_LONGEST_MESSAGE, _LONGEST_WISHFUL_MESSAGE = 1000, 400
+"""What is longer was pasted rather than said; more so if it tells what to do."""
 _LONGEST_WISH = 200
 _NOBODY = frozenset({"user", "assistant", "ai", "me", "i", "you", "system"})
 _SEPARATOR = re.compile(r"[\W_]+")
@@ -114,6 +115,8 @@ class ProfileFacts:
     projects: tuple[Counted, ...]
     wishes: tuple[Wish, ...]
     """The newest first."""
+    told: tuple[Told, ...] = ()
+    """What the user said of themself."""
 
     @property
     def at(self) -> datetime | None:
@@ -160,13 +163,16 @@ class ProfileFacts:
         """All that was looked at."""
         counted = [source for thing in (*self.people, *self.projects) for source in thing.sources]
         sessions = self.activity.sessions if self.activity else ()
-        return unique(
-            [*(moment.source for moment in self.moments), *sessions, *counted, *(wish.source for wish in self.wishes)]
-        )
+        return unique([*(moment.source for moment in self.moments), *sessions, *counted, *self.said_in])
+
+    @property
+    def said_in(self) -> list[Source]:
+        """The messages in which the user said what they want and who they are."""
+        return [*(one.source for one in self.told), *(one.source for one in self.wishes)]
 
 
-async def read_facts(night: Night) -> ProfileFacts:
-    """What the owner's latest moments, messages and mentions tell."""
+async def read_facts(night: Night, earlier: Collection[UUID] = ()) -> ProfileFacts:
+    """What the owner's latest moments, messages and mentions tell, and the messages that it was told before."""
     owner = night.scope.tenant_id, night.scope.user_id
 
     async def rows(name: str, *parameters: Any) -> list[Any]:
@@ -175,7 +181,7 @@ async def read_facts(night: Night) -> ProfileFacts:
 
     moments = tuple(_moment(row) for row in await rows("moments", _MOST_MOMENTS))
     activity = activity_of(await rows("said_by_week", _MOST_MESSAGES, _WINDOW_DAYS))
-    wishes = _wishes(await rows("wishes", _MOST_MESSAGES, _LONGEST_WISHFUL_MESSAGE))
+    own_words = await rows("own_words", _MOST_MESSAGES, _LONGEST_MESSAGE, list(earlier))
     sessions = activity.sessions if activity else ()
     by_id = {source.ref.id: source for source in (*sessions, *(moment.source for moment in moments))}
     mentions = await rows("mentions", list(by_id), _MOST_MENTIONED)
@@ -197,7 +203,8 @@ async def read_facts(night: Night) -> ProfileFacts:
         tuple(topics),
         tuple(people),
         tuple(_mentioned(mentions, "project", by_id)),
-        tuple(wishes),
+        tuple(_wishes(own_words[::-1])),
+        tuple(told((row["content"], row["created_at"], _message(row)) for row in own_words if row["is_owners"])),
     )
 
 
@@ -282,6 +289,10 @@ def _merged(present: Iterable[Counted], mentioned: Iterable[Counted]) -> list[Co
     return sorted(people.values(), key=lambda person: (-person.count, person.name))
 
 
+def _message(row: Any) -> Source:
+    return Source(Ref("messages", row["id"]), row["key"])
+
+
 def _is_wish(text: str) -> bool:
     return (
         len(text) <= _LONGEST_WISH
@@ -296,10 +307,12 @@ def _wishes(rows: Sequence[Any]) -> list[Wish]:
     """What was said of how things should be done, the newest first; of what was said twice, the newest."""
     found: dict[str, Wish] = {}
     for row in rows:
+        if len(row["content"]) > _LONGEST_WISHFUL_MESSAGE:
+            continue
         said = without_secrets(row["content"])
         for start, end in sentence_spans(said):
             text = " ".join(said[start:end].split())
             if _is_wish(text):
-                wish = Wish(text, row["created_at"], Source(Ref("messages", row["id"]), row["key"]))
+                wish = Wish(text, row["created_at"], _message(row))
                 found.setdefault(_fold(text), wish)
     return list(found.values())[:_MOST_WISHES]

@@ -1,0 +1,222 @@
+"""SelfTold: what users say of themselves in so many words ("I live in Porto"), as lines of a profile.
+
+Only what is said in the first person, of now and as a fact: no question, no "if", nothing that somebody else says. What
+is taken back ("I don't live there any more") ends what was said before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from rem.dreaming.claim import Source
+from rem.dreaming.entities.introductions import is_organization
+from rem.dreaming.entities.name_words import is_capitalised, words_after
+from rem.dreaming.own_words import is_tale, is_task, without_quotes
+from rem.dreaming.profiles.sensitive import is_sensitive
+from rem.dreaming.secrets import tells_secret, without_secrets
+from rem.dreaming.sentences import sentence_spans
+
+MOST_LINES = 30
+_LONGEST_LINE = 80
+_LONGEST_TOPIC = 2
+"""In words; a name may have more of them."""
+_NOW = r"(?: (?:currently|now|still|also|actually|just|jetzt|derzeit|zurzeit|gerade|inzwischen|auch|noch))*"
+_AM = r"(?:I['’]m|I am)"
+_NO_FACT = re.compile(
+    r"\b(?:if|would|could|might|may|maybe|perhaps|wish|imagine|suppose|pretend|assume|hypothetically|unless|whether"
+    r"|act as|until|before|when i was|should|said|says|told|tells|asks|asked|writes|wrote|wenn|falls|würde|könnte"
+    r"|angenommen|stell dir vor|vielleicht|ob|als ich|sagt|sagte|meinte|schrieb|sollte|not|never|nicht)\b",
+    re.IGNORECASE,
+)
+"""Before what is said: then it is not said as a fact, or by another."""
+_ASKS = re.compile(r"\?\s*\Z")
+_TAKEN_BACK: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(
+            r"\b(I|we) (?:no longer|do(?:n['’]?t| not)) (?=(?:live|work|study|play|speak|have)\b)", re.IGNORECASE
+        ),
+        r"\1 ",
+    ),
+    (re.compile(rf"\b{_AM} (?:no longer|not) ", re.IGNORECASE), "I am "),
+    (re.compile(r"\b(ich (?:bin|habe)) keine?n? (\w+)(?: mehr)?\b", re.IGNORECASE), r"\1 \2"),
+    (re.compile(r" (?:any ?more|nicht mehr)\b", re.IGNORECASE), ""),
+)
+_PHRASE_END = re.compile(
+    r"[,.;:!?()\n–—]|\s-\s|\s(?:and|but|or|so|because|since|with|at|in|for|from|on|while|which|who|that|as|right now"
+    r"|these days|lately|now|again|this|und|aber|oder|weil|seit|mit|bei|im|am|an|für|als|damit|der|die|das)\b",
+    re.IGNORECASE,
+)
+_NO_TOPIC = re.compile(
+    r"(?:an?|the|and|to|lots|about|that|this|it|so|from|more|much|new|how|what|why|stuff|things?|something|everything"
+    r"|for|hard|my|your|by|as|fast|slowly|viel|mehr|für|dass|wie|was|etwas|aus|zu|die|der|das|eine?)\b|.*[\d'’]",
+    re.IGNORECASE,
+)
+_SKILL = re.compile(
+    r"to (?:play|cook|bake|code|program|drive|swim|ski|snowboard|surf|sail|row|knit|sew|crochet|draw|paint|dance|sing"
+    r"|dive|climb|ride|speak|read|write|fly|juggle|skate|garden|weld) ?",
+    re.IGNORECASE,
+)
+_INSTRUMENTS = (
+    r"(?:violin|viola|cello|double bass|bass|guitar|piano|keyboard|organ|drums|flute|clarinet|oboe|saxophone|trumpet"
+    r"|trombone|harp|ukulele|banjo|accordion|geige|bratsche|gitarre|klavier|orgel|schlagzeug|flöte|klarinette|saxophon"
+    r"|trompete|harfe)"
+)
+_SPORTS = (
+    r"(?:chess|tennis|table tennis|football|soccer|basketball|volleyball|badminton|squash|golf|hockey|rugby|handball"
+    r"|cricket|baseball|padel|schach|tischtennis|fußball)"
+)
+_LANGUAGES = (
+    r"(?:english|german|french|spanish|italian|portuguese|dutch|polish|czech|russian|ukrainian|turkish|arabic|persian"
+    r"|hindi|urdu|bengali|chinese|mandarin|cantonese|japanese|korean|vietnamese|thai|greek|hebrew|swedish|norwegian"
+    r"|danish|finnish|hungarian|romanian|swahili|deutsch|englisch|französisch|spanisch|italienisch|portugiesisch|niederländisch|polnisch"
+    r"|russisch|türkisch|arabisch|chinesisch|japanisch)"
+)
+_COUNTS = r"(?:an?|one|two|three|four|five|six|\d|einen?|zwei|drei|vier|fünf|sechs)"
+_CHILDREN = r"(?:kids?|child|children|sons?|daughters?|kind|kinder|söhne|sohn|töchter|tochter)"
+_DIETS = r"(?:vegetarian|vegan|pescatarian|vegetarier(?:in)?|veganer(?:in)?)"
+_PETS = r"(?:cats?|dogs?|katzen?|hunde?)"
+_END = r"(?=[.,;!)\n]|\s+(?:and|but|who|so|now|at home|aged|too|und|aber|die|der|zu hause)\b|\s*\Z)"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Something that a user said of themself."""
+
+    kind: str
+    text: str
+    """As a profile says it: lives in Porto."""
+    at: datetime
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    kind: str
+    pattern: re.Pattern[str]
+    says: str
+    value: Callable[[str, re.Match[str]], str]
+    is_single: bool = False
+    """Whether one holds at a time: a newer one takes the place of the older."""
+
+
+def told(messages: Iterable[tuple[str, datetime, Source]]) -> list[Told]:
+    """What holds by now of what messages say, the oldest of them first."""
+    standing: dict[tuple[str, str], Told] = {}
+    for content, at, source in messages:
+        for rule, value, is_taken_back in _said_in(content):
+            place = (rule.kind, "" if rule.is_single else value.casefold())
+            text = rule.says.format(value)
+            if not is_taken_back:
+                standing.pop(place, None)
+                standing[place] = Told(rule.kind, text, at, source)
+            elif place in standing and standing[place].text.casefold() == text.casefold():
+                del standing[place]
+    order = list(dict.fromkeys(rule.kind for rule in _RULES))
+    newest = list(standing.values())[::-1][:MOST_LINES]
+    return sorted(newest, key=lambda one: order.index(one.kind))
+
+
+def _said_in(content: str) -> Iterator[tuple[_Rule, str, bool]]:
+    """Which rules a message follows, with what it says by them, and whether it takes that back."""
+    if is_task(content) or is_tale(content):
+        return
+    text = without_quotes(without_secrets(content))
+    for start, end in sentence_spans(text):
+        sentence = text[start:end]
+        if _ASKS.search(sentence):
+            continue
+        plain, is_taken_back = _plain(sentence)
+        for rule in _RULES:
+            found = rule.pattern.search(plain)
+            if found is None or _NO_FACT.search(plain, 0, found.start()):
+                continue
+            value = " ".join(rule.value(plain, found).split())
+            line = rule.says.format(value)
+            if value and len(line) <= _LONGEST_LINE and not is_sensitive(line) and not tells_secret(line):
+                yield rule, value, is_taken_back
+
+
+def _plain(sentence: str) -> tuple[str, bool]:
+    """A sentence that says that something is so no more as one that says that it is; and whether it was such a one."""
+    plain = sentence
+    for pattern, words in _TAKEN_BACK:
+        plain = pattern.sub(words, plain)
+    return plain, plain != sentence
+
+
+def _place(text: str, found: re.Match[str]) -> str:
+    words, end = words_after(text, found.end())
+    country, _ = words_after(text, end + 2) if text[end : end + 2] == ", " else ([], end)
+    return ", ".join(" ".join(part) for part in (words, country[:3]) if part) if words else ""
+
+
+def _organization(text: str, found: re.Match[str]) -> str:
+    words, _ = words_after(text, found.end(), shouted=True, most=5)
+    return " ".join(words) if is_organization(words) else ""
+
+
+def _phrase(text: str, found: re.Match[str], most: int = 5) -> str:
+    """What follows, up to where something else begins."""
+    rest = text[found.end() :].lstrip()
+    end = _PHRASE_END.search(rest)
+    words = (rest[: end.start()] if end else rest).split()
+    return " ".join(words) if 0 < len(words) <= most else ""
+
+
+def _topic(text: str, found: re.Match[str]) -> str:
+    phrase = _phrase(text, found)
+    if _SKILL.match(phrase):
+        return phrase
+    is_short = len(phrase.split()) <= _LONGEST_TOPIC or is_capitalised(phrase.split()[0])
+    return phrase if is_short and not _NO_TOPIC.match(phrase) else ""
+
+
+def _list(text: str, found: re.Match[str]) -> str:
+    """What follows, up to the end of the sentence."""
+    return re.split(r"[.;!?\n]| (?:but|because|so|aber|weil)\b", text[found.end() :])[0].strip(" ,:")
+
+
+def _group(_text: str, found: re.Match[str]) -> str:
+    return found.group(1)
+
+
+def _rule(
+    kind: str, pattern: str, says: str, value: Callable[[str, re.Match[str]], str], *, single: bool = False
+) -> _Rule:
+    return _Rule(kind, re.compile(pattern, re.IGNORECASE), says, value, single)
+
+
+_WORK = rf"\bI{_NOW} (?:live in [^.;!?]{{1,40}} and )?work{_NOW}|\b{_AM}{_NOW} working"
+_ARBEITE = rf"\bich (?:(?:wohne|lebe) [^.;!?]{{1,40}} und )?arbeite{_NOW}"
+_HAVE = rf"\b(?:I|we|ich|wir){_NOW} (?:have|habe|haben)"
+_RULES = (
+    _rule("home", rf"\b(?:I|we){_NOW} live{_NOW} in (?:the )?", "lives in {}", _place, single=True),
+    _rule("home", rf"\b{_AM}{_NOW} (?:living|based) in (?:the )?", "lives in {}", _place, single=True),
+    _rule(
+        "home",
+        rf"\b(?:ich|wir) (?:wohnen?|leben?){_NOW}(?: seit [\w ]{{2,20}})? in (?:der )?",
+        "lives in {}",
+        _place,
+        single=True,
+    ),
+    _rule("role", rf"(?:{_WORK}) as (?=an? |the )|{_ARBEITE} als ", "works as {}", _phrase, single=True),
+    _rule("employer", rf"(?:{_WORK}) (?:at|for) ", "works at {}", _organization, single=True),
+    _rule("employer", rf"{_ARBEITE} bei (?:der |dem )?", "works at {}", _organization, single=True),
+    _rule("studies", rf"\bI{_NOW} study |\b{_AM}{_NOW} studying ", "studies {}", _topic, single=True),
+    _rule("studies", rf"\bich studiere{_NOW} ", "studies {}", _topic, single=True),
+    _rule("children", rf"{_HAVE} ({_COUNTS} {_CHILDREN}){_END}", "has {}", _group, single=True),
+    _rule("pets", rf"{_HAVE} ({_COUNTS} {_PETS}){_END}", "has {}", _group, single=True),
+    _rule("diet", rf"\b{_AM}{_NOW} (?:an? )?(?:strict )?({_DIETS}){_END}", "is {}", _group, single=True),
+    _rule("diet", rf"\bich bin{_NOW} ({_DIETS}){_END}", "is {}", _group, single=True),
+    _rule("learns", rf"\b{_AM}{_NOW} learning (?:how )?|\bich lerne{_NOW} ", "is learning {}", _topic),
+    _rule("plays", rf"\bI{_NOW} play{_NOW} ((?:the )?{_INSTRUMENTS}|{_SPORTS}){_END}", "plays {}", _group),
+    _rule("plays", rf"\bich spiele{_NOW} ({_INSTRUMENTS}|{_SPORTS}){_END}", "plays {}", _group),
+    _rule("speaks", rf"\bI{_NOW} speak (?:fluent )?({_LANGUAGES})\b", "speaks {}", _group),
+    _rule("speaks", rf"\bich spreche{_NOW} (?:fließend )?({_LANGUAGES})\b", "speaks {}", _group),
+    _rule("hobby", r"\bmy (?:favou?rite |main )?hobb(?:y is|ies are) ", "hobby: {}", _list),
+    _rule("hobby", r"\bmein hobby ist |\bmeine hobbys sind ", "hobby: {}", _list),
+)
+"""In the order in which a profile tells them."""
