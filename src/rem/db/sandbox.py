@@ -93,6 +93,7 @@ class SqlSandbox:
         self._lock = asyncio.Lock()
         self._access: _Access | None = None
         self._readable: Readable | None = None
+        self._retired: list[asyncio.Task[None]] = []
 
     async def select(self, scope: Scope, statement: str, *, limit: int | None = None) -> Selection:
         """The rows of one SELECT in a scope, at most `limit` and what the settings allow."""
@@ -119,6 +120,7 @@ class SqlSandbox:
             access, self._access = self._access, None
         if access is not None:
             await access.pool.close()
+        await asyncio.gather(*self._retired)
 
     async def gaps(self) -> list[str]:
         """What this server leaves to the gate alone; an error if it cannot run SELECTs of users at all."""
@@ -188,7 +190,8 @@ class SqlSandbox:
                     if await self._credentials(connection) == stale.credentials:
                         raise error.meaning from error
                 self._access = await self._open()
-                stale.pool.terminate()
+                # Others may be in the middle of a query there: they end it, or find out the same.
+                self._retired.append(asyncio.create_task(stale.pool.close()))
             elif self._access is None:
                 self._access = await self._open()
             return self._access

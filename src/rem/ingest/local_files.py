@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -149,7 +150,8 @@ def _open_below(path: Path, reach: Reach) -> int:
         try:
             there = os.open(part, _FLAGS | os.O_NOFOLLOW, dir_fd=here)
         except OSError as error:
-            if _is_link(part, here):
+            # It may be none any more.
+            if error.errno == errno.ELOOP or _is_link(part, here):
                 raise _forbidden(str(path)) from error
             raise
         finally:

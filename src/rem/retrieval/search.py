@@ -31,7 +31,6 @@ Mode: TypeAlias = Literal["hybrid", "vector", "text"]
 _INDEX_AT_ONCE = 256
 """So many rows a search indexes itself before it answers; more are left to the indexer, and the answer says so."""
 _INDEX_SECONDS = 2.0
-_PATIENCE_SECONDS = 0.5
 _LONGEST_QUESTION = 10_000
 
 
@@ -182,7 +181,7 @@ class Searcher:
     async def _index(self, scope: Scope) -> int:
         """Make passages until nothing waits, or for long enough; how many rows it were."""
         rows = 0
-        ends = perf_counter() + _PATIENCE_SECONDS
+        ends = perf_counter() + _INDEX_SECONDS
         while True:
             rows += (await self._indexer.make_passages(scope, _INDEX_AT_ONCE, _INDEX_SECONDS))[0]
             if rows >= _INDEX_AT_ONCE or perf_counter() > ends or not (await self._indexer.waiting(scope)).rows:
