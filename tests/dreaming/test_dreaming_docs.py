@@ -73,7 +73,7 @@ def test_a_second_dream_has_nothing_to_say(dsn: str) -> None:
     (second,) = orjson.loads(output("dreaming", "full", "--json", *_ALICE, settings=settings))
     assert first["run_id"] is not None
     assert second["run_id"] is None
-    assert "nothing new" in output("dreaming", "full", *_ALICE, settings=settings)
+    assert output("dreaming", "full", *_ALICE, settings=settings) == "alice@example.com: nothing new.\n"
 
 
 def test_a_dream_is_undone_by_its_id(dsn: str) -> None:

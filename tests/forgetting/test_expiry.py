@@ -14,10 +14,11 @@ from rem.errors import DeletedError, InvalidInputError, NotFoundError
 from rem.forgetting.expiry import expire, expiry_of, moment_of, span_of
 from rem.memory.manager import MemoryManager
 from rem.memory.message import NewMessage
-from rem.models import Edge, File, Message, Resource, Role, Session
+from rem.models import Edge, File, Message, Ontology, Resource, Role, Session
+from tests.dreaming.conversations import talk
 from tests.dreaming.nights import moment, moments, night_for, note, ref
 
-_SOON = timedelta(seconds=0.2)
+_SOON = timedelta(seconds=0.8)
 
 
 def soon() -> datetime:
@@ -234,6 +235,30 @@ async def test_what_was_dreamt_of_a_conversation_lapses_with_it(
     at = later()
     await expire(memory.store, [session], at)
     assert [row.expires_at for row in await moments(memory.store)] == [at]
+
+
+async def test_what_was_dreamt_lapses_also_if_its_source_is_written_over(
+    rem: Rem, memory: MemoryManager, session: Session
+) -> None:
+    message, *_ = await memory.load_session(session.id)
+    night = await night_for(rem, memory.store)
+    await night.say("moments", ref(session), [moment("the trip", message)])
+    for at in (later(), None):
+        stored = await memory.store.get(Message, message.id)
+        await memory.store.upsert(stored.model_copy(update={"expires_at": at}))
+        assert [row.expires_at for row in await moments(memory.store)] == [at]
+
+
+async def test_who_is_known_from_two_conversations_lapses_with_the_last(rem: Rem, alice: Store) -> None:
+    first = await talk(alice, "first", "user: My colleague Sarah Chen <sarah@acme.com> is here.")
+    second = await talk(alice, "second", "user: I called Sarah Chen <sarah@acme.com> again.")
+    await rem.dreamer().dream(alice.scope, ["entities"])
+    at = later()
+    expected = [(first, at, None), (second, at + timedelta(days=1), at + timedelta(days=1)), (second, None, None)]
+    for session, expiry, lapses in expected:
+        await expire(alice, [await alice.get(Session, session)], expiry)
+        (sarah,) = [row for row in await alice.find(Ontology) if row.key == "sarah-chen"]
+        assert sarah.expires_at == lapses
 
 
 async def test_a_row_that_is_renewed_is_not_swept_away(rem: Rem, alice: Store) -> None:

@@ -31,7 +31,7 @@ Again = Annotated[
     ),
 ]
 
-
+_SOURCES_SHOWN = 5
 _DREAMS = {
     "entities": "People, organisations and projects that were named, each under one key with its aliases.",
     "moments": "Episodes from conversations and texts: when, who, about what.",
@@ -84,7 +84,7 @@ def _dream(names: list[str] | None, user: str | None, tenant: str, everyone: boo
         print_json([_as_json(scope, report) for scope, report in reports])
         return
     for scope, report in reports:
-        _print(scope, report)
+        _print(_whose(scope, user), report)
 
 
 async def _with_progress(
@@ -112,8 +112,11 @@ def _as_json(scope: Scope, report: DreamReport) -> dict[str, Any]:
     }
 
 
-def _print(scope: Scope, report: DreamReport) -> None:
-    whose = scope.user_id or "what the tenant shares"
+def _whose(scope: Scope, user: str | None) -> str:
+    return user or scope.user_id or "what the tenant shares"
+
+
+def _print(whose: str, report: DreamReport) -> None:
     for note in report.notes:
         tell(note)
     if report.run_id is None:
@@ -206,7 +209,9 @@ def _print_statement(statement: Any) -> None:
     until = statement.valid_to or statement.ended_at
     held = f"{since:%Y-%m-%d}{f' to {until:%Y-%m-%d}' if until else ''}"
     typer.echo(f"[{statement.state}] {statement.entity_type}/{statement.key}{_saying(statement)}")
-    typer.echo(f"    {statement.dream}, {held}, from {', '.join(statement.sources[:5])}")
+    more = len(statement.sources) - _SOURCES_SHOWN
+    shown = ", ".join(statement.sources[:_SOURCES_SHOWN]) + (f" and {more} more (--json)" if more > 0 else "")
+    typer.echo(f"    {statement.dream}, {held}, from {shown}")
 
 
 def _saying(statement: Any) -> str:
@@ -247,13 +252,13 @@ def audit(
         )
     else:
         for scope, report in reports:
-            _print_audit(scope, report)
+            _print_audit(_whose(scope, user), report)
     if any(not report.is_clean and not report.mended for _, report in reports):
         raise typer.Exit(1)
 
 
-def _print_audit(scope: Scope, report: AuditReport) -> None:
-    typer.echo(f"{scope.user_id or 'what the tenant shares'}:")
+def _print_audit(whose: str, report: AuditReport) -> None:
+    typer.echo(f"{whose}:")
     for check, found in report.findings.items():
         typer.echo(f"  {check.replace('_', ' ')}: {len(found)}")
         for finding in found[:5]:

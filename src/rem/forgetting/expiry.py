@@ -81,19 +81,19 @@ async def expire(store: Store, entities: Sequence[Entity], at: datetime | None) 
                 found: UUID | None = await connection.fetchval(statement, tenant_id, user_id, entity.id, at)
                 if found is None:
                     raise NotFoundError(f"{table} has no {entity.key or entity.id} of this owner.")
-                await _settle(connection, tenant_id, table, entity.id, at)
+                await _settle(connection, entity, at)
 
     await when_busy(work)
 
 
 async def settle_expiry(store: Store, entity: Entity) -> None:
-    """Let what follows from a row's new `expires_at` follow, where it was written like any other field."""
+    """Let a dreamt row that is to lapse be its owner's, where `expires_at` was written like any other field."""
     async with store.executor.connection() as connection:
-        await _settle(connection, store.scope.tenant_id, entity.entity_type.table, entity.id, entity.expires_at)
+        await _settle(connection, entity, entity.expires_at)
 
 
-async def _settle(connection: Connection, tenant_id: str, table: str, row_id: UUID, at: datetime | None) -> None:
+async def _settle(connection: Connection, entity: Entity, at: datetime | None) -> None:
     if at is not None:
+        table = entity.entity_type.table
         by_hand = fill(query("forgetting", "lapse_by_hand"), table=f"rem.{identifier(table)}")
-        await connection.execute(by_hand, tenant_id, table, row_id)
-    await connection.execute(query("forgetting", "dreams_lapse_with"), tenant_id, table, [row_id])
+        await connection.execute(by_hand, entity.tenant_id, table, entity.id)

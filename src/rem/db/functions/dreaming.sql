@@ -107,6 +107,25 @@ BEGIN
   PERFORM rem.rem_dream_project_edges(of_tenant, of_type, of_id);
 END $$;
 
+-- When a row lapses that statements speak for: when the last of them does, each with the first of its sources.
+CREATE OR REPLACE FUNCTION rem_dreamt_expiry(of_tenant text, of_type text, of_id uuid) RETURNS timestamptz LANGUAGE sql STABLE AS $$
+  SELECT CASE WHEN count(*) = count(s.value ->> 'expires_at') THEN max((s.value ->> 'expires_at')::timestamptz) END
+  FROM rem.statements s
+  WHERE s.tenant_id = of_tenant AND s.entity_type = of_type AND s.entity_id = of_id AND s.kind = 'row' AND s.state = 'live'
+$$;
+
+-- What statements say of a thing that is named in several places, in the order in which it was said. As much of the newest
+-- as says who it is; where the rest is, the mentions tell.
+CREATE OR REPLACE FUNCTION rem_dreamt_content(of_tenant text, of_type text, of_id uuid) RETURNS text LANGUAGE sql STABLE AS $$
+  SELECT string_agg(k.content, E'\n' ORDER BY k.at NULLS FIRST, k.content) FROM (
+    SELECT c.content, c.at, sum(length(c.content) + 1) OVER (ORDER BY c.at DESC NULLS LAST, c.content DESC) AS length FROM (
+      SELECT left(s.value ->> 'content', 4000) AS content, min(s.valid_from) AS at FROM rem.statements s
+      WHERE s.tenant_id = of_tenant AND s.entity_type = of_type AND s.entity_id = of_id AND s.kind = 'row' AND s.state = 'live'
+        AND s.value ->> 'content' <> ''
+      GROUP BY 1) c) k
+  WHERE k.length <= 4001
+$$;
+
 -- What the live statements make of a row: its content, how sure it is, and by what. NULL if nothing speaks for it.
 CREATE OR REPLACE FUNCTION rem_dreamt_row(of_tenant text, of_type text, of_id uuid) RETURNS jsonb LANGUAGE plpgsql STABLE
 SET timezone = 'UTC' AS $$
@@ -123,7 +142,8 @@ BEGIN
   END IF;
   IF newest.dream <> 'entities' THEN
     RETURN newest.value || jsonb_build_object('confidence', newest.confidence, 'valid_from', newest.valid_from,
-      'valid_to', newest.valid_to, 'sources', newest.source_keys, 'run_id', newest.run_id,
+      'valid_to', newest.valid_to, 'expires_at', rem.rem_dreamt_expiry(of_tenant, of_type, of_id),
+      'sources', newest.source_keys, 'run_id', newest.run_id,
       'origin', rem.rem_dream_origin(newest.dream), 'user_id', newest.user_id);
   END IF;
   -- The same thing, named in several places.
@@ -131,9 +151,7 @@ BEGIN
            array_agg(s.value #> '{extracted_data,uses}'), array_agg(s.subject_id),
            array_agg(s.value #>> '{extracted_data,entity_type}'))) AS confidence, min(s.valid_from) AS valid_from,
          (array_agg(s.value ->> 'name' ORDER BY length(s.value ->> 'name') DESC, s.value ->> 'name'))[1] AS name,
-         -- As much as says who it is; where the rest is, the mentions tell.
-         left(string_agg(DISTINCT nullif(s.value ->> 'content', ''), E'\n' ORDER BY nullif(s.value ->> 'content', '')), 4000) AS content,
-         CASE WHEN count(*) = count(s.value ->> 'expires_at') THEN max((s.value ->> 'expires_at')::timestamptz) END AS expires_at,
+         rem.rem_dreamt_content(of_tenant, of_type, of_id) AS content,
          ARRAY(SELECT DISTINCT k FROM rem.statements t CROSS JOIN LATERAL unnest(t.source_keys) AS k
                WHERE t.tenant_id = of_tenant AND t.entity_id = of_id AND t.kind = 'row' AND t.state = 'live' ORDER BY k LIMIT 50) AS sources,
          (SELECT coalesce(jsonb_agg(DISTINCT a ORDER BY a), '[]') FROM rem.statements t
@@ -147,7 +165,7 @@ BEGIN
   END IF;
   RETURN newest.value || jsonb_build_object('name', evidence.name, 'content', coalesce(evidence.content, ''),
     'extracted_data', (newest.value -> 'extracted_data') - '{linked,uses}'::text[] || jsonb_build_object('aliases', evidence.aliases),
-    'expires_at', evidence.expires_at,
+    'expires_at', rem.rem_dreamt_expiry(of_tenant, of_type, of_id),
     'confidence', evidence.confidence, 'valid_from', evidence.valid_from, 'sources', evidence.sources, 'run_id', newest.run_id,
     'origin', rem.rem_dream_origin(newest.dream), 'user_id', newest.user_id);
 END $$;

@@ -25,7 +25,8 @@ BEGIN
   RETURN earliest;
 END $$;
 
--- Lets rows that were dreamt from some sources lapse when the first of their sources does; called when that has changed.
+-- Lets rows that were dreamt from some sources lapse when the first of their sources does. Called by every mirror, when a row
+-- is to lapse at another time.
 CREATE OR REPLACE FUNCTION rem_dreams_lapse_with(of_tenant text, of_type text, of_ids uuid[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   said record;
@@ -47,7 +48,8 @@ BEGIN
     IF FOUND THEN
       EXECUTE format('UPDATE rem.%I r SET expires_at = $3
                       WHERE r.tenant_id = $1 AND r.id = $2 AND r.origin LIKE ''dream:%%'' AND r.expires_at IS DISTINCT FROM $3',
-                     said.entity_type) USING of_tenant, said.entity_id, earliest;
+                     said.entity_type)
+        USING of_tenant, said.entity_id, rem.rem_dreamt_expiry(of_tenant, said.entity_type, said.entity_id);
     END IF;
   END LOOP;
 END $$;
@@ -55,21 +57,15 @@ END $$;
 -- Gives a session's messages and shares its own expiry. One that was to lapse sooner still does, and what has lapsed
 -- stays so.
 CREATE OR REPLACE FUNCTION rem_cascade_session_expiry() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-  changed uuid[];
 BEGIN
-  WITH lapsing AS (
-    UPDATE rem.messages m SET expires_at = NEW.expires_at
-    WHERE (m.tenant_id, m.user_id, m.session_id) = (NEW.tenant_id, NEW.user_id, NEW.id)
-      AND (m.expires_at IS NULL OR m.expires_at > now()) AND m.expires_at IS DISTINCT FROM NEW.expires_at
-      AND (m.expires_at IS NULL OR m.expires_at IS NOT DISTINCT FROM OLD.expires_at OR m.expires_at > NEW.expires_at)
-    RETURNING m.id)
-  SELECT array_agg(id) INTO changed FROM lapsing;
+  UPDATE rem.messages m SET expires_at = NEW.expires_at
+  WHERE (m.tenant_id, m.user_id, m.session_id) = (NEW.tenant_id, NEW.user_id, NEW.id)
+    AND (m.expires_at IS NULL OR m.expires_at > now()) AND m.expires_at IS DISTINCT FROM NEW.expires_at
+    AND (m.expires_at IS NULL OR m.expires_at IS NOT DISTINCT FROM OLD.expires_at OR m.expires_at > NEW.expires_at);
   UPDATE rem.shared_sessions s SET expires_at = NEW.expires_at
   WHERE (s.tenant_id, s.user_id, s.session_id) = (NEW.tenant_id, NEW.user_id, NEW.id)
     AND (s.expires_at IS NULL OR s.expires_at > now()) AND s.expires_at IS DISTINCT FROM NEW.expires_at
     AND (s.expires_at IS NULL OR s.expires_at IS NOT DISTINCT FROM OLD.expires_at OR s.expires_at > NEW.expires_at);
-  PERFORM rem.rem_dreams_lapse_with(NEW.tenant_id, 'messages', changed);
   RETURN NULL;
 END $$;
 CREATE OR REPLACE TRIGGER cascade_expiry AFTER UPDATE OF expires_at ON sessions FOR EACH ROW
@@ -103,28 +99,16 @@ CREATE OR REPLACE TRIGGER take_expiry AFTER INSERT ON messages REFERENCING NEW T
 
 -- The same for files and what was made of them.
 CREATE OR REPLACE FUNCTION rem_cascade_file_expiry() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-  chunks uuid[];
-  entries uuid[];
 BEGIN
-  WITH lapsing AS (
-    UPDATE rem.resources r SET expires_at = NEW.expires_at
-    WHERE r.tenant_id = NEW.tenant_id AND (r.user_id = NEW.user_id OR (r.user_id IS NULL AND NEW.user_id IS NULL))
-      AND r.metadata ? 'file_id' AND r.metadata ->> 'file_id' = NEW.id::text
-      AND (r.expires_at IS NULL OR r.expires_at > now()) AND r.expires_at IS DISTINCT FROM NEW.expires_at
-      AND (r.expires_at IS NULL OR r.expires_at IS NOT DISTINCT FROM OLD.expires_at OR r.expires_at > NEW.expires_at)
-    RETURNING r.id)
-  SELECT array_agg(id) INTO chunks FROM lapsing;
-  WITH lapsing AS (
-    UPDATE rem.ontologies o SET expires_at = NEW.expires_at
-    WHERE o.tenant_id = NEW.tenant_id AND o.file_id = NEW.id AND o.user_id IS NOT DISTINCT FROM NEW.user_id AND o.origin = 'ingest'
-      AND (o.expires_at IS NULL OR o.expires_at > now()) AND o.expires_at IS DISTINCT FROM NEW.expires_at
-      AND (o.expires_at IS NULL OR o.expires_at IS NOT DISTINCT FROM OLD.expires_at OR o.expires_at > NEW.expires_at)
-    RETURNING o.id)
-  SELECT array_agg(id) INTO entries FROM lapsing;
-  PERFORM rem.rem_dreams_lapse_with(NEW.tenant_id, 'resources', chunks);
-  PERFORM rem.rem_dreams_lapse_with(NEW.tenant_id, 'ontologies', entries);
-  PERFORM rem.rem_dreams_lapse_with(NEW.tenant_id, 'files', ARRAY[NEW.id]);
+  UPDATE rem.resources r SET expires_at = NEW.expires_at
+  WHERE r.tenant_id = NEW.tenant_id AND (r.user_id = NEW.user_id OR (r.user_id IS NULL AND NEW.user_id IS NULL))
+    AND r.metadata ? 'file_id' AND r.metadata ->> 'file_id' = NEW.id::text
+    AND (r.expires_at IS NULL OR r.expires_at > now()) AND r.expires_at IS DISTINCT FROM NEW.expires_at
+    AND (r.expires_at IS NULL OR r.expires_at IS NOT DISTINCT FROM OLD.expires_at OR r.expires_at > NEW.expires_at);
+  UPDATE rem.ontologies o SET expires_at = NEW.expires_at
+  WHERE o.tenant_id = NEW.tenant_id AND o.file_id = NEW.id AND o.user_id IS NOT DISTINCT FROM NEW.user_id AND o.origin = 'ingest'
+    AND (o.expires_at IS NULL OR o.expires_at > now()) AND o.expires_at IS DISTINCT FROM NEW.expires_at
+    AND (o.expires_at IS NULL OR o.expires_at IS NOT DISTINCT FROM OLD.expires_at OR o.expires_at > NEW.expires_at);
   RETURN NULL;
 END $$;
 CREATE OR REPLACE TRIGGER cascade_expiry AFTER UPDATE OF expires_at ON files FOR EACH ROW

@@ -79,6 +79,12 @@ BEGIN
           FROM new_rows n JOIN old_rows o ON (o.tenant_id, o.id) = (n.tenant_id, n.id)
           WHERE n.deleted_at IS NOT NULL AND o.deleted_at IS NULL;
         END IF;
+        IF EXISTS (SELECT FROM new_rows n WHERE n.expires_at IS NOT NULL)
+            OR EXISTS (SELECT FROM old_rows o WHERE o.expires_at IS NOT NULL) THEN
+          PERFORM rem.rem_dreams_lapse_with(n.tenant_id, %8$L, array_agg(n.id))
+          FROM new_rows n JOIN old_rows o ON (o.tenant_id, o.id) = (n.tenant_id, n.id)
+          WHERE n.expires_at IS DISTINCT FROM o.expires_at GROUP BY n.tenant_id;
+        END IF;
       END IF;
       RETURN NULL;
     END $mirror$ $ddl$,

@@ -10,9 +10,6 @@ WITH refused AS (
   WHERE s.tenant_id = $1 AND s.entity_type = $2 AND s.entity_id = $3 AND s.kind = 'row' AND s.state = 'live')
 UPDATE {table} r SET origin = 'user' WHERE r.tenant_id = $1 AND r.id = $3 AND r.origin LIKE 'dream:%'
 
--- name: dreams_lapse_with
-SELECT rem.rem_dreams_lapse_with($1, $2, $3)
-
 -- name: lapsed
 -- Rows that have lapsed, of everyone, behind one of them.
 SELECT r.tenant_id, r.id FROM {table} r
