@@ -77,9 +77,11 @@ async def everything(sql: asyncpg.Connection[asyncpg.Record]) -> list[tuple[Any,
 
 
 async def shape(store: Store, sql: asyncpg.Connection[asyncpg.Record]) -> list[Any]:
-    """What is known, without what is different each time: names, texts, aliases, and who mentions what."""
+    """What is known, without what is different each time: names, texts (their order is that of time), aliases, and who
+    mentions what."""
     rows = await sql.fetch(
-        "SELECT o.name, o.content, o.extracted_data::text, round(o.confidence::numeric, 6) FROM ontologies o "
+        "SELECT o.name, ARRAY(SELECT string_to_table(o.content, E'\\n') ORDER BY 1), "
+        "o.extracted_data::text, round(o.confidence::numeric, 6) FROM ontologies o "
         "WHERE o.user_id = $1 AND o.deleted_at IS NULL ORDER BY o.name",
         store.scope.user_id,
     )

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 import asyncpg
@@ -190,6 +190,29 @@ async def test_also_night_by_night_the_fullest_name_wins(rem: Rem, alice: Store)
     await dream(rem, alice)
     assert [key for key in await entities(alice) if "chen" in key] == ["sarah-chen"]
     assert "wrote from Rome" in (await entity(alice, "S. Chen")).content
+
+
+async def test_what_is_told_of_somebody_stands_in_the_order_of_time_without_questions(rem: Rem, alice: Store) -> None:
+    may = datetime(2026, 5, 4, 9, tzinfo=UTC)
+    texts = ["Zoe Adler <zoe@adler.ch> came.", "My colleague Zoe Adler left.", "Did my colleague Zoe Adler call?"]
+    for day, text in enumerate(texts):
+        await talk_at(alice, may + timedelta(days=day), text)
+    await talk_at(alice, may + timedelta(days=9), "A mail of Zoe Adler <zoe@adler.ch> is here.")
+    await dream(rem, alice)
+    told = [texts[0], texts[1], "A mail of Zoe Adler <zoe@adler.ch> is here."]
+    assert (await entity(alice, "zoe-adler")).content.split("\n") == told
+
+
+async def test_of_much_that_is_told_of_somebody_the_newest_is_kept(rem: Rem, alice: Store) -> None:
+    may = datetime(2026, 5, 4, 9, tzinfo=UTC)
+    for day in range(25):
+        text = f"Zoe Adler <zoe@adler.ch> told {'much and ' * 22}of day {day}."
+        await talk_at(alice, may + timedelta(days=day), text)
+    await dream(rem, alice)
+    told = (await entity(alice, "zoe-adler")).content.split("\n")
+    days = [int(line.rstrip(".").rsplit(" ", 1)[1]) for line in told]
+    assert days == list(range(25 - len(days), 25))
+    assert 10 < len(days) < 25
 
 
 async def test_two_of_one_first_name_stay_two_and_the_first_name_alone_is_nobody(rem: Rem, alice: Store) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from rem.app import Rem
 from rem.db.store import Store
+from rem.dreaming.moments.mails import Mail, mail_of
+from rem.ingest.content import FetchedFile
 from rem.models import File, Moment, Ontology, Resource
 from rem.settings import Settings
 from tests.dreaming.conversations import MARCH, contents, dream, moments, session_id, statements, talk
@@ -234,6 +236,62 @@ async def test_notes_with_a_time_and_files_are_moments_and_chunks_are_not(rem: R
     assert [row["key"] for row in walked.results] == ["standup-notes"]
     await alice.delete(file)
     assert [moment.id for moment in await moments(alice)] == [note.id]
+
+
+_MAIL = """From: Tom Miller <tom@harbor.example>
+To: {to}
+Date: Mon, 02 Mar 2026 09:30:00 +0100
+Subject: New anodes
+MIME-Version: 1.0
+Content-Type: multipart/mixed; boundary=x
+
+--x
+Content-Type: text/plain
+
+The anodes of the Albatross are worn, we replace them in April.
+--x
+Content-Type: text/csv
+Content-Disposition: attachment; filename=prices.csv
+
+Part,price
+anode,12
+--x--
+"""
+
+
+@pytest.mark.parametrize("recipients", [1, 30])
+async def test_a_mail_is_remembered_by_its_words_and_its_date(rem: Rem, alice: Store, recipients: int) -> None:
+    to = ", ".join(f"Reader Number{number} <reader{number}@harbor.example>" for number in range(recipients))
+    file = FetchedFile("anodes.eml", "file:///anodes.eml", _MAIL.format(to=to).replace("\n", "\r\n").encode())
+    assert (await rem.ingester("alice@example.com").take_in(file)).status == "added"
+    await dream(rem, alice)
+    (mail,) = await moments(alice)
+    assert mail.summary == "Mail New anodes: The anodes of the Albatross are worn, we replace them in April."
+    assert (mail.moment_type, mail.name) == ("mail", "2026-03-02 mail New anodes")
+    assert mail.starts_timestamp == datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
+    assert "anodes" in mail.topic_tags
+    assert not {"reader", "part", "price"} & set(mail.topic_tags)
+    assert "occurrences" not in mail.metadata
+
+
+def test_a_mail_of_outlook_has_each_field_in_a_paragraph() -> None:
+    text = "**Subject**: Lunch\n\n**From**: Tom <tom@harbor.example>\n\n**To**: Ada\n\n"
+    assert mail_of([text, "To: be eaten on Friday.\n\nAttachments:\n\n a.txt (3B)"]) == Mail(
+        "Lunch", ["", "To: be eaten on Friday."]
+    )
+    assert mail_of([f"{text}## plan.docx\n\nThe plan."]) == Mail("Lunch", ["## plan.docx\n\nThe plan."])
+
+
+async def test_a_chunk_and_its_file_are_one_place(rem: Rem, alice: Store) -> None:
+    text = "Priya ships the churn dashboard for the Nordic region on Friday the 13th of March."
+    file = await alice.upsert(File(name="plan.md", processing_status="completed"))
+    await alice.upsert(Resource(name="plan.md#1", content=text, metadata={"file_id": str(file.id)}))
+    await dream(rem, alice)
+    assert [moment.metadata for moment in await moments(alice)] == [{}]
+    await alice.upsert(Resource(name="Standup", content=f"Read plan.md: {text}", timestamp=MARCH))
+    await dream(rem, alice)
+    (moment,) = await moments(alice)
+    assert moment.metadata["occurrences"] == 2
 
 
 async def test_a_library_that_comes_at_once_is_no_event(rem: Rem, alice: Store) -> None:

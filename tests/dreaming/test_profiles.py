@@ -18,6 +18,7 @@ from rem.dreaming.record import statements
 from rem.memory.message import NewMessage
 from rem.models import Edge, Moment, Ontology, Session, User
 from rem.models.message import Role
+from tests.dreaming.talks import talk_at
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 _START = datetime(2026, 5, 4, 9, tzinfo=UTC)
@@ -424,3 +425,48 @@ async def test_names_and_hosts_are_no_interests(rem: Rem, alice: Store, sql: Con
         await moment(alice, day, "harbor", "sails", "northwind.example", "ltd", "sarah", persons=("Sarah Chen",))
     await dream(rem, alice)
     assert (await profile(alice)).interests == ["sails"]
+
+
+async def test_what_comes_back_beside_other_subjects_is_an_interest_and_chatter_is_not(rem: Rem, alice: Store) -> None:
+    others = (
+        "sourdough levain banneton spreadsheet proofreader crumpets",
+        "telescope eyepiece collimator nebulae astrophotos",
+        "kayaks drysuit neoprene estuary spraydeck",
+        "accordion bellows bandoneon polka mazurka",
+    )
+    for week, other in enumerate(others):
+        text = f"This weekend my team was quickly done with the Rust program for {other}, and dinner was broken."
+        await talk_at(alice, _START + timedelta(days=7 * week), text)
+    await rem.dreamer().dream(alice.scope, ["moments"])
+    for found in await alice.find(Moment):
+        assert "rust" not in found.topic_tags
+    await dream(rem, alice)
+    assert (await profile(alice)).interests == ["rust"]
+    for again in (False, True):
+        assert (await dream(rem, alice, again=again)).said == 0
+
+
+async def test_a_subject_is_a_tag_once_or_has_a_capital_inside_a_sentence(rem: Rem, alice: Store) -> None:
+    for day in range(3):
+        summary = f"In {day} I carved marquetry on the lathe. Der Tisch und das Furnier."
+        await moment(alice, day, *(["marquetry"] if day == 1 else [f"tag{day}"]), summary=summary)
+    await dream(rem, alice)
+    assert (await profile(alice)).interests == ["marquetry"]
+
+
+async def test_no_topic_of_a_profile_is_a_name_of_a_person(rem: Rem, alice: Store) -> None:
+    await alice.upsert(User(name="Nina Hartley", email="alice@example.com"))
+    told = ("Beatriz Fonseca called me about the boat.", "I told Beatriz Fonseca. My name is Nora.", "Alice and Nina.")
+    for day, summary in enumerate(told):
+        tags = ("hartley", "nina", "alice", "nora", "beatriz", "fonseca", "boat")
+        await moment(alice, day, *tags, summary=summary)
+    await dream(rem, alice)
+    user = await profile_of(alice, "Nina Hartley")
+    assert (user.preferred_topics, user.interests) == (["boat"], ["boat"])
+    assert user.metadata["profile"]["topics"] == {"boat": 3}
+
+
+async def profile_of(store: Store, name: str) -> User:
+    """The row of a name."""
+    (user,) = await store.find(User, {"name": name})
+    return user

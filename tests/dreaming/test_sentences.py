@@ -30,6 +30,14 @@ def test_an_abbreviation_ends_no_sentence(text: str, expected: list[str]) -> Non
     assert sentences_of(text) == expected
 
 
+def test_links_of_a_wiki_are_read_as_their_labels_and_rows_of_tables_not_at_all() -> None:
+    assert sentences_of("Order [[parts/anode|the anodes]] from [[Harbor Ltd]] [by mail].") == [
+        "Order the anodes from Harbor Ltd ."
+    ]
+    table = "Prices rose.\n\n| part | price |\n| :-- | --- |\n| anode | 12 EUR |\n\nWe wait."
+    assert sentences_of(table) == ["Prices rose.", "We wait."]
+
+
 def test_names_of_code_stay_as_they_are_and_emphasis_goes() -> None:
     assert sentences_of("Set `LLM__DEFAULT_MODEL` and open_amount_eur, **now** or _later_.") == [
         "Set `LLM__DEFAULT_MODEL` and open_amount_eur, now or later."
@@ -68,6 +76,10 @@ def test_of_data_and_programs_only_what_they_call_things_is_said() -> None:
     program = _file("sail.py", "def hoist(sail):\n    return sail.up()\n")
     assert program is not None
     assert program.summary == "Read sail.py."
+    prices = _file("prices.md", "| part | price |\n| --- | --- |\n| anode | 12 EUR |")
+    assert prices is not None
+    assert prices.summary == "Read prices.md."
+    assert _file("empty.md", "\n\n") is None
     letter = _file("letter.md", "The sailmaker in Cowes repairs the mainsail in April.")
     assert letter is not None
     assert letter.summary == "Read letter.md: The sailmaker in Cowes repairs the mainsail in April."

@@ -67,6 +67,10 @@ def test_what_a_use_tells(text: str, name: str, expected: set[str]) -> None:
         "From: a@b.co\nTom told me.",
         "Tom told me. " * 200,
         "Dr. Okafor told me.",
+        "I never met Tom Okafor.",
+        "If I met Tom Okafor I would tell him.",
+        "Ich habe Uwe Lau nie getroffen.",
+        "```\nI met Tom Okafor.\n```",
         "",
     ],
 )
@@ -126,8 +130,23 @@ async def test_one_night_or_three_make_no_difference(rem: Rem, alice: Store, bob
         [*[[text] for text in _TOM], ["Our hamster Tom Okafor is ill."]],
         [*[[text] for text in _TOM], ["I work at Tom Okafor, it is a shop."]],
         [[text, "What a plot for my novel!"] for text in _TOM],
+        [
+            ["I called Amazon and she was rude."],
+            ["Tomorrow Amazon will call me."],
+            ["Then I called Amazon. He was nice."],
+        ],
     ],
-    ids=["one talk", "a firm?", "famous?", "two messages", "starts only", "an animal", "a shop", "made up"],
+    ids=[
+        "one talk",
+        "a firm?",
+        "famous?",
+        "two messages",
+        "starts only",
+        "an animal",
+        "a shop",
+        "made up",
+        "a hotline",
+    ],
 )
 async def test_less_is_nobody(rem: Rem, alice: Store, talks: list[list[str]]) -> None:
     for texts in talks:

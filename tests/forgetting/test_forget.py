@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -13,6 +14,7 @@ from rem.db.store import Store
 from rem.dreaming.claim import RowClaim
 from rem.errors import ConflictError, InvalidInputError
 from rem.forgetting.plan import ForgetPlan
+from rem.ingest.content import FetchedFile
 from rem.memory.message import NewMessage
 from rem.models import Edge, Message, Moment, Ontology, Resource, Role, Session, User
 from tests.dreaming.nights import dreamt_edges, edge, field, moment, moments, night_for, note, ref, sources
@@ -199,6 +201,26 @@ async def test_with_mentions_no_trace_is_left_anywhere(
     assert await alice.count(Session) == 1
     assert (await rem.check_cache()).wrong_keys == 0
     assert (await rem.check_index()).forgotten == 0
+
+
+async def test_an_unchanged_file_does_not_bring_back_what_was_forgotten(rem: Rem, alice: Store) -> None:
+    ingester = rem.ingester(_ALICE)
+    page = FetchedFile("team.md", "file:///team.md", b"# Harbour\n\nOf stone.\n\n# People\n\nSarah Chen leads it.\n")
+
+    async def pieces() -> list[str]:
+        return [row.content for row in await alice.find(Resource, order_by="ordinal")]
+
+    await ingester.take_in(page)
+    await rem.forget(await plan_of(rem, mentions=True))
+    assert (await ingester.take_in(page)).status == "unchanged"
+    assert await pieces() == ["# Harbour\n\nOf stone."]
+    # Who changes the file, or forgets the file itself, tells it anew.
+    assert (await ingester.take_in(replace(page, data=page.data + b"And more.\n"))).status == "changed"
+    assert "Sarah Chen" in (await pieces())[1]
+    await rem.forget(await plan_of(rem, "team.md"))
+    assert await pieces() == []
+    assert (await ingester.take_in(page)).status == "added"
+    assert len(await pieces()) == 2
 
 
 async def test_sessions_and_profiles_stay_without_what_they_say_of_it(

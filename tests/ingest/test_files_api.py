@@ -16,7 +16,7 @@ from rem.db.store import Store
 from rem.errors import FetchError
 from rem.ingest.pending import JOB, work_off
 from rem.jobs.queue import Jobs
-from rem.models import File, Resource
+from rem.models import File, Ontology, Resource
 from rem.settings import IngestSettings, Settings, WorkerSettings
 from tests.api.serving import client, served
 from tests.ingest.files import PAGE, contents
@@ -92,6 +92,30 @@ async def test_a_new_version_replaces_the_old_when_it_is_read(
             assert len(await contents(alice)) == 3
         await worked_off(rem)
     assert await contents(alice) == {"guide.md#1": "# Guide\n\nNew."}
+
+
+async def test_a_file_keeps_its_form_unless_another_is_asked_for(
+    as_alice: httpx2.AsyncClient, rem: Rem, alice: Store, folder: Path
+) -> None:
+    async def upload(text: str, **fields: str) -> list[str]:
+        answer = await as_alice.post("/api/v1/files", files=uploaded(("guide.md", text.encode())), data=fields)
+        assert answer.status_code in (200, 202)
+        return await worked_off(rem)
+
+    assert await upload(PAGE) == ["added"]
+    assert await upload(PAGE, form="ontology") == ["changed"]
+    assert await upload(PAGE) == []
+    assert await upload(f"{PAGE}\nMore.\n") == ["changed"]
+    assert (await alice.count(Ontology), await contents(alice)) == (1, {})
+    # The same while it waits.
+    page = folder / "page.md"
+    page.write_text(PAGE, encoding="utf-8")
+    for more in ({"form": "ontology"}, {}):
+        await as_alice.post("/api/v1/files/uri", json={"uri": str(page), **more})
+    await worked_off(rem)
+    assert (await alice.count(Ontology), await contents(alice)) == (2, {})
+    assert await upload(PAGE, form="resource") == ["changed"]
+    assert (await alice.count(Ontology), len(await contents(alice))) == (1, 3)
 
 
 async def test_a_file_that_cannot_be_read_says_why(

@@ -113,6 +113,10 @@ async def test_an_agent_among_the_files_becomes_an_agent(command: dict[str, str]
 async def test_a_wiki_is_loaded_into_the_knowledge_base(command: dict[str, str], docs: Path, alice: Store) -> None:
     assert "1 added" in output("ingest", str(docs / "guide.md"), "--as", "ontology", "--user", ALICE, settings=command)
     assert [row.name for row in await alice.find(Ontology)] == ["Guide"]
+    # Whoever takes in the whole folder every night keeps it there.
+    said = output("ingest", str(docs), "--user", ALICE, settings=command)
+    assert said.startswith("3 files: 2 added, 1 unchanged;")
+    assert [row.name for row in await alice.find(Ontology)] == ["Guide"]
 
 
 def test_what_was_deleted_is_told_with_the_way_back(command: dict[str, str], docs: Path) -> None:

@@ -62,6 +62,14 @@ def test_the_commands_do_what_is_said(dsn: str, place: Path) -> None:
     assert "setup" in walked
     assert "usage" in walked
     assert "One pet" in operation
+    # Without --as it stays an entry.
+    again = run_rem("ingest", "wiki", settings=settings, cwd=place)
+    assert again.stdout.startswith("3 files: 3 unchanged;")
+    for action in re.findall(r"`rem ((?:delete|restore) [^`]*\bKEY\b[^`]*)`", _DOCS):
+        gone_or_back = run_rem(*shlex.split(action.replace("KEY", "wiki/use.md")), settings=settings, cwd=place)
+        # What is restored must have been deleted before, which is said further down.
+        wanted = "Deleted files/" if action.startswith("delete") else "files has no deleted"
+        assert wanted in gone_or_back.stdout + gone_or_back.stderr
 
 
 def promised(name: str) -> list[str]:

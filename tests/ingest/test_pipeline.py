@@ -340,6 +340,19 @@ async def test_an_apis_description_becomes_its_operations_and_schemas(ingester: 
     assert [row.key for row in await alice.lookup("getPet")] == [operation.key]
     assert (await ingester.take_in(file, form="ontology")).status == "unchanged"
     # As texts instead: the entries go.
-    assert (await ingester.take_in(file)).status == "changed"
+    assert (await ingester.take_in(file, form="resource")).status == "changed"
     assert await alice.count(Ontology, with_deleted=True) == 0
     assert await alice.count(Resource) >= 1
+
+
+async def test_a_known_file_keeps_its_form_unless_another_is_asked_for(ingester: Ingester, alice: Store) -> None:
+    await ingester.take_in(markdown(), form="ontology")
+    (entry,) = await alice.find(Ontology)
+    assert (await ingester.take_in(markdown())).status == "unchanged"
+    assert (await ingester.take_in(markdown(f"{PAGE}\nMore.\n"))).status == "changed"
+    (again,) = await alice.find(Ontology)
+    assert (again.id, again.content[-6:]) == (entry.id, "More.\n")
+    assert await contents(alice) == {}
+    assert (await ingester.take_in(markdown(f"{PAGE}\nMore.\n"), form="resource")).status == "changed"
+    assert (await ingester.take_in(markdown())).status == "changed"
+    assert (await alice.find(Ontology), len(await contents(alice))) == ([], 3)

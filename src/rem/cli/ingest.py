@@ -30,9 +30,13 @@ def ingest(
     category: Annotated[str | None, typer.Option(help="What kind of texts these are, such as manual.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="A topic; can be given several times.")] = None,
     form: Annotated[
-        Literal["resource", "ontology"],
-        typer.Option("--as", help="As texts to search, or as entries of the knowledge base (wikis, API docs)."),
-    ] = "resource",
+        Literal["resource", "ontology"] | None,
+        typer.Option(
+            "--as",
+            help="As texts to search, or as entries of the knowledge base (wikis, API docs). Without it a file that is "
+            "known keeps the form that it has, and a new one becomes texts.",
+        ),
+    ] = None,
     recursive: Annotated[bool, typer.Option(help="Also what is in folders below.")] = True,
     user: User = None,
     tenant: Tenant = "default",

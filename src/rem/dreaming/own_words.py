@@ -8,22 +8,51 @@ _QUOTED = re.compile(
     r"\"[^\"\n]{0,400}\"|“[^”\n]{0,400}”|„[^“”\n]{0,400}[“”]|«[^»\n]{0,400}»|(?<!\w)'[^'\n]{2,400}'(?!\w)"
 )
 _QUOTED_LINE = re.compile(r"^[ \t]*>[^\n]*$", re.MULTILINE)
+_CODE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]{1,400}`", re.DOTALL)
 _TALE = re.compile(
     r"\b(?:novels?|stor(?:y|ies)|chapters?|fan ?fic\w*|screenplay|protagonist\w*|antagonist\w*|role-?play\w*|d&d"
     r"|dungeons?|fairy tales?|kurzgeschichte|märchen|roman|kapitel|rollenspiel)\b",
     re.IGNORECASE,
 )
 _TASK = re.compile(
-    r"(?:^|[.!?:\n]\s*)(?:please |bitte )?(?:translate|correct|proofread|paraphrase|rephrase|rewrite|summari[sz]e"
+    r"(?:^|[.!?:])[^\S\n]*(?:please |bitte )?(?:translate|correct|proofread|paraphrase|rephrase|rewrite|summari[sz]e"
     r"|shorten|conjugate|übersetze?|korrigiere?|fasse|formuliere?)\b"
-    r"|^[ \t>]*(?:from|to|subject|cc|von|an|betreff):",
+    r"|^[ \t>]*(?:from|to|subject|cc|von|an|betreff):"
+    r"|^[ \t>]*\[?\d[\d/.\-, :T]{3,25}(?:[ap]\.?m\.?)?\]?[ \t]*[-–—]?[ \t]*[^\W\d_][\w .'’\-]{0,40}:\s"
+    r"|^[ \t>]*[^\W\d_][\w .'’\-]{0,40},? \[?\d{1,2}[:.]\d\d(?:[:.]\d\d)?(?: ?[ap]m)?\]?:?[ \t]*$",
     re.IGNORECASE | re.MULTILINE,
 )
+"""Work to do on a text, the head of a letter, or the lines of a chat, with their times. No part of it looks across
+lines: what may begin at every line and runs over many of them takes for ever on empty ones."""
+_LABEL = re.compile(
+    r"[ \t]*(?:[-*•#]+[ \t]*)?(?:<[^<>\n]{1,40}>|(?:[\w.'’\-]{1,30} ){0,5}([\w.'’\-]{1,30})[*_]{0,2}:)(?=\s|\Z)"
+)
+_LEADS_IN = re.compile(r"(\w{1,30})[*_]{0,2}:\s*\Z")
+_OWN = (
+    "me myself context background note update edit fyi ps btw info profile question questions hi hello hallo facts "
+    "intro introduction ich mich kontext hintergrund frage hinweis hobby hobbies"
+)
+_OWN_LABELS = frozenset(_OWN.split())
+"""After these somebody goes on in their own words."""
 
 
 def without_quotes(text: str) -> str:
     """The text without what it quotes; its places are blank, so that nothing moves."""
-    return _QUOTED_LINE.sub(_blank, _QUOTED.sub(_blank, text))
+    return _QUOTED_LINE.sub(_blank, _QUOTED.sub(_blank, _CODE.sub(_blank, text)))
+
+
+def without_others(text: str) -> str:
+    """The text without its lines that another says ("Tom: …", "Lyrics: …"), and without what a colon leads in."""
+    own: list[str] = []
+    is_led_in = has_begun = False
+    for line in text.split("\n"):
+        if is_led_in and has_begun and not line.strip():
+            is_led_in = False
+        has_begun = is_led_in and (has_begun or bool(line))
+        own.append(" " * len(line) if is_led_in or _is_others(_LABEL.match(line)) else line)
+        if not is_led_in and _is_others(_LEADS_IN.search(line, max(0, len(line) - 40))):
+            is_led_in = True
+    return "\n".join(own)
 
 
 def is_task(text: str) -> bool:
@@ -34,6 +63,10 @@ def is_task(text: str) -> bool:
 def is_tale(text: str) -> bool:
     """Whether a message speaks of something that is made up."""
     return _TALE.search(text) is not None
+
+
+def _is_others(label: re.Match[str] | None) -> bool:
+    return label is not None and (label.group(1) or "").casefold() not in _OWN_LABELS
 
 
 def _blank(found: re.Match[str]) -> str:

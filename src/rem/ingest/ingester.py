@@ -22,7 +22,7 @@ from rem.ingest.openapi_docs import api_of
 from rem.ingest.plain import plain, storable
 from rem.ingest.report import FileOutcome, Status
 from rem.ingest.schema_files import schema_text
-from rem.ingest.shelf import ORIGIN, FilePlace, Form, NameWish, Shelf, StoredChunks, StoredFile
+from rem.ingest.shelf import ORIGIN, FilePlace, Form, NameWish, Shelf, StoredChunks, StoredFile, form_of
 from rem.ingest.wiki import page_of, tags_of
 from rem.models import File, Resource
 from rem.models.file import ProcessingStatus
@@ -45,7 +45,7 @@ class Wish:
 
     category: str | None = None
     tags: tuple[str, ...] | None = None
-    form: Form = "resource"
+    form: Form | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,29 +130,38 @@ class Ingester:
         *,
         category: str | None = None,
         tags: Sequence[str] | None = None,
-        form: Form = "resource",
+        form: Form | None = None,
     ) -> FileOutcome:
         """Take a file in; of one that cannot be, nothing is left and the outcome says why.
+
+        A file that is known keeps the form that it has, unless another is given; a new one becomes pieces of text.
 
         Only a database that fails is an error: it would fail for every other file, too.
         """
         wish = Wish(category, None if tags is None else tuple(tags), form)
         try:
             known = await self.known(file, wish)
-            return known or await self.store(await self.read(file, wish, document))
+            if isinstance(known, FileOutcome):
+                return known
+            return await self.store(await self.read(file, known, document))
         except DatabaseError:
             raise
         except Exception as error:  # noqa: BLE001  # one bad file must not stop the others, whatever is bad about it
             return failed(file.uri, file.name, error)
 
-    async def known(self, file: FetchedFile, wish: Wish) -> FileOutcome | None:
-        """What became of the file before, if there is nothing to do: it is stored as it is, or was deleted."""
+    async def known(self, file: FetchedFile, wish: Wish) -> FileOutcome | Wish:
+        """What became of the file before, if there is nothing to do: it is stored as it is, or was deleted. Else how it
+        is to be read, in the form that it has if none is wished for."""
         async with self._store.executor.connection() as connection:
             stored = (await Shelf(connection, self._store.scope).at([file.uri])).get(file.uri)
-        return None if stored is None else self._settled(stored, file, checksum_of(file), wish)
+        if stored is None:
+            return wish
+        wish = replace(wish, form=wish.form or form_of(stored.metadata))
+        return self._settled(stored, file, checksum_of(file), wish) or wish
 
     async def read(self, file: FetchedFile, wish: Wish, document: Document | None = None) -> ReadFile:
-        """Read a file and cut it into pieces. Touches no database."""
+        """Read a file and cut it into pieces, unless another form is wished for. Touches no database."""
+        wish = replace(wish, form=wish.form or "resource")
         ready = ReadFile(file, checksum_of(file), wish)
         schema = await asyncio.to_thread(schema_text, file) if self._save_schema else None
         if schema is not None:

@@ -27,7 +27,7 @@ from rem.ingest.naming import names_of
 from rem.ingest.plain import storable
 from rem.ingest.reach import Reach
 from rem.ingest.report import FileOutcome
-from rem.ingest.shelf import ORIGIN, NameWish, Shelf, StoredFile
+from rem.ingest.shelf import ORIGIN, NameWish, Shelf, StoredFile, form_of
 from rem.jobs.queue import Jobs
 from rem.models import File
 from rem.models.file import ProcessingStatus
@@ -86,6 +86,7 @@ def _is_stored(stored: StoredFile, file: Handed, wish: Wish) -> bool:
     if file.data is None or stored.processing_status != ProcessingStatus.COMPLETED:
         return False
     same = stored.checksum == hashlib.sha256(file.data).hexdigest()
+    same = same and stored.making.get("form") in (wish.form or form_of(stored.metadata), "schema")
     return same and wish.category in (None, stored.making.get("category")) and set(wish.tags or ()) <= set(stored.tags)
 
 
@@ -103,7 +104,7 @@ async def _put_row(store: Store, shelf: Shelf, file: Handed, wish: Wish, stored:
         "name": storable(file.name),
         "category": wish.category,
         "tags": list(wish.tags or ()),
-        "form": wish.form,
+        "form": wish.form or form_of(metadata),
     }
     fields: dict[str, Any] = {} if file.data is None else {"size_bytes": len(file.data)}
     if file.mime_type:
@@ -163,7 +164,8 @@ class _Waiting:
     @property
     def wish(self) -> Wish:
         wanted = self.row["metadata"].get("wanted") or {}
-        return Wish(wanted.get("category"), tuple(wanted.get("tags") or ()) or None, wanted.get("form") or "resource")
+        form = form_of(self.row["metadata"])
+        return Wish(wanted.get("category"), tuple(wanted.get("tags") or ()) or None, form)
 
     async def file(self, settings: Settings) -> FetchedFile:
         # What it is called in the memory may differ; the ending of its own name tells what it is.

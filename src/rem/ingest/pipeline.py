@@ -57,7 +57,8 @@ class Pipeline:
         """The file, read; or what became of it, if there is nothing to store."""
         try:
             file = await fetch(source.uri, self.reach, self.settings, name=source.name)
-            return await self.ingester.known(file, self.wish) or await self.ingester.read(file, self.wish)
+            known = await self.ingester.known(file, self.wish)
+            return known if isinstance(known, FileOutcome) else await self.ingester.read(file, known)
         except DatabaseError:
             raise
         except Exception as error:  # noqa: BLE001  # one bad file must not stop the others, whatever is bad about it

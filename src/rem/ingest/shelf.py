@@ -173,6 +173,14 @@ class Shelf:
         return fill(query("ingest", name), owner=owned_by(alias, self._is_shared), **parts)
 
 
+def form_of(metadata: Mapping[str, Any]) -> Form:
+    """The form that a file has, or is still to get. An agent's may be plain text by now: only its reader can tell."""
+    for asked_or_made in (metadata.get("wanted"), metadata.get("ingest")):
+        if isinstance(asked_or_made, dict) and asked_or_made.get("form"):
+            return "ontology" if asked_or_made["form"] == "ontology" else "resource"
+    return "resource"
+
+
 def _by_id(wish: NameWish) -> FilePlace:
     """A name for when even the one with the fingerprint of the place is taken, which nobody does by accident."""
     name = str(wish.file_id)

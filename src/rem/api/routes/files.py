@@ -38,6 +38,7 @@ router = APIRouter(prefix="/files", tags=["files"])
 _POLL_SECONDS = 0.1
 _LONGEST_WAIT = 60
 _WAITING = (ProcessingStatus.PENDING, ProcessingStatus.PROCESSING)
+_FORM = "`ontology`: wikis and API docs. Without it a known file keeps its form, and a new one is `resource`."
 _EXAMPLE: dict[str, Any] = {
     "id": "0198f6c2-7b7a-7cc0-8d1e-3c2f5b1e9a10",
     "key": "handbook.pdf",
@@ -85,7 +86,7 @@ class FileAddress(BaseModel):
     uri: str = Field(min_length=1, max_length=8000, description="`https://…`, `s3://…`, or a path that may be read.")
     category: str | None = Field(default=None, min_length=1, max_length=255)
     tags: list[Annotated[str, Field(min_length=1, max_length=255)]] = Field(default_factory=list, max_length=50)
-    form: Literal["resource", "ontology"] = Field(default="resource", description="`ontology`: wikis and API docs.")
+    form: Literal["resource", "ontology"] | None = Field(default=None, description=_FORM)
 
 
 Wait = Annotated[float, Query(ge=0, le=_LONGEST_WAIT, description="Wait for so many seconds until the files are read.")]
@@ -110,7 +111,7 @@ async def upload_files(
         list[Annotated[str, Field(max_length=5000)]] | None,
         Form(max_length=50, description="Topics: one in each field, or several separated by commas."),
     ] = None,
-    form: Annotated[Literal["resource", "ontology"], Form(description="`ontology`: wikis and API docs.")] = "resource",
+    form: Annotated[Literal["resource", "ontology"] | None, Form(description=_FORM)] = None,
     wait: Wait = 0,
 ) -> Page[StoredFile]:
     """Hand files over. All of them are kept or none, and read in the background; 200 if they are read already."""

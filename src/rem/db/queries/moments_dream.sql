@@ -69,15 +69,18 @@ WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.entity_id = $
 ORDER BY s.stated_at DESC LIMIT 1
 
 -- name: sources_of
--- What statements were made from, with what LOOKUP finds it by, and what was looked at for it: a message's session.
+-- What statements were made from, with what LOOKUP finds it by, and what was looked at for it: a message's session, a chunk's file.
 SELECT x.statement_id, x.source_type, x.source_id, coalesce(m.key, k.entity_key, x.source_id::text) AS key,
-       coalesce(m.session_id, x.source_id) AS place_id
+       coalesce(m.session_id, f.id, x.source_id) AS place_id
 FROM rem.statement_sources x
 LEFT JOIN rem.messages m ON x.source_type = 'messages' AND (m.tenant_id, m.id) = (x.tenant_id, x.source_id)
+LEFT JOIN rem.resources r ON x.source_type = 'resources' AND (r.tenant_id, r.id) = (x.tenant_id, x.source_id)
+LEFT JOIN rem.files f ON f.tenant_id = x.tenant_id
+  AND f.id = CASE WHEN r.metadata ->> 'file_id' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' THEN (r.metadata ->> 'file_id')::uuid END
 LEFT JOIN rem.kv_store k ON x.source_type <> 'messages' AND k.tenant_id = x.tenant_id AND k.entity_id = x.source_id
   AND k.entity_type = x.source_type AND k.key_rank = 1
 WHERE x.tenant_id = $1 AND x.statement_id = ANY ($2::uuid[])
-ORDER BY x.statement_id, coalesce(m.session_id, x.source_id), m.message_index, x.source_id
+ORDER BY x.statement_id, place_id, m.message_index, x.source_id
 
 -- name: look_again
 -- Lets rows be news to this dream, of conversations only the messages.
@@ -170,7 +173,7 @@ WHERE f.tenant_id = $1 AND f.user_id IS NOT DISTINCT FROM $2 AND f.deleted_at IS
 ORDER BY f.created_at, f.id LIMIT $3
 
 -- name: beginning_of_file
-SELECT r.id, r.key, left(r.content, $5) FROM rem.resources r
+SELECT r.id, r.key, left(r.content, $5) AS content, r.timestamp, r.metadata FROM rem.resources r
 WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.metadata ->> 'file_id' = $3 AND r.metadata ? 'file_id'
   AND r.deleted_at IS NULL
 ORDER BY r.ordinal, r.key LIMIT $4

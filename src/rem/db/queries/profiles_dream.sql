@@ -55,7 +55,8 @@ SELECT t.id, t.key, t.content, t.created_at, t.metadata ->> 'speaker' IS NULL AS
 WHERE char_length(t.content) <= $4
   AND t.content ~* ('\m(prefer|always|never|don[''’]?t|do not|from now on|bevorzuge|immer|nie|niemals|'
     'live|living|based|work|working|study|studying|have|vegetarian|vegan|pescatarian|learning|play|speak|hobby|hobbies|'
-    'wohnen?|leben?|arbeite|studiere|haben?|vegetarier|vegetarierin|veganer|veganerin|lerne|spiele|spreche|hobbys)\M')
+    'wohnen?|leben?|arbeite|studiere|haben?|vegetarier|vegetarierin|veganer|veganerin|lerne|spiele|spreche|hobbys|'
+    'moved|started|i[''’]m|i am|ich bin|wir sind|gezogen|umgezogen)\M')
 ORDER BY t.created_at, t.message_index, t.id
 
 -- name: mentions

@@ -86,12 +86,13 @@ class Candidate:
 
     @property
     def content(self) -> str:
-        """What was said of it, in short."""
-        told = sorted(
-            (one for one in self.evidence if one.says), key=lambda one: (one.is_by_address, one.place, one.start)
-        )
-        sayings = dict.fromkeys(one.says for one in told)
-        return "\n".join(list(sayings)[:_MOST_SAYINGS])
+        """What was said of it, in short, in its order; what somebody asks is not said."""
+        told = [one for one in self.evidence if one.says and not one.says.endswith("?")]
+        told.sort(key=lambda one: (one.is_by_address, one.place, one.start))
+        sayings: dict[str, tuple[int, int]] = {}
+        for one in told:
+            sayings.setdefault(one.says, (one.place, one.start))
+        return "\n".join(sorted(list(sayings)[:_MOST_SAYINGS], key=lambda says: sayings[says]))
 
     def add(self, one: Evidence, *aliases: str) -> None:
         """Take a piece of evidence, and the names that it brings."""

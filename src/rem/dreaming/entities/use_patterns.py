@@ -11,8 +11,8 @@ Traits = frozenset[Trait]
 _HUMAN, _PERSONAL, _PLAIN = Traits({Trait.HUMAN}), Traits({Trait.PERSONAL}), Traits()
 _BOTH = _HUMAN | _PERSONAL
 
-_ADVERBS = r"(?:(?:just|also|already|still|finally|never|always|then|now|later|really|actually|only|once|recently) )*"
-_HAS = rf"(?: (?:has|had|have|will|would|did|does|can|could|may|might)(?:n['’]t| not)?)? {_ADVERBS}"
+_ADVERBS = r"(?:(?:just|also|already|still|finally|always|then|now|later|really|actually|only|once|recently) )*"
+_HAS = rf"(?: (?:has|had|have|will|would|did|does|can|could|may|might)(?:n['’]t| not)?)? (?:never )?{_ADVERBS}"
 _ME = r"(?:me|us|my \w+|our \w+)\b"
 _DOES = (
     r"(?:said|says?|told|tells?|asked|asks?|wrote|writes?|thinks?|thought|called|calls?|emailed|texted|phoned|messaged"
@@ -33,7 +33,7 @@ _RELATIVES = (
     r"|girlfriend|fiancée?|cousin|uncle|aunt|birthday|wedding|phone number|frau|mann|bruder|schwester|mutter|vater|sohn"
     r"|tochter|kinder|eltern|freundin|freund|geburtstag|hochzeit)"
 )
-_WORDS = r" (?:[\w-]+ ){0,8}"
+_WORDS = r" (?:(?!nie\b|niemals\b)[\w-]+ ){0,8}"
 _ICH_HABE = r"\b(?:habe?|haben) (?:ich |wir )?(?:(?:gestern|heute|dann|auch|gerade|schon|neulich|vorhin) )*"
 
 
@@ -95,6 +95,22 @@ AROUND = tuple(
     )
 )
 """German has the verb at the end."""
+
+NOT_SO = re.compile(
+    r"\b(?:if|unless|whether|wish(?:ed|es)?|imagine[ds]?|suppose|pretend|never|wenn|falls|ob|nie|niemals)\b[^,;:]*\Z",
+    re.IGNORECASE,
+)
+"""Before what the owner does to a name: then it is not done."""
+_REACHED = r"(?:call(?:ed|ing|s)?|phoned?|rang|e?mail(?:ed|ing)?|messaged?|texted|wrote|paid|pay|rief|rufe)"
+REACHED = (
+    re.compile(
+        rf"\b(?:{_REACHED}|(?:write|wrote|writing|reply|replied|speak|spoke|talk|talked|talking|call|chat|conversation)"
+        r" (?:back )?(?:to|with)) \Z",
+        re.IGNORECASE,
+    ),
+    re.compile(rf"{_HAS}{_REACHED}\b", re.IGNORECASE),
+)
+"""Before a name, and after it: whoever is reached there may be a firm, and "she" the one who answers for it."""
 
 CREATURE = re.compile(
     r"\b(?:dog|cat|puppy|kitten|horse|pony|hamster|rabbit|bunny|parrot|goldfish|turtle|pet|hund|hündin|katze|kater|welpe"

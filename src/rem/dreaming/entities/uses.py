@@ -21,7 +21,7 @@ from rem.dreaming.entities.name_words import (
     starts_sentence,
     word_set,
 )
-from rem.dreaming.entities.use_patterns import AFTER, AROUND, BEFORE, CREATURE, NOT_LIFE, Traits
+from rem.dreaming.entities.use_patterns import AFTER, AROUND, BEFORE, CREATURE, NOT_LIFE, NOT_SO, REACHED, Traits
 from rem.dreaming.own_words import is_tale, is_task, without_quotes
 from rem.dreaming.sentences import sentence_spans
 
@@ -116,11 +116,13 @@ def _traits(text: str, name: _Name, start: int, end: int, until: int) -> Traits 
     if previous in _BEFORE_NO_NAME or previous in TITLES:
         return None
     found = [traits for pattern, traits in AFTER if pattern.match(after)]
-    found += [traits for pattern, traits in BEFORE if pattern.search(before)]
-    found += [traits for left, right, traits in AROUND if left.search(before) and right.match(after)]
+    if not NOT_SO.search(before):
+        found += [traits for pattern, traits in BEFORE if pattern.search(before)]
+        found += [traits for left, right, traits in AROUND if left.search(before) and right.match(after)]
     if not found:
         return None
-    if _is_he_or_she(text[name.end : until]):
+    is_reached = REACHED[0].search(before) or REACHED[1].match(after)
+    if not is_reached and _is_he_or_she(text[name.end : until]):
         found.append(Traits({Trait.HUMAN}))
     if not starts_sentence(text, name.start):
         found.append(Traits({Trait.INSIDE}))

@@ -11,6 +11,7 @@ from rem.dreaming.claim import RowClaim, Source
 from rem.dreaming.moments.data_files import is_data, keys_of
 from rem.dreaming.moments.emotions import emotions_of
 from rem.dreaming.moments.episodes import Episode
+from rem.dreaming.moments.mails import mail_of
 from rem.dreaming.moments.people import KnownPeople, speakers_of
 from rem.dreaming.moments.summary import Utterance, sentences_of, summary_of
 from rem.dreaming.moments.topics import topics_of
@@ -147,8 +148,9 @@ def draft_of_file(
         texts = [" ".join([_stem(name), *keys])]
     else:
         said = summary_of([Utterance(text) for text in texts])
-        summary = f"Read {name}: {said}" if said else ""
-    if not summary or not parts:
+        # A file of tables alone was read, too.
+        summary = f"Read {name}: {said}" if said else f"Read {name}."
+    if not "".join(texts).strip():
         return None
     return MomentDraft(
         name=f"{_day(read_at)} read {name[-_LONGEST_ABOUT:].strip()}",
@@ -163,6 +165,30 @@ def draft_of_file(
     )
 
 
+def draft_of_mail(
+    name: str, written_at: datetime, file: Source, parts: list[tuple[Source, str]], people: KnownPeople
+) -> MomentDraft | None:
+    """What somebody wrote, when it was written; sender and recipients count among the people only."""
+    texts = [text for _, text in parts]
+    mail = mail_of(texts)
+    subject = _shortened(" ".join(sentences_of(mail.subject))) or name
+    said = summary_of([Utterance(text) for text in mail.body])
+    if not said and not mail.subject:
+        return None
+    sources = [source for (source, _), text in zip(parts, mail.body, strict=True) if text] or [parts[0][0]]
+    return MomentDraft(
+        name=f"{_day(written_at)} mail {subject}",
+        moment_type="mail",
+        summary=f"Mail {subject}: {said}" if said else f"Mail {subject}.",
+        starts=written_at,
+        ends=written_at,
+        sources=[file, *sources],
+        topics=topics_of(((text, 1.0) for text in (mail.subject, *mail.body)), people.names_in(texts)),
+        persons=people.mentioned_in(texts),
+        resource_ids=[source.ref.id for source in sources],
+    )
+
+
 def name_of(at: datetime, topics: list[str], summary: str) -> str:
     """A readable name: the day, and what it was about."""
     about = " ".join(topics[:2]).replace("-", " ")
@@ -170,6 +196,10 @@ def name_of(at: datetime, topics: list[str], summary: str) -> str:
         words = sentences_of(summary)[0].rstrip(".!?…。！？").split()
         about = " ".join(words[:_WORDS_OF_NAME])
     return f"{_day(at)} {about[:_LONGEST_ABOUT].strip()}"
+
+
+def _shortened(subject: str) -> str:
+    return subject[:_LONGEST_ABOUT].strip()
 
 
 def _stem(name: str) -> str:

@@ -11,10 +11,11 @@ from rem.db.sql import query
 from rem.dreaming.claim import Ref, Source
 from rem.dreaming.entities.dream import mention_in_moments
 from rem.dreaming.moments.book import DREAM, MomentBook
-from rem.dreaming.moments.draft import MomentDraft, draft_of_episode, draft_of_file, draft_of_note
+from rem.dreaming.moments.draft import MomentDraft, draft_of_episode, draft_of_file, draft_of_mail, draft_of_note
 from rem.dreaming.moments.episodes import LOOKAHEAD, MOST_MESSAGES, Episode, cut
 from rem.dreaming.moments.extraction import extracted_drafts
 from rem.dreaming.moments.links import link_moments
+from rem.dreaming.moments.mails import is_mail
 from rem.dreaming.moments.people import KnownPeople
 from rem.dreaming.night import NewSession, Said
 from rem.dreaming.owner import owned
@@ -34,6 +35,8 @@ _MOST_ROUNDS = 3
 _MANY_FILES = 20
 """So many files within one pause are a library, and no event."""
 _PARTS_OF_FILE = 3
+_PARTS_OF_MAIL = 8
+"""Before its body there may be many recipients."""
 _CHARACTERS_OF_PART = 4000
 _CHARACTERS_OF_STRETCH = 16_000
 """So much of a conversation a model reads at once."""
@@ -209,15 +212,22 @@ class _Recollection:
         return files
 
     async def recall_file(self, file: Any) -> None:
-        """Say that a file was read, if it did not come with many others."""
+        """Say that a file was read, or a mail written, if it did not come with many others."""
         ref = Ref("files", file["id"])
-        draft = None
-        if file["count"] <= _MANY_FILES:
-            rows = await self._rows("beginning_of_file", str(file["id"]), _PARTS_OF_FILE, _CHARACTERS_OF_PART)
-            parts = [(Source(Ref("resources", row[0]), row[1]), row[2]) for row in rows]
-            source = Source(ref, file["key"])
-            draft = draft_of_file(file["name"], file["created_at"], source, parts, self._people)
+        draft = await self._draft_of_file(file) if file["count"] <= _MANY_FILES else None
         await self._say_text(ref, draft)
+
+    async def _draft_of_file(self, file: Any) -> MomentDraft | None:
+        name, source = file["name"], Source(Ref("files", file["id"]), file["key"])
+        count = _PARTS_OF_MAIL if is_mail(name) else _PARTS_OF_FILE
+        rows = await self._rows("beginning_of_file", str(file["id"]), count, _CHARACTERS_OF_PART)
+        parts = [
+            (Source(Ref("resources", row["id"]), row["key"]), _space(before, row) + row["content"])
+            for before, row in zip([None, *rows], rows, strict=False)
+        ]
+        if parts and is_mail(name):
+            return draft_of_mail(name, rows[0]["timestamp"] or file["created_at"], source, parts, self._people)
+        return draft_of_file(name, file["created_at"], source, parts, self._people)
 
     async def _say_text(self, ref: Ref, draft: MomentDraft | None) -> None:
         drafts = [draft] if draft is not None else []
@@ -233,6 +243,12 @@ class _Recollection:
 
 def _count(episodes: Sequence[Episode]) -> int:
     return sum(len(episode.said) for episode in episodes)
+
+
+def _space(before: Any, part: Any) -> str:
+    """What stands between two parts of a file: a single space goes on in a paragraph, all else begins another."""
+    ends, starts = (before["metadata"].get("end") if before else None), part["metadata"].get("start")
+    return "\n" if isinstance(ends, int) and starts == ends + 1 else "\n\n"
 
 
 def _together(stretches: Sequence[Sequence[int]]) -> list[tuple[int, int]]:

@@ -29,6 +29,8 @@ _MARKUP = re.compile(
     r"|(?<!\w)(?:\*{1,3}|_)(?=[^\s*_])|(?<=[^\s*_])(?:\*{1,3}|_)(?!\w)",
     re.DOTALL | re.MULTILINE,
 )
+_WIKI_LINK = re.compile(r"!?\[\[(?P<target>[^\[\]|\n]{1,500})(?:\|(?P<label>[^\[\]\n]{0,500}))?\]\]")
+_TABLE_ROW = re.compile(r"^[ \t>]*\|[^\n]*\|[ \t]*$", re.MULTILINE)
 _REMARK = re.compile(r"\[[^\]\n]{0,300}\](?!\()")
 _SPACES = re.compile(r"\s+")
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
@@ -84,10 +86,16 @@ def summary_of(said: Sequence[Utterance]) -> str:
 
 
 def sentences_of(text: str) -> list[str]:
-    """The sentences of a text, without markup, code, remarks in brackets, and secrets."""
-    plain = _MARKUP.sub(_unmarked, _REMARK.sub(" ", without_secrets(text[:_READ_OF_TEXT])))
+    """The sentences of a text, without markup, code, rows of tables, remarks in brackets, and secrets."""
+    plain = _WIKI_LINK.sub(_label, _TABLE_ROW.sub("", without_secrets(text[:_READ_OF_TEXT])))
+    plain = _MARKUP.sub(_unmarked, _REMARK.sub(" ", plain))
     parts = (_SPACES.sub(" ", plain[start:end]).strip() for start, end in sentence_spans(plain))
     return [part for part in parts if part]
+
+
+def _label(found: re.Match[str]) -> str:
+    """What is read of a link in a wiki: its label, else what it leads to."""
+    return (found["label"] or found["target"]).strip()
 
 
 def _unmarked(found: re.Match[str]) -> str:

@@ -51,11 +51,12 @@ async def _dream(night: Night) -> None:
         return
     row = live[0] if live else None
     standing = await _standing(night, row.id) if row else []
-    facts = await read_facts(night, _told_before(standing))
     record = await record_of(night.store, row.id) if row else None
-    written = _written(record or {}, standing, row)
     # Who dreams every night does not know the address that somebody who dreamt by hand gave.
     address = night.address or (record or {}).get("email")
+    own_names = [(record or {}).get("name") or "", (address or "").partition("@")[0]]
+    facts = await read_facts(night, _told_before(standing), own_names)
+    written = _written(record or {}, standing, row)
     digests = [_digest(facts, row, record or {}, written, address, by) for by in ("mind", "counts")]
     if await _is_seen(night, row, digests if night.mind is None else digests[:1]):
         return

@@ -16,10 +16,15 @@ from uuid import UUID
 
 from rem.db.sql import query
 from rem.dreaming.claim import Ref, Source
+from rem.dreaming.entities.evidence import PERSON
+from rem.dreaming.entities.mentions import evidence_in
+from rem.dreaming.entities.name_words import words_after
+from rem.dreaming.entities.uses import uses
 from rem.dreaming.moments.topics import COMPANY_WORDS, DOMAIN
 from rem.dreaming.profiles.activity import Activity, activity_of
 from rem.dreaming.profiles.self_told import Told, told
 from rem.dreaming.profiles.sensitive import is_sensitive
+from rem.dreaming.profiles.subjects import recurring
 from rem.dreaming.secrets import tells_secret, without_secrets
 from rem.dreaming.sentences import sentence_spans
 
@@ -64,6 +69,7 @@ _OTHERWISE = re.compile(
 )
 """Something said by the way ("don't worry", "do not ask!"), which is no wish."""
 _ASKS = re.compile(r"\?\s*$")
+_MY_NAME = re.compile(r"\b(?:my name is|call me|ich heiße|mein name ist) ", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +177,11 @@ class ProfileFacts:
         return [*(one.source for one in self.told), *(one.source for one in self.wishes)]
 
 
-async def read_facts(night: Night, earlier: Collection[UUID] = ()) -> ProfileFacts:
-    """What the owner's latest moments, messages and mentions tell, and the messages that it was told before."""
+async def read_facts(night: Night, earlier: Collection[UUID] = (), own_names: Iterable[str] = ()) -> ProfileFacts:
+    """What the owner's latest moments, messages and mentions tell, and the messages that it was told before.
+
+    What the owner is called is no topic, as little as the names of others.
+    """
     owner = night.scope.tenant_id, night.scope.user_id
 
     async def rows(name: str, *parameters: Any) -> list[Any]:
@@ -191,10 +200,14 @@ async def read_facts(night: Night, earlier: Collection[UUID] = ()) -> ProfileFac
     ]
     people = _merged(people, _mentioned(mentions, "person", by_id))
     # A name is no topic, though moments that were dreamt before it was known may say so.
-    names = _words_of([*people, *_mentioned(mentions, "organization", by_id)]) | COMPANY_WORDS
+    named = [one.name for one in (*people, *_mentioned(mentions, "organization", by_id))]
+    subjects = dict(zip(moments, recurring([(one.day, one.summary, one.topics) for one in moments]), strict=True))
+    topics = _count(moments, lambda moment: _with_subjects(moment, subjects[moment]), at)
+    named += _named_in(moments, _words_of(topic.name for topic in topics))
+    names = _words_of([*named, *own_names, *_aliases(mentions)]) | COMPANY_WORDS
     topics = [
         topic
-        for topic in _count(moments, lambda moment: moment.topics, at)
+        for topic in topics
         if not names.issuperset(_SEPARATOR.split(topic.name.lower())) and not DOMAIN.fullmatch(topic.name)
     ]
     return ProfileFacts(
@@ -208,8 +221,35 @@ async def read_facts(night: Night, earlier: Collection[UUID] = ()) -> ProfileFac
     )
 
 
-def _words_of(named: Iterable[Counted]) -> frozenset[str]:
-    return frozenset(word for one in named for word in _SEPARATOR.split(one.name.lower()) if word)
+def _words_of(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(word for name in names for word in _SEPARATOR.split(name.lower()) if word)
+
+
+def _aliases(mentions: Iterable[Any]) -> list[str]:
+    """What else the people are called that are mentioned."""
+    people = (row["extracted_data"] for row in mentions if _kind(row) == "person")
+    return [str(alias) for data in people for alias in data.get("aliases") or ()]
+
+
+def _named_in(moments: Iterable[Moment], words: frozenset[str]) -> list[str]:
+    """The names of people in what is told of moments, of whom there may be no row; also the user's own.
+
+    Only where some words have a capital: what never has one is no name.
+    """
+    texts = [one.summary for one in moments if not words.isdisjoint(_capitalised(one.summary))]
+    told = [one for text in texts for one in (*evidence_in(text, 0), *uses(text, 0)) if one.entity_type == PERSON]
+    own = [words_after(text, found.end())[0] for text in texts for found in _MY_NAME.finditer(text)]
+    return [" ".join(words) for words in (*(one.words for one in told), *own)]
+
+
+def _capitalised(text: str) -> set[str]:
+    return {word.lower() for word in _SEPARATOR.split(text) if word[:1].isupper()}
+
+
+def _with_subjects(moment: Moment, subjects: Iterable[str]) -> list[str]:
+    """A moment's topics with what comes back in others, unless one of the topics says it."""
+    said = _words_of(moment.topics)
+    return [*moment.topics, *sorted(word for word in subjects if word not in said)]
 
 
 def unique(sources: Iterable[Source]) -> list[Source]:

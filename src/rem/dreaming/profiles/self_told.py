@@ -14,13 +14,16 @@ from datetime import datetime
 from rem.dreaming.claim import Source
 from rem.dreaming.entities.introductions import is_organization
 from rem.dreaming.entities.name_words import is_capitalised, words_after
-from rem.dreaming.own_words import is_tale, is_task, without_quotes
+from rem.dreaming.own_words import is_tale, is_task, without_others, without_quotes
+from rem.dreaming.profiles.changes import new_employer, new_german_role, new_home, new_role
 from rem.dreaming.profiles.sensitive import is_sensitive
 from rem.dreaming.secrets import tells_secret, without_secrets
 from rem.dreaming.sentences import sentence_spans
 
 MOST_LINES = 30
 _LONGEST_LINE = 80
+_LONGEST_SENTENCE = 600
+"""What is longer nobody says, and it would take long to look through."""
 _LONGEST_TOPIC = 2
 """In words; a name may have more of them."""
 _NOW = r"(?: (?:currently|now|still|also|actually|just|jetzt|derzeit|zurzeit|gerade|inzwischen|auch|noch))*"
@@ -28,11 +31,33 @@ _AM = r"(?:I['’]m|I am)"
 _NO_FACT = re.compile(
     r"\b(?:if|would|could|might|may|maybe|perhaps|wish|imagine|suppose|pretend|assume|hypothetically|unless|whether"
     r"|act as|until|before|when i was|should|said|says|told|tells|asks|asked|writes|wrote|wenn|falls|würde|könnte"
-    r"|angenommen|stell dir vor|vielleicht|ob|als ich|sagt|sagte|meinte|schrieb|sollte|not|never|nicht)\b",
+    r"|angenommen|stell dir vor|vielleicht|ob|als ich|sagt|sagte|meinte|schrieb|sollte|think|thinks|thought|believes?"
+    r"|believed|claims?|claimed|heard|dream\w*|traum|träum\w*|denkt|denken|glaubt|glauben|behauptet|behaupten"
+    r"|(?:was|were|is|am|are|be|been|being|all|just) like)\b|\w['’]s like\b",
     re.IGNORECASE,
 )
-"""Before what is said: then it is not said as a fact, or by another."""
+"""Before what is said, anywhere in its sentence: then it is not said as a fact, or by another."""
+_DENIES = re.compile(r"\b(?:not|never|nicht|nie|\w+n['’]t)\b", re.IGNORECASE)
+"""Before it in its clause: then it is what is denied."""
+_UNSAID = re.compile(
+    r"\b(?:wrong|untrue|not true|false|a lie|kidding|joking|jk|stimmt nicht|falsch|gelogen|scherz|in (?:my|a|the|meinem"
+    r"|einem) (?:dreams?|game|simulation|traum|spiel))\b",
+    re.IGNORECASE,
+)
+"""Anywhere in a sentence: then what it says is not so."""
+_ORDERS = re.compile(
+    r"\b(?:ignor\w+|disregard\w*|reveal\w*|overrid\w+|bypass\w*|jailbreak\w*|obey\w*|instructions?|anweisung\w*"
+    r"|system ?(?:prompts?|messages?)|prompts?|your|you)\b",
+    re.IGNORECASE,
+)
+"""What speaks to whoever reads a profile, and tells nothing of its owner."""
 _ASKS = re.compile(r"\?\s*\Z")
+_CLAUSE = re.compile(
+    r"(?:[,;:–—]\s*|\s(?=(?:and|but|so|because|since|yet|und|aber|denn|weil|sondern)\s))"
+    r"(?=(?:[\w'’]{1,20} ){0,3}(?:I|I['’]m|we|my|ich|wir|meine?)\b)",
+    re.IGNORECASE,
+)
+"""Where somebody begins to say something else of themself."""
 _TAKEN_BACK: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(
@@ -42,8 +67,9 @@ _TAKEN_BACK: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (re.compile(rf"\b{_AM} (?:no longer|not) ", re.IGNORECASE), "I am "),
     (re.compile(r"\b(ich (?:bin|habe)) keine?n? (\w+)(?: mehr)?\b", re.IGNORECASE), r"\1 \2"),
-    (re.compile(r" (?:any ?more|nicht mehr)\b", re.IGNORECASE), ""),
 )
+"""How a clause says that something is not so, and how it would say that it is."""
+_NO_MORE = re.compile(r" (?:any ?more|no more|any longer|nicht mehr)\b", re.IGNORECASE)
 _PHRASE_END = re.compile(
     r"[,.;:!?()\n–—]|\s-\s|\s(?:and|but|or|so|because|since|with|at|in|for|from|on|while|which|who|that|as|right now"
     r"|these days|lately|now|again|this|und|aber|oder|weil|seit|mit|bei|im|am|an|für|als|damit|der|die|das)\b",
@@ -77,7 +103,8 @@ _LANGUAGES = (
 _COUNTS = r"(?:an?|one|two|three|four|five|six|\d|einen?|zwei|drei|vier|fünf|sechs)"
 _CHILDREN = r"(?:kids?|child|children|sons?|daughters?|kind|kinder|söhne|sohn|töchter|tochter)"
 _DIETS = r"(?:vegetarian|vegan|pescatarian|vegetarier(?:in)?|veganer(?:in)?)"
-_PETS = r"(?:cats?|dogs?|katzen?|hunde?)"
+_PET_NAME = r"(?-i:[A-ZÀ-ÖØ-Þ])[\w'’-]{1,30}"
+_PETS = rf"(?:cats?|dogs?|katzen?|hunde?)(?:,? (?:called|named|namens) {_PET_NAME}(?:,? (?:and|und) {_PET_NAME})?)?"
 _END = r"(?=[.,;!)\n]|\s+(?:and|but|who|so|now|at home|aged|too|und|aber|die|der|zu hause)\b|\s*\Z)"
 
 
@@ -111,7 +138,8 @@ def told(messages: Iterable[tuple[str, datetime, Source]]) -> list[Told]:
             text = rule.says.format(value)
             if not is_taken_back:
                 standing.pop(place, None)
-                standing[place] = Told(rule.kind, text, at, source)
+                if value:
+                    standing[place] = Told(rule.kind, text, at, source)
             elif place in standing and standing[place].text.casefold() == text.casefold():
                 del standing[place]
     order = list(dict.fromkeys(rule.kind for rule in _RULES))
@@ -120,31 +148,60 @@ def told(messages: Iterable[tuple[str, datetime, Source]]) -> list[Told]:
 
 
 def _said_in(content: str) -> Iterator[tuple[_Rule, str, bool]]:
-    """Which rules a message follows, with what it says by them, and whether it takes that back."""
+    """Which rules a message follows, with what it says by them, and whether it takes that back.
+
+    What says something that does not belong into a profile says nothing, but ends the one that it takes the place of.
+    """
     if is_task(content) or is_tale(content):
         return
-    text = without_quotes(without_secrets(content))
+    text = without_others(without_quotes(without_secrets(content)))
     for start, end in sentence_spans(text):
-        sentence = text[start:end]
-        if _ASKS.search(sentence):
+        sentence = without_others(text[start:end])
+        if end - start > _LONGEST_SENTENCE or _ASKS.search(sentence) or _UNSAID.search(sentence):
             continue
-        plain, is_taken_back = _plain(sentence)
-        for rule in _RULES:
-            found = rule.pattern.search(plain)
-            if found is None or _NO_FACT.search(plain, 0, found.start()):
-                continue
-            value = " ".join(rule.value(plain, found).split())
+        for clause, rest in _clauses(sentence):
+            yield from _said_by(clause, rest)
+            if _NO_FACT.search(clause):
+                break
+
+
+def _said_by(clause: str, rest: str) -> Iterator[tuple[_Rule, str, bool]]:
+    """What a clause says by each rule, and whether it takes that back; `rest` is how its sentence goes on."""
+    plain, denied = _plain(clause)
+    has_ended = _NO_MORE.search(clause) is not None
+    for rule in _RULES:
+        for found in rule.pattern.finditer(plain):
+            at = found.start()
+            if denied < at or _NO_FACT.search(plain, 0, at) or _DENIES.search(plain, 0, at):
+                break
+            value = " ".join(rule.value(plain + rest, found).split())
             line = rule.says.format(value)
-            if value and len(line) <= _LONGEST_LINE and not is_sensitive(line) and not tells_secret(line):
+            if not value or len(line) > _LONGEST_LINE or tells_secret(line) or _ORDERS.search(line):
+                continue
+            is_taken_back = has_ended or denied == at
+            if not is_sensitive(line):
                 yield rule, value, is_taken_back
+            elif rule.is_single and not is_taken_back:
+                yield rule, "", False
 
 
-def _plain(sentence: str) -> tuple[str, bool]:
-    """A sentence that says that something is so no more as one that says that it is; and whether it was such a one."""
-    plain = sentence
+def _clauses(sentence: str) -> Iterator[tuple[str, str]]:
+    """The parts of a sentence in which somebody says one thing of themself, each with some of what follows it."""
+    start = 0
+    for found in _CLAUSE.finditer(sentence):
+        yield sentence[start : found.end()], sentence[found.end() : found.end() + _LONGEST_LINE]
+        start = found.end()
+    yield sentence[start:], ""
+
+
+def _plain(clause: str) -> tuple[str, int]:
+    """A clause that says that something is not so as one that says that it is; and where that begins, else its end."""
+    plain = _NO_MORE.sub("", clause)
     for pattern, words in _TAKEN_BACK:
-        plain = pattern.sub(words, plain)
-    return plain, plain != sentence
+        found = pattern.search(plain)
+        if found:
+            return plain[: found.start()] + found.expand(words) + plain[found.end() :], found.start()
+    return plain, len(plain)
 
 
 def _place(text: str, found: re.Match[str]) -> str:
@@ -160,7 +217,7 @@ def _organization(text: str, found: re.Match[str]) -> str:
 
 def _phrase(text: str, found: re.Match[str], most: int = 5) -> str:
     """What follows, up to where something else begins."""
-    rest = text[found.end() :].lstrip()
+    rest = text[found.end() : found.end() + _LONGEST_LINE].lstrip()
     end = _PHRASE_END.search(rest)
     words = (rest[: end.start()] if end else rest).split()
     return " ".join(words) if 0 < len(words) <= most else ""
@@ -191,6 +248,9 @@ def _rule(
 
 _WORK = rf"\bI{_NOW} (?:live in [^.;!?]{{1,40}} and )?work{_NOW}|\b{_AM}{_NOW} working"
 _ARBEITE = rf"\bich (?:(?:wohne|lebe) [^.;!?]{{1,40}} und )?arbeite{_NOW}"
+_BEGAN = r"\bI(?:['’]ve| have)?(?: just| recently| finally| now)? started(?: working| work| a new job| my new job)?"
+_ROLE = r"(?P<role>(?:an? |the )(?:[^\W\d_]{2,20}[ -]){0,3}[^\W\d_]{3,25})"
+_ROLLE = r"(?P<role>(?:eine? )?[^\W\d_]{4,30})"
 _HAVE = rf"\b(?:I|we|ich|wir){_NOW} (?:have|habe|haben)"
 _RULES = (
     _rule("home", rf"\b(?:I|we){_NOW} live{_NOW} in (?:the )?", "lives in {}", _place, single=True),
@@ -202,13 +262,43 @@ _RULES = (
         _place,
         single=True,
     ),
+    _rule(
+        "home",
+        r"\b(?:I|we)(?:['’]ve| have)?(?: just| recently| finally| now| all)* moved"
+        r"(?: house| back| over| away| again)? to (?:the )?",
+        "lives in {}",
+        new_home,
+        single=True,
+    ),
+    _rule(
+        "home",
+        r"\b(?:ich bin|wir sind)(?: [^\W\d_]{2,12}){0,3} nach (?=[^.;!?]{2,40} (?:um)?gezogen\b)",
+        "lives in {}",
+        new_home,
+        single=True,
+    ),
     _rule("role", rf"(?:{_WORK}) as (?=an? |the )|{_ARBEITE} als ", "works as {}", _phrase, single=True),
     _rule("employer", rf"(?:{_WORK}) (?:at|for) ", "works at {}", _organization, single=True),
     _rule("employer", rf"{_ARBEITE} bei (?:der |dem )?", "works at {}", _organization, single=True),
+    _rule("role", rf"\b{_AM}{_NOW} {_ROLE} (?:at|for) (?:the )?", "works as {}", new_role, single=True),
+    _rule("role", rf"{_BEGAN} as {_ROLE} (?:at|for|with) ", "works as {}", new_role, single=True),
+    _rule("role", rf"\bich bin{_NOW} {_ROLLE} bei (?:der |dem )?", "works as {}", new_german_role, single=True),
+    _rule("employer", rf"\b{_AM}{_NOW} {_ROLE} (?:at|for) (?:the )?", "works at {}", new_employer, single=True),
+    _rule("employer", rf"{_BEGAN}(?: as {_ROLE})? (?:at|for|with) ", "works at {}", new_employer, single=True),
+    _rule("employer", rf"\bich bin{_NOW} {_ROLLE} bei (?:der |dem )?", "works at {}", new_employer, single=True),
+    _rule(
+        "employer",
+        r"\bich habe(?: [^\W\d_]{2,12}){0,3} bei (?:der |dem )?(?=[^.;!?]{2,40} (?:angefangen|begonnen)\b)",
+        "works at {}",
+        new_employer,
+        single=True,
+    ),
     _rule("studies", rf"\bI{_NOW} study |\b{_AM}{_NOW} studying ", "studies {}", _topic, single=True),
     _rule("studies", rf"\bich studiere{_NOW} ", "studies {}", _topic, single=True),
     _rule("children", rf"{_HAVE} ({_COUNTS} {_CHILDREN}){_END}", "has {}", _group, single=True),
-    _rule("pets", rf"{_HAVE} ({_COUNTS} {_PETS}){_END}", "has {}", _group, single=True),
+    _rule(
+        "pets", rf"{_HAVE} ({_COUNTS} {_PETS}(?: (?:and|und) {_COUNTS} {_PETS})?){_END}", "has {}", _group, single=True
+    ),
     _rule("diet", rf"\b{_AM}{_NOW} (?:an? )?(?:strict )?({_DIETS}){_END}", "is {}", _group, single=True),
     _rule("diet", rf"\bich bin{_NOW} ({_DIETS}){_END}", "is {}", _group, single=True),
     _rule("learns", rf"\b{_AM}{_NOW} learning (?:how )?|\bich lerne{_NOW} ", "is learning {}", _topic),

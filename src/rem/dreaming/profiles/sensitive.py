@@ -13,7 +13,9 @@ import unicodedata
 from itertools import pairwise
 
 _HEALTH = (
-    "abortion abtreibung addiction alcoholism alkoholismus allergy anxiety autism burnout cancer chemotherapy "
+    "aa-meeting aa-meetings abortion abtreibung addict addiction alcoholic alcoholism alkoholiker alkoholismus allergy "
+    "anxiety asylum autism burnout cancer chemotherapy clinic detox dialysis entzug entzugsklinik hospice hospiz "
+    "inpatient klinik krankenhaus nursing-home pflegeheim psychiatrie psychiatry reha sanatorium sobriety sucht "
     "covid dementia depression depressed diabetes diagnosis diagnose diagnosed disability behinderung disease "
     "disorder eating-disorder epilepsy gesundheit health healthcare hiv hospital illness insomnia krankheit krebs "
     "medical medication medicine medikament miscarriage pregnancy pregnant psychiatric psychiatrist psychotherapy "
@@ -32,7 +34,11 @@ _INTIMATE = (
     "affair bisexual divorce ethnicity gay homosexual lesbian lgbt nationality queer racial scheidung sex sexual "
     "sexuality sexuell transgender"
 )
-_TROUBLE = "arrest arrested bankruptcy criminal debt gehalt insolvency lawsuit payday prison salary schulden"
+_TROUBLE = (
+    "arrest arrested bankruptcy cannabis casino cocaine criminal debt drogen drug frauenhaus gambling gefängnis gehalt "
+    "glücksspiel heroin insolvency jail kiffen kokain lawsuit marijuana meth payday poker-machine prison probation "
+    "salary schulden smoking-weed women-shelter"
+)
 _DOORS = (
     "api-key apikey credential credentials credit-card iban kennwort passphrase passport password passwort "
     "passwords pin-code private-key secret-key secret secrets social-security ssh-key ssn zugangsdaten"

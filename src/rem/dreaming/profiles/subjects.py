@@ -1,0 +1,51 @@
+"""Subjects: what comes back in a user's moments, though each of them has rarer words that it is tagged with."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import date
+
+from rem.dreaming.entities.name_words import starts_sentence
+from rem.dreaming.words import content_words, rarity
+
+_LEAST_DAYS = 3
+_LEAST_RARITY = 0.6
+"""Words that everybody uses (team, meeting, weekend) come back in whatever is told."""
+_NO_SUBJECT = ("ing", "ed", "ly")
+_NAME_LIKE = re.compile(r"(?<![\w'’-])[^\W\d_][\w+#-]*")
+_GERMAN = re.compile(r"\b(?:der|die|das|und|ist|ich|nicht|eine?n?|mit|wir|habe|auf)\b", re.IGNORECASE)
+"""There every noun has a capital."""
+
+
+def recurring(told: Sequence[tuple[date, str, Iterable[str]]]) -> list[frozenset[str]]:
+    """The subjects of each of some moments (day, summary, tags) that several days come back to, in lower case.
+
+    A word is one if it is rare enough, and is a tag once or has a capital where only a name has one. It follows from
+    the moments alone.
+    """
+    words = [frozenset(content_words(summary)) for _, summary, _ in told]
+    known = {tag.lower() for _, _, tags in told for tag in tags}
+    known.update(word for _, summary, _ in told for word in _name_like(summary))
+    days: dict[str, set[date]] = defaultdict(set)
+    for (day, _, tags), said in zip(told, words, strict=True):
+        for word in said.union(tag.lower() for tag in tags) & known:
+            days[word].add(day)
+    often = {word for word, on in days.items() if len(on) >= _LEAST_DAYS and _may_be_subject(word)}
+    return [said & often for said in words]
+
+
+def _may_be_subject(word: str) -> bool:
+    return rarity(word) >= _LEAST_RARITY and not (len(word) > 5 and word.endswith(_NO_SUBJECT))
+
+
+def _name_like(text: str) -> set[str]:
+    """Words with a capital inside a sentence."""
+    if _GERMAN.search(text):
+        return set()
+    return {
+        found.group().lower()
+        for found in _NAME_LIKE.finditer(text)
+        if found.group()[0].isupper() and not starts_sentence(text, found.start())
+    }
