@@ -57,7 +57,8 @@ def _limit(task: dict[str, Any]) -> None:
     # Not every system can limit memory; the limit of time holds everywhere.
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (task["memory"], task["memory"]))
-    resource.setrlimit(resource.RLIMIT_CPU, (task["seconds"], task["seconds"]))
+    # The signal of the first limit tells why it ended; that of the second one would not.
+    resource.setrlimit(resource.RLIMIT_CPU, (task["seconds"], task["seconds"] + 5))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     signal.alarm(task["seconds"] + 1)
