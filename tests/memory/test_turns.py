@@ -11,7 +11,7 @@ import pytest
 
 from rem.app import Rem
 from rem.context import AgentContext, session_id_of
-from rem.errors import DeletedError, InvalidInputError, NotFoundError
+from rem.errors import ConflictError, DeletedError, InvalidInputError, NotFoundError
 from rem.memory.manager import MemoryManager
 from rem.memory.message import NewMessage
 from rem.models import Message, Role
@@ -288,6 +288,24 @@ async def test_requests_at_once_on_one_session_are_all_stored_in_order(ours: Mem
     times = [message.created_at for message in messages]
     assert times == sorted(times)
     assert (await ours.get_session(session_id)).message_count == 60
+
+
+async def test_whoever_makes_a_session_first_the_others_go_on_in_it(ours: MemoryManager) -> None:
+    """A new row meets another in any of the indexes first, the one of the keys too: each pair is a try at that."""
+    for session_id in (uuid4() for _ in range(60)):
+        turns = await asyncio.gather(*(ours.begin_turn(session_id, said(f"question {number}")) for number in range(4)))
+        assert sorted(turn.message_index for turn in turns) == [0, 1, 2, 3]
+        assert [turn.is_new for turn in turns].count(True) == 1
+
+
+async def test_a_session_with_the_name_of_anothers_id_is_told_of(
+    ours: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await ours.begin_turn(other := uuid4(), said("one"))
+    await sql.execute("UPDATE sessions SET name = $1 WHERE id = $2", str(session_id), other)
+    async with asyncio.timeout(5):
+        with pytest.raises(ConflictError, match=str(session_id)):
+            await ours.begin_turn(session_id, said("two"))
 
 
 async def test_a_message_waits_for_no_reader_of_the_session(

@@ -15,8 +15,17 @@ BEGIN
   END IF;
   INSERT INTO rem.sessions (tenant_id, user_id, id, agent_schema, metadata, message_count, total_tokens)
   VALUES (of_tenant, of_user, of_session, agent, coalesce(about, '{}'), added, added_tokens)
-  ON CONFLICT (tenant_id, id) DO NOTHING;
-  RETURN FOUND;
+  ON CONFLICT DO NOTHING;  -- of any index: who makes the same session at once may be met in the one of the keys first
+  IF FOUND THEN
+    RETURN true;
+  END IF;
+  -- A session without a name has its id for a key. Who waits for another session of that key would wait forever.
+  IF EXISTS (SELECT FROM rem.sessions s WHERE s.tenant_id = of_tenant AND s.user_id = of_user AND s.deleted_at IS NULL
+               AND s.key = rem.rem_key(of_session::text) AND s.id <> of_session) THEN
+    RAISE unique_violation USING MESSAGE = format('Another session is named %s', of_session),
+      DETAIL = format('Key (key)=(%s) already exists.', of_session);
+  END IF;
+  RETURN false;
 END $$;
 
 -- What a user can do with a session: 'open', 'deleted', 'foreign' if another user has it; NULL if there is none.
