@@ -82,6 +82,11 @@ def content_words(text: str) -> Iterator[str]:
             yield word
 
 
+def distinct_words(text: str) -> frozenset[str]:
+    """The words of a text in lower case, with those that say nothing by themselves."""
+    return frozenset(map(_bare, _TOKEN.findall(_SMALL_TALK_PHRASES.sub(" ", text))))
+
+
 def is_content(word: str) -> bool:
     """Whether a word in lower case says something by itself."""
     return (

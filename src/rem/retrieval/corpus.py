@@ -55,6 +55,9 @@ class SearchableRow:
     speaker: str | None
     is_searched: bool = True
     """False for notes of tools, and for what says so itself (`metadata.searchable`): they would crowd out the rest."""
+    is_title_meant: bool = True
+    """Whether the title says something of its own. The name of a moment that was dreamt is made of a date and of what
+    it tells: so its vector is that of what it tells, and two of them can be compared by it (dreaming/moments)."""
 
     @property
     def is_message(self) -> bool:
@@ -63,6 +66,7 @@ class SearchableRow:
 
 
 _IS_SEARCHED = "(r.metadata -> 'searchable') IS DISTINCT FROM 'false'"
+_IS_TITLE_MEANT = {"moments": "r.origin NOT LIKE 'dream:%'"}
 _TIMES = {"messages": "r.created_at", "moments": "r.starts_timestamp", "resources": "r.timestamp"}
 
 
@@ -111,6 +115,7 @@ async def read_rows(
         happened_at=_TIMES.get(kind.name, "NULL::timestamptz"),
         role="r.role" if kind.is_conversation else "NULL::text",
         is_searched=_IS_SEARCHED + (" AND r.role <> 'tool'" if kind.is_conversation else ""),
+        is_title_meant=_IS_TITLE_MEANT.get(kind.name, "true"),
         bodies=", ".join(f"coalesce(r.{identifier(field)}::text, '')" for field in kind.fields),
         before=f"({query('passages', 'said_before')})" if kind.is_conversation else "NULL::text[]",
         lock="FOR SHARE OF r SKIP LOCKED" if lock else "",
@@ -130,6 +135,7 @@ async def read_rows(
             row["role"],
             row["speaker"],
             row["is_searched"],
+            row["is_title_meant"],
         )
         for row in await connection.fetch(statement, tenant_id, ids)
     ]

@@ -107,4 +107,5 @@ def is_about_time(row: SearchableRow) -> bool:
 def embedded_text(row: SearchableRow, passage: Passage) -> str:
     """What of a passage the embedder reads."""
     body = row.bodies[passage.field][passage.start : passage.end]
-    return "\n".join(part for part in (row.title[:LONGEST_TITLE], body) if part)
+    title = row.title[:LONGEST_TITLE] if row.is_title_meant or not body else ""
+    return "\n".join(part for part in (title, body) if part)

@@ -48,9 +48,11 @@ BEGIN
   EXECUTE format('SELECT to_jsonb(r.*) FROM rem.%I r WHERE r.tenant_id = $1 AND r.id = $2 AND r.deleted_at IS NULL', of_type)
     INTO stored USING of_tenant, of_id;
   FOR said IN
-    SELECT DISTINCT ON (s.kind, s.name) s.* FROM rem.statements s
-    WHERE s.tenant_id = of_tenant AND s.entity_type = of_type AND s.entity_id = of_id AND s.state = 'live'
-    ORDER BY s.kind, s.name, s.stated_at DESC
+    SELECT t.* FROM (
+      SELECT DISTINCT ON (s.kind, s.name) s.id FROM rem.statements s
+      WHERE s.tenant_id = of_tenant AND s.entity_type = of_type AND s.entity_id = of_id AND s.state = 'live'
+      ORDER BY s.kind, s.name, s.stated_at DESC) n
+    JOIN rem.statements t ON (t.tenant_id, t.id) = (of_tenant, n.id)
   LOOP
     CONTINUE WHEN rem.rem_dream_stands(said, stored);
     UPDATE rem.statements s SET state = 'refused', value = '{}', ended_at = clock_timestamp()
@@ -146,24 +148,26 @@ BEGIN
       'sources', newest.source_keys, 'run_id', newest.run_id,
       'origin', rem.rem_dream_origin(newest.dream), 'user_id', newest.user_id);
   END IF;
-  -- The same thing, named in several places.
+  -- The same thing, named in several places; they are read once, as there may be many.
+  WITH said AS MATERIALIZED (
+    SELECT s.confidence, s.valid_from, s.subject_id, s.source_keys, s.value ->> 'name' AS name,
+           s.value -> 'extracted_data' AS data
+    FROM rem.statements s
+    WHERE s.tenant_id = of_tenant AND s.entity_type = of_type AND s.entity_id = of_id AND s.kind = 'row' AND s.state = 'live')
   SELECT rem.rem_combined_confidence(array_agg(s.confidence) || rem.rem_use_confidence(
-           array_agg(s.value #> '{extracted_data,uses}'), array_agg(s.subject_id),
-           array_agg(s.value #>> '{extracted_data,entity_type}'))) AS confidence, min(s.valid_from) AS valid_from,
-         (array_agg(s.value ->> 'name' ORDER BY length(s.value ->> 'name') DESC, s.value ->> 'name'))[1] AS name,
-         rem.rem_dreamt_content(of_tenant, of_type, of_id) AS content,
-         ARRAY(SELECT DISTINCT k FROM rem.statements t CROSS JOIN LATERAL unnest(t.source_keys) AS k
-               WHERE t.tenant_id = of_tenant AND t.entity_id = of_id AND t.kind = 'row' AND t.state = 'live' ORDER BY k LIMIT 50) AS sources,
-         (SELECT coalesce(jsonb_agg(DISTINCT a ORDER BY a), '[]') FROM rem.statements t
-          CROSS JOIN LATERAL jsonb_array_elements_text(t.value #> '{extracted_data,aliases}') AS a
-          WHERE t.tenant_id = of_tenant AND t.entity_id = of_id AND t.kind = 'row' AND t.state = 'live') AS aliases
+           array_agg(s.data -> 'uses'), array_agg(s.subject_id), array_agg(s.data ->> 'entity_type'))) AS confidence,
+         min(s.valid_from) AS valid_from,
+         (SELECT n.name FROM (SELECT DISTINCT t.name FROM said t) n ORDER BY length(n.name) DESC, n.name LIMIT 1) AS name,
+         ARRAY(SELECT DISTINCT k FROM said t CROSS JOIN LATERAL unnest(t.source_keys) AS k ORDER BY k LIMIT 50) AS sources,
+         (SELECT coalesce(jsonb_agg(a.alias ORDER BY a.alias), '[]') FROM (
+            SELECT DISTINCT a.alias FROM said t
+            CROSS JOIN LATERAL jsonb_array_elements_text(t.data -> 'aliases') AS a (alias)) a) AS aliases
     INTO evidence
-  FROM rem.statements s
-  WHERE s.tenant_id = of_tenant AND s.entity_type = of_type AND s.entity_id = of_id AND s.kind = 'row' AND s.state = 'live';
+  FROM said s;
   IF evidence.confidence < rem.rem_enough_evidence() THEN
     RETURN NULL;
   END IF;
-  RETURN newest.value || jsonb_build_object('name', evidence.name, 'content', coalesce(evidence.content, ''),
+  RETURN newest.value || jsonb_build_object('name', evidence.name, 'content', coalesce(rem.rem_dreamt_content(of_tenant, of_type, of_id), ''),
     'extracted_data', (newest.value -> 'extracted_data') - '{linked,uses}'::text[] || jsonb_build_object('aliases', evidence.aliases),
     'expires_at', rem.rem_dreamt_expiry(of_tenant, of_type, of_id),
     'confidence', evidence.confidence, 'valid_from', evidence.valid_from, 'sources', evidence.sources, 'run_id', newest.run_id,

@@ -116,16 +116,24 @@ WHERE p.tenant_id = $1 AND p.user_id IS NOT DISTINCT FROM $2 AND p.dream = 'mome
   AND n.subject_type = 'resources'
 
 -- name: nearest_moments
--- The owner's moments that mean most nearly the same.
-SELECT p.entity_id, 1 - (p.embedding <=> $3::halfvec) AS similarity FROM rem.passages p
-JOIN rem.embedding_models e ON e.id = p.model_id AND e.is_current AND e.dimension = $5
-WHERE p.tenant_id = $1 AND p.owner = $2 AND p.entity_type = 'moments' AND p.entity_id <> ALL ($4::uuid[])
-ORDER BY p.embedding <=> $3::halfvec LIMIT $6
+-- The owner's moments that mean most nearly the same, with how alike they are; and whether that is all of what they tell,
+-- and nothing else: others have a name in their vector (retrieval/passage.py), or more text than fits in one.
+SELECT m.id, m.name, m.summary, n.alike, m.origin LIKE 'dream:%' AND n.starts = 0 AND n.ends = char_length(m.summary) AS is_exact
+FROM (
+  SELECT p.entity_id, 1 - (p.embedding <=> $4::halfvec) AS alike, p.starts, p.ends FROM rem.passages p
+  JOIN rem.embedding_models e ON e.id = p.model_id AND e.is_current AND e.dimension = $6
+  WHERE p.tenant_id = $1 AND p.owner = $3 AND p.entity_type = 'moments' AND p.entity_id <> ALL ($5::uuid[])
+  ORDER BY p.embedding <=> $4::halfvec LIMIT $7) n
+JOIN rem.moments m ON (m.tenant_id, m.id) = ($1, n.entity_id)
+WHERE m.user_id IS NOT DISTINCT FROM $2 AND m.deleted_at IS NULL
+  -- A dreamt row that no statement stands for came with a dump: the dream that would say it has it again.
+  AND (m.origin NOT LIKE 'dream:%' OR EXISTS (
+    SELECT FROM rem.statements s WHERE (s.tenant_id, s.entity_id, s.kind, s.state) = (m.tenant_id, m.id, 'row', 'live')))
+ORDER BY n.alike DESC, m.id
 
 -- name: moments_by_id
 SELECT m.id, m.name, m.summary, m.origin FROM rem.moments m
 WHERE m.tenant_id = $1 AND m.user_id IS NOT DISTINCT FROM $2 AND m.id = ANY ($3::uuid[]) AND m.deleted_at IS NULL
-  -- A dreamt row that no statement stands for came with a dump: the dream that would say it has it again.
   AND (m.origin NOT LIKE 'dream:%' OR EXISTS (
     SELECT FROM rem.statements s WHERE (s.tenant_id, s.entity_id, s.kind, s.state) = (m.tenant_id, m.id, 'row', 'live')))
 

@@ -66,16 +66,17 @@ SELECT EXISTS (
 
 -- name: names
 -- For each name its key, the row that the dream has under it and of which subject; and whether somebody else has a row.
-SELECT n.name, rem.rem_key(n.name) AS key, s.entity_id, s.subject_id,
+SELECT n.name, n.key, s.entity_id, s.subject_id,
        coalesce(held.origin LIKE 'dream:%' AND held.deleted_at IS NULL, true) AS is_free, held.id AS held_by
-FROM unnest($3::text[]) WITH ORDINALITY AS n (name, place)
+FROM (SELECT n.name, rem.rem_key(n.name) AS key, n.place FROM unnest($3::text[]) WITH ORDINALITY AS n (name, place)
+      OFFSET 0) n  -- a key is made once, and not for each row that it is held against
 LEFT JOIN LATERAL (
   SELECT s.entity_id, s.subject_id FROM rem.statements s
   WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.dream = 'ontology' AND s.kind = 'row' AND s.state = 'live'
-    AND s.name = rem.rem_key(n.name) ORDER BY s.stated_at LIMIT 1) s ON true
+    AND s.name = n.key ORDER BY s.stated_at LIMIT 1) s ON true
 LEFT JOIN LATERAL (
   SELECT o.id, o.origin, o.deleted_at FROM rem.ontologies o
-  WHERE o.tenant_id = $1 AND o.user_id IS NOT DISTINCT FROM $2 AND o.key = rem.rem_key(n.name)
+  WHERE o.tenant_id = $1 AND o.user_id IS NOT DISTINCT FROM $2 AND o.key = n.key
   ORDER BY o.deleted_at NULLS FIRST LIMIT 1) held ON true
 ORDER BY n.place
 

@@ -35,7 +35,7 @@ WHERE s.so_far <= $3 OR s.place = 1
 -- name: read_rows
 -- Rows with their texts. Who is just writing one of them will queue it again, and must not wait for us nor we for them.
 SELECT r.id, r.user_id, r.expires_at, {happened_at} AS happened_at, r.metadata ->> 'language' AS language, {title} AS title,
-       r.metadata ->> 'speaker' AS speaker, {role} AS role, {is_searched} AS is_searched,
+       r.metadata ->> 'speaker' AS speaker, {role} AS role, {is_searched} AS is_searched, {is_title_meant} AS is_title_meant,
        {group_id} AS group_id, {position} AS position, ARRAY[{bodies}]::text[] AS bodies, {before} AS before
 FROM {table} r WHERE r.tenant_id = $1 AND r.id = ANY ($2::uuid[]) AND r.deleted_at IS NULL {lock}
 

@@ -10,10 +10,9 @@ from uuid import UUID
 
 from rem.db.sql import query
 from rem.dreaming.moments.episodes import cosine_of_counts
-from rem.dreaming.words import all_words, content_words
+from rem.dreaming.words import all_words
 from rem.embeddings import is_blank
 from rem.retrieval.indexer import as_text
-from rem.retrieval.passage import LONGEST_TITLE
 
 if TYPE_CHECKING:
     from rem.dreaming.night import Night
@@ -22,26 +21,28 @@ if TYPE_CHECKING:
 TOO_ALIKE = 0.94
 """As cosine. No two moments of an owner may be above 0.95: vectors are stored rounded."""
 _TOO_ALIKE_BY_WORDS = 0.9
+_NEARLY = 0.88
+"""What is so near may be too alike with its name."""
 _NEAR = 0.6
-"""What is stored is compared by name and summary; only what is so near is compared by the summary alone as well."""
-_VERY_NEAR, _LEAST_IN_COMMON = 0.75, 0.6
-"""Of these, as cosines, what is nearer or has more content words in common. Among what people say in LoCoMo, and the
-same with words exchanged, all that is too alike has; it is one in three of what is near."""
+"""What is so near to one with a name in its vector may be too alike without."""
 _LOOKED_AT = 8
 _LATEST = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """A moment as it is compared."""
+    """A moment as it is compared: by its summary."""
 
     id: UUID
+    name: str
     summary: str
     words: Counter[str]
-    whole: Vector | None = None
-    """Name and summary, as the index has them (retrieval/passage.py)."""
-    alone: Vector | None = None
-    """The summary, without the date in the name."""
+    vector: Vector | None = None
+
+    @property
+    def with_name(self) -> str:
+        """As whoever reads the moment sees it."""
+        return f"{self.name}\n{self.summary}"
 
 
 class NearDuplicates:
@@ -51,21 +52,19 @@ class NearDuplicates:
         self._night = night
         self._tonight = _Tonight()
         self._latest: dict[UUID, _Told] | None = None
-        self._last: tuple[str, str, _Told] | None = None
+        self._last: _Told | None = None
 
     async def find(self, name: str, summary: str, without: Collection[UUID] = ()) -> UUID | None:
         """The moment that a summary repeats most closely, if it repeats one; of those that are stored, not one of those
         to leave out."""
         told = await self._told(UUID(int=0), name, summary)
-        found = self._tonight.nearest(told)
-        if told.whole is None:
-            found += [(cosine_of_counts(told.words, other.words), other.id) for other in await self._by_words(without)]
-            limit = _TOO_ALIKE_BY_WORDS
-        else:
-            found += await self._stored(told, without)
-            limit = TOO_ALIKE
-        alike, moment_id = max(found, default=(0.0, None), key=lambda pair: pair[0])
-        return moment_id if alike > limit else None
+        if told.vector is None:
+            others = [*self._tonight.all, *await self._by_words(without)]
+            return _nearest([(cosine_of_counts(told.words, one.words), one) for one in others], _TOO_ALIKE_BY_WORDS)
+        found = [*self._tonight.nearest(told.vector), *await self._stored(told.vector, without)]
+        return _nearest(found, TOO_ALIKE) or _nearest(
+            await self._with_names(told, [other for alike, other in found if alike > _NEARLY]), TOO_ALIKE
+        )
 
     async def add(self, moment_id: UUID, name: str, summary: str) -> None:
         """Remember a moment that was said tonight."""
@@ -87,40 +86,35 @@ class NearDuplicates:
         return float(vectors[0] @ vectors[1]) > TOO_ALIKE
 
     async def _told(self, moment_id: UUID, name: str, summary: str) -> _Told:
-        if self._last is not None and self._last[:2] == (name, summary):
+        if self._last is not None and (self._last.name, self._last.summary) == (name, summary):
             # Whoever looked for it adds it next.
-            return replace(self._last[2], id=moment_id)
-        whole = f"{name[:LONGEST_TITLE]}\n{summary}"
-        vectors = await self._night.embed([whole, summary]) if not is_blank(summary) else None
-        given = (vectors[0], vectors[1]) if vectors is not None else ()
-        told = _Told(moment_id, summary, _count(summary), *given)
-        self._last = name, summary, told
-        return told
+            return replace(self._last, id=moment_id)
+        vectors = await self._night.embed([summary]) if not is_blank(summary) else None
+        self._last = _Told(moment_id, name, summary, _count(summary), vectors[0] if vectors else None)
+        return self._last
 
-    async def _stored(self, told: _Told, without: Collection[UUID]) -> list[tuple[float, UUID]]:
+    async def _stored(self, vector: Vector, without: Collection[UUID]) -> list[tuple[float, _Told]]:
         """The nearest moments that are stored, with how alike they are."""
-        if told.whole is None or told.alone is None:
-            return []
         user_id = self._night.scope.user_id
-        nearest: dict[UUID, float] = {}
-        for moment_id, alike in await self._rows(
-            "nearest_moments", user_id or "", as_text(told.whole), list(without), len(told.whole), _LOOKED_AT
-        ):
-            nearest[moment_id] = max(alike, nearest.get(moment_id, 0.0))
-        close = [moment_id for moment_id, alike in nearest.items() if alike > _NEAR]
-        rows = await self._rows("moments_by_id", user_id, close) if close else []
-        for moment_id in set(close) - {row["id"] for row in rows}:
-            del nearest[moment_id]
-        known = [row for row in rows if _may_be_alike(told.summary, row["summary"], nearest[row["id"]])]
-        vectors = await self._night.embed([row["summary"] for row in known]) or []
-        for row, vector in zip(known, vectors, strict=True):
-            nearest[row["id"]] = max(nearest[row["id"]], float(vector @ told.alone))
-        return [(alike, moment_id) for moment_id, alike in nearest.items()]
+        rows = await self._rows(
+            "nearest_moments", user_id, user_id or "", as_text(vector), list(without), len(vector), _LOOKED_AT
+        )
+        found = [(row["alike"], _stored_one(row)) for row in rows if row["is_exact"]]
+        others = [_stored_one(row) for row in rows if not row["is_exact"] and row["alike"] > _NEAR]
+        vectors = await self._night.embed([one.summary for one in others]) or []
+        return found + [(float(other @ vector), one) for one, other in zip(others, vectors, strict=True)]
+
+    async def _with_names(self, told: _Told, others: Collection[_Told]) -> list[tuple[float, _Told]]:
+        """How alike some moments are to one, their names included."""
+        vectors = await self._night.embed([one.with_name for one in (told, *others)]) if others else None
+        if not vectors:
+            return []
+        return [(float(vectors[0] @ vector), one) for vector, one in zip(vectors[1:], others, strict=True)]
 
     async def _by_words(self, without: Collection[UUID]) -> list[_Told]:
         if self._latest is None:
             rows = await self._rows("latest_moments", self._night.scope.user_id, _LATEST)
-            self._latest = {row["id"]: _Told(row["id"], row["summary"], _count(row["summary"])) for row in rows}
+            self._latest = {row["id"]: _stored_one(row) for row in rows}
         tonight = self._tonight.ids
         return [told for told in self._latest.values() if told.id not in without and told.id not in tonight]
 
@@ -136,22 +130,25 @@ class _Tonight:
     def __init__(self) -> None:
         self._place_of: dict[UUID, int] = {}
         self._told: list[_Told | None] = []
-        self._wholes: Any = None
-        self._alones: Any = None
+        self._vectors: Any = None
 
     @property
     def ids(self) -> Collection[UUID]:
         """Which they are."""
         return self._place_of.keys()
 
+    @property
+    def all(self) -> list[_Told]:
+        """All of them."""
+        return [told for told in self._told if told is not None]
+
     def put(self, told: _Told) -> None:
         """Add one, in place of what was said of it before."""
         self.drop(told.id)
         place = self._place_of[told.id] = len(self._told)
         self._told.append(told)
-        if told.whole is not None and told.alone is not None:
-            self._wholes = _with_row(self._wholes, place, told.whole)
-            self._alones = _with_row(self._alones, place, told.alone)
+        if told.vector is not None:
+            self._vectors = _with_row(self._vectors, place, told.vector)
 
     def drop(self, moment_id: UUID) -> None:
         """Remove one, if it is there."""
@@ -159,20 +156,27 @@ class _Tonight:
         if place is None:
             return
         self._told[place] = None
-        if self._wholes is not None:
-            self._wholes[place] = self._alones[place] = 0
+        if self._vectors is not None and place < len(self._vectors):
+            self._vectors[place] = 0
 
-    def nearest(self, told: _Told) -> list[tuple[float, UUID]]:
-        """The one that is most alike to a text, with how much; empty if there is none."""
-        if told.whole is None or self._wholes is None:
-            alike = [(cosine_of_counts(told.words, other.words), other.id) for other in self._told if other]
-            return [max(alike, key=lambda pair: pair[0])] if alike else []
+    def nearest(self, vector: Vector) -> list[tuple[float, _Told]]:
+        """The ones that are most alike to a text, with how much."""
+        if self._vectors is None:
+            return []
         import numpy as np
 
-        count = len(self._told)
-        likeness = np.maximum(self._wholes[:count] @ told.whole, self._alones[:count] @ told.alone)
-        best = self._told[int(likeness.argmax())]
-        return [(float(likeness.max()), best.id)] if best is not None else []
+        likeness = self._vectors[: len(self._told)] @ vector
+        places = np.argsort(-likeness)[:_LOOKED_AT]
+        return [(float(likeness[place]), told) for place in places if (told := self._told[int(place)]) is not None]
+
+
+def _nearest(found: Collection[tuple[float, _Told]], limit: float) -> UUID | None:
+    alike, told = max(found, default=(0.0, None), key=lambda pair: pair[0])
+    return told.id if told is not None and alike > limit else None
+
+
+def _stored_one(row: Any) -> _Told:
+    return _Told(row["id"], row["name"], row["summary"], _count(row["summary"]))
 
 
 def _with_row(table: Any, place: int, vector: Vector) -> Any:
@@ -186,14 +190,6 @@ def _with_row(table: Any, place: int, vector: Vector) -> Any:
         table = larger
     table[place] = vector
     return table
-
-
-def _may_be_alike(one: str, other: str, nearness: float) -> bool:
-    """Whether it is worth to compare two summaries by meaning."""
-    if is_blank(other) or nearness > _VERY_NEAR:
-        return not is_blank(other)
-    words = [Counter(content_words(text)) for text in (one, other)]
-    return not all(words) or cosine_of_counts(*words) >= _LEAST_IN_COMMON
 
 
 def _count(text: str) -> Counter[str]:

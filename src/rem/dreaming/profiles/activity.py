@@ -22,6 +22,7 @@ from rem.dreaming.claim import Ref, Source
 
 _WEEKS_SHOWN = 8
 _WEEKS_OF_LEVEL = 4
+_WITNESSES = 5
 _LEVELS = ((50, "high"), (10, "moderate"), (0, "low"))
 
 
@@ -40,6 +41,11 @@ class Activity:
     def last_session(self) -> Source:
         """Where the last message is."""
         return self.sessions[0]
+
+    @property
+    def witnesses(self) -> tuple[Source, ...]:
+        """The latest of them: so many speak for the rest."""
+        return self.sessions[:_WITNESSES]
 
     def as_json(self) -> dict[str, int]:
         """The latest weeks that had any, by their Mondays."""

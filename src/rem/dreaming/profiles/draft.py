@@ -64,7 +64,7 @@ def by_counts(facts: ProfileFacts) -> dict[str, Drafted]:
     }
     if facts.activity is not None:
         activity = facts.activity
-        drafts["activity_level"] = Drafted(activity.level, activity.sessions, activity.last_at, 1.0)
+        drafts["activity_level"] = Drafted(activity.level, activity.witnesses, activity.last_at, 1.0)
         last_at = activity.last_at.isoformat()
         drafts["last_active_at"] = Drafted(last_at, (activity.last_session,), activity.last_at, 1.0)
     return {name: draft for name, draft in drafts.items() if draft is not None}
@@ -154,7 +154,7 @@ def _details(facts: ProfileFacts, at: datetime, preferences: Sequence[str]) -> D
     if not value:
         return None
     sources = [source for things in (*lists.values(), topics) for thing in things for source in thing.sources]
-    sources += [*facts.said_in, *(facts.activity.sessions if facts.activity else ())]
+    sources += [*facts.said_in, *(facts.activity.witnesses if facts.activity else ())]
     return Drafted(value, tuple(unique(sources)), at)
 
 

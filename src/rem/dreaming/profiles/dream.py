@@ -57,7 +57,8 @@ async def _dream(night: Night) -> None:
     own_names = [(record or {}).get("name") or "", (address or "").partition("@")[0]]
     facts = await read_facts(night, _told_before(standing), own_names)
     written = _written(record or {}, standing, row)
-    digests = [_digest(facts, row, record or {}, written, address, by) for by in ("mind", "counts")]
+    counted = by_counts(facts)
+    digests = [_digest(facts, counted, row, record or {}, written, address, by) for by in ("mind", "counts")]
     if await _is_seen(night, row, digests if night.mind is None else digests[:1]):
         return
     for other in live[1:]:
@@ -65,7 +66,8 @@ async def _dream(night: Night) -> None:
             await _let_go(night, other.id)
     row_id = await _row_to_write(night, facts, row, standing, written, address)
     if row_id is not None:
-        drafts = await _drafted(night, facts, record or {}, standing, written)
+        drafts = counted if night.mind is None else await _by_mind(night, facts, record or {}, standing, written)
+        drafts = {name: draft for name, draft in drafts.items() if name not in written}
         await _say(night, row_id, drafts, standing)
     progress = Ref("users", id_of_progress(night.store))
     # What was seen may have another row by now, which is dreamt.
@@ -100,6 +102,7 @@ def _value(record: dict[str, Any], field: str) -> Any:
 
 def _digest(
     facts: ProfileFacts,
+    counted: dict[str, Drafted],
     row: OwnRow | None,
     record: dict[str, Any],
     written: dict[str, Any],
@@ -107,7 +110,6 @@ def _digest(
     by: str,
 ) -> int:
     """What stands for all that a profile is made from. Nothing new in it: nothing to do."""
-    counted = by_counts(facts)
     sources = sorted(str(source.ref.id) for source in facts.sources)
     said = [moment.summary for moment in facts.moments] if by == "mind" else []
     own = [str(row.id), record.get("role")] if row and not row.is_dreamt else [address]
@@ -186,14 +188,10 @@ async def _let_go(night: Night, row_id: UUID) -> None:
         await night.say(_NAME, subject, [])
 
 
-async def _drafted(
+async def _by_mind(
     night: Night, facts: ProfileFacts, record: dict[str, Any], standing: list[Any], written: dict[str, Any]
 ) -> dict[str, Drafted]:
-    if night.mind is None:
-        drafts = by_counts(facts)
-    else:
-        drafts = await by_mind(night, facts, await _present(night, record, standing, written))
-    return {name: draft for name, draft in drafts.items() if name not in written}
+    return await by_mind(night, facts, await _present(night, record, standing, written))
 
 
 async def _present(night: Night, record: dict[str, Any], standing: list[Any], written: dict[str, Any]) -> Present:

@@ -42,6 +42,9 @@ _WEEKS_OF_EXPERTISE = 4
 _LATELY = timedelta(days=14)
 _HALF_LIFE_DAYS = 30.0
 _MOST_INTERESTS, _MOST_TOPICS, _MOST_SHOWN, _MOST_WISHES = 15, 10, 10, 20
+_MOST_WITNESSES = 5
+"""So many of what speaks for something are told as its sources, the latest: they are reason enough to say it, and a
+profile that told of all of them would be written anew with hundreds of sources each night."""
 _LONGEST_TAG = 80
 _LONGEST_MESSAGE, _LONGEST_WISHFUL_MESSAGE = 1000, 400
 """What is longer was pasted rather than said; more so if it tells what to do."""
@@ -201,15 +204,11 @@ async def read_facts(night: Night, earlier: Collection[UUID] = (), own_names: It
     people = _merged(people, _mentioned(mentions, "person", by_id))
     # A name is no topic, though moments that were dreamt before it was known may say so.
     named = [one.name for one in (*people, *_mentioned(mentions, "organization", by_id))]
-    subjects = dict(zip(moments, recurring([(one.day, one.summary, one.topics) for one in moments]), strict=True))
-    topics = _count(moments, lambda moment: _with_subjects(moment, subjects[moment]), at)
-    named += _named_in(moments, _words_of(topic.name for topic in topics))
     names = _words_of([*named, *own_names, *_aliases(mentions)]) | COMPANY_WORDS
-    topics = [
-        topic
-        for topic in topics
-        if not names.issuperset(_SEPARATOR.split(topic.name.lower())) and not DOMAIN.fullmatch(topic.name)
-    ]
+    subjects = dict(zip(moments, recurring([(one.day, one.summary, one.topics) for one in moments]), strict=True))
+    topics = _without(names, _count(moments, lambda moment: _with_subjects(moment, subjects[moment]), at))
+    told_names = _words_of(_named_in(moments, _words_of(topic.name for topic in topics)))
+    topics = _without(names | told_names, topics) if told_names else topics
     return ProfileFacts(
         moments,
         activity,
@@ -219,6 +218,15 @@ async def read_facts(night: Night, earlier: Collection[UUID] = (), own_names: It
         tuple(_wishes(own_words[::-1])),
         tuple(told((row["content"], row["created_at"], _message(row)) for row in own_words if row["is_owners"])),
     )
+
+
+def _without(names: frozenset[str], topics: Iterable[Counted]) -> list[Counted]:
+    """The topics that are no names, nor addresses."""
+    return [
+        topic
+        for topic in topics
+        if not names.issuperset(_SEPARATOR.split(topic.name.lower())) and not DOMAIN.fullmatch(topic.name)
+    ]
 
 
 def _words_of(names: Iterable[str]) -> frozenset[str]:
@@ -272,13 +280,18 @@ def _count(
     moments: Sequence[Moment], names_of: Callable[[Moment], Iterable[str]], at: datetime | None
 ) -> list[Counted]:
     """How often names come up, however they are spelled; those of late weigh more. The weightiest first."""
+    names = [[name.strip() for name in names_of(moment)] for moment in moments]
+    folded = {name: _fold(name) for name in set().union(*names) if _may_be_told(name)}
     found: dict[str, list[tuple[str, Moment]]] = defaultdict(list)
-    for moment in moments:
-        for folded, name in {_fold(name): name.strip() for name in names_of(moment)}.items():
-            if folded and len(name) <= _LONGEST_TAG and not is_sensitive(name) and not tells_secret(name):
-                found[folded].append((name, moment))
+    for moment, said in zip(moments, names, strict=True):
+        for key, name in {folded[name]: name for name in said if name in folded}.items():
+            found[key].append((name, moment))
     counted = [_counted(uses, at) for uses in found.values()]
     return sorted(counted, key=lambda one: (-one.weight, one.name))
+
+
+def _may_be_told(name: str) -> bool:
+    return bool(_fold(name)) and len(name) <= _LONGEST_TAG and not is_sensitive(name) and not tells_secret(name)
 
 
 def _counted(uses: Sequence[tuple[str, Moment]], at: datetime | None) -> Counted:
@@ -288,8 +301,10 @@ def _counted(uses: Sequence[tuple[str, Moment]], at: datetime | None) -> Counted
     days = frozenset(moment.day for _, moment in uses)
     newest = at.date() if at else date.min
     weight = sum(0.5 ** ((newest - day).days / _HALF_LIFE_DAYS) for day in sorted(days))
-    sources = tuple(sorted({moment.source for _, moment in uses}, key=lambda source: source.key))
-    return Counted(name, len(uses), round(weight, 6), days, sources)
+    # The moments come the newest first.
+    return Counted(
+        name, len(uses), round(weight, 6), days, tuple(moment.source for _, moment in uses[:_MOST_WITNESSES])
+    )
 
 
 def _fold(name: str) -> str:
@@ -298,13 +313,13 @@ def _fold(name: str) -> str:
 
 def _mentioned(rows: Sequence[Any], kind: str, by_id: dict[UUID, Source]) -> list[Counted]:
     found = []
+    newest_first = {source_id: place for place, source_id in enumerate(by_id)}
     for row in rows:
         if _kind(row) == kind and not is_sensitive(row["name"]) and len(row["name"]) <= _LONGEST_TAG:
-            mentioned_by = [by_id[source_id] for source_id in sorted(row["mentioned_by"])]
-            entity = Source(Ref("ontologies", row["id"]), row["key"])
-            found.append(
-                Counted(row["name"], len(mentioned_by), float(len(mentioned_by)), frozenset(), (*mentioned_by, entity))
-            )
+            count = len(row["mentioned_by"])
+            latest = sorted(row["mentioned_by"], key=newest_first.__getitem__)[:_MOST_WITNESSES]
+            sources = (*(by_id[source_id] for source_id in latest), Source(Ref("ontologies", row["id"]), row["key"]))
+            found.append(Counted(row["name"], count, float(count), frozenset(), sources))
     return found
 
 

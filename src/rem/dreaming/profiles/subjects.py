@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from datetime import date
 
 from rem.dreaming.entities.name_words import starts_sentence
-from rem.dreaming.words import content_words, rarity
+from rem.dreaming.words import distinct_words, is_content, rarity
 
 _LEAST_DAYS = 3
 _LEAST_RARITY = 0.6
 """Words that everybody uses (team, meeting, weekend) come back in whatever is told."""
 _NO_SUBJECT = ("ing", "ed", "ly")
-_NAME_LIKE = re.compile(r"(?<![\w'’-])[^\W\d_][\w+#-]*")
+_NAME_LIKE = re.compile(r"(?<![\w'’-])[^\W\d_a-z][\w+#-]*")
 _GERMAN = re.compile(r"\b(?:der|die|das|und|ist|ich|nicht|eine?n?|mit|wir|habe|auf)\b", re.IGNORECASE)
 """There every noun has a capital."""
 
@@ -25,19 +25,22 @@ def recurring(told: Sequence[tuple[date, str, Iterable[str]]]) -> list[frozenset
     A word is one if it is rare enough, and is a tag once or has a capital where only a name has one. It follows from
     the moments alone.
     """
-    words = [frozenset(content_words(summary)) for _, summary, _ in told]
-    known = {tag.lower() for _, _, tags in told for tag in tags}
-    known.update(word for _, summary, _ in told for word in _name_like(summary))
+    tags = [frozenset(tag.lower() for tag in tags) for _, _, tags in told]
+    words = [distinct_words(summary) for _, summary, _ in told]
     days: dict[str, set[date]] = defaultdict(set)
-    for (day, _, tags), said in zip(told, words, strict=True):
-        for word in said.union(tag.lower() for tag in tags) & known:
+    for (day, _, _), said, tagged in zip(told, words, tags, strict=True):
+        for word in said | tagged:
             days[word].add(day)
     often = {word for word, on in days.items() if len(on) >= _LEAST_DAYS and _may_be_subject(word)}
-    return [said & often for said in words]
+    known = often.intersection(tag for tagged in tags for tag in tagged)
+    for (_, summary, _), said in zip(told, words, strict=True):
+        if not said.isdisjoint(often - known):
+            known |= _name_like(summary) & often
+    return [said & known for said in words]
 
 
 def _may_be_subject(word: str) -> bool:
-    return rarity(word) >= _LEAST_RARITY and not (len(word) > 5 and word.endswith(_NO_SUBJECT))
+    return is_content(word) and rarity(word) >= _LEAST_RARITY and not (len(word) > 5 and word.endswith(_NO_SUBJECT))
 
 
 def _name_like(text: str) -> set[str]:
