@@ -21,7 +21,7 @@ _NIGHTS = 7
 _DAYS_OF_NOTE = 5
 _DAYS_OF_PERSON = 10
 _UNHEARD = 1_000_000
-"""The news are of none of the conversations before."""
+"""The news are of none of the conversations before, and of nobody who was in them."""
 _BEGIN = datetime(2010, 1, 1, 8, tzinfo=UTC)
 _BETWEEN = timedelta(days=1)
 _FLAT = 1.3
@@ -35,6 +35,7 @@ _THINGS = (
 _WORDS = _THINGS.split()
 _FIRST_NAMES = ("Sarah", "Miguel", "Ingrid", "Tariq", "Noor", "Elena", "Jonas", "Priya", "Kofi", "Marta")
 _LAST_NAMES = ("Chen", "Okafor", "Lindqvist", "Haddad", "Moreau", "Petrov", "Nakamura", "Keller", "Adeyemi", "Rossi")
+_NEW_LAST_NAMES = ("Abara", "Bergström", "Castellano", "Dlamini", "Eriksen", "Fontaine", "Gupta", "Hartmann", "Ivanov")
 _SENTENCES = (
     "I would like to repair the {} before winter; the {} can wait {} days.",
     "How much does a {} cost if we sell the {} for {} euros?",
@@ -152,7 +153,8 @@ def _messages(session_id: UUID, first: int, seed: int, at: datetime) -> list[Mes
         for _ in range(_MESSAGES_OF_DAY)
     ]
     person = seed // _DAYS_OF_PERSON
-    names = _FIRST_NAMES[person % len(_FIRST_NAMES)], _LAST_NAMES[person // len(_FIRST_NAMES) % len(_LAST_NAMES)]
+    last_names = _NEW_LAST_NAMES if seed >= _UNHEARD else _LAST_NAMES
+    names = _FIRST_NAMES[person % len(_FIRST_NAMES)], last_names[person // len(_FIRST_NAMES) % len(last_names)]
     said[0] = f"My colleague {' '.join(names)} <{'.'.join(names).lower()}@acme.com> asks for a {about[0]}."
     return [
         Message(

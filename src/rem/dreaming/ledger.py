@@ -127,15 +127,21 @@ class Ledger:
         changes.said = len(said_now)
         for draft in said_now:
             changes.rows[draft.kind] = changes.rows.get(draft.kind, 0) + 1
-        # Rows last: one that goes takes statements along, and edges that are not drawn yet would seem taken back.
-        rows = {said.entity for said in ended if said.kind == "row"}
-        await self._project(({said.entity for said in ended} | {draft.entity for draft in said_now}) - rows)
-        await self._project(rows)
+        await self._show([*ended, *said_now], {said.entity for said in ended if said.kind == "row"})
 
-    async def _project(self, entities: Collection[Ref]) -> None:
+    async def _show(self, changed: Sequence[Live | Draft], ended_rows: Collection[Ref]) -> None:
+        """Let the rows say what the statements say by now."""
+        rewritten = {one.entity for one in changed if one.kind != "edge"} - set(ended_rows)
+        relinked = {one.entity for one in changed} - rewritten - set(ended_rows)
+        await self._project("project_edges", relinked)
+        await self._project("project", rewritten)
+        # Last: a row that goes takes statements along, and edges that are not drawn yet would seem taken back.
+        await self._project("project", ended_rows)
+
+    async def _project(self, how: str, entities: Collection[Ref]) -> None:
         if entities:
             inorder = sorted(entities)
-            await self._owner.rows("project", [ref.type for ref in inorder], [ref.id for ref in inorder])
+            await self._owner.rows(how, [ref.type for ref in inorder], [ref.id for ref in inorder])
 
     async def _end(self, statements: dict[UUID, datetime | None]) -> None:
         """End statements, with when what they say ceased to hold, if that is known."""

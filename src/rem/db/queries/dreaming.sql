@@ -165,6 +165,10 @@ ON CONFLICT DO NOTHING
 -- name: project
 SELECT rem.rem_dream_project($1, e.type, e.id) FROM unnest($2::text[], $3::uuid[]) AS e (type, id)
 
+-- name: project_edges
+-- The same of rows of which only edges are said otherwise.
+SELECT rem.rem_dream_project_edges($1, e.type, e.id) FROM unnest($2::text[], $3::uuid[]) AS e (type, id)
+
 -- name: mark_seen
 INSERT INTO rem.dream_progress AS p (tenant_id, user_id, dream, source_type, source_id, seen_at, seen_index)
 VALUES ($1, $2, $3, $4, $5, $6, $7)

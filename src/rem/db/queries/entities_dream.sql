@@ -88,8 +88,11 @@ WITH fresh AS (
 {fresh}
 SELECT m.session_id, min(m.message_index) AS first, p.seen_index
 FROM fresh
-JOIN rem.statements s ON s.tenant_id = $1 AND s.entity_id = fresh.entity_id AND s.kind = 'row' AND s.state = 'live'
-  AND s.run_id <> $3 AND s.user_id IS NOT DISTINCT FROM $2 AND s.subject_type = 'sessions'
+CROSS JOIN LATERAL (
+  SELECT s.tenant_id, s.id, s.subject_id FROM rem.statements s
+  WHERE s.tenant_id = $1 AND s.entity_id = fresh.entity_id AND s.kind = 'row' AND s.state = 'live'
+    AND s.run_id <> $3 AND s.user_id IS NOT DISTINCT FROM $2 AND s.subject_type = 'sessions'
+  OFFSET 0) s  -- for each of the few that are fresh, and not through all that was ever said
 JOIN rem.statement_sources x ON (x.tenant_id, x.statement_id) = (s.tenant_id, s.id) AND x.source_type = 'messages'
 JOIN rem.messages m ON (m.tenant_id, m.id, m.session_id) = (x.tenant_id, x.source_id, s.subject_id)
 JOIN rem.dream_progress p ON (p.tenant_id, p.source_id, p.dream) = (m.tenant_id, m.session_id, $4)
@@ -101,9 +104,11 @@ ORDER BY m.session_id, first LIMIT $6
 {fresh}
 SELECT to_json(r.*) FROM rem.resources r WHERE r.tenant_id = $1 AND r.deleted_at IS NULL AND r.id IN (
   SELECT s.subject_id FROM fresh
-  JOIN rem.statements s ON s.tenant_id = $1 AND s.entity_id = fresh.entity_id
-  WHERE s.kind = 'row' AND s.state = 'live' AND s.run_id <> $3 AND s.user_id IS NOT DISTINCT FROM $2
-    AND s.subject_type = 'resources')
+  CROSS JOIN LATERAL (
+    SELECT s.subject_id FROM rem.statements s
+    WHERE s.tenant_id = $1 AND s.entity_id = fresh.entity_id AND s.kind = 'row' AND s.state = 'live' AND s.run_id <> $3
+      AND s.user_id IS NOT DISTINCT FROM $2 AND s.subject_type = 'resources'
+    OFFSET 0) s)
 ORDER BY r.id LIMIT $6
 
 -- name: naming

@@ -53,7 +53,8 @@ SELECT (SELECT coalesce(sum(cardinality(q.entity_ids)), 0) FROM rem.search_queue
 SELECT p.tenant_id, p.owner, p.id, p.entity_type, p.entity_id, p.field, p.starts, p.ends FROM rem.passages p
 WHERE p.embedding IS NULL AND p.id <> ALL ($3::bigint[])
   AND ($1::text IS NULL OR (p.tenant_id = $1 AND p.owner = ANY ($2::text[])))
-LIMIT $4
+-- In the order of their own index: while many wait the planner would rather look at every passage, and go on doing so.
+ORDER BY p.tenant_id, p.owner, p.id LIMIT $4
 
 -- name: of_other_model
 SELECT p.tenant_id, p.owner, p.id, p.entity_type, p.entity_id, p.field, p.starts, p.ends FROM rem.passages p

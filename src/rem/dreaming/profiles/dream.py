@@ -80,11 +80,13 @@ async def _standing(night: Night, row_id: UUID) -> list[Any]:
         return list(await connection.fetch(query("profiles_dream", "standing"), scope.tenant_id, scope.user_id, row_id))
 
 
-def _told_before(standing: list[Any]) -> list[UUID]:
-    """The messages that the profile was made from: what somebody said of themself holds until they say otherwise."""
+def _told_before(standing: list[Any]) -> list[UUID] | None:
+    """The messages that the profile was made from: what somebody said of themself holds until they say otherwise.
+
+    None if there is no profile."""
     details = [said for said in standing if said["name"] == "metadata.profile"]
     places = [place for said in details for place in zip(said["source_types"], said["source_ids"], strict=True)]
-    return [source_id for kind, source_id in places if kind == "messages"]
+    return [source_id for kind, source_id in places if kind == "messages"] if details else None
 
 
 def _written(record: dict[str, Any], standing: list[Any], row: OwnRow | None) -> dict[str, Any]:

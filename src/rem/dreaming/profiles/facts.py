@@ -31,8 +31,10 @@ from rem.dreaming.sentences import sentence_spans
 if TYPE_CHECKING:
     from rem.dreaming.night import Night
 
-_MOST_MOMENTS = 200
+_MOST_MOMENTS = 120
 _MOST_MESSAGES = 1000
+_MOST_OWN_WORDS, _MOST_AT_FIRST = 500, 2000
+"""What an owner told before is looked at again whenever it was; who has no profile yet has not told anything before."""
 _WINDOW_DAYS = 90
 _MOST_MENTIONED = 200
 _DAYS_OF_INTEREST = 3
@@ -180,8 +182,8 @@ class ProfileFacts:
         return [*(one.source for one in self.told), *(one.source for one in self.wishes)]
 
 
-async def read_facts(night: Night, earlier: Collection[UUID] = (), own_names: Iterable[str] = ()) -> ProfileFacts:
-    """What the owner's latest moments, messages and mentions tell, and the messages that it was told before.
+async def read_facts(night: Night, earlier: Collection[UUID] | None, own_names: Iterable[str] = ()) -> ProfileFacts:
+    """What the owner's latest moments, messages and mentions tell, and the messages that a profile told of before.
 
     What the owner is called is no topic, as little as the names of others.
     """
@@ -193,7 +195,8 @@ async def read_facts(night: Night, earlier: Collection[UUID] = (), own_names: It
 
     moments = tuple(_moment(row) for row in await rows("moments", _MOST_MOMENTS))
     activity = activity_of(await rows("said_by_week", _MOST_MESSAGES, _WINDOW_DAYS))
-    own_words = await rows("own_words", _MOST_MESSAGES, _LONGEST_MESSAGE, list(earlier))
+    most = _MOST_AT_FIRST if earlier is None else _MOST_OWN_WORDS
+    own_words = await rows("own_words", most, _LONGEST_MESSAGE, list(earlier or ()))
     sessions = activity.sessions if activity else ()
     by_id = {source.ref.id: source for source in (*sessions, *(moment.source for moment in moments))}
     mentions = await rows("mentions", list(by_id), _MOST_MENTIONED)
