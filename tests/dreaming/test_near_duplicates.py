@@ -30,7 +30,7 @@ _BOAT = ("user: Our boat Albatross needs a new mainsail of Dacron for 3,400 euro
 
 
 async def _closest(sql: Sql) -> float:
-    """The highest cosine between two moments' passages, and between their names and summaries as they are indexed."""
+    """The highest cosine between two moments' passages."""
     value = await sql.fetchval(
         """SELECT max(1 - (a.embedding <=> b.embedding)) FROM rem.passages a JOIN rem.passages b
            ON a.owner = b.owner AND a.id < b.id AND a.entity_id <> b.entity_id
@@ -39,8 +39,8 @@ async def _closest(sql: Sql) -> float:
     return float(value or 0)
 
 
-async def _closest_summaries(rem: Rem, store: Store) -> float:
-    vectors = await rem._embedder.embed([moment.summary for moment in await moments(store)])
+async def _closest_texts(rem: Rem, texts: list[str]) -> float:
+    vectors = await rem._embedder.embed(texts)
     alike = vectors @ vectors.T
     count = len(alike)
     return max(float(alike[i, j]) for i in range(count) for j in range(i))
@@ -60,7 +60,8 @@ async def test_ten_nights_over_fifty_sessions_and_then_half_of_them_are_gone(rem
     assert len({moment.summary for moment in found}) == len({moment.name for moment in found}) == len(found)
     await rem.index(user="alice@example.com")
     assert await _closest(sql) <= 0.95
-    assert await _closest_summaries(rem, alice) <= 0.95
+    assert await _closest_texts(rem, [moment.summary for moment in found]) <= 0.95
+    assert await _closest_texts(rem, [f"{moment.name}\n{moment.summary}" for moment in found]) <= 0.95
     assert await sql.fetchval("SELECT count(*) FROM edges WHERE origin = 'dream:affinity'") > 0
     sourced = "SELECT FROM statement_sources x WHERE x.statement_id = s.id"
     assert await sql.fetchval(f"SELECT count(*) FROM statements s WHERE NOT EXISTS ({sourced})") == 0
@@ -207,3 +208,19 @@ async def test_two_owners_may_say_the_same(rem: Rem, alice: Store, bob: Store) -
     await dream(rem, alice)
     await dream(rem, bob)
     assert len(await moments(alice)) == len(await moments(bob)) == 1
+
+
+async def test_the_vector_of_a_dreamt_moment_is_that_of_what_it_tells(rem: Rem, alice: Store, sql: Sql) -> None:
+    await talk(alice, "boat", *_BOAT)
+    await alice.upsert(own := Moment(name="Regatta", summary="We came in third.", starts_timestamp=MARCH))
+    await dream(rem, alice, "moments")
+    await rem.index(user="alice@example.com")
+    for moment in await moments(alice):
+        given = moment.summary if moment.id != own.id else f"{moment.name}\n{moment.summary}"
+        (vector,) = await rem._embedder.embed([given])
+        alike = await sql.fetchval(
+            "SELECT 1 - (embedding <=> $1::text::halfvec) FROM passages WHERE entity_id = $2",
+            str([float(number) for number in vector]),
+            moment.id,
+        )
+        assert alike > 0.999

@@ -16,7 +16,7 @@ from rem.dreaming.dreamer import DreamReport
 from rem.dreaming.profiles.sensitive import is_sensitive
 from rem.dreaming.record import statements
 from rem.memory.message import NewMessage
-from rem.models import Edge, Moment, Ontology, Session, User
+from rem.models import Edge, Message, Moment, Ontology, Session, User
 from rem.models.message import Role
 from tests.dreaming.talks import talk_at
 
@@ -166,6 +166,52 @@ async def test_every_statement_has_its_sources_and_goes_with_them(rem: Rem, sail
     assert user.interests == []
     assert "ailing" not in str(user.model_dump())
     assert user.metadata["profile"]["topics"] == {"garden": 1}
+
+
+async def test_the_latest_five_speak_for_what_many_tell(rem: Rem, alice: Store, sql: Connection) -> None:
+    told = [await moment(alice, day, "Sailing") for day in range(12)]
+    await dream(rem, alice)
+    sources = await sql.fetch(
+        """SELECT x.source_id FROM statements s JOIN statement_sources x ON x.statement_id = s.id
+           WHERE s.name = 'interests' AND s.state = 'live'"""
+    )
+    assert {row[0] for row in sources} == {one.id for one in told[-5:]}
+    await alice.delete(told[0])
+    assert (await profile(alice)).interests == ["Sailing"]
+    await dream(rem, alice)
+    assert (await profile(alice)).metadata["profile"]["topics"] == {"Sailing": 11}
+    await alice.delete(told[-1])
+    assert (await profile(alice)).interests == []
+    await dream(rem, alice)
+    assert (await profile(alice)).interests == ["Sailing"]
+    for one in told[1:-1]:
+        await alice.delete(one)
+    assert await sql.fetchval("SELECT count(*) FROM users WHERE deleted_at IS NULL") == 0
+
+
+async def test_what_was_told_long_ago_is_told_still(rem: Rem, alice: Store, sql: Connection) -> None:
+    session_id = await talk(rem, sql, alice, 0, "I live in Porto.")
+    asked = [
+        Message(
+            session_id=session_id,
+            message_index=10 + place,
+            role=Role.USER,
+            content=f"And {place}?",
+            created_at=_START + timedelta(days=1, seconds=place),
+        )
+        for place in range(1100)
+    ]
+    await alice.upsert_many(asked)
+    await dream(rem, alice)
+    assert (await profile(alice)).metadata["profile"]["about"] == ["lives in Porto"]
+    report = await dream(rem, alice)
+    assert (report.said, report.run_id) == (0, None)
+    await talk(rem, sql, alice, 100, "I am learning Rust.")
+    await dream(rem, alice)
+    assert (await profile(alice)).metadata["profile"]["about"] == ["lives in Porto", "is learning Rust"]
+    await talk(rem, sql, alice, 101, "We moved to Braga.")
+    await dream(rem, alice)
+    assert (await profile(alice)).metadata["profile"]["about"] == ["lives in Braga", "is learning Rust"]
 
 
 async def test_without_a_source_left_there_is_no_profile(rem: Rem, sailor: Store, sql: Connection) -> None:

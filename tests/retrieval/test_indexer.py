@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 
 from rem import Message, Rem, Resource, Session
+from rem.db.sql import query
 from rem.db.store import Store
 from rem.errors import EmbeddingMismatchError, EmbeddingOffError
 from rem.retrieval.indexer import IndexReport, Waiting
@@ -329,3 +330,18 @@ async def test_vectors_of_any_length_are_compared_by_their_direction(settings: S
             await rem.store("alice").upsert(Resource(name="Tea", content="Sencha"))
             result = await rem.query('SEARCH "green" MODE vector', user="alice")
             assert result.results[0]["similarity"] == pytest.approx(1, abs=0.001)
+
+
+async def test_what_waits_for_a_vector_is_found_by_its_index_though_most_did_once(alice: Store, sql: Sql) -> None:
+    """Statistics of when nothing had a vector let the planner look at every passage, in each search and each dream."""
+    await sql.execute(
+        """INSERT INTO passages (tenant_id, owner, entity_type, entity_id, field, starts, ends, language, prior,
+             tells_time, terms)
+           SELECT 'default', $1, 'resources', gen_random_uuid(), 'content', 0, 1, 'english', 0, false, '{1:1}/1000000'
+           FROM generate_series(1, 5000)""",
+        alice.scope.user_id,
+    )
+    await sql.execute("ANALYZE passages")
+    asked = "default", ["", alice.scope.user_id], list[int](), 100
+    plan = await sql.fetch(f"EXPLAIN {query('passages', 'without_embedding')}", *asked)
+    assert "passages_without_embedding" in "\n".join(row[0] for row in plan)

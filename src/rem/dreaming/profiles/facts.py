@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _MOST_MOMENTS = 120
 _MOST_MESSAGES = 1000
-_MOST_OWN_WORDS, _MOST_AT_FIRST = 500, 2000
+_MOST_OWN_WORDS, _MOST_AT_FIRST = 1000, 5000
 """What an owner told before is looked at again whenever it was; who has no profile yet has not told anything before."""
 _WINDOW_DAYS = 90
 _MOST_MENTIONED = 200
