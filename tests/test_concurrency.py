@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeAlias
+from uuid import uuid4
 
 import asyncpg
 import pytest
@@ -114,6 +115,16 @@ async def test_50_writers_of_a_new_key_make_one_row(rem: Rem, alice: Store) -> N
     assert len({resource.id for resource in stored}) == 1
     assert [resource.content for resource in stored] == [str(n) for n in range(50)]
     assert await alice.count(Resource, with_deleted=True) == 1
+    assert (await check_mirrors(rem.database)).is_exact
+
+
+async def test_writers_of_a_new_id_make_one_row(rem: Rem, alice: Store) -> None:
+    """A new row meets another in the index of the keys or in that of the ids first: each round is a try at both."""
+    for number, entity_id in enumerate(uuid4() for _ in range(60)):
+        rows = [Resource(id=entity_id, name=f"new {number}", content=str(writer)) for writer in range(4)]
+        stored = await asyncio.gather(*map(alice.upsert, rows))
+        assert [(one.id, one.content) for one in stored] == [(entity_id, row.content) for row in rows]
+    assert await alice.count(Resource, with_deleted=True) == 60
     assert (await check_mirrors(rem.database)).is_exact
 
 

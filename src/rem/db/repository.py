@@ -133,7 +133,7 @@ class Repository(Generic[T]):
         changed there since, so that no update is lost; one that was deleted stays deleted and raises DeletedError.
         """
         async with self._executor.connection() as connection:
-            row = (await self._write_group(connection, scope, [entity], with_records=True))[0]
+            row = await self._write_one(connection, scope, entity)
             if row.outcome == "deleted":
                 raise DeletedError(
                     f"{row.key!r} was deleted, and a deleted memory stays deleted: restore it (id {row.id}) or erase "
@@ -206,6 +206,18 @@ class Repository(Generic[T]):
                 self._statement(name), scope.tenant_id, scope.user_id, entity_id
             )
         return record
+
+    async def _write_one(self, connection: Connection, scope: Scope, entity: T) -> _Result:
+        import asyncpg
+
+        try:
+            return (await self._write_group(connection, scope, [entity], with_records=True))[0]
+        except asyncpg.UniqueViolationError as error:
+            # Somebody stored the same id between our look and our write: it is there now, and is written over. After a
+            # failure a transaction can do no more.
+            if connection.is_in_transaction() or not (error.constraint_name or "").endswith("_pkey"):
+                raise
+            return (await self._write_group(connection, scope, [entity], with_records=True))[0]
 
     async def _write_group(
         self, connection: Connection, scope: Scope, entities: Sequence[T], *, with_records: bool = False
