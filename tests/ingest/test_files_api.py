@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from uuid import UUID
 
@@ -14,7 +14,8 @@ from rem.api.main import create_app
 from rem.app import Rem
 from rem.db.store import Store
 from rem.errors import FetchError
-from rem.ingest.pending import JOB, work_off
+from rem.ingest.ingester import Wish
+from rem.ingest.pending import JOB, Handed, accept, work_off
 from rem.jobs.queue import Jobs
 from rem.models import File, Ontology, Resource
 from rem.settings import IngestSettings, Settings, WorkerSettings
@@ -236,33 +237,50 @@ async def test_what_is_too_large_is_refused(as_alice: httpx2.AsyncClient, alice:
     assert await alice.count(File) == 0
 
 
-async def test_a_version_that_comes_while_another_is_read_is_read_too(rem: Rem, alice: Store) -> None:
-    from rem.ingest.ingester import Wish
-    from rem.ingest.pending import Handed, accept
+class Slow:
+    """Reads a file, and lets something else happen when it has just been read; once."""
 
-    handed = [Handed("a.md", "upload:///a.md", f"# Version {number}".encode()) for number in (1, 2)]
-    (row,) = await accept(alice, handed[:1], Wish())
+    def __init__(self, rem: Rem, store: Store, meanwhile: Callable[[], Awaitable[object]]) -> None:
+        self.ingester = rem.ingester(ALICE)
+        self.target = store
+        self.meanwhile = [meanwhile]
 
-    class Slow:
-        """Lets the second version arrive when the first one has just been read."""
+    async def read(self, *arguments: object) -> object:
+        """What the real one reads."""
+        read = await self.ingester.read(*arguments)  # type: ignore[arg-type]
+        if self.meanwhile:
+            await self.meanwhile.pop()()
+        return read
 
-        def __init__(self) -> None:
-            self.ingester = rem.ingester(ALICE)
-            self.target = alice
+    async def store(self, *arguments: object, **options: object) -> object:
+        """As the real one does."""
+        return await self.ingester.store(*arguments, **options)  # type: ignore[arg-type]
 
-        async def read(self, *arguments: object) -> object:
-            read = await self.ingester.read(*arguments)  # type: ignore[arg-type]
-            if handed:
-                await accept(alice, [handed.pop()], Wish())
-                handed.clear()
-            return read
 
-        async def store(self, *arguments: object, **options: object) -> object:
-            return await self.ingester.store(*arguments, **options)  # type: ignore[arg-type]
+@pytest.mark.parametrize("comes", ["other bytes", "another wish", "both"])
+@pytest.mark.parametrize("is_named", [False, True])
+async def test_what_is_handed_over_while_a_file_is_read_is_read_too(
+    rem: Rem, alice: Store, folder: Path, comes: str, is_named: bool
+) -> None:
+    path = folder / "a.md"
+    uri = path.as_uri() if is_named else "upload:///a.md"
 
-    await work_off(rem.database, rem.settings, lambda _scope: Slow(), "default", row.id)  # type: ignore[arg-type, return-value]
-    assert await contents(alice) == {"a.md#1": "# Version 2"}
-    assert (await alice.get(File, row.id)).processing_status == "completed"
+    async def hand_over(number: int, wish: Wish) -> File:
+        data = f"# Version {number}".encode()
+        path.write_bytes(data)
+        (row,) = await accept(alice, [Handed("a.md", uri, None if is_named else data)], wish)
+        return row
+
+    first, second = Wish(tags=("one",)), Wish(tags=("two",), category="manual")
+    row = await hand_over(1, first)
+    number, wish = (1 if comes == "another wish" else 2), (first if comes == "other bytes" else second)
+    slow = Slow(rem, alice, lambda: hand_over(number, wish))
+    await work_off(rem.database, rem.settings, lambda _scope: slow, "default", row.id)  # type: ignore[arg-type, return-value]
+    assert await contents(alice) == {"a.md#1": f"# Version {number}"}
+    stored = await alice.get(File, row.id)
+    assert (stored.processing_status, set(wish.tags or ()) <= set(stored.tags)) == ("completed", True)
+    assert {row.category for row in await alice.find(Resource)} == {wish.category}
+    assert "wanted" not in stored.metadata
 
 
 async def test_one_command_is_enough_to_have_it_read(settings: Settings, alice: Store) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID, uuid4
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 SaveSchema: TypeAlias = Callable[[str], Awaitable[str]]
 """Keeps the definition of an agent, and gives its name."""
-WithinTransaction: TypeAlias = "Callable[[Store], Awaitable[None]]"
+WithinTransaction: TypeAlias = Callable[["Store"], AbstractAsyncContextManager[None]]
 _MOST_HEADINGS = 200
 _OWN_METADATA = frozenset({"title", "headings", "document", "ingest", "error", "wanted"})
 
@@ -176,7 +177,7 @@ class Ingester:
         return await asyncio.to_thread(_with_chunks, ready, document, self._settings.ingest.chunk_tokens)
 
     async def store(self, ready: ReadFile, *, within: WithinTransaction | None = None) -> FileOutcome:
-        """Store what was read, in place of what was there of the file; `within` is done in the same transaction."""
+        """Store what was read, in place of what was there of the file; `within` is entered in the same transaction."""
         return (await self.store_many([ready], within=within))[0]
 
     async def store_many(
@@ -188,13 +189,11 @@ class Ingester:
                 # Saving it again changes nothing, so that it does not matter if the rest is interrupted.
                 await self._save(read.schema)
         outcomes: dict[int, FileOutcome] = {}
-        async with self._store.transaction() as store:
+        async with self._store.transaction() as store, within(store) if within else nullcontext():
             # In turns until all have a place: of two that want the same name, the second sees that it is taken.
             while len(outcomes) < len(reads):
                 left = [number for number in range(len(reads)) if number not in outcomes]
                 outcomes |= await self._store_round(store, {number: reads[number] for number in left})
-            if within is not None:
-                await within(store)
         return [outcomes[number] for number in range(len(reads))]
 
     async def _store_round(self, store: Store, reads: Mapping[int, ReadFile]) -> dict[int, FileOutcome]:

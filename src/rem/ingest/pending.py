@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID, uuid4
@@ -31,6 +32,7 @@ from rem.ingest.shelf import ORIGIN, NameWish, Shelf, StoredFile, form_of
 from rem.jobs.queue import Jobs
 from rem.models import File
 from rem.models.file import ProcessingStatus
+from rem.models.values import now
 
 if TYPE_CHECKING:
     from rem.db.database import Connection, Database
@@ -105,6 +107,8 @@ async def _put_row(store: Store, shelf: Shelf, file: Handed, wish: Wish, stored:
         "category": wish.category,
         "tags": list(wish.tags or ()),
         "form": wish.form or form_of(metadata),
+        # Who reads it just now sees by this that it was handed over or named once more.
+        "asked_at": now().isoformat(),
     }
     fields: dict[str, Any] = {} if file.data is None else {"size_bytes": len(file.data)}
     if file.mime_type:
@@ -146,8 +150,8 @@ async def work_off(
         waiting = _Waiting(tenant_id, file_id, dict(row))
         outcome = await _work_off(database, settings, ingester_of(waiting.scope), waiting)
         async with database.connection() as connection:
-            # Another version may have been handed over meanwhile.
-            if not await connection.fetchval(query("ingest", "has_upload"), tenant_id, file_id):
+            # It may have been handed over or named once more meanwhile.
+            if not await connection.fetchval(query("ingest", "waits_again"), tenant_id, file_id):
                 return outcome
 
 
@@ -162,14 +166,19 @@ class _Waiting:
         return Scope(self.tenant_id, self.row["user_id"])
 
     @property
+    def wanted(self) -> dict[str, Any] | None:
+        wanted: dict[str, Any] | None = self.row["metadata"].get("wanted")
+        return wanted
+
+    @property
     def wish(self) -> Wish:
-        wanted = self.row["metadata"].get("wanted") or {}
+        wanted = self.wanted or {}
         form = form_of(self.row["metadata"])
         return Wish(wanted.get("category"), tuple(wanted.get("tags") or ()) or None, form)
 
     async def file(self, settings: Settings) -> FetchedFile:
         # What it is called in the memory may differ; the ending of its own name tells what it is.
-        name = (self.row["metadata"].get("wanted") or {}).get("name") or self.row["name"]
+        name = (self.wanted or {}).get("name") or self.row["name"]
         if self.row["content"] is not None:
             return FetchedFile(name, self.row["uri"], self.row["content"], self.row["mime_type"])
         return await fetch(self.row["uri"], Reach.of_settings(settings.ingest), settings.ingest)
@@ -180,10 +189,7 @@ async def _work_off(database: Database, settings: Settings, ingester: Ingester, 
         file = await waiting.file(settings)
         ready = await ingester.read(file, waiting.wish)
 
-        async def forget(store: Store) -> None:
-            await _forget(store, waiting, file)
-
-        return await ingester.store(ready, within=forget)
+        return await ingester.store(ready, within=lambda store: _taken(store, waiting, file))
     except FOR_GOOD as error:
         await _fail(ingester.target, waiting, str(error))
         return FileOutcome("failed", waiting.row["uri"], waiting.row["name"], error=str(error))
@@ -195,19 +201,26 @@ async def _work_off(database: Database, settings: Settings, ingester: Ingester, 
         raise
 
 
-async def _forget(store: Store, waiting: _Waiting, file: FetchedFile) -> None:
-    """Remove the bytes that were read, in the transaction that stores their text."""
+@asynccontextmanager
+async def _taken(store: Store, waiting: _Waiting, file: FetchedFile) -> AsyncIterator[None]:
+    """Remove the bytes that are being stored, in the same transaction; and let the file wait again if it was handed
+    over or named once more meanwhile."""
+    place = waiting.tenant_id, waiting.file_id
     async with store.executor.connection() as connection:
-        await _drop_read(connection, waiting, bytes.fromhex(checksum_of(file)))
-        if not await connection.fetchval(query("ingest", "has_upload"), waiting.tenant_id, waiting.file_id):
-            return
+        await Shelf(connection, store.scope).lock()
+        wanted = await connection.fetchval(query("ingest", "wanted"), *place)
+        waits = wanted is not None and wanted != waiting.wanted
+        if not waits:
+            await _drop_read(connection, waiting, bytes.fromhex(checksum_of(file)))
+        yield
+        waits = waits or await connection.fetchval(query("ingest", "has_upload"), *place)
 
     def wait_again(row: File) -> None:
         row.processing_status = ProcessingStatus.PENDING
-        row.metadata = {**row.metadata, "wanted": waiting.row["metadata"].get("wanted")}
+        row.metadata = {**row.metadata, "wanted": wanted or waiting.wanted}
 
-    # Another version was handed over meanwhile.
-    await store.modify(File, waiting.file_id, wait_again)
+    if waits:
+        await store.modify(File, waiting.file_id, wait_again)
 
 
 async def _drop_read(connection: Connection, waiting: _Waiting, digest: bytes) -> None:

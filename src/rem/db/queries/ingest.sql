@@ -77,6 +77,15 @@ SELECT f.user_id, f.name, f.uri, f.mime_type, f.deleted_at IS NOT NULL AS is_del
 FROM rem.files f LEFT JOIN rem.uploads u ON (u.tenant_id, u.file_id) = (f.tenant_id, f.id)
 WHERE f.tenant_id = $1 AND f.id = $2
 
+-- name: wanted
+-- What is asked for of a file that waits.
+SELECT f.metadata -> 'wanted' FROM rem.files f WHERE f.tenant_id = $1 AND f.id = $2 FOR NO KEY UPDATE
+
+-- name: waits_again
+-- Whether a file that was just read is to be read once more.
+SELECT EXISTS (SELECT FROM rem.uploads u WHERE u.tenant_id = $1 AND u.file_id = $2)
+  OR EXISTS (SELECT FROM rem.files f WHERE f.tenant_id = $1 AND f.id = $2 AND f.processing_status = 'pending')
+
 -- name: has_upload
 SELECT EXISTS (SELECT FROM rem.uploads u WHERE u.tenant_id = $1 AND u.file_id = $2)
 
