@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 import asyncpg
 
 from rem.app import Rem
 from rem.db.store import Store
-from rem.models import Moment, Resource
+from rem.forgetting.expiry import expire
+from rem.models import Moment, Resource, Session
 from tests.dreaming.conversations import (
     MARCH,
     contents,
@@ -224,3 +225,53 @@ async def test_the_vector_of_a_dreamt_moment_is_that_of_what_it_tells(rem: Rem, 
             moment.id,
         )
         assert alike > 0.999
+
+
+async def test_what_has_lapsed_does_not_swallow_what_is_said_after_it(rem: Rem, alice: Store, sql: Sql) -> None:
+    lapsing = await talk(alice, "one", *_BOAT)
+    await talk(alice, "two", *_FICUS, at=MARCH + _DAY)
+    soon = datetime.now(UTC) + timedelta(days=1)
+    await expire(alice, [await alice.get(Session, lapsing)], soon)
+    own = Moment(name="Leica", summary="The shutter of the Leica sticks at one thirtieth.", expires_at=soon)
+    await alice.upsert(own)
+    await dream(rem, alice)
+    await rem.index(user="alice@example.com")
+    # A day later; nothing was swept yet.
+    for table in ("sessions", "messages", "moments"):
+        await sql.execute(f"UPDATE {table} SET expires_at = now() - interval '1 hour' WHERE expires_at IS NOT NULL")
+    later = await talk(alice, "three", *_BOAT, at=MARCH + 2 * _DAY)
+    of_own = await talk(alice, "four", f"user: {own.summary}", at=MARCH + 3 * _DAY)
+    await dream(rem, alice)
+    found = {moment.source_session_id: moment for moment in await moments(alice)}
+    assert set(found) == {session_id("two"), later, of_own}
+    assert found[later].sources == [f"session-{later}-msg-0"]
+    assert found[later].previous_moment_keys == [found[session_id("two")].key]
+    assert (await dream(rem, alice)).run_id is None
+
+
+async def test_a_moment_whose_source_lapsed_meanwhile_leaves_the_rest_remembered(
+    rem: Rem, alice: Store, sql: Sql
+) -> None:
+    first = await talk(alice, "one", *_BOAT)
+    second = await talk(alice, "two", *_BOAT, at=MARCH + _DAY)
+    await dream(rem, alice)
+    # As if it lapsed after the moment was found: without the trigger, the moment itself does not lapse with it.
+    await sql.execute("SET session_replication_role = replica")
+    await sql.execute("UPDATE messages SET expires_at = now() - interval '1 hour' WHERE session_id = $1", first)
+    third = await talk(alice, "three", *_BOAT, at=MARCH + 2 * _DAY)
+    await dream(rem, alice)
+    (moment,) = await moments(alice)
+    assert set(moment.sources) == {f"session-{second}-msg-0", f"session-{third}-msg-0"}
+    assert (await dream(rem, alice)).run_id is None
+
+
+async def test_what_its_owner_wrote_in_the_same_words_is_found_by_them(rem: Rem, alice: Store) -> None:
+    name = (
+        "Grandmother's hip operation at St. Mary's hospital, six weeks of physiotherapy and a wheelchair from the "
+        "insurance company"
+    )
+    text = "The delivery of mangoes to our customer in Hanoi is late."
+    own = await alice.upsert(Moment(name=name, summary=text, starts_timestamp=MARCH))
+    await talk(alice, "mangoes", f"user: {text}", at=MARCH + 60 * _DAY)
+    await dream(rem, alice)
+    assert [moment.id for moment in await moments(alice)] == [own.id]

@@ -19,7 +19,7 @@ from rem.models import Resource, Role, User
 from tests.commands import REM, REPOSITORY, environment
 from tests.dreaming.nights import note
 from tests.forgetting.lives import live
-from tests.forgetting.traces import traces
+from tests.forgetting.traces import sampled, traces
 
 _ALICE, _BOB = "alice@example.com", "bob@example.com"
 _HERS, _HIS = "xylographica", "quinquereme"
@@ -69,6 +69,22 @@ async def test_nothing_is_left_of_who_is_erased_and_everything_of_the_other(
     }
     assert (await rem.check_cache()).wrong_keys == 0
     assert (await rem.check_index()).forgotten == 0
+
+
+async def test_the_planner_has_kept_nothing_of_who_is_erased(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:
+    """Also of tables that have no row any more: Alice was the only one."""
+    await live(rem, _ALICE, _HERS, sql)
+    await sql.execute("ANALYZE")
+    assert {"rem.messages.content", "rem.kv_store.content_summary"} <= set(await sampled(sql, _HERS))
+    await rem.erase_user(_ALICE)
+    assert await sampled(sql, _HERS) == []
+    await live(rem, _ALICE, _HERS, sql)
+    await live(rem, _BOB, _HIS, sql)
+    await sql.execute("ANALYZE")
+    assert await sampled(sql, _HERS) != []
+    await rem.erase_user(_ALICE)
+    assert await sampled(sql, _HERS) == []
+    assert "rem.messages.content" in await sampled(sql, _HIS), "the planner still knows the rows that are there"
 
 
 async def test_erasing_again_changes_nothing_and_the_user_can_start_anew(

@@ -18,7 +18,7 @@ from rem.ingest.content import FetchedFile
 from rem.memory.message import NewMessage
 from rem.models import Edge, Message, Moment, Ontology, Resource, Role, Session, User
 from tests.dreaming.nights import dreamt_edges, edge, field, moment, moments, night_for, note, ref, sources
-from tests.forgetting.traces import traces
+from tests.forgetting.traces import sampled, traces
 
 _ALICE, _BOB = "alice@example.com", "bob@example.com"
 
@@ -338,3 +338,20 @@ async def test_what_its_owner_corrected_is_not_written_over(rem: Rem, alice: Sto
 async def test_what_can_be_no_name_is_refused(rem: Rem, label: str) -> None:
     with pytest.raises(InvalidInputError):
         await plan_of(rem, label)
+
+
+async def test_forgetting_a_message_is_not_writing_to_its_conversation(rem: Rem) -> None:
+    session = await talk(rem, "I had lunch with Sarah Chen.", "The weather was fine.")
+    assert (await rem.forget(await plan_of(rem, mentions=True))).is_gone
+    after = await rem.memory(_ALICE).get_session(session.id)
+    assert (after.message_count, after.updated_at) == (1, session.updated_at)
+
+
+async def test_the_planner_has_kept_nothing_of_what_is_forgotten(
+    rem: Rem, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await talk(rem, "I had lunch with Sarah Chen.", "The weather was fine.")
+    await sql.execute("ANALYZE")
+    assert "rem.messages.content" in await sampled(sql, "Sarah Chen")
+    await rem.forget(await plan_of(rem, mentions=True))
+    assert await sampled(sql, "Sarah Chen") == []

@@ -23,3 +23,13 @@ async def traces(sql: asyncpg.Connection[asyncpg.Record], text: str) -> dict[str
         if number:
             found[f"{place}.{name}"] = number
     return found
+
+
+async def sampled(sql: asyncpg.Connection[asyncpg.Record], text: str) -> list[str]:
+    """Of which columns the planner has kept a value with the text in it."""
+    rows = await sql.fetch(
+        "SELECT format('%s.%s.%s', schemaname, tablename, attname) FROM pg_stats s"
+        " WHERE strpos(lower(s::text), lower($1)) > 0 ORDER BY 1",
+        text,
+    )
+    return [place for (place,) in rows]

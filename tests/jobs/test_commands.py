@@ -12,6 +12,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
+from rem.cli.output import beginning
 from rem.jobs.queue import Jobs
 from tests.commands import REM, environment, output, rem
 from tests.jobs.conftest import StartWorker, Traces, eventually
@@ -161,3 +162,9 @@ async def test_a_worker_that_cannot_work_does_not_take_the_server_along(
 async def _is_empty(jobs: Jobs) -> bool:
     counts = await jobs.counts()
     return counts["queued"] == counts["running"] == 0
+
+
+def test_a_long_error_is_cut_between_words_with_a_mark() -> None:
+    assert beginning("This file is encrypted", 60) == "This file is encrypted"
+    assert beginning("This file is encrypted", 12) == "This file…"
+    assert beginning("https://example.com/file", 12) == "https://exa…"

@@ -120,3 +120,18 @@ async def test_mistakes_are_explained(dsn: str, tmp_path: Path, spoken: UUID) ->
         done = run("sessions", *words, settings=settings)
         assert (done.returncode, text in done.stderr) == (code, True), (words, done.stderr)
         assert "Traceback" not in done.stderr
+
+
+def test_a_number_of_days_that_cannot_be_is_refused_before_it_is_asked_for(dsn: str) -> None:
+    done = run(
+        "sessions",
+        "prune",
+        "--days",
+        "-1",
+        "--user",
+        "alice@example.com",
+        settings={"POSTGRES__CONNECTION_STRING": dsn},
+    )
+    assert done.returncode != 0
+    assert "The number of days must be from 0" in done.stderr
+    assert "Delete all sessions" not in done.stdout + done.stderr

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
+from rem.cli.output import beginning
 from rem.cli.runtime import Json, run_with_rem
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from rem.app import Rem
     from rem.jobs.job import Job, KindCount, Planned
 
+_LONGEST_ERROR = 60
 StateName: TypeAlias = Literal["queued", "running", "dead"]
 Ids = Annotated[list[int], typer.Argument(help="The jobs' numbers, as in `rem jobs list`.")]
 
@@ -135,7 +137,7 @@ def stats(as_json: Json = False) -> None:
 
 
 def _row(job: Job) -> list[object]:
-    error = job.error.message.splitlines()[0][:60] if job.error and job.error.message else None
+    error = beginning(job.error.message.splitlines()[0], _LONGEST_ERROR) if job.error and job.error.message else None
     return [job.id, job.kind, job.state, job.attempts, _time(job.created_at), error]
 
 

@@ -72,3 +72,11 @@ class Size:
 def counted(number: int, noun: str) -> str:
     """A number of things: 1 row, 2 rows."""
     return f"{number} {noun if number == 1 else noun + 's'}"
+
+
+def beginning(text: str, longest: int) -> str:
+    """The text, or its first words with a mark that there is more."""
+    if len(text) <= longest:
+        return text
+    cut = text[:longest]
+    return f"{(cut[:-1].rpartition(' ')[0] or cut[:-1]).rstrip()}…"

@@ -163,6 +163,7 @@ def prune(
 ) -> None:
     """Delete the user's old sessions, and what was dreamt from them. They can be restored."""
     from rem.cli.output import counted, print_json
+    from rem.memory.prune import check_days
 
     if dry_run:
         _show_idle(days, user, tenant, as_json)
@@ -170,6 +171,7 @@ def prune(
 
     async def work(rem: Rem) -> int:
         memory = _memory(rem, user, tenant)
+        check_days(days)
         if not yes:
             typer.confirm(f"Delete all sessions that are idle for over {days} days?", abort=True, err=True)
         return await memory.prune_old_sessions(days)

@@ -11,6 +11,7 @@ from rem.db.sql import fill, identifier, query
 from rem.errors import DatabaseError, InvalidInputError
 from rem.forgetting.alone import alone
 from rem.forgetting.owned_tables import JOBS, OwnedTable, owned_tables
+from rem.forgetting.samples import renew_samples
 from rem.jobs.queue import Jobs
 from rem.memory.retry import when_busy
 
@@ -95,6 +96,7 @@ async def erase_user(database: Database, user: str, tenant: str) -> EraseReport:
                 after = await _counts(connection, tables, scope, sessions)
         async with database.connection() as connection:
             mentions = await _mentions(connection, scope, names)
+    await renew_samples(database)
     report = EraseReport(scope.tenant_id, str(scope.user_id), True, mentions=mentions, passes=passes)
     report.tables = _rows(tables, before, after)
     return report

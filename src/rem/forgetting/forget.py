@@ -13,6 +13,7 @@ from rem.errors import ConflictError
 from rem.forgetting.alone import alone
 from rem.forgetting.names import Names
 from rem.forgetting.plan import ForgetPlan, Planner, Ref, Said, is_container, scrubbed
+from rem.forgetting.samples import renew_samples
 from rem.forgetting.scrub import content_of, without_items
 from rem.memory.retry import when_busy
 
@@ -67,6 +68,7 @@ async def forget(database: Database, plan: ForgetPlan) -> ForgetReport:
     async with alone(database, plan.scope):
         report, gone = await when_busy(work)
         await _prove(database, plan, gone, report)
+    await renew_samples(database)
     return report
 
 

@@ -21,10 +21,15 @@ LONGEST_DAYS = 36_500
 _SHOWN_AT_ONCE = 500
 
 
-async def idle_sessions(memory: MemoryManager, days: int) -> list[Session]:
-    """The sessions that `prune_old_sessions` would delete, the longest idle first. Nothing changes."""
+def check_days(days: int) -> None:
+    """Refuse a number of days that cannot be meant."""
     if not 0 <= days <= LONGEST_DAYS:
         raise InvalidInputError(f"The number of days must be from 0 to {LONGEST_DAYS:,}.")
+
+
+async def idle_sessions(memory: MemoryManager, days: int) -> list[Session]:
+    """The sessions that `prune_old_sessions` would delete, the longest idle first. Nothing changes."""
+    check_days(days)
     scope, found = memory.scope, list[Session]()
     if scope.user_id is None:
         raise InvalidInputError("Conversations have an owner: give a user.")

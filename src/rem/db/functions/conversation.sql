@@ -334,7 +334,10 @@ BEGIN
     PERFORM FROM rem.sessions s WHERE s.tenant_id = of_tenant AND s.id = of_session AND s.deleted_at IS NULL
     FOR NO KEY UPDATE SKIP LOCKED;
     IF FOUND THEN
+      -- A message that goes is not written to the conversation, which is as idle as before.
+      PERFORM set_config('rem.untouched', 'on', true);
       PERFORM rem.rem_count_messages(of_tenant, of_user, of_session);
+      PERFORM set_config('rem.untouched', '', true);
       RETURN;
     END IF;
     PERFORM FROM rem.sessions s WHERE s.tenant_id = of_tenant AND s.id = of_session AND s.deleted_at IS NULL;

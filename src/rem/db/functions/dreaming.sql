@@ -93,8 +93,8 @@ BEGIN
       SELECT FROM jsonb_array_elements(stored -> 'graph_edges') AS e (edge)
       WHERE e.edge ->> 'origin' = rem.rem_dream_origin(said.dream) AND e.edge ->> 'rel_type' = said.value ->> 'rel_type'
         AND rem.rem_key(e.edge ->> 'dst') = rem.rem_key(said.value ->> 'dst'));
-  ELSIF said.name = 'metadata.profile' THEN
-    RETURN stored #> '{metadata,profile}' IS NOT DISTINCT FROM said.value;
+  ELSIF said.name LIKE 'metadata.%' THEN
+    RETURN stored #> string_to_array(said.name, '.') IS NOT DISTINCT FROM said.value;
   END IF;
   EXECUTE format('SELECT to_jsonb(p.*) FROM jsonb_populate_record(NULL::rem.%I, $1) p', said.entity_type)
     INTO wanted USING jsonb_build_object(said.name, said.value);
@@ -174,6 +174,33 @@ BEGIN
     'origin', rem.rem_dream_origin(newest.dream), 'user_id', newest.user_id);
 END $$;
 
+-- An object with a part changed, which may lie in another part, or taken out; what is empty without it goes, too. What is no
+-- object was written by its owner, and has no parts.
+CREATE OR REPLACE FUNCTION rem_with_part(whole jsonb, path text[], value jsonb) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE
+  part jsonb := value;
+BEGIN
+  IF jsonb_typeof(whole) <> 'object' OR (value IS NULL AND whole #> path IS NULL) THEN
+    RETURN whole;
+  ELSIF cardinality(path) > 1 THEN
+    part := nullif(rem.rem_with_part(coalesce(whole -> path[1], '{}'), path[2:], value), '{}');
+  END IF;
+  RETURN CASE WHEN part IS NULL THEN whole - path[1] ELSE whole || jsonb_build_object(path[1], part) END;
+END $$;
+
+-- The metadata of a row without the parts of it that were dreamt.
+CREATE OR REPLACE FUNCTION rem_own_metadata(metadata jsonb, dreamt text[]) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE
+  field text;
+BEGIN
+  FOREACH field IN ARRAY dreamt LOOP
+    IF field LIKE 'metadata.%' THEN
+      metadata := rem.rem_with_part(metadata, (string_to_array(field, '.'))[2:], NULL);
+    END IF;
+  END LOOP;
+  RETURN metadata;
+END $$;
+
 -- What a row says beside what was dreamt: its owner has put something of their own into it. `dreamt` are the columns that
 -- statements have filled. What is empty says nothing.
 CREATE OR REPLACE FUNCTION rem_dream_has_own(stored jsonb, dreamt text[]) RETURNS boolean LANGUAGE sql STABLE AS $$
@@ -182,7 +209,7 @@ CREATE OR REPLACE FUNCTION rem_dream_has_own(stored jsonb, dreamt text[]) RETURN
       WHERE c.name <> ALL (dreamt) AND c.name NOT IN (
           'id', 'tenant_id', 'user_id', 'key', 'name', 'created_at', 'updated_at', 'deleted_at', 'expires_at', 'origin', 'sources',
           'run_id', 'confidence', 'valid_from', 'valid_to', 'graph_edges')
-        AND CASE WHEN c.name = 'metadata' AND 'metadata.profile' = ANY (dreamt) THEN c.value - 'profile' ELSE c.value END
+        AND CASE c.name WHEN 'metadata' THEN rem.rem_own_metadata(c.value, dreamt) ELSE c.value END
             NOT IN ('null', '""', '[]', '{}', '0', 'false'))
     OR EXISTS (
       SELECT FROM jsonb_array_elements(stored -> 'graph_edges') AS e (edge) WHERE coalesce(e.edge ->> 'origin', 'user') NOT LIKE 'dream:%')
@@ -222,7 +249,12 @@ DECLARE
   columns text;
 BEGIN
   IF dreamt IS NULL THEN
-    PERFORM rem.rem_dream_drop_row(of_tenant, of_type, of_id, filled);
+    -- A row of which no dream ever said that it is there came with a dump, and waits for the one that will.
+    IF filled <> '{}' OR EXISTS (
+        SELECT FROM rem.statements s
+        WHERE s.tenant_id = of_tenant AND s.entity_type = of_type AND s.entity_id = of_id AND s.kind = 'row') THEN
+      PERFORM rem.rem_dream_drop_row(of_tenant, of_type, of_id, filled);
+    END IF;
     RETURN;
   END IF;
   SELECT string_agg(quote_ident(k.name), ', ' ORDER BY k.name) INTO columns
@@ -237,21 +269,26 @@ BEGIN
     USING of_tenant, of_id, dreamt;
 END $$;
 
-CREATE OR REPLACE FUNCTION rem_dream_project_fields(of_tenant text, of_type text, of_id uuid) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION rem_dream_project_fields(of_tenant text, of_type text, of_id uuid) RETURNS void LANGUAGE plpgsql
+SET timezone = 'UTC' AS $$
 DECLARE
   before timestamptz;
-  field record;
+  stored jsonb;
+  said rem.statements;
 BEGIN
-  FOR field IN
-    SELECT s.name, (array_agg(s.value ORDER BY s.stated_at DESC) FILTER (WHERE s.state = 'live'))[1] AS value,
-           bool_or(s.state = 'refused') AS is_refused
-    FROM rem.statements s
-    WHERE s.tenant_id = of_tenant AND s.entity_type = of_type AND s.entity_id = of_id AND s.kind = 'field'
-    GROUP BY s.name
+  EXECUTE format('SELECT to_jsonb(r.*) FROM rem.%I r WHERE r.tenant_id = $1 AND r.id = $2', of_type) INTO stored USING of_tenant, of_id;
+  FOR said IN
+    SELECT t.* FROM (
+      SELECT DISTINCT ON (s.name) s.id, bool_or(s.state = 'refused') OVER (PARTITION BY s.name) AS is_refused FROM rem.statements s
+      WHERE s.tenant_id = of_tenant AND s.entity_type = of_type AND s.entity_id = of_id AND s.kind = 'field'
+      ORDER BY s.name, s.state = 'live' DESC, s.stated_at DESC) n
+    JOIN rem.statements t ON (t.tenant_id, t.id) = (of_tenant, n.id)
+    WHERE NOT n.is_refused
   LOOP
-    CONTINUE WHEN field.is_refused;
+    -- What a dream says no more goes; what its owner has written there since stays.
+    CONTINUE WHEN said.state <> 'live' AND NOT rem.rem_dream_stands(said, stored);
     before := coalesce(before, rem.rem_version_of(of_tenant, of_type, of_id));
-    PERFORM rem.rem_dream_set_field(of_tenant, of_type, of_id, field.name, field.value);
+    PERFORM rem.rem_dream_set_field(of_tenant, of_type, of_id, said.name, CASE said.state WHEN 'live' THEN said.value END);
   END LOOP;
   IF before IS NOT NULL THEN
     PERFORM rem.rem_dream_move_marks(of_tenant, of_type, of_id, before, rem.rem_version_of(of_tenant, of_type, of_id));
@@ -273,15 +310,14 @@ RETURNS void LANGUAGE sql AS $$
   WHERE p.tenant_id = of_tenant AND p.source_id = of_id AND p.source_type = of_type AND p.seen_at = before AND written <> before
 $$;
 
--- Gives a field a value, or takes what a dream gave it.
+-- Gives a field a value, or takes what a dream gave it. A part of the metadata (`metadata.profile.about`) is a field, too.
 CREATE OR REPLACE FUNCTION rem_dream_set_field(of_tenant text, of_type text, of_id uuid, field text, value jsonb) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-  IF field = 'metadata.profile' THEN
-    EXECUTE format('UPDATE rem.%I SET metadata = CASE WHEN $3 IS NULL THEN metadata - ''profile''
-                      ELSE jsonb_set(metadata, ''{profile}'', $3) END
-                    WHERE tenant_id = $1 AND id = $2 AND metadata -> ''profile'' IS DISTINCT FROM $3', of_type)
-      USING of_tenant, of_id, value;
+  IF field LIKE 'metadata.%' THEN
+    EXECUTE format('UPDATE rem.%I SET metadata = rem.rem_with_part(metadata, $3, $4)
+                    WHERE tenant_id = $1 AND id = $2 AND metadata IS DISTINCT FROM rem.rem_with_part(metadata, $3, $4)', of_type)
+      USING of_tenant, of_id, (string_to_array(field, '.'))[2:], value;
   ELSIF value IS NULL THEN
     EXECUTE format('UPDATE rem.%1$I SET %2$I = DEFAULT WHERE tenant_id = $1 AND id = $2', of_type, field) USING of_tenant, of_id;
   ELSE

@@ -137,3 +137,29 @@ BEGIN
 END $$;
 CREATE OR REPLACE TRIGGER take_expiry AFTER INSERT ON resources REFERENCING NEW TABLE AS new_rows
   FOR EACH STATEMENT EXECUTE FUNCTION rem_inherit_file_expiry();
+
+-- Throws away what the planner has sampled of REM's tables, texts among it, and samples them anew. Not only anew: of a table
+-- or an index without rows ANALYZE would keep what it had. Before PostgreSQL 18 only a superuser can throw a sample away.
+CREATE OR REPLACE FUNCTION rem_renew_samples() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  place record;
+BEGIN
+  -- Always in the same order, so that nobody who does the same is waited for in a circle.
+  FOR place IN
+    SELECT n.nspname AS schema, c.relname AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname IN ('rem', 'rem_jobs') AND c.relkind IN ('r', 'p') ORDER BY 1, 2
+  LOOP
+    -- Whoever samples it just now is waited for.
+    EXECUTE format('LOCK TABLE %I.%I IN SHARE UPDATE EXCLUSIVE MODE', place.schema, place.name);
+    IF current_setting('server_version_num')::integer >= 180000 THEN
+      PERFORM pg_clear_attribute_stats(s.schemaname, s.tablename, s.attname, s.inherited) FROM pg_stats s
+      WHERE s.schemaname = place.schema AND (s.tablename = place.name OR s.tablename IN (
+        SELECT i.indexname FROM pg_indexes i WHERE i.schemaname = place.schema AND i.tablename = place.name));
+    ELSIF current_setting('is_superuser')::boolean THEN
+      DELETE FROM pg_statistic s
+      WHERE s.starelid = format('%I.%I', place.schema, place.name)::regclass
+        OR s.starelid IN (SELECT i.indexrelid FROM pg_index i WHERE i.indrelid = format('%I.%I', place.schema, place.name)::regclass);
+    END IF;
+    EXECUTE format('ANALYZE %I.%I', place.schema, place.name);
+  END LOOP;
+END $$;

@@ -7,7 +7,7 @@ BEGIN
   END LOOP;
 END $$;
 DROP TABLE dream_progress, statement_sources, statements, dream_runs, uploads;
-DROP INDEX resources_file, ontologies_file;
+DROP INDEX resources_file, ontologies_file, moments_summary;
 ALTER TABLE entity_types DROP COLUMN alias_expression;
 DROP FUNCTION rem_keys_of(jsonb);
 CREATE OR REPLACE FUNCTION rem_touch() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -26,6 +26,9 @@ CREATE INDEX resources_file ON resources (tenant_id, user_id, ((metadata ->> 'fi
 -- So are entries of the knowledge base that came from a file.
 CREATE INDEX ontologies_file ON ontologies (tenant_id, file_id) WHERE file_id IS NOT NULL;
 
+-- Moments are found by what they say, word for word.
+CREATE INDEX moments_summary ON moments (tenant_id, md5(summary));
+
 -- A dream for one owner. Without a user it is over what the tenant shares.
 CREATE TABLE dream_runs (
   tenant_id text NOT NULL,

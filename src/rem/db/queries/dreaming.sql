@@ -307,5 +307,7 @@ WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.state <> 'ref
 ORDER BY (s.state = 'live') DESC, coalesce(s.valid_from, s.stated_at) DESC, s.stated_at DESC, s.id LIMIT $5
 
 -- name: has_statement
-SELECT EXISTS (SELECT FROM rem.statements s WHERE s.tenant_id = $1 AND s.entity_id = $2 AND s.state = 'live')
+-- Whether a row is said by a dream. What else is said of one, such as whom it mentions, does not make it the dream's.
+SELECT EXISTS (
+  SELECT FROM rem.statements s WHERE s.tenant_id = $1 AND s.entity_id = $2 AND s.kind = 'row' AND s.state = 'live')
 

@@ -85,6 +85,9 @@ SELECT pg_advisory_xact_lock(hashtextextended('rem.fold_statistics', 0))
 -- name: fold_statistics
 SELECT rem.rem_fold_statistics()
 
+-- name: renew_samples
+SELECT rem.rem_renew_samples()
+
 -- name: session_ids
 SELECT s.id FROM rem.sessions s WHERE s.tenant_id = $1 AND s.user_id = $2
 

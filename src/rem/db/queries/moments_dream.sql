@@ -125,7 +125,7 @@ FROM (
   WHERE p.tenant_id = $1 AND p.owner = $3 AND p.entity_type = 'moments' AND p.entity_id <> ALL ($5::uuid[])
   ORDER BY p.embedding <=> $4::halfvec LIMIT $7) n
 JOIN rem.moments m ON (m.tenant_id, m.id) = ($1, n.entity_id)
-WHERE m.user_id IS NOT DISTINCT FROM $2 AND m.deleted_at IS NULL
+WHERE m.user_id IS NOT DISTINCT FROM $2 AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())
   -- A dreamt row that no statement stands for came with a dump: the dream that would say it has it again.
   AND (m.origin NOT LIKE 'dream:%' OR EXISTS (
     SELECT FROM rem.statements s WHERE (s.tenant_id, s.entity_id, s.kind, s.state) = (m.tenant_id, m.id, 'row', 'live')))
@@ -134,13 +134,24 @@ ORDER BY n.alike DESC, m.id
 -- name: moments_by_id
 SELECT m.id, m.name, m.summary, m.origin FROM rem.moments m
 WHERE m.tenant_id = $1 AND m.user_id IS NOT DISTINCT FROM $2 AND m.id = ANY ($3::uuid[]) AND m.deleted_at IS NULL
+  AND (m.expires_at IS NULL OR m.expires_at > now())
   AND (m.origin NOT LIKE 'dream:%' OR EXISTS (
     SELECT FROM rem.statements s WHERE (s.tenant_id, s.entity_id, s.kind, s.state) = (m.tenant_id, m.id, 'row', 'live')))
+
+-- name: same_moment
+-- A moment of the owner that says the same in the same words, whatever it is called.
+SELECT m.id FROM rem.moments m
+WHERE m.tenant_id = $1 AND m.user_id IS NOT DISTINCT FROM $2 AND md5(m.summary) = md5($3) AND m.summary = $3
+  AND m.id <> ALL ($4::uuid[]) AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())
+  AND (m.origin NOT LIKE 'dream:%' OR EXISTS (
+    SELECT FROM rem.statements s WHERE (s.tenant_id, s.entity_id, s.kind, s.state) = (m.tenant_id, m.id, 'row', 'live')))
+ORDER BY m.created_at, m.id LIMIT 1
 
 -- name: latest_moments
 -- For where nothing embeds.
 SELECT m.id, m.name, m.summary, m.origin FROM rem.moments m
 WHERE m.tenant_id = $1 AND m.user_id IS NOT DISTINCT FROM $2 AND m.deleted_at IS NULL
+  AND (m.expires_at IS NULL OR m.expires_at > now())
   AND (m.origin NOT LIKE 'dream:%' OR EXISTS (
     SELECT FROM rem.statements s WHERE (s.tenant_id, s.entity_id, s.kind, s.state) = (m.tenant_id, m.id, 'row', 'live')))
 ORDER BY m.created_at DESC, m.id LIMIT $3
@@ -191,19 +202,19 @@ ORDER BY r.ordinal, r.key LIMIT $4
 SELECT m.id, m.key, m.starts_timestamp, m.origin, m.source_session_id, m.source_resource_ids FROM rem.moments m
 LEFT JOIN rem.dream_progress p ON (p.tenant_id, p.source_id, p.dream) = (m.tenant_id, m.id, 'moments')
 WHERE m.tenant_id = $1 AND m.user_id IS NOT DISTINCT FROM $2 AND m.deleted_at IS NULL AND m.starts_timestamp IS NOT NULL
-  AND p.seen_at IS DISTINCT FROM m.updated_at
+  AND (m.expires_at IS NULL OR m.expires_at > now()) AND p.seen_at IS DISTINCT FROM m.updated_at
 ORDER BY m.starts_timestamp, m.key LIMIT $3
 
 -- name: moment_before
 SELECT m.id, m.key FROM rem.moments m
 WHERE m.tenant_id = $1 AND m.user_id IS NOT DISTINCT FROM $2 AND m.deleted_at IS NULL
-  AND m.starts_timestamp <= $3 AND (m.starts_timestamp, m.key) < ($3, $4)
+  AND (m.expires_at IS NULL OR m.expires_at > now()) AND m.starts_timestamp <= $3 AND (m.starts_timestamp, m.key) < ($3, $4)
 ORDER BY m.starts_timestamp DESC, m.key DESC LIMIT 1
 
 -- name: moment_after
 SELECT m.id, m.key, m.starts_timestamp, m.origin, m.source_session_id, m.source_resource_ids FROM rem.moments m
 WHERE m.tenant_id = $1 AND m.user_id IS NOT DISTINCT FROM $2 AND m.deleted_at IS NULL
-  AND m.starts_timestamp >= $3 AND (m.starts_timestamp, m.key) > ($3, $4)
+  AND (m.expires_at IS NULL OR m.expires_at > now()) AND m.starts_timestamp >= $3 AND (m.starts_timestamp, m.key) > ($3, $4)
 ORDER BY m.starts_timestamp, m.key LIMIT 1
 
 -- name: texts_by_id

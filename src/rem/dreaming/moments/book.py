@@ -175,8 +175,13 @@ class MomentBook:
         claim = RowClaim(
             entity=moment, sources=tuple(united), confidence=one.confidence, valid_from=moment.starts_timestamp
         )
-        await self._night.say(DREAM, one.subject, [claim], only=[one.statement_id], marks=False)
-        return True
+        changes = await self._night.say(DREAM, one.subject, [claim], only=[one.statement_id], marks=False)
+        if changes.vanished:
+            # Something that it was made from has lapsed: it is gone, and the rest of that is looked at again.
+            self._duplicates.forget(moment_id)
+            self.has_unsettled = True
+            await self._execute("look_again", sorted(known))
+        return not changes.vanished
 
     async def _word_anew(self, moment: Moment, draft: MomentDraft, subject: Ref) -> None:
         """Give a moment the words of what joins it, if that is later and tells something else, such as another figure;

@@ -57,6 +57,9 @@ class NearDuplicates:
     async def find(self, name: str, summary: str, without: Collection[UUID] = ()) -> UUID | None:
         """The moment that a summary repeats most closely, if it repeats one; of those that are stored, not one of those
         to leave out."""
+        same = await self._in_same_words(summary, without)
+        if same is not None:
+            return same
         told = await self._told(UUID(int=0), name, summary)
         if told.vector is None:
             others = [*self._tonight.all, *await self._by_words(without)]
@@ -92,6 +95,15 @@ class NearDuplicates:
         vectors = await self._night.embed([summary]) if not is_blank(summary) else None
         self._last = _Told(moment_id, name, summary, _count(summary), vectors[0] if vectors else None)
         return self._last
+
+    async def _in_same_words(self, summary: str, without: Collection[UUID]) -> UUID | None:
+        """A stored moment with just this summary: the vector of one with a long name may be far from it. What was said
+        tonight is compared as it is by now."""
+        if is_blank(summary):
+            return None
+        others = [*without, *self._tonight.ids]
+        rows = await self._rows("same_moment", self._night.scope.user_id, summary, others)
+        return rows[0]["id"] if rows else None
 
     async def _stored(self, vector: Vector, without: Collection[UUID]) -> list[tuple[float, _Told]]:
         """The nearest moments that are stored, with how alike they are."""
