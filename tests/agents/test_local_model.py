@@ -401,6 +401,12 @@ async def test_instructions_inside_a_memory_are_quoted_and_not_followed(memory: 
     assert "\n# Zebra" not in asked.text
 
 
+async def test_an_address_in_angle_brackets_is_quoted_readably(memory: Rem) -> None:
+    content = "Zebra: Ann <ann@acme.com> says 3 < 5 -> yes, <b"
+    await memory.store_for(CONTEXT.scope).upsert(Resource(name="Zebra mail", content=content))
+    assert "Zebra: Ann ‹ann@acme.com› says 3 < 5 -> yes, ‹b" in (await ask(memory, 'LOOKUP "zebra-mail"')).text
+
+
 async def test_without_a_database_it_says_so(rem: Rem) -> None:
     asked = await ask(None, "Why did the launch of Atlas slip?")
     assert "The memory could not be searched: This needs the database, which is switched off" in asked.text

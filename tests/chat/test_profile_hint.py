@@ -131,6 +131,15 @@ def test_projects_and_preferences_are_told_too(place: Place) -> None:
     assert "How the user wants things done: Answer in German." in told
 
 
+def test_what_the_user_corrected_is_told(place: Place) -> None:
+    place.dream()
+    details = {"about": ["lives in Faro"], "people": ["Carla", "Dora"]}
+    place.upsert(place.user, User(name=user_id_of(place.user), metadata={"profile": details}))
+    told = place.say(place.telling, place.user)
+    assert "What the user said of themself: lives in Faro\n" in told
+    assert "People the user speaks of: Carla, Dora" in told
+
+
 def test_a_row_with_an_address_is_found_by_who_gives_only_the_id(place: Place) -> None:
     place.upsert(place.user, User(name="Alice Adams", email=place.user, summary="Builds boats."))
     place.dream()

@@ -9,9 +9,11 @@ import sys
 
 import orjson
 
+from rem.db.store import Store
 from rem.dreaming.dreams import DREAMS
 from tests.commands import REPOSITORY, environment, output
 from tests.commands import rem as run_rem
+from tests.dreaming.conversations import talk
 
 _PAGE = (REPOSITORY / "docs" / "dreaming.md").read_text(encoding="utf-8")
 _EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```\w+\n(.*?)```", _PAGE, re.DOTALL))
@@ -60,11 +62,27 @@ def test_statements_tell_of_what_they_are_said(dsn: str) -> None:
     output("dreaming", "full", *_ALICE, settings=settings)
     shown = output("dreaming", "statements", *_ALICE, settings=settings).splitlines()
     told = orjson.loads(output("dreaming", "statements", "--json", *_ALICE, settings=settings))
-    for line, one in zip(shown[::2], told, strict=True):
-        about = f"[{one['state']}] {one['entity_type']}/{one['key']}"
-        assert line.startswith(about)
-        assert line.removeprefix(about).strip(": ")
+    for one in told:
+        about = f"[{'evidence' if one['is_evidence'] else one['state']}] {one['entity_type']}/{one['key']}"
+        assert any(line.removeprefix(about).strip(": ") for line in shown[::2] if line.startswith(about)), about
+    assert len(set(shown[::2])) == len(shown[::2]) < len(told), "what several sources say is shown once"
     assert any(re.match(r"\[live\] sessions/\S+ mentions ontologies/sarah-chen$", line) for line in shown)
+
+
+async def test_a_statement_of_what_is_not_there_is_only_evidence(alice: Store, dsn: str) -> None:
+    settings = {"POSTGRES__CONNECTION_STRING": dsn}
+    first = await talk(alice, "One", "user: My colleague Amara Diallo will call.")
+    output("dreaming", "entities", *_ALICE, settings=settings)
+    (told,) = orjson.loads(output("dreaming", "statements", "--json", *_ALICE, settings=settings))
+    assert (told["state"], told["is_evidence"]) == ("live", True)
+    shown = output("dreaming", "statements", *_ALICE, settings=settings)
+    assert shown.startswith("[evidence] ontologies/amara-diallo"), shown
+    second = await talk(alice, "Two", "user: My colleague Amara Diallo will call.")
+    output("dreaming", "entities", *_ALICE, settings=settings)
+    shown = output("dreaming", "statements", "amara-diallo", *_ALICE, settings=settings)
+    assert shown.count("[live] ontologies/amara-diallo") == 1, shown
+    assert all(f"session-{session}-msg-0" in shown for session in (first, second))
+    assert "[evidence]" not in shown
 
 
 def test_a_second_dream_has_nothing_to_say(dsn: str) -> None:

@@ -159,7 +159,12 @@ async def test_every_statement_has_its_sources_and_goes_with_them(rem: Rem, sail
         if "Sailing" in found.topic_tags:
             await sailor.delete(found)
     user = await profile(sailor)
-    assert (user.interests, user.summary, user.metadata) == ([], "", {})
+    assert (user.interests, user.summary) == ([], "")
+    # What was made from something else stays.
+    assert user.metadata["profile"] == {
+        "activity": {"2026-05-11": 3},
+        "preferences": ["Please always answer in German."],
+    }
     assert user.activity_level == "low"
     await dream(rem, sailor)
     user = await profile(sailor)
@@ -245,7 +250,8 @@ async def test_fields_that_the_user_wrote_before_are_left_alone(rem: Rem, sailor
     await sailor.upsert(own)
     await dream(rem, sailor)
     (user,) = await sailor.find(User)
-    assert (user.name, user.summary, user.metadata) == ("Alice Adams", "Builds boats.", {"profile": {"mine": 1}})
+    assert (user.name, user.summary) == ("Alice Adams", "Builds boats.")
+    assert (user.metadata["profile"]["mine"], user.metadata["profile"]["people"]) == (1, ["Bob"])
     assert user.interests == ["Sailing"]
     assert user.origin == "user"
 
@@ -510,6 +516,162 @@ async def test_no_topic_of_a_profile_is_a_name_of_a_person(rem: Rem, alice: Stor
     user = await profile_of(alice, "Nina Hartley")
     assert (user.preferred_topics, user.interests) == (["boat"], ["boat"])
     assert user.metadata["profile"]["topics"] == {"boat": 3}
+
+
+async def correct(store: Store, **parts: Any) -> None:
+    """Let the owner write some parts of the profile anew; None takes one out."""
+    user = await profile(store)
+    details = {**user.metadata["profile"], **parts}
+    user.metadata = {"profile": {name: value for name, value in details.items() if value is not None}}
+    await store.upsert(user)
+
+
+async def test_a_correction_holds_for_its_part_alone(rem: Rem, alice: Store, sql: Connection) -> None:
+    chess = await talk(rem, sql, alice, 0, "I live in Porto.")
+    wish = await talk(rem, sql, alice, 1, "Please always answer in German.")
+    await dream(rem, alice)
+    await correct(alice, about=["lives in Faro"])
+    await talk(rem, sql, alice, 2, "I play chess. Don't use emojis.")
+    for again in (False, True):
+        await dream(rem, alice, again=again)
+        details = (await profile(alice)).metadata["profile"]
+        assert details["about"] == ["lives in Faro"]
+        assert details["preferences"] == ["Don't use emojis.", "Please always answer in German."]
+    await rem.memory_for(alice.scope).delete_session(wish, erase=True)
+    details = (await profile(alice)).metadata["profile"]
+    assert details["about"] == ["lives in Faro"]
+    assert "preferences" not in details
+    await rem.memory_for(alice.scope).delete_session(chess, erase=True)
+    await dream(rem, alice)
+    details = (await profile(alice)).metadata["profile"]
+    assert (details["about"], details["preferences"]) == (["lives in Faro"], ["Don't use emojis."])
+
+
+async def test_each_part_is_a_statement_with_its_own_sources(rem: Rem, sailor: Store) -> None:
+    await dream(rem, sailor)
+    said = {one.name: one for one in await statements(sailor, str(sailor.scope.user_id))}
+    assert {name for name in said if name.startswith("metadata.")} == {
+        f"metadata.profile.{part}" for part in ("people", "topics", "activity", "preferences")
+    }
+    assert [key.partition("-")[0] for key in said["metadata.profile.preferences"].sources] == ["session"]
+    assert len(said["metadata.profile.people"].sources) == 3
+
+
+async def test_what_the_owner_writes_where_a_dream_has_nothing_to_say_any_more_stays(
+    rem: Rem, alice: Store, sql: Connection
+) -> None:
+    bob = await moment(alice, 0, "boats", persons=("Bob",))
+    await talk(rem, sql, alice, 0)
+    await dream(rem, alice)
+    bob.present_persons = []
+    await alice.upsert(bob)
+    await dream(rem, alice)
+    assert "people" not in (await profile(alice)).metadata["profile"]
+    await correct(alice, people=["Carla"])
+    await moment(alice, 1, "harbours", persons=("Dora",))
+    for again in (False, True):
+        await dream(rem, alice, again=again)
+        assert (await profile(alice)).metadata["profile"]["people"] == ["Carla"]
+    assert "harbours" in (await profile(alice)).metadata["profile"]["topics"]
+
+
+async def test_the_summary_says_what_the_owner_corrected(rem: Rem, sailor: Store, sql: Connection) -> None:
+    await talk(rem, sql, sailor, 9, "I live in Porto.")
+    await dream(rem, sailor)
+    assert (await profile(sailor)).summary == (
+        'Lives in Porto. Comes back to Sailing. Often speaks of Bob. Said: "Please always answer in German."'
+    )
+    await correct(sailor, about=["lives in {}"], people=["Carla"], preferences=None)
+    await dream(rem, sailor)
+    assert (await profile(sailor)).summary == "Lives in {}. Comes back to Sailing. Often speaks of Carla."
+    user = await profile(sailor)
+    user.interests = []
+    await sailor.upsert(user)
+    await dream(rem, sailor)
+    assert (await profile(sailor)).summary == "Lives in {}. Often speaks of Carla."
+    await correct(sailor, people=["Dora"])
+    await dream(rem, sailor)
+    assert (await profile(sailor)).summary == "Lives in {}. Often speaks of Dora."
+    for again in (False, True):
+        assert (await dream(rem, sailor, again=again)).said == 0
+
+
+async def chatter(store: Store, session_id: UUID, day: int, *, count: int = 1100) -> None:
+    """So many messages that say nothing of their owner."""
+    said = [
+        Message(
+            session_id=session_id,
+            message_index=100 + place,
+            role=Role.USER,
+            content=f"And {place}?",
+            created_at=_START + timedelta(days=day, seconds=place),
+        )
+        for place in range(count)
+    ]
+    await store.upsert_many(said)
+
+
+async def test_what_was_taken_back_stays_so_however_much_is_said_after_it(
+    rem: Rem, alice: Store, sql: Connection
+) -> None:
+    await talk(rem, sql, alice, 0, "I live in Porto. I play chess. I have two kids. Please always answer in German.")
+    await talk(rem, sql, alice, 1, "I live in Braga.")
+    later = await talk(rem, sql, alice, 2, "I no longer live in Braga. I don't play chess any more.")
+    await dream(rem, alice)
+    assert (await profile(alice)).metadata["profile"]["about"] == ["has two kids"]
+    await chatter(alice, later, 3)
+    await talk(rem, sql, alice, 10, "I speak Polish.")
+    await dream(rem, alice)
+    assert (await profile(alice)).metadata["profile"]["about"] == ["has two kids", "speaks Polish"]
+    # A wish that is remembered brings nothing else back that was said with it.
+    last = await talk(rem, sql, alice, 11, "I have no kids, but I don't have two kids. I don't speak Polish any more.")
+    await dream(rem, alice)
+    assert "about" not in (await profile(alice)).metadata["profile"]
+    await chatter(alice, last, 12)
+    await talk(rem, sql, alice, 20, "Hello?")
+    await dream(rem, alice)
+    details = (await profile(alice)).metadata["profile"]
+    assert "about" not in details
+    assert details["preferences"] == ["Please always answer in German."]
+
+
+async def test_who_deletes_something_else_is_still_known(rem: Rem, alice: Store, sql: Connection) -> None:
+    first = await talk(rem, sql, alice, 0, "I live in Porto.")
+    chess = await talk(rem, sql, alice, 1, "I play chess.")
+    await chatter(alice, first, 2)
+    trivial = await talk(rem, sql, alice, 30, "Hello?")
+    await dream(rem, alice)
+    await rem.memory_for(alice.scope).delete_session(trivial, erase=True)
+    assert (await profile(alice)).metadata["profile"]["about"] == ["lives in Porto", "plays chess"]
+    await dream(rem, alice)
+    assert (await profile(alice)).metadata["profile"]["about"] == ["lives in Porto", "plays chess"]
+    await rem.memory_for(alice.scope).delete_session(chess, erase=True)
+    assert "about" not in (await profile(alice)).metadata["profile"]
+    await dream(rem, alice)
+    assert (await profile(alice)).metadata["profile"]["about"] == ["lives in Porto"]
+
+
+@pytest.mark.parametrize("change", ["metadata = '{\"searchable\": false}'", "metadata = '{\"is_eval\": true}'"])
+async def test_a_message_that_is_not_to_be_found_any_more_tells_nothing(
+    rem: Rem, alice: Store, sql: Connection, change: str
+) -> None:
+    hidden = await talk(rem, sql, alice, 0, "I live in Porto. Please always answer in German.")
+    await talk(rem, sql, alice, 1, "I play chess.")
+    await dream(rem, alice)
+    await sql.execute(f"UPDATE messages SET {change} WHERE session_id = $1", hidden)
+    await dream(rem, alice)
+    details = (await profile(alice)).metadata["profile"]
+    assert (details["about"], "preferences" in details) == (["plays chess"], False)
+    assert "Porto" not in str((await profile(alice)).summary)
+
+
+async def test_what_was_done_is_no_topic(rem: Rem, alice: Store) -> None:
+    for day, text in enumerate(("We moved to Braga last week.", "We moved to Braga last week, and I prefer the tram.")):
+        await talk_at(alice, _START + timedelta(days=day), text)
+    await rem.dreamer().dream(alice.scope, ["moments", "profiles"])
+    user = await profile(alice)
+    assert user.preferred_topics == ["braga"]
+    assert not {"moved", "prefer"} & set(user.metadata["profile"]["topics"])
 
 
 async def profile_of(store: Store, name: str) -> User:

@@ -179,3 +179,41 @@ async def test_a_model_writes_over_no_word_of_the_user(settings: Settings, model
     assert user.interests == ["my own"]
     await dream_on(settings, model, sailor, again=True)
     assert (await sailor.find(User))[0].interests == ["my own"]
+
+
+async def test_a_model_is_told_what_the_user_corrected(
+    rem: Rem, settings: Settings, model: ScriptedModel, sailor: Store, sql: Connection
+) -> None:
+    await talk(rem, sql, sailor, 2, "I live in Porto. I play chess.")
+    await dream_on(settings, model, sailor)
+    user = await profile(sailor)
+    user.metadata = {"profile": {**user.metadata["profile"], "about": ["lives in Faro"], "preferences": []}}
+    await sailor.upsert(user)
+    await dream_on(settings, model, sailor)
+    asked = last_text(model.requests[-1])
+    told = json.loads(asked[asked.index("{") : asked.rindex("}") + 1])
+    assert told["about_the_user"] == ["lives in Faro"]
+    assert told["present_profile"]["written_by_the_user"] == {"about": ["lives in Faro"], "preferences": []}
+    assert "said_by_the_user" not in told
+    assert "about" not in told["present_profile"]
+    user = await profile(sailor)
+    assert (user.metadata["profile"]["about"], user.metadata["profile"]["preferences"]) == (["lives in Faro"], [])
+    asked_before = len(model.requests)
+    assert (await dream_on(settings, model, sailor)).said == 0
+    assert len(model.requests) == asked_before
+    for expertise in (["knots"], ["harbours"]):
+        user.metadata = {"profile": {**user.metadata["profile"], "expertise": expertise}}
+        user = await sailor.upsert(user)
+        await dream_on(settings, model, sailor)
+        assert expertise[0] in last_text(model.requests[-1])
+
+
+async def test_the_parts_that_are_counted_have_only_their_own_sources_with_a_model(
+    rem: Rem, settings: Settings, model: ScriptedModel, sailor: Store, sql: Connection
+) -> None:
+    await talk(rem, sql, sailor, 0, "I live in Porto.")
+    await dream_on(settings, model, sailor)
+    for found in await sailor.find(Moment):
+        await sailor.erase(found)
+    user = await profile(sailor)
+    assert set(user.metadata["profile"]) == {"about", "activity"}

@@ -25,7 +25,7 @@ _MAY = datetime(2026, 5, 4, 9, tzinfo=UTC)
 def lines(*messages: str) -> list[str]:
     """What a profile would say after these messages."""
     source = Source(Ref("messages", uuid4()), "m")
-    return [one.text for one in told((text, _MAY, source) for text in messages)]
+    return [one.text for one in told((text, _MAY, source) for text in messages).lines]
 
 
 @pytest.mark.parametrize(
@@ -57,10 +57,25 @@ def lines(*messages: str) -> list[str]:
         ("I have a dog called Biscuit.", "has a dog called Biscuit"),
         ("We have a dog called Biscuit and a cat named Miso!", "has a dog called Biscuit and a cat named Miso"),
         ("Ich habe einen Hund namens Rex und wenig Zeit.", "has einen Hund namens Rex"),
+        ("My dog is called Biscuit.", "has a dog called Biscuit"),
+        ("My cat is named Tom, and she is old.", "has a cat called Tom"),
+        ("Our cats are called Tom and Jerry!", "has cats called Tom and Jerry"),
+        ("Mein Hund heißt Rex.", "has a dog called Rex"),
     ],
 )
 def test_what_is_said_in_so_many_words(text: str, line: str) -> None:
     assert lines(text) == [line]
+
+
+def test_a_pet_is_told_once_and_beside_others() -> None:
+    assert lines("I have a dog called Biscuit.", "My dog is called Biscuit.") == ["has a dog called Biscuit"]
+    assert lines("I have two cats.", "My dog is called Biscuit.") == ["has two cats", "has a dog called Biscuit"]
+
+
+def test_where_somebody_works_at_times_is_no_employer() -> None:
+    assert lines("I work as a waiter at Christmas.") == ["works as a waiter"]
+    assert lines("I work as a volunteer at Hilton.") == ["works as a volunteer"]
+    assert lines("I work as a tutor with Python.") == ["works as a tutor"]
 
 
 def test_two_things_in_one_sentence_and_the_order_of_a_profile() -> None:
@@ -75,6 +90,8 @@ def test_two_things_in_one_sentence_and_the_order_of_a_profile() -> None:
     ("text", "role", "employer"),
     [
         ("I'm a nurse at Casa Santo Antonio.", "a nurse", "Casa Santo Antonio"),
+        ("I work as a data engineer at Falcon Systems.", "a data engineer", "Falcon Systems"),
+        ("Ich arbeite als Entwickler bei der Falcon GmbH.", "Entwickler", "Falcon GmbH"),
         ("I'm now a team lead at Sonae since Monday.", "a team lead", "Sonae"),
         ("I started as a night nurse at Globex Labs, finally.", "a night nurse", "Globex Labs"),
         ("Ich bin jetzt Teamleiterin bei der Hansen GmbH.", "Teamleiterin", "Hansen GmbH"),
@@ -97,6 +114,9 @@ def test_what_somebody_is_at_an_employer(text: str, role: str, employer: str) ->
         "I'm a guest at Hilton. I'm a customer at Globex. I'm a bit late at Night. I'm a nurse at heart.",
         "I started at Page 3. I started at Noon. I started at the bottom. I started at Globex in 2009.",
         "If I'm a nurse at Globex, then. I was a nurse at Globex. He started at Globex. Am I a nurse at Globex?",
+        "My dog was called Biscuit. My neighbour's dog is called Biscuit. My cat is named after Tom.",
+        "My dog isn't named Tom. My dog is called Biscuit by the kids.",
+        "If my dog is called Biscuit, what then. Is my dog called Biscuit? She says my dog is called Biscuit.",
         "I had a dog called Biscuit. My neighbours have a dog called Biscuit. Maybe I have a cat named Miso.",
     ],
 )

@@ -104,6 +104,17 @@ async def test_forgetting_shows_first_and_does_nothing_without_a_yes(
     assert not await rem.store("alice@example.com").lookup("sarah-chen")
 
 
+async def test_what_would_go_is_shown_before_it_is_asked_for_also_for_programs(
+    known: None, database: dict[str, str]
+) -> None:
+    done = run_rem("forget", "Sarah Chen", "--json", *_ALICE, settings=database, stdin="n\n")
+    assert (done.returncode, done.stdout.strip()) == (1, "")
+    assert done.stderr.index("To erase: 1 ontologies") < done.stderr.index("Forget Sarah Chen for good?")
+    done = run_rem("erase-user", "alice@example.com", "--json", settings=database, stdin="y\n")
+    assert json.loads(done.stdout)["after"] == 0
+    assert re.search(r"resources +user_id +1.*Would erase .*Erase alice", done.stderr, re.DOTALL), done.stderr
+
+
 async def test_forgetting_tells_programs_every_row(known: None, database: dict[str, str]) -> None:
     told = json.loads(output("forget", "Sarah Chen", "--mentions", "--yes", "--json", *_ALICE, settings=database))
     assert [row["key"] for row in told["plan"]["rows"]] == ["sarah-chen"]

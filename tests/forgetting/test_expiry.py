@@ -163,6 +163,21 @@ async def test_what_has_lapsed_stays_lapsed_when_its_session_is_to_last(
         await expire(memory.store, [first], None)
 
 
+@pytest.mark.parametrize("way", ["make", "rename", "talk"])
+async def test_the_name_of_a_session_that_has_lapsed_is_free(memory: MemoryManager, session: Session, way: str) -> None:
+    await expire(memory.store, [session], datetime.now(UTC) - timedelta(days=1))
+    if way == "make":
+        made = (await memory.create_session(name="Trip to Rome")).id
+    elif way == "rename":
+        made = (await memory.create_session()).id
+        await memory.rename_session(made, "Trip to Rome")
+    else:
+        made = (await memory.begin_turn(uuid4(), said("Hello"), name="Trip to Rome")).session_id
+    assert await memory.session_id("Trip to Rome") == made != session.id
+    with pytest.raises(NotFoundError):
+        await memory.get_session(session.id)
+
+
 async def test_a_session_that_lapses_is_still_summarised(memory: MemoryManager) -> None:
     session = await memory.create_session()
     await expire(memory.store, [session], later())

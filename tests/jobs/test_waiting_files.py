@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from rem.app import Rem
 from rem.db.store import Store
 from rem.errors import FetchError
@@ -19,8 +21,8 @@ from rem.worker.worker import Worker
 TEXT = b"# Boats\n\nThe harbour has twelve berths.\n"
 
 
-async def handed(store: Store, name: str = "boats.md") -> File:
-    (file,) = await accept(store, [Handed(name, f"upload:///{name}", TEXT)], Wish())
+async def handed(store: Store, name: str = "boats.md", data: bytes = TEXT) -> File:
+    (file,) = await accept(store, [Handed(name, f"upload:///{name}", data)], Wish())
     return file
 
 
@@ -44,6 +46,19 @@ async def test_a_job_that_is_cancelled_fails_its_file(rem: Rem, jobs: Jobs, alic
     assert await uploads(rem) == 1
     again = await handed(alice)
     assert (again.id, await state(alice, again)) == (file.id, ("pending", None))
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "why"), [("broken.pdf", b"%PDF-1.7\nnothing", "broken.pdf"), ("e.txt", b"", "e.txt is empty")]
+)
+async def test_a_file_that_cannot_be_read_is_failed_and_its_job_is_done(
+    rem: Rem, jobs: Jobs, alice: Store, settings: Settings, name: str, data: bytes, why: str
+) -> None:
+    file = await handed(alice, name, data)
+    await Worker(rem, None, settings).run(once=True)
+    assert await jobs.list() == []
+    status, error = await state(alice, file)
+    assert (status, why in str(error)) == ("failed", True), error
 
 
 async def test_a_job_that_is_given_up_fails_its_file_until_it_is_tried_again(

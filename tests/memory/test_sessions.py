@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -12,7 +12,8 @@ import pytest
 from rem.app import Rem
 from rem.errors import ConflictError, InvalidInputError, NotFoundError
 from rem.memory.manager import MemoryManager
-from rem.models import Role, Session
+from rem.memory.prune import idle_sessions
+from rem.models import Message, Role, Session
 from rem.models.values import now
 from rem.settings import MemorySettings, Settings
 from tests.memory.talking import answered, called, said, talk
@@ -158,6 +159,15 @@ async def test_old_sessions_are_pruned(
     assert len(await ours.load_session(ids[1])) == 2
     with pytest.raises(InvalidInputError, match="days"):
         await ours.prune_old_sessions(-1)
+
+
+async def test_a_session_is_as_old_as_its_last_writing_and_not_as_its_messages(ours: MemoryManager) -> None:
+    then = datetime(2020, 1, 1, tzinfo=UTC)
+    session = await ours.store.upsert(Session(name="Old talk", created_at=then))
+    old = Message(session_id=session.id, message_index=0, role=Role.USER, content="Hello", created_at=then)
+    await ours.store.upsert_many([old])
+    assert [row.created_at for row in await ours.load_session(session.id)] == [then]
+    assert await idle_sessions(ours, 1) == []
 
 
 async def test_nothing_is_pruned_unless_the_settings_say_so(

@@ -111,15 +111,24 @@ async def test_mistakes_are_explained(dsn: str, tmp_path: Path, spoken: UUID) ->
         (("list",), 2, "say whose with --user"),
         (("show", str(uuid4()), "--user", "a"), 3, "There is no session"),
         (("show", str(spoken), "--user", "bob@example.com"), 3, "There is no session"),
-        (("show", "nothing", "--user", "a"), 3, "There is no session"),
+        (("show", "nothing", "--user", "a"), 3, "There is no session nothing of this user"),
+        (("delete", "nothing", "--user", "a"), 3, "There is no session nothing of this user"),
+        (("export", "nothing", "--user", "a"), 3, "There is no session nothing of this user"),
         (("import", str(tmp_path / "none"), "--user", "a"), 2, "cannot be read: No such file"),
         (("import", str(tmp_path), "--user", "a"), 2, "cannot be read: Is a directory"),
         (("export", "-o", str(tmp_path / "no" / "where"), "--user", "a"), 2, "cannot be written"),
-        (("clear", str(spoken), "--user", "alice@example.com"), 1, "Delete all messages"),
+        (("clear", str(spoken), "--user", "alice@example.com"), 1, "[y/N]:\nAborted"),
     ):
         done = run("sessions", *words, settings=settings)
         assert (done.returncode, text in done.stderr) == (code, True), (words, done.stderr)
         assert "Traceback" not in done.stderr
+
+
+async def test_pruning_shows_what_would_go_before_it_asks_also_for_programs(dsn: str, spoken: UUID) -> None:
+    words = ("sessions", "prune", "--days", "0", "--json", "--user", "alice@example.com")
+    done = run(*words, settings={"POSTGRES__CONNECTION_STRING": dsn}, stdin="y\n")
+    assert json.loads(done.stdout) == {"deleted": 1}
+    assert re.match(rf"{spoken}  20.*3 messages\nWould delete 1 session\.\nDelete all sessions", done.stderr)
 
 
 def test_a_number_of_days_that_cannot_be_is_refused_before_it_is_asked_for(dsn: str) -> None:

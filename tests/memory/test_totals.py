@@ -11,6 +11,7 @@ import pytest
 from rem.app import Rem
 from rem.errors import ConflictError, InvalidInputError, RemError
 from rem.memory.manager import MemoryManager
+from rem.memory.prune import idle_sessions
 from rem.models import Message, Role, Session
 from tests.memory.talking import answered, said, talk
 
@@ -19,7 +20,7 @@ _FAR = 2**31 - 1
 
 async def _is_counted(memory: MemoryManager, session_id: UUID) -> int:
     """How many messages there are, if the session says the same."""
-    session, messages = await memory.get_session(session_id), await memory.load_session(session_id)
+    session, messages = await memory.store.get(Session, session_id), await memory.load_session(session_id)
     assert session.message_count == len(messages)
     assert session.total_tokens == sum(message.token_count or 0 for message in messages)
     return session.message_count
@@ -64,6 +65,20 @@ async def test_messages_that_were_stored_directly_are_counted_with_the_others(
     await ours.store.upsert_many(rows)
     await ours.store.delete(rows[1])
     assert await _is_counted(ours, session_id) == 4
+
+
+async def test_messages_that_were_stored_directly_are_shown_in_the_totals(
+    ours: MemoryManager, theirs: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await ours.create_session(session_id=session_id)
+    await ours.share(session_id, "bob@example.com")
+    rows = [Message(session_id=session_id, message_index=n, role=Role.USER, content="x", token_count=2) for n in (0, 1)]
+    await ours.store.upsert_many(rows)
+    listed = [*await ours.list_sessions(), *await theirs.shared_with_me(), *await idle_sessions(ours, 0)]
+    shown = [await ours.get_session(session_id), *listed]
+    assert [(session.message_count, session.total_tokens) for session in shown] == [(2, 4)] * 4
+    await sql.execute("UPDATE messages SET expires_at = now() WHERE message_index = 1")
+    assert (await ours.get_session(session_id)).message_count == 1
 
 
 async def test_a_session_of_another_is_not_counted(

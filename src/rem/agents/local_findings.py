@@ -24,6 +24,8 @@ _LONGEST_VALUE = 80
 _TEXTS = ("content", "summary", "description", "text", "snippet")
 _WORD = re.compile(r"\w{3,}")
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+")
+_TAG = re.compile(r"<([A-Za-z/!?][^<>]*)(>?)")
+"""What could be HTML, or an address in angle brackets; "a < b" and "->" cannot."""
 _CUT = re.compile(r"… \[cut: [^\]]*\]\Z")
 _CERTAIN = {"LOOKUP": 0.9, "FUZZY": 0.6, "TRAVERSE": 0.8, "SQL": 0.8}
 
@@ -163,5 +165,9 @@ def shown(text: str) -> str:
 
 
 def _inline(text: str) -> str:
-    """The text in one line; pictures, which a client would fetch from wherever they point, become plain text."""
-    return " ".join(text.split()).replace("![", "!\\[").replace("<", "‹")
+    """The text in one line; HTML and pictures, which a client would show or fetch, become plain text."""
+    return _TAG.sub(_in_other_brackets, " ".join(text.split()).replace("![", "!\\["))
+
+
+def _in_other_brackets(tag: re.Match[str]) -> str:
+    return f"‹{tag[1]}{'›' if tag[2] else ''}"

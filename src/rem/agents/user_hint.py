@@ -31,9 +31,11 @@ def _described(profile: Mapping[str, Any], user_id: str | None) -> str | None:
         "Name": None if profile.get("name") == user_id else profile.get("name"),
         "Role": profile.get("role"),
         "About": profile.get("summary"),
+        "What the user said of themself": _listed(details.get("about")),
         "Interests": _listed(profile.get("interests")),
         "Preferred topics": _listed(profile.get("preferred_topics")),
         "Current projects": _listed(details.get("current_projects")),
+        "People the user speaks of": _listed(details.get("people")),
         "How the user wants things done": _listed(details.get("preferences"), " | "),
     }
     lines = [f"{name}: {value}" for name, value in facts.items() if value]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rem.cli.runtime import Json, Tenant, User, run, run_with_rem, tell
+from rem.cli.runtime import Json, Tenant, User, confirm, run, run_with_rem, tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,9 +71,7 @@ def rollback(
 
     newest = run(lambda: _newest_migrations(steps))
     if newest and not yes:
-        typer.confirm(
-            f"Take back {', '.join(newest)}? Their tables and what is in them are dropped.", abort=True, err=True
-        )
+        confirm(f"Take back {', '.join(newest)}? Their tables and what is in them are dropped.")
     undone = run(lambda: _rollback(steps))
     if as_json:
         print_json({"rolled_back": undone})

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import typer
 
-from rem.cli.runtime import Json, Tenant, User, run_with_rem
+from rem.cli.runtime import Json, Tenant, User, confirm, run_with_rem
 
 if TYPE_CHECKING:
     from rem.app import Rem
@@ -34,7 +34,7 @@ def delete(
         store = rem.store(user, tenant=tenant)
         rows = list({row.id: row for key in keys for row in [await own_row(store, key, table, erase)]}.values())
         if erase and not yes:
-            typer.confirm(f"Erase {_names(rows)} for good?", abort=True, err=True)
+            confirm(f"Erase {_names(rows)} for good?")
         async with store.transaction() as transaction:
             for row in rows:
                 await (transaction.erase(row) if erase else transaction.delete(row))

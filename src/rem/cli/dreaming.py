@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rem.context import Scope
     from rem.dreaming.audit import AuditReport
     from rem.dreaming.dreamer import DreamReport
+    from rem.dreaming.record import StatementRecord
 
 app = typer.Typer(
     help="Derive moments, entities, relations and profiles from memories; each with where it came from.",
@@ -200,21 +201,27 @@ def statements(
         print_json(found)
     elif not found:
         tell("No dream has said anything of it.")
-    for statement in found if not as_json else ():
-        _print_statement(statement)
+    else:
+        _print_statements(found)
 
 
-def _print_statement(statement: Any) -> None:
-    since = statement.valid_from or statement.stated_at
-    until = statement.valid_to or statement.ended_at
-    held = f"{since:%Y-%m-%d}{f' to {until:%Y-%m-%d}' if until else ''}"
-    typer.echo(f"[{statement.state}] {statement.entity_type}/{statement.key}{_saying(statement)}")
-    more = len(statement.sources) - _SOURCES_SHOWN
-    shown = ", ".join(statement.sources[:_SOURCES_SHOWN]) + (f" and {more} more (--json)" if more > 0 else "")
-    typer.echo(f"    {statement.dream}, {held}, from {shown}")
+def _print_statements(found: list[StatementRecord]) -> None:
+    """What was said, once if several sources say the same."""
+    same: dict[tuple[str, str, datetime | None], list[StatementRecord]] = {}
+    for statement in found:
+        state = "evidence" if statement.is_evidence else statement.state
+        line = f"[{state}] {statement.entity_type}/{statement.key}{_saying(statement)}"
+        same.setdefault((line, statement.dream, statement.valid_to or statement.ended_at), []).append(statement)
+    for (line, dream, until), said in same.items():
+        since = min(statement.valid_from or statement.stated_at for statement in said)
+        held = f"{since:%Y-%m-%d}{f' to {until:%Y-%m-%d}' if until else ''}"
+        sources = list(dict.fromkeys(source for statement in said for source in statement.sources))
+        more = len(sources) - _SOURCES_SHOWN
+        shown = ", ".join(sources[:_SOURCES_SHOWN]) + (f" and {more} more (--json)" if more > 0 else "")
+        typer.echo(f"{line}\n    {dream}, {held}, from {shown}")
 
 
-def _saying(statement: Any) -> str:
+def _saying(statement: StatementRecord) -> str:
     if statement.kind == "edge":
         return f" {statement.name}"
     value = statement.value

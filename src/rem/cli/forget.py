@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rem.cli.runtime import At, In, Json, Never, Tenant, User, run_with_rem, tell
+from rem.cli.runtime import At, In, Json, Never, Tenant, User, confirm, run_with_rem, tell
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -77,12 +77,13 @@ def forget(
 
     async def work(rem: Rem) -> tuple[ForgetPlan, ForgetReport | None]:
         plan = await rem.plan_forget(label, user=user, tenant=tenant, mentions=mentions)
-        if not as_json:
-            _show_plan(plan)
+        is_asked = not (yes or dry_run or plan.is_empty)
+        if is_asked or not as_json:
+            _show_plan(plan, err=as_json)
         if dry_run or plan.is_empty:
             return plan, None
-        if not yes:
-            typer.confirm(f"Forget {label} for good?", abort=True, err=True)
+        if is_asked:
+            confirm(f"Forget {label} for good?")
         return plan, await rem.forget(plan)
 
     plan, report = run_with_rem(work)
@@ -109,8 +110,9 @@ def erase_user(
         if dry_run:
             return found
         if not yes:
+            _show_erasure(user, found, err=True)
             rows = counted(found.before, "row")
-            typer.confirm(f"Erase {user} in {tenant} for good, {rows} of memory?", abort=True, err=True)
+            confirm(f"Erase {user} in {tenant} for good, {rows} of memory?")
         return await rem.erase_user(user, tenant=tenant)
 
     report = run_with_rem(work)
@@ -143,38 +145,39 @@ def moment_text(moment: datetime | None) -> str:
     return "does not lapse" if moment is None else f"lapses at {moment:%Y-%m-%d %H:%M:%S} ({moment.tzname()})"
 
 
-def _show_plan(plan: ForgetPlan) -> None:
+def _show_plan(plan: ForgetPlan, *, err: bool) -> None:
     from rem.cli.output import counted
 
-    typer.echo(f"Known as: {', '.join(plan.names)}")
-    _show_findings("To erase", plan.rows)
-    _show_findings("To take out of other rows", plan.facts)
+    typer.echo(f"Known as: {', '.join(plan.names)}", err=err)
+    _show_findings("To erase", plan.rows, err=err)
+    _show_findings("To take out of other rows", plan.facts, err=err)
     if plan.statements:
-        typer.echo(f"To take back: {counted(len(plan.statements), 'dreamt statement')}")
+        typer.echo(f"To take back: {counted(len(plan.statements), 'dreamt statement')}", err=err)
         for said in plan.statements[:_EXAMPLES]:
-            typer.echo(f"  {said.text}")
-    _show_findings("Texts that name it, to erase" if plan.with_mentions else "Texts that name it, kept", plan.mentions)
+            typer.echo(f"  {said.text}", err=err)
+    kept = "Texts that name it, to erase" if plan.with_mentions else "Texts that name it, kept"
+    _show_findings(kept, plan.mentions, err=err)
     if plan.shared and plan.scope.user_id is not None:
         tell(f"Shared, and not this user's to forget: {', '.join(plan.shared)}.")
     if plan.is_empty:
-        typer.echo("There is nothing to forget.")
+        typer.echo("There is nothing to forget.", err=err)
     if plan.mentions and not plan.with_mentions:
         tell("--mentions erases those texts, too.")
 
 
-def _show_findings(title: str, findings: Sequence[Finding]) -> None:
+def _show_findings(title: str, findings: Sequence[Finding], *, err: bool) -> None:
     if not findings:
         return
     counts = Counter[str]()
     for finding in findings:
         counts[finding.ref.table] += 1
-    typer.echo(f"{title}: {', '.join(f'{number} {table}' for table, number in sorted(counts.items()))}")
+    typer.echo(f"{title}: {', '.join(f'{number} {table}' for table, number in sorted(counts.items()))}", err=err)
     for finding in findings[:_EXAMPLES]:
         along = f" and {finding.along} rows of it" if finding.along else ""
         excerpt = f": {finding.excerpt}" if finding.excerpt else ""
-        typer.echo(f"  {finding.ref.table}/{finding.key}{along}{excerpt}")
+        typer.echo(f"  {finding.ref.table}/{finding.key}{along}{excerpt}", err=err)
     if len(findings) > _EXAMPLES:
-        typer.echo(f"  and {len(findings) - _EXAMPLES} more; --json lists them all")
+        typer.echo(f"  and {len(findings) - _EXAMPLES} more; --json lists them all", err=err)
 
 
 def _show_report(plan: ForgetPlan, report: ForgetReport) -> None:
@@ -194,18 +197,19 @@ def _kept(report: ForgetReport) -> str:
     return f", besides {report.kept_mentions} texts that name it" if report.kept_mentions else ""
 
 
-def _show_erasure(user: str, report: EraseReport) -> None:
+def _show_erasure(user: str, report: EraseReport, *, err: bool = False) -> None:
     from rem.cli.output import counted, print_table
 
     print_table(
         ("table", "known by", "before", "after"),
         [(row.table, row.how, row.before, row.after if report.is_applied else "") for row in report.tables],
+        err=err,
     )
     if report.mentions:
         numbers = ", ".join(f"{number} {table}" for table, number in sorted(report.mentions.items()))
         tell(f"Rows of others that mention {user} stay: {numbers}.")
     if not report.is_applied:
-        typer.echo(f"Would erase {counted(report.before, 'row')} of {user}.")
+        typer.echo(f"Would erase {counted(report.before, 'row')} of {user}.", err=err)
     elif report.after:
         tell(
             f"Left, because written meanwhile: {counted(report.after, 'row')}. Stop what writes for {user}, and run it "

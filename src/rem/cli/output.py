@@ -19,8 +19,8 @@ def print_json(data: Any) -> None:
     sys.stdout.flush()
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Rows under their headings, numbers to the right."""
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, err: bool = False) -> None:
+    """Rows under their headings, numbers to the right; with `err` on standard error."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -32,7 +32,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         table.add_column(column, justify="right" if is_number else "left")
     for row in rows:
         table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
-    Console().print(table)
+    Console(stderr=err).print(table)
 
 
 @contextmanager

@@ -59,6 +59,18 @@ def tell(message: str) -> None:
     typer.echo(message, err=True)
 
 
+def confirm(question: str) -> None:
+    """Ask on standard error, and go no further without a yes."""
+    try:
+        is_meant = typer.confirm(question, err=True)
+    except typer.Abort:
+        # Nobody answered, so nobody ended the line of the question.
+        tell("")
+        raise
+    if not is_meant:
+        raise typer.Abort
+
+
 def set_up_logging(verbose: bool) -> None:
     """Logs go to standard error; variables in tracebacks stay out of them."""
     from loguru import logger

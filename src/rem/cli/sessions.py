@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 import typer
 
-from rem.cli.runtime import At, In, Json, Never, Tenant, User, run_with_rem, tell
+from rem.cli.runtime import At, In, Json, Never, Tenant, User, confirm, run_with_rem, tell
 
 if TYPE_CHECKING:
     from rem.app import Rem
@@ -61,8 +63,9 @@ def show(which: Which, user: User = None, tenant: Tenant = "default", as_json: J
 
     async def work(rem: Rem) -> tuple[Session, list[Message]]:
         memory = _memory(rem, user, tenant)
-        session_id = await _session_id(memory, which)
-        return await memory.get_session(session_id), await memory.load_session(session_id)
+        with _called(which):
+            session_id = await memory.session_id(which)
+            return await memory.get_session(session_id), await memory.load_session(session_id)
 
     session, messages = run_with_rem(work)
     if as_json:
@@ -90,7 +93,7 @@ def export(
         from rem.memory.transfer import export_sessions
 
         memory = _memory(rem, user, tenant)
-        chosen = [await _session_id(memory, name) for name in which] if which else None
+        chosen = [await _existing(memory, name) for name in which] if which else None
         with progress_bar("Exporting") as on_rows, _output(to) as stream:
             return await export_sessions(memory, stream, chosen, on_rows)
 
@@ -140,11 +143,12 @@ def delete(
 
     async def work(rem: Rem) -> list[UUID]:
         memory = _memory(rem, user, tenant)
-        chosen = [await _session_id(memory, name) for name in which]
+        chosen = [await memory.session_id(name) for name in which]
         if erase and not yes:
-            typer.confirm(f"Erase {', '.join(which)} for good?", abort=True, err=True)
-        for session_id in chosen:
-            await memory.delete_session(session_id, erase=erase)
+            confirm(f"Erase {', '.join(which)} for good?")
+        for name, session_id in zip(which, chosen, strict=True):
+            with _called(name):
+                await memory.delete_session(session_id, erase=erase)
         return chosen
 
     for session_id in run_with_rem(work):
@@ -162,25 +166,25 @@ def prune(
     as_json: Json = False,
 ) -> None:
     """Delete the user's old sessions, and what was dreamt from them. They can be restored."""
-    from rem.cli.output import counted, print_json
-    from rem.memory.prune import check_days
+    from rem.cli.output import print_json
+    from rem.memory.prune import idle_sessions
 
-    if dry_run:
-        _show_idle(days, user, tenant, as_json)
-        return
-
-    async def work(rem: Rem) -> int:
+    async def work(rem: Rem) -> int | list[Session]:
         memory = _memory(rem, user, tenant)
-        check_days(days)
+        if dry_run:
+            return await idle_sessions(memory, days)
         if not yes:
-            typer.confirm(f"Delete all sessions that are idle for over {days} days?", abort=True, err=True)
+            _show_idle(await idle_sessions(memory, days), err=True)
+            confirm(f"Delete all sessions that are idle for over {days} days?")
         return await memory.prune_old_sessions(days)
 
-    pruned = run_with_rem(work)
-    if as_json:
-        print_json({"deleted": pruned})
+    done = run_with_rem(work)
+    if isinstance(done, int):
+        _print_pruned(done, as_json)
+    elif as_json:
+        print_json({"would_delete": [session.model_dump(mode="json") for session in done]})
     else:
-        typer.echo(f"Deleted {counted(pruned, 'session')}.")
+        _show_idle(done)
 
 
 @app.command("expire")
@@ -200,7 +204,8 @@ def expire_session(
 
     async def work(rem: Rem) -> UUID:
         memory = _memory(rem, user, tenant)
-        session = await memory.get_session(await _session_id(memory, which))
+        with _called(which):
+            session = await memory.get_session(await memory.session_id(which))
         await expire(memory.store, [session], moment)
         return session.id
 
@@ -214,10 +219,11 @@ def clear(which: Which, yes: Yes = False, user: User = None, tenant: Tenant = "d
 
     async def work(rem: Rem) -> int:
         memory = _memory(rem, user, tenant)
-        session_id = await _session_id(memory, which)
+        session_id = await memory.session_id(which)
         if not yes:
-            typer.confirm(f"Delete all messages of {which}?", abort=True, err=True)
-        return await memory.clear_session(session_id)
+            confirm(f"Delete all messages of {which}?")
+        with _called(which):
+            return await memory.clear_session(session_id)
 
     typer.echo(f"Deleted {counted(run_with_rem(work), 'message')}.")
 
@@ -233,7 +239,8 @@ def rename(
 
     async def work(rem: Rem) -> Session:
         memory = _memory(rem, user, tenant)
-        return await memory.rename_session(await _session_id(memory, which), name)
+        with _called(which):
+            return await memory.rename_session(await memory.session_id(which), name)
 
     session = run_with_rem(work)
     typer.echo(f"{session.id} is called {session.name} (key {session.key}).")
@@ -253,7 +260,7 @@ def search(
 
     async def work(rem: Rem) -> list[Message]:
         memory = _memory(rem, user, tenant)
-        within = None if session is None else await _session_id(memory, session)
+        within = None if session is None else await memory.session_id(session)
         return await memory.search_similar(text, limit, within)
 
     found = run_with_rem(work)
@@ -266,22 +273,14 @@ def search(
         tell("Nothing was found.")
 
 
-def _show_idle(days: int, user: str | None, tenant: str, as_json: bool) -> None:
+def _show_idle(sessions: Sequence[Session], *, err: bool = False) -> None:
     """What `prune` would delete."""
-    from rem.cli.output import counted, print_json
-    from rem.memory.prune import idle_sessions
+    from rem.cli.output import counted
 
-    async def work(rem: Rem) -> list[Session]:
-        return await idle_sessions(_memory(rem, user, tenant), days)
-
-    sessions = run_with_rem(work)
-    if as_json:
-        print_json({"would_delete": [session.model_dump(mode="json") for session in sessions]})
-        return
     for session in sessions:
         count = counted(session.message_count, "message")
-        typer.echo(f"{session.id}  {session.updated_at:%Y-%m-%d}  {count}  {session.name or ''}".rstrip())
-    typer.echo(f"Would delete {counted(len(sessions), 'session')}.")
+        typer.echo(f"{session.id}  {session.updated_at:%Y-%m-%d}  {count}  {session.name or ''}".rstrip(), err=err)
+    typer.echo(f"Would delete {counted(len(sessions), 'session')}.", err=err)
 
 
 def _memory(rem: Rem, user: str | None, tenant: str) -> MemoryManager:
@@ -292,9 +291,29 @@ def _memory(rem: Rem, user: str | None, tenant: str) -> MemoryManager:
     return rem.memory(user, tenant=tenant)
 
 
-async def _session_id(memory: MemoryManager, which: str) -> UUID:
-    """The session that an id, a name, or what a client calls it stands for."""
-    return await memory.session_id(which)
+@contextmanager
+def _called(which: str) -> Iterator[None]:
+    """Say that there is no such session by what was typed, not by the id that it stands for."""
+    from rem.errors import NotFoundError
+
+    try:
+        yield
+    except NotFoundError as error:
+        raise NotFoundError(f"There is no session {which} of this user.") from error
+
+
+async def _existing(memory: MemoryManager, which: str) -> UUID:
+    with _called(which):
+        return (await memory.get_session(await memory.session_id(which))).id
+
+
+def _print_pruned(pruned: int, as_json: bool) -> None:
+    from rem.cli.output import counted, print_json
+
+    if as_json:
+        print_json({"deleted": pruned})
+    else:
+        typer.echo(f"Deleted {counted(pruned, 'session')}.")
 
 
 async def _import_file(memory: MemoryManager, path: Path, on_rows: Any, skip_broken: bool) -> ImportReport:

@@ -60,7 +60,7 @@ class EdgeClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldClaim:
-    """What a field of a row should say. `metadata.profile` is a field, too."""
+    """What a field of a row should say. A part of the metadata (`metadata.profile.about`) is a field, too."""
 
     entity: Ref
     field: str

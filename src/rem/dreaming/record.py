@@ -50,6 +50,8 @@ class StatementRecord:
     ended_at: datetime | None
     key: str
     """Of the row that it is about; if that is gone, of what it was called, or its id."""
+    is_evidence: bool
+    """Whether it speaks for a row that is not there, because all that does is not enough."""
 
 
 async def runs(store: Store, limit: int = 20) -> list[RunRecord]:

@@ -14,6 +14,7 @@ from rem.db.sql import query
 from rem.errors import ConflictError, CorruptRowError, DeletedError, InvalidInputError, NotFoundError
 from rem.memory.history import Conversation, Strategy, conversation_of, with_whole
 from rem.memory.message import HistoryMessage, NewMessage, StoredMessage, Turn, as_record, message_key
+from rem.memory.prune import check_days
 from rem.memory.recall import with_context
 from rem.memory.retry import when_busy
 from rem.memory.summaries import Summaries
@@ -168,6 +169,7 @@ class MemoryManager:
             async with store.executor.connection() as connection:
                 if await connection.fetchval(query("memory", "is_taken"), *self._owner, session.id):
                     raise _not_found(session.id)
+                await connection.execute(query("memory", "free_name"), *self._owner, session.name)
             stored = await store.upsert(session)
             if stored.id != session.id:
                 # Somebody was faster, with the same name.
@@ -178,11 +180,8 @@ class MemoryManager:
         return stored
 
     async def get_session(self, session_id: UUID) -> Session:
-        """A session of the user's own, or one that is shared with the user."""
-        record = await self._value("readable_session", *self._owner, session_id)
-        if record is None:
-            raise _not_found(session_id)
-        return Session.from_row(record)
+        """A session of the user's own, or one that is shared with the user, with the totals of its messages."""
+        return await self._session(session_id, counted=True)
 
     async def load_session(self, session_id: UUID) -> list[Message]:
         """All messages of a session that the user may read, exactly as they were stored."""
@@ -190,7 +189,7 @@ class MemoryManager:
 
     async def messages(self, session_id: UUID) -> AsyncIterator[Message]:
         """The messages of a session that the user may read, in their order, some at a time."""
-        session = await self.get_session(session_id)
+        session = await self._session(session_id)
         behind = -1
         while True:
             rows = await self._rows("messages", session.tenant_id, session.user_id, session_id, behind, _PAGE)
@@ -203,7 +202,7 @@ class MemoryManager:
 
     async def page(self, session_id: UUID, *, after: int = -1, limit: int = 100) -> list[Message]:
         """Some messages of a session that the user may read, behind an index."""
-        session = await self.get_session(session_id)
+        session = await self._session(session_id)
         limit = max(0, min(limit, _LARGEST_LIST))
         rows = await self._rows("messages", session.tenant_id, session.user_id, session_id, after, limit)
         return [message for (record,) in rows if (message := _readable(record)) is not None]
@@ -277,7 +276,7 @@ class MemoryManager:
         except NotFoundError as error:
             raise NotFoundError(f"There is no deleted session {session_id} of this user.") from error
         # Its messages may have been counted anew.
-        record = await self._value("readable_session", *self._owner, session_id)
+        record = await self._value("readable_session", *self._owner, session_id, True)
         return restored if record is None else Session.from_row(record)
 
     async def clear_session(self, session_id: UUID) -> int:
@@ -294,8 +293,7 @@ class MemoryManager:
 
     async def prune_old_sessions(self, days: int = 30) -> int:
         """Delete the user's sessions that nobody has written to for so many days; how many it were."""
-        if not 0 <= days <= 36_500:
-            raise InvalidInputError("The number of days must be from 0 to 36,500.")
+        check_days(days)
         pruned = 0
         while True:
             done = await self._rows("delete_idle", *self._owner, days, _PRUNED_AT_ONCE)
@@ -312,7 +310,7 @@ class MemoryManager:
 
     async def clone_session(self, session_id: UUID, *, name: str | None = None, up_to: int | None = None) -> Session:
         """A new session of the user's own with the same messages, or with those up to an index."""
-        source = await self.get_session(session_id)
+        source = await self._session(session_id)
         metadata = {**source.metadata, "cloned_from": str(source.id)}
         async with self._store.transaction() as store:
             clone = await self.on(store).create_session(
@@ -336,7 +334,7 @@ class MemoryManager:
         receiver = user_id_of(with_user.strip())
         if not receiver or receiver == user_id:
             raise InvalidInputError("A session is shared with another user: give an e-mail address or an id.")
-        session = await self.get_session(session_id)
+        session = await self._session(session_id)
         if session.user_id != user_id:
             raise _not_found(session_id)
         shares = await self._store.find(
@@ -422,6 +420,13 @@ class MemoryManager:
         """The stored summary of an own session, if it has one."""
         summary: str | None = await self._value("summary", *self._owner, session_id)
         return summary
+
+    async def _session(self, session_id: UUID, *, counted: bool = False) -> Session:
+        """A session that the user may read. Counting takes longer the longer it is; else the totals are as stored."""
+        record = await self._value("readable_session", *self._owner, session_id, counted)
+        if record is None:
+            raise _not_found(session_id)
+        return Session.from_row(record)
 
     async def _known(self, session_id: UUID | None, turn: Turn | None) -> set[tuple[UUID, int]]:
         """What the model is given anyway: the history, and the question itself."""

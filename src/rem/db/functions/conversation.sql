@@ -1,5 +1,14 @@
 -- Conversations: a turn begins or goes on in one round trip, and costs the same however long the session is.
 
+-- The same name; a session of it that has lapsed, and is not swept yet, gives it up.
+CREATE OR REPLACE FUNCTION rem_freed_name(of_tenant text, of_user text, session_name text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE rem.sessions s SET name = NULL
+  WHERE s.tenant_id = of_tenant AND s.user_id = of_user AND s.key = rem.rem_key(session_name) AND s.name IS NOT NULL
+    AND s.deleted_at IS NULL AND s.expires_at <= now();
+  RETURN session_name;
+END $$;
+
 -- Makes a session, unless its id is taken; false then. The name is left out if another session has it, or if it has no key.
 CREATE OR REPLACE FUNCTION rem_make_session(
   of_tenant text, of_user text, of_session uuid, agent text, session_name text, about jsonb, added integer, added_tokens bigint
@@ -7,7 +16,8 @@ CREATE OR REPLACE FUNCTION rem_make_session(
 BEGIN
   IF octet_length(rem.rem_key(session_name)) BETWEEN 1 AND 1024 THEN
     INSERT INTO rem.sessions (tenant_id, user_id, id, name, agent_schema, metadata, message_count, total_tokens)
-    VALUES (of_tenant, of_user, of_session, session_name, agent, coalesce(about, '{}'), added, added_tokens)
+    VALUES (of_tenant, of_user, of_session, rem.rem_freed_name(of_tenant, of_user, session_name), agent,
+            coalesce(about, '{}'), added, added_tokens)
     ON CONFLICT DO NOTHING;
     IF FOUND THEN
       RETURN true;
@@ -27,6 +37,14 @@ BEGIN
   END IF;
   RETURN false;
 END $$;
+
+-- A session with the totals of the messages that can be read now, also of those that were stored without it.
+CREATE OR REPLACE FUNCTION rem_counted_session(s rem.sessions) RETURNS jsonb
+LANGUAGE sql STABLE SET enable_seqscan = off
+RETURN (SELECT to_jsonb(s) || jsonb_build_object('message_count', count(*), 'total_tokens', coalesce(sum(m.token_count), 0))
+        FROM rem.messages m
+        WHERE m.tenant_id = (s).tenant_id AND m.user_id = (s).user_id AND m.session_id = (s).id AND m.deleted_at IS NULL
+          AND (m.expires_at IS NULL OR m.expires_at > now()));
 
 -- What a user can do with a session: 'open', 'deleted', 'foreign' if another user has it; NULL if there is none.
 CREATE OR REPLACE FUNCTION rem_session_state(of_tenant text, of_user text, of_session uuid) RETURNS text

@@ -294,11 +294,13 @@ SELECT rem.rem_dream_project_row($1, $2, $3, $4)
 UPDATE rem.dream_runs SET state = 'undone' WHERE tenant_id = $1 AND id = $2
 
 -- name: statements_about
--- What was said of the rows that answer to a key, the newest valid first; with a time, what was believed then.
+-- What was said of the rows that answer to a key, the newest valid first; with a time, what was believed then. What speaks
+-- for a row that is not there, because it is not enough, is only evidence.
 SELECT s.id, s.run_id, s.dream, s.kind, s.entity_type, s.entity_id, s.name, s.value, s.source_keys, s.confidence,
        s.valid_from, s.valid_to, s.state, s.stated_at, s.ended_at,
        coalesce(rem.rem_record(s.entity_type, s.tenant_id, s.entity_id) ->> 'key',
-                CASE s.kind WHEN 'row' THEN s.name ELSE s.entity_id::text END) AS key
+                CASE s.kind WHEN 'row' THEN s.name ELSE s.entity_id::text END) AS key,
+       s.state = 'live' AND NOT rem.rem_is_live(s.tenant_id, s.entity_type, s.entity_id) AS is_evidence
 FROM rem.statements s
 WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.state <> 'refused'
   AND ($3::uuid[] IS NULL OR s.entity_id = ANY ($3))

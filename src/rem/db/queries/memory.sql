@@ -26,8 +26,8 @@ WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.id = $3 AND s.deleted_at IS NULL
   AND (s.expires_at IS NULL OR s.expires_at > now())
 
 -- name: readable_session
--- A session of the user's own, or one that its owner shares with the user.
-SELECT to_json(s.*) FROM rem.sessions s
+-- A session of the user's own, or one that its owner shares with the user; whether its messages are counted.
+SELECT CASE WHEN $4 THEN rem.rem_counted_session(s) ELSE to_jsonb(s) END FROM rem.sessions s
 WHERE s.tenant_id = $1 AND s.id = $3 AND s.deleted_at IS NULL AND (s.expires_at IS NULL OR s.expires_at > now())
   AND (s.user_id = $2 OR EXISTS (
     SELECT FROM rem.shared_sessions h
@@ -42,17 +42,20 @@ WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_in
 ORDER BY m.message_index LIMIT $5
 
 -- name: sessions
-SELECT to_json(s.*) FROM rem.sessions s
-WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.deleted_at IS NULL AND (s.expires_at IS NULL OR s.expires_at > now())
-ORDER BY s.updated_at DESC, s.id LIMIT $3 OFFSET $4
+-- Only those of the page are counted.
+SELECT rem.rem_counted_session(p) FROM (
+  SELECT s::rem.sessions AS p FROM rem.sessions s
+  WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.deleted_at IS NULL AND (s.expires_at IS NULL OR s.expires_at > now())
+  ORDER BY s.updated_at DESC, s.id LIMIT $3 OFFSET $4) page
 
 -- name: shared_with
 -- The sessions that others share with the user, those that were shared last first.
-SELECT to_json(s.*) FROM rem.shared_sessions h
-JOIN rem.sessions s ON (s.tenant_id, s.user_id, s.id) = (h.tenant_id, h.user_id, h.session_id)
-WHERE h.tenant_id = $1 AND h.shared_with_user_id = $2 AND h.deleted_at IS NULL AND s.deleted_at IS NULL
-  AND (h.expires_at IS NULL OR h.expires_at > now()) AND (s.expires_at IS NULL OR s.expires_at > now())
-ORDER BY h.created_at DESC, s.id LIMIT $3 OFFSET $4
+SELECT rem.rem_counted_session(p) FROM (
+  SELECT s::rem.sessions AS p FROM rem.shared_sessions h
+  JOIN rem.sessions s ON (s.tenant_id, s.user_id, s.id) = (h.tenant_id, h.user_id, h.session_id)
+  WHERE h.tenant_id = $1 AND h.shared_with_user_id = $2 AND h.deleted_at IS NULL AND s.deleted_at IS NULL
+    AND (h.expires_at IS NULL OR h.expires_at > now()) AND (s.expires_at IS NULL OR s.expires_at > now())
+  ORDER BY h.created_at DESC, s.id LIMIT $3 OFFSET $4) page
 
 -- name: unshare
 UPDATE rem.shared_sessions h SET deleted_at = clock_timestamp()
@@ -75,7 +78,7 @@ WHERE s.tenant_id = $1 AND s.id = ANY ($3::uuid[]) AND s.deleted_at IS NULL AND 
       AND h.deleted_at IS NULL AND (h.expires_at IS NULL OR h.expires_at > now())))
 
 -- name: rename
-UPDATE rem.sessions s SET name = $4
+UPDATE rem.sessions s SET name = rem.rem_freed_name($1, $2, $4)
 WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.id = $3 AND s.deleted_at IS NULL
   AND (s.expires_at IS NULL OR s.expires_at > now())
 RETURNING to_json(s.*)
@@ -108,10 +111,11 @@ RETURNING s.id
 
 -- name: idle
 -- What `delete_idle` would delete, the longest idle first.
-SELECT to_json(s.*) FROM rem.sessions s
-WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.deleted_at IS NULL AND s.updated_at < now() - make_interval(days => $3)
-  AND (s.expires_at IS NULL OR s.expires_at > now())
-ORDER BY s.updated_at, s.id LIMIT $4 OFFSET $5
+SELECT rem.rem_counted_session(p) FROM (
+  SELECT s::rem.sessions AS p FROM rem.sessions s
+  WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.deleted_at IS NULL AND s.updated_at < now() - make_interval(days => $3)
+    AND (s.expires_at IS NULL OR s.expires_at > now())
+  ORDER BY s.updated_at, s.id LIMIT $4 OFFSET $5) page
 
 -- name: owners_of_idle
 SELECT DISTINCT s.tenant_id, s.user_id FROM rem.sessions s
@@ -167,6 +171,9 @@ UPDATE rem.session_summaries s SET claimed_until = NULL WHERE s.tenant_id = $1 A
 SELECT nullif(s.summary, '') FROM rem.session_summaries s
 JOIN rem.sessions t ON (t.tenant_id, t.id) = (s.tenant_id, s.session_id) AND (t.expires_at IS NULL OR t.expires_at > now())
 WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.session_id = $3
+
+-- name: free_name
+SELECT rem.rem_freed_name($1, $2, $3)
 
 -- name: is_taken
 -- Whether a session of this id is somebody else's.

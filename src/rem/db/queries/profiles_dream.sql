@@ -42,21 +42,21 @@ ORDER BY max(l.created_at) DESC, s.id, week DESC
 -- name: own_words
 -- Short messages in which an owner may tell of themself or of how things should be done, the oldest first: of the latest $3, and
 -- those that the profile was made from, $5. Who speaks under a name may be somebody else.
-SELECT t.id, t.key, t.content, t.created_at, t.metadata ->> 'speaker' IS NULL AS is_owners FROM (
-  (SELECT m.id, m.key, m.content, m.created_at, m.message_index, m.metadata FROM rem.messages m
-   WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.deleted_at IS NULL AND m.role = 'user'
-     AND m.metadata -> 'is_eval' IS DISTINCT FROM 'true' AND (m.expires_at IS NULL OR m.expires_at > now())
-     AND (m.metadata -> 'searchable') IS DISTINCT FROM 'false'
-   ORDER BY m.created_at DESC LIMIT $3)
-  UNION
+WITH own AS NOT MATERIALIZED (
   SELECT m.id, m.key, m.content, m.created_at, m.message_index, m.metadata FROM rem.messages m
-  WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())
-    AND m.id = ANY ($5::uuid[])) t
+  WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.deleted_at IS NULL AND m.role = 'user'
+    AND m.metadata -> 'is_eval' IS DISTINCT FROM 'true' AND (m.expires_at IS NULL OR m.expires_at > now())
+    AND (m.metadata -> 'searchable') IS DISTINCT FROM 'false'),
+latest AS MATERIALIZED (SELECT * FROM own o ORDER BY o.created_at DESC LIMIT $3)
+SELECT t.id, t.key, t.content, t.created_at, t.metadata ->> 'speaker' IS NULL AS is_owners, t.is_latest FROM (
+  SELECT l.*, true AS is_latest FROM latest l
+  UNION ALL
+  SELECT o.*, false FROM own o WHERE o.id = ANY ($5::uuid[]) AND NOT EXISTS (SELECT FROM latest l WHERE l.id = o.id)) t
 WHERE char_length(t.content) <= $4
   AND t.content ~* ('\m(prefer|always|never|don[''’]?t|do not|from now on|bevorzuge|immer|nie|niemals|'
     'live|living|based|work|working|study|studying|have|vegetarian|vegan|pescatarian|learning|play|speak|hobby|hobbies|'
     'wohnen?|leben?|arbeite|studiere|haben?|vegetarier|vegetarierin|veganer|veganerin|lerne|spiele|spreche|hobbys|'
-    'moved|started|i[''’]m|i am|ich bin|wir sind|gezogen|umgezogen)\M')
+    'moved|started|i[''’]m|i am|ich bin|wir sind|gezogen|umgezogen|called|named|heißt|heißen)\M')
 ORDER BY t.created_at, t.message_index, t.id
 
 -- name: mentions
@@ -85,11 +85,16 @@ WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.dream = 'profiles' AND s.entity_
   AND s.state = 'live'
 ORDER BY s.kind, s.name, s.stated_at
 
+-- name: refused
+-- The fields of a row that its owner corrected.
+SELECT DISTINCT s.name FROM rem.statements s
+WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.dream = 'profiles' AND s.entity_type = 'users' AND s.entity_id = $3
+  AND s.kind = 'field' AND s.state = 'refused'
+
 -- name: seen
--- What the dream had looked at when it was last done, and whether what it said then has its sources still.
+-- What the dream had looked at when it was last done, and whether what it said then of a row has its sources still.
 SELECT p.seen_index,
-       $4::uuid IS NULL
-       OR EXISTS (SELECT FROM rem.dream_progress r WHERE (r.tenant_id, r.source_id, r.dream) = ($1, $4, 'profiles')) AS is_whole
+       EXISTS (SELECT FROM rem.dream_progress r WHERE (r.tenant_id, r.source_id, r.dream) = ($1, $4, 'profiles')) AS is_whole
 FROM rem.dream_progress p
 WHERE p.tenant_id = $1 AND p.user_id = $2 AND p.source_id = $3 AND p.dream = 'profiles'
 

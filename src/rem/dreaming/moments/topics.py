@@ -30,6 +30,16 @@ DOMAIN = re.compile(
 _COMPANY_WORDS = "gmbh ltd inc llc llp plc corp ag kg ug co company limited incorporated sarl bv"
 COMPANY_WORDS = frozenset(_COMPANY_WORDS.split())
 """What names of companies end in."""
+_VERB_WORDS = (
+    "moved named called loved liked hated brought bought sold sent paid met found lost left kept held built wrote read "
+    "began begun became broke chose chosen drove driven ate eaten fell felt flew forgot forgotten grew knew led lent "
+    "meant ran rode slept spent spoke spoken stood swam taught threw understood wore won lived visited arrived "
+    "returned decided finished planned helped asked wanted needed tried prefer prefers preferred lives bring "
+    "brings buy buys become becomes begin begins choose forget forgets happen happens remember remembers arrive "
+    "arrives decide decides"
+)
+VERB_WORDS = frozenset(_VERB_WORDS.split())
+"""What is done, which says little of what it is about."""
 _FEWEST_OWN_WORDS = 2
 _NUMBER_WORDS = frozenset(
     [
@@ -120,8 +130,8 @@ def _name_words(text: str) -> set[str]:
 
 
 def _weight(word: str, count: float) -> float:
-    action = _ACTION_SHARE if word.isascii() and len(word) > 5 and word.endswith(_ACTION_ENDINGS) else 1.0
-    return action * rarity(word) * count / (count + 1.0)
+    is_action = word in VERB_WORDS or (word.isascii() and len(word) > 5 and word.endswith(_ACTION_ENDINGS))
+    return (_ACTION_SHARE if is_action else 1.0) * rarity(word) * count / (count + 1.0)
 
 
 def _in_singular(words: Counter[str]) -> Counter[str]:

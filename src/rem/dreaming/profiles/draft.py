@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,10 @@ from rem.dreaming.profiles.sensitive import is_sensitive, without_sensitive
 if TYPE_CHECKING:
     from rem.dreaming.night import Night
 
+PROFILE = "metadata.profile."
+"""What the parts of a profile that have no column are called after."""
+_ABOUT, _PEOPLE, _PROJECTS = PROFILE + "about", PROFILE + "people", PROFILE + "current_projects"
+_PREFERENCES = PROFILE + "preferences"
 _AGENT = "profile-builder"
 _BY_COUNTS = 0.6
 _MOST_MOMENTS = 60
@@ -51,32 +55,58 @@ class Present:
     sources: tuple[Source, ...]
 
 
-def by_counts(facts: ProfileFacts) -> dict[str, Drafted]:
-    """The fields of a profile that counting gives; those that nothing speaks for are left out."""
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What the user wrote into the profile, also that something of it is empty."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    row: Source | None = None
+    """Where it is written."""
+
+    def lists(self, counted: Mapping[str, Sequence[Counted]]) -> dict[str, list[Counted]]:
+        """What the profile lists: what the user wrote in place of what was counted."""
+        return {name: self._list(name) if name in self.values else list(found) for name, found in counted.items()}
+
+    def _list(self, name: str) -> list[Counted]:
+        written = self.values[name]
+        texts = [text for text in written if isinstance(text, str)] if isinstance(written, list) else []
+        sources = (self.row,) if self.row else ()
+        return [Counted(text[:_LONGEST_ENTRY], 1, 1.0, frozenset(), sources) for text in texts if text.strip()]
+
+
+def by_counts(facts: ProfileFacts, own: Own) -> dict[str, Drafted]:
+    """The fields of a profile that counting gives; those that nothing speaks for are left out.
+
+    Only the summary tells what the user wrote: it is told of what the profile says by then.
+    """
     at = facts.at
     if at is None:
         return {}
-    drafts = {
-        "summary": _summary(facts, at),
-        "interests": _names(facts.interests, at),
-        "preferred_topics": _names(facts.preferred_topics, at),
-        "metadata.profile": _details(facts, at, [wish.text for wish in facts.wishes]),
-    }
+    counted = _counted(facts)
+    drafts = {name: _names(things, at) for name, things in counted.items()}
+    about = drafts[_ABOUT]
+    if about is not None:
+        drafts[_ABOUT] = replace(about, sources=facts.told.sources)
+    drafts["summary"] = _summary(counted, own, at)
+    topics = facts.topics[:_MOST_TOPICS]
+    if topics:
+        drafts[PROFILE + "topics"] = Drafted({topic.name: topic.count for topic in topics}, _sources(topics), at)
     if facts.activity is not None:
         activity = facts.activity
+        drafts[PROFILE + "activity"] = Drafted(activity.as_json(), activity.witnesses, activity.last_at, 1.0)
         drafts["activity_level"] = Drafted(activity.level, activity.witnesses, activity.last_at, 1.0)
         last_at = activity.last_at.isoformat()
         drafts["last_active_at"] = Drafted(last_at, (activity.last_session,), activity.last_at, 1.0)
     return {name: draft for name, draft in drafts.items() if draft is not None}
 
 
-async def by_mind(night: Night, facts: ProfileFacts, present: Present) -> dict[str, Drafted]:
+async def by_mind(night: Night, facts: ProfileFacts, present: Present, own: Own) -> dict[str, Drafted]:
     """The same, with what a language model makes of it in place of the counts."""
-    drafts = by_counts(facts)
+    drafts = by_counts(facts, own)
     at = facts.at
-    if at is None or not (facts.moments or facts.wishes or facts.told):
+    if at is None or not (facts.moments or facts.wishes or facts.told.lines):
         return drafts
-    material = _material(facts, present)
+    material = _material(facts, present, own)
     answer = await night.think(_AGENT, marked("what is known of the user", material))
     confidence = _share(answer.get("confidence"))
     known = _known(material)
@@ -92,34 +122,57 @@ async def by_mind(night: Night, facts: ProfileFacts, present: Present) -> dict[s
     if summary:
         drafts["summary"] = Drafted(summary, sources, at, confidence)
     preferences = _grounded(answer.get("preferences"), known, most=20, share=0.6)
-    details = _details(facts, at, preferences or [wish.text for wish in facts.wishes])
-    if details is not None:
-        drafts["metadata.profile"] = Drafted(
-            details.value, tuple(unique([*details.sources, *sources])), at, min(details.confidence, confidence)
-        )
+    if preferences:
+        drafts[_PREFERENCES] = Drafted(preferences, sources, at, confidence)
     return drafts
 
 
-def _summary(facts: ProfileFacts, at: datetime) -> Drafted | None:
-    parts: list[tuple[str, Sequence[Counted]]] = [
-        ("Comes back to {}.", facts.interests[:5]),
-        ("Works on {}.", facts.current_projects[:3]),
-        ("Lately it was about {}.", _others(facts.preferred_topics, facts.interests[:5])[:3]),
-        ("Often speaks of {}.", facts.known_people[:3]),
+def _counted(facts: ProfileFacts) -> dict[str, Sequence[Counted]]:
+    """What counting lists, by field."""
+    return {
+        "interests": facts.interests,
+        "preferred_topics": facts.preferred_topics,
+        _ABOUT: [_said(line.text, line.source) for line in facts.told.lines],
+        _PEOPLE: facts.known_people,
+        _PROJECTS: facts.current_projects,
+        PROFILE + "expertise": facts.expertise,
+        _PREFERENCES: [_said(wish.text, wish.source) for wish in facts.wishes],
+    }
+
+
+def _said(text: str, source: Source) -> Counted:
+    return Counted(text, 1, 1.0, frozenset(), (source,))
+
+
+def _summary(counted: Mapping[str, Sequence[Counted]], own: Own, at: datetime) -> Drafted | None:
+    lists = own.lists(counted)
+    interests = lists["interests"][:5]
+    # What the user struck off the interests is not to come back by another way.
+    lately = _others(lists["preferred_topics"], [*interests, *_others(counted["interests"], lists["interests"])])
+    about = lists[_ABOUT][:_MOST_TOLD_SHOWN]
+    # What somebody prefers tells more than what should not be done this time.
+    wishes = sorted(lists[_PREFERENCES], key=lambda wish: _PREFERS.search(wish.name) is None)[:_MOST_WISHES_SHOWN]
+    parts = [
+        (_sentence(line.name for line in about), about),
+        (f"Comes back to {_listed(interests)}.", interests),
+        (f"Works on {_listed(lists[_PROJECTS][:3])}.", lists[_PROJECTS][:3]),
+        (f"Lately it was about {_listed(lately[:3])}.", lately[:3]),
+        (f"Often speaks of {_listed(lists[_PEOPLE][:3])}.", lists[_PEOPLE][:3]),
+        ("Said: " + " ".join(f'"{wish.name}"' for wish in wishes), wishes),
     ]
     said = [(text, things) for text, things in parts if things]
-    about = facts.told[:_MOST_TOLD_SHOWN]
-    sentences = [f"{line[0].upper()}{line[1:]}." for line in (", ".join(one.text for one in about),) if line]
-    sentences += [text.format(_listed([thing.name for thing in things])) for text, things in said]
-    # What somebody prefers tells more than what should not be done this time.
-    shown = sorted(facts.wishes, key=lambda wish: _PREFERS.search(wish.text) is None)[:_MOST_WISHES_SHOWN]
-    if shown:
-        sentences.append("Said: " + " ".join(f'"{wish.text}"' for wish in shown))
-    if not sentences:
+    if not said:
         return None
-    sources = [source for _, things in said for thing in things for source in thing.sources]
-    sources += [*(one.source for one in about), *(wish.source for wish in shown)]
-    return Drafted(" ".join(sentences), tuple(unique(sources)), at)
+    return Drafted(" ".join(text for text, _ in said), _sources(thing for _, things in said for thing in things), at)
+
+
+def _sentence(lines: Iterable[str]) -> str:
+    line = ", ".join(lines)
+    return f"{line[:1].upper()}{line[1:]}."
+
+
+def _sources(things: Iterable[Counted]) -> tuple[Source, ...]:
+    return tuple(unique(source for thing in things for source in thing.sources))
 
 
 def _others(things: Iterable[Counted], than: Iterable[Counted]) -> list[Counted]:
@@ -127,46 +180,25 @@ def _others(things: Iterable[Counted], than: Iterable[Counted]) -> list[Counted]
     return [thing for thing in things if thing.name not in names]
 
 
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+def _listed(things: Sequence[Counted]) -> str:
+    *names, last = [thing.name for thing in things] or [""]
+    return f"{', '.join(names)} and {last}" if names else last
 
 
 def _names(things: Sequence[Counted], at: datetime) -> Drafted | None:
-    if not things:
-        return None
-    sources = tuple(unique(source for thing in things for source in thing.sources))
-    return Drafted([thing.name for thing in things], sources, at)
+    return Drafted([thing.name for thing in things], _sources(things), at) if things else None
 
 
-def _details(facts: ProfileFacts, at: datetime, preferences: Sequence[str]) -> Drafted | None:
-    topics = facts.topics[:_MOST_TOPICS]
-    lists = {
-        "current_projects": facts.current_projects,
-        "expertise": facts.expertise,
-        "people": facts.known_people,
-    }
-    value: dict[str, Any] = {name: [thing.name for thing in things] for name, things in lists.items()}
-    value["about"] = [one.text for one in facts.told]
-    value["topics"] = {topic.name: topic.count for topic in topics}
-    value["activity"] = facts.activity.as_json() if facts.activity else {}
-    value["preferences"] = list(preferences)
-    value = {name: content for name, content in value.items() if content}
-    if not value:
-        return None
-    sources = [source for things in (*lists.values(), topics) for thing in things for source in thing.sources]
-    sources += [*facts.said_in, *(facts.activity.witnesses if facts.activity else ())]
-    return Drafted(value, tuple(unique(sources)), at)
-
-
-def _material(facts: ProfileFacts, present: Present) -> str:
+def _material(facts: ProfileFacts, present: Present, own: Own) -> str:
     """What the agent is told, as JSON."""
+    lists = {name: [thing.name for thing in things] for name, things in own.lists(_counted(facts)).items()}
     told = {
         "present_profile": present.values,
         "topics_by_count": {topic.name: topic.count for topic in facts.topics[:_MOST_TOPICS]},
-        "projects": [project.name for project in facts.current_projects],
-        "people": [person.name for person in facts.known_people],
-        "about_the_user": [one.text for one in facts.told],
-        "said_by_the_user": [wish.text for wish in facts.wishes],
+        "projects": lists[_PROJECTS],
+        "people": lists[_PEOPLE],
+        "about_the_user": lists[_ABOUT],
+        "said_by_the_user": lists[_PREFERENCES],
         "moments": [
             {
                 "when": moment.starts_at.date().isoformat(),

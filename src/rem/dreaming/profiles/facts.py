@@ -5,6 +5,7 @@ The latest moments and the messages of some weeks are looked at, never the whole
 
 from __future__ import annotations
 
+import asyncio
 import re
 import unicodedata
 from collections import Counter, defaultdict
@@ -20,9 +21,9 @@ from rem.dreaming.entities.evidence import PERSON
 from rem.dreaming.entities.mentions import evidence_in
 from rem.dreaming.entities.name_words import words_after
 from rem.dreaming.entities.uses import uses
-from rem.dreaming.moments.topics import COMPANY_WORDS, DOMAIN
+from rem.dreaming.moments.topics import COMPANY_WORDS, DOMAIN, VERB_WORDS
 from rem.dreaming.profiles.activity import Activity, activity_of
-from rem.dreaming.profiles.self_told import Told, told
+from rem.dreaming.profiles.self_told import SelfTold, told
 from rem.dreaming.profiles.sensitive import is_sensitive
 from rem.dreaming.profiles.subjects import recurring
 from rem.dreaming.secrets import tells_secret, without_secrets
@@ -33,8 +34,9 @@ if TYPE_CHECKING:
 
 _MOST_MOMENTS = 120
 _MOST_MESSAGES = 1000
-_MOST_OWN_WORDS, _MOST_AT_FIRST = 1000, 5000
-"""What an owner told before is looked at again whenever it was; who has no profile yet has not told anything before."""
+_MOST_OWN_WORDS, _MOST_AT_FIRST = 1000, 100_000
+"""What the profile was made from is looked at again whenever it was said; who has no profile yet, or lost a part of it,
+is listened to from the beginning."""
 _WINDOW_DAYS = 90
 _MOST_MENTIONED = 200
 _DAYS_OF_INTEREST = 3
@@ -126,7 +128,7 @@ class ProfileFacts:
     projects: tuple[Counted, ...]
     wishes: tuple[Wish, ...]
     """The newest first."""
-    told: tuple[Told, ...] = ()
+    told: SelfTold
     """What the user said of themself."""
 
     @property
@@ -179,10 +181,21 @@ class ProfileFacts:
     @property
     def said_in(self) -> list[Source]:
         """The messages in which the user said what they want and who they are."""
-        return [*(one.source for one in self.told), *(one.source for one in self.wishes)]
+        return [*self.told.sources, *(wish.source for wish in self.wishes)]
 
 
-async def read_facts(night: Night, earlier: Collection[UUID] | None, own_names: Iterable[str] = ()) -> ProfileFacts:
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """The messages that a profile was made from: what was said in them holds until something else is said."""
+
+    about: frozenset[UUID]
+    """Those in which the owner said who they are, and what of it has ended."""
+    preferences: frozenset[UUID]
+    is_whole: bool
+    """Whether these are all that there were; otherwise the profile lost some."""
+
+
+async def read_facts(night: Night, earlier: Earlier, own_names: Iterable[str] = ()) -> ProfileFacts:
     """What the owner's latest moments, messages and mentions tell, and the messages that a profile told of before.
 
     What the owner is called is no topic, as little as the names of others.
@@ -195,8 +208,8 @@ async def read_facts(night: Night, earlier: Collection[UUID] | None, own_names: 
 
     moments = tuple(_moment(row) for row in await rows("moments", _MOST_MOMENTS))
     activity = activity_of(await rows("said_by_week", _MOST_MESSAGES, _WINDOW_DAYS))
-    most = _MOST_AT_FIRST if earlier is None else _MOST_OWN_WORDS
-    own_words = await rows("own_words", most, _LONGEST_MESSAGE, list(earlier or ()))
+    most = _MOST_OWN_WORDS if earlier.is_whole else _MOST_AT_FIRST
+    own_words = await rows("own_words", most, _LONGEST_MESSAGE, list(earlier.about | earlier.preferences))
     sessions = activity.sessions if activity else ()
     by_id = {source.ref.id: source for source in (*sessions, *(moment.source for moment in moments))}
     mentions = await rows("mentions", list(by_id), _MOST_MENTIONED)
@@ -207,7 +220,7 @@ async def read_facts(night: Night, earlier: Collection[UUID] | None, own_names: 
     people = _merged(people, _mentioned(mentions, "person", by_id))
     # A name is no topic, though moments that were dreamt before it was known may say so.
     named = [one.name for one in (*people, *_mentioned(mentions, "organization", by_id))]
-    names = _words_of([*named, *own_names, *_aliases(mentions)]) | COMPANY_WORDS
+    names = _words_of([*named, *own_names, *_aliases(mentions)]) | COMPANY_WORDS | VERB_WORDS
     subjects = dict(zip(moments, recurring([(one.day, one.summary, one.topics) for one in moments]), strict=True))
     topics = _without(names, _count(moments, lambda moment: _with_subjects(moment, subjects[moment]), at))
     told_names = _words_of(_named_in(moments, _words_of(topic.name for topic in topics)))
@@ -218,13 +231,28 @@ async def read_facts(night: Night, earlier: Collection[UUID] | None, own_names: 
         tuple(topics),
         tuple(people),
         tuple(_mentioned(mentions, "project", by_id)),
-        tuple(_wishes(own_words[::-1])),
-        tuple(told((row["content"], row["created_at"], _message(row)) for row in own_words if row["is_owners"])),
+        # A first night hears many of them, and others wait meanwhile.
+        *await asyncio.to_thread(_heard, own_words, earlier),
     )
 
 
+def _heard(own_words: Sequence[Any], earlier: Earlier) -> tuple[tuple[Wish, ...], SelfTold]:
+    """What an owner wants, and who they are, by their own words."""
+    about = [row for row in _among(own_words, earlier.about) if row["is_owners"]]
+    return (
+        tuple(_wishes(_among(own_words[::-1], earlier.preferences))),
+        told((row["content"], row["created_at"], _message(row)) for row in about),
+    )
+
+
+def _among(messages: Iterable[Any], earlier: Collection[UUID]) -> list[Any]:
+    """The latest messages, and earlier ones. What is remembered for one part of the profile says nothing to another:
+    who ended it may be forgotten there."""
+    return [message for message in messages if message["is_latest"] or message["id"] in earlier]
+
+
 def _without(names: frozenset[str], topics: Iterable[Counted]) -> list[Counted]:
-    """The topics that are no names, nor addresses."""
+    """The topics that are no names, nor addresses, nor only what was done."""
     return [
         topic
         for topic in topics

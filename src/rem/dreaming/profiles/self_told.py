@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
-from rem.dreaming.claim import Source
+from rem.dreaming.claim import Ref, Source
 from rem.dreaming.entities.introductions import is_organization
 from rem.dreaming.entities.name_words import is_capitalised, words_after
 from rem.dreaming.own_words import is_tale, is_task, without_others, without_quotes
@@ -104,7 +104,11 @@ _COUNTS = r"(?:an?|one|two|three|four|five|six|\d|einen?|zwei|drei|vier|fünf|se
 _CHILDREN = r"(?:kids?|child|children|sons?|daughters?|kind|kinder|söhne|sohn|töchter|tochter)"
 _DIETS = r"(?:vegetarian|vegan|pescatarian|vegetarier(?:in)?|veganer(?:in)?)"
 _PET_NAME = r"(?-i:[A-ZÀ-ÖØ-Þ])[\w'’-]{1,30}"
+_PET_CALLED = {"hund": "dog", "katze": "cat", "katzen": "cats", "hunde": "dogs"}
 _PETS = rf"(?:cats?|dogs?|katzen?|hunde?)(?:,? (?:called|named|namens) {_PET_NAME}(?:,? (?:and|und) {_PET_NAME})?)?"
+_NAMES = rf"(?P<name>{_PET_NAME}(?:,? (?:and|und) {_PET_NAME})?)"
+_NAMED_PETS = rf"(?P<pet>cats?|dogs?)(?:['’]s| is| are) (?:called|named) {_NAMES}"
+_BENANNTE = rf"(?P<pet>katzen?|hunde?) heiß(?:t|en) {_NAMES}"
 _END = r"(?=[.,;!)\n]|\s+(?:and|but|who|so|now|at home|aged|too|und|aber|die|der|zu hause)\b|\s*\Z)"
 
 
@@ -120,6 +124,25 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
+class SelfTold:
+    """All that a user said of themself and that holds."""
+
+    lines: tuple[Told, ...]
+    sources: tuple[Source, ...]
+    """The messages that say it, and those that ended what else these say: without them it would hold again."""
+
+
+@dataclass(slots=True)
+class _Place:
+    """What one line can be about: a home, or a game that is played."""
+
+    line: Told | None = None
+    said_in: set[Ref] = field(default_factory=set)
+    latest: tuple[Source, ...] = ()
+    """The messages that tell how it is by now: who said it last, and who took that back."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Rule:
     kind: str
     pattern: re.Pattern[str]
@@ -129,22 +152,39 @@ class _Rule:
     """Whether one holds at a time: a newer one takes the place of the older."""
 
 
-def told(messages: Iterable[tuple[str, datetime, Source]]) -> list[Told]:
+def told(messages: Iterable[tuple[str, datetime, Source]]) -> SelfTold:
     """What holds by now of what messages say, the oldest of them first."""
-    standing: dict[tuple[str, str], Told] = {}
+    places: dict[tuple[str, str], _Place] = {}
     for content, at, source in messages:
         for rule, value, is_taken_back in _said_in(content):
-            place = (rule.kind, "" if rule.is_single else value.casefold())
-            text = rule.says.format(value)
-            if not is_taken_back:
-                standing.pop(place, None)
-                if value:
-                    standing[place] = Told(rule.kind, text, at, source)
-            elif place in standing and standing[place].text.casefold() == text.casefold():
-                del standing[place]
+            name = (rule.kind, "" if rule.is_single else value.casefold())
+            line = Told(rule.kind, rule.says.format(value), at, source)
+            before = places.get(name, _Place())
+            if is_taken_back:
+                if before.line is None or before.line.text.casefold() != line.text.casefold():
+                    continue
+                places[name] = _Place(None, before.said_in, (before.line.source, source))
+            else:
+                # The one that was said last is the last one.
+                places.pop(name, None)
+                places[name] = _Place(line if value else None, before.said_in, (source,))
+            places[name].said_in.add(source.ref)
+    newest = [place.line for place in reversed(places.values()) if place.line][:MOST_LINES]
     order = list(dict.fromkeys(rule.kind for rule in _RULES))
-    newest = list(standing.values())[::-1][:MOST_LINES]
-    return sorted(newest, key=lambda one: order.index(one.kind))
+    lines = {line.text.casefold(): line for line in sorted(newest, key=lambda line: order.index(line.kind))}
+    return SelfTold(tuple(lines.values()), _with_ends([line.source for line in lines.values()], places.values()))
+
+
+def _with_ends(sources: Iterable[Source], places: Iterable[_Place]) -> tuple[Source, ...]:
+    """Some messages, with those that tell how all that they say is by now."""
+    kept = {source.ref: source for source in sources}
+    known = -1
+    while known < len(kept):
+        known = len(kept)
+        for place in places:
+            if not place.said_in.isdisjoint(kept):
+                kept.update((source.ref, source) for source in place.latest)
+    return tuple(kept.values())
 
 
 def _said_in(content: str) -> Iterator[tuple[_Rule, str, bool]]:
@@ -240,6 +280,12 @@ def _group(_text: str, found: re.Match[str]) -> str:
     return found.group(1)
 
 
+def _named_pets(_text: str, found: re.Match[str]) -> str:
+    kind = found.group("pet").lower()
+    kind = _PET_CALLED.get(kind, kind)
+    return f"{kind if kind.endswith('s') else f'a {kind}'} called {found.group('name')}"
+
+
 def _rule(
     kind: str, pattern: str, says: str, value: Callable[[str, re.Match[str]], str], *, single: bool = False
 ) -> _Rule:
@@ -280,6 +326,8 @@ _RULES = (
     _rule("role", rf"(?:{_WORK}) as (?=an? |the )|{_ARBEITE} als ", "works as {}", _phrase, single=True),
     _rule("employer", rf"(?:{_WORK}) (?:at|for) ", "works at {}", _organization, single=True),
     _rule("employer", rf"{_ARBEITE} bei (?:der |dem )?", "works at {}", _organization, single=True),
+    _rule("employer", rf"(?:{_WORK}) as {_ROLE} (?:at|for) (?:the )?", "works at {}", new_employer, single=True),
+    _rule("employer", rf"{_ARBEITE} als {_ROLLE} bei (?:der |dem )?", "works at {}", new_employer, single=True),
     _rule("role", rf"\b{_AM}{_NOW} {_ROLE} (?:at|for) (?:the )?", "works as {}", new_role, single=True),
     _rule("role", rf"{_BEGAN} as {_ROLE} (?:at|for|with) ", "works as {}", new_role, single=True),
     _rule("role", rf"\bich bin{_NOW} {_ROLLE} bei (?:der |dem )?", "works as {}", new_german_role, single=True),
@@ -299,6 +347,8 @@ _RULES = (
     _rule(
         "pets", rf"{_HAVE} ({_COUNTS} {_PETS}(?: (?:and|und) {_COUNTS} {_PETS})?){_END}", "has {}", _group, single=True
     ),
+    _rule("pet names", rf"\b(?:my|our) {_NAMED_PETS}{_END}", "has {}", _named_pets),
+    _rule("pet names", rf"\b(?:meine?|unsere?) {_BENANNTE}{_END}", "has {}", _named_pets),
     _rule("diet", rf"\b{_AM}{_NOW} (?:an? )?(?:strict )?({_DIETS}){_END}", "is {}", _group, single=True),
     _rule("diet", rf"\bich bin{_NOW} ({_DIETS}){_END}", "is {}", _group, single=True),
     _rule("learns", rf"\b{_AM}{_NOW} learning (?:how )?|\bich lerne{_NOW} ", "is learning {}", _topic),
