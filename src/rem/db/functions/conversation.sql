@@ -364,7 +364,10 @@ BEGIN
     END IF;
     PERFORM pg_sleep(0.01);
   END LOOP;
-  INSERT INTO rem.session_counters (tenant_id, session_id, is_stale) VALUES (of_tenant, of_session, true)
+  -- Not of one that is just being erased: whoever does it waits for the message, and there will be nothing to count.
+  INSERT INTO rem.session_counters (tenant_id, session_id, is_stale)
+  SELECT s.tenant_id, s.id, true FROM rem.sessions s WHERE s.tenant_id = of_tenant AND s.id = of_session
+  FOR KEY SHARE SKIP LOCKED
   ON CONFLICT (tenant_id, session_id) DO UPDATE SET is_stale = true;
 END $$;
 
