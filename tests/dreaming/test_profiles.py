@@ -196,17 +196,7 @@ async def test_the_latest_five_speak_for_what_many_tell(rem: Rem, alice: Store, 
 
 async def test_what_was_told_long_ago_is_told_still(rem: Rem, alice: Store, sql: Connection) -> None:
     session_id = await talk(rem, sql, alice, 0, "I live in Porto.")
-    asked = [
-        Message(
-            session_id=session_id,
-            message_index=10 + place,
-            role=Role.USER,
-            content=f"And {place}?",
-            created_at=_START + timedelta(days=1, seconds=place),
-        )
-        for place in range(1100)
-    ]
-    await alice.upsert_many(asked)
+    await chatter(alice, session_id, 1)
     await dream(rem, alice)
     assert (await profile(alice)).metadata["profile"]["about"] == ["lives in Porto"]
     report = await dream(rem, alice)

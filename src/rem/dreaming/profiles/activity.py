@@ -22,7 +22,9 @@ from rem.dreaming.claim import Ref, Source
 
 _WEEKS_SHOWN = 8
 _WEEKS_OF_LEVEL = 4
-_WITNESSES = 5
+WITNESSES = 5
+"""So many of what speaks for something are told as its sources, the latest: they are reason enough to say it, and a
+profile that told of all of them would be written anew with hundreds of sources each night."""
 _LEVELS = ((50, "high"), (10, "moderate"), (0, "low"))
 
 
@@ -45,7 +47,7 @@ class Activity:
     @property
     def witnesses(self) -> tuple[Source, ...]:
         """The latest of them: so many speak for the rest."""
-        return self.sessions[:_WITNESSES]
+        return self.sessions[:WITNESSES]
 
     def as_json(self) -> dict[str, int]:
         """The latest weeks that had any, by their Mondays."""

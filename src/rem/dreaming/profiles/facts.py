@@ -22,7 +22,7 @@ from rem.dreaming.entities.mentions import evidence_in
 from rem.dreaming.entities.name_words import words_after
 from rem.dreaming.entities.uses import uses
 from rem.dreaming.moments.topics import COMPANY_WORDS, DOMAIN, VERB_WORDS
-from rem.dreaming.profiles.activity import Activity, activity_of
+from rem.dreaming.profiles.activity import WITNESSES, Activity, activity_of
 from rem.dreaming.profiles.self_told import SelfTold, told
 from rem.dreaming.profiles.sensitive import is_sensitive
 from rem.dreaming.profiles.subjects import recurring
@@ -46,9 +46,6 @@ _WEEKS_OF_EXPERTISE = 4
 _LATELY = timedelta(days=14)
 _HALF_LIFE_DAYS = 30.0
 _MOST_INTERESTS, _MOST_TOPICS, _MOST_SHOWN, _MOST_WISHES = 15, 10, 10, 20
-_MOST_WITNESSES = 5
-"""So many of what speaks for something are told as its sources, the latest: they are reason enough to say it, and a
-profile that told of all of them would be written anew with hundreds of sources each night."""
 _LONGEST_TAG = 80
 _LONGEST_MESSAGE, _LONGEST_WISHFUL_MESSAGE = 1000, 400
 """What is longer was pasted rather than said; more so if it tells what to do."""
@@ -333,9 +330,7 @@ def _counted(uses: Sequence[tuple[str, Moment]], at: datetime | None) -> Counted
     newest = at.date() if at else date.min
     weight = sum(0.5 ** ((newest - day).days / _HALF_LIFE_DAYS) for day in sorted(days))
     # The moments come the newest first.
-    return Counted(
-        name, len(uses), round(weight, 6), days, tuple(moment.source for _, moment in uses[:_MOST_WITNESSES])
-    )
+    return Counted(name, len(uses), round(weight, 6), days, tuple(moment.source for _, moment in uses[:WITNESSES]))
 
 
 def _fold(name: str) -> str:
@@ -348,7 +343,7 @@ def _mentioned(rows: Sequence[Any], kind: str, by_id: dict[UUID, Source]) -> lis
     for row in rows:
         if _kind(row) == kind and not is_sensitive(row["name"]) and len(row["name"]) <= _LONGEST_TAG:
             count = len(row["mentioned_by"])
-            latest = sorted(row["mentioned_by"], key=newest_first.__getitem__)[:_MOST_WITNESSES]
+            latest = sorted(row["mentioned_by"], key=newest_first.__getitem__)[:WITNESSES]
             sources = (*(by_id[source_id] for source_id in latest), Source(Ref("ontologies", row["id"]), row["key"]))
             found.append(Counted(row["name"], count, float(count), frozenset(), sources))
     return found
