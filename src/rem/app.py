@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rem.context import DEFAULT_TENANT, Scope
+from rem.context import DEFAULT_TENANT, Scope, UserOrScope
 from rem.db.custom import TypePlan
 from rem.db.database import Database, Progress
 from rem.db.dump import dump
@@ -92,73 +92,58 @@ class Rem:
         """The settings that it was opened with."""
         return self._settings
 
-    def store(self, user: str | None = None, *, tenant: str = DEFAULT_TENANT) -> Store:
-        """The memory of one user, by e-mail address or id; without a user, what the tenant shares."""
-        return self.store_for(Scope.of(user, tenant))
-
-    def store_for(self, scope: Scope) -> Store:
-        """The memory that a scope sees."""
-        return Store(self._database, scope, self._types)
+    def store(self, user: UserOrScope = None, *, tenant: str = DEFAULT_TENANT) -> Store:
+        """Return the memory of one user or scope; without a user, what the tenant shares."""
+        return Store(self._database, Scope.of(user, tenant), self._types)
 
     def ingester(
-        self, user: str | None = None, *, tenant: str = DEFAULT_TENANT, save_schema: SaveSchema | None = None
+        self, user: UserOrScope = None, *, tenant: str = DEFAULT_TENANT, save_schema: SaveSchema | None = None
     ) -> Ingester:
-        """Takes files into the memory of one user; without a user, into what the tenant shares."""
-        return self.ingester_for(Scope.of(user, tenant), save_schema=save_schema)
+        """Return an ingester that stores files in the memory of one user or scope.
 
-    def ingester_for(self, scope: Scope, *, save_schema: SaveSchema | None = None) -> Ingester:
-        """Takes files into a scope's memory. What is an agent becomes one, if `save_schema` keeps agents."""
-        return Ingester(self.store_for(scope), self._settings, save_schema=save_schema)
+        A file that defines an agent becomes one if `save_schema` is given.
+        """
+        return Ingester(self.store(user, tenant=tenant), self._settings, save_schema=save_schema)
 
-    def memory(self, user: str, *, tenant: str = DEFAULT_TENANT) -> MemoryManager:
-        """The conversations of one user, by e-mail address or id."""
-        return self.memory_for(Scope.of(user, tenant))
-
-    def memory_for(self, scope: Scope) -> MemoryManager:
-        """The conversations of a scope."""
-        return MemoryManager(self.store_for(scope), self._searcher, self._settings.memory)
+    def memory(self, user: str | Scope, *, tenant: str = DEFAULT_TENANT) -> MemoryManager:
+        """Return the sessions of one user or scope."""
+        return MemoryManager(self.store(user, tenant=tenant), self._searcher, self._settings.memory)
 
     async def prune_if_due(self) -> int:
         """Delete what MEMORY__AUTO_PRUNE_DAYS says is too old, of everyone; how many sessions. For servers."""
-        return await prune_if_due(self.memory_for, self._database, self._settings.memory)
+        return await prune_if_due(self.memory, self._database, self._settings.memory)
 
-    async def query(self, query: str | Query, *, user: str | None = None, tenant: str = DEFAULT_TENANT) -> QueryResult:
-        """The answer to a query in REM's language, over what one user sees; without a user, what the tenant shares."""
-        return await self.query_for(Scope.of(user, tenant), query)
-
-    async def query_for(self, scope: Scope, query: str | Query) -> QueryResult:
-        """The answer to a query over what a scope sees."""
+    async def query(self, query: str | Query, *, user: UserOrScope = None, tenant: str = DEFAULT_TENANT) -> QueryResult:
+        """Run a query in REM's language over what one user or scope sees; without a user, what the tenant shares."""
         with query_span("rem.query") as answered:
-            result = await self._executor(scope).run(query)
+            result = await self._executor(Scope.of(user, tenant)).run(query)
             answered(result.query_type, result.count)
         return result
 
-    async def ask(self, text: str, *, user: str | None = None, tenant: str = DEFAULT_TENANT) -> QueryResult:
-        """The answer to plain language, without a language model; its notes say as which query it was understood."""
-        return await self.ask_for(Scope.of(user, tenant), text)
+    async def ask(
+        self, text: str, *, user: UserOrScope = None, tenant: str = DEFAULT_TENANT, limit: int | None = None
+    ) -> QueryResult:
+        """Answer plain language without a language model. The notes say as which query it was understood.
 
-    async def ask_for(self, scope: Scope, text: str, *, limit: int | None = None) -> QueryResult:
-        """The answer to plain language over what a scope sees; with a limit, at most so many rows of a search."""
+        `limit` is the most rows that a search may return.
+        """
+        scope = Scope.of(user, tenant)
         with query_span("rem.ask") as answered:
-            result = await natural.ask(self._executor(scope), self.store_for(scope), text, limit)
+            result = await natural.ask(self._executor(scope), self.store(scope), text, limit)
             answered(result.query_type, result.count)
         return result
 
     async def run_plan(
-        self, plan: Plan | Mapping[str, Any] | str, *, user: str | None = None, tenant: str = DEFAULT_TENANT
+        self, plan: Plan | Mapping[str, Any] | str, *, user: UserOrScope = None, tenant: str = DEFAULT_TENANT
     ) -> PlanResult:
-        """The results of queries in stages, where one feeds the next; the plan as an object, a mapping or JSON."""
-        return await self.run_plan_for(Scope.of(user, tenant), plan)
-
-    async def run_plan_for(self, scope: Scope, plan: Plan | Mapping[str, Any] | str) -> PlanResult:
-        """The results of a plan over what a scope sees."""
+        """Run queries in stages, where one feeds the next. The plan is an object, a mapping or JSON."""
         with query_span("rem.plan") as answered:
-            result = await run_plan(self._executor(scope), Plan.of(plan))
+            result = await run_plan(self._executor(Scope.of(user, tenant)), Plan.of(plan))
             answered("PLAN", result.count)
         return result
 
     def _executor(self, scope: Scope) -> QueryExecutor:
-        return QueryExecutor(self.store_for(scope), self._search, self._sql)
+        return QueryExecutor(self.store(scope), self._search, self._sql)
 
     async def _search(self, store: Store, query: Search) -> QueryResult:
         return await run_search(self._searcher, store, query)
@@ -169,7 +154,7 @@ class Rem:
     async def index(
         self,
         *,
-        user: str | None = None,
+        user: UserOrScope = None,
         tenant: str = DEFAULT_TENANT,
         everyone: bool = False,
         anew: bool = False,
@@ -219,10 +204,10 @@ class Rem:
         from rem.dreaming.dreamer import Dreamer
 
         settings = self._settings.dreaming
-        return Dreamer(self._database, self.store_for, self._indexer, self._embedder, settings, mind, schemas)
+        return Dreamer(self._database, self.store, self._indexer, self._embedder, settings, mind, schemas)
 
     async def plan_forget(
-        self, label: str, *, user: str | None = None, tenant: str = DEFAULT_TENANT, mentions: bool = False
+        self, label: str, *, user: UserOrScope = None, tenant: str = DEFAULT_TENANT, mentions: bool = False
     ) -> ForgetPlan:
         """What would go with everything about a name or a key; with `mentions`, also the texts that name it."""
         from rem.forgetting.forget import plan_forget
@@ -268,7 +253,7 @@ class Rem:
     async def load(
         self,
         *paths: Path,
-        user: str | None = None,
+        user: UserOrScope = None,
         tenant: str = DEFAULT_TENANT,
         on_rows: RowProgress | None = None,
     ) -> LoadReport:
@@ -283,7 +268,7 @@ class Rem:
         self,
         stream: TextIO,
         *,
-        user: str | None = None,
+        user: UserOrScope = None,
         tenant: str = DEFAULT_TENANT,
         with_deleted: bool = False,
         on_rows: Callable[[int], None] | None = None,

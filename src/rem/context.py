@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
@@ -43,9 +43,17 @@ class Scope:
                 )
 
     @classmethod
-    def of(cls, user: str | None = None, tenant: str = DEFAULT_TENANT) -> Scope:
-        """The scope of a user given by e-mail address or id."""
-        return cls(tenant, None if user is None else user_id_of(user))
+    def of(cls, user: UserOrScope = None, tenant: str = DEFAULT_TENANT) -> Scope:
+        """Return the scope of a user given by e-mail address or id. A scope is returned as it is."""
+        if not isinstance(user, Scope):
+            return cls(tenant, None if user is None else user_id_of(user))
+        if tenant not in (DEFAULT_TENANT, user.tenant_id):
+            raise InvalidInputError(f"The scope belongs to tenant {user.tenant_id!r}: leave the tenant {tenant!r} out.")
+        return user
+
+
+UserOrScope: TypeAlias = str | Scope | None
+"""A user by e-mail address or id, a scope, or None for the rows that a tenant shares."""
 
 
 def user_id_of(user: str) -> str:

@@ -203,7 +203,7 @@ async def test_only_ones_own_agents_can_be_deleted(catalog: AgentCatalog, folder
 
 
 async def test_a_stored_definition_that_is_no_agent_is_listed_with_its_problem(catalog: AgentCatalog, rem: Rem) -> None:
-    await rem.store_for(ALICE).upsert(Schema(name="odd-one", spec={"description": "You."}))
+    await rem.store(ALICE).upsert(Schema(name="odd-one", spec={"description": "You."}))
     entry = (await catalog.entries(ALICE))[-1]
     assert (entry.name, entry.schema) == ("odd-one", None)
     assert entry.problem == "The stored agent odd-one: json_schema_extra: is missing"

@@ -20,14 +20,14 @@ async def talk(rem: Rem, store: Store, *texts: str, role: Role = Role.USER, **me
     """A session in which somebody said this."""
     session_id = uuid4()
     messages = [NewMessage(role=role, content=text, metadata=metadata) for text in texts]
-    await rem.memory_for(store.scope).append(session_id, messages, creates=True)
+    await rem.memory(store.scope).append(session_id, messages, creates=True)
     return await store.get(Session, session_id)
 
 
 async def talk_on(rem: Rem, store: Store, session: Session, *texts: str) -> None:
     """More of the same session."""
     messages = [NewMessage(role=Role.USER, content=text) for text in texts]
-    await rem.memory_for(store.scope).append(session.id, messages)
+    await rem.memory(store.scope).append(session.id, messages)
 
 
 async def talk_at(store: Store, at: datetime, *texts: str) -> Session:

@@ -492,7 +492,7 @@ async def _dream_with(rem: Rem, store: Store, happens: Callable[[Store], Awaitab
 
     async def elsewhere() -> None:
         async with Rem.open(rem.settings) as other:
-            await happens(other.store_for(store.scope))
+            await happens(other.store(store.scope))
 
     def on_progress(_dream: str, done: int, of: int) -> None:
         if done == 0 and of and next(starts) == 2:

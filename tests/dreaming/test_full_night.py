@@ -57,7 +57,7 @@ async def test_the_first_full_night_knows_who_was_named_and_another_look_changes
 
 async def test_what_rem_itself_answered_is_no_material(rem: Rem, alice: Store) -> None:
     quoted = "From your memory: Kubernetes evicts the checkout pods, says Dr. Imogen Brightwater <imogen@kestrel.com>."
-    memory, session_id = rem.memory_for(alice.scope), uuid4()
+    memory, session_id = rem.memory(alice.scope), uuid4()
     messages = [
         NewMessage(role=Role.USER, content="What about the mainsail of the Albatross?"),
         NewMessage(role=Role.ASSISTANT, content=quoted, model="rem:local"),

@@ -568,7 +568,7 @@ async def test_files_that_were_really_taken_in_are_read_and_read_anew_when_they_
         text = f"---\nname: Zoë Ünal\nyears: {years}\n---\n# CV\n\n" + "She sails and writes.\n\n" * 400
         return FetchedFile("zoë.md", "file:///cvs/zo%C3%AB.md", text.encode(), "text/markdown")
 
-    ingester = rem.ingester_for(reader.scope)
+    ingester = rem.ingester(reader.scope)
     await ingester.take_in(cv(7))
     await dream(rem, reader)
     (row,) = (await extracted(reader)).values()

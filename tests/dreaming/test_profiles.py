@@ -27,7 +27,7 @@ _START = datetime(2026, 5, 4, 9, tzinfo=UTC)
 async def talk(rem: Rem, sql: Connection, store: Store, day: int, *texts: str) -> UUID:
     """A conversation of some day."""
     session_id = uuid4()
-    memory = rem.memory_for(store.scope)
+    memory = rem.memory(store.scope)
     await memory.create_session(session_id=session_id)
     texts = texts or ("What about the boat?",)
     for text in texts:
@@ -214,7 +214,7 @@ async def test_without_a_source_left_there_is_no_profile(rem: Rem, sailor: Store
     for found in await sailor.find(Moment):
         await sailor.erase(found)
     for session in await sailor.find(Session):
-        await rem.memory_for(sailor.scope).delete_session(session.id, erase=True)
+        await rem.memory(sailor.scope).delete_session(session.id, erase=True)
     assert await sailor.find(User) == []
     await dream(rem, sailor)
     assert await sailor.find(User) == []
@@ -226,7 +226,7 @@ async def test_the_row_stays_as_long_as_one_conversation_speaks_for_it(rem: Rem,
     await dream(rem, alice)
     row_id = (await profile(alice)).id
     for session_id in sessions[1:]:
-        await rem.memory_for(alice.scope).delete_session(session_id, erase=True)
+        await rem.memory(alice.scope).delete_session(session_id, erase=True)
     assert (await profile(alice)).id == row_id
     await dream(rem, alice)
     user = await profile(alice)
@@ -262,7 +262,7 @@ async def test_a_field_that_the_user_corrected_is_left_alone_for_ever(rem: Rem, 
     for found in await sailor.find(Moment):
         await sailor.erase(found)
     for session in await sailor.find(Session):
-        await rem.memory_for(sailor.scope).delete_session(session.id, erase=True)
+        await rem.memory(sailor.scope).delete_session(session.id, erase=True)
     user = await profile(sailor)
     assert (user.summary, user.metadata, user.last_active_at) == ("I build boats.", {}, None)
 
@@ -275,7 +275,7 @@ async def test_what_a_user_adds_to_a_dreamt_row_does_not_go_with_its_sources(
     for found in await sailor.find(Moment):
         await sailor.erase(found)
     for session in await sailor.find(Session):
-        await rem.memory_for(sailor.scope).delete_session(session.id, erase=True)
+        await rem.memory(sailor.scope).delete_session(session.id, erase=True)
     user = await profile(sailor)
     assert (user.role, user.interests, user.origin) == ("Boat builder", [], "user")
 
@@ -318,7 +318,7 @@ async def test_one_user_learns_nothing_of_another(rem: Rem, sailor: Store, bob: 
 
 async def test_nobody_is_made_of_what_is_shared_or_said_anonymously(rem: Rem, shared: Store, sql: Connection) -> None:
     await moment(shared, 0, "sailing")
-    nobody = rem.store_for(Scope("default", f"anon:{uuid4()}"))
+    nobody = rem.store(Scope("default", f"anon:{uuid4()}"))
     await talk(rem, sql, nobody, 0)
     assert (await dream(rem, shared)).said == 0
     assert (await dream(rem, nobody)).said == 0
@@ -399,7 +399,7 @@ async def test_names_in_any_script_are_kept(rem: Rem, sql: Connection) -> None:
 
 
 async def test_an_id_that_can_be_no_key_gets_no_profile(rem: Rem, sql: Connection) -> None:
-    owner = rem.store_for(Scope("default", "---"))
+    owner = rem.store(Scope("default", "---"))
     await moment(owner, 0, "sailing")
     assert (await dream(rem, owner)).said == 0
 
@@ -527,11 +527,11 @@ async def test_a_correction_holds_for_its_part_alone(rem: Rem, alice: Store, sql
         details = (await profile(alice)).metadata["profile"]
         assert details["about"] == ["lives in Faro"]
         assert details["preferences"] == ["Don't use emojis.", "Please always answer in German."]
-    await rem.memory_for(alice.scope).delete_session(wish, erase=True)
+    await rem.memory(alice.scope).delete_session(wish, erase=True)
     details = (await profile(alice)).metadata["profile"]
     assert details["about"] == ["lives in Faro"]
     assert "preferences" not in details
-    await rem.memory_for(alice.scope).delete_session(chess, erase=True)
+    await rem.memory(alice.scope).delete_session(chess, erase=True)
     await dream(rem, alice)
     details = (await profile(alice)).metadata["profile"]
     assert (details["about"], details["preferences"]) == (["lives in Faro"], ["Don't use emojis."])
@@ -631,11 +631,11 @@ async def test_who_deletes_something_else_is_still_known(rem: Rem, alice: Store,
     await chatter(alice, first, 2)
     trivial = await talk(rem, sql, alice, 30, "Hello?")
     await dream(rem, alice)
-    await rem.memory_for(alice.scope).delete_session(trivial, erase=True)
+    await rem.memory(alice.scope).delete_session(trivial, erase=True)
     assert (await profile(alice)).metadata["profile"]["about"] == ["lives in Porto", "plays chess"]
     await dream(rem, alice)
     assert (await profile(alice)).metadata["profile"]["about"] == ["lives in Porto", "plays chess"]
-    await rem.memory_for(alice.scope).delete_session(chess, erase=True)
+    await rem.memory(alice.scope).delete_session(chess, erase=True)
     assert "about" not in (await profile(alice)).metadata["profile"]
     await dream(rem, alice)
     assert (await profile(alice)).metadata["profile"]["about"] == ["lives in Porto"]

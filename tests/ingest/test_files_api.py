@@ -56,7 +56,7 @@ async def worked_off(rem: Rem) -> list[str]:
     outcomes: list[str] = []
     for job in await Jobs(rem.database).list(kind=JOB):
         file_id = UUID(job.payload["file_id"])
-        outcome = await work_off(rem.database, rem.settings, rem.ingester_for, job.payload["tenant_id"], file_id)
+        outcome = await work_off(rem.database, rem.settings, rem.ingester, job.payload["tenant_id"], file_id)
         await Jobs(rem.database).cancel([job.id])
         outcomes.append(outcome.status if outcome else "nothing")
     return outcomes

@@ -42,7 +42,7 @@ async def test_attachments_of_every_version_of_a_mail_are_read(rem: Rem, alice: 
     assert document.text.count("Please sign") == 1
     assert "## contract.txt\n\nThe rent is 500 a month." in document.text
     assert document.written_at == datetime(2024, 1, 1, 8, tzinfo=UTC)
-    await rem.ingester_for(alice.scope).take_in(file("mail.eml", mail.as_bytes()))
+    await rem.ingester(alice.scope).take_in(file("mail.eml", mail.as_bytes()))
     assert {row.timestamp for row in await alice.find(Resource)} == {document.written_at}
 
 
@@ -119,7 +119,7 @@ async def test_a_piece_that_changes_makes_its_file_news_to_the_dreams(rem: Rem, 
             )
 
     text = b"# Plan\n\nThe harbour gets twelve berths.\n\n# Cost\n\nEach berth costs 900 euro.\n"
-    await rem.ingester_for(alice.scope).take_in(FetchedFile("plan.md", "file:///plan.md", text))
+    await rem.ingester(alice.scope).take_in(FetchedFile("plan.md", "file:///plan.md", text))
     piece = (await alice.find(Resource, order_by="ordinal"))[0]
     await alice.delete(piece)
     await rem.dreamer().dream(alice.scope, ["moments"])

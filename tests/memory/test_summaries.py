@@ -93,7 +93,7 @@ async def test_two_processes_make_one_summary(settings: Settings, ours: MemoryMa
         return await slow(previous, messages)
 
     async with Rem.open(settings) as elsewhere:
-        other = elsewhere.memory_for(ours.scope)
+        other = elsewhere.memory(ours.scope)
         working = asyncio.create_task(ours.refresh_summary(session_id, slowly, strategy="hybrid", max_tokens=_BUDGET))
         await begun.wait()
         assert await refreshed(other, session_id, fast) is None

@@ -69,7 +69,7 @@ async def test_every_hint_of_a_long_session_leads_to_the_exact_text(
         assert len(line.content) < 600
     assert hints.keys() == texts.keys()
     for key, (start, end) in hints.items():
-        result = await rem.query_for(ours.scope, f"LOOKUP {key}")
+        result = await rem.query(f"LOOKUP {key}", user=ours.scope)
         (found,) = result.results
         assert found["record"]["content"] == texts[key]
         assert (start, end) == (texts[key][:200], texts[key][-200:])
@@ -136,16 +136,16 @@ async def test_the_same_id_in_another_tenant_is_another_session(rem: Rem, sessio
 async def test_an_anonymous_conversation_owns_itself(rem: Rem) -> None:
     context = AgentContext(session_id=str(uuid4()))
     session_id = UUID(context.session_id)
-    memory = rem.memory_for(context.scope)
+    memory = rem.memory(context.scope)
     await memory.begin_turn(session_id, said("Nobody knows me"))
     assert len((await memory.begin_turn(session_id, said("still?"))).history) == 1
     other = AgentContext(session_id=str(uuid4()))
     with pytest.raises(NotFoundError):
-        await rem.memory_for(other.scope).begin_turn(session_id, said("Who are you?"))
+        await rem.memory(other.scope).begin_turn(session_id, said("Who are you?"))
 
 
 async def test_without_a_user_nothing_is_stored(rem: Rem, session_id: UUID) -> None:
-    memory = rem.memory_for(AgentContext().scope)
+    memory = rem.memory(AgentContext().scope)
     for attempt in (
         memory.begin_turn(session_id, said("Hello")),
         memory.list_sessions(),
@@ -269,7 +269,7 @@ async def test_what_a_client_calls_a_session_means_one(rem: Rem, ours: MemoryMan
     for bad in ("a\0b", "\ud800"):
         with pytest.raises(InvalidInputError):
             await ours.session_id(bad)
-    nobody = rem.memory_for(AgentContext().scope)
+    nobody = rem.memory(AgentContext().scope)
     assert await nobody.session_id("x") == session_id_of("x", nobody.scope)
 
 
@@ -360,7 +360,7 @@ async def test_messages_that_the_store_wrote_belong_to_the_conversation(
     rem: Rem, ours: MemoryManager, session_id: UUID
 ) -> None:
     await ours.create_session("You are kind.", session_id=session_id)
-    store = rem.store_for(ours.scope)
+    store = rem.store(ours.scope)
     await store.upsert(Message(session_id=session_id, message_index=70, role=Role.USER, content="From a YAML file"))
     turn = await ours.begin_turn(session_id, NewMessage(role=Role.USER, content="Next"))
     assert turn.message_index == 71

@@ -73,7 +73,7 @@ class AgentCatalog:
 
     async def entries(self, scope: Scope) -> Sequence[CatalogEntry]:
         """Everything that the caller may see, in the order in which names are looked up; also what cannot be used."""
-        rows = [] if self._rem is None else await self._rem.store_for(scope).find(Schema, limit=_MOST_LISTED)
+        rows = [] if self._rem is None else await self._rem.store(scope).find(Schema, limit=_MOST_LISTED)
         found = [*_built_in().values(), *self._folder.entries(), *map(self._entry, _own_first(rows, scope))]
         return [*_marked_as_hidden(found)]
 
@@ -119,7 +119,7 @@ class AgentCatalog:
     def _store(self, scope: Scope) -> Store:
         if self._rem is None:
             raise MemoryOffError
-        return self._rem.store_for(scope)
+        return self._rem.store(scope)
 
     def _at_hand(self, name: str) -> CatalogEntry | None:
         """What needs no database. A broken file does not stand in the way of a sound one."""
@@ -131,7 +131,7 @@ class AgentCatalog:
     async def _stored(self, name: str, scope: Scope) -> CatalogEntry | None:
         if self._rem is None or len(name) > _LONGEST_SHOWN or "\0" in name:
             return None
-        rows = await self._rem.store_for(scope).find(Schema, {"key": name}, limit=2)
+        rows = await self._rem.store(scope).find(Schema, {"key": name}, limit=2)
         return next((self._entry(row) for row in _own_first(rows, scope)), None)
 
     def _entry(self, row: Schema) -> CatalogEntry:

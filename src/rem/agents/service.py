@@ -91,7 +91,7 @@ class Agents:
             return context.model_copy(update={"session_id": str(uuid4())})
         if context.session_name is None or context.user_id is None:
             return context
-        named = await self._rem.memory_for(context.scope).session_id(context.session_name)
+        named = await self._rem.memory(context.scope).session_id(context.session_name)
         return context.model_copy(update={"session_id": str(named)})
 
     def _run(
@@ -151,7 +151,7 @@ class Agents:
         if self._rem is None or context.session_id is None:
             return None
         summarize = self._summarize_for(context) if self._has_model else None
-        return Place(self._rem.memory_for(context.scope), UUID(context.session_id), summarize)
+        return Place(self._rem.memory(context.scope), UUID(context.session_id), summarize)
 
     async def _begin_turn(
         self, turn: ChatTurn, context: AgentContext, schema: AgentSchema, place: Place | None

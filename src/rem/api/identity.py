@@ -57,5 +57,5 @@ SettingsDep = Annotated[Settings, Depends(_settings)]
 async def in_session(rem: Rem, context: AgentContext, session: str) -> AgentContext:
     """The caller in the session that a request names. Who is nobody in particular owns one whose id they know."""
     context = context.in_session(session)
-    named = await rem.memory_for(context.scope).session_id(session)
+    named = await rem.memory(context.scope).session_id(session)
     return context.model_copy(update={"session_id": str(named)}) if context.user_id else context

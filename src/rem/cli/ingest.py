@@ -111,7 +111,7 @@ async def ingest_sources(
     async def save_schema(text: str) -> str:
         return (await catalog.save(text, scope)).name
 
-    pipeline = Pipeline(rem.ingester_for(scope, save_schema=save_schema), EVERYWHERE, rem.settings.ingest, wish)
+    pipeline = Pipeline(rem.ingester(scope, save_schema=save_schema), EVERYWHERE, rem.settings.ingest, wish)
     reading = asyncio.create_task(pipeline.run(sources, on_file))
     try:
         while not reading.done():

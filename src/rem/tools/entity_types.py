@@ -16,7 +16,7 @@ async def known_types(env: ToolEnv) -> Sequence[type[Entity]]:
     """Those of the database, with the ones that its users registered; without one, those that come with REM."""
     if env.memory is None:
         return BUILTIN_ENTITIES
-    types = env.rem.store_for(env.scope).types
+    types = env.rem.store(env.scope).types
     async with env.rem.database.connection() as connection:
         await types.learn(connection)
     return list(types.models.values())

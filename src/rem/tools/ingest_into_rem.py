@@ -32,7 +32,7 @@ async def ingest_into_rem(
     register_metadata. What is stored under the name already is kept unless you say replace=true.
     For example: ingest_into_rem(name="Pricing decision 2026-03", content="We decided …", category="decision")
     """
-    store = env.rem.store_for(env.scope)
+    store = env.rem.store(env.scope)
     resource = _resource(name, content, category, tags)
     async with store.transaction() as transaction:
         if not replace:

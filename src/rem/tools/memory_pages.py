@@ -21,15 +21,15 @@ _PROFILE = ("name", "email", "role", "tier", "summary", "interests", "preferred_
 
 async def sessions(env: ToolEnv) -> dict[str, Any]:
     """The caller's conversations, the latest first."""
-    store = env.rem.store_for(env.scope)
+    store = env.rem.store(env.scope)
     found = await store.find(Session, order_by="-updated_at", limit=_SESSIONS)
     return {"sessions": [_session(session) for session in found], "count": await store.count(Session)}
 
 
 async def session(env: ToolEnv, id: str) -> dict[str, Any]:  # noqa: A002  # as the address has it
     """One conversation with its latest messages, by id or name."""
-    store = env.rem.store_for(env.scope)
-    found = await store.get(Session, await env.rem.memory_for(env.scope).session_id(id))
+    store = env.rem.store(env.scope)
+    found = await store.get(Session, await env.rem.memory(env.scope).session_id(id))
     latest = await store.find(Message, {"session_id": found.id}, order_by="-message_index", limit=_MESSAGES)
     messages = [
         {"key": message.key, "role": message.role, "content": cut(message.content, SHORT_TEXT, message.key)}
@@ -44,7 +44,7 @@ async def moments(env: ToolEnv, page: str) -> dict[str, Any]:
     number = int(page) if re.fullmatch(r"[0-9]{1,7}", page) else 0
     if not 1 <= number <= _LAST_PAGE:
         raise InvalidInputError(f"A page is a whole number from 1 on, not {page[:100]!r}: rem://moments/1.")
-    store = env.rem.store_for(env.scope)
+    store = env.rem.store(env.scope)
     total = await store.count(Moment)
     found = await store.find(
         Moment, order_by="-starts_timestamp, -created_at", limit=_MOMENTS, offset=(number - 1) * _MOMENTS
@@ -55,7 +55,7 @@ async def moments(env: ToolEnv, page: str) -> dict[str, Any]:
 
 async def moment(env: ToolEnv, key: str) -> dict[str, Any]:
     """One moment, by its key."""
-    found = await env.rem.store_for(env.scope).lookup(key, table="moments")
+    found = await env.rem.store(env.scope).lookup(key, table="moments")
     if not found:
         raise NotFoundError(f"No moment answers to {key[:200]!r}.")
     return _shown(found[0], longest=20_000)

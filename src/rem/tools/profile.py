@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 async def own_profile(env: ToolEnv) -> dict[str, Any] | None:
     """The caller's row, known by their e-mail address or id. What others wrote of them is not it."""
     names = [name for name in (env.context.user_email, env.context.user_id) if name]
-    store = env.rem.store_for(env.scope)
+    store = env.rem.store(env.scope)
     answers = await store.answers(names, "users") if names else []
     found = next((answer.record for answer in answers if answer.record.get("user_id") == env.scope.user_id), None)
     if found is not None or env.context.user_id is None:

@@ -52,7 +52,7 @@ async def search_rem(
         case "natural-language":
             return answered(await ask(env, query, limit), limit)
         case "staged-plan":
-            return _of_plan(await env.rem.run_plan_for(env.scope, query), limit)
+            return _of_plan(await env.rem.run_plan(query, user=env.scope), limit)
     raise InvalidInputError(f"There is no mode {mode!r}: use rem-dialect, natural-language or staged-plan.")
 
 
@@ -61,16 +61,16 @@ async def _of_query(env: ToolEnv, text: str, limit: int | None) -> dict[str, Any
     tree = limited(parsed, limit) or parsed
     if isinstance(tree, Search) and tree.table is None:
         wider = replace(tree, limit=rows_to_fetch(tree.limit))
-        found = await env.rem.query_for(env.scope, wider)
+        found = await env.rem.query(wider, user=env.scope)
         return answered(without_this_talk(found, tree.text, env.context.session_id, tree.limit))
     # A mistake is explained by the text that was written.
-    return answered(await env.rem.query_for(env.scope, text if tree is parsed else tree), limit)
+    return answered(await env.rem.query(text if tree is parsed else tree, user=env.scope), limit)
 
 
 async def ask(env: ToolEnv, question: str, limit: int | None = None) -> QueryResult:
     """The answer to plain language, without what is being said right now."""
     wanted = limit or Search("").limit
-    found = await env.rem.ask_for(env.scope, question, limit=rows_to_fetch(wanted))
+    found = await env.rem.ask(question, limit=rows_to_fetch(wanted), user=env.scope)
     if found.query_type not in ("SEARCH", "FUZZY"):
         return found
     return without_this_talk(found, question, env.context.session_id, wanted)
@@ -83,7 +83,7 @@ def limited(query: Query, limit: int | None) -> Query | None:
 
 async def run(env: ToolEnv, query: Query, *, offset: int = 0) -> dict[str, Any]:
     """The answer to a query that was not written by a model."""
-    result = await env.rem.query_for(env.scope, query)
+    result = await env.rem.query(query, user=env.scope)
     return answered(result, is_whole=isinstance(query, Lookup), offset=offset)
 
 

@@ -19,7 +19,7 @@ async def name_session(env: ToolEnv, name: str) -> None:
     def rename(session: Session) -> None:
         session.name = session.name or name
 
-    store = env.rem.store_for(env.scope)
+    store = env.rem.store(env.scope)
     try:
         await store.modify(Session, UUID(env.context.session_id), rename)
     except (NotFoundError, ConflictError) as error:

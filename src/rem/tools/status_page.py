@@ -23,7 +23,7 @@ async def status(env: ToolEnv) -> dict[str, Any]:
     waiting = await env.rem.waiting()
     async with env.rem.database.connection() as connection:
         embedded_by = await recorded_model(connection)
-    store = env.rem.store_for(env.scope)
+    store = env.rem.store(env.scope)
     counts = {model.entity_type.table: await store.count(model) for model in await known_types(env)}
     return {
         **told,

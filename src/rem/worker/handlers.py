@@ -48,7 +48,7 @@ async def ingest(work: Work, payload: Payload) -> None:
     from rem.ingest.pending import work_off
 
     def ingester_of(scope: Scope) -> Ingester:
-        return work.rem.ingester_for(scope, save_schema=partial(_save_schema, work.agents, scope))
+        return work.rem.ingester(scope, save_schema=partial(_save_schema, work.agents, scope))
 
     scope, file_id = owner_of(payload), uuid_of(str(payload.get("file_id")))
     if file_id is None:

@@ -72,7 +72,7 @@ async def _table(
     rem: RemDep,
     scope: ScopeDep,
 ) -> tuple[Store, type[Entity]]:
-    store = rem.store_for(scope)
+    store = rem.store(scope)
     if table not in store.types.models:
         async with rem.database.connection() as connection:
             # Another process may have registered it in the meantime.
@@ -93,7 +93,7 @@ IfMatch = Annotated[
 @router.get("/entities", summary="List the tables")
 async def list_tables(rem: RemDep, scope: ScopeDep) -> Page[EntityTable]:
     """The kinds of entities that this memory keeps, with their fields."""
-    models = rem.store_for(scope).types.models
+    models = rem.store(scope).types.models
     return Page(data=[_described(name, models[name]) for name in sorted(models)])
 
 

@@ -80,13 +80,13 @@ async def give_feedback(rem: RemDep, context: ContextDep, new: NewFeedback) -> F
         context = placed(context, new.message_id)
     session_id, message_id = await _rated(rem, context, new)
     given = new.model_dump(exclude={"session_id", "message_id"}, exclude_none=True)
-    stored = await rem.store_for(context.scope).upsert(Feedback(session_id=session_id, message_id=message_id, **given))
+    stored = await rem.store(context.scope).upsert(Feedback(session_id=session_id, message_id=message_id, **given))
     return FeedbackView.model_validate(stored)
 
 
 async def _rated(rem: Rem, context: AgentContext, new: NewFeedback) -> tuple[UUID, UUID | None]:
     """The conversation that is rated and the message, both of which the caller may read."""
-    memory = rem.memory_for(context.scope)
+    memory = rem.memory(context.scope)
     session = None if new.session_id is None else await memory.get_session(UUID(context.session_id))
     if new.message_id is None:
         if session is None:
@@ -113,6 +113,6 @@ async def list_feedback(
     if session_id is not None:
         context = await in_session(rem, context, session_id)
         where["session_id"] = UUID(context.session_id)
-    rows = await rem.store_for(context.scope).find(Feedback, where, limit=window.limit_and_one, offset=window.offset)
+    rows = await rem.store(context.scope).find(Feedback, where, limit=window.limit_and_one, offset=window.offset)
     own = [FeedbackView.model_validate(row) for row in rows]
     return Page[FeedbackView].model_validate(window.page(own))

@@ -119,7 +119,7 @@ async def upload_files(
     wish = Wish(_text(category), topics or None, form)
     handed = [await _handed(file, settings) for file in files]
     _refuse_doubles(handed)
-    ids = [row.id for row in await accept(rem.store_for(scope), handed, wish)]
+    ids = [row.id for row in await accept(rem.store(scope), handed, wish)]
     return await unless_disconnected(request, _answered(rem, scope, ids, wait, response))
 
 
@@ -146,7 +146,7 @@ async def add_uri(
         raise NotFoundError("The address means no single file: name its files one by one.")
     source = listing.sources[0]
     wish = Wish(_text(address.category), tuple(map(storable, address.tags)) or None, address.form)
-    ids = [row.id for row in await accept(rem.store_for(scope), [Handed(source.name, source.uri)], wish)]
+    ids = [row.id for row in await accept(rem.store(scope), [Handed(source.name, source.uri)], wish)]
     return (await unless_disconnected(request, _answered(rem, scope, ids, wait, response))).data[0]
 
 
@@ -159,14 +159,14 @@ async def list_files(
 ) -> Page[StoredFile]:
     """The caller's own files and the shared ones, the newest first."""
     where = {} if status is None else {"processing_status": status}
-    rows = await rem.store_for(scope).find(File, where, limit=window.limit_and_one, offset=window.offset)
+    rows = await rem.store(scope).find(File, where, limit=window.limit_and_one, offset=window.offset)
     return Page[StoredFile].model_validate(window.page(await _described(rem, scope, rows)))
 
 
 @router.get("/{file_id:uuid}", summary="Get a file", responses=errors(404))
 async def get_file(rem: RemDep, scope: ScopeDep, file_id: FileId) -> StoredFile:
     """What became of a file: how far it has come, why it failed, how many pieces are remembered."""
-    row = await rem.store_for(scope).get(File, file_id)
+    row = await rem.store(scope).get(File, file_id)
     return (await _described(rem, scope, [row]))[0]
 
 
@@ -178,7 +178,7 @@ async def delete_file(
     erase: Annotated[bool, Query(description="For good, also what was deleted before.")] = False,
 ) -> None:
     """Delete one of the caller's own files with all that is remembered of it. It can be restored, unless erased."""
-    async with rem.store_for(scope).transaction() as store:
+    async with rem.store(scope).transaction() as store:
         try:
             row = await own(store, File, str(file_id))
         except NotFoundError:
@@ -213,7 +213,7 @@ def _refuse_doubles(files: list[Handed]) -> None:
 
 
 async def _answered(rem: Rem, scope: Scope, ids: list[UUID], wait: float, response: Response) -> Page[StoredFile]:
-    store = rem.store_for(scope)
+    store = rem.store(scope)
     ends = monotonic() + wait
     while True:
         rows = [await store.get(File, file_id) for file_id in ids]

@@ -83,22 +83,22 @@ async def get_message(rem: RemDep, context: ContextDep, message: Name) -> Messag
 async def flag_message(rem: RemDep, context: ContextDep, message: Name, flag: Flag) -> MessageView:
     """Mark a message of the caller's own as important, or no longer. What was said never changes."""
     context = placed(context, message)
-    own = await found(rem.store_for(context.scope), Message, message)
-    flagged = await rem.memory_for(context.scope).flag_message(own.session_id, own.message_index, flag.important)
+    own = await found(rem.store(context.scope), Message, message)
+    flagged = await rem.memory(context.scope).flag_message(own.session_id, own.message_index, flag.important)
     return MessageView.model_validate(flagged)
 
 
 @router.delete("/{message}", status_code=204, summary="Delete a message", responses=errors(404, 409))
 async def delete_message(rem: RemDep, context: ContextDep, message: Name) -> None:
     """Delete a message of the caller's own. `POST /restore/messages/{id}` brings it back."""
-    store = rem.store_for(placed(context, message).scope)
+    store = rem.store(placed(context, message).scope)
     await store.delete(await found(store, Message, message))
 
 
 async def readable_message(rem: Rem, context: AgentContext, name: str) -> Message:
     """A message by id or key, of the caller's own or of a conversation that is shared with the caller."""
     try:
-        return await found(rem.store_for(context.scope), Message, name)
+        return await found(rem.store(context.scope), Message, name)
     except NotFoundError:
         message = await _shared_message(rem, context, name) if context.scope.user_id else None
         if message is None:
@@ -107,7 +107,7 @@ async def readable_message(rem: Rem, context: AgentContext, name: str) -> Messag
 
 
 async def _shared_message(rem: Rem, context: AgentContext, name: str) -> Message | None:
-    memory = rem.memory_for(context.scope)
+    memory = rem.memory(context.scope)
     key, message_id = _KEY.match(name), uuid_of(name)
     if key is not None:
         index = int(key[2])
@@ -119,7 +119,7 @@ async def _shared_message(rem: Rem, context: AgentContext, name: str) -> Message
     for session in await memory.shared_with_me(_MOST_SHARED):
         shared.setdefault(session.user_id, []).append(session.id)
     for owner, sessions in shared.items():
-        store = rem.store_for(Scope(context.tenant_id, owner))
+        store = rem.store(Scope(context.tenant_id, owner))
         for message in await store.find(Message, {"id": message_id, "session_id": sessions}, limit=1):
             return message
     return None

@@ -48,7 +48,7 @@ async def list_moments(
         conditions.append(Compare("starts_timestamp", "<", until))
     given = {"category": category, "moment_type": moment_type}
     conditions += [Compare(field, "=", value) for field, value in given.items() if value is not None]
-    moments = await rem.store_for(scope).find(
+    moments = await rem.store(scope).find(
         Moment,
         And(conditions),
         order_by="-starts_timestamp, -created_at",
@@ -63,4 +63,4 @@ async def get_moment(
     rem: RemDep, scope: ScopeDep, key: Annotated[str, Path(description="The moment's key or id.")]
 ) -> Moment:
     """One moment, by its key or its id."""
-    return await found(rem.store_for(scope), Moment, key)
+    return await found(rem.store(scope), Moment, key)

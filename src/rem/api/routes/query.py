@@ -99,8 +99,8 @@ async def _answer(request: QueryRequest, rem: Rem, scope: Scope) -> dict[str, An
     if request.mode == "staged-plan":
         if request.plan is None or request.query is not None:
             raise InvalidInputError('A staged plan is given as `plan`, and without `query`: {"plan": {"stages": […]}}.')
-        return (await rem.run_plan_for(scope, request.plan)).as_json(explain=request.explain)
-    result = await rem.query_for(scope, _limited(_text(request), request.limit))
+        return (await rem.run_plan(request.plan, user=scope)).as_json(explain=request.explain)
+    result = await rem.query(_limited(_text(request), request.limit), user=scope)
     return result.as_json(explain=request.explain)
 
 
@@ -108,7 +108,7 @@ async def _plain_language(request: QueryRequest, rem: Rem, env: ToolEnv) -> dict
     """What the agent that writes queries answers; without a language model, the rows of the nearest query."""
     text = _text(request)
     if not env.has_model:
-        return (await rem.ask_for(env.scope, text)).as_json(explain=request.explain)
+        return (await rem.ask(text, user=env.scope)).as_json(explain=request.explain)
     answer = await ask_rem(env, text)
     if "output" not in answer:
         return answer

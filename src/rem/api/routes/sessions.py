@@ -158,11 +158,11 @@ async def _place(
     session: Annotated[str, Path(description="The session's id or name.", min_length=1)],
 ) -> _Place:
     context = await in_session(rem, context, session)
-    return _Place(rem.memory_for(context.scope), UUID(context.session_id))
+    return _Place(rem.memory(context.scope), UUID(context.session_id))
 
 
 async def _memory(rem: RemDep, scope: ScopeDep) -> MemoryManager:
-    return rem.memory_for(scope)
+    return rem.memory(scope)
 
 
 PlaceDep = Annotated[_Place, Depends(_place)]
@@ -183,7 +183,7 @@ async def create_session(
     """Make a conversation. `POST /chat/completions` makes one by itself for an X-Session-Id that is new."""
     new = new or NewSession()
     context = context.in_session(str(new.id or uuid4()))
-    session = await rem.memory_for(context.scope).create_session(
+    session = await rem.memory(context.scope).create_session(
         new.system_prompt,
         new.metadata,
         session_id=UUID(context.session_id),
