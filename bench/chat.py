@@ -121,10 +121,10 @@ class BareAgent:
 
         from rem.agents.catalog import AgentCatalog
         from rem.agents.factory import AgentFactory
-        from rem.agents.history import model_messages
+        from rem.agents.model_input import history_from_session
 
         schema = await AgentCatalog(Settings(), None).get("rem", Scope())
-        history = model_messages((await rem.memory(_USER).conversation(session_id)).history)
+        history = history_from_session((await rem.memory(_USER).get_history(session_id)).history)
         model = OpenAIChatModel("bench", provider=OpenAIProvider(base_url=address, api_key="unused"))
         return cls(AgentFactory().build(schema), model, history)
 

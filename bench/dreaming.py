@@ -119,7 +119,7 @@ async def _night(rem: Rem, user: _User) -> float:
     """How long a dream takes. What was said is indexed before, as a server does it when it is written."""
     await rem.index(user=user.name)
     started = time.perf_counter()
-    await rem.dreamer().dream(Scope.of(user.name))
+    await rem.dreamer().dream(Scope.for_user(user.name))
     return time.perf_counter() - started
 
 

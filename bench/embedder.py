@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from bench.measure import Result, median, say
 from rem.embeddings import open_embedder
-from rem.embeddings.weights import HEADS, LOUD_CHANNELS, MODEL, TENSORS, find_weights
+from rem.embeddings.minilm.weights import HEADS, MODEL, OUTLIER_CHANNELS, TENSORS, find_weights
 from rem.settings import EmbeddingSettings, Settings
 
 TEXTS = 400
@@ -158,12 +158,12 @@ def _float32(weights: Path, corpus: list[str], threads: int) -> Baseline:
     import onnxruntime
     from safetensors.numpy import load_file
 
-    from rem.embeddings.graph import build
-    from rem.embeddings.local import load_tokenizer
+    from rem.embeddings.minilm.graph import build_encoder
+    from rem.embeddings.providers.local import load_tokenizer
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    graph = build(load_file(weights / TENSORS), heads=HEADS, loud=LOUD_CHANNELS, weight_steps=None)
+    graph = build_encoder(load_file(weights / TENSORS), heads=HEADS, loud=OUTLIER_CHANNELS, weight_steps=None)
     session = onnxruntime.InferenceSession(graph.SerializeToString(), options, providers=["CPUExecutionProvider"])
     tokenizer = load_tokenizer(weights)
 

@@ -12,9 +12,9 @@ from bench.measure import Result, median, say
 from rem import Rem, Resource, Settings
 from rem.cli.ingest import ingest_sources
 from rem.embeddings import open_embedder
-from rem.ingest.fetch import list_sources
-from rem.ingest.ingester import Wish
-from rem.ingest.reach import EVERYWHERE
+from rem.ingest.ingester import IngestOptions
+from rem.ingest.sources.fetch import list_sources
+from rem.ingest.sources.policy import UNRESTRICTED
 
 FILES = 1_000
 _ROUNDS = 3
@@ -65,8 +65,8 @@ async def run(settings: Settings, files: int = FILES, rounds: int = _ROUNDS) -> 
 
 async def _ingest(rem: Rem, settings: Settings, folder: str, owner: str) -> float:
     started = time.perf_counter()
-    listing = await list_sources(folder, EVERYWHERE, settings.ingest)
-    report = await ingest_sources(rem, listing.sources, Wish(), user=owner)
+    listing = await list_sources(folder, UNRESTRICTED, settings.ingest)
+    report = await ingest_sources(rem, listing.sources, IngestOptions(), user=owner)
     await rem.index(user=owner)
     seconds = time.perf_counter() - started
     assert not report.failures, report.failures[0]

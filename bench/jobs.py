@@ -15,8 +15,8 @@ from contextlib import asynccontextmanager
 
 from bench.measure import Result, median, say
 from rem import Rem, Settings
-from rem.jobs.queue import Jobs
-from rem.worker.handlers import Payload, Work
+from rem.jobs.queue import JobQueue
+from rem.worker.handlers import HandlerContext, Payload
 
 JOBS = 3000
 WORKERS = (1, 2, 4)
@@ -84,7 +84,7 @@ async def _bare_rate(rem: Rem, jobs: int) -> float:
 async def _bare_waits(rem: Rem, latencies: int) -> list[float]:
     """From before the INSERT until a listener has the row."""
     waits: list[float] = []
-    async with rem.database.single_connection() as listener, rem.database.connection() as connection:
+    async with rem.database.unpooled_connection() as listener, rem.database.connection() as connection:
         woken: asyncio.Queue[None] = asyncio.Queue()
 
         def wake(*_notification: object) -> None:
@@ -103,7 +103,7 @@ async def _bare_waits(rem: Rem, latencies: int) -> list[float]:
 
 
 async def _measure(rem: Rem, settings: Settings, number: int, count: int, latencies: int) -> tuple[float, list[float]]:
-    jobs = Jobs(rem.database)
+    jobs = JobQueue(rem.database)
     async with _workers(settings, number) as workers:
         async with rem.database.transaction() as transaction, transaction.connection() as connection:
             for _ in range(count):
@@ -158,7 +158,7 @@ async def _work() -> None:
     logger.remove()
     waits: list[float] = []
 
-    async def nothing(_work: Work, payload: Payload) -> None:
+    async def nothing(_work: HandlerContext, payload: Payload) -> None:
         if "at" in payload:
             waits.append(time.time() - payload["at"])
 

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from bench.measure import Result, median, say
-from rem.query.parser import parse
+from rem.query.language.parser import parse_query
 
 ROUNDS = 2_000
 _CASES = Path(__file__).parent.parent / "tests" / "query" / "conformance.json"
@@ -34,6 +34,6 @@ def _median_time(query: str, rounds: int) -> float:
     times = []
     for _ in range(rounds):
         started = time.perf_counter()
-        parse(query)
+        parse_query(query)
         times.append(time.perf_counter() - started)
     return median(times) * 1e6

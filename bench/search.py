@@ -13,10 +13,9 @@ from bench.measure import Call, Result, alternate, say
 from rem import Rem, Settings
 from rem.db.database import Database
 from rem.db.sql import named_blocks
-from rem.query.run_search import run_search
 from rem.query.tree import Search
-from rem.retrieval.indexer import Indexer, as_text
-from rem.retrieval.search import Searcher
+from rem.query.verbs.search import Searcher, run_search
+from rem.retrieval.indexer import Indexer, vector_to_text
 
 if TYPE_CHECKING:
     from rem.embeddings import Vector, Vectors
@@ -79,7 +78,7 @@ async def _prepare(database: Database) -> None:
         await connection.execute("SELECT setseed(0.42)")
         await connection.execute(_SQL["parts"])
         for kind, parts in _parts().items():
-            await connection.execute(_SQL["store_parts"], kind, [as_text(part) for part in parts])
+            await connection.execute(_SQL["store_parts"], kind, [vector_to_text(part) for part in parts])
         await connection.execute(
             "INSERT INTO rem.embedding_models (name, dimension, is_current) VALUES ('bench', 384, true)"
         )

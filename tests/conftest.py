@@ -15,11 +15,11 @@ import pytest
 from pydantic import SecretStr
 
 from rem.app import Rem
-from rem.db.database import Database, migrate
+from rem.db.database import Database, migrate_schema
 from rem.db.embedded.server import EmbeddedServer
-from rem.db.preflight import read_facts
+from rem.db.preflight import read_server_info
 from rem.db.store import Store
-from rem.settings import PostgresSettings, Settings
+from rem.settings import EmbeddingSettings, PostgresSettings, Settings
 
 _HOME = "REM_TEST_HOME"
 _TEMPLATE = "rem_template"
@@ -85,8 +85,8 @@ async def _make_template() -> None:
     await admin.execute(f"CREATE DATABASE {_TEMPLATE}")
     await admin.close()
     settings = settings_for(dsn_of(_TEMPLATE))
-    async with Database(settings).single_connection() as connection:
-        await migrate(connection, settings, await read_facts(connection))
+    async with Database(settings).unpooled_connection() as connection:
+        await migrate_schema(connection, settings, await read_server_info(connection))
 
 
 @pytest.fixture
@@ -171,3 +171,10 @@ def home(tmp_path: Path) -> Iterator[Path]:
     yield home
     if home.exists():
         EmbeddedServer(home).stop()
+
+
+@pytest.fixture
+async def rem_without_embedder(settings: Settings) -> AsyncIterator[Rem]:
+    """Open a REM that has no embedder and searches by words alone."""
+    async with Rem.open(settings.model_copy(update={"embedding": EmbeddingSettings(provider="none")})) as rem:
+        yield rem

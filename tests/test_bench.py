@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-from tests.commands import REPOSITORY
+from tests.rem_command import REPOSITORY
 
 
 def test_benchmarks_run_and_print_json() -> None:

@@ -15,7 +15,7 @@ from rem.context import (
     Scope,
     agent_context_scope,
     get_current_context,
-    session_id_of,
+    resolve_session_id,
     set_current_context,
 )
 from rem.errors import InvalidInputError
@@ -66,7 +66,7 @@ def test_who_is_logged_in_counts_and_not_what_the_headers_say() -> None:
     context = AgentContext.from_request(request(claimed, trusts_headers=True, user=user))
     assert (context.user_id, context.tenant_id) == ("alice", "acme")
     assert context.user_email == "alice@example.com"
-    assert context.session_id == str(session_id_of("x", Scope("acme", "alice")))
+    assert context.session_id == str(resolve_session_id("x", Scope("acme", "alice")))
     assert context.session_name == "x"
 
 
@@ -93,11 +93,11 @@ def test_an_impossible_user_is_refused_with_the_header_named(header: str) -> Non
 def test_a_session_is_a_uuid_or_a_name_of_the_users_own() -> None:
     alice, bob = Scope("default", "alice"), Scope("default", "bob")
     uuid = UUID("550e8400-e29b-41d4-a716-446655440000")
-    assert session_id_of(str(uuid), alice) == session_id_of(f"{{{uuid}}}", bob) == uuid
-    named = session_id_of("Planung für Zürich", alice)
+    assert resolve_session_id(str(uuid), alice) == resolve_session_id(f"{{{uuid}}}", bob) == uuid
+    named = resolve_session_id("Planung für Zürich", alice)
     assert named.version == 5
-    assert named == session_id_of("Planung für Zürich", alice)
-    assert named not in (session_id_of("Planung für Zürich", bob), session_id_of("Planung", alice))
+    assert named == resolve_session_id("Planung für Zürich", alice)
+    assert named not in (resolve_session_id("Planung für Zürich", bob), resolve_session_id("Planung", alice))
 
 
 def test_a_child_has_the_same_user_and_conversation() -> None:

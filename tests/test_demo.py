@@ -8,21 +8,21 @@ from rem.app import Rem
 from rem.db.load import LoadReport, load
 from rem.db.maintenance import check_mirrors
 from rem.db.store import Store
-from rem.demo import workspace
+from rem.demo import read_workspace
 from rem.models import Moment, Ontology, Resource, User
 
 
 @pytest.fixture
 async def report(shared: Store) -> LoadReport:
     """What loading the workspace for the tenant said."""
-    return await load(shared, workspace())
+    return await load(shared, read_workspace())
 
 
 async def test_the_workspace_loads_without_dangling_edges(rem: Rem, shared: Store, report: LoadReport) -> None:
     assert {outcome for counts in report.tables.values() for outcome in counts} == {"inserted"}
     assert report.rows >= 24
     assert (report.dangling, report.deleted) == (0, [])
-    assert await shared.dangling_edges() == []
+    assert await shared.list_dangling_edges() == []
     assert (await check_mirrors(rem.database)).is_exact
 
 
@@ -46,7 +46,7 @@ async def test_the_quarterly_report_is_authored_by_sarah_chen(shared: Store, rep
 
 
 async def test_every_row_is_linked(shared: Store, report: LoadReport) -> None:
-    blocks = workspace()
+    blocks = read_workspace()
     named = {str(row.values["name"]) for block in blocks for row in block.rows}
     targets = {edge["dst"] for block in blocks for row in block.rows for edge in row.values.get("graph_edges", [])}
     reached = {entity.key for target in targets for entity in await shared.lookup(target)}
@@ -62,6 +62,6 @@ async def test_every_row_is_linked(shared: Store, report: LoadReport) -> None:
 
 
 async def test_loading_the_workspace_again_changes_nothing(shared: Store, report: LoadReport) -> None:
-    again = await load(shared, workspace())
+    again = await load(shared, read_workspace())
     assert {outcome for counts in again.tables.values() for outcome in counts} == {"unchanged"}
     assert again.rows == report.rows

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from rem import errors
-from rem.cli.reference import reference
+from rem.cli.reference import render_reference
 from rem.settings import Settings
-from tests.commands import REPOSITORY, environment, output
+from tests.rem_command import REPOSITORY, environment, output
 
 _README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 _EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```\w+\n(.*?)```", _README, re.DOTALL))
@@ -93,7 +93,7 @@ def test_the_exit_codes_of_the_readme_are_those_of_the_errors() -> None:
 
 
 def test_the_command_reference_is_up_to_date() -> None:
-    assert (REPOSITORY / "docs" / "cli.md").read_text(encoding="utf-8") == reference(), "run `make docs`"
+    assert (REPOSITORY / "docs" / "cli.md").read_text(encoding="utf-8") == render_reference(), "run `make docs`"
 
 
 @pytest.mark.parametrize(

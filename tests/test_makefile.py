@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import REPOSITORY
+from tests.rem_command import REPOSITORY
 
 
 @pytest.fixture

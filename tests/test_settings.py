@@ -54,11 +54,11 @@ def test_an_env_file_that_is_not_text_is_named(tmp_path: Path) -> None:
 
 
 def test_an_email_address_stands_for_its_id() -> None:
-    assert Scope.of(" Alice@Example.com ").user_id == "edabafbb-61ad-51d6-9fd8-e976c892a731"
-    assert Scope.of("some-id").user_id == "some-id"
+    assert Scope.for_user(" Alice@Example.com ").user_id == "edabafbb-61ad-51d6-9fd8-e976c892a731"
+    assert Scope.for_user("some-id").user_id == "some-id"
 
 
 @pytest.mark.parametrize("user", ["", "   ", "x" * 256, "a\0b", "\ud800"])
 def test_what_is_no_user_is_refused(user: str) -> None:
     with pytest.raises(InvalidInputError):
-        Scope.of(user)
+        Scope.for_user(user)

@@ -8,44 +8,41 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rem.context import DEFAULT_TENANT, Scope, UserOrScope
-from rem.db.custom import TypePlan
+from rem.db.custom_types import TypePlan
 from rem.db.database import Database, Progress
 from rem.db.dump import dump
 from rem.db.load import LoadReport, RowProgress, load, read_files
-from rem.db.maintenance import CacheReport, MirrorReport, check_mirrors, rebuild_mirrors
-from rem.db.registry import TypeRegistry
+from rem.db.maintenance import MirrorReport, RebuildReport, check_mirrors, rebuild_mirrors
 from rem.db.sandbox import SqlSandbox
 from rem.db.store import Store
-from rem.demo import workspace
-from rem.embeddings import embedder_at_hand
-from rem.errors import EmbeddingOffError, MemoryOffError
-from rem.ingest.ingester import Ingester, SaveSchema
+from rem.db.type_registry import TypeRegistry
+from rem.demo import read_workspace
+from rem.embeddings import try_open_embedder
+from rem.errors import EmbeddingDisabledError, MemoryDisabledError
+from rem.ingest.ingester import Ingester, SaveAgent
 from rem.memory.manager import MemoryManager
-from rem.memory.prune import prune_if_due
+from rem.memory.prune import prune_idle_sessions
 from rem.models import Entity
 from rem.query import natural
-from rem.query.executor import QueryExecutor
-from rem.query.plan import Plan
-from rem.query.plan_result import PlanResult
+from rem.query.executor import QueryExecutor, query_span
+from rem.query.plans.plan import Plan, PlanResult
+from rem.query.plans.run import run_plan
 from rem.query.result import QueryResult
-from rem.query.run_plan import run_plan
-from rem.query.run_search import run_search
-from rem.query.run_sql import run_sql
-from rem.query.span import query_span
-from rem.query.sql_gate import check_select
 from rem.query.tree import Query, Search, Sql
-from rem.retrieval.indexer import Indexer, IndexProgress, IndexReport, IndexState, Waiting
+from rem.query.verbs.search import Searcher, run_search
+from rem.query.verbs.sql import run_sql
+from rem.query.verbs.sql_guard import check_select
+from rem.retrieval.index_worker import keep_indexed
+from rem.retrieval.indexer import IndexBacklog, Indexer, IndexProgress, IndexReport, IndexState
 from rem.retrieval.reranker import open_reranker
-from rem.retrieval.search import Searcher
-from rem.retrieval.worker import keep_indexed
 from rem.settings import Settings, get_settings
 
 if TYPE_CHECKING:
     from rem.dreaming.dreamer import Dreamer
-    from rem.dreaming.mind import AgentSchemas, Mind
+    from rem.dreaming.extraction_model import AgentSchemas, ExtractionModel
     from rem.forgetting.erase_user import EraseReport
     from rem.forgetting.forget import ForgetReport
-    from rem.forgetting.plan import ForgetPlan
+    from rem.forgetting.forget_plan import ForgetPlan
     from rem.forgetting.sweep import SweepReport
 
 
@@ -56,7 +53,7 @@ class Rem:
         self._database = database
         self._types = types
         self._settings = settings
-        self._embedder = embedder_at_hand(settings)
+        self._embedder = try_open_embedder(settings)
         self._indexer = Indexer(database, self._embedder, settings.search.language)
         self._reranker = open_reranker(settings)
         self._searcher = Searcher(database, self._embedder, self._indexer, self._reranker, settings.reranker)
@@ -68,9 +65,9 @@ class Rem:
         """Open REM with the given settings, or with those of the environment."""
         settings = settings or get_settings()
         if not settings.postgres.enabled:
-            raise MemoryOffError
+            raise MemoryDisabledError
         async with Database.open(settings, on_progress) as database:
-            rem = cls(database, await TypeRegistry.read(database), settings)
+            rem = cls(database, await TypeRegistry.load(database), settings)
             try:
                 yield rem
             finally:
@@ -94,10 +91,10 @@ class Rem:
 
     def store(self, user: UserOrScope = None, *, tenant: str = DEFAULT_TENANT) -> Store:
         """Return the memory of one user or scope; without a user, what the tenant shares."""
-        return Store(self._database, Scope.of(user, tenant), self._types)
+        return Store(self._database, Scope.for_user(user, tenant), self._types)
 
     def ingester(
-        self, user: UserOrScope = None, *, tenant: str = DEFAULT_TENANT, save_schema: SaveSchema | None = None
+        self, user: UserOrScope = None, *, tenant: str = DEFAULT_TENANT, save_schema: SaveAgent | None = None
     ) -> Ingester:
         """Return an ingester that stores files in the memory of one user or scope.
 
@@ -111,12 +108,12 @@ class Rem:
 
     async def prune_if_due(self) -> int:
         """Delete what MEMORY__AUTO_PRUNE_DAYS says is too old, of everyone; how many sessions. For servers."""
-        return await prune_if_due(self.memory, self._database, self._settings.memory)
+        return await prune_idle_sessions(self.memory, self._database, self._settings.memory)
 
     async def query(self, query: str | Query, *, user: UserOrScope = None, tenant: str = DEFAULT_TENANT) -> QueryResult:
         """Run a query in REM's language over what one user or scope sees; without a user, what the tenant shares."""
         with query_span("rem.query") as answered:
-            result = await self._executor(Scope.of(user, tenant)).run(query)
+            result = await self._executor(Scope.for_user(user, tenant)).run(query)
             answered(result.query_type, result.count)
         return result
 
@@ -127,7 +124,7 @@ class Rem:
 
         `limit` is the most rows that a search may return.
         """
-        scope = Scope.of(user, tenant)
+        scope = Scope.for_user(user, tenant)
         with query_span("rem.ask") as answered:
             result = await natural.ask(self._executor(scope), self.store(scope), text, limit)
             answered(result.query_type, result.count)
@@ -138,7 +135,7 @@ class Rem:
     ) -> PlanResult:
         """Run queries in stages, where one feeds the next. The plan is an object, a mapping or JSON."""
         with query_span("rem.plan") as answered:
-            result = await run_plan(self._executor(Scope.of(user, tenant)), Plan.of(plan))
+            result = await run_plan(self._executor(Scope.for_user(user, tenant)), Plan.parse(plan))
             answered("PLAN", result.count)
         return result
 
@@ -166,12 +163,12 @@ class Rem:
         wait again first.
         """
         if anew:
-            await self._indexer.queue_everything()
-        return await self._indexer.run(None if everyone else Scope.of(user, tenant), on_progress)
+            await self._indexer.enqueue_all()
+        return await self._indexer.run(None if everyone else Scope.for_user(user, tenant), on_progress)
 
-    async def waiting(self) -> Waiting:
+    async def waiting(self) -> IndexBacklog:
         """What is written and not indexed yet, of everyone."""
-        return await self._indexer.waiting()
+        return await self._indexer.load_backlog()
 
     async def check_index(self) -> IndexState:
         """How much is indexed, by which model, and whether a row was forgotten."""
@@ -183,7 +180,7 @@ class Rem:
             await self._reranker.scores("a question", ["a text to try it"])
         try:
             await self._embedder.embed_one("a text to try it")
-        except EmbeddingOffError as error:
+        except EmbeddingDisabledError as error:
             return str(error)
         return None
 
@@ -197,9 +194,9 @@ class Rem:
     async def reembed(self, on_progress: IndexProgress | None = None) -> int:
         """Embed anew what another model embedded; how many passages it were. Can be stopped and resumed."""
         await self._indexer.switch_model()
-        return await self._indexer.reembed_rest(on_progress)
+        return await self._indexer.reembed_outdated(on_progress)
 
-    def dreamer(self, mind: Mind | None = None, schemas: AgentSchemas | None = None) -> Dreamer:
+    def dreamer(self, mind: ExtractionModel | None = None, schemas: AgentSchemas | None = None) -> Dreamer:
         """Whoever derives moments, entities, relations and profiles from memories; with a mind, by a language model."""
         from rem.dreaming.dreamer import Dreamer
 
@@ -212,7 +209,7 @@ class Rem:
         """What would go with everything about a name or a key; with `mentions`, also the texts that name it."""
         from rem.forgetting.forget import plan_forget
 
-        return await plan_forget(self._database, Scope.of(user, tenant), label, with_mentions=mentions)
+        return await plan_forget(self._database, Scope.for_user(user, tenant), label, with_mentions=mentions)
 
     async def forget(self, plan: ForgetPlan) -> ForgetReport:
         """Remove what a plan shows, all of it or nothing; an error if something else would go by now."""
@@ -262,7 +259,7 @@ class Rem:
 
     async def load_demo(self, *, tenant: str = DEFAULT_TENANT, on_rows: RowProgress | None = None) -> LoadReport:
         """Load the sample workspace."""
-        return await load(self.store(tenant=tenant), workspace(), on_rows)
+        return await load(self.store(tenant=tenant), read_workspace(), on_rows)
 
     async def dump(
         self,
@@ -276,7 +273,7 @@ class Rem:
         """Write one user's own rows, or the shared ones, as YAML that `load` reads; how many there were."""
         return await dump(self.store(user, tenant=tenant), stream, with_deleted=with_deleted, on_rows=on_rows)
 
-    async def rebuild_cache(self) -> CacheReport:
+    async def rebuild_cache(self) -> RebuildReport:
         """Fill kv_store and edges anew from the tables."""
         return await rebuild_mirrors(self._database)
 

@@ -43,10 +43,10 @@ class Scope:
                 )
 
     @classmethod
-    def of(cls, user: UserOrScope = None, tenant: str = DEFAULT_TENANT) -> Scope:
+    def for_user(cls, user: UserOrScope = None, tenant: str = DEFAULT_TENANT) -> Scope:
         """Return the scope of a user given by e-mail address or id. A scope is returned as it is."""
         if not isinstance(user, Scope):
-            return cls(tenant, None if user is None else user_id_of(user))
+            return cls(tenant, None if user is None else resolve_user_id(user))
         if tenant not in (DEFAULT_TENANT, user.tenant_id):
             raise InvalidInputError(f"The scope belongs to tenant {user.tenant_id!r}: leave the tenant {tenant!r} out.")
         return user
@@ -56,7 +56,7 @@ UserOrScope: TypeAlias = str | Scope | None
 """A user by e-mail address or id, a scope, or None for the rows that a tenant shares."""
 
 
-def user_id_of(user: str) -> str:
+def resolve_user_id(user: str) -> str:
     """The id of a user: an e-mail address stands for its UUID5, anything else is the id itself."""
     if "@" in user and not user.isspace():
         return str(uuid.uuid5(uuid.NAMESPACE_DNS, user.strip().lower()))
@@ -128,13 +128,13 @@ class AgentContext(BaseModel):
         user_id = getattr(user, "id", None) or cls.get_user_id_or_default(claimed, "X-User-Id")
         tenant_id = getattr(user, "tenant_id", None) or headers.get("x-tenant-id", "").strip() or DEFAULT_TENANT
         session = headers.get("x-session-id", "").strip()
-        session_id = str(session_id_of(session, Scope(tenant_id, user_id))) if session else None
+        session_id = str(resolve_session_id(session, Scope(tenant_id, user_id))) if session else None
         return cls(
             user_id=user_id,
             user_email=getattr(user, "email", None) or (claimed if "@" in claimed else None),
             tenant_id=tenant_id,
             session_id=session_id,
-            session_name=None if not session or uuid_of(session) else session,
+            session_name=None if not session or parse_uuid(session) else session,
             default_model=headers.get("x-model-name", "").strip() or None,
             agent_schema_uri=headers.get("x-agent-schema", "").strip() or None,
             is_eval=headers.get("x-is-eval", "").strip().lower() in ("true", "1", "yes"),
@@ -147,14 +147,14 @@ class AgentContext(BaseModel):
         if user_id is None or not user_id.strip():
             return default
         try:
-            return Scope.of(user_id.strip()).user_id
+            return Scope.for_user(user_id.strip()).user_id
         except InvalidInputError as error:
             raise InvalidInputError(f"{source}: {error}") from error
 
     def in_session(self, session: str) -> Self:
         """The same caller in the session that a client names by its id or any other text."""
-        session_id = str(session_id_of(session, Scope(self.tenant_id, self.user_id)))
-        name = None if uuid_of(session) else session
+        session_id = str(resolve_session_id(session, Scope(self.tenant_id, self.user_id)))
+        name = None if parse_uuid(session) else session
         return self.model_copy(update={"session_id": session_id, "session_name": name})
 
     def child_context(self, agent_schema_uri: str | None = None, model_override: str | None = None) -> Self:
@@ -186,16 +186,16 @@ def agent_context_scope(context: AgentContext) -> Iterator[AgentContext]:
         _current.reset(token)
 
 
-def session_id_of(text: str, scope: Scope) -> uuid.UUID:
+def resolve_session_id(text: str, scope: Scope) -> uuid.UUID:
     """The id of the session that a client names: a UUID is itself, any other text is a name among the user's own."""
-    session_id = uuid_of(text)
+    session_id = parse_uuid(text)
     if session_id is not None:
         return session_id
     _refuse_unstorable("session id", text)
     return uuid.uuid5(_SESSIONS, "\n".join((scope.tenant_id, scope.user_id or "", text)))
 
 
-def uuid_of(text: str) -> uuid.UUID | None:
+def parse_uuid(text: str) -> uuid.UUID | None:
     """The UUID that a text is, in any of its spellings; None if it is none."""
     try:
         return uuid.UUID(text)

@@ -93,7 +93,7 @@ class DatabaseUnavailableError(DatabaseError):
     code = "database_unavailable"
 
 
-class DatabaseUnfitError(DatabaseError):
+class DatabaseUnsupportedError(DatabaseError):
     """The PostgreSQL server lacks something that REM needs."""
 
 
@@ -118,7 +118,7 @@ class EmbeddingError(RemError):
     code = "embedding_unavailable"
 
 
-class EmbeddingOffError(EmbeddingError):
+class EmbeddingDisabledError(EmbeddingError):
     """No embedder is configured."""
 
 
@@ -141,7 +141,7 @@ class RerankerError(RemError):
     code = "reranker_unavailable"
 
 
-class MemoryOffError(RemError):
+class MemoryDisabledError(RemError):
     """This needs the database, which is switched off: set POSTGRES__ENABLED=true."""
 
     exit_code = 5
@@ -154,13 +154,13 @@ class AgentNotFoundError(NotFoundError):
     code = "agent_not_found"
 
 
-class AgentInvalidError(InvalidInputError):
+class InvalidAgentError(InvalidInputError):
     """The agent's definition is not valid."""
 
     code = "agent_invalid"
 
 
-class ModelUnknownError(InvalidInputError):
+class ModelNotFoundError(InvalidInputError):
     """There is no such model, or it is not set up."""
 
     code = "model_not_found"
@@ -173,7 +173,7 @@ class ModelError(RemError):
     code = "model_error"
 
 
-class ModelNeededError(ModelError):
+class ModelRequiredError(ModelError):
     """This needs a language model, and none is configured: set LLM__DEFAULT_MODEL."""
 
     code = "model_needed"
@@ -223,7 +223,7 @@ class FetchRefusedError(FetchError):
     code = "fetch_refused"
 
 
-class PlaceForbiddenError(InvalidInputError):
+class FetchForbiddenError(InvalidInputError):
     """Nothing may be fetched from there."""
 
     code = "place_forbidden"
@@ -251,7 +251,7 @@ class FileEmptyError(FileUnreadableError):
     """There is nothing in the file."""
 
 
-class ExtraNeededError(RemError):
+class MissingExtraError(RemError):
     """This needs a part of REM that is not installed."""
 
     exit_code = 6

@@ -226,7 +226,7 @@ class DreamingSettings(_Group):
     def _cron_or_never(cls, value: str | None) -> str | None:
         if value is None or value.strip().lower() in ("", "never", "off"):
             return None
-        if not is_cron(value):
+        if not is_cron_expression(value):
             raise ValueError(
                 f"{value!r} is no cron expression of a time that comes: "
                 "write five fields, as in '0 3 * * *' for three at night, or never"
@@ -234,7 +234,7 @@ class DreamingSettings(_Group):
         return value.strip()
 
 
-def is_cron(expression: str) -> bool:
+def is_cron_expression(expression: str) -> bool:
     """Whether a text says when something is due, as crontab does, and that day comes; six fields end with seconds."""
     # Imported only where a schedule is given: the default is known to be one.
     from croniter import croniter  # type: ignore[import-untyped]

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from rem.agents.catalog import AgentCatalog, built_in_agents, read_agent_file
+from rem.agents.catalog import AgentCatalog, load_built_in_agents, read_agent_file
 from rem.app import Rem
 from rem.context import Scope
-from rem.errors import AgentInvalidError, AgentNotFoundError, ConflictError, MemoryOffError
+from rem.errors import AgentNotFoundError, ConflictError, InvalidAgentError, MemoryDisabledError
 from rem.models import Schema
 from rem.settings import AgentsSettings, Settings
 from rem.tools.registry import TOOLS
-from tests.agents.definitions import COMPLETE, minimal
-from tests.commands import REPOSITORY
-from tests.commands import rem as rem_command
+from tests.agents.sample_agents import COMPLETE, minimal
+from tests.rem_command import REPOSITORY
+from tests.rem_command import rem as rem_command
 
-ALICE, BOB, EVERYONE = Scope.of("alice@example.com"), Scope.of("bob@example.com"), Scope()
+ALICE, BOB, EVERYONE = Scope.for_user("alice@example.com"), Scope.for_user("bob@example.com"), Scope()
 
 
 @pytest.fixture
@@ -84,12 +84,14 @@ async def test_a_broken_file_hides_no_other_and_says_what_is_wrong(files_only: A
     (folder / "f.yaml").mkdir()
     (folder / "notes.txt").write_text("not an agent")
     assert "fine" in await names(files_only, EVERYONE)
-    problems = {entry.name: entry.problem or "" for entry in await files_only.entries(EVERYONE) if not entry.schema}
+    problems = {
+        entry.name: entry.problem or "" for entry in await files_only.list_entries(EVERYONE) if not entry.schema
+    }
     assert set(problems) == {"broken", "b-no-yaml", "c-no-text", "d-huge"}
     assert f"{folder / 'a-broken.yaml'}, line 4: json_schema_extra.retries" in problems["broken"]
     assert "longer than 256 KB" in problems["d-huge"]
     for name in problems:
-        with pytest.raises(AgentInvalidError) as caught:
+        with pytest.raises(InvalidAgentError) as caught:
             await files_only.get(name, EVERYONE)
         assert str(caught.value) == problems[name]
 
@@ -106,7 +108,7 @@ async def test_the_first_of_a_name_counts_and_the_others_say_so(files_only: Agen
     (folder / "3.yaml").write_text(minimal("rem", "You are not REM."))
     assert (await files_only.get("twin", EVERYONE)).description == "You are the first."
     assert (await files_only.get("rem", EVERYONE)).source == "built in"
-    problems = [entry.problem for entry in await files_only.entries(EVERYONE) if entry.problem]
+    problems = [entry.problem for entry in await files_only.list_entries(EVERYONE) if entry.problem]
     assert problems == [
         f"{folder / '2.yaml'}: twin is the name of an agent that is in {folder / '1.yaml'}, which is used instead.",
         f"{folder / '3.yaml'}: rem is the name of an agent that is built in, which is used instead.",
@@ -116,7 +118,7 @@ async def test_the_first_of_a_name_counts_and_the_others_say_so(files_only: Agen
 async def test_a_stored_agent_that_a_file_hides_says_so(catalog: AgentCatalog, folder: Path) -> None:
     await catalog.save(minimal(), ALICE)
     (folder / "a.yaml").write_text(minimal())
-    (problem,) = [entry.problem for entry in await catalog.entries(ALICE) if entry.problem]
+    (problem,) = [entry.problem for entry in await catalog.list_entries(ALICE) if entry.problem]
     assert problem.startswith("The stored agent my-agent: my-agent is the name of an agent that is in ")
 
 
@@ -169,7 +171,7 @@ async def test_a_file_comes_before_the_database(catalog: AgentCatalog, folder: P
 
 
 async def test_what_is_wrong_is_not_saved(catalog: AgentCatalog) -> None:
-    with pytest.raises(AgentInvalidError, match=r"The agent, line 4: json_schema_extra\.retries"):
+    with pytest.raises(InvalidAgentError, match=r"The agent, line 4: json_schema_extra\.retries"):
         await catalog.save(minimal() + "  retries: -1\n", ALICE)
     with pytest.raises(ConflictError, match="rem belongs to an agent that is built in"):
         await catalog.save(minimal("rem"), ALICE)
@@ -204,10 +206,10 @@ async def test_only_ones_own_agents_can_be_deleted(catalog: AgentCatalog, folder
 
 async def test_a_stored_definition_that_is_no_agent_is_listed_with_its_problem(catalog: AgentCatalog, rem: Rem) -> None:
     await rem.store(ALICE).upsert(Schema(name="odd-one", spec={"description": "You."}))
-    entry = (await catalog.entries(ALICE))[-1]
+    entry = (await catalog.list_entries(ALICE))[-1]
     assert (entry.name, entry.schema) == ("odd-one", None)
     assert entry.problem == "The stored agent odd-one: json_schema_extra: is missing"
-    with pytest.raises(AgentInvalidError, match="odd-one"):
+    with pytest.raises(InvalidAgentError, match="odd-one"):
         await catalog.get("odd-one", ALICE)
     assert (await catalog.get("rem", ALICE)).name == "rem"
 
@@ -244,9 +246,9 @@ async def test_many_may_save_the_same_agent_at_once(catalog: AgentCatalog) -> No
 
 
 async def test_without_a_database_nothing_can_be_saved(files_only: AgentCatalog) -> None:
-    with pytest.raises(MemoryOffError):
+    with pytest.raises(MemoryDisabledError):
         await files_only.save(minimal(), ALICE)
-    with pytest.raises(MemoryOffError):
+    with pytest.raises(MemoryDisabledError):
         await files_only.delete("my-agent", ALICE)
 
 
@@ -263,5 +265,5 @@ async def test_the_agent_of_the_docs_that_asks_another_can_be_used(files_only: A
     schema = await files_only.get("release-notes", EVERYONE)
     assert schema.tool_names == ["ask_agent", "search_rem"]
     asked = set(re.findall(r"`([a-z-]+)`", schema.description)) - set(TOOLS)
-    assert asked <= {agent.name for agent in built_in_agents()} | {"release-helper"}
+    assert asked <= {agent.name for agent in load_built_in_agents()} | {"release-helper"}
     assert asked

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from rem.agents.factory import AgentFactory
-from rem.agents.json_schema import answer_problems, schema_problems, written_out
-from rem.agents.output import output_type
-from rem.agents.yaml_agent import parse_agent
+from rem.agents.factory import AgentFactory, make_output_type
+from rem.agents.json_schema import check_answer, check_schema, expand_references
+from rem.agents.yaml_parser import parse_agent
 from rem.errors import InvalidInputError
-from tests.agents.definitions import COMPLETE, minimal
+from tests.agents.sample_agents import COMPLETE, minimal
 
 AGENT = parse_agent(minimal(), "x")
 REFERRING = ["$ref", "$dynamicRef", "$recursiveRef", "$id", "$schema", "$anchor", "$dynamicAnchor"]
@@ -28,7 +27,7 @@ def an_object(**properties: Any) -> dict[str, Any]:
 
 
 def messages(schema: dict[str, Any]) -> str:
-    return " ".join(f"{problem.path} {problem.message}" for problem in schema_problems(schema))
+    return " ".join(f"{problem.path} {problem.message}" for problem in check_schema(schema))
 
 
 @contextmanager
@@ -71,7 +70,7 @@ async def test_nothing_is_ever_fetched(keyword: str) -> None:
     async with a_server() as (address, met):
         for schema in places({keyword: address}):
             with pytest.raises(InvalidInputError):
-                await asyncio.to_thread(output_type, "caller", schema)
+                await asyncio.to_thread(make_output_type, "caller", schema)
             # Not even if the check were forgotten.
             await asyncio.to_thread(_validated_anyway, schema)
         await asyncio.sleep(0.05)
@@ -80,7 +79,7 @@ async def test_nothing_is_ever_fetched(keyword: str) -> None:
 
 def _validated_anyway(schema: dict[str, Any]) -> None:
     try:
-        answer_problems(schema, {"a": "x"})
+        check_answer(schema, {"a": "x"})
     except ValueError:
         return
 
@@ -92,7 +91,7 @@ def test_no_file_is_ever_read(keyword: str, tmp_path: Path) -> None:
     for schema in places({keyword: secret.as_uri()}):
         assert "secret.json" in messages(schema) or keyword in messages(schema)
         with pytest.raises(InvalidInputError):
-            output_type("caller", schema)
+            make_output_type("caller", schema)
 
 
 @pytest.mark.parametrize(
@@ -106,15 +105,15 @@ def test_a_reference_leads_to_a_definition_of_the_same_schema(reference: str) ->
 
 def test_a_property_may_be_called_as_a_keyword_is() -> None:
     names = {name: {"type": "string"} for name in (*REFERRING, "pattern", "type", "required")}
-    assert schema_problems(an_object(**names)) == []
-    assert answer_problems(an_object(**names), {"$ref": "http://127.0.0.1:9/", "pattern": "("}) == []
+    assert check_schema(an_object(**names)) == []
+    assert check_answer(an_object(**names), {"$ref": "http://127.0.0.1:9/", "pattern": "("}) == []
 
 
 @pytest.mark.parametrize(
     "standard", ["http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2020-12/schema"]
 )
 def test_the_standard_may_be_named(standard: str) -> None:
-    assert schema_problems({"$schema": standard, **an_object(a={"type": "string"})}) == []
+    assert check_schema({"$schema": standard, **an_object(a={"type": "string"})}) == []
 
 
 @pytest.mark.parametrize("pattern", ENDLESS)
@@ -123,10 +122,10 @@ def test_a_regular_expression_never_takes_long(pattern: str) -> None:
     schemas = [*places({"pattern": pattern}), {"type": "object", "patternProperties": {pattern: {"type": "integer"}}}]
     with soon(5):
         for schema in schemas:
-            assert schema_problems(schema) == []
-            answer_problems(schema, {"a": text, text: "x"})
-    assert answer_problems(an_object(a={"pattern": r"^((a)+)+$"}), {"a": text}) != []
-    assert answer_problems(an_object(a={"pattern": r"^((a)+)+$"}), {"a": text[:-1]}) == []
+            assert check_schema(schema) == []
+            check_answer(schema, {"a": text, text: "x"})
+    assert check_answer(an_object(a={"pattern": r"^((a)+)+$"}), {"a": text}) != []
+    assert check_answer(an_object(a={"pattern": r"^((a)+)+$"}), {"a": text[:-1]}) == []
 
 
 def test_large_regular_expressions_are_bounded_together() -> None:
@@ -135,7 +134,7 @@ def test_large_regular_expressions_are_bounded_together() -> None:
     many = {"type": "object", "allOf": [{"$ref": "#/$defs/x"}] * 200, "$defs": {"x": {"pattern": "^a*$"}}}
     assert "regular expressions" in messages(many)
     usual = an_object(**{f"p{n}": {"pattern": rf"^\d{{4}}-\d{{2}}-\d{{2}} {n}$"} for n in range(100)})
-    assert schema_problems(usual) == []
+    assert check_schema(usual) == []
 
 
 @pytest.mark.parametrize("pattern", ["(?=a)", "(?<!a)b", r"(a)\1", "(", "[", "(a{1000}){1000}", "a" * 2_000])
@@ -204,28 +203,28 @@ def test_what_doubles_the_time_is_bounded() -> None:
 
 def test_very_many_errors_do_not_take_long() -> None:
     schema = an_object(a={"items": {"allOf": [{"type": "string"}] * 2_000}})
-    assert schema_problems(schema) == []
+    assert check_schema(schema) == []
     with soon():
-        problems = answer_problems(schema, {"a": [1] * 2_000})
+        problems = check_answer(schema, {"a": [1] * 2_000})
     assert problems[0].message == '1 is not of type "string"'
 
 
 @pytest.mark.parametrize("answer", [{"a": "\ud800"}, {"\ud800": 1}, {"a": 10**40}, deep(1_000)])
 def test_an_answer_that_json_cannot_hold_is_not_taken(answer: dict[str, Any]) -> None:
-    assert answer_problems({"type": "object"}, answer) != []
+    assert check_answer({"type": "object"}, answer) != []
 
 
 def test_references_are_written_out_for_the_model_wherever_they_stand() -> None:
     for schema in places({"$ref": "#/$defs/person", "description": "Who."}):
         schema.setdefault("$defs", {})["person"] = {"type": "object", "properties": {"name": {"type": "string"}}}
-        assert "$ref" not in str(written_out(schema))
-        assert "Who." in str(written_out(schema))
+        assert "$ref" not in str(expand_references(schema))
+        assert "Who." in str(expand_references(schema))
         AgentFactory().build(AGENT, schema)
 
 
 def test_every_choice_is_named() -> None:
     schema = an_object(a={"enum": ["north", "east", "south", "west", None, 5]})
-    problem = answer_problems(schema, {"a": "up"})[0]
+    problem = check_answer(schema, {"a": "up"})[0]
     assert problem.message == '"up" is not one of "north", "east", "south", "west", null, 5'
 
 
@@ -233,8 +232,8 @@ def test_a_usual_schema_is_checked_and_built_quickly() -> None:
     schema = parse_agent(COMPLETE, "x").output_schema
     with soon(1):
         for n in range(100):
-            assert schema_problems({**schema, "title": str(n)}) == []
-            assert answer_problems({**schema, "title": str(n)}, {"answer": "It is out."}) == []
+            assert check_schema({**schema, "title": str(n)}) == []
+            assert check_answer({**schema, "title": str(n)}, {"answer": "It is out."}) == []
 
 
 def test_an_agent_is_built_once() -> None:

@@ -7,17 +7,17 @@ import time
 import pytest
 import yaml
 
-from rem.agents.catalog import built_in_agents
-from rem.agents.uri_pattern import matches
-from rem.agents.yaml_agent import LONGEST_AGENT, agent_of, parse_agent, read_agent, read_agent_bytes
-from rem.errors import AgentInvalidError
-from rem.query.parser import parse
+from rem.agents.catalog import load_built_in_agents
+from rem.agents.uri_pattern import matches_uri_pattern
+from rem.agents.yaml_parser import MAX_AGENT_BYTES, parse_agent, parse_agent_document, read_agent, read_agent_bytes
+from rem.errors import InvalidAgentError
+from rem.query.language.parser import parse_query
 from rem.tools.registry import TOOLS
-from tests.agents.definitions import COMPLETE, minimal
+from tests.agents.sample_agents import COMPLETE, minimal
 
 
 def refused(text: str) -> str:
-    with pytest.raises(AgentInvalidError) as caught:
+    with pytest.raises(InvalidAgentError) as caught:
         parse_agent(text, "agents/x.yaml")
     return str(caught.value)
 
@@ -48,7 +48,7 @@ def test_an_agent_needs_only_a_prompt_and_a_name() -> None:
 def test_the_document_can_be_written_again(text: str) -> None:
     schema = parse_agent(text, "x")
     assert parse_agent(schema.as_yaml(), "x") == schema
-    assert agent_of(schema.as_document(), "x") == schema
+    assert parse_agent_document(schema.as_document(), "x") == schema
     assert yaml.safe_load(schema.as_yaml()) == schema.as_document()
 
 
@@ -134,8 +134,8 @@ def test_structured_output_needs_a_schema() -> None:
         ("properties:\n  a: {default: .nan}\n", "line 2: properties.a.default: has nan"),
         ("[" * 100, "nested more than 50 levels"),
         ("a: {" * 100, "nested more than 50 levels"),
-        ("description: " + "x" * LONGEST_AGENT, "is longer than 256 KB"),
-        ("description: " + "é" * (LONGEST_AGENT // 2), "is longer than 256 KB"),
+        ("description: " + "x" * MAX_AGENT_BYTES, "is longer than 256 KB"),
+        ("description: " + "é" * (MAX_AGENT_BYTES // 2), "is longer than 256 KB"),
     ],
 )
 def test_what_is_no_plain_document_is_refused(text: str, message: str) -> None:
@@ -161,8 +161,8 @@ def test_a_regular_expression_that_cannot_be_matched_quickly_is_refused(pattern:
 def test_an_agent_refers_to_nothing_elsewhere(keyword: str) -> None:
     text = f"properties:\n  a: {{{keyword}: 'file:///etc/passwd'}}\n{minimal()}"
     assert f"line 2: properties.a.{keyword}: " in refused(text)
-    with pytest.raises(AgentInvalidError):
-        agent_of(yaml.safe_load(text), "database")
+    with pytest.raises(InvalidAgentError):
+        parse_agent_document(yaml.safe_load(text), "database")
 
 
 def test_an_agent_whose_answer_is_too_large_is_refused() -> None:
@@ -206,7 +206,7 @@ def test_the_tool_without_patterns_reads_everything_and_without_the_tool_nothing
 
 def test_patterns_are_matched_in_linear_time() -> None:
     begun = time.perf_counter()
-    assert not matches("a*" * 30 + "b", "a" * 2000)
+    assert not matches_uri_pattern("a*" * 30 + "b", "a" * 2000)
     assert time.perf_counter() - begun < 2
 
 
@@ -216,7 +216,7 @@ def test_every_tool_of_the_registry_can_be_given() -> None:
 
 
 def test_the_built_in_agents_are_those_that_the_product_needs() -> None:
-    agents = {agent.name: agent for agent in built_in_agents()}
+    agents = {agent.name: agent for agent in load_built_in_agents()}
     assert set(agents) == {
         "rem",
         "query-agent",
@@ -241,10 +241,10 @@ def test_the_built_in_agents_are_those_that_the_product_needs() -> None:
 def test_the_queries_that_the_prompts_teach_are_valid() -> None:
     quoted = [
         example
-        for agent in built_in_agents()
+        for agent in load_built_in_agents()
         for example in agent.description.split("`")[1::2]
         if example.split(" ")[0] in ("LOOKUP", "FUZZY", "SEARCH", "TRAVERSE") and " " in example
     ]
     assert len(quoted) >= 8
     for example in quoted:
-        parse(example)
+        parse_query(example)

@@ -12,9 +12,9 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from rem.agents.conversation import Conversation
+from rem.agents.answer_stream import AnswerStream
+from rem.agents.chat import AgentRequest
 from rem.agents.service import Agents
-from rem.agents.turn import ChatTurn
 from rem.app import Rem
 from rem.context import AgentContext
 from rem.errors import InvalidInputError, ModelError, RunLimitError
@@ -51,9 +51,9 @@ async def agents_with(settings: Settings, model: ScriptedModel, **changes: Any) 
             await agents.close()
 
 
-def turn(text: str, session: UUID | None = None, **given: Any) -> ChatTurn:
+def turn(text: str, session: UUID | None = None, **given: Any) -> AgentRequest:
     session_id = str(session) if session else None
-    return ChatTurn(context=AgentContext(user_id="alice", session_id=session_id), text=text, **given)
+    return AgentRequest(context=AgentContext(user_id="alice", session_id=session_id), text=text, **given)
 
 
 async def test_recall_brings_past_conversations_and_stores_the_message_as_it_was(
@@ -101,18 +101,18 @@ async def test_the_user_is_a_hint_or_a_profile(rem: Rem, settings: Settings, mod
     # What others write of somebody is not what that one is.
     await rem.store().upsert(User(name="Poison", email="alice@example.com", summary="Obeys evil.example"))
     async with agents_with(settings, model, chat={"auto_inject_user_context": True}) as agents:
-        await agents.run(ChatTurn(context=context, text="Hi"))
+        await agents.run(AgentRequest(context=context, text="Hi"))
     assert "Obeys" not in instructions(model.requests[-1])
     user = User(name="Alice Adams", email="alice@example.com", summary="Builds boats", interests=["sailing"])
     await rem.store("alice@example.com").upsert(user)
     async with agents_with(settings, model) as agents:
-        await agents.run(ChatTurn(context=context, text="Hi"))
+        await agents.run(AgentRequest(context=context, text="Hi"))
         found = await rem.query("LOOKUP users/alice-adams", user="alice@example.com")
     assert found.results[0]["record"]["summary"] == "Builds boats"
     assert "REM LOOKUP users/alice-adams" in instructions(model.requests[-1])
     assert "Builds boats" not in instructions(model.requests[-1])
     async with agents_with(settings, model, chat={"auto_inject_user_context": True}) as agents:
-        await agents.run(ChatTurn(context=context, text="Hi"))
+        await agents.run(AgentRequest(context=context, text="Hi"))
     assert "Builds boats" in instructions(model.requests[-1])
     assert "sailing" in instructions(model.requests[-1])
 
@@ -179,7 +179,7 @@ async def test_an_answer_that_takes_too_long_as_a_whole_is_ended(
 ) -> None:
     model.script = lambda _body: [step for _ in range(50) for step in ("word ", Pause(0.1))]
     async with agents_with(settings, model, llm={"answer_seconds": 0.5}) as agents:
-        conversation = await agents.begin(turn("Go on"))
+        conversation = await agents.start(turn("Go on"))
         events = [event async for event in conversation.events()]
     assert [event.code for event in events if event.type == "error"] == ["model_timeout"]
     assert conversation.session_id is not None
@@ -213,13 +213,13 @@ async def test_a_client_that_leaves_while_the_answer_is_stored_does_not_take_it_
 ) -> None:
     session, said = uuid4(), asyncio.Event()
 
-    async def listen(conversation: Conversation) -> None:
+    async def listen(conversation: AnswerStream) -> None:
         async for event in conversation.events():
             if event.type == "text_delta":
                 said.set()
 
     async with agents_with(settings, model) as agents:
-        conversation = await agents.begin(turn("Hi", session))
+        conversation = await agents.start(turn("Hi", session))
         async with sql.transaction():
             # Somebody else holds the session, so that storing the answer takes a while.
             await sql.execute("SELECT FROM sessions WHERE id = $1 FOR UPDATE", session)
@@ -258,7 +258,7 @@ async def test_an_answer_that_cannot_be_stored_is_given_all_the_same(
 ) -> None:
     session = uuid4()
     async with agents_with(settings, model) as agents:
-        conversation = await agents.begin(turn("Hi", session))
+        conversation = await agents.start(turn("Hi", session))
         await rem.memory("alice").delete_session(session)
         events = [event async for event in conversation.events()]
     assert "".join(event.content for event in events if event.type == "text_delta") == "Noted."

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import httpx2 as httpx
 import pytest
 
+from tests.cli.test_serve import serving
 from tests.scripted_model import Pause, scripted_model
-from tests.test_serve import serving
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from rem import errors
-from rem.api.errors import status_of
+from rem.api.errors import http_status
 from rem.app import Rem
-from tests.commands import REPOSITORY
+from tests.rem_command import REPOSITORY
 
 _PAGE = (REPOSITORY / "docs" / "api.md").read_text(encoding="utf-8")
 _EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```bash\n(.*?)```", _PAGE, re.DOTALL))
@@ -87,7 +87,7 @@ def test_the_table_of_errors_has_those_of_rem() -> None:
     rows = re.findall(r"^\| (\d{3}) \| (.*?) \|", _PAGE, re.MULTILINE)
     listed = {(int(status), code) for status, codes in rows for code in re.findall(r"`(\w+)`", codes)}
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.RemError)]
-    assert {(status_of(kind()), kind.code) for kind in kinds} <= listed
+    assert {(http_status(kind()), kind.code) for kind in kinds} <= listed
 
 
 async def test_the_paths_exist(address: str) -> None:

@@ -12,10 +12,10 @@ from fastapi import FastAPI
 from loguru import logger
 
 from rem import errors
-from rem.api.errors import status_of
+from rem.api.errors import http_status
 from rem.api.main import create_app
 from rem.settings import ApiSettings, AudioSettings, Settings
-from tests.api.serving import client, served
+from tests.api.live_server import client, served
 
 Client = httpx2.AsyncClient
 _JSON = {"Content-Type": "application/json"}
@@ -156,7 +156,7 @@ async def test_a_body_that_is_too_large_is_refused_at_once_and_while_it_comes(se
 
 def test_each_of_rems_errors_has_a_status_and_a_code() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.RemError)]
-    faults = {kind.__name__: (status_of(kind()), kind.code) for kind in kinds}
+    faults = {kind.__name__: (http_status(kind()), kind.code) for kind in kinds}
     assert {status for status, _ in faults.values()} <= {400, 403, 404, 409, 413, 422, 429, 500, 502, 503, 504}
     assert faults["NotFoundError"] == (404, "not_found")
     assert faults["DeletedError"] == (409, "deleted")

@@ -10,7 +10,7 @@ import pytest
 
 from rem.api.main import create_app
 from rem.settings import PostgresSettings, Settings
-from tests.api.serving import client, served
+from tests.api.live_server import client, served
 
 
 @pytest.fixture

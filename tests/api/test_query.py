@@ -13,7 +13,7 @@ from rem.api.main import create_app
 from rem.db.store import Store
 from rem.models import Edge, Resource, User
 from rem.settings import LlmSettings, Settings
-from tests.api.serving import client, served
+from tests.api.live_server import client, served
 from tests.scripted_model import Call, Refuse, ScriptedModel, Step, has_result, scripted_model
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import httpx2
 
-from tests.api.collector import Collector
+from tests.api.otel_collector import Collector
+from tests.cli.test_serve import serving
 from tests.scripted_model import Call, Refuse, Step, has_result, scripted_model
-from tests.test_serve import serving
 
 
 def test_a_collector_gets_the_spans_of_an_answer_without_its_content(dsn: str) -> None:

@@ -11,13 +11,13 @@ import pytest
 from rem.agents.service import Agents
 from rem.app import Rem
 from rem.db.store import Store
-from rem.dreaming.affinity.neighbours import Neighbours, things_of
-from rem.dreaming.claim import Ref
+from rem.dreaming.affinity.neighbours import Neighbours, fetch_compared_rows
+from rem.dreaming.claims import RowRef
 from rem.models import Edge, Moment, Ontology, Resource
 from rem.settings import Settings
 from tests.agents.test_service import agents_with
-from tests.dreaming.conversations import dream, statements
-from tests.dreaming.nights import night_for
+from tests.dreaming.sample_claims import night_for
+from tests.dreaming.sample_sessions import dream, statements
 from tests.scripted_model import Call, Refuse, ScriptedModel, Step, last_text, scripted_model
 
 Sql: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -61,7 +61,7 @@ async def test_what_belongs_together_is_connected_once_and_walked_both_ways(rem:
     assert [row["key"] for row in outward.results] == ["kiln-repair"]
     stood = await statements(sql)
     assert (await dream(rem, alice, "affinity")).run_id is None
-    assert (await dream(rem, alice, "affinity", again=True)).said == 0
+    assert (await dream(rem, alice, "affinity", again=True)).statement_count == 0
     assert await statements(sql) == stood
 
 
@@ -72,7 +72,7 @@ async def test_only_what_is_new_is_looked_at(rem: Rem, alice: Store, sql: Sql) -
     await _remember(alice, ["kiln repair"])
     report = await dream(rem, alice, "affinity")
     assert await _drawn(sql) == {("kiln-repair", "related_to", "pottery-class")}
-    assert (report.said, report.changes["affinity"].unchanged) == (1, 0)
+    assert (report.statement_count, report.changes["affinity"].unchanged) == (1, 0)
 
 
 async def test_an_edge_goes_with_either_end_and_with_what_it_said(rem: Rem, alice: Store, sql: Sql) -> None:
@@ -84,7 +84,7 @@ async def test_an_edge_goes_with_either_end_and_with_what_it_said(rem: Rem, alic
     await alice.modify(Resource, stored["postgres rehearsal"].id, lambda r: r.model_copy(update={"content": text}))
     await dream(rem, alice, "affinity")
     assert await _drawn(sql) == set()
-    assert (await dream(rem, alice, "affinity", again=True)).said == 0
+    assert (await dream(rem, alice, "affinity", again=True)).statement_count == 0
 
 
 async def test_an_edge_that_its_owner_removes_never_comes_back(rem: Rem, alice: Store, sql: Sql) -> None:
@@ -151,12 +151,12 @@ async def test_without_an_embedder_it_says_so(settings: Settings) -> None:
         alice = rem.store("alice@example.com")
         await _remember(alice)
         report = await dream(rem, alice, "affinity")
-    assert report.said == 0
+    assert report.statement_count == 0
     assert any("nothing is embedded" in note for note in report.notes)
 
 
 async def _judged(agents: Agents, rem: Rem, alice: Store) -> Any:
-    return await rem.dreamer(agents.mind).dream(alice.scope, ["affinity"])
+    return await rem.dreamer(agents.extraction_model).dream(alice.scope, ["affinity"])
 
 
 async def test_with_a_mind_the_relation_has_a_name_and_none_is_no_edge(
@@ -204,11 +204,11 @@ async def test_the_index_finds_what_looking_at_everything_finds(rem: Rem, alice:
     texts = await _remember(alice)
     await rem.index(user="alice@example.com")
     night = await night_for(rem, alice)
-    (subject,) = await things_of(night, [Ref("resources", texts["pottery class"].id)])
+    (subject,) = await fetch_compared_rows(night, [RowRef("resources", texts["pottery class"].id)])
     found = []
     for few_enough in (0, 20_000):
-        neighbours = await Neighbours.of(night, few_enough)
+        neighbours = await Neighbours.load(night, few_enough)
         assert neighbours is not None
-        found.append([thing.key for thing, _ in await neighbours.nearest(subject, 0.0, -1.0)])
+        found.append([thing.key for thing, _ in await neighbours.find_nearest(subject, 0.0, -1.0)])
     assert found[0] == found[1]
     assert found[0][0] == "kiln-repair"

@@ -9,7 +9,7 @@ from rem.app import Rem
 from rem.db.store import Store
 from rem.dreaming.audit import CHECKS
 from rem.models import Edge, Moment, Resource, User
-from tests.dreaming.nights import dreamt_edges, edge, field, keys, moment, moments, night_for, note, ref
+from tests.dreaming.sample_claims import dreamt_edges, edge, field, keys, moment, moments, night_for, note, ref
 
 _CLEAN = dict.fromkeys(CHECKS, 0)
 
@@ -18,7 +18,7 @@ _CLEAN = dict.fromkeys(CHECKS, 0)
 async def dreamt(rem: Rem, alice: Store) -> Resource:
     """A text with a moment and an edge that were dreamt from it."""
     plan, review = await note(alice, "plan"), await note(alice, "review")
-    await (await night_for(rem, alice)).say("test", ref(plan), [moment("The plan", plan), edge(plan, review)])
+    await (await night_for(rem, alice)).store_claims("test", ref(plan), [moment("The plan", plan), edge(plan, review)])
     return plan
 
 
@@ -41,11 +41,11 @@ async def test_duplicates(rem: Rem, alice: Store, dreamt: Resource) -> None:
     other, third = await note(alice, "other"), await note(alice, "third")
     story = "On Monday the team decided to move the billing service to Postgres 18 before the summer"
     night = await night_for(rem, alice)
-    await night.say("moments", ref(other), [moment("A", other, summary=f"{story}.")])
-    await night.say(
+    await night.store_claims("moments", ref(other), [moment("A", other, summary=f"{story}.")])
+    await night.store_claims(
         "moments", ref(third), [moment("B", third, summary=f"{story} ."), moment("C", dreamt, summary=story)]
     )
-    await night.say("moments", ref(dreamt), [moment("D", dreamt, other, summary=f"{story}.")])
+    await night.store_claims("moments", ref(dreamt), [moment("D", dreamt, other, summary=f"{story}.")])
     found = await _counts(rem, alice)
     assert (found["exact_duplicates"], found["near_duplicates"]) == (1, 3)
     await _mend(rem, alice)
@@ -86,7 +86,7 @@ async def test_a_row_and_an_edge_that_no_statement_stands_for(rem: Rem, alice: S
 
 async def test_an_edge_to_nothing(rem: Rem, alice: Store, dreamt: Resource) -> None:
     nowhere = Resource(name="nowhere", key="nowhere")
-    await (await night_for(rem, alice)).say("affinity", ref(dreamt), [edge(dreamt, nowhere, dreamt)])
+    await (await night_for(rem, alice)).store_claims("affinity", ref(dreamt), [edge(dreamt, nowhere, dreamt)])
     assert await _counts(rem, alice) == {"dangling_edges": 1}
     await _mend(rem, alice)
     assert await dreamt_edges(alice, dreamt) == [("related_to", "review")]
@@ -96,7 +96,7 @@ async def test_a_stale_profile(
     rem: Rem, alice: Store, dreamt: Resource, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     me = await alice.upsert(User(name="Alice"))
-    await (await night_for(rem, alice)).say("profiles", ref(me), [field(me, "summary", "Plans.", dreamt)])
+    await (await night_for(rem, alice)).store_claims("profiles", ref(me), [field(me, "summary", "Plans.", dreamt)])
     await sql.execute("UPDATE dream_runs SET dreams = '{profiles}', started_at = now() - interval '30 days'")
     assert await _counts(rem, alice) == {}
     await sql.execute("UPDATE moments SET created_at = now() - interval '20 days'")

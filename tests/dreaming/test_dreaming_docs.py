@@ -10,10 +10,10 @@ import sys
 import orjson
 
 from rem.db.store import Store
-from rem.dreaming.dreams import DREAMS
-from tests.commands import REPOSITORY, environment, output
-from tests.commands import rem as run_rem
-from tests.dreaming.conversations import talk
+from rem.dreaming.registry import DREAMS
+from tests.dreaming.sample_sessions import talk
+from tests.rem_command import REPOSITORY, environment, output
+from tests.rem_command import rem as run_rem
 
 _PAGE = (REPOSITORY / "docs" / "dreaming.md").read_text(encoding="utf-8")
 _EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```\w+\n(.*?)```", _PAGE, re.DOTALL))

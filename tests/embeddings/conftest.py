@@ -9,7 +9,7 @@ import pytest
 
 from rem.embeddings import Embedder, open_embedder
 from rem.settings import EmbeddingSettings, Settings
-from tests.embeddings.scripted import ScriptedServer
+from tests.embeddings.scripted_server import ScriptedServer
 
 
 @pytest.fixture(scope="session")

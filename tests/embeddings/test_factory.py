@@ -9,10 +9,10 @@ import pytest
 from pydantic import SecretStr
 
 from rem.embeddings import factory, open_embedder
-from rem.embeddings.catalog import offers
-from rem.errors import EmbeddingError, EmbeddingMisconfiguredError, EmbeddingOffError
+from rem.embeddings.catalog import list_providers
+from rem.errors import EmbeddingDisabledError, EmbeddingError, EmbeddingMisconfiguredError
 from rem.settings import EmbeddingSettings, Settings
-from tests.commands import output, rem
+from tests.rem_command import output, rem
 
 
 def _settings(**wanted: object) -> Settings:
@@ -26,10 +26,10 @@ async def test_auto_is_local_when_its_weights_are_there() -> None:
 
 
 async def test_auto_without_weights_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rem.embeddings.weights.WHEEL_PACKAGE", "no_such_package")
+    monkeypatch.setattr("rem.embeddings.minilm.weights.WHEEL_PACKAGE", "no_such_package")
     embedder = open_embedder(_settings())
     assert (embedder.model, embedder.dimension) == ("none", 384)
-    with pytest.raises(EmbeddingOffError, match="rem models pull"):
+    with pytest.raises(EmbeddingDisabledError, match="rem models pull"):
         await embedder.embed(["text"])
     with pytest.raises(EmbeddingMisconfiguredError, match="rem models pull"):
         open_embedder(_settings(provider="local"))
@@ -38,7 +38,7 @@ async def test_auto_without_weights_says_what_to_do(monkeypatch: pytest.MonkeyPa
 async def test_none_raises_and_never_makes_a_vector_up() -> None:
     embedder = open_embedder(_settings(provider="none"))
     for call in (embedder.embed(["text"]), embedder.embed_one("text")):
-        with pytest.raises(EmbeddingOffError, match="EMBEDDING__PROVIDER=none"):
+        with pytest.raises(EmbeddingDisabledError, match="EMBEDDING__PROVIDER=none"):
             await call
     await embedder.close()
 
@@ -85,13 +85,13 @@ def test_every_provider_of_the_settings_can_be_opened() -> None:
 async def test_the_key_is_in_no_description() -> None:
     settings = _settings(provider="openai", api_key=SecretStr("sk-very-secret"))
     assert "sk-very-secret" not in repr(settings)
-    assert "sk-very-secret" not in str(await offers(settings))
+    assert "sk-very-secret" not in str(await list_providers(settings))
 
 
 async def test_offers_name_the_chosen_provider() -> None:
-    assert [offer.provider for offer in await offers(_settings()) if offer.chosen] == ["local"]
-    assert [offer.provider for offer in await offers(_settings(provider="none")) if offer.chosen] == []
-    chosen = next(offer for offer in await offers(_settings(provider="ollama", model="bge-m3")) if offer.chosen)
+    assert [offer.provider for offer in await list_providers(_settings()) if offer.chosen] == ["local"]
+    assert [offer.provider for offer in await list_providers(_settings(provider="none")) if offer.chosen] == []
+    chosen = next(offer for offer in await list_providers(_settings(provider="ollama", model="bge-m3")) if offer.chosen)
     assert (chosen.provider, chosen.model, chosen.usable) == ("ollama", "bge-m3", True)
 
 
@@ -112,8 +112,8 @@ def test_an_unknown_provider_is_an_error_of_the_settings(tmp_path: Path) -> None
 def test_the_error_tree_tells_passing_from_lasting() -> None:
     from rem.errors import EmbeddingUnavailableError
 
-    for kind in (EmbeddingOffError, EmbeddingUnavailableError, EmbeddingMisconfiguredError):
+    for kind in (EmbeddingDisabledError, EmbeddingUnavailableError, EmbeddingMisconfiguredError):
         assert issubclass(kind, EmbeddingError)
         assert not issubclass(
-            kind, tuple({EmbeddingOffError, EmbeddingUnavailableError, EmbeddingMisconfiguredError} - {kind})
+            kind, tuple({EmbeddingDisabledError, EmbeddingUnavailableError, EmbeddingMisconfiguredError} - {kind})
         )

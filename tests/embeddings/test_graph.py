@@ -12,9 +12,9 @@ import pytest
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
-from rem.embeddings.graph import accumulates_exactly, build
-from rem.embeddings.local import load_tokenizer
-from rem.embeddings.weights import HEADS, LOUD_CHANNELS, TENSORS, find_weights
+from rem.embeddings.minilm.graph import build_encoder, has_exact_int8_sums
+from rem.embeddings.minilm.weights import HEADS, OUTLIER_CHANNELS, TENSORS, find_weights
+from rem.embeddings.providers.local import load_tokenizer
 
 _REFERENCE = json.loads((Path(__file__).parent / "reference.json").read_text(encoding="utf-8"))
 
@@ -22,7 +22,7 @@ _REFERENCE = json.loads((Path(__file__).parent / "reference.json").read_text(enc
 def _run(weight_steps: int | None, texts: list[str]) -> NDArray[Any]:
     folder = find_weights(Path("/nowhere"))
     assert folder is not None
-    model = build(load_file(folder / TENSORS), heads=HEADS, loud=LOUD_CHANNELS, weight_steps=weight_steps)
+    model = build_encoder(load_file(folder / TENSORS), heads=HEADS, loud=OUTLIER_CHANNELS, weight_steps=weight_steps)
     graph = model.SerializeToString()
     session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
     tokens = [encoding.ids for encoding in load_tokenizer(folder).encode_batch(texts)]
@@ -49,4 +49,4 @@ def test_int8_keeps_the_order_of_neighbours() -> None:
 
 
 def test_the_cpu_is_asked_how_it_sums() -> None:
-    assert accumulates_exactly() in (True, False)
+    assert has_exact_int8_sums() in (True, False)

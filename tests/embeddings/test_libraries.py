@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from rem.embeddings import open_embedder
-from rem.embeddings.weights import find_weights
+from rem.embeddings.minilm.weights import find_weights
 from rem.errors import EmbeddingMisconfiguredError, EmbeddingUnavailableError
 from rem.settings import EmbeddingSettings, Settings
 

@@ -17,12 +17,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rem.embeddings import Embedder, Vectors, open_embedder
-from rem.embeddings.graph_cache import graph_path
-from rem.embeddings.local import _HEAD_CHARACTERS, LocalProvider, batches, load_tokenizer
-from rem.embeddings.weights import LONGEST_TOKENS, TENSORS, TOKENIZER, find_weights, pulled_folder
+from rem.embeddings.minilm.graph_cache import graph_path
+from rem.embeddings.minilm.weights import MAX_TOKENS, TENSORS, TOKENIZER, downloaded_weights_folder, find_weights
+from rem.embeddings.providers.local import _HEAD_CHARACTERS, LocalProvider, load_tokenizer, plan_batches
 from rem.errors import EmbeddingMisconfiguredError, InvalidInputError
 from rem.settings import EmbeddingSettings, Settings
-from tests.commands import REPOSITORY
+from tests.rem_command import REPOSITORY
 
 _REFERENCE = json.loads((Path(__file__).parent / "reference.json").read_text(encoding="utf-8"))
 _WORDS = re.findall(
@@ -133,14 +133,14 @@ class _Tokenizing:
 
 def test_batches_hold_every_text_once_with_bounded_tokens() -> None:
     source = random.Random(7)
-    lengths = [source.randint(2, LONGEST_TOKENS) for _ in range(500)]
-    made = list(batches(lengths, 64))
+    lengths = [source.randint(2, MAX_TOKENS) for _ in range(500)]
+    made = list(plan_batches(lengths, 64))
     assert sorted(number for batch in made for number in batch) == list(range(500))
     assert all(len(batch) <= 64 and len(batch) * max(lengths[n] for n in batch) <= 512 for batch in made)
     padding = sum(len(batch) * lengths[batch[0]] for batch in made) / sum(lengths)
     assert padding < 1.05
-    assert list(batches([5, 5, 5], 2)) == [[0, 1], [2]]
-    assert list(batches([], 2)) == []
+    assert list(plan_batches([5, 5, 5], 2)) == [[0, 1], [2]]
+    assert list(plan_batches([], 2)) == []
 
 
 async def test_the_event_loop_goes_on_while_texts_are_embedded(local: Embedder) -> None:
@@ -230,7 +230,7 @@ async def test_without_a_folder_to_keep_it_the_graph_lives_in_memory(tmp_path: P
 
 @pytest.mark.parametrize("damaged", [TENSORS, TOKENIZER])
 async def test_other_weights_than_the_published_are_refused(tmp_path: Path, damaged: str) -> None:
-    folder = pulled_folder(tmp_path)
+    folder = downloaded_weights_folder(tmp_path)
     folder.mkdir(parents=True)
     for name in (TENSORS, TOKENIZER):
         (folder / name).symlink_to(_weights() / name)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rem.evals.datasets import beam, locomo, longmemeval, own
 from rem.evals.metrics import measure
-from tests.commands import REPOSITORY, output
+from tests.rem_command import REPOSITORY, output
 
 _PAGE = (REPOSITORY / "docs" / "benchmarks.md").read_text(encoding="utf-8")
 _EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```json\n(.*?)```", _PAGE, re.DOTALL))

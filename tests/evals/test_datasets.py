@@ -9,10 +9,18 @@ from typing import Any
 import pytest
 
 from rem.errors import InvalidInputError
-from rem.evals.case import Dropped
+from rem.evals.dataset import DroppedCounts
 from rem.evals.datasets import beam, locomo, longmemeval, own
 from rem.models import Role
-from tests.evals.files import LOCOMO, LONGMEMEVAL, longmemeval_entry, pack, write_beam, write_json, write_lines
+from tests.evals.sample_datasets import (
+    LOCOMO,
+    LONGMEMEVAL,
+    longmemeval_entry,
+    pack,
+    write_beam,
+    write_json,
+    write_lines,
+)
 
 
 @pytest.mark.parametrize("name", ["longmemeval_s.json", "longmemeval_s.json.gz", "longmemeval_s", "anything.json"])
@@ -22,7 +30,7 @@ def test_longmemeval_is_read_from_a_file_or_its_folder(tmp_path: Path, name: str
     for path in (file, tmp_path):
         dataset = longmemeval.read(path)
         assert [case.user for case in dataset.cases] == ["question-q1", "question-q2", "question-q3_abs"]
-    assert dataset.dropped == Dropped(gold_ids=0, blank_messages=3)
+    assert dataset.dropped == DroppedCounts(gold_ids=0, blank_messages=3)
     first = dataset.cases[0]
     assert [conversation.id for conversation in first.conversations] == ["s-boat", "s-bread", "s-boat-2"]
     rest, oven = first.conversations[1].turns

@@ -13,13 +13,13 @@ import pytest
 from rem.app import Rem
 from rem.db.store import Store
 from rem.errors import DatabaseError, InvalidInputError, RemError
-from rem.forgetting.owned_tables import owned_tables
+from rem.forgetting.owned_tables import find_owned_tables
 from rem.memory.message import NewMessage
 from rem.models import Resource, Role, User
-from tests.commands import REM, REPOSITORY, environment
-from tests.dreaming.nights import note
-from tests.forgetting.lives import live
-from tests.forgetting.traces import sampled, traces
+from tests.dreaming.sample_claims import note
+from tests.forgetting.sample_user import live
+from tests.forgetting.text_traces import sampled, traces
+from tests.rem_command import REM, REPOSITORY, environment
 
 _ALICE, _BOB = "alice@example.com", "bob@example.com"
 _HERS, _HIS = "xylographica", "quinquereme"
@@ -32,7 +32,7 @@ async def lives(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> tuple[Stor
     bob = await live(rem, _BOB, _HIS, sql)
     for owner, reader in ((_ALICE, _BOB), (_BOB, _ALICE)):
         (session,) = await rem.memory(owner).list_sessions()
-        await rem.memory(owner).share(session.id, reader)
+        await rem.memory(owner).share_session(session.id, reader)
     passing = await note(alice, f"{_HERS} passing", f"{_HERS} is indexed, and gone")
     await rem.index(everyone=True)
     await alice.delete(passing)
@@ -149,7 +149,7 @@ async def test_a_table_that_is_made_later_is_emptied_too(
 
 async def test_every_table_is_accounted_for(sql: asyncpg.Connection[asyncpg.Record]) -> None:
     """If this fails for a new table: give it tenant_id and user_id, or say in owned_tables.py why it holds nothing."""
-    tables, unknown = await owned_tables(sql)
+    tables, unknown = await find_owned_tables(sql)
     assert unknown == []
     suspicious = await sql.fetch(
         r"""
@@ -159,7 +159,7 @@ async def test_every_table_is_accounted_for(sql: asyncpg.Connection[asyncpg.Reco
         GROUP BY 1
         """
     )
-    covered = {table.place for table in tables}
+    covered = {table.full_name for table in tables}
     # Whom a conversation was with, in the user's own rows; whether the last job's owner is known.
     assert {row["place"] for row in suspicious} <= covered
 

@@ -11,12 +11,12 @@ import pytest
 from rem.app import Rem
 from rem.db.store import Store
 from rem.errors import DeletedError, InvalidInputError, NotFoundError
-from rem.forgetting.expiry import expire, expiry_of, moment_of, span_of
+from rem.forgetting.expiry import expire, parse_duration, parse_expiry, parse_time
 from rem.memory.manager import MemoryManager
 from rem.memory.message import NewMessage
 from rem.models import Edge, File, Message, Ontology, Resource, Role, Session
-from tests.dreaming.conversations import talk
-from tests.dreaming.nights import moment, moments, night_for, note, ref
+from tests.dreaming.sample_claims import moment, moments, night_for, note, ref
+from tests.dreaming.sample_sessions import talk
 
 _SOON = timedelta(seconds=0.8)
 
@@ -53,26 +53,26 @@ async def session(memory: MemoryManager) -> Session:
     ("text", "seconds"), [("30d", 2_592_000), ("12h", 43_200), ("45 min", 2700), ("1w 2d", 777_600), ("1Y", 31_536_000)]
 )
 def test_a_span_of_time_is_written_as_people_do(text: str, seconds: int) -> None:
-    assert span_of(text) == timedelta(seconds=seconds)
+    assert parse_duration(text) == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize("text", ["", "30", "d", "3 fortnights", "0d", "-1d", "99999y", "1d or so"])
 def test_what_is_no_span_says_how_to_write_one(text: str) -> None:
     with pytest.raises(InvalidInputError, match=r"span of time|lapses"):
-        span_of(text)
+        parse_duration(text)
 
 
 def test_a_date_is_the_beginning_of_the_day_in_utc() -> None:
-    assert moment_of("2026-12-01") == datetime(2026, 12, 1, tzinfo=UTC)
-    assert moment_of("2026-12-01T18:00+02:00") == datetime(2026, 12, 1, 16, tzinfo=UTC)
+    assert parse_time("2026-12-01") == datetime(2026, 12, 1, tzinfo=UTC)
+    assert parse_time("2026-12-01T18:00+02:00") == datetime(2026, 12, 1, 16, tzinfo=UTC)
     with pytest.raises(InvalidInputError, match="is no date"):
-        moment_of("tomorrow")
+        parse_time("tomorrow")
 
 
 @pytest.mark.parametrize("said_twice", [(None, None, False), ("1d", "2026-12-01", False), ("1d", None, True)])
 def test_when_is_said_in_exactly_one_way(said_twice: tuple[str | None, str | None, bool]) -> None:
     with pytest.raises(InvalidInputError, match="in one way"):
-        expiry_of(*said_twice)
+        parse_expiry(*said_twice)
 
 
 _QUERIES = (
@@ -114,7 +114,7 @@ async def test_a_sessions_messages_lapse_with_it_also_those_that_are_written_lat
     with pytest.raises(NotFoundError):
         await memory.load_session(session.id)
     with pytest.raises(NotFoundError):
-        await memory.conversation(session.id)
+        await memory.get_history(session.id)
     with pytest.raises(NotFoundError):
         await memory.flag_message(session.id, 0)
     with pytest.raises(DeletedError):
@@ -122,7 +122,7 @@ async def test_a_sessions_messages_lapse_with_it_also_those_that_are_written_lat
     assert await memory.list_sessions() == []
     assert await memory.search_similar("Zanzibar", min_similarity=0) == []
     assert await memory.store.find(Message) == []
-    assert await memory.titles([session.id]) == {}
+    assert await memory.get_titles([session.id]) == {}
     assert await memory.get_summary(session.id) is None
 
 
@@ -130,12 +130,12 @@ async def test_who_may_read_a_session_may_not_read_it_longer_than_its_owner(
     rem: Rem, memory: MemoryManager, session: Session
 ) -> None:
     bob = rem.memory("bob@example.com")
-    await memory.share(session.id, "bob@example.com")
-    assert await bob.shared_with_me()
+    await memory.share_session(session.id, "bob@example.com")
+    assert await bob.list_shared_sessions()
     await expire(memory.store, [session], soon())
     assert len(await bob.load_session(session.id)) == 2
     await until_lapsed()
-    assert await bob.shared_with_me() == []
+    assert await bob.list_shared_sessions() == []
     with pytest.raises(NotFoundError):
         await bob.load_session(session.id)
 
@@ -173,7 +173,7 @@ async def test_the_name_of_a_session_that_has_lapsed_is_free(memory: MemoryManag
         await memory.rename_session(made, "Trip to Rome")
     else:
         made = (await memory.begin_turn(uuid4(), said("Hello"), name="Trip to Rome")).session_id
-    assert await memory.session_id("Trip to Rome") == made != session.id
+    assert await memory.resolve_session_id("Trip to Rome") == made != session.id
     with pytest.raises(NotFoundError):
         await memory.get_session(session.id)
 
@@ -230,7 +230,7 @@ async def test_a_file_takes_its_chunks_along_also_new_ones(alice: Store) -> None
 async def test_what_was_dreamt_lapses_with_the_first_of_its_sources(rem: Rem, alice: Store) -> None:
     first, second = await note(alice, "first"), await note(alice, "second")
     night = await night_for(rem, alice)
-    await night.say("moments", ref(first), [moment("both", first, second)])
+    await night.store_claims("moments", ref(first), [moment("both", first, second)])
     at = later()
     await expire(alice, [second], at)
     assert [row.expires_at for row in await moments(alice)] == [at]
@@ -246,7 +246,7 @@ async def test_what_was_dreamt_of_a_conversation_lapses_with_it(
 ) -> None:
     messages = await memory.load_session(session.id)
     night = await night_for(rem, memory.store)
-    await night.say("moments", ref(session), [moment("the trip", *messages)])
+    await night.store_claims("moments", ref(session), [moment("the trip", *messages)])
     at = later()
     await expire(memory.store, [session], at)
     assert [row.expires_at for row in await moments(memory.store)] == [at]
@@ -257,7 +257,7 @@ async def test_what_was_dreamt_lapses_also_if_its_source_is_written_over(
 ) -> None:
     message, *_ = await memory.load_session(session.id)
     night = await night_for(rem, memory.store)
-    await night.say("moments", ref(session), [moment("the trip", message)])
+    await night.store_claims("moments", ref(session), [moment("the trip", message)])
     for at in (later(), None):
         stored = await memory.store.get(Message, message.id)
         await memory.store.upsert(stored.model_copy(update={"expires_at": at}))

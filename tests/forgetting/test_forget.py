@@ -11,14 +11,14 @@ import pytest
 
 from rem.app import Rem
 from rem.db.store import Store
-from rem.dreaming.claim import RowClaim
+from rem.dreaming.claims import RowClaim
 from rem.errors import ConflictError, InvalidInputError
-from rem.forgetting.plan import ForgetPlan
-from rem.ingest.content import FetchedFile
+from rem.forgetting.forget_plan import ForgetPlan
+from rem.ingest.models import FetchedFile
 from rem.memory.message import NewMessage
 from rem.models import Edge, Message, Moment, Ontology, Resource, Role, Session, User
-from tests.dreaming.nights import dreamt_edges, edge, field, moment, moments, night_for, note, ref, sources
-from tests.forgetting.traces import sampled, traces
+from tests.dreaming.sample_claims import dreamt_edges, edge, field, moment, moments, night_for, note, ref, sources
+from tests.forgetting.text_traces import sampled, traces
 
 _ALICE, _BOB = "alice@example.com", "bob@example.com"
 
@@ -57,10 +57,10 @@ async def known(rem: Rem, alice: Store) -> Resource:
     )
     messages = await rem.memory(_ALICE).load_session(session.id)
     night = await night_for(rem, alice)
-    await night.say("entities", ref(notes), [person(notes, messages[0])])
-    await night.say("affinity", ref(harbour), [edge(harbour, notes), _edge_to_sarah(harbour, notes)])
+    await night.store_claims("entities", ref(notes), [person(notes, messages[0])])
+    await night.store_claims("affinity", ref(harbour), [edge(harbour, notes), _edge_to_sarah(harbour, notes)])
     (me,) = await alice.find(User, {"user_id": alice.scope.user_id})
-    await night.say(
+    await night.store_claims(
         "profiles",
         ref(me),
         [
@@ -68,7 +68,7 @@ async def known(rem: Rem, alice: Store) -> Resource:
             field(me, "preferred_topics", ["harbours", "Sarah Chen"], notes),
         ],
     )
-    await night.say(
+    await night.store_claims(
         "moments",
         ref(session),
         [
@@ -137,7 +137,7 @@ async def test_the_dream_does_not_make_it_anew(rem: Rem, alice: Store, known: Re
     assert report.refused == ["sally", "sarah-chen"]
     (notes,) = await alice.find(Resource, {"key": "team-notes"})
     night = await night_for(rem, alice)
-    assert (await night.say("entities", ref(notes), [person(notes), person(notes, name="Sally")])).refused == 2
+    assert (await night.store_claims("entities", ref(notes), [person(notes), person(notes, name="Sally")])).refused == 2
     assert await alice.lookup("Sarah Chen") == []
 
 
@@ -162,7 +162,7 @@ async def test_the_rest_of_an_episode_is_remembered_on(rem: Rem, alice: Store, k
     messages = await alice.find(Message, order_by="message_index")
     (session,) = await alice.find(Session)
     night = await night_for(rem, alice)
-    again = await night.say("moments", ref(session), [moment("Lunch", messages[0], summary="They ate fish.")])
+    again = await night.store_claims("moments", ref(session), [moment("Lunch", messages[0], summary="They ate fish.")])
     assert (again.said, again.refused) == (1, 0)
 
 
@@ -183,7 +183,7 @@ async def test_a_row_of_the_users_own_is_refused_to_the_dream_as_well(rem: Rem, 
     notes = await note(alice, "notes", "Sarah Chen leads.")
     await rem.forget(await plan_of(rem, "sarah@example.com"))
     night = await night_for(rem, alice)
-    assert (await night.say("entities", ref(notes), [person(notes)])).refused == 1
+    assert (await night.store_claims("entities", ref(notes), [person(notes)])).refused == 1
 
 
 async def test_with_mentions_no_trace_is_left_anywhere(
@@ -210,16 +210,16 @@ async def test_an_unchanged_file_does_not_bring_back_what_was_forgotten(rem: Rem
     async def pieces() -> list[str]:
         return [row.content for row in await alice.find(Resource, order_by="ordinal")]
 
-    await ingester.take_in(page)
+    await ingester.ingest(page)
     await rem.forget(await plan_of(rem, mentions=True))
-    assert (await ingester.take_in(page)).status == "unchanged"
+    assert (await ingester.ingest(page)).status == "unchanged"
     assert await pieces() == ["# Harbour\n\nOf stone."]
     # Who changes the file, or forgets the file itself, tells it anew.
-    assert (await ingester.take_in(replace(page, data=page.data + b"And more.\n"))).status == "changed"
+    assert (await ingester.ingest(replace(page, data=page.data + b"And more.\n"))).status == "changed"
     assert "Sarah Chen" in (await pieces())[1]
     await rem.forget(await plan_of(rem, "team.md"))
     assert await pieces() == []
-    assert (await ingester.take_in(page)).status == "added"
+    assert (await ingester.ingest(page)).status == "added"
     assert len(await pieces()) == 2
 
 

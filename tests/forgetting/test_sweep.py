@@ -11,14 +11,14 @@ from rem.app import Rem
 from rem.db.store import Store
 from rem.forgetting.expiry import expire
 from rem.forgetting.sweep import sweep
-from rem.jobs.queue import Jobs
+from rem.jobs.queue import JobQueue
 from rem.memory.message import NewMessage
-from rem.memory.prune import idle_sessions
+from rem.memory.prune import list_idle_sessions
 from rem.models import Entity, File, Moment, Resource, Role, Session, User
 from rem.settings import Settings
-from rem.worker.handlers import HANDLERS, Work
-from tests.dreaming.nights import dreamt_edges, edge, field, moment, moments, night_for, note, ref
-from tests.forgetting.traces import traces
+from rem.worker.handlers import HANDLERS, HandlerContext
+from tests.dreaming.sample_claims import dreamt_edges, edge, field, moment, moments, night_for, note, ref
+from tests.forgetting.text_traces import traces
 
 _MARK = "Quetzalcoatl"
 
@@ -68,7 +68,7 @@ async def test_what_was_dreamt_from_it_goes_along_and_may_be_dreamt_again_from_t
     lasting = await note(alice, "lasting")
     me = await alice.upsert(User(name="Alice"))
     night = await night_for(rem, alice)
-    await night.say(
+    await night.store_claims(
         "test",
         ref(lasting),
         [
@@ -85,16 +85,16 @@ async def test_what_was_dreamt_from_it_goes_along_and_may_be_dreamt_again_from_t
     assert await traces(sql, _MARK) == {}
     assert await sql.fetchval("SELECT count(*) FROM statements") == 0, "it was not taken back by its owner"
     night = await night_for(rem, alice)
-    assert (await night.say("test", ref(lasting), [moment("both", lasting)])).said == 1
+    assert (await night.store_claims("test", ref(lasting), [moment("both", lasting)])).said == 1
 
 
 async def test_a_dreamt_row_that_its_owner_let_lapse_is_not_dreamt_again(rem: Rem, alice: Store) -> None:
     source = await note(alice, "source")
-    await (await night_for(rem, alice)).say("test", ref(source), [moment("it", source)])
+    await (await night_for(rem, alice)).store_claims("test", ref(source), [moment("it", source)])
     (row,) = await moments(alice)
     await alice.modify(Moment, row.id, lambda it: it.model_copy(update={"expires_at": lapsed()}))
     assert (await rem.sweep()).erased == {"moments": 1}
-    again = await (await night_for(rem, alice)).say("test", ref(source), [moment("it", source)])
+    again = await (await night_for(rem, alice)).store_claims("test", ref(source), [moment("it", source)])
     assert (again.said, again.refused) == (0, 1)
     assert await moments(alice) == []
 
@@ -174,7 +174,7 @@ async def test_two_sweeps_and_writers_at_once_are_as_one(rem: Rem, alice: Store)
 
 async def test_the_worker_sweeps(rem: Rem, alice: Store, settings: Settings) -> None:
     await alice.upsert(Resource(name="old", content="x", expires_at=lapsed()))
-    await HANDLERS["sweep"](Work(rem, settings, Jobs(rem.database)), {})
+    await HANDLERS["sweep"](HandlerContext(rem, settings, JobQueue(rem.database)), {})
     assert await alice.count(Resource, with_deleted=True) == 0
 
 
@@ -185,7 +185,7 @@ async def test_pruned_sessions_take_their_dreams_along_and_bring_nothing_back(
     recent = await talk(rem, "alice@example.com", "It was today.")
     memory = rem.memory("alice@example.com")
     night = await night_for(rem, alice)
-    await night.say("test", ref(session), [moment("long ago", *await memory.load_session(session.id))])
+    await night.store_claims("test", ref(session), [moment("long ago", *await memory.load_session(session.id))])
     await sql.execute("ALTER TABLE sessions DISABLE TRIGGER touch")
     await sql.execute(
         "UPDATE sessions SET (created_at, updated_at) = ROW(now() - interval '40 days', now() - interval '40 days') "
@@ -193,9 +193,9 @@ async def test_pruned_sessions_take_their_dreams_along_and_bring_nothing_back(
         session.id,
     )
     await sql.execute("ALTER TABLE sessions ENABLE TRIGGER touch")
-    assert [row.id for row in await idle_sessions(memory, 30)] == [session.id]
+    assert [row.id for row in await list_idle_sessions(memory, 30)] == [session.id]
     assert len(await moments(alice)) == 1, "looking changes nothing"
     assert await memory.prune_old_sessions(30) == 1
     assert await moments(alice) == []
     assert [row.id for row in await memory.list_sessions()] == [recent.id]
-    assert await idle_sessions(memory, 30) == []
+    assert await list_idle_sessions(memory, 30) == []

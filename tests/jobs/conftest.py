@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import pytest
 
 from rem.app import Rem
-from rem.jobs.queue import Jobs
-from tests.commands import REPOSITORY, environment
+from rem.jobs.queue import JobQueue
+from tests.rem_command import REPOSITORY, environment
 
 TRACES = "CREATE TABLE public.traces (name text, what text, pid integer, at timestamptz DEFAULT clock_timestamp())"
 _QUICK = {"WORKER__HEARTBEAT_SECONDS": "1", "WORKER__RETRY_SECONDS": "0.1", "WORKER__ATTEMPTS": "3"}
@@ -81,13 +81,13 @@ async def traces(rem: Rem) -> Traces:
 
 
 @pytest.fixture
-def jobs(rem: Rem) -> Jobs:
+def jobs(rem: Rem) -> JobQueue:
     """The queue of the test's database."""
-    return Jobs(rem.database)
+    return JobQueue(rem.database)
 
 
 @pytest.fixture
-async def no_jobs_left(jobs: Jobs) -> AsyncIterator[None]:
+async def no_jobs_left(jobs: JobQueue) -> AsyncIterator[None]:
     """Nothing waits or runs when the test has ended."""
     yield
     counts = await jobs.counts()

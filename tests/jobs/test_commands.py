@@ -12,11 +12,11 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from rem.cli.output import beginning
-from rem.jobs.queue import Jobs
-from tests.commands import REM, environment, output, rem
+from rem.cli.output import shorten
+from rem.jobs.queue import JobQueue
+from tests.cli.test_serve import serving
 from tests.jobs.conftest import StartWorker, Traces, eventually
-from tests.test_serve import serving
+from tests.rem_command import REM, environment, output, rem
 
 ALICE = {"tenant_id": "acme", "user_id": "alice"}
 
@@ -28,7 +28,7 @@ def settings_of(dsn: str) -> dict[str, str]:
 
 
 @pytest.fixture
-async def dead(jobs: Jobs, traces: Traces, start_worker: StartWorker) -> int:
+async def dead(jobs: JobQueue, traces: Traces, start_worker: StartWorker) -> int:
     """A job that was set aside."""
     job_id = await jobs.enqueue("refuses", {**ALICE, "name": "locked"})
     assert job_id is not None
@@ -36,7 +36,7 @@ async def dead(jobs: Jobs, traces: Traces, start_worker: StartWorker) -> int:
     return job_id
 
 
-async def test_rem_worker_once_does_what_waits_and_ends(jobs: Jobs, settings_of: dict[str, str]) -> None:
+async def test_rem_worker_once_does_what_waits_and_ends(jobs: JobQueue, settings_of: dict[str, str]) -> None:
     await jobs.enqueue("prune", {})
     done = await asyncio.to_thread(rem, "worker", "--once", settings=settings_of)
     assert (done.returncode, done.stdout) == (0, "")
@@ -44,7 +44,7 @@ async def test_rem_worker_once_does_what_waits_and_ends(jobs: Jobs, settings_of:
     assert await jobs.list() == []
 
 
-async def test_rem_worker_ends_well_when_it_is_told_to(jobs: Jobs, settings_of: dict[str, str]) -> None:
+async def test_rem_worker_ends_well_when_it_is_told_to(jobs: JobQueue, settings_of: dict[str, str]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         worker = subprocess.Popen([str(REM), "worker", "--concurrency", "1"], env=environment(settings_of), stderr=-1)
         assert worker.stderr is not None
@@ -56,7 +56,7 @@ async def test_rem_worker_ends_well_when_it_is_told_to(jobs: Jobs, settings_of: 
         worker.stderr.close()
 
 
-async def test_rem_worker_does_only_the_kinds_that_it_is_given(jobs: Jobs, settings_of: dict[str, str]) -> None:
+async def test_rem_worker_does_only_the_kinds_that_it_is_given(jobs: JobQueue, settings_of: dict[str, str]) -> None:
     refused = await asyncio.to_thread(rem, "worker", "--once", "--kinds", "prune,cooking", settings=settings_of)
     assert refused.returncode == 2
     assert "There is no job of kind cooking: there are " in refused.stderr
@@ -83,7 +83,7 @@ async def test_a_dead_job_is_shown_with_its_reason(dead: int, settings_of: dict[
     assert "0 queued, 0 running, 1 dead: see `rem jobs list --state dead`" in doctor.stdout
 
 
-async def test_a_dead_job_can_be_tried_again_or_dropped(dead: int, jobs: Jobs, settings_of: dict[str, str]) -> None:
+async def test_a_dead_job_can_be_tried_again_or_dropped(dead: int, jobs: JobQueue, settings_of: dict[str, str]) -> None:
     assert await asyncio.to_thread(output, "jobs", "retry", str(dead), settings=settings_of) == (
         "1 job will be tried again.\n"
     )
@@ -106,7 +106,7 @@ def test_which_jobs_to_retry_must_be_said(settings_of: dict[str, str]) -> None:
         assert "or --all" in refused.stderr
 
 
-async def test_jobs_are_counted(jobs: Jobs, settings_of: dict[str, str]) -> None:
+async def test_jobs_are_counted(jobs: JobQueue, settings_of: dict[str, str]) -> None:
     assert "There are no jobs" in await asyncio.to_thread(output, "jobs", "stats", settings=settings_of)
     assert "No job waits" in await asyncio.to_thread(output, "jobs", "list", settings=settings_of)
     await jobs.enqueue("prune", {})
@@ -130,7 +130,7 @@ def test_a_schedule_that_is_none_stops_the_start(settings_of: dict[str, str]) ->
     assert rem("worker", "--once", settings={**settings_of, "DREAMING__SCHEDULE": "never"}).returncode == 0
 
 
-async def test_rem_serve_does_the_jobs(jobs: Jobs, settings_of: dict[str, str]) -> None:
+async def test_rem_serve_does_the_jobs(jobs: JobQueue, settings_of: dict[str, str]) -> None:
     with serving(settings=settings_of):
         await jobs.enqueue("prune", {})
         await eventually(lambda: _is_empty(jobs))
@@ -138,7 +138,9 @@ async def test_rem_serve_does_the_jobs(jobs: Jobs, settings_of: dict[str, str]) 
     assert "prune" in schedules
 
 
-async def test_rem_serve_leaves_the_jobs_to_others_if_it_is_told_to(jobs: Jobs, settings_of: dict[str, str]) -> None:
+async def test_rem_serve_leaves_the_jobs_to_others_if_it_is_told_to(
+    jobs: JobQueue, settings_of: dict[str, str]
+) -> None:
     await jobs.enqueue("prune", {})
     with serving(settings={**settings_of, "WORKER__IN_PROCESS": "false"}):
         await asyncio.sleep(1.5)
@@ -146,7 +148,7 @@ async def test_rem_serve_leaves_the_jobs_to_others_if_it_is_told_to(jobs: Jobs, 
 
 
 async def test_a_worker_that_cannot_work_does_not_take_the_server_along(
-    jobs: Jobs, settings_of: dict[str, str], sql: Any
+    jobs: JobQueue, settings_of: dict[str, str], sql: Any
 ) -> None:
     await sql.execute("ALTER TABLE rem_jobs.pgqueuer RENAME TO elsewhere")
     with serving(settings=settings_of) as (address, process):
@@ -159,12 +161,12 @@ async def test_a_worker_that_cannot_work_does_not_take_the_server_along(
         await eventually(lambda: _is_empty(jobs))
 
 
-async def _is_empty(jobs: Jobs) -> bool:
+async def _is_empty(jobs: JobQueue) -> bool:
     counts = await jobs.counts()
     return counts["queued"] == counts["running"] == 0
 
 
 def test_a_long_error_is_cut_between_words_with_a_mark() -> None:
-    assert beginning("This file is encrypted", 60) == "This file is encrypted"
-    assert beginning("This file is encrypted", 12) == "This file…"
-    assert beginning("https://example.com/file", 12) == "https://exa…"
+    assert shorten("This file is encrypted", 60) == "This file is encrypted"
+    assert shorten("This file is encrypted", 12) == "This file…"
+    assert shorten("https://example.com/file", 12) == "https://exa…"

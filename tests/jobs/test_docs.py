@@ -8,18 +8,18 @@ import shlex
 import subprocess
 import sys
 
-from rem.jobs.queue import Jobs
+from rem.jobs.queue import JobQueue
 from rem.settings import Settings, WorkerSettings
-from rem.worker.handlers import _LOG_KEPT, HANDLERS
-from rem.worker.schedules import schedules_of
-from tests.commands import REPOSITORY, environment, output
+from rem.worker.handlers import HANDLERS, LOG_RETENTION
+from rem.worker.worker import build_schedules
 from tests.jobs.conftest import StartWorker, Traces
+from tests.rem_command import REPOSITORY, environment, output
 
 _PAGE = (REPOSITORY / "docs" / "jobs.md").read_text(encoding="utf-8")
 _EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```\w+\n(.*?)```", _PAGE, re.DOTALL))
 
 
-async def test_the_commands_work(jobs: Jobs, traces: Traces, start_worker: StartWorker, dsn: str) -> None:
+async def test_the_commands_work(jobs: JobQueue, traces: Traces, start_worker: StartWorker, dsn: str) -> None:
     await jobs.enqueue("refuses", {"tenant_id": "acme", "name": "locked"})
     start_worker(TEST_ONCE="1").wait(20)
     commands = [shlex.split(line)[1:] for line in _EXAMPLES["commands"].splitlines()]
@@ -53,8 +53,8 @@ def test_the_settings_and_their_defaults_are_those_of_the_code() -> None:
 
 def test_the_kinds_are_those_of_the_code() -> None:
     assert re.findall(r"^\| `([a-z-]+)` \|", _PAGE, re.MULTILINE) == sorted(HANDLERS)
-    assert {schedule.kind for schedule in schedules_of(Settings())} <= set(HANDLERS)
-    assert f"after {_LOG_KEPT.days} days" in _PAGE
+    assert {schedule.kind for schedule in build_schedules(Settings())} <= set(HANDLERS)
+    assert f"after {LOG_RETENTION.days} days" in _PAGE
     assert "up to 5 attempts" in _PAGE
     assert "30 seconds" in _PAGE
     assert "10 seconds" in _PAGE

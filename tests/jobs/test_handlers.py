@@ -7,12 +7,12 @@ from datetime import timedelta
 import pytest
 
 from rem.app import Rem
-from rem.ingest.ingester import Wish
-from rem.ingest.pending import Handed, accept
-from rem.jobs.queue import Jobs
+from rem.ingest.ingester import IngestOptions
+from rem.ingest.queue import QueuedFile, enqueue_files
+from rem.jobs.queue import JobQueue
 from rem.models import File, Resource
+from rem.models.field_types import utc_now
 from rem.models.file import ProcessingStatus
-from rem.models.values import now
 from rem.settings import Settings
 from rem.worker.handlers import HANDLERS
 from rem.worker.worker import Worker
@@ -24,10 +24,10 @@ async def work(rem: Rem, settings: Settings) -> None:
     await Worker(rem, None, once).run(once=True)
 
 
-async def test_a_file_that_was_handed_over_is_read(rem: Rem, jobs: Jobs, settings: Settings) -> None:
+async def test_a_file_that_was_handed_over_is_read(rem: Rem, jobs: JobQueue, settings: Settings) -> None:
     store = rem.store("alice@example.com")
     text = b"# Boats\n\nThe harbour has twelve berths.\n"
-    (file,) = await accept(store, [Handed("boats.md", "upload://boats.md", text)], Wish())
+    (file,) = await enqueue_files(store, [QueuedFile("boats.md", "upload://boats.md", text)], IngestOptions())
     assert (await jobs.counts())["queued"] == 1
     await work(rem, settings)
     assert await jobs.list() == []
@@ -36,7 +36,7 @@ async def test_a_file_that_was_handed_over_is_read(rem: Rem, jobs: Jobs, setting
     assert any("twelve berths" in str(row) for row in found.results)
 
 
-async def test_everyone_gets_a_dream_of_their_own_and_only_one(rem: Rem, jobs: Jobs, settings: Settings) -> None:
+async def test_everyone_gets_a_dream_of_their_own_and_only_one(rem: Rem, jobs: JobQueue, settings: Settings) -> None:
     for user in ("alice", "bob"):
         await rem.store(user).upsert(Resource(name="Note", content="The harbour has twelve berths."))
     for _ in range(2):
@@ -48,10 +48,10 @@ async def test_everyone_gets_a_dream_of_their_own_and_only_one(rem: Rem, jobs: J
     assert await jobs.list() == []
 
 
-async def test_what_has_expired_is_swept_away(rem: Rem, jobs: Jobs, settings: Settings) -> None:
+async def test_what_has_expired_is_swept_away(rem: Rem, jobs: JobQueue, settings: Settings) -> None:
     store = rem.store("alice")
     await store.upsert(Resource(name="Kept", content="The harbour has twelve berths."))
-    await store.upsert(Resource(name="Lapsed", content="Today only.", expires_at=now() - timedelta(minutes=1)))
+    await store.upsert(Resource(name="Lapsed", content="Today only.", expires_at=utc_now() - timedelta(minutes=1)))
     await jobs.enqueue("sweep", {})
     await work(rem, settings)
     async with rem.database.connection() as connection:
@@ -60,7 +60,7 @@ async def test_what_has_expired_is_swept_away(rem: Rem, jobs: Jobs, settings: Se
     assert await jobs.list() == []
 
 
-async def test_the_log_is_kept_for_a_week(rem: Rem, jobs: Jobs, settings: Settings) -> None:
+async def test_the_log_is_kept_for_a_week(rem: Rem, jobs: JobQueue, settings: Settings) -> None:
     for kind in ("sweep", "prune"):
         await jobs.enqueue(kind, {})
         await work(rem, settings)
@@ -73,7 +73,7 @@ async def test_the_log_is_kept_for_a_week(rem: Rem, jobs: Jobs, settings: Settin
 @pytest.mark.parametrize("kind", ["dream", "ingest"])
 @pytest.mark.parametrize("payload", [{}, {"tenant_id": 7}, {"tenant_id": "acme", "user_id": 7}, {"tenant_id": ""}])
 async def test_a_job_of_nobody_is_set_aside(
-    rem: Rem, jobs: Jobs, settings: Settings, kind: str, payload: dict[str, object]
+    rem: Rem, jobs: JobQueue, settings: Settings, kind: str, payload: dict[str, object]
 ) -> None:
     await jobs.enqueue(kind, payload)
     await work(rem, settings)

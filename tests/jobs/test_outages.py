@@ -17,11 +17,11 @@ from pgqueuer.ports.repository import EntrypointExecutionParameter
 
 from rem.app import Rem
 from rem.db.embedded.server import EmbeddedServer
-from rem.jobs.queue import Jobs
+from rem.jobs.queue import JobQueue
 from rem.settings import Settings
-from rem.worker.driver import SteadyDriver
-from rem.worker.queries import HeldQueries
-from tests.embedded.helpers import postmaster
+from rem.worker.driver import ReconnectingDriver
+from rem.worker.queries import WorkerQueries
+from tests.db.embedded.processes import postmaster
 from tests.jobs.conftest import TRACES, StartWorker, Traces, eventually
 
 ALICE = {"tenant_id": "acme", "user_id": "alice"}
@@ -48,7 +48,7 @@ async def test_jobs_survive_the_end_of_postgres(
     async with Rem.open(Settings(rem_home=home)) as rem:
         async with rem.database.connection() as connection:
             await connection.execute(TRACES)
-        jobs, traces = Jobs(rem.database), Traces(rem)
+        jobs, traces = JobQueue(rem.database), Traces(rem)
         for number in range(40):
             await jobs.enqueue("slow", {**ALICE, "name": f"job-{number}", "seconds": 0.1})
         workers = [start_worker(REM_HOME=str(home), WORKER__ATTEMPTS="5") for _ in range(2)]
@@ -63,7 +63,7 @@ async def test_jobs_survive_the_end_of_postgres(
 
 
 async def test_a_broken_connection_does_not_disturb_a_running_job(
-    jobs: Jobs, traces: Traces, start_worker: StartWorker, sql: Any
+    jobs: JobQueue, traces: Traces, start_worker: StartWorker, sql: Any
 ) -> None:
     start_worker(WORKER__HEARTBEAT_SECONDS="20")
     await jobs.enqueue("slow", {**ALICE, "name": "report", "seconds": 1})
@@ -77,7 +77,7 @@ async def test_a_broken_connection_does_not_disturb_a_running_job(
 
 
 async def test_a_frozen_worker_lets_go_of_what_another_has_taken_over(
-    jobs: Jobs, traces: Traces, start_worker: StartWorker
+    jobs: JobQueue, traces: Traces, start_worker: StartWorker
 ) -> None:
     frozen = start_worker()
     await jobs.enqueue("slow", {**ALICE, "name": "report", "seconds": 6})
@@ -98,7 +98,7 @@ async def test_a_frozen_worker_lets_go_of_what_another_has_taken_over(
 
 
 async def test_what_was_taken_by_a_statement_whose_answer_never_came_waits_again(
-    rem: Rem, jobs: Jobs, sql: Any
+    rem: Rem, jobs: JobQueue, sql: Any
 ) -> None:
     known, unknown = [await jobs.enqueue("slow", ALICE) for _ in range(2)]
     driver, queries = queries_of(rem)
@@ -112,7 +112,7 @@ async def test_what_was_taken_by_a_statement_whose_answer_never_came_waits_again
 
 
 @pytest.mark.parametrize("status", ["successful", "failed", "canceled"])
-async def test_a_worker_has_no_say_in_what_was_taken_over_from_it(rem: Rem, jobs: Jobs, status: Any) -> None:
+async def test_a_worker_has_no_say_in_what_was_taken_over_from_it(rem: Rem, jobs: JobQueue, status: Any) -> None:
     job_id = await jobs.enqueue("slow", ALICE)
     assert job_id is not None
     (first_driver, first), (second_driver, second) = queries_of(rem), queries_of(rem)
@@ -132,14 +132,14 @@ async def test_a_worker_has_no_say_in_what_was_taken_over_from_it(rem: Rem, jobs
         await driver.close()
 
 
-def queries_of(rem: Rem) -> tuple[SteadyDriver, HeldQueries]:
+def queries_of(rem: Rem) -> tuple[ReconnectingDriver, WorkerQueries]:
     """The statements of a worker."""
-    driver = SteadyDriver(rem.database, 5, lambda connection: queries.put_back_unknown(connection))
-    queries = HeldQueries(driver, 10)
+    driver = ReconnectingDriver(rem.database, 5, lambda connection: queries.put_back_unknown(connection))
+    queries = WorkerQueries(driver, 10)
     return driver, queries
 
 
-async def take(queries: HeldQueries, heartbeat: timedelta = timedelta(seconds=60)) -> list[Job]:
+async def take(queries: WorkerQueries, heartbeat: timedelta = timedelta(seconds=60)) -> list[Job]:
     """What a worker gets that asks for jobs."""
     kinds = {QueueEntrypoint("slow"): EntrypointExecutionParameter(0)}
     return await queries.dequeue(10, kinds, QueueManagerId(uuid4()), None, heartbeat)
@@ -167,6 +167,6 @@ async def _begun(traces: Traces, times: int) -> bool:
     return len([row for row in await traces.rows() if row["what"] == "begun"]) >= times
 
 
-async def _nothing_waits(jobs: Jobs) -> bool:
+async def _nothing_waits(jobs: JobQueue) -> bool:
     counts = await jobs.counts()
     return counts["queued"] == counts["running"] == 0

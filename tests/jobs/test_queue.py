@@ -14,15 +14,15 @@ import pytest
 
 from rem.app import Rem
 from rem.errors import InvalidInputError, NotFoundError
-from rem.jobs.queue import Jobs
-from rem.worker.queries import NAMES, HeldQueries
+from rem.jobs.queue import JobQueue
+from rem.worker.queries import PGQUEUER_SETTINGS, WorkerQueries
 from tests.conftest import settings_for
 
 ALICE = {"tenant_id": "acme", "user_id": "alice"}
 BOB = {"tenant_id": "acme", "user_id": "bob"}
 
 
-async def test_a_job_waits_with_all_that_it_was_given(jobs: Jobs) -> None:
+async def test_a_job_waits_with_all_that_it_was_given(jobs: JobQueue) -> None:
     job_id = await jobs.enqueue("ingest", {**ALICE, "file": "Überblick\0.pdf"}, priority=7)
     assert job_id is not None
     job = await jobs.get(job_id)
@@ -32,13 +32,13 @@ async def test_a_job_waits_with_all_that_it_was_given(jobs: Jobs) -> None:
     assert await jobs.counts() == {"queued": 1, "running": 0, "dead": 0}
 
 
-async def test_a_job_can_be_put_off(jobs: Jobs) -> None:
+async def test_a_job_can_be_put_off(jobs: JobQueue) -> None:
     job_id = await jobs.enqueue("dream", ALICE, delay=timedelta(hours=1))
     assert job_id is not None
     assert (await jobs.get(job_id)).due_at > datetime.now(UTC) + timedelta(minutes=59)
 
 
-async def test_equal_jobs_wait_once(jobs: Jobs) -> None:
+async def test_equal_jobs_wait_once(jobs: JobQueue) -> None:
     assert await jobs.enqueue("dream", ALICE, dedupe="nightly") is not None
     assert await jobs.enqueue("dream", ALICE, dedupe="nightly") is None
     # Another owner's, another kind, another key, and none at all are not equal.
@@ -51,12 +51,12 @@ async def test_equal_jobs_wait_once(jobs: Jobs) -> None:
     assert (await jobs.counts())["queued"] == 6
 
 
-async def test_of_many_callers_at_once_one_puts_the_job_in(jobs: Jobs) -> None:
+async def test_of_many_callers_at_once_one_puts_the_job_in(jobs: JobQueue) -> None:
     ids = await asyncio.gather(*(jobs.enqueue("dream", ALICE, dedupe="nightly") for _ in range(20)))
     assert sum(job_id is not None for job_id in ids) == 1
 
 
-async def test_while_one_runs_one_equal_may_wait_for_its_end(jobs: Jobs, sql: Any) -> None:
+async def test_while_one_runs_one_equal_may_wait_for_its_end(jobs: JobQueue, sql: Any) -> None:
     running = await jobs.enqueue("dream", ALICE, dedupe="nightly")
     await sql.execute("UPDATE rem_jobs.pgqueuer SET status = 'picked', queue_manager_id = gen_random_uuid()")
     second = await jobs.enqueue("dream", ALICE, dedupe="nightly")
@@ -65,7 +65,7 @@ async def test_while_one_runs_one_equal_may_wait_for_its_end(jobs: Jobs, sql: An
     assert await jobs.enqueue("dream", ALICE, dedupe="nightly") is None
 
 
-async def test_a_job_is_part_of_the_callers_transaction(rem: Rem, jobs: Jobs) -> None:
+async def test_a_job_is_part_of_the_callers_transaction(rem: Rem, jobs: JobQueue) -> None:
     with pytest.raises(KeyError):
         async with rem.database.transaction() as transaction, transaction.connection() as connection:
             assert await jobs.enqueue("ingest", ALICE, connection=connection) is not None
@@ -77,7 +77,7 @@ async def test_a_job_is_part_of_the_callers_transaction(rem: Rem, jobs: Jobs) ->
     assert (await jobs.counts())["queued"] == 1
 
 
-async def test_a_connection_of_another_pool_will_do(jobs: Jobs, sql: Any) -> None:
+async def test_a_connection_of_another_pool_will_do(jobs: JobQueue, sql: Any) -> None:
     assert await jobs.enqueue("ingest", ALICE, connection=sql) is not None
 
 
@@ -90,12 +90,12 @@ async def test_a_connection_of_another_pool_will_do(jobs: Jobs, sql: Any) -> Non
         ("ingest", {"text": "x" * 1_000_001}, "at most 1 MB"),
     ],
 )
-async def test_what_is_no_job_is_refused(jobs: Jobs, kind: str, payload: dict[str, Any], message: str) -> None:
+async def test_what_is_no_job_is_refused(jobs: JobQueue, kind: str, payload: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         await jobs.enqueue(kind, payload)
 
 
-async def test_jobs_are_listed_by_state_and_kind(jobs: Jobs, sql: Any) -> None:
+async def test_jobs_are_listed_by_state_and_kind(jobs: JobQueue, sql: Any) -> None:
     first, second, third = [await jobs.enqueue(kind, ALICE) for kind in ("ingest", "dream", "dream")]
     await sql.execute("UPDATE rem_jobs.pgqueuer SET status = 'failed' WHERE id = $1", second)
     assert [job.id for job in await jobs.list()] == [third, second, first]
@@ -106,7 +106,7 @@ async def test_jobs_are_listed_by_state_and_kind(jobs: Jobs, sql: Any) -> None:
     assert counts == {"dream": (1, 1), "ingest": (1, 0)}
 
 
-async def test_dead_jobs_are_revived_whatever_waits_meanwhile(jobs: Jobs, sql: Any) -> None:
+async def test_dead_jobs_are_revived_whatever_waits_meanwhile(jobs: JobQueue, sql: Any) -> None:
     async def die() -> int | None:
         job_id = await jobs.enqueue("dream", ALICE, dedupe="nightly")
         await sql.execute("UPDATE rem_jobs.pgqueuer SET status = 'failed', attempts = 5 WHERE id = $1", job_id)
@@ -122,7 +122,7 @@ async def test_dead_jobs_are_revived_whatever_waits_meanwhile(jobs: Jobs, sql: A
     assert (await jobs.counts())["queued"] == 4
 
 
-async def test_a_cancelled_job_is_gone(jobs: Jobs) -> None:
+async def test_a_cancelled_job_is_gone(jobs: JobQueue) -> None:
     job_id = await jobs.enqueue("ingest", ALICE)
     assert job_id is not None
     assert await jobs.cancel([job_id, job_id + 1, 2**70]) == [job_id]
@@ -130,31 +130,31 @@ async def test_a_cancelled_job_is_gone(jobs: Jobs) -> None:
         await jobs.get(job_id)
 
 
-async def test_of_an_erased_user_nothing_is_left(jobs: Jobs, sql: Any) -> None:
+async def test_of_an_erased_user_nothing_is_left(jobs: JobQueue, sql: Any) -> None:
     mine = [await jobs.enqueue("ingest", {**ALICE, "text": "private"}, dedupe=name) for name in ("a", "b", "c")]
     await sql.execute("UPDATE rem_jobs.pgqueuer SET status = 'failed' WHERE id = $1", mine[1])
     elsewhere = {"tenant_id": "other", "user_id": "alice"}
     others = [await jobs.enqueue("ingest", BOB), await jobs.enqueue("ingest", elsewhere)]
     shared = await jobs.enqueue("ingest", {"tenant_id": "acme"})
-    assert await jobs.count_of_owner("acme", "alice") == 3
-    assert await jobs.forget_owner("acme", "alice") == 3
-    assert await jobs.count_of_owner("acme", "alice") == 0
+    assert await jobs.count_for_owner("acme", "alice") == 3
+    assert await jobs.erase_owner("acme", "alice") == 3
+    assert await jobs.count_for_owner("acme", "alice") == 0
     for table in ("pgqueuer", "pgqueuer_log", "pgqueuer_schedules", "pgqueuer_statistics"):
         rows = await sql.fetch(f"SELECT row_to_json(t)::text FROM rem_jobs.{table} t")
         assert not any("alice" in row[0] and "acme" in row[0] for row in rows)
     assert not await sql.fetch("SELECT FROM rem_jobs.pgqueuer_log WHERE job_id = ANY ($1)", mine)
     assert {job.id for job in await jobs.list()} == {*others, shared}
-    assert await jobs.forget_owner("acme", None) == 1
+    assert await jobs.erase_owner("acme", None) == 1
 
 
-async def test_enqueueing_is_what_pgqueuer_does(jobs: Jobs, dsn: str) -> None:
+async def test_enqueueing_is_what_pgqueuer_does(jobs: JobQueue, dsn: str) -> None:
     """The rows, the log, the conflict and the notification, column by column."""
     from pgqueuer.db import AsyncpgDriver
 
     connection = await asyncpg.connect(dsn)
     told: list[dict[str, Any]] = []
     await connection.add_listener("rem_jobs", lambda *args: told.append(json.loads(args[3])))
-    library = HeldQueries(AsyncpgDriver(connection), 1)
+    library = WorkerQueries(AsyncpgDriver(connection), 1)
     arguments: dict[str, Any] = {"priority": 3, "execute_after": timedelta(hours=1), "headers": dict(ALICE)}
     ours = await jobs.enqueue("ingest", ALICE, dedupe="x", priority=3, delay=timedelta(hours=1))
     key = await connection.fetchval("SELECT dedupe_key FROM rem_jobs.pgqueuer")
@@ -184,7 +184,7 @@ async def test_the_tables_are_those_that_the_installed_pgqueuer_wants(dsn: str) 
     from pgqueuer.db import AsyncpgDriver
 
     connection = await asyncpg.connect(dsn)
-    plan = await HeldQueries(AsyncpgDriver(connection), 1).plan_upgrade()
+    plan = await WorkerQueries(AsyncpgDriver(connection), 1).plan_upgrade()
     await connection.close()
     assert [text for text in plan.statements if "FUNCTION rem_jobs.fn_pgqueuer_changed" not in text] == []
     assert plan.notes == ()
@@ -200,10 +200,10 @@ def test_the_names_do_not_depend_on_the_environment() -> None:
         text=True,
         check=True,
     )
-    assert found.stdout == f"rem_jobs rem_jobs.pgqueuer {NAMES.durability}\n"
+    assert found.stdout == f"rem_jobs rem_jobs.pgqueuer {PGQUEUER_SETTINGS.durability}\n"
 
 
-async def test_the_sql_verb_sees_no_jobs(rem: Rem, jobs: Jobs) -> None:
+async def test_the_sql_verb_sees_no_jobs(rem: Rem, jobs: JobQueue) -> None:
     await jobs.enqueue("ingest", {"tenant_id": "default", "user_id": "bob", "text": "private"})
     for table in ("rem_jobs.pgqueuer", "rem_jobs.pgqueuer_log"):
         with pytest.raises(InvalidInputError):
@@ -238,14 +238,14 @@ print(sorted({"pgqueuer", "croniter"} & set(sys.modules)))
 
 
 async def test_a_rollback_of_everything_takes_the_jobs_along(dsn: str) -> None:
-    from rem.db.database import Database, migrate
-    from rem.db.migrations import Migrator, builtin_migrations
-    from rem.db.preflight import read_facts
+    from rem.db.database import Database, migrate_schema
+    from rem.db.migrator import Migrator, builtin_migrations
+    from rem.db.preflight import read_server_info
 
     settings = settings_for(dsn)
-    async with Database(settings).single_connection() as connection:
+    async with Database(settings).unpooled_connection() as connection:
         await Migrator(connection).rollback(len(builtin_migrations()))
         assert await connection.fetchval("SELECT to_regnamespace('rem_jobs')") is None
-        await migrate(connection, settings, await read_facts(connection))
+        await migrate_schema(connection, settings, await read_server_info(connection))
     async with Rem.open(settings) as rem:
-        assert await Jobs(rem.database).enqueue("ingest", {}) is not None
+        assert await JobQueue(rem.database).enqueue("ingest", {}) is not None

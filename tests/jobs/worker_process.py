@@ -16,12 +16,11 @@ from loguru import logger
 from rem.app import Rem
 from rem.errors import InvalidInputError
 from rem.settings import get_settings
-from rem.worker.handlers import Payload, Work
-from rem.worker.schedules import Schedule
-from rem.worker.worker import Worker
+from rem.worker.handlers import HandlerContext, Payload
+from rem.worker.worker import Schedule, Worker
 
 
-async def leave_trace(work: Work, payload: Payload, what: str) -> None:
+async def leave_trace(work: HandlerContext, payload: Payload, what: str) -> None:
     """Say in the table `traces` what happened, and in which process."""
     async with work.rem.database.connection() as connection:
         await connection.execute(
@@ -29,14 +28,14 @@ async def leave_trace(work: Work, payload: Payload, what: str) -> None:
         )
 
 
-async def slow(work: Work, payload: Payload) -> None:
+async def slow(work: HandlerContext, payload: Payload) -> None:
     """Takes as long as it is told."""
     await leave_trace(work, payload, "begun")
     await asyncio.sleep(payload.get("seconds", 0))
     await leave_trace(work, payload, "done")
 
 
-async def fails(work: Work, payload: Payload) -> None:
+async def fails(work: HandlerContext, payload: Payload) -> None:
     """Fails until it was tried so many times."""
     async with work.rem.database.connection() as connection:
         tried = await connection.fetchval("SELECT count(*) FROM public.traces WHERE name = $1", payload["name"])
@@ -45,19 +44,19 @@ async def fails(work: Work, payload: Payload) -> None:
         raise RuntimeError(f"the service at postgresql://me:secret@host/db says no to {payload['name']}")
 
 
-async def refuses(work: Work, payload: Payload) -> None:
+async def refuses(work: HandlerContext, payload: Payload) -> None:
     """Meets an error that no second attempt would mend."""
     await leave_trace(work, payload, "tried")
     raise InvalidInputError("This file is encrypted: store it without a password.")
 
 
-async def kills(work: Work, payload: Payload) -> None:
+async def kills(work: HandlerContext, payload: Payload) -> None:
     """Takes its whole worker along."""
     await leave_trace(work, payload, "begun")
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def blocks(work: Work, payload: Payload) -> None:
+async def blocks(work: HandlerContext, payload: Payload) -> None:
     """Swallows the first request to stop."""
     await leave_trace(work, payload, "begun")
     try:

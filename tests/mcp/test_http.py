@@ -13,12 +13,12 @@ from fastmcp.exceptions import ToolError
 
 from mcp import MCPError
 from rem import Rem
-from rem.context import user_id_of
+from rem.context import resolve_user_id
 from rem.db.store import Store
 from rem.models import Moment, Resource, Session
 from rem.settings import Settings
-from tests.mcp.serving import app_for, client_of, served
-from tests.test_serve import serving
+from tests.cli.test_serve import serving
+from tests.mcp.mcp_server import app_for, client_of, served
 
 ALICE, BOB = "alice@example.com", "bob@example.com"
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
@@ -58,7 +58,7 @@ async def test_every_caller_has_a_memory_of_its_own(url: str, alice: Store, bob:
 async def test_pages_of_another_user_do_not_exist(url: str, bob: Store) -> None:
     session = await bob.upsert(Session(name="Bob's secret"))
     await bob.upsert(Moment(name="Bob's day", summary="secret"))
-    hidden = (f"rem://sessions/{session.id}", "rem://moments/key/bobs-day", f"user://profile/{user_id_of(BOB)}")
+    hidden = (f"rem://sessions/{session.id}", "rem://moments/key/bobs-day", f"user://profile/{resolve_user_id(BOB)}")
     async with client_of(url, ALICE) as client:
         for address in (*hidden, f"user://profile/{BOB}", "rem://sessions/none", "rem://nothing"):
             with pytest.raises(MCPError) as refused:
@@ -69,7 +69,7 @@ async def test_pages_of_another_user_do_not_exist(url: str, bob: Store) -> None:
             assert "secret" not in (await client.read_resource(address))[0].text
     async with client_of(url, BOB) as client:
         assert "secret" in (await client.read_resource(hidden[0]))[0].text
-        assert json.loads((await client.read_resource("user://profile/me"))[0].text)["user_id"] == user_id_of(BOB)
+        assert json.loads((await client.read_resource("user://profile/me"))[0].text)["user_id"] == resolve_user_id(BOB)
 
 
 async def test_many_calls_at_once_are_not_mixed_up(url: str, rem: Rem) -> None:

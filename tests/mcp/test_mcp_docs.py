@@ -12,9 +12,9 @@ import sys
 from rem.mcp.clients import CLIENTS
 from rem.mcp.prompts import PROMPTS
 from rem.tools.registry import READ_ONLY, TOOLS
-from rem.tools.resources import PAGES
-from rem.tools.trimming import MOST_CHARACTERS, SHORT_TEXT
-from tests.commands import REM, REPOSITORY, environment, output
+from rem.tools.resources import RESOURCE_PAGES
+from rem.tools.trimming import MAX_PREVIEW_CHARS, MAX_RESULT_CHARS
+from tests.rem_command import REM, REPOSITORY, environment, output
 
 _DOCS = (REPOSITORY / "docs" / "mcp.md").read_text(encoding="utf-8")
 
@@ -58,7 +58,7 @@ def test_the_tables_are_those_of_the_server() -> None:
     tools = table("tools")
     assert [row[0] for row in tools] == list(TOOLS)
     assert {row[0] for row in tools if not row[2]} == READ_ONLY
-    assert [row[0] for row in table("resources")] == [page.uri for page in PAGES]
+    assert [row[0] for row in table("resources")] == [page.uri for page in RESOURCE_PAGES]
     assert all(f"`{prompt.__name__}`" in _DOCS for prompt in PROMPTS)
-    assert f"{MOST_CHARACTERS:,} characters" in _DOCS
-    assert f"offset={SHORT_TEXT}" in _DOCS
+    assert f"{MAX_RESULT_CHARS:,} characters" in _DOCS
+    assert f"offset={MAX_PREVIEW_CHARS}" in _DOCS

@@ -11,9 +11,9 @@ from fastmcp import Client
 
 from rem.agents.schema import KNOWN_TOOLS
 from rem.mcp.server import INSTRUCTIONS, create_mcp
-from rem.query.parser import parse
+from rem.query.language.parser import parse_query
 from rem.tools.registry import READ_ONLY, TOOLS
-from tests.tools.envs import env_for
+from tests.tools.tool_env import env_for
 
 
 @pytest.fixture
@@ -90,4 +90,4 @@ async def test_a_prompt_speaks_of_what_was_asked_and_of_tools_that_exist(
     assert tools
     assert tools <= set(TOOLS)
     for query in re.findall(r"^SELECT .*$", text, re.MULTILINE):
-        parse(query)
+        parse_query(query)

@@ -18,7 +18,7 @@ from fastmcp.exceptions import ToolError
 from rem import Rem
 from rem.db.store import Store
 from rem.models import Resource
-from tests.commands import REM, environment, output, rem
+from tests.rem_command import REM, environment, output, rem
 
 ALICE, BOB = "alice@example.com", "bob@example.com"
 

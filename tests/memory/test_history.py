@@ -14,12 +14,12 @@ from loguru import logger
 
 from rem.app import Rem
 from rem.errors import InvalidInputError, NotFoundError
-from rem.memory.history import Strategy, conversation_of
+from rem.memory.history import Strategy, fit_history
 from rem.memory.manager import MemoryManager
-from rem.memory.tokens import MESSAGE_OVERHEAD, count_tokens, cut
+from rem.memory.tokens import MESSAGE_OVERHEAD_TOKENS, count_tokens, truncate_to_tokens
 from rem.models import Role
 from rem.settings import MemorySettings, Settings
-from tests.memory.talking import answered, called, said, talk
+from tests.memory.sample_messages import answered, called, said, talk
 
 
 async def test_the_newest_turns_that_fit_are_given(ours: MemoryManager, session_id: UUID) -> None:
@@ -30,7 +30,7 @@ async def test_the_newest_turns_that_fit_are_given(ours: MemoryManager, session_
         assert [line.index for line in history] == list(range(600 - len(history), 600))
         tokens = sum(line.tokens for line in history)
         assert budget * 0.8 < tokens <= budget
-        assert tokens == sum(count_tokens(line.content) + MESSAGE_OVERHEAD for line in history)
+        assert tokens == sum(count_tokens(line.content) + MESSAGE_OVERHEAD_TOKENS for line in history)
 
 
 async def test_the_settings_say_how_much_if_the_caller_does_not(ours: MemoryManager, session_id: UUID) -> None:
@@ -218,16 +218,18 @@ async def test_shortened_answers_are_given_whole_again(ours: MemoryManager, sess
         await ours.append(session_id, [said("More?"), answered(text)], creates=True)
     history = await ours.get_recent_messages(session_id)
     assert sum(line.is_truncated for line in history) == 6
-    whole = await ours.recovered(session_id, history, 100_000)
+    whole = await ours.expand_history(session_id, history, 100_000)
     assert [line.content for line in whole if line.role == Role.ASSISTANT] == texts
     assert not any(line.is_truncated for line in whole)
     assert [line.index for line in whole] == [line.index for line in history]
-    assert sum(line.tokens for line in whole) == sum(count_tokens(line.content) + MESSAGE_OVERHEAD for line in whole)
-    some = await ours.recovered(session_id, history, 1500)
+    assert sum(line.tokens for line in whole) == sum(
+        count_tokens(line.content) + MESSAGE_OVERHEAD_TOKENS for line in whole
+    )
+    some = await ours.expand_history(session_id, history, 1500)
     assert [line.is_truncated for line in some if line.role == Role.ASSISTANT] == [*[True] * 2, *[False] * 4]
     assert sum(line.tokens for line in some) <= 1500
-    assert await ours.recovered(session_id, history, 1) == history
-    assert await ours.recovered(session_id, []) == []
+    assert await ours.expand_history(session_id, history, 1) == history
+    assert await ours.expand_history(session_id, []) == []
 
 
 async def test_an_answer_that_is_too_long_stays_short_and_older_ones_come_back(
@@ -236,14 +238,14 @@ async def test_an_answer_that_is_too_long_stays_short_and_older_ones_come_back(
     small, huge = "cheese " * 100, "cheese " * 5000
     await ours.append(session_id, [said("One"), answered(small), said("Two"), answered(huge)], creates=True)
     history = await ours.get_recent_messages(session_id)
-    whole = await ours.recovered(session_id, history)
+    whole = await ours.expand_history(session_id, history)
     assert [(line.content == small, line.is_truncated) for line in whole if line.role == Role.ASSISTANT] == [
         (True, False),
         (False, True),
     ]
-    assert await theirs.recovered(session_id, history) == history, "it is Alice's"
+    assert await theirs.expand_history(session_id, history) == history, "it is Alice's"
     await ours.clear_session(session_id)
-    assert await ours.recovered(session_id, history) == history, "what was deleted does not come back"
+    assert await ours.expand_history(session_id, history) == history, "what was deleted does not come back"
 
 
 async def test_a_budget_is_a_positive_number(ours: MemoryManager, session_id: UUID) -> None:
@@ -271,7 +273,7 @@ def test_whatever_was_said_the_history_is_usable(
         for index, (role, tokens, important) in enumerate(lines)
     ][::-1]
     found = {"history": newest_first, "kept": [], "summary": None}
-    conversation = conversation_of(session_id, found, budget, strategy)
+    conversation = fit_history(session_id, found, budget, strategy)
     history = conversation.history
     indexes = [line.index for line in history]
     assert indexes == sorted(set(indexes))
@@ -297,9 +299,9 @@ def test_the_tokens_of_a_huge_text_are_estimated_closely() -> None:
 
 def test_a_text_is_cut_at_a_word() -> None:
     text = "one two three four five six seven eight nine ten " * 50
-    short = cut(text, 20)
+    short = truncate_to_tokens(text, 20)
     assert text.startswith(short)
     assert 15 <= count_tokens(short) <= 20
     assert short.endswith(("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"))
-    assert cut("short", 20) == "short"
-    assert count_tokens(cut("🎉" * 1000, 20)) <= 20
+    assert truncate_to_tokens("short", 20) == "short"
+    assert count_tokens(truncate_to_tokens("🎉" * 1000, 20)) <= 20

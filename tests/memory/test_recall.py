@@ -11,7 +11,7 @@ from rem.errors import InvalidInputError
 from rem.memory.manager import MemoryManager
 from rem.memory.tokens import count_tokens
 from rem.settings import Settings
-from tests.memory.talking import answered, called, said
+from tests.memory.sample_messages import answered, called, said
 
 
 async def remember_things(memory: MemoryManager) -> UUID:

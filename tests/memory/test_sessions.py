@@ -12,11 +12,11 @@ import pytest
 from rem.app import Rem
 from rem.errors import ConflictError, InvalidInputError, NotFoundError
 from rem.memory.manager import MemoryManager
-from rem.memory.prune import idle_sessions
+from rem.memory.prune import list_idle_sessions
 from rem.models import Message, Role, Session
-from rem.models.values import now
+from rem.models.field_types import utc_now
 from rem.settings import MemorySettings, Settings
-from tests.memory.talking import answered, called, said, talk
+from tests.memory.sample_messages import answered, called, said, talk
 
 
 async def test_a_session_is_made_with_its_prompt_and_name(ours: MemoryManager) -> None:
@@ -47,7 +47,7 @@ async def test_the_list_begins_with_what_was_written_to_last(ours: MemoryManager
     order = [ids[0], *reversed(ids[1:])]
     assert [session.id for session in await ours.list_sessions()] == order
     assert [session.id for session in await ours.list_sessions(2, 1)] == order[1:3]
-    assert (await ours.titles(ids))[ids[1]] == f"About {ids[1].hex} and more"
+    assert (await ours.get_titles(ids))[ids[1]] == f"About {ids[1].hex} and more"
     with pytest.raises(InvalidInputError, match="limit"):
         await ours.list_sessions(-1)
 
@@ -82,28 +82,28 @@ async def test_sharing_gives_the_right_to_read_and_nothing_else(
     rem: Rem, ours: MemoryManager, theirs: MemoryManager, session_id: UUID
 ) -> None:
     await talk(ours, session_id, 2)
-    share = await ours.share(session_id, " Bob@Example.com ")
-    assert (await ours.share(session_id, "bob@example.com")).id == share.id
-    assert [session.id for session in await theirs.shared_with_me()] == [session_id]
+    share = await ours.share_session(session_id, " Bob@Example.com ")
+    assert (await ours.share_session(session_id, "bob@example.com")).id == share.id
+    assert [session.id for session in await theirs.list_shared_sessions()] == [session_id]
     assert await theirs.load_session(session_id) == await ours.load_session(session_id)
-    assert len(await theirs.page(session_id, after=1, limit=1)) == 1
+    assert len(await theirs.get_messages(session_id, after=1, limit=1)) == 1
     for attempt in (
         theirs.begin_turn(session_id, said("May I?")),
         theirs.append(session_id, [said("May I?")]),
         theirs.rename_session(session_id, "mine"),
         theirs.clear_session(session_id),
         theirs.delete_session(session_id),
-        theirs.share(session_id, "carol@example.com"),
+        theirs.share_session(session_id, "carol@example.com"),
         theirs.flag_message(session_id, 0),
         rem.memory("carol@example.com").load_session(session_id),
         rem.memory("bob@example.com", tenant="other").load_session(session_id),
     ):
         with pytest.raises(NotFoundError):
             await attempt
-    assert await theirs.unshare(session_id) == 0
+    assert await theirs.unshare_session(session_id) == 0
     clone = await theirs.clone_session(session_id)
-    assert await ours.unshare(session_id, "bob@example.com") == 1
-    assert await theirs.shared_with_me() == []
+    assert await ours.unshare_session(session_id, "bob@example.com") == 1
+    assert await theirs.list_shared_sessions() == []
     with pytest.raises(NotFoundError):
         await theirs.load_session(session_id)
     assert len(await theirs.load_session(clone.id)) == 4, "what was copied is Bob's own"
@@ -113,16 +113,16 @@ async def test_a_deleted_session_is_shared_no_longer_and_again_when_it_is_back(
     ours: MemoryManager, theirs: MemoryManager, session_id: UUID
 ) -> None:
     await talk(ours, session_id, 1)
-    await ours.share(session_id, "bob@example.com")
+    await ours.share_session(session_id, "bob@example.com")
     await ours.delete_session(session_id)
-    assert await theirs.shared_with_me() == []
+    assert await theirs.list_shared_sessions() == []
     with pytest.raises(NotFoundError):
         await theirs.get_session(session_id)
     await ours.restore_session(session_id)
     assert len(await theirs.load_session(session_id)) == 2
     for nobody in ("alice@example.com", " "):
         with pytest.raises(InvalidInputError, match="another user"):
-            await ours.share(session_id, nobody)
+            await ours.share_session(session_id, nobody)
 
 
 async def test_an_erased_session_is_gone_for_good(ours: MemoryManager, session_id: UUID) -> None:
@@ -134,7 +134,7 @@ async def test_an_erased_session_is_gone_for_good(ours: MemoryManager, session_i
 
 
 async def _age(sql: asyncpg.Connection[asyncpg.Record], session_id: UUID, days: int) -> None:
-    when = now() - timedelta(days=days)
+    when = utc_now() - timedelta(days=days)
     await sql.execute("UPDATE sessions SET created_at = $2, updated_at = $2 WHERE id = $1", session_id, when)
 
 
@@ -167,7 +167,7 @@ async def test_a_session_is_as_old_as_its_last_writing_and_not_as_its_messages(o
     old = Message(session_id=session.id, message_index=0, role=Role.USER, content="Hello", created_at=then)
     await ours.store.upsert_many([old])
     assert [row.created_at for row in await ours.load_session(session.id)] == [then]
-    assert await idle_sessions(ours, 1) == []
+    assert await list_idle_sessions(ours, 1) == []
 
 
 async def test_nothing_is_pruned_unless_the_settings_say_so(

@@ -12,10 +12,10 @@ import pytest
 
 from rem.app import Rem
 from rem.memory.manager import MemoryManager
-from tests.commands import output
-from tests.commands import rem as run
-from tests.memory.talking import answered, called, said
-from tests.memory.test_sqlite import memory_file
+from tests.memory.sample_messages import answered, called, said
+from tests.memory.test_sqlite_import import memory_file
+from tests.rem_command import output
+from tests.rem_command import rem as run
 
 _TIME = "2025-03-01 10:00:00"
 Command = Callable[..., str]
@@ -50,7 +50,7 @@ async def test_sessions_are_listed_and_shown(command: Command, spoken: UUID, our
     assert "Gouda, of course." in shown
     assert len(json.loads(command("show", str(spoken), "--json"))["messages"]) == 3
     assert command("list", "--shared") == ""
-    await ours.share(spoken, "bob@example.com")
+    await ours.share_session(spoken, "bob@example.com")
     (shared,) = json.loads(command("list", "--shared", "--json", user="bob@example.com"))
     assert shared["id"] == str(spoken)
 

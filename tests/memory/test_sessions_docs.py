@@ -8,13 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rem.memory import retry
+from rem.db import retry
 from rem.memory.manager import MemoryManager
 from rem.memory.message import NOTE_TOOLS
 from rem.settings import MemorySettings
-from tests.commands import REPOSITORY, environment, output
-from tests.memory.talking import answered, said
+from tests.memory.sample_messages import answered, said
 from tests.memory.test_transfer import exported
+from tests.rem_command import REPOSITORY, environment, output
 
 _PAGE = (REPOSITORY / "docs" / "sessions.md").read_text(encoding="utf-8")
 _EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```\w+\n(.*?)```", _PAGE, re.DOTALL))
@@ -50,7 +50,7 @@ async def test_the_commands_work(dsn: str, theirs: MemoryManager, tmp_path: Path
 
 
 def test_the_numbers_and_names_are_those_of_the_code() -> None:
-    assert f"up to {retry._ATTEMPTS} times" in _PAGE
+    assert f"up to {retry.MAX_ATTEMPTS} times" in _PAGE
     assert all(f"`{tool}`" in _PAGE for tool in NOTE_TOOLS)
     strategies = re.findall(r"^\| `([a-z]+)` \| ", _PAGE, re.MULTILINE)
     assert strategies == ["simple", "summarization", "hybrid"]

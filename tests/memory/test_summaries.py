@@ -10,13 +10,12 @@ import pytest
 from loguru import logger
 
 from rem.app import Rem
-from rem.memory.importance import is_important
+from rem.memory.extractive_summary import extract_summary, is_important
 from rem.memory.manager import MemoryManager
-from rem.memory.summary import extract
 from rem.memory.tokens import count_tokens
 from rem.models import Message, Role
 from rem.settings import Settings
-from tests.memory.talking import answered, said, talk
+from tests.memory.sample_messages import answered, said, talk
 
 _BUDGET = 400
 
@@ -60,7 +59,7 @@ async def test_what_has_left_the_window_is_summarised_once_and_without_a_gap(
 async def test_the_history_stays_within_the_budget_with_its_summary(ours: MemoryManager, session_id: UUID) -> None:
     await talk(ours, session_id, 100)
     assert await refreshed(ours, session_id)
-    conversation = await ours.conversation(session_id, _BUDGET, strategy="summarization")
+    conversation = await ours.get_history(session_id, _BUDGET, strategy="summarization")
     assert conversation.summary
     used = count_tokens(conversation.summary) + sum(line.tokens for line in conversation.history)
     assert used <= _BUDGET
@@ -183,7 +182,7 @@ async def test_a_summary_does_not_tell_what_was_deleted(
     await talk(ours, session_id, 60)
     assert "swordfish" in str(await refreshed(ours, session_id))
     await sql.execute(statement)
-    conversation = await ours.conversation(session_id, _BUDGET, strategy="hybrid")
+    conversation = await ours.get_history(session_id, _BUDGET, strategy="hybrid")
     assert "swordfish" not in str(conversation)
     assert "swordfish" not in str(await refreshed(ours, session_id))
     assert await ours.get_summary(session_id), "it was made anew"
@@ -227,20 +226,20 @@ async def test_extraction_takes_what_says_most_with_its_key(ours: MemoryManager,
         creates=True,
     )
     messages = await ours.load_session(session_id)
-    summary = extract(None, messages, 120)
+    summary = extract_summary(None, messages, 120)
     assert f"Rotterdam in June. [session-{session_id}-msg-2]" in summary
     assert "Bye" not in summary
     assert count_tokens(summary) <= 120
-    assert summary == extract(None, messages, 120), "always the same"
-    more = extract(summary, messages[:2], 120)
+    assert summary == extract_summary(None, messages, 120), "always the same"
+    more = extract_summary(summary, messages[:2], 120)
     assert f"[session-{session_id}-msg-2]" in more, "what was there is weighed with what is new"
-    assert extract(None, [], 100) == ""
+    assert extract_summary(None, [], 100) == ""
 
 
 async def test_extraction_reads_any_script_and_any_nonsense(ours: MemoryManager, session_id: UUID) -> None:
     texts = ["这是第一句。我们决定搬到鹿特丹！好", "." * 4000, "!?" * 2000 + " x", "One line\nv1.2.3 is out. Good"]
     await ours.append(session_id, [said(text) for text in texts], creates=True)
-    lines = extract(None, await ours.load_session(session_id), 1000).splitlines()
+    lines = extract_summary(None, await ours.load_session(session_id), 1000).splitlines()
     assert [line.removeprefix("- user: ").rpartition(" ")[0] for line in lines] == [
         *("这是第一句。", "我们决定搬到鹿特丹！", "One line", "v1.2.3 is out.", "Good"),
     ]
@@ -262,10 +261,10 @@ async def test_hybrid_keeps_what_the_system_said_decisions_facts_and_what_is_fla
     assert turn.summary
     assert [line.index for line in turn.history[3:]] == list(range(245 - len(contents[3:]), 245))
     assert sum(line.tokens for line in turn.history) + count_tokens(turn.summary) <= _BUDGET
-    plain = await ours.conversation(session_id, _BUDGET, strategy="simple")
+    plain = await ours.get_history(session_id, _BUDGET, strategy="simple")
     assert "We decided to use Gouda." not in [line.content for line in plain.history]
     await ours.flag_message(session_id, 44, important=False)
-    again = await ours.conversation(session_id, _BUDGET, strategy="hybrid")
+    again = await ours.get_history(session_id, _BUDGET, strategy="hybrid")
     assert "The code is 1234." not in [line.content for line in again.history]
 
 
@@ -273,7 +272,7 @@ async def test_what_is_kept_takes_a_share_of_the_budget_only(ours: MemoryManager
     for number in range(80):
         await ours.append(session_id, [said(f"We decided to buy {number} cows."), answered("Fine.")], creates=True)
     await ours.refresh_summary(session_id, strategy="hybrid", max_tokens=_BUDGET)
-    history = (await ours.conversation(session_id, _BUDGET, strategy="hybrid")).history
+    history = (await ours.get_history(session_id, _BUDGET, strategy="hybrid")).history
     assert sum(line.tokens for line in history) <= _BUDGET
     assert sum(line.role == Role.ASSISTANT for line in history) >= 5, "the newest turns are there, too"
 

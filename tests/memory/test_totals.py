@@ -11,9 +11,9 @@ import pytest
 from rem.app import Rem
 from rem.errors import ConflictError, InvalidInputError, RemError
 from rem.memory.manager import MemoryManager
-from rem.memory.prune import idle_sessions
+from rem.memory.prune import list_idle_sessions
 from rem.models import Message, Role, Session
-from tests.memory.talking import answered, said, talk
+from tests.memory.sample_messages import answered, said, talk
 
 _FAR = 2**31 - 1
 
@@ -71,10 +71,10 @@ async def test_messages_that_were_stored_directly_are_shown_in_the_totals(
     ours: MemoryManager, theirs: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     await ours.create_session(session_id=session_id)
-    await ours.share(session_id, "bob@example.com")
+    await ours.share_session(session_id, "bob@example.com")
     rows = [Message(session_id=session_id, message_index=n, role=Role.USER, content="x", token_count=2) for n in (0, 1)]
     await ours.store.upsert_many(rows)
-    listed = [*await ours.list_sessions(), *await theirs.shared_with_me(), *await idle_sessions(ours, 0)]
+    listed = [*await ours.list_sessions(), *await theirs.list_shared_sessions(), *await list_idle_sessions(ours, 0)]
     shown = [await ours.get_session(session_id), *listed]
     assert [(session.message_count, session.total_tokens) for session in shown] == [(2, 4)] * 4
     await sql.execute("UPDATE messages SET expires_at = now() WHERE message_index = 1")

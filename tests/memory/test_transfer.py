@@ -14,10 +14,10 @@ import pytest
 from rem.app import Rem
 from rem.errors import InvalidInputError
 from rem.memory.manager import MemoryManager
-from rem.memory.transfer import ImportReport, check_lines, export_sessions, import_lines
-from tests.commands import output
-from tests.commands import rem as run
-from tests.memory.talking import answered, called, said, talk
+from rem.memory.transfer import ImportReport, check_export_lines, export_sessions, import_sessions
+from tests.memory.sample_messages import answered, called, said, talk
+from tests.rem_command import output
+from tests.rem_command import rem as run
 
 
 async def exported(memory: MemoryManager, *session_ids: UUID) -> bytes:
@@ -27,7 +27,7 @@ async def exported(memory: MemoryManager, *session_ids: UUID) -> bytes:
 
 
 async def imported(memory: MemoryManager, data: bytes) -> ImportReport:
-    return await import_lines(memory, io.BytesIO(data))
+    return await import_sessions(memory, io.BytesIO(data))
 
 
 async def remember(memory: MemoryManager) -> UUID:
@@ -256,9 +256,9 @@ async def test_at_most_ten_problems_are_listed(command: dict[str, str], ours: Me
 
 async def test_a_file_with_one_session_is_one_of_sessions(ours: MemoryManager) -> None:
     await remember(ours)
-    check_lines([b"\n", b"{\n", *(await exported(ours)).splitlines()], "file")
+    check_export_lines([b"\n", b"{\n", *(await exported(ours)).splitlines()], "file")
     with pytest.raises(InvalidInputError, match="line 2: This is not JSON"):
-        check_lines([b"\n", b"{\n"], "file")
+        check_export_lines([b"\n", b"{\n"], "file")
 
 
 async def test_what_others_share_is_listed_with_its_title(
@@ -267,12 +267,12 @@ async def test_what_others_share_is_listed_with_its_title(
     session_id, kept = (await ours.create_session()).id, (await ours.create_session()).id
     for each in (session_id, kept):
         await ours.append(each, [said("Which  cheese\nis best?"), answered("Gouda.")])
-    await ours.share(session_id, "bob@example.com")
-    assert await theirs.titles([session_id, kept]) == {session_id: "Which cheese is best?"}
-    assert await rem.memory("carol@example.com").titles([session_id]) == {}
-    assert await rem.memory("bob@example.com", tenant="other").titles([session_id]) == {}
+    await ours.share_session(session_id, "bob@example.com")
+    assert await theirs.get_titles([session_id, kept]) == {session_id: "Which cheese is best?"}
+    assert await rem.memory("carol@example.com").get_titles([session_id]) == {}
+    assert await rem.memory("bob@example.com", tenant="other").get_titles([session_id]) == {}
     listed = output("sessions", "list", "--shared", "--user", "bob@example.com", settings=command)
     assert f"{session_id}  " in listed
     assert listed.endswith("Which cheese is best?\n")
-    await ours.unshare(session_id)
-    assert await theirs.titles([session_id]) == {}
+    await ours.unshare_session(session_id)
+    assert await theirs.get_titles([session_id]) == {}

@@ -10,12 +10,12 @@ import asyncpg
 import pytest
 
 from rem.app import Rem
-from rem.context import AgentContext, session_id_of
+from rem.context import AgentContext, resolve_session_id
 from rem.errors import ConflictError, DeletedError, InvalidInputError, NotFoundError
 from rem.memory.manager import MemoryManager
 from rem.memory.message import NewMessage
 from rem.models import Message, Role
-from tests.memory.talking import answered, called, said, talk
+from tests.memory.sample_messages import answered, called, said, talk
 
 _HINT = re.compile(r"\n\n\.\.\. \[Message truncated - REM LOOKUP (\S+) to recover full content\] \.\.\.\n\n")
 
@@ -111,14 +111,14 @@ async def test_another_users_session_does_not_exist(
         theirs.delete_session(session_id, erase=True),
         theirs.restore_session(session_id),
         theirs.clone_session(session_id),
-        theirs.share(session_id, "carol@example.com"),
+        theirs.share_session(session_id, "carol@example.com"),
         theirs.flag_message(session_id, 0),
     ):
         with pytest.raises(NotFoundError) as refused:
             await attempt
         assert "secret" not in str(refused.value)
-    assert await theirs.unshare(session_id) == 0
-    assert await theirs.titles([session_id]) == {}
+    assert await theirs.unshare_session(session_id) == 0
+    assert await theirs.get_titles([session_id]) == {}
     assert await theirs.search_similar("secret blue") == []
     assert await theirs.refresh_summary(session_id, strategy="hybrid", max_tokens=1) is None
     assert [message.content for message in await ours.load_session(session_id)] == ["My secret is blue."]
@@ -185,7 +185,7 @@ async def test_a_conversation_from_elsewhere_is_brought_along_once(ours: MemoryM
     earlier = [said("What is 2 + 2?"), answered("4.")]
 
     async def request(number: int) -> bool:
-        brought = await ours.bring_along(session_id, earlier, agent="rem", name="Sums")
+        brought = await ours.seed_session(session_id, earlier, agent="rem", name="Sums")
         turn = await ours.begin_turn(session_id, said(f"And times {number}?"), name="Other")
         assert [line.content for line in turn.history[:2]] == ["What is 2 + 2?", "4."]
         return brought
@@ -202,21 +202,21 @@ async def test_a_conversation_from_elsewhere_is_brought_along_once(ours: MemoryM
 async def test_nothing_is_brought_along_into_what_is_there_or_is_not_the_users_own(
     ours: MemoryManager, theirs: MemoryManager, session_id: UUID
 ) -> None:
-    assert not await ours.bring_along(session_id, [])
+    assert not await ours.seed_session(session_id, [])
     assert await ours.list_sessions() == []
     await ours.begin_turn(session_id, said("Mine"))
-    assert not await ours.bring_along(session_id, [said("x")])
+    assert not await ours.seed_session(session_id, [said("x")])
     with pytest.raises(NotFoundError):
-        await theirs.bring_along(session_id, [said("x")])
+        await theirs.seed_session(session_id, [said("x")])
     await ours.delete_session(session_id)
     with pytest.raises(DeletedError):
-        await ours.bring_along(session_id, [said("x")])
+        await ours.seed_session(session_id, [said("x")])
     await ours.restore_session(session_id)
     assert [message.content for message in await ours.load_session(session_id)] == ["Mine"]
 
 
 async def test_a_session_is_named_when_it_is_made(ours: MemoryManager, theirs: MemoryManager) -> None:
-    session_id = await ours.session_id("Trip to Rome")
+    session_id = await ours.resolve_session_id("Trip to Rome")
     await ours.begin_turn(session_id, said("Hello"), name="Trip to Rome")
     assert (await ours.get_session(session_id)).name == "Trip to Rome"
     await ours.begin_turn(session_id, said("Again"), name="Something else")
@@ -244,7 +244,7 @@ async def test_a_name_that_a_session_cannot_have_is_left_out(ours: MemoryManager
     turn = await ours.begin_turn(session_id, said("Hello"), name=name)
     assert turn.is_new
     assert (await ours.get_session(session_id)).name is None
-    assert await ours.bring_along(other := uuid4(), [said("Hello")], name=name)
+    assert await ours.seed_session(other := uuid4(), [said("Hello")], name=name)
     assert (await ours.get_session(other)).name is None
 
 
@@ -256,21 +256,21 @@ async def test_of_many_that_want_a_name_at_once_one_gets_it(ours: MemoryManager)
 async def test_what_a_client_calls_a_session_means_one(rem: Rem, ours: MemoryManager, theirs: MemoryManager) -> None:
     session = await ours.create_session(name="Trip to Rome")
     for text in ("Trip to Rome", "trip_to_rome", " TripToRome ", str(session.id), f"{{{session.id}}}"):
-        assert await ours.session_id(text) == session.id, text
-    derived = session_id_of("Trip to Rome", theirs.scope)
-    assert await theirs.session_id("Trip to Rome") == derived != session.id
+        assert await ours.resolve_session_id(text) == session.id, text
+    derived = resolve_session_id("Trip to Rome", theirs.scope)
+    assert await theirs.resolve_session_id("Trip to Rome") == derived != session.id
     await ours.rename_session(session.id, "Trip to Milan")
-    assert await ours.session_id("Trip to Rome") == session_id_of("Trip to Rome", ours.scope)
-    assert await ours.session_id("trip-to-milan") == session.id
+    assert await ours.resolve_session_id("Trip to Rome") == resolve_session_id("Trip to Rome", ours.scope)
+    assert await ours.resolve_session_id("trip-to-milan") == session.id
     await ours.delete_session(session.id)
-    assert await ours.session_id("trip-to-milan") == session_id_of("trip-to-milan", ours.scope)
+    assert await ours.resolve_session_id("trip-to-milan") == resolve_session_id("trip-to-milan", ours.scope)
     for odd in ("", "🎉", "x" * 100_000, "' OR true --"):
-        assert await ours.session_id(odd) == session_id_of(odd, ours.scope)
+        assert await ours.resolve_session_id(odd) == resolve_session_id(odd, ours.scope)
     for bad in ("a\0b", "\ud800"):
         with pytest.raises(InvalidInputError):
-            await ours.session_id(bad)
+            await ours.resolve_session_id(bad)
     nobody = rem.memory(AgentContext().scope)
-    assert await nobody.session_id("x") == session_id_of("x", nobody.scope)
+    assert await nobody.resolve_session_id("x") == resolve_session_id("x", nobody.scope)
 
 
 async def test_requests_at_once_on_one_session_are_all_stored_in_order(ours: MemoryManager, session_id: UUID) -> None:

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from rem.errors import QuerySyntaxError
-from rem.query.parser import parse
-from rem.query.tree import as_json
-from tests.query.conformance import CASES, ERRORS
+from rem.query.language.parser import parse_query
+from rem.query.tree import to_json
+from tests.query.conformance_cases import CASES, ERRORS
 
 
 @pytest.mark.parametrize(("query", "tree"), CASES)
 def test_the_query_has_the_specified_tree(query: str, tree: dict[str, Any]) -> None:
-    parsed = as_json(parse(query))
+    parsed = to_json(parse_query(query))
     assert parsed == tree
     assert list(parsed) == list(tree)
 
@@ -22,7 +22,7 @@ def test_the_query_has_the_specified_tree(query: str, tree: dict[str, Any]) -> N
 @pytest.mark.parametrize(("query", "words"), ERRORS)
 def test_the_error_has_the_specified_words(query: str, words: str) -> None:
     with pytest.raises(QuerySyntaxError) as caught:
-        parse(query)
+        parse_query(query)
     assert words.lower() in str(caught.value).lower()
 
 

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rem.app import Rem
-from rem.query.filling import MOST_VALUES
-from rem.query.plan import MOST_STAGES
-from rem.query.run_plan import AT_ONCE, MOST_RUNS
+from rem.query.plans.plan import MAX_STAGES
+from rem.query.plans.run import MAX_CONCURRENT_QUERIES, MAX_RUNS_PER_STAGE
+from rem.query.plans.template import MAX_VALUES
 from rem.settings import EmbeddingSettings, Settings
-from tests.commands import REPOSITORY
+from tests.rem_command import REPOSITORY
 
 _PAGE = (REPOSITORY / "docs" / "query-language.md").read_text(encoding="utf-8")
 
@@ -46,7 +46,7 @@ async def test_the_examples_work(rem: Rem) -> None:
 
 def test_the_bounds_are_those_of_the_code() -> None:
     plans = example("plan")
-    assert f"up to {MOST_VALUES:,}" in plans
-    assert f"at most {MOST_STAGES}\n  stages" in plans
-    assert f"at most {MOST_RUNS} rows" in plans
-    assert {4: "four at a time"}[AT_ONCE] in plans
+    assert f"up to {MAX_VALUES:,}" in plans
+    assert f"at most {MAX_STAGES}\n  stages" in plans
+    assert f"at most {MAX_RUNS_PER_STAGE} rows" in plans
+    assert {4: "four at a time"}[MAX_CONCURRENT_QUERIES] in plans

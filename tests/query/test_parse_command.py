@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.commands import output, rem
+from tests.rem_command import output, rem
 
 
 def test_the_tree_is_printed_as_json() -> None:

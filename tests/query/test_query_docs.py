@@ -9,11 +9,11 @@ import sys
 import pytest
 
 from rem.errors import QuerySyntaxError
-from rem.query.grammar import grammar
-from rem.query.parser import parse
-from rem.query.printer import to_text
-from rem.query.where import condition_grammar
-from tests.commands import REPOSITORY, environment
+from rem.query.language.grammar import grammar
+from rem.query.language.parser import parse_query
+from rem.query.language.printer import print_query
+from rem.query.language.where import describe_condition_grammar
+from tests.rem_command import REPOSITORY, environment
 
 _PAGE = (REPOSITORY / "docs" / "query-language.md").read_text(encoding="utf-8")
 _EXAMPLES = [line for block in re.findall(r"```rem\n(.*?)```", _PAGE, re.DOTALL) for line in block.splitlines()]
@@ -21,7 +21,7 @@ _IN_TEXT = re.findall(r"`((?:LOOKUP|FUZZY|SEARCH|TRAVERSE|SQL|SELECT) [^`]*[^`â€
 _TRANSCRIPTS = re.findall(r"```text\n\$ rem parse '(.*?)'\nError: (.*?)\n```", _PAGE, re.DOTALL)
 
 
-@pytest.mark.parametrize(("name", "text"), [("grammar", grammar()), ("condition", condition_grammar())])
+@pytest.mark.parametrize(("name", "text"), [("grammar", grammar()), ("condition", describe_condition_grammar())])
 def test_the_grammar_is_that_of_the_parser(name: str, text: str) -> None:
     found = re.search(rf"<!-- {name} -->\n```text\n(.*?)\n```", _PAGE, re.DOTALL)
     assert found is not None
@@ -30,13 +30,13 @@ def test_the_grammar_is_that_of_the_parser(name: str, text: str) -> None:
 
 @pytest.mark.parametrize("query", [*_EXAMPLES, *_IN_TEXT])
 def test_every_example_is_a_query(query: str) -> None:
-    assert parse(to_text(parse(query))) == parse(query)
+    assert parse_query(print_query(parse_query(query))) == parse_query(query)
 
 
 @pytest.mark.parametrize(("query", "message"), _TRANSCRIPTS)
 def test_every_error_reads_as_shown(query: str, message: str) -> None:
     with pytest.raises(QuerySyntaxError) as caught:
-        parse(query)
+        parse_query(query)
     assert str(caught.value) == message
 
 

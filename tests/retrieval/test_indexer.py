@@ -12,10 +12,10 @@ import pytest
 from rem import Message, Rem, Resource, Session
 from rem.db.sql import query
 from rem.db.store import Store
-from rem.errors import EmbeddingMismatchError, EmbeddingOffError
-from rem.retrieval.indexer import IndexReport, Waiting
+from rem.errors import EmbeddingDisabledError, EmbeddingMismatchError
+from rem.retrieval.indexer import IndexBacklog, IndexReport
 from rem.settings import EmbeddingSettings, Settings
-from tests.embeddings.scripted import Reply, ScriptedServer
+from tests.embeddings.scripted_server import Reply, ScriptedServer
 
 Sql: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
@@ -49,9 +49,9 @@ async def _true_statistics(sql: Sql) -> tuple[dict[int, int], dict[tuple[str | N
 
 async def test_what_is_written_waits_until_it_is_indexed(rem: Rem, alice: Store) -> None:
     await alice.upsert(Resource(name="Tea", content="Sencha is brewed at eighty degrees."))
-    assert await rem.waiting() == Waiting(rows=1, passages=0)
+    assert await rem.waiting() == IndexBacklog(rows=1, passages=0)
     assert await rem.index(user="alice@example.com") == IndexReport(rows=1, passages=1, embedded=1)
-    assert await rem.waiting() == Waiting(rows=0, passages=0)
+    assert await rem.waiting() == IndexBacklog(rows=0, passages=0)
     assert await rem.index(everyone=True) == IndexReport(rows=0, passages=0, embedded=0)
 
 
@@ -106,8 +106,8 @@ async def test_a_deleted_session_takes_the_passages_of_its_messages_along(rem: R
     assert await _passages(sql) == 0
 
 
-async def test_a_deletion_while_it_is_indexed_wins(wordy: Rem, sql: Sql) -> None:
-    alice = wordy.store("alice")
+async def test_a_deletion_while_it_is_indexed_wins(rem_without_embedder: Rem, sql: Sql) -> None:
+    alice = rem_without_embedder.store("alice")
     rows = [Resource(name=f"Tea {number}", content="Sencha " * 50) for number in range(300)]
     await alice.upsert_many(rows)
 
@@ -115,8 +115,10 @@ async def test_a_deletion_while_it_is_indexed_wins(wordy: Rem, sql: Sql) -> None
         for row in rows[:60]:
             await alice.erase(row)
 
-    await asyncio.gather(wordy.index(everyone=True), wordy.index(everyone=True), delete_all())
-    await wordy.index(everyone=True)
+    await asyncio.gather(
+        rem_without_embedder.index(everyone=True), rem_without_embedder.index(everyone=True), delete_all()
+    )
+    await rem_without_embedder.index(everyone=True)
     assert await _passages(sql) == 240
     assert await _statistics(sql) == await _true_statistics(sql)
 
@@ -167,13 +169,13 @@ async def test_words_are_stemmed_in_the_language_of_their_row(rem: Rem, alice: S
     assert [row["key"] for row in result.results] == ["b"]
 
 
-async def test_a_text_of_ten_megabytes_is_stored_and_found_to_its_end(wordy: Rem) -> None:
+async def test_a_text_of_ten_megabytes_is_stored_and_found_to_its_end(rem_without_embedder: Rem) -> None:
     words = "The quick brown fox jumps over the lazy dog and runs away. " * 170_000
-    await wordy.store("alice").upsert(
+    await rem_without_embedder.store("alice").upsert(
         Resource(name="Long", content=words + "The password of the archive is tangerine.")
     )
-    assert (await wordy.index(everyone=True)).passages > 10_000
-    result = await wordy.query('SEARCH "tangerine" LIMIT 1', user="alice")
+    assert (await rem_without_embedder.index(everyone=True)).passages > 10_000
+    result = await rem_without_embedder.query('SEARCH "tangerine" LIMIT 1', user="alice")
     hit = result.results[0]
     assert "tangerine" in hit["record"]["content"][hit["passage"]["start"] : hit["passage"]["end"]]
 
@@ -201,7 +203,7 @@ async def test_a_row_waits_for_its_embedding_while_the_service_is_down(settings:
             result = await rem.query('SEARCH "sencha"', user="alice")
             assert [row["key"] for row in result.results] == ["tea"]
             assert any("words alone" in note for note in result.notes)
-            assert await rem.waiting() == Waiting(rows=0, passages=1)
+            assert await rem.waiting() == IndexBacklog(rows=0, passages=1)
             server.says(_vectors(4))
             server.requests.clear()
             result = await rem.query('SEARCH "sencha"', user="alice")
@@ -258,20 +260,22 @@ async def test_an_interrupted_reembedding_goes_on_where_it_stopped(settings: Set
             assert await rem.reembed() == left
 
 
-async def test_each_portion_of_the_queue_is_taken_once_whatever_the_planner_knows(wordy: Rem, sql: Sql) -> None:
-    store = wordy.store("alice")
+async def test_each_portion_of_the_queue_is_taken_once_whatever_the_planner_knows(
+    rem_without_embedder: Rem, sql: Sql
+) -> None:
+    store = rem_without_embedder.store("alice")
     await store.upsert(Resource(name="First", content="meerkat"))
     await sql.execute("VACUUM ANALYZE search_queue")
     for number in range(20):
         await store.upsert(Resource(name=f"Meerkat {number}", content="meerkat"))
-    assert (await wordy.index(everyone=True)).rows == 21
-    assert (await wordy.query('SEARCH "meerkat" LIMIT 50', user="alice")).count == 21
+    assert (await rem_without_embedder.index(everyone=True)).rows == 21
+    assert (await rem_without_embedder.query('SEARCH "meerkat" LIMIT 50', user="alice")).count == 21
 
 
 @pytest.mark.parametrize("speaker", [" ", "", "\u00a0", 42, ["x"], None])
-async def test_any_speaker_can_be_indexed(wordy: Rem, speaker: object) -> None:
-    await wordy.store().upsert(Resource(name="Pill", content="x", metadata={"speaker": speaker}))
-    assert (await wordy.index(everyone=True)).rows == 1
+async def test_any_speaker_can_be_indexed(rem_without_embedder: Rem, speaker: object) -> None:
+    await rem_without_embedder.store().upsert(Resource(name="Pill", content="x", metadata={"speaker": speaker}))
+    assert (await rem_without_embedder.index(everyone=True)).rows == 1
 
 
 async def test_a_title_that_cannot_be_seen_stops_nobody(rem: Rem, alice: Store) -> None:
@@ -311,11 +315,13 @@ async def test_words_of_a_message_that_is_gone_find_nothing(rem: Rem, alice: Sto
     assert (await rem.query(query, user="alice@example.com")).count == 0
 
 
-async def test_an_embedder_that_cannot_embed_does_not_become_the_model(rem: Rem, alice: Store, wordy: Rem) -> None:
+async def test_an_embedder_that_cannot_embed_does_not_become_the_model(
+    rem: Rem, alice: Store, rem_without_embedder: Rem
+) -> None:
     await alice.upsert(Resource(name="Tea", content="Sencha"))
     await rem.index(everyone=True)
-    with pytest.raises(EmbeddingOffError):
-        await wordy.reembed()
+    with pytest.raises(EmbeddingDisabledError):
+        await rem_without_embedder.reembed()
     assert (await rem.query('SEARCH "sencha"', user="alice@example.com")).notes == ()
 
 

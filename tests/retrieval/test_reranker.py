@@ -24,10 +24,10 @@ from pydantic import ValidationError
 
 from rem.errors import RerankerError
 from rem.retrieval.cross_encoder import CrossEncoder
-from rem.retrieval.cross_encoder_files import LoadedModel
-from rem.retrieval.reranker import Reranker, blended, open_reranker, reordered
+from rem.retrieval.cross_encoder_loader import LoadedModel
+from rem.retrieval.reranker import Reranker, blend_scores, open_reranker, rank_candidates
 from rem.settings import RerankerSettings, Settings
-from tests.commands import REPOSITORY
+from tests.rem_command import REPOSITORY
 from tests.retrieval.tiny_cross_encoder import WORDS, Tiny, tokenizer, write_model
 
 _QUESTION = "where is the lantern"
@@ -405,22 +405,22 @@ _FUSION = [0.9, 0.5, 0.4, 0.1]
 def test_the_order_is_the_rerankers_as_far_as_its_weight_goes(
     reranker: list[float], weight: float, order: list[int]
 ) -> None:
-    assert reordered(_FUSION, reranker, weight) == order
+    assert rank_candidates(_FUSION, reranker, weight) == order
 
 
 def test_equal_scores_of_the_search_leave_the_order_to_the_reranker() -> None:
-    assert reordered([0.5, 0.5, 0.5], [0.1, 0.3, 0.2], 0.1) == [1, 2, 0]
+    assert rank_candidates([0.5, 0.5, 0.5], [0.1, 0.3, 0.2], 0.1) == [1, 2, 0]
 
 
 def test_none_or_one_candidate_stay_as_they_are() -> None:
-    assert reordered([], [], 0.5) == []
-    assert reordered([0.3], [0.9], 0.5) == [0]
-    assert blended([0.3], [0.9], 0.5) == [1.0]
+    assert rank_candidates([], [], 0.5) == []
+    assert rank_candidates([0.3], [0.9], 0.5) == [0]
+    assert blend_scores([0.3], [0.9], 0.5) == [1.0]
 
 
 def test_every_candidate_needs_both_scores() -> None:
     with pytest.raises(ValueError, match="shorter"):
-        reordered([0.3, 0.2], [0.9], 0.5)
+        rank_candidates([0.3, 0.2], [0.9], 0.5)
 
 
 _SCORES = st.floats(-1e6, 1e6)
@@ -431,8 +431,8 @@ def test_every_candidate_is_in_the_order_once_with_a_score_from_0_to_1(
     pairs: list[tuple[float, float]], weight: float
 ) -> None:
     fusion, reranker = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    scores = blended(fusion, reranker, weight)
-    order = reordered(fusion, reranker, weight)
+    scores = blend_scores(fusion, reranker, weight)
+    order = rank_candidates(fusion, reranker, weight)
     assert sorted(order) == list(range(len(pairs)))
     assert all(-1e-9 <= score <= 1 + 1e-9 for score in scores)
     assert all(scores[first] >= scores[second] for first, second in pairwise(order))

@@ -14,12 +14,11 @@ from rem.agents.schema import KNOWN_TOOLS
 from rem.db.store import Store
 from rem.errors import InvalidInputError, RemError
 from rem.models import Resource
-from rem.tools.binding import agent_tool, bound
+from rem.tools.binding import bind_tool, make_agent_tool
 from rem.tools.env import ToolEnv
-from rem.tools.lookup import lookup
 from rem.tools.registry import READ_ONLY, TOOLS
-from rem.tools.search_rem import search_rem
-from tests.tools.envs import env_for
+from rem.tools.search import lookup, search_rem
+from tests.tools.tool_env import env_for
 
 ALICE, BOB = "alice@example.com", "bob@example.com"
 
@@ -37,14 +36,14 @@ def test_a_tool_is_described_for_models_and_takes_no_user(name: str) -> None:
     text = inspect.getdoc(TOOLS[name]) or ""
     assert "For example:" in text
     assert f"{name}(" in text
-    properties = agent_tool(TOOLS[name]).function_schema.json_schema["properties"]
+    properties = make_agent_tool(TOOLS[name]).function_schema.json_schema["properties"]
     assert set(properties) == set(parameters) - {"env"}
     assert all(schema.get("description") for schema in properties.values())
 
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_without_its_environment_a_function_keeps_its_face(name: str) -> None:
-    function = bound(TOOLS[name], lambda: env_for(None))
+    function = bind_tool(TOOLS[name], lambda: env_for(None))
     inner = inspect.signature(TOOLS[name])
     outer = inspect.signature(function)
     assert list(outer.parameters) == list(inner.parameters)[1:]
@@ -64,7 +63,7 @@ async def test_the_environment_is_asked_for_at_each_call(rem: Rem, alice: Store)
     async def next_caller() -> ToolEnv:
         return callers.pop(0)
 
-    function = bound(lookup, next_caller)
+    function = bind_tool(lookup, next_caller)
     assert [(await function(key="note"))["count"] for _ in range(2)] == [1, 0]
 
 
@@ -77,9 +76,9 @@ async def test_an_error_becomes_the_callers_own() -> None:
 
     for env_of in (lambda: env_for(None), nobody):
         with pytest.raises(LookupError):
-            await bound(lookup, env_of, as_error)(key="x")
+            await bind_tool(lookup, env_of, as_error)(key="x")
     with pytest.raises(InvalidInputError):
-        await bound(lookup, nobody)(key="x")
+        await bind_tool(lookup, nobody)(key="x")
 
 
 def scripted(*calls: tuple[str, dict[str, Any]]) -> FunctionModel:
@@ -98,7 +97,7 @@ def scripted(*calls: tuple[str, dict[str, Any]]) -> FunctionModel:
 async def returned(env: ToolEnv, *calls: tuple[str, dict[str, Any]]) -> list[ToolReturnPart]:
     """What an agent's model gets back from its calls."""
     agent = Agent(
-        scripted(*calls), deps_type=ToolEnv, tools=[agent_tool(function) for function in TOOLS.values()], retries=3
+        scripted(*calls), deps_type=ToolEnv, tools=[make_agent_tool(function) for function in TOOLS.values()], retries=3
     )
     result = await agent.run("go", deps=env)
     parts = [part for message in result.all_messages() for part in message.parts]
@@ -142,7 +141,7 @@ async def test_what_a_model_cannot_correct_is_a_result_that_says_so() -> None:
 
 
 async def test_the_environment_may_be_made_from_the_run(rem: Rem) -> None:
-    tool = agent_tool(search_rem, env_of=lambda context: env_for(rem, context.deps), description="Search here.")
+    tool = make_agent_tool(search_rem, env_of=lambda context: env_for(rem, context.deps), description="Search here.")
     agent = Agent(scripted(("search_rem", {"query": "LOOKUP x"})), deps_type=str, tools=[tool])
     assert (await agent.run("go", deps=ALICE)).output == "done"
     assert tool.description == "Search here."

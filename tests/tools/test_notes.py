@@ -11,10 +11,9 @@ from rem import Rem
 from rem.db.store import Store
 from rem.errors import InvalidInputError
 from rem.models import Session
-from rem.tools.action import action
 from rem.tools.env import ToolEnv
-from rem.tools.register_metadata import register_metadata
-from tests.tools.envs import Client, env_for
+from rem.tools.notes import action, register_metadata
+from tests.tools.tool_env import Client, env_for
 
 ALICE = "alice@example.com"
 

@@ -11,22 +11,22 @@ import pytest
 
 from rem import Rem
 from rem.agents.catalog import AgentCatalog
-from rem.context import user_id_of
+from rem.context import resolve_user_id
 from rem.db.store import Store
-from rem.errors import InvalidInputError, MemoryOffError, NotFoundError, ToolFailedError
+from rem.errors import InvalidInputError, MemoryDisabledError, NotFoundError, ToolFailedError
 from rem.models import Message, Moment, Resource, Role, Session, User
-from rem.query.grammar import VERBS, grammar
-from rem.query.parser import parse
+from rem.query.language.grammar import VERBS, grammar
+from rem.query.language.parser import parse_query
 from rem.settings import Settings
-from rem.tools.resources import PAGES, read
-from tests.tools.envs import env_for
+from rem.tools.resources import RESOURCE_PAGES, read_page
+from tests.tools.tool_env import env_for
 
 ALICE, BOB = "alice@example.com", "bob@example.com"
 UTC_NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def test_the_table_has_the_pages_of_the_specification() -> None:
-    assert [page.uri for page in PAGES] == [
+    assert [page.uri for page in RESOURCE_PAGES] == [
         "rem://agents",
         "rem://agents/{name}",
         "rem://schema/entities",
@@ -42,25 +42,25 @@ def test_the_table_has_the_pages_of_the_specification() -> None:
 
 async def test_the_agents_are_listed_and_shown(rem: Rem, settings: Settings) -> None:
     env = env_for(rem, ALICE, agents=AgentCatalog(settings, rem))
-    listed = {agent["name"]: agent for agent in (await read(env, "rem://agents"))["agents"]}
+    listed = {agent["name"]: agent for agent in (await read_page(env, "rem://agents"))["agents"]}
     assert {"rem", "query-agent", "orchestrator", "simulator"} <= set(listed)
     assert len(listed["rem"]["description"]) <= 301
-    shown = await read(env, listed["rem"]["uri"])
+    shown = await read_page(env, listed["rem"]["uri"])
     assert shown["definition"]["json_schema_extra"]["name"] == "rem"
     with pytest.raises(NotFoundError, match="rem agents list"):
-        await read(env, "rem://agents/nobody")
+        await read_page(env, "rem://agents/nobody")
     with pytest.raises(ToolFailedError):
-        await read(env_for(rem, ALICE), "rem://agents")
+        await read_page(env_for(rem, ALICE), "rem://agents")
 
 
 async def test_the_query_language_is_told_from_its_own_grammar(rem: Rem) -> None:
-    page = await read(env_for(rem), "rem://schema/query-types")
+    page = await read_page(env_for(rem), "rem://schema/query-types")
     assert page["grammar"] == grammar()
     assert [verb["verb"] for verb in page["query_types"]] == list(VERBS)
     for verb in page["query_types"]:
-        assert type(parse(verb["example"])).__name__.upper() == verb["verb"]
+        assert type(parse_query(verb["example"])).__name__.upper() == verb["verb"]
         assert verb["syntax"].startswith(verb["verb"])
-    assert (await read(env_for(rem), "rem://schema/entities"))["count"] >= 14
+    assert (await read_page(env_for(rem), "rem://schema/entities"))["count"] >= 14
 
 
 async def test_conversations_are_for_their_owner(rem: Rem, alice: Store) -> None:
@@ -69,16 +69,16 @@ async def test_conversations_are_for_their_owner(rem: Rem, alice: Store) -> None
         content = f"message {index} " + "word " * 500 * (index == 59)
         await alice.upsert(Message(session_id=session.id, message_index=index, role=Role.USER, content=content))
     env = env_for(rem, ALICE)
-    listed = await read(env, "rem://sessions")
+    listed = await read_page(env, "rem://sessions")
     assert (listed["count"], listed["sessions"][0]["name"]) == (1, "Planning")
-    page = await read(env, listed["sessions"][0]["uri"])
+    page = await read_page(env, listed["sessions"][0]["uri"])
     assert (page["shown"], page["messages"][0]["content"].split()[:2]) == (50, ["message", "10"])
     assert f'lookup(key="session-{session.id}-msg-59"' in page["messages"][-1]["content"]
     for other in (BOB, None):
-        assert (await read(env_for(rem, other), "rem://sessions"))["count"] == 0
+        assert (await read_page(env_for(rem, other), "rem://sessions"))["count"] == 0
         for unknown in (session.id, uuid4()):
             with pytest.raises(NotFoundError, match=f"sessions has no {unknown}"):
-                await read(env_for(rem, other), f"rem://sessions/{unknown}")
+                await read_page(env_for(rem, other), f"rem://sessions/{unknown}")
 
 
 async def test_moments_come_in_pages_the_latest_first(rem: Rem, alice: Store) -> None:
@@ -86,50 +86,50 @@ async def test_moments_come_in_pages_the_latest_first(rem: Rem, alice: Store) ->
         [Moment(name=f"day {day}", starts_timestamp=UTC_NOON + timedelta(days=day)) for day in range(25)]
     )
     env = env_for(rem, ALICE)
-    first, second = await read(env, "rem://moments/1"), await read(env, "rem://moments/2/")
+    first, second = await read_page(env, "rem://moments/1"), await read_page(env, "rem://moments/2/")
     assert (first["count"], first["pages"], first["moments"][0]["name"]) == (25, 2, "day 24")
     assert [moment["name"] for moment in second["moments"]] == [f"day {day}" for day in range(4, -1, -1)]
-    assert (await read(env, "rem://moments/99"))["moments"] == []
-    assert (await read(env_for(rem, BOB), "rem://moments/1"))["count"] == 0
+    assert (await read_page(env, "rem://moments/99"))["moments"] == []
+    assert (await read_page(env_for(rem, BOB), "rem://moments/1"))["count"] == 0
     for page in ("0", "-1", "first", "1.5", "9" * 30, "٣"):
         with pytest.raises(InvalidInputError, match="rem://moments/1"):
-            await read(env, f"rem://moments/{quote(page)}")
+            await read_page(env, f"rem://moments/{quote(page)}")
 
 
 async def test_a_moment_is_read_by_any_form_of_its_key(rem: Rem, alice: Store) -> None:
     await alice.upsert(Moment(name="Größe/Tiefe ☀", summary="It was."))
     env = env_for(rem, ALICE)
     address = f"rem://moments/key/{quote('Größe/Tiefe ☀', safe='')}"
-    assert (await read(env, address))["summary"] == "It was."
+    assert (await read_page(env, address))["summary"] == "It was."
     for reader, unknown in ((env_for(rem, BOB), address), (env, "rem://moments/key/none")):
         with pytest.raises(NotFoundError):
-            await read(reader, unknown)
+            await read_page(reader, unknown)
 
 
 async def test_a_profile_is_read_by_whom_it_is_of(rem: Rem, alice: Store, bob: Store) -> None:
-    own, other = user_id_of(ALICE), user_id_of(BOB)
+    own, other = resolve_user_id(ALICE), resolve_user_id(BOB)
     await alice.upsert(User(id=UUID(own), name="Alice", email=ALICE, interests=["engines"]))
     await bob.upsert(User(id=UUID(other), name="Bob"))
     env = env_for(rem, ALICE)
     for name in ("me", own, ALICE, quote("Alice@Example.com ")):
-        profile = await read(env, f"user://profile/{name}")
+        profile = await read_page(env, f"user://profile/{name}")
         assert (profile["user_id"], profile["name"], profile["interests"]) == (own, "Alice", ["engines"])
     for name in (other, BOB, "bob", str(uuid4()), "Me", ""):
         with pytest.raises(NotFoundError):
-            await read(env, f"user://profile/{name}")
+            await read_page(env, f"user://profile/{name}")
     for reader in (env_for(rem), env_for(rem, session_id=str(uuid4()))):
         with pytest.raises(NotFoundError):
-            await read(reader, "user://profile/me")
+            await read_page(reader, "user://profile/me")
 
 
 async def test_a_user_of_whom_nothing_is_known_has_an_empty_profile(rem: Rem, shared: Store) -> None:
     await shared.upsert(User(name="carol", summary="somebody else's words"))
-    assert await read(env_for(rem, "carol"), "user://profile/me") == {
+    assert await read_page(env_for(rem, "carol"), "user://profile/me") == {
         "user_id": "carol",
         "note": "Nothing is known of this user yet.",
     }
     await rem.store("carol").upsert(User(name="carol", summary="her own"))
-    assert (await read(env_for(rem, "carol"), "user://profile/carol"))["summary"] == "her own"
+    assert (await read_page(env_for(rem, "carol"), "user://profile/carol"))["summary"] == "her own"
 
 
 async def test_the_status_counts_what_the_caller_sees_and_tells_no_secret(
@@ -137,13 +137,13 @@ async def test_the_status_counts_what_the_caller_sees_and_tells_no_secret(
 ) -> None:
     await alice.upsert(Resource(name="one", content="x"))
     await bob.upsert_many([Resource(name=f"note {number}", content="x") for number in range(5)])
-    page = await read(env_for(rem, ALICE), "rem://status")
+    page = await read_page(env_for(rem, ALICE), "rem://status")
     assert page["counts"] == {"resources": 1}
     assert page["language_model"].startswith("none")
-    assert (await read(env_for(rem, ALICE, has_model=True), "rem://status"))["language_model"] == "configured"
+    assert (await read_page(env_for(rem, ALICE, has_model=True), "rem://status"))["language_model"] == "configured"
     told = json.dumps(page)
-    assert rem.database.facts.version in told
-    assert not any(part in told for part in (dsn, "postgresql://", "host=", rem.database.facts.role_name + "@"))
+    assert rem.database.server_info.version in told
+    assert not any(part in told for part in (dsn, "postgresql://", "host=", rem.database.server_info.role_name + "@"))
 
 
 @pytest.mark.parametrize(
@@ -151,20 +151,20 @@ async def test_the_status_counts_what_the_caller_sees_and_tells_no_secret(
 )
 async def test_an_address_of_nothing_lists_what_there_is(rem: Rem, uri: str) -> None:
     with pytest.raises(NotFoundError, match=r"The resources: rem://agents, .*user://profile/\{user_id\}"):
-        await read(env_for(rem, ALICE), uri)
+        await read_page(env_for(rem, ALICE), uri)
 
 
 async def test_an_agent_reads_only_what_its_definition_allows(rem: Rem) -> None:
     env = env_for(rem, ALICE, may_read=lambda uri: uri.startswith("rem://moments/"))
-    assert (await read(env, "rem://moments/1"))["count"] == 0
+    assert (await read_page(env, "rem://moments/1"))["count"] == 0
     with pytest.raises(NotFoundError):
-        await read(env, "rem://status")
+        await read_page(env, "rem://status")
 
 
 async def test_without_a_database_its_pages_say_so(settings: Settings) -> None:
     env = env_for(None, ALICE, agents=AgentCatalog(settings, None))
-    assert (await read(env, "rem://status"))["memory"].startswith("off")
-    assert (await read(env, "rem://agents"))["count"] >= 5
+    assert (await read_page(env, "rem://status"))["memory"].startswith("off")
+    assert (await read_page(env, "rem://agents"))["count"] >= 5
     for uri in ("rem://sessions", f"rem://sessions/{uuid4()}", "rem://moments/1", "user://profile/me"):
-        with pytest.raises(MemoryOffError):
-            await read(env, uri)
+        with pytest.raises(MemoryDisabledError):
+            await read_page(env, uri)

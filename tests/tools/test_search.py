@@ -9,14 +9,11 @@ import pytest
 
 from rem import Rem
 from rem.db.store import Store
-from rem.errors import InvalidInputError, MemoryOffError, QuerySyntaxError
+from rem.errors import InvalidInputError, MemoryDisabledError, QuerySyntaxError
 from rem.models import Edge, Message, Moment, Resource, Role, Session, User
-from rem.tools.fuzzy import fuzzy
-from rem.tools.lookup import lookup
-from rem.tools.search_rem import search_rem
-from rem.tools.traverse import traverse
-from rem.tools.trimming import MOST_CHARACTERS, SHORT_TEXT, trimmed
-from tests.tools.envs import env_for
+from rem.tools.search import fuzzy, lookup, search_rem, traverse
+from rem.tools.trimming import MAX_PREVIEW_CHARS, MAX_RESULT_CHARS, fit_to_budget
+from tests.tools.tool_env import env_for
 
 ALICE, BOB = "alice@example.com", "bob@example.com"
 
@@ -147,7 +144,7 @@ async def test_a_long_text_is_cut_where_many_are_found_and_looked_up_whole(rem: 
     env = env_for(rem, ALICE)
     (row,) = (await search_rem(env, 'SEARCH "engine patterns"'))["results"]
     content = row["record"]["content"]
-    assert content.startswith(text[:SHORT_TEXT])
+    assert content.startswith(text[:MAX_PREVIEW_CHARS])
     assert f'characters 0 to 1,200 of {len(text):,}; the rest: lookup(key="on-engines", offset=1200)' in content
     (whole,) = (await search_rem(env, 'LOOKUP "on-engines"'))["results"]
     assert whole["record"]["content"] == text
@@ -183,7 +180,7 @@ async def test_the_key_in_a_shortened_message_gives_its_exact_text_back(rem: Rem
 async def test_an_answer_has_a_greatest_size_and_says_what_is_missing(rem: Rem, alice: Store) -> None:
     await alice.upsert_many([Resource(name=f"note {number}", content="word " * 2000) for number in range(90)])
     answer = await search_rem(env_for(rem, ALICE), "SELECT key, content FROM resources LIMIT 90")
-    assert len(json.dumps(answer)) <= MOST_CHARACTERS
+    assert len(json.dumps(answer)) <= MAX_RESULT_CHARS
     assert answer["count"] == 90
     assert 10 < len(answer["results"]) < 90
     assert answer["notes"] == [
@@ -193,17 +190,19 @@ async def test_an_answer_has_a_greatest_size_and_says_what_is_missing(rem: Rem, 
 
 def test_a_row_with_too_many_parts_is_flattened_rather_than_lost() -> None:
     record = {"name": "n", "metadata": {f"field {number}": "x" * 100 for number in range(2000)}}
-    answer = trimmed({"results": [{"table": "resources", "key": "n", "record": record}], "count": 1})
-    assert len(json.dumps(answer)) <= MOST_CHARACTERS
+    answer = fit_to_budget({"results": [{"table": "resources", "key": "n", "record": record}], "count": 1})
+    assert len(json.dumps(answer)) <= MAX_RESULT_CHARS
     row = answer["results"][0]
     assert (row["key"], row["name"]) == ("n", "n")
     assert row["metadata"].startswith('{"field 0":"xxx')
-    select = trimmed({"results": [{"record": "a text", "numbers": list(range(100)), "wide": {"x": ["y" * 900] * 90}}]})
-    assert len(json.dumps(select)) <= MOST_CHARACTERS
+    select = fit_to_budget(
+        {"results": [{"record": "a text", "numbers": list(range(100)), "wide": {"x": ["y" * 900] * 90}}]}
+    )
+    assert len(json.dumps(select)) <= MAX_RESULT_CHARS
 
 
 async def test_without_a_database_every_search_says_so() -> None:
     env = env_for(None, ALICE)
     for call in (search_rem(env, "LOOKUP x"), lookup(env, "x"), fuzzy(env, "x"), traverse(env, "x")):
-        with pytest.raises(MemoryOffError, match="POSTGRES__ENABLED"):
+        with pytest.raises(MemoryDisabledError, match="POSTGRES__ENABLED"):
             await call

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from rem.agents.schema import BUILT_IN, DATABASE, AgentSchema, did_you_mean
-from rem.agents.yaml_agent import (
-    LONGEST_AGENT,
-    AgentProblem,
-    ReadAgent,
-    agent_of,
-    describe_problems,
+from rem.agents.yaml_parser import (
+    MAX_AGENT_BYTES,
+    AgentIssue,
+    ParsedAgent,
+    describe_issues,
     parse_agent,
+    parse_agent_document,
     read_agent_bytes,
 )
-from rem.errors import AgentInvalidError, AgentNotFoundError, ConflictError, MemoryOffError
+from rem.errors import AgentNotFoundError, ConflictError, InvalidAgentError, MemoryDisabledError
 from rem.models import Schema, SchemaKind
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class AgentCatalog:
             raise AgentNotFoundError(await self._not_found(name, scope))
         return _usable(entry)
 
-    async def entries(self, scope: Scope) -> Sequence[CatalogEntry]:
+    async def list_entries(self, scope: Scope) -> Sequence[CatalogEntry]:
         """Everything that the caller may see, in the order in which names are looked up; also what cannot be used."""
         rows = [] if self._rem is None else await self._rem.store(scope).find(Schema, limit=_MOST_LISTED)
         found = [*_built_in().values(), *self._folder.entries(), *map(self._entry, _own_first(rows, scope))]
@@ -114,11 +114,11 @@ class AgentCatalog:
 
     async def list(self, scope: Scope) -> list[AgentSchema]:
         """The agents that the caller can use."""
-        return [entry.schema for entry in await self.entries(scope) if entry.schema is not None]
+        return [entry.schema for entry in await self.list_entries(scope) if entry.schema is not None]
 
     def _store(self, scope: Scope) -> Store:
         if self._rem is None:
-            raise MemoryOffError
+            raise MemoryDisabledError
         return self._rem.store(scope)
 
     def _at_hand(self, name: str) -> CatalogEntry | None:
@@ -138,16 +138,16 @@ class AgentCatalog:
         label = row.key or row.name
         try:
             return CatalogEntry(label, DATABASE, self._parse(row, label), owner=row.user_id)
-        except AgentInvalidError as error:
+        except InvalidAgentError as error:
             return CatalogEntry(label, DATABASE, None, str(error), row.user_id)
 
     def _parse(self, row: Schema, label: str) -> AgentSchema:
         version = (row.id, row.updated_at)
         schema = self._parsed.get(version)
         if schema is None:
-            schema = agent_of(row.spec, f"The stored agent {label}").model_copy(update={"source": DATABASE})
+            schema = parse_agent_document(row.spec, f"The stored agent {label}").model_copy(update={"source": DATABASE})
             if schema.name != label:
-                raise AgentInvalidError(f"The stored agent {label} calls itself {schema.name}: save it again.")
+                raise InvalidAgentError(f"The stored agent {label} calls itself {schema.name}: save it again.")
             if len(self._parsed) >= _MOST_CACHED:
                 self._parsed.clear()
             self._parsed[version] = schema
@@ -159,7 +159,7 @@ class AgentCatalog:
             raise ConflictError(f"The name {name} belongs to an agent that is {_whereabouts(entry)}: choose another.")
 
     async def _not_found(self, name: str, scope: Scope) -> str:
-        names = sorted({entry.name for entry in await self.entries(scope)})
+        names = sorted({entry.name for entry in await self.list_entries(scope)})
         return f"There is no agent {_shown(name)}.{did_you_mean(name, names)} `rem agents list` shows them all."
 
 
@@ -168,7 +168,7 @@ class _Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._read: dict[Path, tuple[tuple[int, int], ReadAgent]] = {}
+        self._read: dict[Path, tuple[tuple[int, int], ParsedAgent]] = {}
 
     def entries(self) -> list[CatalogEntry]:
         """The agents of the files, by file name."""
@@ -181,36 +181,36 @@ class _Folder:
 
     def _entry(self, path: Path) -> CatalogEntry:
         read = self._agent(path)
-        problem = describe_problems(read.problems, str(path)) if read.problems else None
+        problem = describe_issues(read.problems, str(path)) if read.problems else None
         return CatalogEntry(read.name or path.stem, str(path), read.schema, problem)
 
-    def _agent(self, path: Path) -> ReadAgent:
+    def _agent(self, path: Path) -> ParsedAgent:
         try:
             status = path.stat()
             version = (status.st_mtime_ns, status.st_size)
             if path not in self._read or self._read[path][0] != version:
                 self._read[path] = (version, _read_file(path))
         except OSError as error:
-            return ReadAgent(None, [AgentProblem(f"cannot be read: {error.strerror}")])
+            return ParsedAgent(None, [AgentIssue(f"cannot be read: {error.strerror}")])
         return self._read[path][1]
 
 
-def read_agent_file(path: Path) -> ReadAgent:
+def read_agent_file(path: Path) -> ParsedAgent:
     """The agent of a file, or all that is wrong with it, also with its name; an OSError if it cannot be read."""
-    return with_name_checked(_read_file(path))
+    return check_name(_read_file(path))
 
 
-def with_name_checked(read: ReadAgent) -> ReadAgent:
+def check_name(read: ParsedAgent) -> ParsedAgent:
     """What was read; a problem more if the name is that of a built-in agent, which would be used instead."""
     if read.schema is None or read.schema.name not in _built_in():
         return read
     taken = f"{read.schema.name} is the name of an agent that is {BUILT_IN}: choose another"
-    return replace(read, problems=[*read.problems, AgentProblem(taken, "json_schema_extra.name")])
+    return replace(read, problems=[*read.problems, AgentIssue(taken, "json_schema_extra.name")])
 
 
-def _read_file(path: Path) -> ReadAgent:
+def _read_file(path: Path) -> ParsedAgent:
     with path.open("rb") as file:
-        return read_agent_bytes(file.read(LONGEST_AGENT + 1), str(path))
+        return read_agent_bytes(file.read(MAX_AGENT_BYTES + 1), str(path))
 
 
 @cache
@@ -225,7 +225,7 @@ def _built_in() -> dict[str, CatalogEntry]:
     return {schema.name: CatalogEntry(schema.name, BUILT_IN, schema) for schema in schemas}
 
 
-def built_in_agents() -> list[AgentSchema]:
+def load_built_in_agents() -> list[AgentSchema]:
     """The agents that are part of REM."""
     return [entry.schema for entry in _built_in().values() if entry.schema is not None]
 
@@ -255,7 +255,7 @@ def _whereabouts(entry: CatalogEntry) -> str:
 
 def _usable(entry: CatalogEntry) -> AgentSchema:
     if entry.schema is None:
-        raise AgentInvalidError(entry.problem)
+        raise InvalidAgentError(entry.problem)
     return entry.schema
 
 

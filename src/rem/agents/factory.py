@@ -8,15 +8,66 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from pydantic_ai import Agent
+from pydantic_ai import Agent, ModelRetry, StructuredDict
 
-from rem.agents.output import checked_size, output_type, validate_output
-from rem.agents.run import Run, tool_env
-from rem.tools.binding import agent_tool
+from rem.agents.json_schema import (
+    SchemaIssue,
+    SchemaTooLargeError,
+    check_answer,
+    check_schema,
+    encode_schema,
+    expand_references,
+    format_path,
+)
+from rem.agents.runs import RunDeps, make_tool_env
+from rem.errors import InvalidInputError
+from rem.tools.binding import make_agent_tool
 from rem.tools.registry import TOOLS
 
 if TYPE_CHECKING:
     from rem.agents.schema import AgentSchema
+
+
+def make_output_type(name: str, output_schema: Mapping[str, Any]) -> Any:
+    """What pydantic-ai takes as `output_type` for answers of a JSON schema; an error if it is none.
+
+    The library shows the schema to the model and takes whatever comes back, so `validate_output` has to be the
+    agent's output validator.
+    """
+    problems = check_schema(dict(output_schema))
+    if problems:
+        raise _refused(problems)
+    title = "".join(word.capitalize() for word in name.split("-"))
+    # The library writes references out as well, but not all of them.
+    return StructuredDict(expand_references(output_schema), name=f"{title}Output", description="The answer.")
+
+
+def encode_output_schema(output_schema: Mapping[str, Any]) -> bytes:
+    """A schema as JSON, before it is looked at any closer; an error if it is too long or cannot be JSON."""
+    try:
+        return encode_schema(output_schema)
+    except SchemaTooLargeError as error:
+        raise _refused([SchemaIssue((), str(error))]) from error
+
+
+def validate_output(output_schema: Mapping[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+    """The answer, if it fits the schema; else a ModelRetry that tells the model what to mend."""
+    problems = check_answer(output_schema, data)
+    if problems:
+        raise ModelRetry(
+            f"The answer does not fit its schema. {describe_schema_issues(problems)} Answer again with these mended."
+        )
+    return data
+
+
+def describe_schema_issues(problems: list[SchemaIssue]) -> str:
+    """The problems as sentences."""
+    return " ".join(f"{format_path(problem.path) or 'As a whole'}: {problem.message}." for problem in problems)
+
+
+def _refused(problems: list[SchemaIssue]) -> InvalidInputError:
+    return InvalidInputError(f"The answer cannot have this schema. {describe_schema_issues(problems)}")
+
 
 _OWN = (256, 16 * 1024 * 1024)
 """Agents that are kept built, and how long their definitions may be together.
@@ -34,13 +85,13 @@ class AgentFactory:
         self._own = _Kept(*_OWN)
         self._wanted = _Kept(*_WANTED)
 
-    def build(self, schema: AgentSchema, wanted: Mapping[str, Any] | None = None) -> Agent[Run, Any]:
+    def build(self, schema: AgentSchema, wanted: Mapping[str, Any] | None = None) -> Agent[RunDeps, Any]:
         """The agent of a definition, with an answer of its own schema, or of the one that the caller wants.
 
         What is wrong with the wanted schema is an InvalidInputError.
         """
         output_schema = wanted or (schema.output_schema if schema.structured_output else None)
-        key = orjson.dumps(schema.model_dump(mode="json")) + (checked_size(wanted) if wanted else b"")
+        key = orjson.dumps(schema.model_dump(mode="json")) + (encode_output_schema(wanted) if wanted else b"")
         kept = self._wanted if wanted else self._own
         agent = kept.get(key)
         if agent is None:
@@ -56,16 +107,16 @@ class _Kept:
         self._most = most
         self._room = room
         self._size = 0
-        self._agents: OrderedDict[bytes, Agent[Run, Any]] = OrderedDict()
+        self._agents: OrderedDict[bytes, Agent[RunDeps, Any]] = OrderedDict()
 
-    def get(self, key: bytes) -> Agent[Run, Any] | None:
+    def get(self, key: bytes) -> Agent[RunDeps, Any] | None:
         """The agent of a definition, if it is kept."""
         agent = self._agents.get(key)
         if agent is not None:
             self._agents.move_to_end(key)
         return agent
 
-    def add(self, key: bytes, agent: Agent[Run, Any]) -> None:
+    def add(self, key: bytes, agent: Agent[RunDeps, Any]) -> None:
         """Keep an agent, instead of others if need be."""
         self._agents[key] = agent
         self._size += len(key)
@@ -74,14 +125,17 @@ class _Kept:
             self._size -= len(oldest)
 
 
-def _agent(schema: AgentSchema, output_schema: Mapping[str, Any] | None) -> Agent[Run, Any]:
+def _agent(schema: AgentSchema, output_schema: Mapping[str, Any] | None) -> Agent[RunDeps, Any]:
     described = {tool.name: tool.description for tool in schema.tools}
-    agent: Agent[Run, Any] = Agent(
+    agent: Agent[RunDeps, Any] = Agent(
         name=schema.name,
-        deps_type=Run,
+        deps_type=RunDeps,
         instructions=schema.description,
-        tools=[agent_tool(TOOLS[name], env_of=tool_env, description=described.get(name)) for name in schema.tool_names],
-        output_type=str if output_schema is None else output_type(schema.name, output_schema),
+        tools=[
+            make_agent_tool(TOOLS[name], env_of=make_tool_env, description=described.get(name))
+            for name in schema.tool_names
+        ],
+        output_type=str if output_schema is None else make_output_type(schema.name, output_schema),
         retries=schema.retries,
     )
     if output_schema is not None:

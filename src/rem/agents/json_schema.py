@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import orjson
 from jsonschema_rs import Draft202012Validator, RegexOptions, ValidationError, ValidationErrorKind
 
-from rem.agents.json_references import Path, References, Weight, is_reference, nodes_of, patterns_of
+from rem.agents.schema_references import ExpandedSize, Path, ReferenceResolver, is_reference, iter_nodes, iter_patterns
 
-LONGEST_SCHEMA = 64 * 1024
+MAX_SCHEMA_BYTES = 64 * 1024
 """How long a schema may be as JSON, in bytes."""
-_LONGEST_WRITTEN_OUT = 2 * LONGEST_SCHEMA
+_LONGEST_WRITTEN_OUT = 2 * MAX_SCHEMA_BYTES
 _MOST_NODES = 5_000
 _DEEPEST = 50
 _MOST_UNEVALUATED = 4
@@ -42,7 +42,7 @@ _MOST_ERRORS = 50_000
 _LONGEST_SHOWN = 100
 
 
-class SchemaProblem(NamedTuple):
+class SchemaIssue(NamedTuple):
     """Something that is wrong in a schema or an answer, and where."""
 
     path: Path
@@ -53,90 +53,90 @@ class SchemaTooLargeError(ValueError):
     """A document that cannot be a schema, whatever it says; the message says why."""
 
 
-def schema_as_json(schema: Mapping[str, Any]) -> bytes:
+def encode_schema(schema: Mapping[str, Any]) -> bytes:
     """A schema as JSON; a SchemaTooLargeError if it is too long, or is nothing that JSON can hold."""
     try:
         text = orjson.dumps(dict(schema))
     except TypeError as error:
         raise SchemaTooLargeError(_unwritable(error)) from error
-    if len(text) > LONGEST_SCHEMA:
-        raise SchemaTooLargeError(f"is longer than {LONGEST_SCHEMA // 1024} KB as JSON: ask for less in one answer")
+    if len(text) > MAX_SCHEMA_BYTES:
+        raise SchemaTooLargeError(f"is longer than {MAX_SCHEMA_BYTES // 1024} KB as JSON: ask for less in one answer")
     return text
 
 
-def schema_problems(schema: Mapping[str, Any]) -> list[SchemaProblem]:
+def check_schema(schema: Mapping[str, Any]) -> list[SchemaIssue]:
     """What keeps a document from being the schema of an answer."""
     try:
-        text = schema_as_json(schema)
+        text = encode_schema(schema)
         return _schema_problems(schema, text)[:_MOST_PROBLEMS]
     except SchemaTooLargeError as error:
-        return [SchemaProblem((), str(error))]
+        return [SchemaIssue((), str(error))]
     except RecursionError:
-        return [SchemaProblem((), "is nested too deep")]
+        return [SchemaIssue((), "is nested too deep")]
 
 
-def answer_problems(schema: Mapping[str, Any], answer: Any) -> list[SchemaProblem]:
+def check_answer(schema: Mapping[str, Any], answer: Any) -> list[SchemaIssue]:
     """Where an answer does not fit a schema that has no problems; empty if it does."""
     try:
         orjson.dumps(answer)
     except TypeError as error:
-        return [SchemaProblem((), _unwritable(error))]
+        return [SchemaIssue((), _unwritable(error))]
     validator = _validator(orjson.dumps(schema))
     if validator.is_valid(answer):
         return []
-    count = sum(1 for _ in nodes_of(answer)) * References(schema).weight(schema).nodes
-    found = [SchemaProblem(tuple(error.instance_path), _message(error)) for error in _errors(validator, answer, count)]
+    count = sum(1 for _ in iter_nodes(answer)) * ReferenceResolver(schema).measure(schema).nodes
+    found = [SchemaIssue(tuple(error.instance_path), _message(error)) for error in _errors(validator, answer, count)]
     return sorted(found, key=lambda problem: [str(part) for part in problem.path])[:_MOST_PROBLEMS]
 
 
-def written_out(schema: Mapping[str, Any]) -> dict[str, Any]:
+def expand_references(schema: Mapping[str, Any]) -> dict[str, Any]:
     """A schema that has no problems without references and `$defs`."""
     plain = {name: value for name, value in schema.items() if name != "$defs"}
-    result: dict[str, Any] = References(schema).written_out(plain)
+    result: dict[str, Any] = ReferenceResolver(schema).expand(plain)
     return result
 
 
-def field_name(path: Path) -> str:
+def format_path(path: Path) -> str:
     """A place in a document as people write it: `tools[0].name`."""
     name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return name.removeprefix(".")
 
 
-def _schema_problems(schema: Mapping[str, Any], text: bytes) -> list[SchemaProblem]:
+def _schema_problems(schema: Mapping[str, Any], text: bytes) -> list[SchemaIssue]:
     if schema.get("type") != "object":
-        return [SchemaProblem(("type",), "must be object")]
-    nodes = list(islice(nodes_of(schema), _MOST_NODES + 1))
+        return [SchemaIssue(("type",), "must be object")]
+    nodes = list(islice(iter_nodes(schema), _MOST_NODES + 1))
     found = _beyond_limits(nodes) or _invalid(orjson.loads(text), len(nodes))
     found = found or [*_unsafe(schema), *_unknown_required(schema)]
     return found or _unusable(text)
 
 
-def _beyond_limits(nodes: list[tuple[Path, Any]]) -> list[SchemaProblem]:
+def _beyond_limits(nodes: list[tuple[Path, Any]]) -> list[SchemaIssue]:
     """Why a document is too much to look at any closer."""
     if len(nodes) > _MOST_NODES:
-        return [SchemaProblem((), f"has more than {_MOST_NODES} parts: ask for less in one answer")]
+        return [SchemaIssue((), f"has more than {_MOST_NODES} parts: ask for less in one answer")]
     if max(len(path) for path, _ in nodes) > _DEEPEST:
-        return [SchemaProblem((), f"is nested too deep: {_DEEPEST} levels are the most")]
-    if sum(1 for _, part in nodes for _ in patterns_of(part)) > _MOST_PATTERNS:
-        return [SchemaProblem((), f"has more than {_MOST_PATTERNS} regular expressions: use fewer")]
+        return [SchemaIssue((), f"is nested too deep: {_DEEPEST} levels are the most")]
+    if sum(1 for _, part in nodes for _ in iter_patterns(part)) > _MOST_PATTERNS:
+        return [SchemaIssue((), f"has more than {_MOST_PATTERNS} regular expressions: use fewer")]
     infinite = [path for path, part in nodes if isinstance(part, float) and not math.isfinite(part)]
-    return [SchemaProblem(path, "is not a number that JSON can hold") for path in infinite]
+    return [SchemaIssue(path, "is not a number that JSON can hold") for path in infinite]
 
 
-def _invalid(schema: Mapping[str, Any], count: int) -> list[SchemaProblem]:
+def _invalid(schema: Mapping[str, Any], count: int) -> list[SchemaIssue]:
     """Where a document is not what the standard calls a schema."""
     meta = _meta_validator()
     errors = [] if meta.is_valid(schema) else _errors(meta, schema, 50 * count)
     # The standard is in several parts, all of which complain.
-    return list(dict.fromkeys(SchemaProblem(tuple(error.instance_path), _meta_message(error)) for error in errors))
+    return list(dict.fromkeys(SchemaIssue(tuple(error.instance_path), _meta_message(error)) for error in errors))
 
 
-def _unusable(text: bytes) -> list[SchemaProblem]:
+def _unusable(text: bytes) -> list[SchemaIssue]:
     """What only the validator itself finds."""
     try:
         _validator(text)
     except (ValidationError, ValueError) as error:
-        return [SchemaProblem((), f"cannot be used: {_shortened(str(error).partition(chr(10))[0])}")]
+        return [SchemaIssue((), f"cannot be used: {_shortened(str(error).partition(chr(10))[0])}")]
     return []
 
 
@@ -215,37 +215,37 @@ def _shortened(message: str) -> str:
     return f"{message[:_LONGEST_SHOWN]} … {message[-_LONGEST_SHOWN:]}"
 
 
-def _unsafe(schema: Mapping[str, Any]) -> list[SchemaProblem]:
+def _unsafe(schema: Mapping[str, Any]) -> list[SchemaIssue]:
     """What leads elsewhere, nowhere or in a circle, stands for too much, or cannot be matched quickly."""
-    references = References(schema)
-    found = [problem for path, part in nodes_of(schema) for problem in _unsafe_part(references, path, part)]
+    references = ReferenceResolver(schema)
+    found = [problem for path, part in iter_nodes(schema) for problem in _unsafe_part(references, path, part)]
     if found:
         return found
-    weight = references.weight(schema)
+    weight = references.measure(schema)
     too_much = _too_much(weight)
-    return [SchemaProblem((), f"{too_much}: ask for less in one answer")] if too_much else _patterns(schema, weight)
+    return [SchemaIssue((), f"{too_much}: ask for less in one answer")] if too_much else _patterns(schema, weight)
 
 
-def _unsafe_part(references: References, path: Path, part: Any) -> Iterator[SchemaProblem]:
+def _unsafe_part(references: ReferenceResolver, path: Path, part: Any) -> Iterator[SchemaIssue]:
     if not isinstance(part, Mapping):
         return
     for name in _ELSEWHERE:
         if isinstance(part.get(name), str):
-            yield SchemaProblem((*path, name), "is not supported: leave it out, and refer to #/$defs/name with $ref")
+            yield SchemaIssue((*path, name), "is not supported: leave it out, and refer to #/$defs/name with $ref")
     standard = part.get("$schema")
     if isinstance(standard, str) and not standard.startswith(_STANDARDS):
-        yield SchemaProblem((*path, "$schema"), "must be one of json-schema.org: leave it out")
+        yield SchemaIssue((*path, "$schema"), "must be one of json-schema.org: leave it out")
     if is_reference(part):
         try:
-            too_much = _too_much(references.weight_behind(part["$ref"]))
+            too_much = _too_much(references.measure_reference(part["$ref"]))
         except ValueError as error:
-            yield SchemaProblem((*path, "$ref"), _shortened(str(error)))
+            yield SchemaIssue((*path, "$ref"), _shortened(str(error)))
         else:
             if too_much:
-                yield SchemaProblem((*path, "$ref"), f"stands for too much: it {too_much}")
+                yield SchemaIssue((*path, "$ref"), f"stands for too much: it {too_much}")
 
 
-def _too_much(weight: Weight) -> str | None:
+def _too_much(weight: ExpandedSize) -> str | None:
     """Which of the limits a schema, or what a reference stands for, is beyond."""
     limits = (
         (weight.size > _LONGEST_WRITTEN_OUT, f"is longer than {_LONGEST_WRITTEN_OUT // 1024} KB"),
@@ -258,18 +258,18 @@ def _too_much(weight: Weight) -> str | None:
     return None if beyond is None else f"{beyond} with its references written out"
 
 
-def _patterns(schema: Mapping[str, Any], weight: Weight) -> list[SchemaProblem]:
+def _patterns(schema: Mapping[str, Any], weight: ExpandedSize) -> list[SchemaIssue]:
     """The regular expressions that cannot be matched in linear time, one by one or all together."""
     sizes = {pattern: _pattern_size(pattern) for pattern in weight.patterns}
     found = [
-        SchemaProblem((*path, *inner), _NO_PATTERN)
-        for path, part in nodes_of(schema)
-        for inner, pattern in patterns_of(part)
+        SchemaIssue((*path, *inner), _NO_PATTERN)
+        for path, part in iter_nodes(schema)
+        for inner, pattern in iter_patterns(part)
         if sizes[pattern] is None
     ]
     total = sum(times * (sizes[pattern] or 0) for pattern, times in weight.patterns.items())
     if not found and total > _PATTERNS_SIZE:
-        return [SchemaProblem((), "has too many large regular expressions: use maxLength in place of large repeats")]
+        return [SchemaIssue((), "has too many large regular expressions: use maxLength in place of large repeats")]
     return found
 
 
@@ -293,8 +293,8 @@ def _pattern_size(pattern: str) -> int | None:
     return None
 
 
-def _unknown_required(schema: Mapping[str, Any]) -> Iterator[SchemaProblem]:
+def _unknown_required(schema: Mapping[str, Any]) -> Iterator[SchemaIssue]:
     properties = schema.get("properties", {})
     for index, name in enumerate(schema.get("required", [])):
         if name not in properties:
-            yield SchemaProblem(("required", index), f"{name!r} is not one of the properties")
+            yield SchemaIssue(("required", index), f"{name!r} is not one of the properties")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import httpx2
 from pydantic_ai import exceptions as library
 
-from rem.errors import ModelError, ModelRateLimitError, ModelTimeoutError, ModelUnknownError, RemError, RunLimitError
+from rem.errors import ModelError, ModelNotFoundError, ModelRateLimitError, ModelTimeoutError, RemError, RunLimitError
 
 _LONGEST_QUOTED = 300
 _SECRET = re.compile(r"\b(?:sk|pk|rk|xai|gsk|key)[-_][\w*.-]{6,}|\bBearer\s+\S+|(?<=://)[^/\s@]+@", re.IGNORECASE)
@@ -51,7 +51,7 @@ def _raise_limit(reason: str) -> str:
 def _unknown(error: BaseException) -> RemError:
     near = getattr(error, "suggested_model_id", None)
     hint = f" Did you mean {near}?" if near else " Check its name, and LLM__BASE_URL if that is set."
-    return ModelUnknownError(f"The provider has no model {getattr(error, 'model_name', '')!r}.{hint}")
+    return ModelNotFoundError(f"The provider has no model {getattr(error, 'model_name', '')!r}.{hint}")
 
 
 def _authentication(error: BaseException) -> RemError:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
-from rem.agents.uri_pattern import check_pattern, matches
+from rem.agents.uri_pattern import check_uri_pattern, matches_uri_pattern
 from rem.tools.registry import TOOLS
 
 KNOWN_TOOLS = tuple(TOOLS)
@@ -53,7 +53,7 @@ class ResourceRef(_Part):
     @field_validator("uri_pattern")
     @classmethod
     def _readable(cls, value: str) -> str:
-        check_pattern(value)
+        check_uri_pattern(value)
         return value
 
 
@@ -116,7 +116,7 @@ class AgentSchema(AgentExtra):
     source: str = BUILT_IN
 
     @classmethod
-    def of(cls, document: AgentDocument, source: str) -> AgentSchema:
+    def from_document(cls, document: AgentDocument, source: str) -> AgentSchema:
         """The agent that a checked document defines."""
         outer = {name: getattr(document, name) for name in _OUTER}
         inner = {name: getattr(document.json_schema_extra, name) for name in AgentExtra.model_fields}
@@ -154,7 +154,7 @@ class AgentSchema(AgentExtra):
         """Whether the agent may read a resource: one that its patterns match; any, if it has the tool and none."""
         if not self.resources:
             return READ_RESOURCE in self.tool_names
-        return any(matches(resource.uri_pattern, uri) for resource in self.resources)
+        return any(matches_uri_pattern(resource.uri_pattern, uri) for resource in self.resources)
 
     def as_document(self) -> dict[str, Any]:
         """The document again, without what is said by default."""

@@ -10,21 +10,17 @@ from uuid import UUID, uuid4
 
 from pydantic_ai.usage import UsageLimits
 
-from rem.agents.afterwards import Afterwards
+from rem.agents.answer_stream import AnswerStream, SessionTarget
+from rem.agents.background_tasks import BackgroundTasks
 from rem.agents.catalog import AgentCatalog
-from rem.agents.conversation import Conversation, Place
+from rem.agents.chat import AgentAnswer, AgentRequest
 from rem.agents.factory import AgentFactory
-from rem.agents.history import client_messages, model_messages
-from rem.agents.local_model import LOCAL_MODEL
-from rem.agents.mind import AgentMind, CatalogSchemas
-from rem.agents.models import ModelRegistry, ResolvedModel
-from rem.agents.run import Run
-from rem.agents.run_agent import ChildRuns, ModelRun, SimulatedRun
-from rem.agents.to_summarize import to_summarize
-from rem.agents.turn import Answer, ChatTurn
-from rem.agents.user_hint import user_hint
+from rem.agents.local.model import LOCAL_MODEL
+from rem.agents.model_input import build_summary_prompt, build_user_hint, history_from_client, history_from_session
+from rem.agents.model_registry import ModelRegistry, ResolvedModel
+from rem.agents.runs import ChildRuns, ModelRun, RunDeps, SimulatedRun
 from rem.context import AgentContext, Scope
-from rem.errors import InvalidInputError
+from rem.errors import InvalidAgentError, InvalidInputError, ModelError
 from rem.memory.message import NewMessage
 from rem.memory.tokens import count_tokens
 from rem.models.message import Role
@@ -35,10 +31,44 @@ if TYPE_CHECKING:
 
     from rem.agents.schema import AgentSchema
     from rem.app import Rem
+    from rem.memory.extractive_summary import Summarizer
     from rem.memory.message import Turn
-    from rem.memory.summary import Summarize
     from rem.models import Message
     from rem.settings import Settings
+
+
+class CatalogOutputSchemas:
+    """What the agents of a catalogue return, for dreams that do without a language model."""
+
+    def __init__(self, catalog: AgentCatalog) -> None:
+        self._catalog = catalog
+
+    async def schema_of(self, agent: str, scope: Scope) -> dict[str, Any]:
+        """The JSON schema of what an agent returns; an error if there is no such agent, or it returns plain text."""
+        schema = await self._catalog.get(agent, scope)
+        if not schema.structured_output:
+            raise InvalidAgentError(
+                f"The agent {schema.name} answers in plain text: set structured_output to true, and give it properties."
+            )
+        return schema.output_schema
+
+
+class AgentExtractionModel(CatalogOutputSchemas):
+    """Asks agents on the configured model."""
+
+    def __init__(self, agents: Agents, model: str) -> None:
+        super().__init__(agents.catalog)
+        self._agents = agents
+        self.model = model
+
+    async def think(self, agent: str, text: str, scope: Scope) -> dict[str, Any]:
+        """The agent's output, valid against its schema; a ModelError if there is none."""
+        context = AgentContext(user_id=scope.user_id, tenant_id=scope.tenant_id)
+        answer = await self._agents.run_without_session(agent, text, context)
+        if answer.output is None:
+            raise ModelError(f"The agent {agent} gave no output that fits its schema.")
+        return answer.output
+
 
 DEFAULT_AGENT = "rem"
 _SIMULATOR = "simulator"
@@ -57,13 +87,13 @@ class Agents:
         self._models = ModelRegistry(settings)
         self._factory = AgentFactory()
         self._children = ChildRuns(self, self._factory)
-        self._afterwards = Afterwards()
+        self._afterwards = BackgroundTasks()
 
-    async def run(self, turn: ChatTurn) -> Answer:
+    async def run(self, turn: AgentRequest) -> AgentAnswer:
         """The whole answer of an agent."""
-        return await (await self.begin(turn)).answer()
+        return await (await self.start(turn)).collect()
 
-    async def begin(self, turn: ChatTurn) -> Conversation:
+    async def start(self, turn: AgentRequest) -> AnswerStream:
         """Begin to answer: an unknown agent or model, or another's session, is an error now; the message is stored."""
         if not turn.text.strip():
             raise InvalidInputError("The message is empty: say something.")
@@ -72,7 +102,7 @@ class Agents:
         place = self._place(context)
         if schema.name == _SIMULATOR:
             await self._begin_turn(turn, context, schema, place)
-            return Conversation(SimulatedRun(schema.name, turn.text), place, self._afterwards)
+            return AnswerStream(SimulatedRun(schema.name, turn.text), place, self._afterwards)
         model = self._model_for(turn, schema)
         agent = self._factory.build(schema, turn.output_schema)
         begun = await self._begin_turn(turn, context, schema, place)
@@ -80,9 +110,9 @@ class Agents:
         run = self._run(turn, schema, model, env, await _history(turn, schema, place, begun))
         instructions = await self._instructions(turn, schema, env, begun)
         prompt = await self._prompt(turn, schema, place, begun)
-        return Conversation(ModelRun(agent, run, prompt, instructions=instructions), place, self._afterwards)
+        return AnswerStream(ModelRun(agent, run, prompt, instructions=instructions), place, self._afterwards)
 
-    async def _in_session(self, turn: ChatTurn) -> AgentContext:
+    async def _in_session(self, turn: AgentRequest) -> AgentContext:
         """The context with a conversation to remember; a new one if the caller names none."""
         context = turn.context
         if self._rem is None or not turn.is_remembered:
@@ -91,13 +121,18 @@ class Agents:
             return context.model_copy(update={"session_id": str(uuid4())})
         if context.session_name is None or context.user_id is None:
             return context
-        named = await self._rem.memory(context.scope).session_id(context.session_name)
+        named = await self._rem.memory(context.scope).resolve_session_id(context.session_name)
         return context.model_copy(update={"session_id": str(named)})
 
     def _run(
-        self, turn: ChatTurn, schema: AgentSchema, model: ResolvedModel, env: ToolEnv, history: Sequence[ModelMessage]
-    ) -> Run:
-        return Run(
+        self,
+        turn: AgentRequest,
+        schema: AgentSchema,
+        model: ResolvedModel,
+        env: ToolEnv,
+        history: Sequence[ModelMessage],
+    ) -> RunDeps:
+        return RunDeps(
             env=replace(env, may_read=schema.may_read),
             agent=schema.name,
             model=model,
@@ -125,7 +160,7 @@ class Agents:
             async with asyncio.timeout(timeout_seconds):
                 # Who asks without a session keeps the conversation elsewhere.
                 is_remembered = context.session_id is not None
-                turn = ChatTurn(context=context, text=text, agent=agent_name, is_remembered=is_remembered)
+                turn = AgentRequest(context=context, text=text, agent=agent_name, is_remembered=is_remembered)
                 answer = await self.run(turn)
             return {"status": "success", "agent": answer.agent, "output": answer.output or answer.text}
 
@@ -144,24 +179,24 @@ class Agents:
         }
         return {name: value for name, value in defaults.items() if value is not None} | dict(asked)
 
-    def _model_for(self, turn: ChatTurn, schema: AgentSchema) -> ResolvedModel:
+    def _model_for(self, turn: AgentRequest, schema: AgentSchema) -> ResolvedModel:
         return self.resolve_model(_chosen_model(turn) or schema.model)
 
-    def _place(self, context: AgentContext) -> Place | None:
+    def _place(self, context: AgentContext) -> SessionTarget | None:
         if self._rem is None or context.session_id is None:
             return None
         summarize = self._summarize_for(context) if self._has_model else None
-        return Place(self._rem.memory(context.scope), UUID(context.session_id), summarize)
+        return SessionTarget(self._rem.memory(context.scope), UUID(context.session_id), summarize)
 
     async def _begin_turn(
-        self, turn: ChatTurn, context: AgentContext, schema: AgentSchema, place: Place | None
+        self, turn: AgentRequest, context: AgentContext, schema: AgentSchema, place: SessionTarget | None
     ) -> Turn | None:
         """Store the message, and read what was said before it; None without memory."""
         if place is None:
             return None
         if turn.earlier and turn.context.session_id is not None:
             earlier = [NewMessage(role=Role(said.role), content=said.content) for said in turn.earlier]
-            await place.memory.bring_along(place.session_id, earlier, agent=schema.name, name=context.session_name)
+            await place.memory.seed_session(place.session_id, earlier, agent=schema.name, name=context.session_name)
         given = {"client_id": context.client_id, "is_eval": context.is_eval or None}
         about = {name: value for name, value in given.items() if value is not None}
         message = NewMessage(role=Role.USER, content=turn.text, metadata={**turn.metadata, **about})
@@ -169,11 +204,13 @@ class Agents:
             place.session_id, message, agent=schema.name, metadata=about, name=context.session_name
         )
 
-    async def _instructions(self, turn: ChatTurn, schema: AgentSchema, env: ToolEnv, begun: Turn | None) -> list[str]:
+    async def _instructions(
+        self, turn: AgentRequest, schema: AgentSchema, env: ToolEnv, begun: Turn | None
+    ) -> list[str]:
         """What the model is told beside the agent's own instructions."""
         summary = begun.summary if begun else None
         told = [
-            await user_hint(
+            await build_user_hint(
                 env,
                 with_profile=self._settings.chat.auto_inject_user_context,
                 can_look_up=_can_look_up(schema),
@@ -183,7 +220,9 @@ class Agents:
         ]
         return [text for text in told if text]
 
-    async def _prompt(self, turn: ChatTurn, schema: AgentSchema, place: Place | None, begun: Turn | None) -> str:
+    async def _prompt(
+        self, turn: AgentRequest, schema: AgentSchema, place: SessionTarget | None, begun: Turn | None
+    ) -> str:
         """The message, with what was said about it in the past if the agent or the settings want that."""
         is_wanted = self._settings.memory.rag.enabled if schema.rag is None else schema.rag
         if place is None or not is_wanted:
@@ -195,32 +234,32 @@ class Agents:
         """Whether a language model is configured."""
         return self._settings.llm.default_model not in (None, "", LOCAL_MODEL)
 
-    def _summarize_for(self, context: AgentContext) -> Summarize:
+    def _summarize_for(self, context: AgentContext) -> Summarizer:
         """Summaries by the summarizer agent; they are no part of the conversation."""
 
         async def summarize(so_far: str | None, messages: list[Message]) -> str:
-            answer = await self.think(_SUMMARIZER, to_summarize(so_far, messages), context)
+            answer = await self.run_without_session(_SUMMARIZER, build_summary_prompt(so_far, messages), context)
             return str((answer.output or {}).get("summary") or answer.text)
 
         return summarize
 
     @property
-    def schemas(self) -> CatalogSchemas:
+    def output_schemas(self) -> CatalogOutputSchemas:
         """What agents return, as dreams without a language model use it."""
-        return CatalogSchemas(self.catalog)
+        return CatalogOutputSchemas(self.catalog)
 
     @property
-    def mind(self) -> AgentMind | None:
+    def extraction_model(self) -> AgentExtractionModel | None:
         """The configured language model, as dreams use it; None without one."""
-        return AgentMind(self, str(self._settings.llm.default_model)) if self._has_model else None
+        return AgentExtractionModel(self, str(self._settings.llm.default_model)) if self._has_model else None
 
-    async def think(self, agent: str, text: str, context: AgentContext) -> Answer:
+    async def run_without_session(self, agent: str, text: str, context: AgentContext) -> AgentAnswer:
         """The answer of an agent to a text that is no part of any conversation."""
         schema = await self.catalog.get(agent, context.scope)
-        turn = ChatTurn(context=context, text=text, agent=schema.name)
+        turn = AgentRequest(context=context, text=text, agent=schema.name)
         run = self._run(turn, schema, self._model_for(turn, schema), self.env(context), [])
-        alone = Conversation(ModelRun(self._factory.build(schema), run, turn.text), None, self._afterwards)
-        return await alone.answer()
+        alone = AnswerStream(ModelRun(self._factory.build(schema), run, turn.text), None, self._afterwards)
+        return await alone.collect()
 
     async def warm_up(self) -> None:
         """Load beforehand what the first answer would have to wait for."""
@@ -233,13 +272,15 @@ class Agents:
         await self._models.close()
 
 
-async def _history(turn: ChatTurn, schema: AgentSchema, place: Place | None, begun: Turn | None) -> list[ModelMessage]:
+async def _history(
+    turn: AgentRequest, schema: AgentSchema, place: SessionTarget | None, begun: Turn | None
+) -> list[ModelMessage]:
     """What was said before. Who keeps no session sends it along each time; it is context then, not news."""
     if place is None or begun is None or turn.context.session_id is None:
-        return client_messages(turn.earlier)
+        return history_from_client(turn.earlier)
     if not _can_look_up(schema):
-        return model_messages(await place.memory.recovered(place.session_id, begun.history))
-    return model_messages(begun.history)
+        return history_from_session(await place.memory.expand_history(place.session_id, begun.history))
+    return history_from_session(begun.history)
 
 
 def _can_look_up(schema: AgentSchema) -> bool:
@@ -247,7 +288,7 @@ def _can_look_up(schema: AgentSchema) -> bool:
     return not _LOOKS_UP.isdisjoint(schema.tool_names)
 
 
-def _chosen_model(turn: ChatTurn) -> str | None:
+def _chosen_model(turn: AgentRequest) -> str | None:
     """The model that the caller named; `rem` stands for the agent's own or the default one."""
     named = turn.context.default_model or turn.model
     return None if named == DEFAULT_AGENT else named

@@ -23,12 +23,12 @@ class _Step(NamedTuple):
     repeats: bool
 
 
-def check_pattern(pattern: str) -> None:
+def check_uri_pattern(pattern: str) -> None:
     """A ValueError that says what is wrong with a pattern, if anything is."""
     _steps(pattern)
 
 
-def matches(pattern: str, uri: str) -> bool:
+def matches_uri_pattern(pattern: str, uri: str) -> bool:
     """Whether the whole address is as the pattern says."""
     steps = _steps(pattern)
     states = _reachable(steps, {0})

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """The result of some work; it is cancelled if the client goes away before."""
     working = asyncio.create_task(work)
-    listening = asyncio.create_task(disconnected(request.receive))
+    listening = asyncio.create_task(wait_for_disconnect(request.receive))
     try:
         await asyncio.wait((working, listening), return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
@@ -29,7 +29,7 @@ async def unless_disconnected(request: Request, work: Coroutine[Any, Any, T]) ->
         await asyncio.wait((working, listening))
 
 
-async def disconnected(receive: Receive) -> None:
+async def wait_for_disconnect(receive: Receive) -> None:
     """Return when the client has gone away."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -38,19 +38,19 @@ class ErrorResponse(BaseModel):
 
 _STATUSES: dict[type[errors.RemError], int] = {
     # OpenAI answers an unknown model with 404, and its clients know the code.
-    errors.ModelUnknownError: 404,
-    errors.PlaceForbiddenError: 403,
+    errors.ModelNotFoundError: 404,
+    errors.FetchForbiddenError: 403,
     errors.FileTooLargeError: 413,
     errors.FileUnreadableError: 422,
     errors.InvalidInputError: 400,
     errors.NotFoundError: 404,
     errors.ConflictError: 409,
-    errors.MemoryOffError: 503,
+    errors.MemoryDisabledError: 503,
     errors.CorruptRowError: 500,
     errors.DatabaseError: 503,
     errors.EmbeddingError: 503,
     errors.RerankerError: 503,
-    errors.ModelNeededError: 422,
+    errors.ModelRequiredError: 422,
     errors.ModelTimeoutError: 504,
     errors.ModelRateLimitError: 429,
     # Not a 5xx: clients try those again by themselves, and it would cost as much again.
@@ -59,7 +59,7 @@ _STATUSES: dict[type[errors.RemError], int] = {
     errors.ToolFailedError: 502,
     errors.AudioError: 503,
     errors.FetchError: 502,
-    errors.ExtraNeededError: 503,
+    errors.MissingExtraError: 503,
     errors.RemError: 500,
 }
 
@@ -79,12 +79,12 @@ _CODES = {
 }
 
 
-def status_of(error: errors.RemError) -> int:
+def http_status(error: errors.RemError) -> int:
     """The HTTP status that one of REM's errors amounts to."""
     return next(_STATUSES[kind] for kind in type(error).__mro__ if kind in _STATUSES)
 
 
-def error_body(
+def make_error_body(
     status: int, code: str, message: str, *, param: str | None = None, details: dict[str, Any] | None = None
 ) -> ErrorBody:
     """An error in the one shape; `status` decides its type."""
@@ -93,13 +93,13 @@ def error_body(
     )
 
 
-def body_of(error: errors.RemError) -> ErrorBody:
+def to_error_body(error: errors.RemError) -> ErrorBody:
     """One of REM's errors in the one shape; also for the error event of a stream."""
-    param = "model" if isinstance(error, errors.ModelUnknownError) else None
-    return error_body(status_of(error), error.code, str(error), param=param, details=_details(error))
+    param = "model" if isinstance(error, errors.ModelNotFoundError) else None
+    return make_error_body(http_status(error), error.code, str(error), param=param, details=_details(error))
 
 
-def error_response(
+def make_error_response(
     status: int,
     code: str,
     message: str,
@@ -109,10 +109,10 @@ def error_response(
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
     """An answer that says what is wrong."""
-    return _response(status, error_body(status, code, message, param=param, details=details), headers)
+    return _response(status, make_error_body(status, code, message, param=param, details=details), headers)
 
 
-def explained(error: ValidationError | RequestValidationError) -> tuple[str, str | None]:
+def describe_validation_error(error: ValidationError | RequestValidationError) -> tuple[str, str | None]:
     """What is wrong with the input, in a sentence that names the fields, and the first of these fields."""
     problems = error.errors() if isinstance(error, RequestValidationError) else error.errors(include_url=False)
     shown = [_problem(problem) for problem in problems[:_MOST_PROBLEMS]]
@@ -129,8 +129,8 @@ def install(app: FastAPI) -> None:
 
 async def _rem_error(_request: Request, error: errors.RemError) -> JSONResponse:
     # OpenAI's clients would ask again by themselves, and the question would be stored each time.
-    headers = {"x-should-retry": "false"} if isinstance(error, errors.ModelError | errors.MemoryOffError) else None
-    return _response(status_of(error), body_of(error), headers)
+    headers = {"x-should-retry": "false"} if isinstance(error, errors.ModelError | errors.MemoryDisabledError) else None
+    return _response(http_status(error), to_error_body(error), headers)
 
 
 async def _validation_error(_request: Request, error: RequestValidationError) -> JSONResponse:
@@ -138,9 +138,9 @@ async def _validation_error(_request: Request, error: RequestValidationError) ->
     if problems and problems[0]["type"] == "json_invalid":
         problem = problems[0]
         at = f" at character {problem['loc'][1]}" if len(problem["loc"]) > 1 else ""
-        return error_response(400, "invalid_json", f"The body is not JSON: {problem['ctx']['error']}{at}.")
-    message, param = explained(error)
-    return error_response(422, "invalid_request", message, param=param)
+        return make_error_response(400, "invalid_json", f"The body is not JSON: {problem['ctx']['error']}{at}.")
+    message, param = describe_validation_error(error)
+    return make_error_response(422, "invalid_request", message, param=param)
 
 
 async def _http_error(request: Request, error: HTTPException) -> JSONResponse:
@@ -151,8 +151,8 @@ async def _http_error(request: Request, error: HTTPException) -> JSONResponse:
     elif status == 405:
         return _wrong_method(request)
     elif status == 400 and message == "There was an error parsing the body":
-        return error_response(400, "invalid_json", "The body is not JSON in UTF-8, or it is nested too deeply.")
-    return error_response(status, _CODES.get(status, "error"), message, headers=error.headers)
+        return make_error_response(400, "invalid_json", "The body is not JSON in UTF-8, or it is nested too deeply.")
+    return make_error_response(status, _CODES.get(status, "error"), message, headers=error.headers)
 
 
 def _wrong_method(request: Request) -> JSONResponse:
@@ -165,7 +165,7 @@ def _wrong_method(request: Request) -> JSONResponse:
         if any(route.matches({**path, "method": method})[0] is Match.FULL for route in routes)
     ]
     message = f"This path does not take {request.method} but {' and '.join(allowed)}: see /docs."
-    return error_response(405, "method_not_allowed", message, headers={"Allow": ", ".join(allowed)})
+    return make_error_response(405, "method_not_allowed", message, headers={"Allow": ", ".join(allowed)})
 
 
 def _response(status: int, body: ErrorBody, headers: Mapping[str, str] | None = None) -> JSONResponse:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from loguru import Record
 
 
-class Handler(logging.Handler):
+class LogHandler(logging.Handler):
     """Passes what uvicorn logs on to loguru, which it sets up first. `rem serve` lets each process make one."""
 
     def __init__(self, lowest: str) -> None:
@@ -25,11 +25,11 @@ class Handler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Log one record."""
         level = record.levelname if record.levelname in ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL") else "DEBUG"
-        failure = f": {described(record.exc_info[1])}" if record.exc_info and record.exc_info[1] else ""
+        failure = f": {describe_exception(record.exc_info[1])}" if record.exc_info and record.exc_info[1] else ""
         logger.log(level, "{}{}", record.getMessage(), failure)
 
 
-def described(error: BaseException) -> str:
+def describe_exception(error: BaseException) -> str:
     """What kind of error it is and where it happened. Its message may quote what a user wrote, so it stays out."""
     return f"{type(error).__name__} in\n{''.join(traceback.format_tb(error.__traceback__))}".rstrip()
 

@@ -14,18 +14,16 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from rem.agents.service import Agents
-from rem.api import errors, health, request_log
-from rem.api.body_limit import BodyLimit
-from rem.api.chat.router import router as chat
-from rem.api.documented import COMMON
-from rem.api.host_check import HostCheck
-from rem.api.request_log import RequestLog
-from rem.api.routes import agents, entities, feedback, files, messages, models, moments, query, sessions
-from rem.api.telemetry import traced
+from rem.api import errors, middleware
+from rem.api.middleware import BodyLimitMiddleware, HostCheckMiddleware, RequestLogMiddleware
+from rem.api.openapi_errors import COMMON_ERRORS
+from rem.api.routes import agents, entities, feedback, files, health, messages, models, moments, query, sessions
+from rem.api.routes.chat import router as chat
+from rem.api.telemetry import export_traces
 from rem.app import Rem
 from rem.mcp.http import mount_mcp
 from rem.settings import Settings, get_settings
-from rem.worker.in_process import working
+from rem.worker.in_process import run_in_process_worker
 
 _DESCRIPTION = """A memory for AI agents: what they saw, what they know and what happened, under readable keys.
 
@@ -73,13 +71,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 def _include_routes(app: FastAPI) -> None:
     routers = [chat, models.router, query.router, sessions.router, messages.router, feedback.router]
     routers += [moments.router, files.router, agents.router, entities.router]
-    api = APIRouter(prefix="/api/v1", responses=COMMON)
+    api = APIRouter(prefix="/api/v1", responses=COMMON_ERRORS)
     for router in routers:
         api.include_router(router)
     app.include_router(api)
     # Where OpenAI's clients look, if they are given only the host.
     for router in (chat, models.router):
-        app.include_router(router, prefix="/v1", responses=COMMON, include_in_schema=False)
+        app.include_router(router, prefix="/v1", responses=COMMON_ERRORS, include_in_schema=False)
     app.include_router(health.router)
     mount_mcp(
         app,
@@ -98,12 +96,12 @@ def _middleware(settings: Settings) -> list[Middleware]:
             allow_credentials="*" not in settings.api.cors_origins,
             allow_methods=["*"],
             allow_headers=["*"],
-            expose_headers=["ETag", "X-Session-Id", request_log.HEADER],
+            expose_headers=["ETag", "X-Session-Id", middleware.REQUEST_ID_HEADER],
         ),
-        Middleware(RequestLog),
-        Middleware(HostCheck, allowed=settings.api.allowed_hosts),
+        Middleware(RequestLogMiddleware),
+        Middleware(HostCheckMiddleware, allowed=settings.api.allowed_hosts),
         Middleware(
-            BodyLimit,
+            BodyLimitMiddleware,
             most_bytes=settings.audio.max_bytes * 4 // 3 + _ROOM_BESIDE_AUDIO,
             by_path={"/api/v1/files": settings.ingest.max_bytes + _ROOM_BESIDE_FILES},
         ),
@@ -117,13 +115,13 @@ def _operation_id(route: APIRoute) -> str:
 @asynccontextmanager
 async def _running(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
-    with traced(settings):
+    with export_traces(settings):
         async with _memory(settings) as rem:
             app.state.rem = rem
             app.state.agents = Agents(rem, settings)
             await app.state.agents.warm_up()
             try:
-                async with working(rem, app.state.agents, settings):
+                async with run_in_process_worker(rem, app.state.agents, settings):
                     yield
             finally:
                 await app.state.agents.close()

@@ -26,11 +26,11 @@ class Window(NamedTuple):
     offset: int
 
     @property
-    def limit_and_one(self) -> int:
+    def fetch_limit(self) -> int:
         """One more than is shown, which tells whether there is more."""
         return self.limit + 1
 
-    def page(self, rows: Sequence[Any]) -> dict[str, Any]:
+    def slice_page(self, rows: Sequence[Any]) -> dict[str, Any]:
         """The page of rows that were fetched with `limit_and_one`."""
         return {"data": rows[: self.limit], "has_more": len(rows) > self.limit}
 

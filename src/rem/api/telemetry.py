@@ -15,7 +15,7 @@ _FLUSH_MILLISECONDS = 5000
 
 
 @contextmanager
-def traced(settings: Settings) -> Iterator[None]:
+def export_traces(settings: Settings) -> Iterator[None]:
     """Send traces to the collector, if the settings say so, until the end. What users wrote is not in them."""
     if not settings.otel.enabled:
         yield

@@ -13,7 +13,7 @@ _DEFAULT_BASE_URL = "https://api.openai.com/v1"
 _SHOWN_CHARACTERS = 300
 
 
-async def transcribe_remotely(data: bytes, kind: str, settings: Settings) -> str:
+async def transcribe_with_openai(data: bytes, kind: str, settings: Settings) -> str:
     """What the service says was said."""
     audio = settings.audio
     url = f"{(audio.base_url or settings.llm.base_url or _DEFAULT_BASE_URL).rstrip('/')}/audio/transcriptions"

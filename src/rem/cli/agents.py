@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from rem.cli.runtime import Json, Tenant, User, run, run_with_rem, tell
+from rem.cli.runtime import JsonOption, TenantOption, UserOption, print_to_stderr, run_async, run_with_rem
 
 if TYPE_CHECKING:
     from rem.agents.catalog import AgentCatalog, CatalogEntry
     from rem.agents.schema import AgentSchema
-    from rem.agents.yaml_agent import ReadAgent
+    from rem.agents.yaml_parser import ParsedAgent
     from rem.app import Rem
 
 R = TypeVar("R")
@@ -24,13 +24,13 @@ Name = Annotated[str, typer.Argument(help="The agent's name, such as query-agent
 
 
 @app.command("list")
-def list_agents(user: User = None, tenant: Tenant = "default", as_json: Json = False) -> None:
+def list_agents(user: UserOption = None, tenant: TenantOption = "default", as_json: JsonOption = False) -> None:
     """Show the agents: built in, in your folder, in the database; also definitions that cannot be used, and why."""
     from rem.cli.output import print_json
     from rem.context import Scope
 
     async def work(catalog: AgentCatalog) -> list[CatalogEntry]:
-        return list(await catalog.entries(Scope.of(user, tenant)))
+        return list(await catalog.list_entries(Scope.for_user(user, tenant)))
 
     entries = _with_catalog(work)
     if as_json:
@@ -42,17 +42,17 @@ def list_agents(user: User = None, tenant: Tenant = "default", as_json: Json = F
             typer.echo(f"    {entry.schema.summary}")
     for entry in entries:
         if entry.problem is not None:
-            tell(f"Cannot be used: {entry.problem}")
+            print_to_stderr(f"Cannot be used: {entry.problem}")
 
 
 @app.command()
-def show(name: Name, user: User = None, tenant: Tenant = "default", as_json: Json = False) -> None:
+def show(name: Name, user: UserOption = None, tenant: TenantOption = "default", as_json: JsonOption = False) -> None:
     """Show how an agent is defined, as YAML that you can start an agent of your own from."""
     from rem.cli.output import print_json
     from rem.context import Scope
 
     async def work(catalog: AgentCatalog) -> AgentSchema:
-        return await catalog.get(name, Scope.of(user, tenant))
+        return await catalog.get(name, Scope.for_user(user, tenant))
 
     schema = _with_catalog(work)
     if as_json:
@@ -64,11 +64,11 @@ def show(name: Name, user: User = None, tenant: Tenant = "default", as_json: Jso
 @app.command()
 def validate(
     files: Annotated[list[Path], typer.Argument(help="YAML files with an agent each; - is standard input.")],
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Check agents without a database; every problem is named with its line and field."""
     from rem.cli.output import print_json
-    from rem.errors import AgentInvalidError
+    from rem.errors import InvalidAgentError
 
     found = [(str(file), _read(file)) for file in files]
     if as_json:
@@ -79,54 +79,52 @@ def validate(
                 typer.echo(f"{file}: {read.schema.name} {read.schema.version} is valid.")
     problems = [problem.at(file) for file, read in found for problem in read.problems]
     if problems:
-        raise AgentInvalidError("\n".join(problems))
+        raise InvalidAgentError("\n".join(problems))
 
 
 @app.command()
 def save(
     file: Annotated[Path, typer.Argument(help="A YAML file with an agent; - is standard input.")],
-    user: User = None,
-    tenant: Tenant = "default",
-    as_json: Json = False,
+    user: UserOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
 ) -> None:
     """Keep an agent in the database as the user's own (without --user: for everyone), over the one of its name."""
-    from rem.agents.yaml_agent import describe_problems
-    from rem.cli.hints import command
-    from rem.cli.output import print_json
+    from rem.agents.yaml_parser import describe_issues
+    from rem.cli.output import format_command, print_json
     from rem.context import Scope
-    from rem.errors import AgentInvalidError
+    from rem.errors import InvalidAgentError
 
     read = _read(file)
     if read.schema is None:
-        raise AgentInvalidError(describe_problems(read.problems, str(file)))
+        raise InvalidAgentError(describe_issues(read.problems, str(file)))
     text = read.schema.as_yaml()
 
     async def work(catalog: AgentCatalog) -> AgentSchema:
-        return await catalog.save(text, Scope.of(user, tenant))
+        return await catalog.save(text, Scope.for_user(user, tenant))
 
     saved = _with_catalog(work)
     if as_json:
         print_json({"name": saved.name, "version": saved.version, "kind": saved.kind, "source": saved.source})
     else:
-        again = command("agents", "show", saved.name, user=user, tenant=tenant)
+        again = format_command("agents", "show", saved.name, user=user, tenant=tenant)
         typer.echo(f"Saved {saved.name} {saved.version}; `{again}` shows it.")
 
 
 @app.command()
-def delete(name: Name, user: User = None, tenant: Tenant = "default", as_json: Json = False) -> None:
+def delete(name: Name, user: UserOption = None, tenant: TenantOption = "default", as_json: JsonOption = False) -> None:
     """Delete an agent that the user saved (without --user: one that everyone shares)."""
-    from rem.cli.hints import command
-    from rem.cli.output import print_json
+    from rem.cli.output import format_command, print_json
     from rem.context import Scope
 
     async def work(catalog: AgentCatalog) -> None:
-        await catalog.delete(name, Scope.of(user, tenant))
+        await catalog.delete(name, Scope.for_user(user, tenant))
 
     _with_catalog(work)
     if as_json:
         print_json({"name": name, "deleted": True})
     else:
-        back = command("restore", "schemas", name, user=user, tenant=tenant)
+        back = format_command("restore", "schemas", name, user=user, tenant=tenant)
         typer.echo(f"Deleted {name}; `{back}` brings it back.")
 
 
@@ -142,19 +140,19 @@ def _with_catalog(work: Callable[[AgentCatalog], Awaitable[R]]) -> R:
 
     if settings.postgres.enabled:
         return run_with_rem(with_rem)
-    return run(lambda: work(AgentCatalog(settings, None)))
+    return run_async(lambda: work(AgentCatalog(settings, None)))
 
 
-def _read(file: Path) -> ReadAgent:
-    from rem.agents.catalog import read_agent_file, with_name_checked
-    from rem.agents.yaml_agent import AgentProblem, ReadAgent, read_agent_bytes
+def _read(file: Path) -> ParsedAgent:
+    from rem.agents.catalog import check_name, read_agent_file
+    from rem.agents.yaml_parser import AgentIssue, ParsedAgent, read_agent_bytes
 
     if str(file) == "-":
-        return with_name_checked(read_agent_bytes(sys.stdin.buffer.read(), "-"))
+        return check_name(read_agent_bytes(sys.stdin.buffer.read(), "-"))
     try:
         return read_agent_file(file)
     except OSError as error:
-        return ReadAgent(None, [AgentProblem(f"cannot be read: {error.strerror}")])
+        return ParsedAgent(None, [AgentIssue(f"cannot be read: {error.strerror}")])
 
 
 def _row(entry: CatalogEntry) -> dict[str, Any]:
@@ -172,6 +170,6 @@ def _row(entry: CatalogEntry) -> dict[str, Any]:
     }
 
 
-def _report(file: str, read: ReadAgent) -> dict[str, Any]:
+def _report(file: str, read: ParsedAgent) -> dict[str, Any]:
     problems = [{"line": problem.line, "field": problem.field, "message": problem.message} for problem in read.problems]
     return {"file": file, "name": read.name, "valid": not read.problems, "problems": problems}

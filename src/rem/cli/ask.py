@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rem.cli.runtime import Json, Tenant, User, run, tell
+from rem.cli.runtime import JsonOption, TenantOption, UserOption, print_to_stderr, run_async
 
 if TYPE_CHECKING:
-    from rem.agents.conversation import Conversation
+    from rem.agents.answer_stream import AnswerStream
     from rem.agents.service import Agents
     from rem.events import AnyEvent
 
@@ -28,32 +28,32 @@ def ask(
         str | None,
         typer.Option("--session", "-s", help="The conversation to go on with: its id, or a name of your own for it."),
     ] = None,
-    user: User = None,
-    tenant: Tenant = "default",
-    as_json: Json = False,
+    user: UserOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
 ) -> None:
     """Ask an agent. What it says is printed as it comes; what it does is told on standard error.
 
     The conversation is remembered: `--session` goes on with it.
     """
-    from rem.agents.turn import ChatTurn
+    from rem.agents.chat import AgentRequest
     from rem.context import AgentContext, Scope
 
     if text == "-":
         text = sys.stdin.read()
-    scope = Scope.of(user, tenant)
+    scope = Scope.for_user(user, tenant)
     email = user if user and "@" in user else None
     context = AgentContext(user_id=scope.user_id, user_email=email, tenant_id=tenant, client_id="cli")
     if session:
         context = context.in_session(session)
-    turn = ChatTurn(context=context, text=text, agent=agent, model=model)
+    turn = AgentRequest(context=context, text=text, agent=agent, model=model)
 
     async def work() -> None:
         async with _open_agents() as agents:
-            conversation = await agents.begin(turn)
+            conversation = await agents.start(turn)
             await (_print_whole(conversation) if as_json else _print_events(conversation))
 
-    run(work)
+    run_async(work)
 
 
 @asynccontextmanager
@@ -64,7 +64,7 @@ async def _open_agents() -> AsyncIterator[Agents]:
     from rem.settings import get_settings
 
     settings = get_settings()
-    opening = Rem.open(settings, on_progress=tell) if settings.postgres.enabled else nullcontext()
+    opening = Rem.open(settings, on_progress=print_to_stderr) if settings.postgres.enabled else nullcontext()
     async with opening as rem:
         agents = Agents(rem, settings)
         try:
@@ -73,20 +73,20 @@ async def _open_agents() -> AsyncIterator[Agents]:
             await agents.close()
 
 
-async def _print_whole(conversation: Conversation) -> None:
+async def _print_whole(conversation: AnswerStream) -> None:
     from rem.cli.output import print_json
 
-    print_json(await conversation.answer())
+    print_json(await conversation.collect())
 
 
-async def _print_events(conversation: Conversation) -> None:
+async def _print_events(conversation: AnswerStream) -> None:
     async for event in conversation.events():
         _print(event)
     typer.echo()
     if conversation.error is not None:
         raise conversation.error
     if conversation.session_id is not None:
-        tell(f"Session {conversation.session_id}: go on with --session {conversation.session_id}")
+        print_to_stderr(f"Session {conversation.session_id}: go on with --session {conversation.session_id}")
 
 
 def _print(event: AnyEvent) -> None:
@@ -98,4 +98,4 @@ def _print(event: AnyEvent) -> None:
             sys.stdout.flush()
         case ToolCallEvent(status="started"):
             arguments = ", ".join(f"{name}={value!r}" for name, value in (event.arguments or {}).items())
-            tell(f"[{event.agent}: {event.tool_name}({arguments[:200]})]")
+            print_to_stderr(f"[{event.agent}: {event.tool_name}({arguments[:200]})]")

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from rem.cli.runtime import Json, run, tell
+from rem.cli.runtime import JsonOption, print_to_stderr, run_async
 
 if TYPE_CHECKING:
-    from rem.evals.case import Dataset
-    from rem.evals.report import Report
-    from rem.evals.retrieval import Outcome
+    from rem.evals.dataset import Dataset
+    from rem.evals.report import BenchmarkReport
+    from rem.evals.retrieval_benchmark import QuestionOutcome
     from rem.settings import Settings
 
 app = typer.Typer(
@@ -54,7 +54,7 @@ def longmemeval(
     output: Output = None,
     here: Here = False,
     dream: Dream = False,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """LongMemEval: every question has a history of its own; found are the sessions that answer it."""
     from rem.evals.datasets.longmemeval import read
@@ -71,7 +71,7 @@ def locomo(
     output: Output = None,
     here: Here = False,
     dream: Dream = False,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """LoCoMo: long conversations of two friends; found are the turns that answer a question."""
     from rem.evals.datasets.locomo import read
@@ -88,7 +88,7 @@ def beam(
     output: Output = None,
     here: Here = False,
     dream: Dream = False,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """BEAM: long chats with an assistant; found are the messages that answer a question."""
     from rem.evals.datasets.beam import read
@@ -112,7 +112,7 @@ def own(
     output: Output = None,
     here: Here = False,
     dream: Dream = False,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Your own: texts (or messages, if they name a session) and questions, as files of JSON lines."""
     from rem.evals.datasets.own import read
@@ -128,41 +128,41 @@ def _measure(
 
     from rem.cli.bench_report import print_report, require_writable, write_rows
     from rem.cli.output import print_json
-    from rem.evals.place import temporary_server
     from rem.evals.report import as_json as report_as_json
+    from rem.evals.temporary_server import temporary_server
     from rem.settings import get_settings
 
     rows = output or Path(f"rem-bench-{dataset.name}.jsonl")
     require_writable(rows)
     tenant = f"bench-{dataset.name}-{uuid4().hex[:8]}"
     if here:
-        report, outcomes = run(lambda: _run(get_settings(), dataset, tenant, mode, concurrency, dream))
+        report, outcomes = run_async(lambda: _run(get_settings(), dataset, tenant, mode, concurrency, dream))
     else:
-        with temporary_server(get_settings(), tell) as settings:
-            report, outcomes = run(lambda: _run(settings, dataset, tenant, mode, concurrency, dream, is_new=True))
+        with temporary_server(get_settings(), print_to_stderr) as settings:
+            report, outcomes = run_async(lambda: _run(settings, dataset, tenant, mode, concurrency, dream, is_new=True))
     if as_json:
         print_json({**report_as_json(report), "rows": rows.absolute()})
     else:
         print_report(report)
     write_rows(rows, dataset, outcomes)
-    tell(f"One line for each question is in {rows}.")
+    print_to_stderr(f"One line for each question is in {rows}.")
     if here:
-        tell(f"The data stays in the tenant {tenant}.")
+        print_to_stderr(f"The data stays in the tenant {tenant}.")
 
 
 async def _run(
     settings: Settings, dataset: Dataset, tenant: str, mode: Mode, concurrency: int, dream: bool, is_new: bool = False
-) -> tuple[Report, list[Outcome]]:
+) -> tuple[BenchmarkReport, list[QuestionOutcome]]:
     from rem.app import Rem
     from rem.cli.output import progress_bar
-    from rem.evals.place import prepare
     from rem.evals.report import make_report
-    from rem.evals.retrieval import RetrievalRun
+    from rem.evals.retrieval_benchmark import RetrievalBenchmark
+    from rem.evals.temporary_server import prepare_schema
 
     if is_new:
-        await prepare(settings)
-    async with Rem.open(settings, on_progress=tell) as rem:
-        measurement = RetrievalRun(rem, dataset, tenant=tenant, mode=mode, concurrency=concurrency)
+        await prepare_schema(settings)
+    async with Rem.open(settings, on_progress=print_to_stderr) as rem:
+        measurement = RetrievalBenchmark(rem, dataset, tenant=tenant, mode=mode, concurrency=concurrency)
         try:
             with progress_bar("Storing") as on_rows:
                 await measurement.store(on_rows)

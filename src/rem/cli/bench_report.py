@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING
 import orjson
 import typer
 
-from rem.cli.output import counted, print_table
-from rem.cli.runtime import tell
-from rem.db.dump import replacing
+from rem.cli.output import format_count, print_table
+from rem.cli.runtime import print_to_stderr
+from rem.db.dump import open_for_replacement
 from rem.errors import InvalidInputError
 from rem.evals.report import question_rows
 
 if TYPE_CHECKING:
-    from rem.evals.case import Dataset
-    from rem.evals.report import Figures, Latency, Report
-    from rem.evals.retrieval import Outcome
+    from rem.evals.dataset import Dataset
+    from rem.evals.report import BenchmarkReport, Figures, Latency
+    from rem.evals.retrieval_benchmark import QuestionOutcome
 
 
-def print_report(report: Report) -> None:
+def print_report(report: BenchmarkReport) -> None:
     """The figures, overall and by kind, and beside them what one should know to read them."""
     judged = f", {report.unjudged} of them without a known answer" if report.unjudged else ""
     memories = f"{report.memories} {'memory' if report.memories == 1 else 'memories'}"
-    typer.echo(f"{report.dataset}: {counted(report.questions, 'question')}{judged}, asked of {memories}.")
+    typer.echo(f"{report.dataset}: {format_count(report.questions, 'question')}{judged}, asked of {memories}.")
     names = list(report.overall.metrics)
     kinds = report.by_kind if len(report.by_kind) > 1 else {}
     rows = [_row(kind, figures, names) for kind, figures in kinds.items()]
@@ -35,7 +35,7 @@ def print_report(report: Report) -> None:
     typer.echo(f"Latency     {_latency(whole)}; without embedding the question: {_latency(rest)}")
     done = report.throughput
     typer.echo(
-        f"Throughput  {counted(done.rows, 'row')} stored in {done.store_seconds:.1f} s and indexed in "
+        f"Throughput  {format_count(done.rows, 'row')} stored in {done.store_seconds:.1f} s and indexed in "
         f"{done.index_seconds:.1f} s: {_number(done.rows_per_second)} rows/s"
     )
     if done.dream_seconds:
@@ -46,13 +46,15 @@ def print_report(report: Report) -> None:
     _tell_what_is_special(report)
 
 
-def _tell_what_is_special(report: Report) -> None:
+def _tell_what_is_special(report: BenchmarkReport) -> None:
     if report.dropped_gold_ids:
-        tell(f"Left out: {counted(report.dropped_gold_ids, 'evidence id')} that nothing in its memory has.")
+        print_to_stderr(
+            f"Left out: {format_count(report.dropped_gold_ids, 'evidence id')} that nothing in its memory has."
+        )
     if report.blank_messages:
-        tell(f"Left out: {counted(report.blank_messages, 'message')} without a word.")
+        print_to_stderr(f"Left out: {format_count(report.blank_messages, 'message')} without a word.")
     for note, times in report.notes.items():
-        tell(f"{counted(times, 'answer')} said: {note}")
+        print_to_stderr(f"{format_count(times, 'answer')} said: {note}")
 
 
 def _row(name: str, figures: Figures, metrics: Sequence[str]) -> list[str | int]:
@@ -80,8 +82,8 @@ def require_writable(path: Path) -> None:
         raise InvalidInputError(f"{path} cannot be written: {reason}. Name another file by --output.")
 
 
-def write_rows(path: Path, dataset: Dataset, outcomes: Sequence[Outcome]) -> None:
+def write_rows(path: Path, dataset: Dataset, outcomes: Sequence[QuestionOutcome]) -> None:
     """One line of JSON for each question."""
-    with replacing(path) as stream:
+    with open_for_replacement(path) as stream:
         for row in question_rows(dataset, outcomes):
             stream.write(orjson.dumps(row).decode() + "\n")

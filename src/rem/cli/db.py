@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rem.cli.runtime import Json, Tenant, User, confirm, run, run_with_rem, tell
+from rem.cli.output import format_command, print_table
+from rem.cli.runtime import JsonOption, TenantOption, UserOption, confirm, print_to_stderr, run_async, run_with_rem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from rem.db.maintenance import DanglingEdge
     from rem.models import Entity
     from rem.settings import Settings
+
 
 app = typer.Typer(help="The database and what goes in and out of it.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -41,19 +43,19 @@ def stop() -> None:
 
 
 @app.command()
-def status(as_json: Json = False) -> None:
+def status(as_json: JsonOption = False) -> None:
     """Show the server, the schema's version and how much is stored."""
-    from rem.cli.status import print_status
+    from rem.cli.db_status import print_status
 
-    run(lambda: print_status(as_json))
+    run_async(lambda: print_status(as_json))
 
 
 @app.command()
-def migrate(as_json: Json = False) -> None:
+def migrate(as_json: JsonOption = False) -> None:
     """Bring the schema to the version that this REM needs."""
     from rem.cli.output import print_json
 
-    applied = run(_migrate)
+    applied = run_async(_migrate)
     if as_json:
         print_json({"applied": applied})
     else:
@@ -64,25 +66,25 @@ def migrate(as_json: Json = False) -> None:
 def rollback(
     steps: Annotated[int, typer.Option(min=1, help="How many migrations to take back.")] = 1,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Take back the newest migrations. What only they hold is lost."""
     from rem.cli.output import print_json
 
-    newest = run(lambda: _newest_migrations(steps))
+    newest = run_async(lambda: _newest_migrations(steps))
     if newest and not yes:
         confirm(f"Take back {', '.join(newest)}? Their tables and what is in them are dropped.")
-    undone = run(lambda: _rollback(steps))
+    undone = run_async(lambda: _rollback(steps))
     if as_json:
         print_json({"rolled_back": undone})
     else:
         typer.echo(f"Took back {', '.join(undone)}." if undone else "There is nothing to take back.")
     if undone and _settings().postgres.connection_string is None:
-        tell("The embedded database is migrated again by the next command that opens it.")
+        print_to_stderr("The embedded database is migrated again by the next command that opens it.")
 
 
 @app.command("rebuild-cache")
-def rebuild_cache(as_json: Json = False) -> None:
+def rebuild_cache(as_json: JsonOption = False) -> None:
     """Fill the key cache and the graph anew from the tables. After a crash this happens by itself."""
     from rem.cli.output import print_json
 
@@ -99,28 +101,27 @@ def rebuild_cache(as_json: Json = False) -> None:
 @app.command()
 def load(
     files: Annotated[list[Path], typer.Argument(help="YAML files: lists of {table, key_field, rows}.")],
-    user: User = None,
-    tenant: Tenant = "default",
-    as_json: Json = False,
+    user: UserOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
 ) -> None:
     """Load YAML files, all of them or nothing. Loading the same rows again updates them."""
     from loguru import logger
 
-    from rem.cli.indexing import index_what_was_written
-    from rem.cli.load_report import print_load_report
-    from rem.cli.output import counted, print_json, progress_bar
+    from rem.cli.indexing import index_new_rows
+    from rem.cli.output import format_count, print_json, progress_bar
     from rem.db.load import load as load_blocks
     from rem.db.load import read_files
 
     # A mistake in a file is told before a server is started for it.
     blocks = read_files(files)
     for block in blocks:
-        logger.debug("{}: {} for {}", block.file, counted(len(block.rows), "row"), block.table)
+        logger.debug("{}: {} for {}", block.file, format_count(len(block.rows), "row"), block.table)
 
     async def work(rem: Rem) -> LoadReport:
         with progress_bar("Loading") as on_rows:
             report = await load_blocks(rem.store(user, tenant=tenant), blocks, on_rows)
-        await index_what_was_written(rem, user=user, tenant=tenant)
+        await index_new_rows(rem, user=user, tenant=tenant)
         return report
 
     report = run_with_rem(work)
@@ -133,19 +134,19 @@ def load(
 @app.command()
 def index(
     anew: Annotated[bool, typer.Option("--anew", help="Index every row again, not only what waits.")] = False,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Index what waits to be searched, of everyone. `rem serve` does it in the background; loading does it at once."""
     from rem.cli.indexing import index_with_progress
-    from rem.cli.output import counted, print_json
+    from rem.cli.output import format_count, print_json
 
     report = run_with_rem(lambda rem: index_with_progress(rem, everyone=True, anew=anew))
     if as_json:
         print_json(report)
     else:
         typer.echo(
-            f"Indexed {counted(report.rows, 'row')} as {counted(report.passages, 'passage')}, "
-            f"embedded {counted(report.embedded, 'passage')}."
+            f"Indexed {format_count(report.rows, 'row')} as {format_count(report.passages, 'passage')}, "
+            f"embedded {format_count(report.embedded, 'passage')}."
         )
 
 
@@ -154,32 +155,34 @@ def reembed(
     background: Annotated[
         bool, typer.Option("--background", help="Leave the work to a running `rem serve`, and return at once.")
     ] = False,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Embed everything by the model that the settings name. Can be interrupted and called again."""
     from rem.cli.indexing import reembed_with_progress
-    from rem.cli.output import counted, print_json
+    from rem.cli.output import format_count, print_json
 
     report = run_with_rem(lambda rem: reembed_with_progress(rem, background=background))
     if as_json:
         print_json(report)
     else:
-        typer.echo(f"Embedded {counted(report.embedded, 'passage')}; {counted(report.waiting, 'passage')} are left.")
+        typer.echo(
+            f"Embedded {format_count(report.embedded, 'passage')}; {format_count(report.waiting, 'passage')} are left."
+        )
 
 
 @app.command()
 def dangling(
-    user: User = None,
-    tenant: Tenant = "default",
+    user: UserOption = None,
+    tenant: TenantOption = "default",
     limit: Annotated[int, typer.Option(min=1, help="The most to list.")] = 100,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List the user's own edges (or the shared rows') whose target does not exist, or not yet."""
     from rem.cli.output import print_json, print_table
 
     async def work(rem: Rem) -> tuple[Sequence[DanglingEdge], int]:
         store = rem.store(user, tenant=tenant)
-        return await store.dangling_edges(limit), await store.count_dangling_edges()
+        return await store.list_dangling_edges(limit), await store.count_dangling_edges()
 
     edges, total = run_with_rem(work)
     if as_json:
@@ -191,24 +194,24 @@ def dangling(
     else:
         typer.echo("Every edge of this memory leads somewhere.")
     if total > len(edges):
-        tell(f"{total - len(edges)} more: see them with --limit {total}.")
+        print_to_stderr(f"{total - len(edges)} more: see them with --limit {total}.")
 
 
 @app.command()
 def dump(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of standard output.")] = None,
-    user: User = None,
-    tenant: Tenant = "default",
+    user: UserOption = None,
+    tenant: TenantOption = "default",
     with_deleted: Annotated[bool, typer.Option(help="Also what is deleted but can be restored.")] = False,
 ) -> None:
     """Write the user's own rows (or the shared ones) as YAML that `rem db load` reads."""
-    from rem.cli.output import counted, progress_bar
-    from rem.db.dump import replacing
+    from rem.cli.output import format_count, progress_bar
+    from rem.db.dump import open_for_replacement
 
     async def work(rem: Rem) -> int:
         if output is None:
             return await rem.dump(sys.stdout, user=user, tenant=tenant, with_deleted=with_deleted)
-        with progress_bar("Dumping") as on_rows, replacing(output) as stream:
+        with progress_bar("Dumping") as on_rows, open_for_replacement(output) as stream:
             return await rem.dump(
                 stream,
                 user=user,
@@ -220,14 +223,14 @@ def dump(
     rows = run_with_rem(work)
     if output is None:
         sys.stdout.flush()
-    tell(f"{counted(rows, 'row')}.")
+    print_to_stderr(f"{format_count(rows, 'row')}.")
 
 
 @app.command()
 def register(
     entity: Annotated[str, typer.Argument(help="The class, as package.module:Class.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the migration.")] = False,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Make a table for an entity class of your own, or bring it up to date."""
     from rem.cli.output import print_json
@@ -241,7 +244,7 @@ def register(
         else:
             typer.echo(plan.sql, nl=False)
         if plan.migration and not dry_run:
-            tell(f"Applied {plan.migration.name}.")
+            print_to_stderr(f"Applied {plan.migration.name}.")
 
     run_with_rem(work)
 
@@ -272,20 +275,20 @@ def _import_entity(path: str) -> type[Entity]:
 
 def _settings() -> Settings:
     """The settings of a database that is not switched off."""
-    from rem.errors import MemoryOffError
+    from rem.errors import MemoryDisabledError
     from rem.settings import get_settings
 
     settings = get_settings()
     if not settings.postgres.enabled:
-        raise MemoryOffError
+        raise MemoryDisabledError
     return settings
 
 
 def _embedded_server() -> EmbeddedServer:
-    from rem.db.database import embedded_server
+    from rem.db.database import create_embedded_server
     from rem.errors import InvalidInputError
 
-    server = embedded_server(_settings(), tell)
+    server = create_embedded_server(_settings(), print_to_stderr)
     if server is None:
         raise InvalidInputError(
             "POSTGRES__CONNECTION_STRING is set, so REM uses that server and runs none of its own: unset it first."
@@ -294,22 +297,22 @@ def _embedded_server() -> EmbeddedServer:
 
 
 async def _migrate() -> list[str]:
-    from rem.db.database import Database, migrate
-    from rem.db.preflight import read_facts, require_fit
+    from rem.db.database import Database, migrate_schema
+    from rem.db.preflight import check_requirements, read_server_info
 
-    database = Database(_settings(), tell)
-    async with database.single_connection() as connection:
-        facts = await read_facts(connection)
-        require_fit(facts)
-        return await migrate(connection, _settings(), facts)
+    database = Database(_settings(), print_to_stderr)
+    async with database.unpooled_connection() as connection:
+        facts = await read_server_info(connection)
+        check_requirements(facts)
+        return await migrate_schema(connection, _settings(), facts)
 
 
 async def _newest_migrations(steps: int) -> list[str]:
     """What a rollback would take back, newest first."""
     from rem.db.database import Database
-    from rem.db.migrations import Migrator
+    from rem.db.migrator import Migrator
 
-    async with Database(_settings(), tell).single_connection() as connection:
+    async with Database(_settings(), print_to_stderr).unpooled_connection() as connection:
         states = await Migrator(connection).status()
     # Those of one transaction have the same time, and stand in their order.
     applied = [(status.applied_at, status.name) for status in states if status.applied_at is not None]
@@ -319,12 +322,37 @@ async def _newest_migrations(steps: int) -> list[str]:
 async def _rollback(steps: int) -> list[str]:
     from rem.db.database import Database
 
-    async with Database(_settings(), tell).single_connection() as connection:
+    async with Database(_settings(), print_to_stderr).unpooled_connection() as connection:
         return await _rollback_on(connection, steps)
 
 
 async def _rollback_on(connection: Connection, steps: int) -> list[str]:
-    from rem.db.migrations import Migrator
-    from rem.db.preflight import read_facts
+    from rem.db.migrator import Migrator
+    from rem.db.preflight import read_server_info
 
-    return await Migrator(connection, (await read_facts(connection)).search_path).rollback(steps)
+    return await Migrator(connection, (await read_server_info(connection)).search_path).rollback(steps)
+
+
+_MOST_DELETED = 10
+
+
+def print_load_report(report: LoadReport, *, user: str | None = None, tenant: str = "default") -> None:
+    """The counts by table, what was left deleted, and edges that lead nowhere."""
+    print_table(
+        ["table", "new", "updated", "unchanged", "left deleted"],
+        [
+            [table, counts["inserted"], counts["updated"], counts["unchanged"], counts["deleted"]]
+            for table, counts in report.tables.items()
+        ],
+    )
+    if report.deleted:
+        shown = ", ".join(report.deleted[:_MOST_DELETED])
+        more = " ..." if len(report.deleted) > _MOST_DELETED else ""
+        restore = format_command("restore", "TABLE", "KEY", user=user, tenant=tenant)
+        typer.echo(f"Deleted before, and left deleted: {shown}{more}. `{restore}` brings one back.")
+    if report.dangling:
+        dangling = format_command("db", "dangling", user=user, tenant=tenant)
+        typer.echo(
+            f"Edges of this memory to keys that do not exist (yet): {report.dangling}. They are kept; "
+            f"`{dangling}` lists them."
+        )

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import typer
 
-from rem.cli.runtime import Json, Tenant, User, confirm, run_with_rem
+from rem.cli.runtime import JsonOption, TenantOption, UserOption, confirm, run_with_rem
 
 if TYPE_CHECKING:
     from rem.app import Rem
@@ -20,19 +20,19 @@ def delete(
     table: Annotated[str | None, typer.Option(help="Only in this table.")] = None,
     erase: Annotated[bool, typer.Option("--erase", help="For good, also what was deleted before.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before erasing.")] = False,
-    user: User = None,
-    tenant: Tenant = "default",
-    as_json: Json = False,
+    user: UserOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
 ) -> None:
     """Delete the user's own rows (without --user: the shared ones), all of them or none. They can be restored."""
-    from rem.cli.lookup import refuse_empty_keys
+    from rem.cli.lookup import require_nonempty_keys
     from rem.cli.output import print_json
 
-    refuse_empty_keys(keys)
+    require_nonempty_keys(keys)
 
     async def work(rem: Rem) -> list[Entity]:
         store = rem.store(user, tenant=tenant)
-        rows = list({row.id: row for key in keys for row in [await own_row(store, key, table, erase)]}.values())
+        rows = list({row.id: row for key in keys for row in [await find_own_row(store, key, table, erase)]}.values())
         if erase and not yes:
             confirm(f"Erase {_names(rows)} for good?")
         async with store.transaction() as transaction:
@@ -51,8 +51,8 @@ def delete(
 def restore(
     table: Annotated[str, typer.Argument(help="The table that the row is in.")],
     row: Annotated[str, typer.Argument(metavar="ID", help="The id of the row, or its key.")],
-    user: User = None,
-    tenant: Tenant = "default",
+    user: UserOption = None,
+    tenant: TenantOption = "default",
 ) -> None:
     """Bring one of the user's own deleted rows back (without --user: a shared one)."""
 
@@ -64,7 +64,7 @@ def restore(
     typer.echo(f"Restored {_name(run_with_rem(work))}.")
 
 
-async def own_row(store: Store, key: str, table: str | None, with_deleted: bool = False) -> Entity:
+async def find_own_row(store: Store, key: str, table: str | None, with_deleted: bool = False) -> Entity:
     """The one row of the scope's own that a key means."""
     found = await store.lookup(key, table=table)
     own = [row for row in found if row.user_id == store.scope.user_id]
@@ -96,7 +96,7 @@ async def _deleted_rows(store: Store, label: str, table: str | None) -> list[Ent
     before, slash, behind = label.partition("/")
     if table is None and slash and before in store.types.models:
         table, label = before, behind
-    models = list(store.types.models.values()) if table is None else [store.types.model(table)]
+    models = list(store.types.models.values()) if table is None else [store.types.get_model(table)]
     where = await _identity(store, label)
     rows = [row for model in models for row in await store.find(model, where, with_deleted=True)]
     return [row for row in rows if row.deleted_at is not None and row.user_id == store.scope.user_id]
@@ -106,13 +106,13 @@ async def _identity(store: Store, label: str) -> dict[str, UUID | str]:
     try:
         return {"id": UUID(label)}
     except ValueError:
-        return {"key": await store.key_of(label)}
+        return {"key": await store.normalize_key(label)}
 
 
 def _deleted_line(row: Entity, user: str | None, tenant: str) -> str:
-    from rem.cli.hints import command
+    from rem.cli.output import format_command
 
-    back = command("restore", row.entity_type.table, str(row.id), user=user, tenant=tenant)
+    back = format_command("restore", row.entity_type.table, str(row.id), user=user, tenant=tenant)
     return f"Deleted {_name(row)}; `{back}` brings it back."
 
 

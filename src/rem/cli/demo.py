@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from rem.cli.runtime import Json, Tenant, run_with_rem
+from rem.cli.runtime import JsonOption, TenantOption, run_with_rem
 
 if TYPE_CHECKING:
     from rem.app import Rem
@@ -23,16 +23,16 @@ _TRY = (
 )
 
 
-def demo(tenant: Tenant = "default", as_json: Json = False) -> None:
+def demo(tenant: TenantOption = "default", as_json: JsonOption = False) -> None:
     """Load a small, linked sample workspace and show what to try with it. Loading it again changes nothing."""
-    from rem.cli.indexing import index_what_was_written
-    from rem.cli.load_report import print_load_report
+    from rem.cli.db import print_load_report
+    from rem.cli.indexing import index_new_rows
     from rem.cli.output import print_json, progress_bar
 
     async def work(rem: Rem) -> LoadReport:
         with progress_bar("Loading") as on_rows:
             report = await rem.load_demo(tenant=tenant, on_rows=on_rows)
-        await index_what_was_written(rem, tenant=tenant)
+        await index_new_rows(rem, tenant=tenant)
         return report
 
     report = run_with_rem(work)
@@ -44,11 +44,13 @@ def demo(tenant: Tenant = "default", as_json: Json = False) -> None:
 
 
 def _print_what_to_try(tenant: str) -> None:
-    from rem.cli.hints import command
+    from rem.cli.output import format_command
 
     # The state of the database is that of all tenants.
     scopes = ("default" if words == ("db", "status") else tenant for words, _ in _TRY)
-    commands = [(command(*words, tenant=scope), gives) for (words, gives), scope in zip(_TRY, scopes, strict=True)]
+    commands = [
+        (format_command(*words, tenant=scope), gives) for (words, gives), scope in zip(_TRY, scopes, strict=True)
+    ]
     width = max(len(line) for line, _ in commands)
     typer.echo("\nThe sample workspace is loaded. Try:\n")
     for line, gives in commands:

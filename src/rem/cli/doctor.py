@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import typer
 
-from rem.cli.runtime import Json, run
+from rem.cli.runtime import JsonOption, run_async
 
 if TYPE_CHECKING:
     from rem.settings import Settings
 
-Mark = Literal["ok", "problem"]
-Look: TypeAlias = Callable[[], Awaitable[str]]
+CheckResult = Literal["ok", "problem"]
+Probe: TypeAlias = Callable[[], Awaitable[str]]
 """Finds that something is in order, or raises an error that says what is not."""
 
 
@@ -25,15 +25,15 @@ class Check:
     """One thing that was looked at."""
 
     name: str
-    mark: Mark
+    mark: CheckResult
     finding: str
 
 
-def doctor(as_json: Json = False) -> None:
+def doctor(as_json: JsonOption = False) -> None:
     """Check the installation, the settings, the server, the schema and the mirrors; exit 1 if something is wrong."""
     from rem.cli.output import print_json
 
-    checks = run(_checks)
+    checks = run_async(_checks)
     if as_json:
         print_json(checks)
     else:
@@ -76,7 +76,7 @@ async def _memory_checks() -> list[Check]:
     return found
 
 
-async def _check(name: str, look: Look) -> Check:
+async def _check(name: str, look: Probe) -> Check:
     from rem.errors import RemError
 
     try:
@@ -94,28 +94,28 @@ async def _settings() -> str:
 
 
 async def _database() -> str:
-    from rem.cli.runtime import tell
+    from rem.cli.runtime import print_to_stderr
     from rem.db.database import Database
-    from rem.db.preflight import read_facts, require_fit
+    from rem.db.preflight import check_requirements, read_server_info
     from rem.settings import get_settings
 
-    database = Database(get_settings(), tell)
-    async with database.single_connection() as connection:
-        facts = await read_facts(connection)
-    require_fit(facts)
+    database = Database(get_settings(), print_to_stderr)
+    async with database.unpooled_connection() as connection:
+        facts = await read_server_info(connection)
+    check_requirements(facts)
     vector = facts.vector.installed or "not installed yet"
     return f"PostgreSQL {facts.version}, pgvector {vector}, {database.describe_address()}"
 
 
 async def _schema() -> str:
     from rem.app import Rem
-    from rem.cli.output import counted
-    from rem.cli.runtime import tell
-    from rem.db.migrations import Migrator
+    from rem.cli.output import format_count
+    from rem.cli.runtime import print_to_stderr
+    from rem.db.migrator import Migrator
 
-    async with Rem.open(on_progress=tell) as rem, rem.database.connection() as connection:
+    async with Rem.open(on_progress=print_to_stderr) as rem, rem.database.connection() as connection:
         migrations = await Migrator(connection).status()
-    return f"{counted(len(migrations), 'migration')}, all of them applied"
+    return f"{format_count(len(migrations), 'migration')}, all of them applied"
 
 
 async def _mirrors() -> str:
@@ -135,13 +135,13 @@ async def _mirrors() -> str:
 async def _sql() -> str:
     from rem.app import Rem
     from rem.db.sandbox import SqlSandbox
-    from rem.query.sql_gate import check_select
+    from rem.query.verbs.sql_guard import check_select
     from rem.settings import get_settings
 
     async with Rem.open() as rem:
         sandbox = SqlSandbox(rem.database, get_settings(), check_select)
         try:
-            gaps = await sandbox.gaps()
+            gaps = await sandbox.find_security_gaps()
         finally:
             await sandbox.close()
     return f"works; only REM's own check holds off that {'; '.join(gaps)}" if gaps else "works, behind every wall"
@@ -149,33 +149,35 @@ async def _sql() -> str:
 
 async def _jobs() -> str:
     from rem.app import Rem
-    from rem.jobs.queue import Jobs
+    from rem.jobs.queue import JobQueue
 
     async with Rem.open() as rem:
-        counts = await Jobs(rem.database).counts()
+        counts = await JobQueue(rem.database).counts()
     found = f"{counts['queued']} queued, {counts['running']} running, {counts['dead']} dead"
     return f"{found}: see `rem jobs list --state dead`" if counts["dead"] else found
 
 
 async def _search() -> str:
     from rem.app import Rem
-    from rem.cli.output import counted
+    from rem.cli.output import format_count
     from rem.errors import DatabaseError
 
     async with Rem.open() as rem:
         state = await rem.check_index()
         why_by_words = await rem.try_models()
     if state.forgotten:
-        raise DatabaseError(f"{counted(state.forgotten, 'row')} of text are not indexed: run `rem db index --anew`.")
-    waiting = f"; {counted(state.waiting.rows, 'row')} waiting" if state.waiting.rows else ""
+        raise DatabaseError(
+            f"{format_count(state.forgotten, 'row')} of text are not indexed: run `rem db index --anew`."
+        )
+    waiting = f"; {format_count(state.waiting.rows, 'row')} waiting" if state.waiting.rows else ""
     by = f"embedded by {state.model}" if state.model else "none embedded yet"
-    return f"{counted(state.passages, 'passage')}, {state.embedded} {by}{waiting}" + (
+    return f"{format_count(state.passages, 'passage')}, {state.embedded} {by}{waiting}" + (
         f". {why_by_words}" if why_by_words else ""
     )
 
 
 async def _model() -> str:
-    from rem.agents.models import ModelRegistry
+    from rem.agents.model_registry import ModelRegistry
     from rem.settings import get_settings
 
     registry = ModelRegistry(get_settings())
@@ -190,15 +192,15 @@ async def _model() -> str:
 
 async def _recordings() -> str:
     from rem.audio.local import is_installed
-    from rem.audio.recording import provider_of
+    from rem.audio.transcription import select_provider
     from rem.errors import AudioError
     from rem.settings import get_settings
 
     settings = get_settings()
     by_itself = settings.model_copy(update={"audio": settings.audio.model_copy(update={"provider": "auto"})})
-    provider = provider_of(settings)
+    provider = select_provider(settings)
     if provider == "openai":
-        if provider_of(by_itself) != "openai":
+        if select_provider(by_itself) != "openai":
             raise AudioError("AUDIO__PROVIDER=openai needs AUDIO__API_KEY, or AUDIO__BASE_URL for another server.")
         return f"written down by {settings.audio.model} at {_address(settings)} (it was not called)"
     if provider == "local":
@@ -217,17 +219,17 @@ def _address(settings: Settings) -> str:
 async def _agents() -> str:
     """The agents that are files. Those in the database were checked when they were saved."""
     from rem.agents.catalog import AgentCatalog
-    from rem.cli.output import counted
+    from rem.cli.output import format_count
     from rem.context import Scope
-    from rem.errors import AgentInvalidError
+    from rem.errors import InvalidAgentError
     from rem.settings import get_settings
 
     catalog = AgentCatalog(get_settings(), None)
     if get_settings().agents.path is not None and not catalog.folder.is_dir():
-        raise AgentInvalidError(f"AGENTS__PATH: there is no folder {catalog.folder}.")
-    entries = await catalog.entries(Scope.of(None))
+        raise InvalidAgentError(f"AGENTS__PATH: there is no folder {catalog.folder}.")
+    entries = await catalog.list_entries(Scope.for_user(None))
     problems = [entry.problem for entry in entries if entry.problem is not None]
     if problems:
-        raise AgentInvalidError(" ".join(problems))
+        raise InvalidAgentError(" ".join(problems))
     own = sum(1 for entry in entries if entry.source.startswith(str(catalog.folder)))
-    return f"{counted(len(entries) - own, 'agent')} built in, {own} in {catalog.folder}"
+    return f"{format_count(len(entries) - own, 'agent')} built in, {own} in {catalog.folder}"

@@ -8,14 +8,14 @@ from uuid import UUID
 
 import typer
 
-from rem.cli.runtime import Json, Tenant, User, run_with_rem, tell
+from rem.cli.runtime import JsonOption, TenantOption, UserOption, print_to_stderr, run_with_rem
 
 if TYPE_CHECKING:
     from rem.app import Rem
     from rem.context import Scope
     from rem.dreaming.audit import AuditReport
     from rem.dreaming.dreamer import DreamReport
-    from rem.dreaming.record import StatementRecord
+    from rem.dreaming.history import StatementRecord
 
 app = typer.Typer(
     help="Derive moments, entities, relations and profiles from memories; each with where it came from.",
@@ -45,11 +45,11 @@ _DREAMS = {
 
 def _add_command(name: str, text: str) -> None:
     def command(
-        user: User = None,
-        tenant: Tenant = "default",
+        user: UserOption = None,
+        tenant: TenantOption = "default",
         everyone: Everyone = False,
         again: Again = False,
-        as_json: Json = False,
+        as_json: JsonOption = False,
     ) -> None:
         _dream(None if name == "full" else [name], user, tenant, everyone, again, as_json)
 
@@ -74,8 +74,12 @@ def _dream(names: list[str] | None, user: str | None, tenant: str, everyone: boo
 
         agents = Agents(rem, get_settings())
         try:
-            dreamer = rem.dreamer(agents.mind, agents.schemas)
-            scopes = [Scope(*owner) for owner in await dreamer.owners(tenant)] if everyone else [Scope.of(user, tenant)]
+            dreamer = rem.dreamer(agents.extraction_model, agents.output_schemas)
+            scopes = (
+                [Scope(*owner) for owner in await dreamer.list_owners(tenant)]
+                if everyone
+                else [Scope.for_user(user, tenant)]
+            )
             return [(scope, await _with_progress(dreamer, scope, names, again, user)) for scope in scopes]
         finally:
             await agents.close()
@@ -119,7 +123,7 @@ def _whose(scope: Scope, user: str | None) -> str:
 
 def _print(whose: str, report: DreamReport) -> None:
     for note in report.notes:
-        tell(note)
+        print_to_stderr(note)
     if report.run_id is None:
         typer.echo(f"{whose}: nothing new.")
         return
@@ -132,23 +136,23 @@ def _print(whose: str, report: DreamReport) -> None:
 @app.command()
 def runs(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, the latest first.")] = 20,
-    user: User = None,
-    tenant: Tenant = "default",
-    as_json: Json = False,
+    user: UserOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
 ) -> None:
     """The dreams that happened."""
     from rem.cli.output import print_json
 
     async def work(rem: Rem) -> list[Any]:
-        from rem.dreaming.record import runs
+        from rem.dreaming.history import list_runs
 
-        return await runs(rem.store(user, tenant=tenant), limit)
+        return await list_runs(rem.store(user, tenant=tenant), limit)
 
     found = run_with_rem(work)
     if as_json:
         print_json(found)
     elif not found:
-        tell("There are no dreams yet: `rem dreaming full` makes one.")
+        print_to_stderr("There are no dreams yet: `rem dreaming full` makes one.")
     for run in found if not as_json else ():
         typer.echo(f"{run.id}  {run.started_at:%Y-%m-%d %H:%M}  {run.state:<7}  {', '.join(run.dreams)}")
 
@@ -156,12 +160,12 @@ def runs(
 @app.command()
 def undo(
     run: Annotated[UUID, typer.Argument(metavar="RUN", help="The id of a dream, from `rem dreaming runs`.")],
-    user: User = None,
-    tenant: Tenant = "default",
-    as_json: Json = False,
+    user: UserOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
 ) -> None:
     """Take back what a dream said, and let stand again what it had replaced; --again would dream it anew."""
-    from rem.cli.output import counted, print_json
+    from rem.cli.output import format_count, print_json
 
     async def work(rem: Rem) -> int:
         return await rem.dreamer().undo(rem.store(user, tenant=tenant).scope, run)
@@ -170,7 +174,7 @@ def undo(
     if as_json:
         print_json({"run_id": run, "statements": undone})
     else:
-        typer.echo(f"Took back {counted(undone, 'statement')}.")
+        typer.echo(f"Took back {format_count(undone, 'statement')}.")
 
 
 @app.command()
@@ -181,9 +185,9 @@ def statements(
         typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"], help="What was believed at that time (UTC)."),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many.")] = 100,
-    user: User = None,
-    tenant: Tenant = "default",
-    as_json: Json = False,
+    user: UserOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
 ) -> None:
     """What dreams said, with its sources; the newest that is valid first, and what was believed before."""
     from datetime import UTC
@@ -191,16 +195,16 @@ def statements(
     from rem.cli.output import print_json
 
     async def work(rem: Rem) -> list[Any]:
-        from rem.dreaming.record import statements
+        from rem.dreaming.history import list_statements
 
         when = at.replace(tzinfo=UTC) if at else None
-        return await statements(rem.store(user, tenant=tenant), key, at=when, limit=limit)
+        return await list_statements(rem.store(user, tenant=tenant), key, at=when, limit=limit)
 
     found = run_with_rem(work)
     if as_json:
         print_json(found)
     elif not found:
-        tell("No dream has said anything of it.")
+        print_to_stderr("No dream has said anything of it.")
     else:
         _print_statements(found)
 
@@ -234,10 +238,10 @@ def _saying(statement: StatementRecord) -> str:
 @app.command()
 def audit(
     mend: Annotated[bool, typer.Option("--mend", help="Remove what is wrong.")] = False,
-    user: User = None,
-    tenant: Tenant = "default",
+    user: UserOption = None,
+    tenant: TenantOption = "default",
     everyone: Everyone = False,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Look for duplicates, statements without source, edges to nothing, stale profiles; exit code 1 if any is left."""
     from rem.cli.output import print_json
@@ -246,7 +250,11 @@ def audit(
         from rem.context import Scope
 
         dreamer = rem.dreamer()
-        scopes = [Scope(*owner) for owner in await dreamer.owners(tenant)] if everyone else [Scope.of(user, tenant)]
+        scopes = (
+            [Scope(*owner) for owner in await dreamer.list_owners(tenant)]
+            if everyone
+            else [Scope.for_user(user, tenant)]
+        )
         return [(scope, await dreamer.audit(scope, mend=mend)) for scope in scopes]
 
     reports = run_with_rem(work)

@@ -17,7 +17,7 @@ _LONGEST_VECTOR = 16
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 
 
-def entity_text(entity: Entity, *, ownership: str = "") -> str:
+def format_entity(entity: Entity, *, ownership: str = "") -> str:
     """Where it is, then what it holds: its class's own fields first, nothing that is empty."""
     width = shutil.get_terminal_size().columns
     lines = [f"{entity.entity_type.table}/{entity.key or entity.id}{f' ({ownership})' if ownership else ''}"]
@@ -25,7 +25,7 @@ def entity_text(entity: Entity, *, ownership: str = "") -> str:
     for name in _order(type(entity)):
         if not _is_noise(name, values[name]):
             lines += _wrapped(f"{name}: {_text(values[name])}", width)
-    lines += [safe_text(f"  -> {edge.rel_type} {edge.dst}") for edge in entity.graph_edges]
+    lines += [escape_control_characters(f"  -> {edge.rel_type} {edge.dst}") for edge in entity.graph_edges]
     return "\n".join(lines)
 
 
@@ -52,12 +52,12 @@ def _text(value: Any) -> str:
 def _wrapped(text: str, width: int) -> list[str]:
     wrapper = textwrap.TextWrapper(width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
     lines = []
-    for number, line in enumerate(safe_text(text.replace("\r\n", "\n").rstrip("\n")).split("\n")):
+    for number, line in enumerate(escape_control_characters(text.replace("\r\n", "\n").rstrip("\n")).split("\n")):
         wrapper.initial_indent = "    " if number else "  "
         lines += wrapper.wrap(line) or [""]
     return lines
 
 
-def safe_text(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """The text with its control characters spelt out."""
     return text.translate(_CONTROLS)

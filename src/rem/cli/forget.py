@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rem.cli.runtime import At, In, Json, Never, Tenant, User, confirm, run_with_rem, tell
+from rem.cli.runtime import (
+    ExpireAtOption,
+    ExpireInOption,
+    ExpireNeverOption,
+    JsonOption,
+    TenantOption,
+    UserOption,
+    confirm,
+    print_to_stderr,
+    run_with_rem,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -17,7 +27,7 @@ if TYPE_CHECKING:
     from rem.app import Rem
     from rem.forgetting.erase_user import EraseReport
     from rem.forgetting.forget import ForgetReport
-    from rem.forgetting.plan import Finding, ForgetPlan
+    from rem.forgetting.forget_plan import AffectedRow, ForgetPlan
     from rem.forgetting.sweep import SweepReport
     from rem.models import Entity
 
@@ -29,26 +39,26 @@ _LEFT_OVER = 5
 
 def expire(
     keys: Annotated[list[str], typer.Argument(help="The keys of what lapses, such as parking-spot.")],
-    within: In = None,
-    at: At = None,
-    never: Never = False,
+    within: ExpireInOption = None,
+    at: ExpireAtOption = None,
+    never: ExpireNeverOption = False,
     table: Annotated[str | None, typer.Option(help="Only in this table.")] = None,
-    user: User = None,
-    tenant: Tenant = "default",
-    as_json: Json = False,
+    user: UserOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
 ) -> None:
     """Let the user's own rows lapse: nothing finds them from then on, and a sweep erases them for good."""
-    from rem.cli.delete import own_row
-    from rem.cli.lookup import refuse_empty_keys
+    from rem.cli.delete import find_own_row
+    from rem.cli.lookup import require_nonempty_keys
     from rem.cli.output import print_json
-    from rem.forgetting.expiry import expire, expiry_of
+    from rem.forgetting.expiry import expire, parse_expiry
 
-    refuse_empty_keys(keys)
-    moment = expiry_of(within, at, never)
+    require_nonempty_keys(keys)
+    moment = parse_expiry(within, at, never)
 
     async def work(rem: Rem) -> list[Entity]:
         store = rem.store(user, tenant=tenant)
-        rows = list({row.id: row for key in keys for row in [await own_row(store, key, table)]}.values())
+        rows = list({row.id: row for key in keys for row in [await find_own_row(store, key, table)]}.values())
         await expire(store, rows, moment)
         return rows
 
@@ -68,9 +78,9 @@ def forget(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
     yes: Yes = False,
-    user: User = None,
-    tenant: Tenant = "default",
-    as_json: Json = False,
+    user: UserOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
 ) -> None:
     """Forget everything about a person or thing in the user's memory. What will go is shown first."""
     from rem.cli.output import print_json
@@ -99,11 +109,11 @@ def erase_user(
     user: Annotated[str, typer.Argument(metavar="USER", help="Who: an e-mail address, or the owner's id.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be erased.")] = False,
     yes: Yes = False,
-    tenant: Tenant = "default",
-    as_json: Json = False,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
 ) -> None:
     """Erase everything of a user for good, and prove for every table that nothing is left."""
-    from rem.cli.output import counted, print_json
+    from rem.cli.output import format_count, print_json
 
     async def work(rem: Rem) -> EraseReport:
         found = await rem.count_user(user, tenant=tenant)
@@ -111,7 +121,7 @@ def erase_user(
             return found
         if not yes:
             _show_erasure(user, found, err=True)
-            rows = counted(found.before, "row")
+            rows = format_count(found.before, "row")
             confirm(f"Erase {user} in {tenant} for good, {rows} of memory?")
         return await rem.erase_user(user, tenant=tenant)
 
@@ -124,9 +134,9 @@ def erase_user(
         raise typer.Exit(_LEFT_OVER)
 
 
-def sweep(as_json: Json = False) -> None:
+def sweep(as_json: JsonOption = False) -> None:
     """Erase what has lapsed, of everyone. A worker does it every hour."""
-    from rem.cli.output import counted, print_json
+    from rem.cli.output import format_count, print_json
 
     async def work(rem: Rem) -> SweepReport:
         return await rem.sweep()
@@ -137,7 +147,7 @@ def sweep(as_json: Json = False) -> None:
         return
     for table, number in sorted(report.erased.items()):
         typer.echo(f"{table}: {number}")
-    typer.echo(f"Erased {counted(report.total, 'row')} that had lapsed.")
+    typer.echo(f"Erased {format_count(report.total, 'row')} that had lapsed.")
 
 
 def moment_text(moment: datetime | None) -> str:
@@ -146,26 +156,26 @@ def moment_text(moment: datetime | None) -> str:
 
 
 def _show_plan(plan: ForgetPlan, *, err: bool) -> None:
-    from rem.cli.output import counted
+    from rem.cli.output import format_count
 
     typer.echo(f"Known as: {', '.join(plan.names)}", err=err)
     _show_findings("To erase", plan.rows, err=err)
     _show_findings("To take out of other rows", plan.facts, err=err)
     if plan.statements:
-        typer.echo(f"To take back: {counted(len(plan.statements), 'dreamt statement')}", err=err)
+        typer.echo(f"To take back: {format_count(len(plan.statements), 'dreamt statement')}", err=err)
         for said in plan.statements[:_EXAMPLES]:
             typer.echo(f"  {said.text}", err=err)
     kept = "Texts that name it, to erase" if plan.with_mentions else "Texts that name it, kept"
     _show_findings(kept, plan.mentions, err=err)
     if plan.shared and plan.scope.user_id is not None:
-        tell(f"Shared, and not this user's to forget: {', '.join(plan.shared)}.")
+        print_to_stderr(f"Shared, and not this user's to forget: {', '.join(plan.shared)}.")
     if plan.is_empty:
         typer.echo("There is nothing to forget.", err=err)
     if plan.mentions and not plan.with_mentions:
-        tell("--mentions erases those texts, too.")
+        print_to_stderr("--mentions erases those texts, too.")
 
 
-def _show_findings(title: str, findings: Sequence[Finding], *, err: bool) -> None:
+def _show_findings(title: str, findings: Sequence[AffectedRow], *, err: bool) -> None:
     if not findings:
         return
     counts = Counter[str]()
@@ -181,14 +191,14 @@ def _show_findings(title: str, findings: Sequence[Finding], *, err: bool) -> Non
 
 
 def _show_report(plan: ForgetPlan, report: ForgetReport) -> None:
-    from rem.cli.output import counted
+    from rem.cli.output import format_count
 
     typer.echo(
-        f"Erased {counted(report.erased.total(), 'row')}, changed {report.changed}, "
-        f"took back {counted(report.statements, 'statement')}."
+        f"Erased {format_count(report.erased.total(), 'row')}, changed {report.changed}, "
+        f"took back {format_count(report.statements, 'statement')}."
     )
     if report.left:
-        tell(f"Still found, written meanwhile: {', '.join(report.left)}. Run it again.")
+        print_to_stderr(f"Still found, written meanwhile: {', '.join(report.left)}. Run it again.")
     else:
         typer.echo(f"Searched again: nothing of it is left{_kept(report)}.")
 
@@ -198,7 +208,7 @@ def _kept(report: ForgetReport) -> str:
 
 
 def _show_erasure(user: str, report: EraseReport, *, err: bool = False) -> None:
-    from rem.cli.output import counted, print_table
+    from rem.cli.output import format_count, print_table
 
     print_table(
         ("table", "known by", "before", "after"),
@@ -207,20 +217,20 @@ def _show_erasure(user: str, report: EraseReport, *, err: bool = False) -> None:
     )
     if report.mentions:
         numbers = ", ".join(f"{number} {table}" for table, number in sorted(report.mentions.items()))
-        tell(f"Rows of others that mention {user} stay: {numbers}.")
+        print_to_stderr(f"Rows of others that mention {user} stay: {numbers}.")
     if not report.is_applied:
-        typer.echo(f"Would erase {counted(report.before, 'row')} of {user}.", err=err)
+        typer.echo(f"Would erase {format_count(report.before, 'row')} of {user}.", err=err)
     elif report.after:
-        tell(
-            f"Left, because written meanwhile: {counted(report.after, 'row')}. Stop what writes for {user}, and run it "
-            "again."
+        print_to_stderr(
+            f"Left, because written meanwhile: {format_count(report.after, 'row')}. Stop what writes for {user}, "
+            "and run it again."
         )
     else:
-        typer.echo(f"Erased {counted(report.before, 'row')} of {user}; nothing is left.")
+        typer.echo(f"Erased {format_count(report.before, 'row')} of {user}; nothing is left.")
 
 
 def _plan_json(plan: ForgetPlan) -> dict[str, Any]:
-    def rows(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    def rows(findings: Sequence[AffectedRow]) -> list[dict[str, Any]]:
         return [
             {
                 "table": finding.ref.table,

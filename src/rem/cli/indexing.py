@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rem.cli.output import progress_bar
-from rem.cli.runtime import tell
+from rem.cli.runtime import print_to_stderr
 from rem.errors import EmbeddingError
 
 if TYPE_CHECKING:
@@ -37,12 +37,12 @@ async def index_with_progress(
         return await rem.index(user=user, tenant=tenant, everyone=everyone, anew=anew, on_progress=on_progress)
 
 
-async def index_what_was_written(rem: Rem, *, user: str | None = None, tenant: str = "default") -> None:
+async def index_new_rows(rem: Rem, *, user: str | None = None, tenant: str = "default") -> None:
     """Index after writing. The rows are stored either way, so that a failing embedder does not fail the command."""
     try:
         await index_with_progress(rem, user=user, tenant=tenant)
     except EmbeddingError as error:
-        tell(f"Stored, and found by words but not by meaning yet: {error}")
+        print_to_stderr(f"Stored, and found by words but not by meaning yet: {error}")
 
 
 async def reembed_with_progress(rem: Rem, *, background: bool) -> ReembedReport:

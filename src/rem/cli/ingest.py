@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from rem.cli.runtime import Json, Tenant, User, run_with_rem, tell
+from rem.cli.runtime import JsonOption, TenantOption, UserOption, print_to_stderr, run_with_rem
 
 if TYPE_CHECKING:
     from rem.app import Rem
-    from rem.ingest.ingester import Wish
-    from rem.ingest.listing import Source
-    from rem.ingest.report import FileOutcome, IngestReport, Status
+    from rem.ingest.ingester import IngestOptions
+    from rem.ingest.models import FileOutcome, FileSource, FileStatus, IngestReport
     from rem.retrieval.indexer import IndexProgress
     from rem.settings import Settings
 
@@ -38,9 +37,9 @@ def ingest(
         ),
     ] = None,
     recursive: Annotated[bool, typer.Option(help="Also what is in folders below.")] = True,
-    user: User = None,
-    tenant: Tenant = "default",
-    as_json: Json = False,
+    user: UserOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
 ) -> None:
     """Take files in: read them, keep them in pieces, make them searchable.
 
@@ -48,9 +47,9 @@ def ingest(
     rest: exit code 1 and a list at the end say which. Can be interrupted and called again.
     """
     from rem.cli.output import print_json
-    from rem.ingest.ingester import Wish
+    from rem.ingest.ingester import IngestOptions
 
-    wish = Wish(category, tuple(tag) if tag else None, form)
+    wish = IngestOptions(category, tuple(tag) if tag else None, form)
 
     async def work(rem: Rem) -> IngestReport:
         return await _ingest(rem, places, wish, recursive=recursive, user=user, tenant=tenant)
@@ -65,9 +64,9 @@ def ingest(
 
 
 async def _ingest(
-    rem: Rem, places: Sequence[str], wish: Wish, *, recursive: bool, user: str | None, tenant: str
+    rem: Rem, places: Sequence[str], wish: IngestOptions, *, recursive: bool, user: str | None, tenant: str
 ) -> IngestReport:
-    from rem.cli.indexing import index_what_was_written
+    from rem.cli.indexing import index_new_rows
     from rem.cli.output import progress_bar
 
     sources, problems = await _sources(places, rem.settings, recursive)
@@ -84,14 +83,14 @@ async def _ingest(
 
         report = await ingest_sources(rem, sources, wish, on_file, on_progress, user=user, tenant=tenant)
     report.files += problems
-    await index_what_was_written(rem, user=user, tenant=tenant)
+    await index_new_rows(rem, user=user, tenant=tenant)
     return report
 
 
 async def ingest_sources(
     rem: Rem,
-    sources: Sequence[Source],
-    wish: Wish,
+    sources: Sequence[FileSource],
+    wish: IngestOptions,
     on_file: Callable[[FileOutcome], None] | None = None,
     on_progress: IndexProgress | None = None,
     *,
@@ -103,15 +102,15 @@ async def ingest_sources(
     from rem.context import Scope
     from rem.errors import EmbeddingError
     from rem.ingest.pipeline import Pipeline
-    from rem.ingest.reach import EVERYWHERE
+    from rem.ingest.sources.policy import UNRESTRICTED
 
-    scope = Scope.of(user, tenant)
+    scope = Scope.for_user(user, tenant)
     catalog = AgentCatalog(rem.settings, rem)
 
     async def save_schema(text: str) -> str:
         return (await catalog.save(text, scope)).name
 
-    pipeline = Pipeline(rem.ingester(scope, save_schema=save_schema), EVERYWHERE, rem.settings.ingest, wish)
+    pipeline = Pipeline(rem.ingester(scope, save_schema=save_schema), UNRESTRICTED, rem.settings.ingest, wish)
     reading = asyncio.create_task(pipeline.run(sources, on_file))
     try:
         while not reading.done():
@@ -130,21 +129,21 @@ async def ingest_sources(
 
 async def _sources(
     places: Sequence[str], settings: Settings, recursive: bool
-) -> tuple[list[Source], list[FileOutcome]]:
+) -> tuple[list[FileSource], list[FileOutcome]]:
     """All files of the places, each once, and what is wrong with a place."""
     from rem.errors import RemError
-    from rem.ingest.fetch import list_sources
-    from rem.ingest.ingester import failed
-    from rem.ingest.reach import EVERYWHERE
-    from rem.ingest.report import FileOutcome
+    from rem.ingest.ingester import make_failed_outcome
+    from rem.ingest.models import FileOutcome
+    from rem.ingest.sources.fetch import list_sources
+    from rem.ingest.sources.policy import UNRESTRICTED
 
-    sources: dict[str, Source] = {}
+    sources: dict[str, FileSource] = {}
     problems: list[FileOutcome] = []
     for place in places:
         try:
-            listing = await list_sources(place, EVERYWHERE, settings.ingest)
+            listing = await list_sources(place, UNRESTRICTED, settings.ingest)
         except RemError as error:
-            problems.append(failed(place, place, error))
+            problems.append(make_failed_outcome(place, place, error))
             continue
         problems += [FileOutcome("failed", name, name, error=f"{name} {what}.") for name, what in listing.problems]
         for source in listing.sources:
@@ -154,21 +153,20 @@ async def _sources(
 
 
 def _print(report: IngestReport, user: str | None, tenant: str) -> None:
-    from rem.cli.hints import command
-    from rem.cli.output import counted
+    from rem.cli.output import format_command, format_count
 
     counts = report.counts
-    order: tuple[Status, ...] = ("added", "changed", "unchanged", "deleted", "skipped", "failed")
+    order: tuple[FileStatus, ...] = ("added", "changed", "unchanged", "deleted", "skipped", "failed")
     parts = [f"{counts[status]} {status}" for status in order]
     shown = ", ".join(part for part in parts if not part.startswith("0 ")) or "nothing to take in"
-    typer.echo(f"{counted(len(report.files), 'file')}: {shown}; {counted(report.chunks, 'chunk')} stored.")
+    typer.echo(f"{format_count(len(report.files), 'file')}: {shown}; {format_count(report.chunks, 'chunk')} stored.")
     for file in report.files:
         if file.status == "deleted" and file.key:
-            back = command("restore", "files", file.key, user=user, tenant=tenant)
+            back = format_command("restore", "files", file.key, user=user, tenant=tenant)
             typer.echo(f"{file.name} was deleted before, and left deleted: `{back}` brings it back.")
         elif file.status == "skipped":
             typer.echo(f"Skipped: {file.error}")
     for file in report.failures[:_MOST_FAILURES]:
-        tell(f"Failed: {file.name}: {file.error}")
+        print_to_stderr(f"Failed: {file.name}: {file.error}")
     if len(report.failures) > _MOST_FAILURES:
-        tell(f"And {len(report.failures) - _MOST_FAILURES} more: see them with --json.")
+        print_to_stderr(f"And {len(report.failures) - _MOST_FAILURES} more: see them with --json.")

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from rem.cli.output import beginning
-from rem.cli.runtime import Json, run_with_rem
+from rem.cli.output import shorten
+from rem.cli.runtime import JsonOption, run_with_rem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rem.app import Rem
-    from rem.jobs.job import Job, KindCount, Planned
+    from rem.jobs.job import Job, JobCounts, ScheduleStatus
 
 _LONGEST_ERROR = 60
 StateName: TypeAlias = Literal["queued", "running", "dead"]
@@ -29,14 +29,14 @@ def list_jobs(
     state: Annotated[StateName | None, typer.Option(help="Only jobs in this state.")] = None,
     kind: Annotated[str | None, typer.Option(help="Only jobs of this kind.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="The most to list.")] = 50,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List the jobs that are not done, the newest first."""
     from rem.cli.output import print_json, print_table
-    from rem.jobs.queue import Jobs
+    from rem.jobs.queue import JobQueue
 
     async def work(rem: Rem) -> Sequence[Job]:
-        return await Jobs(rem.database).list(state=state, kind=kind, limit=limit)
+        return await JobQueue(rem.database).list(state=state, kind=kind, limit=limit)
 
     jobs = run_with_rem(work)
     if as_json:
@@ -51,14 +51,14 @@ def list_jobs(
 @app.command()
 def show(
     job_id: Annotated[int, typer.Argument(help="The job's number.")],
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show one job that is not done: what it is to do, and what its last attempt met."""
     from rem.cli.output import print_json
-    from rem.jobs.queue import Jobs
+    from rem.jobs.queue import JobQueue
 
     async def work(rem: Rem) -> Job:
-        return await Jobs(rem.database).get(job_id)
+        return await JobQueue(rem.database).get(job_id)
 
     job = run_with_rem(work)
     if as_json:
@@ -71,52 +71,52 @@ def show(
 def retry(
     ids: Annotated[list[int] | None, typer.Argument(help="The numbers of dead jobs.")] = None,
     all_dead: Annotated[bool, typer.Option("--all", help="All dead jobs.")] = False,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Let dead jobs wait again, with all their attempts."""
-    from rem.cli.output import counted, print_json
+    from rem.cli.output import format_count, print_json
     from rem.errors import InvalidInputError
-    from rem.jobs.queue import Jobs
+    from rem.jobs.queue import JobQueue
 
     if bool(ids) == all_dead:
         raise InvalidInputError("Say which jobs, by their numbers, or --all.")
 
     async def work(rem: Rem) -> Sequence[int]:
-        return await Jobs(rem.database).retry(None if all_dead else ids)
+        return await JobQueue(rem.database).retry(None if all_dead else ids)
 
     revived = run_with_rem(work)
     if as_json:
         print_json({"retried": revived})
     else:
-        typer.echo(f"{counted(len(revived), 'job')} will be tried again.")
+        typer.echo(f"{format_count(len(revived), 'job')} will be tried again.")
     _missing(ids or [], revived, "is dead")
 
 
 @app.command()
-def cancel(ids: Ids, as_json: Json = False) -> None:
+def cancel(ids: Ids, as_json: JsonOption = False) -> None:
     """Take jobs out of the queue, and stop those that run."""
-    from rem.cli.output import counted, print_json
-    from rem.jobs.queue import Jobs
+    from rem.cli.output import format_count, print_json
+    from rem.jobs.queue import JobQueue
 
     async def work(rem: Rem) -> Sequence[int]:
-        return await Jobs(rem.database).cancel(ids)
+        return await JobQueue(rem.database).cancel(ids)
 
     canceled = run_with_rem(work)
     if as_json:
         print_json({"canceled": canceled})
     else:
-        typer.echo(f"{counted(len(canceled), 'job')} cancelled.")
+        typer.echo(f"{format_count(len(canceled), 'job')} cancelled.")
     _missing(ids, canceled, "waits, runs or is dead")
 
 
 @app.command()
-def stats(as_json: Json = False) -> None:
+def stats(as_json: JsonOption = False) -> None:
     """Count the jobs by kind and state, those that ended in the last day, and when what is regular is due."""
     from rem.cli.output import print_json, print_table
-    from rem.jobs.queue import Jobs
+    from rem.jobs.queue import JobQueue
 
-    async def work(rem: Rem) -> tuple[Sequence[KindCount], Sequence[Planned]]:
-        jobs = Jobs(rem.database)
+    async def work(rem: Rem) -> tuple[Sequence[JobCounts], Sequence[ScheduleStatus]]:
+        jobs = JobQueue(rem.database)
         return await jobs.stats(), await jobs.schedules()
 
     kinds, planned = run_with_rem(work)
@@ -137,7 +137,7 @@ def stats(as_json: Json = False) -> None:
 
 
 def _row(job: Job) -> list[object]:
-    error = beginning(job.error.message.splitlines()[0], _LONGEST_ERROR) if job.error and job.error.message else None
+    error = shorten(job.error.message.splitlines()[0], _LONGEST_ERROR) if job.error and job.error.message else None
     return [job.id, job.kind, job.state, job.attempts, _time(job.created_at), error]
 
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import typer
 
-from rem.cli.runtime import Json, Tenant, User, run_with_rem, tell
+from rem.cli.runtime import JsonOption, TenantOption, UserOption, print_to_stderr, run_with_rem
 
 if TYPE_CHECKING:
     from rem.app import Rem
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 def lookup(
     keys: Annotated[list[str], typer.Argument(help='Readable keys, such as sarah-chen or "Sarah Chen".')],
     table: Annotated[str | None, typer.Option(help="Only in this table.")] = None,
-    user: User = None,
-    tenant: Tenant = "default",
-    as_json: Json = False,
+    user: UserOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
 ) -> None:
     """Show what answers to some keys, the user's own rows before the shared ones."""
     from rem.cli.output import print_json
     from rem.errors import NotFoundError
 
-    refuse_empty_keys(keys)
+    require_nonempty_keys(keys)
 
     async def work(rem: Rem) -> dict[str, list[Entity]]:
-        return await answers(rem.store(user, tenant=tenant), keys, table)
+        return await lookup_keys(rem.store(user, tenant=tenant), keys, table)
 
     answered = run_with_rem(work)
     found = _once_each(answered)
@@ -41,10 +41,10 @@ def lookup(
     if not found:
         raise NotFoundError(missing)
     if not all(answered.values()):
-        tell(missing)
+        print_to_stderr(missing)
 
 
-def refuse_empty_keys(keys: list[str]) -> None:
+def require_nonempty_keys(keys: list[str]) -> None:
     """An error if one of the keys is empty, as a forgotten variable of a script makes it."""
     from rem.errors import InvalidInputError
 
@@ -52,7 +52,7 @@ def refuse_empty_keys(keys: list[str]) -> None:
         raise InvalidInputError("A key is empty: give a name such as sarah-chen.")
 
 
-async def answers(store: Store, keys: list[str], table: str | None) -> dict[str, list[Entity]]:
+async def lookup_keys(store: Store, keys: list[str], table: str | None) -> dict[str, list[Entity]]:
     """What answers to each of some keys."""
     return {key: await store.lookup(key, table=table) for key in keys}
 
@@ -66,9 +66,9 @@ def _once_each(answered: dict[str, list[Entity]]) -> list[Entity]:
 
 
 def _print_entities(entities: list[Entity], with_ownership: bool) -> None:
-    from rem.cli.entity_text import entity_text
+    from rem.cli.entity_text import format_entity
 
     for entity in entities:
         ownership = "shared" if entity.user_id is None else "yours"
-        typer.echo(entity_text(entity, ownership=ownership if with_ownership else ""))
+        typer.echo(format_entity(entity, ownership=ownership if with_ownership else ""))
         typer.echo()

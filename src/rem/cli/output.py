@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 
@@ -28,7 +31,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, err: b
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for position, column in enumerate(columns):
-        is_number = all(isinstance(row[position], int | Size) for row in rows)
+        is_number = all(isinstance(row[position], int | ByteSize) for row in rows)
         table.add_column(column, justify="right" if is_number else "left")
     for row in rows:
         table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
@@ -55,7 +58,7 @@ def progress_bar(label: str) -> Iterator[Callable[[int, int | None], None]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class ByteSize:
     """A number of bytes, as people say it."""
 
     size: int
@@ -69,14 +72,29 @@ class Size:
         return f"{amount:.1f} TB"
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """A number of things: 1 row, 2 rows."""
     return f"{number} {noun if number == 1 else noun + 's'}"
 
 
-def beginning(text: str, longest: int) -> str:
+def shorten(text: str, longest: int) -> str:
     """The text, or its first words with a mark that there is more."""
     if len(text) <= longest:
         return text
     cut = text[:longest]
     return f"{(cut[:-1].rpartition(' ')[0] or cut[:-1]).rstrip()}…"
+
+
+def format_command(*words: str, user: str | None = None, tenant: str = "default") -> str:
+    """A call of `rem`, in the memory that this call was about."""
+    scope = (["--user", user] if user is not None else []) + (["--tenant", tenant] if tenant != "default" else [])
+    return f"{_program_name()} {shlex.join([*words, *scope])}"
+
+
+def _program_name() -> str:
+    if shutil.which("rem"):
+        return "rem"
+    called_by = Path(sys.argv[0])
+    if called_by.name == "__main__.py":
+        return f"{shlex.quote(sys.executable)} -m rem"
+    return shlex.quote(sys.argv[0])

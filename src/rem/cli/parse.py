@@ -7,18 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from rem.cli.runtime import Json
+from rem.cli.runtime import JsonOption
 
 
 def parse(
     query: Annotated[str, typer.Argument(help="A query, such as 'SEARCH \"machine learning\" FROM resources'.")],
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show the syntax tree of a query, or what is wrong with it."""
     from rem.cli.output import print_json
-    from rem.query.parser import parse as parse_query
-    from rem.query.printer import to_text
-    from rem.query.tree import as_json as tree_as_json
+    from rem.query.language.parser import parse_query as parse_query
+    from rem.query.language.printer import print_query
+    from rem.query.tree import to_json as tree_as_json
 
     tree = parse_query(query)
     if as_json:
@@ -26,7 +26,7 @@ def parse(
         return
     for line in outline(tree_as_json(tree)):
         typer.echo(line)
-    typer.echo(f"\nIn short: {to_text(tree)}")
+    typer.echo(f"\nIn short: {print_query(tree)}")
 
 
 def outline(tree: dict[str, Any], label: str = "") -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from rem.cli.runtime import Json, Tenant, User, run_with_rem, tell
+from rem.cli.runtime import JsonOption, TenantOption, UserOption, print_to_stderr, run_with_rem
 
 if TYPE_CHECKING:
     from rem.app import Rem
@@ -32,9 +32,9 @@ def query(
         Path | None,
         typer.Option("--plan", help="Run the stages of a plan in a JSON file instead; - reads it from standard input."),
     ] = None,
-    user: User = None,
-    tenant: Tenant = "default",
-    as_json: Json = False,
+    user: UserOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Also show how the query is understood and how long each step took.")
     ] = False,
@@ -66,14 +66,14 @@ def query(
         _print_explanation(tree or {}, result)
     _print_rows(result)
     for note in result.notes:
-        tell(f"Note: {note}")
+        print_to_stderr(f"Note: {note}")
 
 
 def _tree(text: str) -> dict[str, object]:
-    from rem.query.parser import parse
-    from rem.query.tree import as_json as tree_as_json
+    from rem.query.language.parser import parse_query
+    from rem.query.tree import to_json as tree_as_json
 
-    return tree_as_json(parse(text))
+    return tree_as_json(parse_query(text))
 
 
 def _print_rows(result: QueryResult) -> None:
@@ -82,7 +82,7 @@ def _print_rows(result: QueryResult) -> None:
     if result.results:
         print_rows(result)
     else:
-        tell("No rows.")
+        print_to_stderr("No rows.")
 
 
 def _print_explanation(tree: dict[str, object], result: QueryResult) -> None:

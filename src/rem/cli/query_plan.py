@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from rem.cli.entity_text import safe_text
-from rem.cli.output import counted, print_json
-from rem.cli.runtime import run_with_rem, tell
+from rem.cli.entity_text import escape_control_characters
+from rem.cli.output import format_count, print_json
+from rem.cli.runtime import print_to_stderr, run_with_rem
 from rem.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from rem.app import Rem
-    from rem.query.plan_result import PlanResult, StageResult
+    from rem.query.plans.plan import PlanResult, StageResult
 
 
 def query_plan(path: Path, query: str, *, user: str | None, tenant: str, as_json: bool, explain: bool) -> None:
     """Run a plan and print its answer; exit code 1 if a stage failed."""
-    from rem.query.plan import Plan, checked
+    from rem.query.plans.plan import Plan, check_plan
 
     if query:
         raise InvalidInputError("Give a query or --plan, not both.")
-    plan = Plan.of(_read(path))
+    plan = Plan.parse(_read(path))
     # A mistake in the plan is told before a server is started for it.
-    checked(plan)
+    check_plan(plan)
 
     async def work(rem: Rem) -> PlanResult:
         return await rem.run_plan(plan, user=user, tenant=tenant)
@@ -53,16 +53,16 @@ def _print(result: PlanResult) -> None:
     from rem.cli.query_table import print_rows
 
     for stage in result.stages:
-        tell(safe_text(f"{stage.id}: {_said(stage)}: {stage.query}"))
+        print_to_stderr(escape_control_characters(f"{stage.id}: {_said(stage)}: {stage.query}"))
         for note in stage.result.notes:
-            tell(safe_text(f"  Note: {note}"))
+            print_to_stderr(escape_control_characters(f"  Note: {note}"))
     if result.results:
         print_rows(result[result.answer].result)
     else:
-        tell("No rows.")
+        print_to_stderr("No rows.")
 
 
 def _said(stage: StageResult) -> str:
     if stage.status == "done":
-        return counted(stage.result.count, "row")
+        return format_count(stage.result.count, "row")
     return stage.status if stage.error is None else f"{stage.status} ({stage.error})"

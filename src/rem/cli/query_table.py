@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rem.cli.entity_text import safe_text
-from rem.cli.runtime import tell
+from rem.cli.entity_text import escape_control_characters
+from rem.cli.runtime import print_to_stderr
 from rem.query.result import QueryResult
 
 _LONGEST_CELL = 160
@@ -43,7 +43,7 @@ def print_rows(result: QueryResult) -> None:
     values = [[_value(row, column) for column in columns] for row in result.results]
     cells = [[_cell(value) for value in row] for row in values]
     if not columns:
-        tell(f"{len(cells):,} row{'s' if len(cells) > 1 else ''} without columns.")
+        print_to_stderr(f"{len(cells):,} row{'s' if len(cells) > 1 else ''} without columns.")
     elif result.query_type == "SQL" and not _fits(console.width, [columns, *cells]):
         _print_records(console, columns, cells)
     else:
@@ -56,7 +56,9 @@ def _print_table(
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column, column_values in zip(columns, zip(*values, strict=True), strict=True):
         is_number = all(isinstance(value, int | float) and not isinstance(value, bool) for value in column_values)
-        table.add_column(Text(safe_text(column)), justify="right" if is_number else "left", overflow="fold")
+        table.add_column(
+            Text(escape_control_characters(column)), justify="right" if is_number else "left", overflow="fold"
+        )
     room = _room_for_last(console.width, [columns, *cells])
     for row in cells:
         last = Text(row[-1])
@@ -67,7 +69,7 @@ def _print_table(
 
 def _print_records(console: Console, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
     """One line a field, and an empty one between records."""
-    names = [safe_text(column) for column in columns]
+    names = [escape_control_characters(column) for column in columns]
     widest = max(map(cell_len, names))
     for number, row in enumerate(cells):
         if number:
@@ -110,7 +112,7 @@ def _value(row: dict[str, Any], column: str) -> Any:
 
 
 def _cell(value: Any) -> str:
-    text = safe_text(" ".join(_text(value).split()))
+    text = escape_control_characters(" ".join(_text(value).split()))
     return text if len(text) <= _LONGEST_CELL else f"{text[: _LONGEST_CELL - 1]}…"
 
 

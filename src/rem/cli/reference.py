@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from rem.cli.main import app
 
 
-def reference() -> str:
+def render_reference() -> str:
     """`docs/cli.md`: the help of every command."""
     parts = ["# The `rem` command", "Made by `make docs` from the commands' own help; a test compares the two."]
     for path in _paths(typer.main.get_command(app), ()):
@@ -28,4 +28,4 @@ def _paths(command: Any, path: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 if __name__ == "__main__":
-    typer.echo(reference(), nl=False)
+    typer.echo(render_reference(), nl=False)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-User = Annotated[
+UserOption = Annotated[
     str | None,
     typer.Option(
         "--user",
@@ -23,14 +23,16 @@ User = Annotated[
         "itself (not that of a row in users). Without it: what the tenant shares.",
     ),
 ]
-Tenant = Annotated[str, typer.Option("--tenant", help="The workspace.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-In = Annotated[str | None, typer.Option("--in", metavar="SPAN", help="Lapse after so long: 30d, 12h, 2w.")]
-At = Annotated[str | None, typer.Option("--at", metavar="TIME", help="Lapse then: 2026-12-01, 2026-12-01T18:00 (UTC).")]
-Never = Annotated[bool, typer.Option("--never", help="Do not lapse any more.")]
+TenantOption = Annotated[str, typer.Option("--tenant", help="The workspace.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+ExpireInOption = Annotated[str | None, typer.Option("--in", metavar="SPAN", help="Lapse after so long: 30d, 12h, 2w.")]
+ExpireAtOption = Annotated[
+    str | None, typer.Option("--at", metavar="TIME", help="Lapse then: 2026-12-01, 2026-12-01T18:00 (UTC).")
+]
+ExpireNeverOption = Annotated[bool, typer.Option("--never", help="Do not lapse any more.")]
 
 
-def run(work: Callable[[], Awaitable[R]]) -> R:
+def run_async(work: Callable[[], Awaitable[R]]) -> R:
     """Run a command's coroutine."""
 
     async def main() -> R:
@@ -47,14 +49,14 @@ def run_with_rem(work: Callable[[Rem], Awaitable[R]]) -> R:
 
         from rem.app import Rem
 
-        async with Rem.open(on_progress=tell) as rem:
-            logger.debug("Opened {}, PostgreSQL {}", rem.database.describe_address(), rem.database.facts.version)
+        async with Rem.open(on_progress=print_to_stderr) as rem:
+            logger.debug("Opened {}, PostgreSQL {}", rem.database.describe_address(), rem.database.server_info.version)
             return await work(rem)
 
     return asyncio.run(main())
 
 
-def tell(message: str) -> None:
+def print_to_stderr(message: str) -> None:
     """Say what is going on, beside the data: on standard error."""
     typer.echo(message, err=True)
 
@@ -65,7 +67,7 @@ def confirm(question: str) -> None:
         is_meant = typer.confirm(question, err=True)
     except typer.Abort:
         # Nobody answered, so nobody ended the line of the question.
-        tell("")
+        print_to_stderr("")
         raise
     if not is_meant:
         raise typer.Abort

@@ -34,7 +34,7 @@ def serve(
     import uvicorn
 
     import rem
-    from rem.cli.runtime import run_with_rem, tell
+    from rem.cli.runtime import print_to_stderr, run_with_rem
     from rem.settings import get_settings
 
     settings = get_settings()
@@ -47,7 +47,7 @@ def serve(
         # Opening once here shows the progress of a first start, and stops before the workers do if something is wrong.
         run_with_rem(_nothing)
     address = f"[{host}]" if ":" in host else host
-    tell(f"REM listens on http://{address}:{port} (documentation at /docs). Stop with Ctrl-C.")
+    print_to_stderr(f"REM listens on http://{address}:{port} (documentation at /docs). Stop with Ctrl-C.")
     _end_well_when_terminated()
     uvicorn.run(
         "rem.api.main:app",

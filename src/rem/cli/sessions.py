@@ -11,7 +11,17 @@ from uuid import UUID
 
 import typer
 
-from rem.cli.runtime import At, In, Json, Never, Tenant, User, confirm, run_with_rem, tell
+from rem.cli.runtime import (
+    ExpireAtOption,
+    ExpireInOption,
+    ExpireNeverOption,
+    JsonOption,
+    TenantOption,
+    UserOption,
+    confirm,
+    print_to_stderr,
+    run_with_rem,
+)
 
 if TYPE_CHECKING:
     from rem.app import Rem
@@ -31,23 +41,23 @@ def list_sessions(
     limit: Annotated[int, typer.Option(help="How many, the newest first.")] = 20,
     offset: Annotated[int, typer.Option(help="How many of the newest to leave out.")] = 0,
     shared: Annotated[bool, typer.Option("--shared", help="Those that others share with the user.")] = False,
-    user: User = None,
-    tenant: Tenant = "default",
-    as_json: Json = False,
+    user: UserOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
 ) -> None:
     """List the user's sessions, those that were written to last first."""
     from rem.cli.output import print_json
 
     async def work(rem: Rem) -> tuple[list[Session], dict[UUID, str]]:
         memory = _memory(rem, user, tenant)
-        sessions = await (memory.shared_with_me if shared else memory.list_sessions)(limit, offset)
-        return sessions, await memory.titles([session.id for session in sessions])
+        sessions = await (memory.list_shared_sessions if shared else memory.list_sessions)(limit, offset)
+        return sessions, await memory.get_titles([session.id for session in sessions])
 
     sessions, titles = run_with_rem(work)
     if as_json:
         print_json([{**session.model_dump(mode="json"), "title": titles.get(session.id)} for session in sessions])
     elif not sessions:
-        tell("There are no sessions.")
+        print_to_stderr("There are no sessions.")
     else:
         # Not a table, which would break the ids to fit: they are there to be copied.
         typer.echo(f"{'session':<36}  {'last written':<16}  messages  about")
@@ -57,14 +67,14 @@ def list_sessions(
 
 
 @app.command()
-def show(which: Which, user: User = None, tenant: Tenant = "default", as_json: Json = False) -> None:
+def show(which: Which, user: UserOption = None, tenant: TenantOption = "default", as_json: JsonOption = False) -> None:
     """Show a session with all its messages, exactly as they were said."""
     from rem.cli.output import print_json
 
     async def work(rem: Rem) -> tuple[Session, list[Message]]:
         memory = _memory(rem, user, tenant)
         with _called(which):
-            session_id = await memory.session_id(which)
+            session_id = await memory.resolve_session_id(which)
             return await memory.get_session(session_id), await memory.load_session(session_id)
 
     session, messages = run_with_rem(work)
@@ -83,11 +93,11 @@ def export(
         list[str] | None, typer.Argument(metavar="[SESSION]...", help="Ids or names; all if none.")
     ] = None,
     to: Annotated[Path | None, typer.Option("--output", "-o", help="A file; standard output if not given.")] = None,
-    user: User = None,
-    tenant: Tenant = "default",
+    user: UserOption = None,
+    tenant: TenantOption = "default",
 ) -> None:
     """Write sessions as JSON lines, one a session, that `rem sessions import` reads back exactly."""
-    from rem.cli.output import counted, progress_bar
+    from rem.cli.output import format_count, progress_bar
 
     async def work(rem: Rem) -> int:
         from rem.memory.transfer import export_sessions
@@ -97,7 +107,7 @@ def export(
         with progress_bar("Exporting") as on_rows, _output(to) as stream:
             return await export_sessions(memory, stream, chosen, on_rows)
 
-    tell(f"Exported {counted(run_with_rem(work), 'session')}.")
+    print_to_stderr(f"Exported {format_count(run_with_rem(work), 'session')}.")
 
 
 @app.command("import")
@@ -106,19 +116,19 @@ def import_(
     skip_broken: Annotated[
         bool, typer.Option("--skip-broken", help="SQLite: leave out rows that cannot be read, not their whole session.")
     ] = False,
-    user: User = None,
-    tenant: Tenant = "default",
-    as_json: Json = False,
+    user: UserOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
 ) -> None:
     """Read sessions into the user's memory, each as a whole or not at all. A second time changes nothing."""
-    from rem.cli.indexing import index_what_was_written
+    from rem.cli.indexing import index_new_rows
     from rem.cli.output import print_json, progress_bar
 
     async def work(rem: Rem) -> ImportReport:
         memory = _memory(rem, user, tenant)
         with progress_bar("Importing") as on_rows:
             report = await _import_file(memory, path, on_rows, skip_broken)
-        await index_what_was_written(rem, user=user, tenant=tenant)
+        await index_new_rows(rem, user=user, tenant=tenant)
         return report
 
     report = run_with_rem(work)
@@ -135,15 +145,15 @@ def delete(
     which: Annotated[list[str], typer.Argument(metavar="SESSION...", help="Ids or names of sessions.")],
     erase: Annotated[bool, typer.Option("--erase", help="For good; otherwise they can be restored.")] = False,
     yes: Yes = False,
-    user: User = None,
-    tenant: Tenant = "default",
+    user: UserOption = None,
+    tenant: TenantOption = "default",
 ) -> None:
     """Delete sessions with their messages."""
-    from rem.cli.hints import command
+    from rem.cli.output import format_command
 
     async def work(rem: Rem) -> list[UUID]:
         memory = _memory(rem, user, tenant)
-        chosen = [await memory.session_id(name) for name in which]
+        chosen = [await memory.resolve_session_id(name) for name in which]
         if erase and not yes:
             confirm(f"Erase {', '.join(which)} for good?")
         for name, session_id in zip(which, chosen, strict=True):
@@ -152,7 +162,7 @@ def delete(
         return chosen
 
     for session_id in run_with_rem(work):
-        back = command("restore", "sessions", str(session_id), user=user, tenant=tenant)
+        back = format_command("restore", "sessions", str(session_id), user=user, tenant=tenant)
         typer.echo(f"Erased {session_id}." if erase else f"Deleted {session_id}; `{back}` brings it back.")
 
 
@@ -161,20 +171,20 @@ def prune(
     days: Annotated[int, typer.Option(help="Sessions that nobody has written to for so many days.")] = 30,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
     yes: Yes = False,
-    user: User = None,
-    tenant: Tenant = "default",
-    as_json: Json = False,
+    user: UserOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
 ) -> None:
     """Delete the user's old sessions, and what was dreamt from them. They can be restored."""
     from rem.cli.output import print_json
-    from rem.memory.prune import idle_sessions
+    from rem.memory.prune import list_idle_sessions
 
     async def work(rem: Rem) -> int | list[Session]:
         memory = _memory(rem, user, tenant)
         if dry_run:
-            return await idle_sessions(memory, days)
+            return await list_idle_sessions(memory, days)
         if not yes:
-            _show_idle(await idle_sessions(memory, days), err=True)
+            _show_idle(await list_idle_sessions(memory, days), err=True)
             confirm(f"Delete all sessions that are idle for over {days} days?")
         return await memory.prune_old_sessions(days)
 
@@ -190,22 +200,22 @@ def prune(
 @app.command("expire")
 def expire_session(
     which: Which,
-    within: In = None,
-    at: At = None,
-    never: Never = False,
-    user: User = None,
-    tenant: Tenant = "default",
+    within: ExpireInOption = None,
+    at: ExpireAtOption = None,
+    never: ExpireNeverOption = False,
+    user: UserOption = None,
+    tenant: TenantOption = "default",
 ) -> None:
     """Let a session lapse, with all its messages, also those that are written later."""
     from rem.cli.forget import moment_text
-    from rem.forgetting.expiry import expire, expiry_of
+    from rem.forgetting.expiry import expire, parse_expiry
 
-    moment = expiry_of(within, at, never)
+    moment = parse_expiry(within, at, never)
 
     async def work(rem: Rem) -> UUID:
         memory = _memory(rem, user, tenant)
         with _called(which):
-            session = await memory.get_session(await memory.session_id(which))
+            session = await memory.get_session(await memory.resolve_session_id(which))
         await expire(memory.store, [session], moment)
         return session.id
 
@@ -213,34 +223,34 @@ def expire_session(
 
 
 @app.command()
-def clear(which: Which, yes: Yes = False, user: User = None, tenant: Tenant = "default") -> None:
+def clear(which: Which, yes: Yes = False, user: UserOption = None, tenant: TenantOption = "default") -> None:
     """Delete the messages of a session, not the session."""
-    from rem.cli.output import counted
+    from rem.cli.output import format_count
 
     async def work(rem: Rem) -> int:
         memory = _memory(rem, user, tenant)
-        session_id = await memory.session_id(which)
+        session_id = await memory.resolve_session_id(which)
         if not yes:
             confirm(f"Delete all messages of {which}?")
         with _called(which):
             return await memory.clear_session(session_id)
 
-    typer.echo(f"Deleted {counted(run_with_rem(work), 'message')}.")
+    typer.echo(f"Deleted {format_count(run_with_rem(work), 'message')}.")
 
 
 @app.command()
 def rename(
     which: Which,
     name: Annotated[str, typer.Argument(help="The new name, which no other session of the user has.")],
-    user: User = None,
-    tenant: Tenant = "default",
+    user: UserOption = None,
+    tenant: TenantOption = "default",
 ) -> None:
     """Give a session a name, by which it is found from then on."""
 
     async def work(rem: Rem) -> Session:
         memory = _memory(rem, user, tenant)
         with _called(which):
-            return await memory.rename_session(await memory.session_id(which), name)
+            return await memory.rename_session(await memory.resolve_session_id(which), name)
 
     session = run_with_rem(work)
     typer.echo(f"{session.id} is called {session.name} (key {session.key}).")
@@ -251,16 +261,16 @@ def search(
     text: Annotated[str, typer.Argument(help="What it was about.")],
     session: Annotated[str | None, typer.Option(help="Only in this session, by id or name.")] = None,
     limit: Annotated[int, typer.Option(help="How many messages.")] = 5,
-    user: User = None,
-    tenant: Tenant = "default",
-    as_json: Json = False,
+    user: UserOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
 ) -> None:
     """Find what was said, by meaning and by words."""
     from rem.cli.output import print_json
 
     async def work(rem: Rem) -> list[Message]:
         memory = _memory(rem, user, tenant)
-        within = None if session is None else await memory.session_id(session)
+        within = None if session is None else await memory.resolve_session_id(session)
         return await memory.search_similar(text, limit, within)
 
     found = run_with_rem(work)
@@ -270,17 +280,17 @@ def search(
     for message in found:
         typer.echo(f"{message.key}  {_speaker(message)}: {' '.join(message.content.split())[:200]}")
     if not found:
-        tell("Nothing was found.")
+        print_to_stderr("Nothing was found.")
 
 
 def _show_idle(sessions: Sequence[Session], *, err: bool = False) -> None:
     """What `prune` would delete."""
-    from rem.cli.output import counted
+    from rem.cli.output import format_count
 
     for session in sessions:
-        count = counted(session.message_count, "message")
+        count = format_count(session.message_count, "message")
         typer.echo(f"{session.id}  {session.updated_at:%Y-%m-%d}  {count}  {session.name or ''}".rstrip(), err=err)
-    typer.echo(f"Would delete {counted(len(sessions), 'session')}.", err=err)
+    typer.echo(f"Would delete {format_count(len(sessions), 'session')}.", err=err)
 
 
 def _memory(rem: Rem, user: str | None, tenant: str) -> MemoryManager:
@@ -304,30 +314,30 @@ def _called(which: str) -> Iterator[None]:
 
 async def _existing(memory: MemoryManager, which: str) -> UUID:
     with _called(which):
-        return (await memory.get_session(await memory.session_id(which))).id
+        return (await memory.get_session(await memory.resolve_session_id(which))).id
 
 
 def _print_pruned(pruned: int, as_json: bool) -> None:
-    from rem.cli.output import counted, print_json
+    from rem.cli.output import format_count, print_json
 
     if as_json:
         print_json({"deleted": pruned})
     else:
-        typer.echo(f"Deleted {counted(pruned, 'session')}.")
+        typer.echo(f"Deleted {format_count(pruned, 'session')}.")
 
 
 async def _import_file(memory: MemoryManager, path: Path, on_rows: Any, skip_broken: bool) -> ImportReport:
     from rem.errors import InvalidInputError
     from rem.memory.sqlite_import import import_sqlite, is_sqlite
-    from rem.memory.transfer import check_lines, import_lines
+    from rem.memory.transfer import check_export_lines, import_sessions
 
     try:
         if is_sqlite(path):
             return await import_sqlite(memory, path, on_rows, skip_broken=skip_broken)
         with path.open("rb") as lines:
-            check_lines(lines, str(path))
+            check_export_lines(lines, str(path))
         with path.open("rb") as lines:
-            return await import_lines(memory, lines, on_rows)
+            return await import_sessions(memory, lines, on_rows)
     except OSError as error:
         raise InvalidInputError(f"{path} cannot be read: {error.strerror}.") from error
 
@@ -355,19 +365,19 @@ class _output:  # noqa: N801  # reads as a statement
 
 
 def _print_report(report: ImportReport) -> None:
-    from rem.cli.output import counted
+    from rem.cli.output import format_count
 
     left = _MOST_PROBLEMS
     for session in report.sessions:
         if left > 0 and session.notes:
-            tell(f"{session.source}: {session.outcome}")
+            print_to_stderr(f"{session.source}: {session.outcome}")
             for note in session.notes[:left]:
-                tell(f"  {note}")
+                print_to_stderr(f"  {note}")
         left -= len(session.notes)
     if left < 0:
-        tell(f"and {-left} more: --json lists them all.")
+        print_to_stderr(f"and {-left} more: --json lists them all.")
     counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(report.counts.items())) or "none"
-    typer.echo(f"Sessions: {counts}. Added {counted(report.messages, 'message')}.")
+    typer.echo(f"Sessions: {counts}. Added {format_count(report.messages, 'message')}.")
 
 
 def _speaker(message: Message) -> str:

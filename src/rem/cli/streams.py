@@ -16,7 +16,7 @@ def set_up_streams() -> None:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
-def give_up_output() -> None:
+def discard_output() -> None:
     """Drop what could not be written, so that the interpreter does not try it again at the end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())

@@ -25,11 +25,11 @@ def worker(
     `rem serve` has a worker of its own. Ctrl-C or SIGTERM lets running jobs end, in bounded time; a second one
     interrupts them. What is not finished waits again.
     """
-    from rem.cli.runtime import run
+    from rem.cli.runtime import run_async
 
     _log_to_stderr()
     chosen = [kind.strip() for kind in kinds.split(",") if kind.strip()] if kinds is not None else None
-    run(lambda: _work(_settings(concurrency), once, chosen))
+    run_async(lambda: _work(_settings(concurrency), once, chosen))
 
 
 async def _work(settings: Settings, once: bool, kinds: list[str] | None) -> None:
@@ -38,17 +38,17 @@ async def _work(settings: Settings, once: bool, kinds: list[str] | None) -> None
 
     from rem.agents.service import Agents
     from rem.app import Rem
-    from rem.cli.runtime import tell
+    from rem.cli.runtime import print_to_stderr
     from rem.worker.worker import Worker
 
-    async with Rem.open(settings, on_progress=tell) as rem:
+    async with Rem.open(settings, on_progress=print_to_stderr) as rem:
         agents = Agents(rem, settings)
         try:
             worker = Worker(rem, agents, settings, kinds=kinds)
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, worker.stop)
             if not once:
-                tell(f"Working on jobs of {rem.database.describe_address()}. Stop with Ctrl-C.")
+                print_to_stderr(f"Working on jobs of {rem.database.describe_address()}. Stop with Ctrl-C.")
             await _run(worker, rem, once)
         finally:
             await agents.close()

@@ -4,16 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from enum import Enum
+from typing import Annotated, Any, Literal, TypeAlias
+from uuid import UUID
+
+from pydantic import Field, TypeAdapter
 
 from rem.db.sql import identifier
 from rem.db.table import Table
-from rem.db.values import fit
 from rem.errors import InvalidInputError
+from rem.models.field_types import check_text, to_json_value
+
+_ADAPTERS: dict[str, TypeAdapter[Any]] = {
+    "boolean": TypeAdapter(bool),
+    "bigint": TypeAdapter(Annotated[int, Field(ge=-(2**63), lt=2**63)]),
+    "double precision": TypeAdapter(float),
+    "numeric": TypeAdapter(Decimal),
+    "timestamptz": TypeAdapter(datetime),
+    "date": TypeAdapter(date),
+    "uuid": TypeAdapter(UUID),
+}
+
+
+def convert_value(value: Any, sql_type: str) -> Any:
+    """The value as the type wants it; a ValueError if it cannot be."""
+    if sql_type == "jsonb":
+        return to_json_value(value)
+    if sql_type.endswith("[]"):
+        if not isinstance(value, list | tuple | set | frozenset):
+            raise ValueError("not a list")
+        return [convert_value(item, sql_type.removesuffix("[]")) for item in value]
+    if value is None:
+        raise ValueError("no value")
+    if isinstance(value, Enum):
+        value = value.value
+    if sql_type == "text":
+        return _to_text(value)
+    if sql_type == "numeric" and isinstance(value, float):
+        return Decimal(repr(value))
+    if sql_type not in _ADAPTERS:
+        raise ValueError("not comparable")
+    fitted = _ADAPTERS[sql_type].validate_python(value)
+    return fitted.replace(tzinfo=UTC) if isinstance(fitted, datetime) and fitted.tzinfo is None else fitted
+
+
+def _to_text(value: Any) -> str:
+    """Text as `#>>` shows a JSON value: `metadata.done = true` compares with 'true'."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return check_text(str(value))
+
 
 Operator: TypeAlias = Literal["=", "<>", "<", "<=", ">", ">=", "LIKE", "ILIKE", "CONTAINS"]
-_DEEPEST = 100
-_OPERATORS = frozenset({"=", "<>", "<", "<=", ">", ">=", "LIKE", "ILIKE"})
+MAX_CONDITION_DEPTH = 100
+COMPARISON_OPERATORS = frozenset({"=", "<>", "<", "<=", ">", ">=", "LIKE", "ILIKE"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +120,16 @@ Condition: TypeAlias = Compare | In | Between | IsNull | Not | And | Or
 Where: TypeAlias = Condition | Mapping[str, Any] | None
 
 
-def condition_of(where: Where) -> Condition:
+def to_condition(where: Where) -> Condition:
     """The condition that a mapping stands for: equal values, any of a list of values, or None for no value."""
     if where is None:
         return And([])
     if not isinstance(where, Mapping):
         return where
-    return And([_of_item(field, value) for field, value in where.items()])
+    return And([_to_field_condition(field, value) for field, value in where.items()])
 
 
-def _of_item(field: str, value: Any) -> Condition:
+def _to_field_condition(field: str, value: Any) -> Condition:
     if value is None:
         return IsNull(field)
     if isinstance(value, list | tuple | set | frozenset):
@@ -91,7 +137,7 @@ def _of_item(field: str, value: Any) -> Condition:
     return Compare(field, "=", value)
 
 
-class Compiler:
+class ConditionCompiler:
     """Turns conditions on one table into SQL over the alias `r`; the values collect in `parameters`."""
 
     def __init__(self, table: Table, parameters: list[Any]) -> None:
@@ -101,8 +147,10 @@ class Compiler:
 
     def compile(self, condition: Condition) -> str:
         """The SQL of a condition."""
-        if self._depth > _DEEPEST:
-            raise InvalidInputError(f"The condition is nested more than {_DEEPEST} levels deep: simplify it.")
+        if self._depth > MAX_CONDITION_DEPTH:
+            raise InvalidInputError(
+                f"The condition is nested more than {MAX_CONDITION_DEPTH} levels deep: simplify it."
+            )
         self._depth += 1
         text = self._compile(condition)
         self._depth -= 1
@@ -125,7 +173,7 @@ class Compiler:
             case Compare(field, operator, value):
                 return self._compare(field, operator, value)
 
-    def order(self, order_by: str) -> str:
+    def compile_order(self, order_by: str) -> str:
         """The SQL of "created_at" or "-created_at, name"; ties are broken by id, so that pages do not overlap."""
         terms = []
         for term in filter(None, (part.strip() for part in order_by.split(","))):
@@ -156,12 +204,14 @@ class Compiler:
                 raise InvalidInputError(f"{field} is {reference.sql_type}: CONTAINS works on lists and JSON fields.")
             wanted = value if reference.sql_type == "jsonb" or isinstance(value, list) else [value]
             return f"{reference.text} @> {self._bind(wanted, reference.sql_type, field)}"
-        if operator not in _OPERATORS:
-            raise InvalidInputError(f"There is no operator {operator!r}: use one of {', '.join(sorted(_OPERATORS))}.")
+        if operator not in COMPARISON_OPERATORS:
+            raise InvalidInputError(
+                f"There is no operator {operator!r}: use one of {', '.join(sorted(COMPARISON_OPERATORS))}."
+            )
         return f"{reference.text} {operator} {self._bind(value, reference.sql_type, field)}"
 
     def _bind(self, value: Any, sql_type: str, field: str) -> str:
-        self.parameters.append(_fitting(value, sql_type, field))
+        self.parameters.append(_convert_field_value(value, sql_type, field))
         return f"${len(self.parameters)}::{sql_type}"
 
     def _field(self, path: str, *values: Any) -> _Reference:
@@ -191,9 +241,9 @@ class _Reference:
     sql_type: str
 
 
-def _fitting(value: Any, sql_type: str, field: str) -> Any:
+def _convert_field_value(value: Any, sql_type: str, field: str) -> Any:
     """A value that the driver takes for the type, or an error that names the field."""
     try:
-        return fit(value, sql_type)
+        return convert_value(value, sql_type)
     except (ValueError, TypeError) as error:
         raise InvalidInputError(f"{field}: {value!r} is not a {sql_type}.") from error

@@ -15,9 +15,9 @@ import asyncpg
 import orjson
 from loguru import logger
 
-from rem.db.faults import ASYNCPG_ERRORS, DRIVER_ERRORS, translate, translated
-from rem.db.migrations import Migrator
-from rem.db.preflight import ServerFacts, read_facts, require_fit
+from rem.db.driver_errors import ASYNCPG_ERRORS, DRIVER_ERRORS, to_rem_error, translate_driver_errors
+from rem.db.migrator import Migrator
+from rem.db.preflight import ServerInfo, check_requirements, read_server_info
 from rem.errors import DatabaseUnavailableError, InvalidInputError, MigrationError, SettingsError
 from rem.settings import Settings
 
@@ -66,9 +66,9 @@ class Database:
     def __init__(self, settings: Settings, on_progress: Progress | None = None) -> None:
         self._settings = settings
         self._on_progress = on_progress or _to_log
-        self._embedded = embedded_server(settings, self._on_progress)
+        self._embedded = create_embedded_server(settings, self._on_progress)
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
-        self._facts: ServerFacts | None = None
+        self._facts: ServerInfo | None = None
 
     @classmethod
     @asynccontextmanager
@@ -96,7 +96,7 @@ class Database:
         return self._embedded.status() if self._embedded else None
 
     @property
-    def facts(self) -> ServerFacts:
+    def server_info(self) -> ServerInfo:
         """What the server said of itself when it was opened."""
         if self._facts is None:
             raise DatabaseUnavailableError("The database is not open.")
@@ -104,13 +104,13 @@ class Database:
 
     async def start(self) -> None:
         """Check the server, bring the schema up to date, fill the pool."""
-        async with self.single_connection() as connection:
-            self._facts = await read_facts(connection)
-            require_fit(self._facts)
+        async with self.unpooled_connection() as connection:
+            self._facts = await read_server_info(connection)
+            check_requirements(self._facts)
             await self._bring_up_to_date(connection)
             # A fresh schema may have brought the extensions along.
-            self._facts = await read_facts(connection)
-        with translated():
+            self._facts = await read_server_info(connection)
+        with translate_driver_errors():
             self._pool = await asyncpg.create_pool(
                 min_size=self._settings.postgres.pool_min_size,
                 max_size=max(self._settings.postgres.pool_max_size, self._settings.postgres.pool_min_size),
@@ -152,9 +152,9 @@ class Database:
             yield _Pinned(connection, self.embedding_dimension)
 
     @asynccontextmanager
-    async def single_connection(self) -> AsyncIterator[Connection]:
+    async def unpooled_connection(self) -> AsyncIterator[Connection]:
         """A connection outside the pool, for what comes before the schema is known to be right."""
-        with translated():
+        with translate_driver_errors():
             connection = await self._connect()
             try:
                 yield connection
@@ -166,13 +166,13 @@ class Database:
         return await self._connect(**login, **kwargs)
 
     async def _bring_up_to_date(self, connection: Connection) -> None:
-        migrator = Migrator(connection, self.facts.search_path)
+        migrator = Migrator(connection, self.server_info.search_path)
         if await migrator.is_current():
             return
         if not self.is_embedded:
             raise MigrationError("The database's schema is not the one this REM needs: run `rem db migrate`.")
         self._on_progress("Preparing the schema ...")
-        await migrate(connection, self._settings, self.facts)
+        await migrate_schema(connection, self._settings, self.server_info)
 
     async def _connect_for_pool(self, *_args: Any, **kwargs: Any) -> asyncpg.Connection[asyncpg.Record]:
         return await self._connect(**kwargs)
@@ -247,13 +247,13 @@ class Database:
             "json", encoder=orjson.dumps, decoder=orjson.loads, schema="pg_catalog", format="binary"
         )
         # A crash takes every connection along, so looking once for each new one is looking after every crash.
-        if self.facts.is_replica or await connection.fetchval("SELECT rem.rem_kv_store_is_whole()"):
+        if self.server_info.is_replica or await connection.fetchval("SELECT rem.rem_kv_store_is_complete()"):
             return
-        if await connection.fetchval("SELECT rem.rem_mend_kv_store()"):
+        if await connection.fetchval("SELECT rem.rem_fix_kv_store()"):
             logger.warning("The key cache was empty after a crash of PostgreSQL; it has been rebuilt from the tables.")
 
 
-async def migrate(connection: Connection, settings: Settings, facts: ServerFacts) -> list[str]:
+async def migrate_schema(connection: Connection, settings: Settings, facts: ServerInfo) -> list[str]:
     """Bring the schema to the version of this REM; the names of the migrations that were applied."""
     migrator = Migrator(connection, facts.search_path)
     # One transaction, so that the migrator's lock is held to the end: two CREATE INDEX IF NOT EXISTS at once collide.
@@ -284,7 +284,7 @@ class _Lease:
         try:
             return await self._acquisition.__aenter__()
         except DRIVER_ERRORS as error:
-            raise translate(error) from error
+            raise to_rem_error(error) from error
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -292,9 +292,9 @@ class _Lease:
         try:
             await self._acquisition.__aexit__(kind, error, trace)
         except DRIVER_ERRORS as failure:
-            raise translate(failure) from failure
+            raise to_rem_error(failure) from failure
         if isinstance(error, self._errors):
-            raise translate(error) from error
+            raise to_rem_error(error) from error
 
 
 class _Pinned:
@@ -311,7 +311,7 @@ class _Pinned:
             raise InvalidInputError(
                 "A transaction belongs to the task that began it: make its calls one after the other, not by gather."
             )
-        with translated():
+        with translate_driver_errors():
             # A savepoint: after a failed statement PostgreSQL would turn the final COMMIT into a silent ROLLBACK.
             async with self._connection.transaction():
                 yield self._connection
@@ -326,7 +326,7 @@ class _Pinned:
         yield self
 
 
-def embedded_server(settings: Settings, on_progress: Progress) -> EmbeddedServer | None:
+def create_embedded_server(settings: Settings, on_progress: Progress) -> EmbeddedServer | None:
     """The server that REM runs itself, unless the settings name another."""
     if settings.postgres.connection_string is not None:
         return None

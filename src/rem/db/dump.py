@@ -15,7 +15,7 @@ from rem.db.sql import fill, identifier, query
 from rem.db.store import Store
 from rem.errors import InvalidInputError
 from rem.models import Entity
-from rem.models.values import EPOCH
+from rem.models.field_types import MIN_DATETIME
 
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _ROWS_PER_BLOCK = 1_000
@@ -23,7 +23,7 @@ _GIVEN_BY_STORE = {"tenant_id", "user_id", "key"}
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[TextIO]:
+def open_for_replacement(path: Path) -> Iterator[TextIO]:
     """A file that takes its place only when it is complete; a pipe or a device is written to as it is."""
     try:
         if path.exists() and not path.is_file():
@@ -77,7 +77,7 @@ async def _all_pages(store: Store, with_deleted: bool) -> AsyncGenerator[tuple[t
 
 async def _pages(store: Store, model: type[Entity], deleted: bool) -> AsyncIterator[list[Entity]]:
     statement = fill(query("lookup", "own_page"), table=f"rem.{identifier(model.entity_type.table)}")
-    last: tuple[Any, UUID] = (EPOCH, UUID(int=0))
+    last: tuple[Any, UUID] = (MIN_DATETIME, UUID(int=0))
     while True:
         async with store.executor.connection() as connection:
             rows = await connection.fetch(

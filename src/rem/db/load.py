@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from rem.db.repository import Outcome, RowError
 from rem.db.sql import query
 from rem.db.store import Store
-from rem.db.yaml_rows import Block, Row, read_blocks
+from rem.db.yaml_rows import TableBlock, YamlRow, read_blocks
 from rem.errors import InvalidInputError, RemError
 from rem.models import Edge, Entity
 
@@ -38,9 +38,9 @@ class LoadReport:
         return sum(counts.total() for counts in self.tables.values())
 
 
-def read_files(paths: Sequence[Path]) -> list[Block]:
+def read_files(paths: Sequence[Path]) -> list[TableBlock]:
     """The blocks of some files."""
-    blocks: list[Block] = []
+    blocks: list[TableBlock] = []
     for path in paths:
         try:
             blocks += read_blocks(path.read_text(encoding="utf-8"), str(path))
@@ -51,7 +51,7 @@ def read_files(paths: Sequence[Path]) -> list[Block]:
     return blocks
 
 
-async def load(store: Store, blocks: Sequence[Block], on_rows: RowProgress | None = None) -> LoadReport:
+async def load(store: Store, blocks: Sequence[TableBlock], on_rows: RowProgress | None = None) -> LoadReport:
     """Store the rows in the store's scope. Loading twice updates; the first bad row undoes everything."""
     entities = _validated(store, blocks)
     total = sum(len(block.rows) for block in blocks)
@@ -64,7 +64,7 @@ async def load(store: Store, blocks: Sequence[Block], on_rows: RowProgress | Non
                 part = block.rows[start : start + _ROWS_AT_ONCE]
                 written = await _store_rows(transaction, block, part, batch[start : start + _ROWS_AT_ONCE])
                 counts.update(row.outcome for row in written.rows)
-                report.deleted += [f"{block.table}/{key}" for key in written.refused]
+                report.deleted += [f"{block.table}/{key}" for key in written.skipped_keys]
                 done += len(part)
                 if on_rows:
                     on_rows(done, total)
@@ -72,7 +72,7 @@ async def load(store: Store, blocks: Sequence[Block], on_rows: RowProgress | Non
     return report
 
 
-def _validated(store: Store, blocks: Sequence[Block]) -> list[list[Entity]]:
+def _validated(store: Store, blocks: Sequence[TableBlock]) -> list[list[Entity]]:
     """The entities of all blocks, or one error that lists what is wrong with them."""
     problems: list[str] = []
     entities = [_entities(store, block, problems) for block in blocks]
@@ -83,9 +83,9 @@ def _validated(store: Store, blocks: Sequence[Block]) -> list[list[Entity]]:
     return entities
 
 
-def _entities(store: Store, block: Block, problems: list[str]) -> list[Entity]:
+def _entities(store: Store, block: TableBlock, problems: list[str]) -> list[Entity]:
     try:
-        model = store.types.model(block.table)
+        model = store.types.get_model(block.table)
     except InvalidInputError as error:
         problems.append(f"{block.file}:{block.line}: {error}")
         return []
@@ -99,14 +99,14 @@ def _entities(store: Store, block: Block, problems: list[str]) -> list[Entity]:
     for row in block.rows:
         found = _row_problems(model, block, row)
         if found:
-            problems += [f"{block.place(row)}: {problem}" for problem in found]
+            problems += [f"{block.locate(row)}: {problem}" for problem in found]
             continue
-        entity = _entity(model, row.values, f"{block.place(row)}: ", problems)
+        entity = _entity(model, row.values, f"{block.locate(row)}: ", problems)
         entities += [entity] if entity else []
     return entities
 
 
-def _row_problems(model: type[Entity], block: Block, row: Row) -> list[str]:
+def _row_problems(model: type[Entity], block: TableBlock, row: YamlRow) -> list[str]:
     problems = [
         f"field {name}: is given by the store: leave it out (choose the owner with --user and --tenant)."
         for name in _GIVEN_BY_STORE
@@ -143,20 +143,20 @@ def _did_you_mean(name: str, known: Iterable[str]) -> str:
     return f": did you mean {near[0]}?" if near else ""
 
 
-async def _store_rows(store: Store, block: Block, rows: Sequence[Row], batch: Sequence[Entity]) -> Any:
+async def _store_rows(store: Store, block: TableBlock, rows: Sequence[YamlRow], batch: Sequence[Entity]) -> Any:
     if block.key_field == "email":
         await _adopt_ids_by_email(store, batch)
     try:
         async with store.transaction() as attempt:
             return await attempt.upsert_many(batch)
     except RowError as error:
-        raise InvalidInputError(f"Nothing was loaded:\n  {block.place(rows[error.row])}: {error}") from error
+        raise InvalidInputError(f"Nothing was loaded:\n  {block.locate(rows[error.row])}: {error}") from error
     except RemError as error:
         row = await _culprit(store, rows, batch)
-        raise type(error)(f"Nothing was loaded:\n  {block.place(row) if row else block.file}: {error}") from error
+        raise type(error)(f"Nothing was loaded:\n  {block.locate(row) if row else block.file}: {error}") from error
 
 
-async def _culprit(store: Store, rows: Sequence[Row], batch: Sequence[Entity]) -> Row | None:
+async def _culprit(store: Store, rows: Sequence[YamlRow], batch: Sequence[Entity]) -> YamlRow | None:
     """The first row that the database refuses when it comes alone, found by trying: the transaction is lost anyway."""
     for row, entity in zip(rows, batch, strict=True):
         try:

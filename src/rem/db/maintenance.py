@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class CacheReport:
+class RebuildReport:
     """What the mirrors hold after a rebuild."""
 
     keys: int
     edges: int
 
 
-async def rebuild_mirrors(database: Database) -> CacheReport:
+async def rebuild_mirrors(database: Database) -> RebuildReport:
     """Fill kv_store and edges anew from the tables, in one transaction."""
     async with database.connection() as connection, connection.transaction():
         row = await connection.fetchrow(query("migrations", "rebuild"))
-    return CacheReport(*row) if row else CacheReport(0, 0)
+    return RebuildReport(*row) if row else RebuildReport(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class TableSize:
     size_bytes: int
 
 
-async def table_sizes_on(connection: Connection) -> list[TableSize]:
+async def read_table_sizes(connection: Connection) -> list[TableSize]:
     """All entity tables with what they hold; over all tenants and users, so for operators only."""
     return [TableSize(*row) for row in await connection.fetch(query("maintenance", "table_sizes"))]
 

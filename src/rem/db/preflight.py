@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from rem.db.sql import query
-from rem.errors import DatabaseUnfitError
+from rem.errors import DatabaseUnsupportedError
 
 if TYPE_CHECKING:
     from rem.db.database import Connection
@@ -29,7 +29,7 @@ class Extension:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerFacts:
+class ServerInfo:
     """What a server says of itself."""
 
     version_number: int
@@ -52,18 +52,18 @@ class ServerFacts:
         return ", ".join(f'"{name}"' for name in schemas if name and _SCHEMA_NAME.match(name))
 
 
-async def read_facts(connection: Connection) -> ServerFacts:
+async def read_server_info(connection: Connection) -> ServerInfo:
     """Ask the server, in one round trip."""
     row = dict(await connection.fetchrow(query("preflight", "facts")) or {})
     extensions: dict[str, Any] = orjson.loads(row.pop("extensions") or "{}")
-    return ServerFacts(
+    return ServerInfo(
         **row,
         vector=Extension(**extensions.get("vector", {})),
         pg_trgm=Extension(**extensions.get("pg_trgm", {})),
     )
 
 
-def shortcomings(facts: ServerFacts) -> list[str]:
+def find_unmet_requirements(facts: ServerInfo) -> list[str]:
     """What the server lacks, each with what to do about it; empty if it is fit."""
     found = []
     if facts.version_number < _OLDEST_POSTGRES:
@@ -93,7 +93,7 @@ def shortcomings(facts: ServerFacts) -> list[str]:
     return found
 
 
-def _extension_shortcomings(name: str, extension: Extension, facts: ServerFacts, oldest: tuple[int, ...]) -> list[str]:
+def _extension_shortcomings(name: str, extension: Extension, facts: ServerInfo, oldest: tuple[int, ...]) -> list[str]:
     if extension.available is None:
         return [f"The extension {name} is not installed on the server: install its package (for vector: pgvector)."]
     version = extension.installed or extension.available
@@ -107,9 +107,9 @@ def _extension_shortcomings(name: str, extension: Extension, facts: ServerFacts,
     return []
 
 
-def require_fit(facts: ServerFacts) -> None:
+def check_requirements(facts: ServerInfo) -> None:
     """Raise an error that lists everything the server lacks."""
-    found = shortcomings(facts)
+    found = find_unmet_requirements(facts)
     if found:
         listing = "\n".join(f"  - {shortcoming}" for shortcoming in found)
-        raise DatabaseUnfitError(f"The PostgreSQL server cannot keep REM's memory:\n{listing}")
+        raise DatabaseUnsupportedError(f"The PostgreSQL server cannot keep REM's memory:\n{listing}")

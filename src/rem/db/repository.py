@@ -11,10 +11,10 @@ from uuid import UUID
 from pydantic import ValidationError
 
 from rem.context import Scope
-from rem.db.conditions import Compiler, Where, condition_of
+from rem.db.conditions import ConditionCompiler, Where, to_condition
 from rem.db.sql import fill, identifier, query
-from rem.db.table import table_of
-from rem.db.write_plan import WritePlan, owned_by, staged, write_plan
+from rem.db.table import get_table
+from rem.db.write_plan import WritePlan, build_write_plan, owner_condition, stage_rows
 from rem.errors import ConflictError, DeletedError, InvalidInputError, NotFoundError
 from rem.models.entity import Entity
 
@@ -41,7 +41,7 @@ class RowError(InvalidInputError):
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenRow:
     """What became of one entity of a batch. Deleted: it was deleted before, so it was left alone."""
 
     id: UUID
@@ -64,7 +64,7 @@ class _Result:
 class WriteReport:
     """What became of a batch, in its order."""
 
-    rows: list[Written] = field(default_factory=list)
+    rows: list[WrittenRow] = field(default_factory=list)
 
     @property
     def counts(self) -> Counter[Outcome]:
@@ -77,7 +77,7 @@ class WriteReport:
         return [row.id for row in self.rows]
 
     @property
-    def refused(self) -> list[str]:
+    def skipped_keys(self) -> list[str]:
         """The keys that were deleted before, and therefore not written."""
         return [row.key for row in self.rows if row.outcome == "deleted"]
 
@@ -88,7 +88,7 @@ class Repository(Generic[T]):
     def __init__(self, executor: Executor, model: type[T]) -> None:
         self._executor = executor
         self._model = model
-        self._table = table_of(model)
+        self._table = get_table(model)
 
     async def get(self, scope: Scope, entity_id: UUID) -> T:
         """The entity with this id; NotFoundError if there is none that the scope may see."""
@@ -107,11 +107,11 @@ class Repository(Generic[T]):
         """The entities that fulfil a condition, a page at a time."""
         _check_page(limit, offset)
         parameters: list[Any] = [scope.tenant_id, scope.user_id, limit, offset]
-        compiler = Compiler(self._table, parameters)
+        compiler = ConditionCompiler(self._table, parameters)
         statement = self._statement(
             "find",
-            condition=compiler.compile(condition_of(where)),
-            order=compiler.order(order_by),
+            condition=compiler.compile(to_condition(where)),
+            order=compiler.compile_order(order_by),
             lifetime=_lifetime(with_deleted),
         )
         async with self._executor.connection() as connection:
@@ -121,7 +121,7 @@ class Repository(Generic[T]):
     async def count(self, scope: Scope, where: Where = None, *, with_deleted: bool = False) -> int:
         """How many entities fulfil a condition."""
         parameters: list[Any] = [scope.tenant_id, scope.user_id]
-        condition = Compiler(self._table, parameters).compile(condition_of(where))
+        condition = ConditionCompiler(self._table, parameters).compile(to_condition(where))
         statement = self._statement("count", condition=condition, lifetime=_lifetime(with_deleted))
         async with self._executor.connection() as connection:
             return int(await connection.fetchval(statement, *parameters))
@@ -146,15 +146,15 @@ class Repository(Generic[T]):
         batch = list(entities)
         groups: dict[tuple[frozenset[str], bool], list[int]] = defaultdict(list)
         for index, entity in enumerate(batch):
-            groups[entity.given_fields, entity.revision is not None].append(index)
-        written: dict[int, Written] = {}
+            groups[entity.fields_to_write, entity.revision is not None].append(index)
+        written: dict[int, WrittenRow] = {}
         async with self._executor.connection() as connection, connection.transaction():
             await connection.execute(query("repository", "take_turns"), scope.tenant_id, scope.user_id)
             for indexes in groups.values():
                 with _row_numbers(indexes):
                     rows = await self._write_group(connection, scope, [batch[index] for index in indexes])
                 for index, row in zip(indexes, rows, strict=True):
-                    written[index] = Written(row.id, row.key, row.outcome)
+                    written[index] = WrittenRow(row.id, row.key, row.outcome)
             report = WriteReport([written[index] for index in range(len(batch))])
             _refuse_repetition(report)
         return report
@@ -162,7 +162,7 @@ class Repository(Generic[T]):
     async def modify(self, scope: Scope, entity_id: UUID, change: Callable[[T], T | None]) -> T:
         """Read, change and write back one entity, while nobody else can write it; `change` may edit it in place."""
         async with self._executor.connection() as connection, connection.transaction():
-            statement = self._statement("get_for_update", owner=owned_by("r", scope.user_id is None))
+            statement = self._statement("get_for_update", owner=owner_condition("r", scope.user_id is None))
             entity = self._found(
                 await connection.fetchval(statement, scope.tenant_id, scope.user_id, entity_id), entity_id
             )
@@ -179,7 +179,7 @@ class Repository(Generic[T]):
 
     async def restore(self, scope: Scope, entity_id: UUID) -> T:
         """Bring a deleted entity back, under its old id."""
-        statement = self._statement("restore", owner=owned_by("r", scope.user_id is None))
+        statement = self._statement("restore", owner=owner_condition("r", scope.user_id is None))
         async with self._executor.connection() as connection:
             record = await connection.fetchval(statement, scope.tenant_id, scope.user_id, entity_id)
         return self._found(record, entity_id)
@@ -194,7 +194,7 @@ class Repository(Generic[T]):
         return self._found(record, row.id)
 
     async def _change_own(self, name: str, scope: Scope, ids: Sequence[UUID]) -> None:
-        statement = self._statement(name, owner=owned_by("r", scope.user_id is None))
+        statement = self._statement(name, owner=owner_condition("r", scope.user_id is None))
         async with self._executor.connection() as connection:
             done = await connection.fetch(statement, scope.tenant_id, scope.user_id, ids)
         if len(done) != len(ids):
@@ -226,7 +226,7 @@ class Repository(Generic[T]):
         for row, entity in enumerate(entities):
             _refuse_foreign_owner(row, scope, entity)
         is_loaded, is_shared = entities[0].revision is not None, scope.user_id is None
-        plan = write_plan(self._table, entities[0].given_fields, is_loaded, is_shared, with_records)
+        plan = build_write_plan(self._table, entities[0].fields_to_write, is_loaded, is_shared, with_records)
         for _ in range(_ATTEMPTS):
             results = await self._write_once(connection, scope, plan, entities)
             for index, result in enumerate(results):
@@ -271,7 +271,7 @@ class Repository(Generic[T]):
     async def _write_by_copy(
         self, connection: Connection, scope: Scope, plan: WritePlan, rows: Iterable[tuple[Any, ...]]
     ) -> list[asyncpg.Record]:
-        async with staged(connection, plan, rows):
+        async with stage_rows(connection, plan, rows):
             result = await connection.fetch(plan.from_staging, scope.tenant_id, scope.user_id)
             await self._refresh_statistics(connection, sum(row["outcome"] == "inserted" for row in result))
             return result

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import asyncpg
 
 from rem.context import Scope
-from rem.db.faults import DRIVER_ERRORS, translate
-from rem.db.sandbox_faults import is_stale, refusal
+from rem.db.driver_errors import DRIVER_ERRORS, to_rem_error
+from rem.db.sandbox_errors import is_stale_access_error, to_select_error
 from rem.db.sql import query
 from rem.errors import (
     DatabaseUnavailableError,
-    DatabaseUnfitError,
+    DatabaseUnsupportedError,
     InvalidInputError,
     MigrationError,
     QueryLimitError,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rem.db.database import Connection, Database
     from rem.settings import Settings
 
-LONGEST_STATEMENT = 100_000
+MAX_STATEMENT_CHARS = 100_000
 _GRACE_SECONDS = 2.0
 """How much later than the server the client gives up, in case the server does not notice."""
 _QUEUE_SECONDS = 30.0
@@ -39,7 +39,7 @@ _INT64 = 2**63
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class SelectResult:
     """The rows of a SELECT as plain JSON."""
 
     rows: list[dict[str, Any]]
@@ -49,7 +49,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class Readable:
+class ReadableSchema:
     """What a SELECT may name."""
 
     tables: Mapping[str, tuple[str, ...]]
@@ -57,7 +57,7 @@ class Readable:
     functions: frozenset[str]
 
 
-Gate: TypeAlias = Callable[[str, Readable], None]
+StatementCheck: TypeAlias = Callable[[str, ReadableSchema], None]
 """Refuses a statement before the database does, in better words."""
 
 
@@ -84,18 +84,18 @@ class _Access:
 class SqlSandbox:
     """Runs SELECTs of users on a small pool of its own, which is opened by the first of them."""
 
-    def __init__(self, database: Database, settings: Settings, gate: Gate | None) -> None:
-        """`gate` is `rem.query.sql_gate.check_select`; None leaves all to the walls of the database, for tests."""
+    def __init__(self, database: Database, settings: Settings, gate: StatementCheck | None) -> None:
+        """`gate` is `rem.query.verbs.sql_guard.check_select`. None, for tests, leaves all to the database."""
         self._database = database
         self._postgres = settings.postgres
         self._settings = settings.sql
         self._gate = gate
         self._lock = asyncio.Lock()
         self._access: _Access | None = None
-        self._readable: Readable | None = None
+        self._readable: ReadableSchema | None = None
         self._retired: list[asyncio.Task[None]] = []
 
-    async def select(self, scope: Scope, statement: str, *, limit: int | None = None) -> Selection:
+    async def select(self, scope: Scope, statement: str, *, limit: int | None = None) -> SelectResult:
         """The rows of one SELECT in a scope, at most `limit` and what the settings allow."""
         _refuse_unsendable(statement)
         if limit is not None and limit < 1:
@@ -122,7 +122,7 @@ class SqlSandbox:
             await access.pool.close()
         await asyncio.gather(*self._retired)
 
-    async def gaps(self) -> list[str]:
+    async def find_security_gaps(self) -> list[str]:
         """What this server leaves to the gate alone; an error if it cannot run SELECTs of users at all."""
         await self.select(Scope(), "SELECT 1")
         access = await self._opened()
@@ -144,9 +144,9 @@ class SqlSandbox:
                 )
             except (asyncpg.PostgresError, TimeoutError) as error:
                 is_deaf = isinstance(error, TimeoutError)
-                if is_stale(error):
-                    raise _StaleError(refusal(error, seconds)) from error
-                raise refusal(error, seconds) from error
+                if is_stale_access_error(error):
+                    raise _StaleError(to_select_error(error, seconds)) from error
+                raise to_select_error(error, seconds) from error
             finally:
                 # Never a commit: also a setting or a message of the query's would be kept by it.
                 if is_deaf:
@@ -163,7 +163,7 @@ class SqlSandbox:
             async with self._database.connection() as connection:
                 functions = await connection.fetch(query("sandbox", "functions"))
                 tables = await _read_tables(connection)
-            self._readable = Readable(tables, frozenset(name for (name,) in functions))
+            self._readable = ReadableSchema(tables, frozenset(name for (name,) in functions))
         try:
             await asyncio.to_thread(self._gate, statement, self._readable)
         except InvalidInputError:
@@ -172,7 +172,7 @@ class SqlSandbox:
             if tables == self._readable.tables:
                 raise
             # It may name a type that has been registered since.
-            self._readable = Readable(tables, self._readable.functions)
+            self._readable = ReadableSchema(tables, self._readable.functions)
             await asyncio.to_thread(self._gate, statement, self._readable)
 
     async def _opened(self) -> _Access:
@@ -243,27 +243,30 @@ class SqlSandbox:
         finally:
             await own.close()
         await self._refuse_unsafe(connection, role_name)
-        if not self._database.facts.is_replica:
+        if not self._database.server_info.is_replica:
             await connection.execute(query("sandbox", "adopt"), role_name)
         return role_name
 
     async def _refuse_unsafe(self, connection: Connection, role_name: str) -> None:
         faults = [fault for (fault,) in await connection.fetch(query("sandbox", "faults"), role_name)]
         if faults:
-            raise DatabaseUnfitError(
+            raise DatabaseUnsupportedError(
                 f"The role {role_name} must not run SELECTs of users: {'; '.join(faults)}. Take that from the role, or "
                 "let REM create one (docs/sql.md)."
             )
 
-    async def _cannot_create_role(self, connection: Connection, error: asyncpg.PostgresError) -> DatabaseUnfitError:
+    async def _cannot_create_role(
+        self, connection: Connection, error: asyncpg.PostgresError
+    ) -> DatabaseUnsupportedError:
         if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
-            return DatabaseUnfitError(
+            return DatabaseUnsupportedError(
                 "The SQL verb has no login role yet, and a replica cannot make one: run `rem doctor` on the primary."
             )
         role_name = await connection.fetchval(query("sandbox", "role_name"))
-        return DatabaseUnfitError(
-            f"The role {self._database.facts.role_name} may not create the login role of the SQL verb ({error}). As an "
-            f'administrator run ALTER ROLE "{self._database.facts.role_name}" CREATEROLE; or create it yourself '
+        return DatabaseUnsupportedError(
+            f"The role {self._database.server_info.role_name} may not create the login role of the SQL verb ({error}). "
+            "As an "
+            f'administrator run ALTER ROLE "{self._database.server_info.role_name}" CREATEROLE; or create it yourself '
             f"(CREATE ROLE {role_name} LOGIN NOINHERIT PASSWORD '…') and set POSTGRES__SQL_CONNECTION_STRING."
         )
 
@@ -286,7 +289,7 @@ class SqlSandbox:
                 "command_timeout": self._settings.timeout_seconds + _GRACE_SECONDS,
                 "server_settings": {
                     "application_name": "rem sql",
-                    "search_path": self._database.facts.search_path,
+                    "search_path": self._database.server_info.search_path,
                     "timezone": "UTC",
                     "jit": "off",
                     "row_security": "on",
@@ -325,11 +328,11 @@ async def _leased(pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterator[Connectio
     except DatabaseUnavailableError as error:
         raise _StaleError(error) from error
     except DRIVER_ERRORS as error:
-        raise translate(error) from error
+        raise to_rem_error(error) from error
     try:
         yield lease
     except DRIVER_ERRORS as error:
-        raise translate(error) from error
+        raise to_rem_error(error) from error
     finally:
         await asyncio.shield(_give_back(pool, lease))
 
@@ -350,9 +353,9 @@ async def _read_tables(connection: Connection) -> dict[str, tuple[str, ...]]:
 def _refuse_unsendable(statement: str) -> None:
     if not statement.strip():
         raise InvalidInputError("The SQL is empty: write a SELECT, such as SELECT name FROM users LIMIT 3.")
-    if len(statement) > LONGEST_STATEMENT:
+    if len(statement) > MAX_STATEMENT_CHARS:
         raise QueryLimitError(
-            f"The SQL has {len(statement):,} characters, more than {LONGEST_STATEMENT:,}: shorten it."
+            f"The SQL has {len(statement):,} characters, more than {MAX_STATEMENT_CHARS:,}: shorten it."
         )
     try:
         statement.encode()
@@ -362,12 +365,12 @@ def _refuse_unsendable(statement: str) -> None:
         raise InvalidInputError("The SQL contains a NUL character; remove it.")
 
 
-def _selection(lines: list[str | None], most: int, max_bytes: int, milliseconds: float) -> Selection:
+def _selection(lines: list[str | None], most: int, max_bytes: int, milliseconds: float) -> SelectResult:
     is_cut_off = len(lines) > most or (bool(lines) and lines[-1] is None)
     rows = [_row(line) for line in lines[:most] if line is not None]
     if is_cut_off and not rows:
         raise QueryLimitError(f"The first row alone has more than {max_bytes:,} bytes: select less of it.")
-    return Selection(rows, is_cut_off, milliseconds)
+    return SelectResult(rows, is_cut_off, milliseconds)
 
 
 def _row(line: str) -> dict[str, Any]:

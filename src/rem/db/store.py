@@ -14,19 +14,19 @@ from rem.db.repository import Repository, WriteReport
 from rem.db.sql import query
 from rem.errors import InvalidInputError
 from rem.models import Entity
-from rem.models.values import storable_text
+from rem.models.field_types import check_text
 
 if TYPE_CHECKING:
     from rem.context import Scope
     from rem.db.database import Connection, Executor
     from rem.db.maintenance import DanglingEdge
-    from rem.db.registry import TypeRegistry
+    from rem.db.type_registry import TypeRegistry
 
 T = TypeVar("T", bound=Entity)
-_LONGEST_LABEL = 4096
+MAX_LABEL_CHARS = 4096
 
 
-class Answer(NamedTuple):
+class Match(NamedTuple):
     """A row that answers to a key."""
 
     asked: str
@@ -78,34 +78,34 @@ class Store:
             answers = await self._answers(connection, keys, table)
             if any(answer.table not in self._types.models for answer in answers):
                 # Another process has registered it in the meantime.
-                await self._types.learn(connection)
-        return [self._types.model(answer.table).from_row(answer.record) for answer in answers]
+                await self._types.refresh(connection)
+        return [self._types.get_model(answer.table).from_row(answer.record) for answer in answers]
 
-    async def answers(self, keys: Sequence[str], table: str | None = None) -> list[Answer]:
+    async def find_matches(self, keys: Sequence[str], table: str | None = None) -> list[Match]:
         """What `lookup` finds, as plain rows, each with the key that it answers to."""
         async with self._executor.connection() as connection:
             return await self._answers(connection, keys, table)
 
-    async def _answers(self, connection: Connection, keys: Sequence[str], table: str | None) -> list[Answer]:
+    async def _answers(self, connection: Connection, keys: Sequence[str], table: str | None) -> list[Match]:
         if table is not None:
-            self._types.model(table)
+            self._types.get_model(table)
         for key in keys:
             try:
-                storable_text(key)
+                check_text(key)
             except ValueError as error:
                 raise InvalidInputError(f"The key {key!r} {error}.") from error
         # Nothing can have a key as long as these, and normalising them would keep the server busy.
-        keys = [key for key in keys if len(key) <= _LONGEST_LABEL]
+        keys = [key for key in keys if len(key) <= MAX_LABEL_CHARS]
         tenant_id, user_id = self._scope.tenant_id, self._scope.user_id
         if len(keys) == 1:
             # One key with one small answer is the common case, and needs none of what the others do.
             exact = await connection.fetch(query("lookup", "exact"), tenant_id, user_id, keys[0], table)
             if len(exact) == 1 and exact[0]["record"] is not None:
-                return [Answer(keys[0], exact[0]["entity_type"], orjson.loads(exact[0]["record"]))]
+                return [Match(keys[0], exact[0]["entity_type"], orjson.loads(exact[0]["record"]))]
         rows: list[tuple[int, str, dict[str, Any]]] = await connection.fetchval(
             query("lookup", "lookup"), tenant_id, user_id, keys, table
         )
-        return [Answer(keys[position - 1], found_in, record) for position, found_in, record in rows]
+        return [Match(keys[position - 1], found_in, record) for position, found_in, record in rows]
 
     async def get(self, model: type[T], entity_id: UUID) -> T:
         """The entity with this id."""
@@ -161,12 +161,12 @@ class Store:
         """Remove an entity for good."""
         await self._repository(type(entity)).hard_delete(self._scope, entity.id)
 
-    async def key_of(self, label: str) -> str:
+    async def normalize_key(self, label: str) -> str:
         """The key that a label becomes; only the database knows how."""
         async with self._executor.connection() as connection:
             return str(await connection.fetchval(query("lookup", "key"), label))
 
-    async def dangling_edges(self, limit: int = 100) -> Sequence[DanglingEdge]:
+    async def list_dangling_edges(self, limit: int = 100) -> Sequence[DanglingEdge]:
         """The scope's own edges whose target nobody answers to (yet)."""
         from rem.db.maintenance import DanglingEdge
 
@@ -186,5 +186,5 @@ class Store:
             )
 
     def _repository(self, model: type[T]) -> Repository[T]:
-        self._types.require(model)
+        self._types.require_registered(model)
         return Repository(self._executor, model)

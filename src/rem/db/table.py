@@ -20,7 +20,7 @@ from rem.db.sql import identifier
 from rem.errors import InvalidInputError
 from rem.models.edge import Edge
 from rem.models.entity import Entity, EntityType
-from rem.models.values import Vector, as_json
+from rem.models.field_types import Vector, to_json_value
 
 _SCALARS: dict[type, str] = {
     bool: "boolean",
@@ -33,9 +33,9 @@ _SCALARS: dict[type, str] = {
     UUID: "uuid",
 }
 _ARRAY_ITEMS = frozenset({"text", "uuid"})
-READ_ONLY = frozenset({"key", "tenant_id", "user_id"})
+READ_ONLY_COLUMNS = frozenset({"key", "tenant_id", "user_id"})
 """Columns that the store fills in, whatever the entity says."""
-FIXED = READ_ONLY | {"id", "created_at", "updated_at", "deleted_at"}
+IMMUTABLE_COLUMNS = READ_ONLY_COLUMNS | {"id", "created_at", "updated_at", "deleted_at"}
 """Columns that writing an entity over a stored one leaves as they are."""
 
 
@@ -63,7 +63,7 @@ class Table:
 
 
 @cache
-def table_of(model: type[Entity]) -> Table:
+def get_table(model: type[Entity]) -> Table:
     """The table of a class; an error if the class has none, or a field that no column can hold."""
     if not hasattr(model, "entity_type"):
         raise InvalidInputError(
@@ -175,11 +175,11 @@ def _encode_json(value: Any) -> orjson.Fragment:
     try:
         text = orjson.dumps(value, default=_dump_model)
     except TypeError:
-        text = orjson.dumps(as_json(_dump_models(value)))
+        text = orjson.dumps(to_json_value(_dump_models(value)))
     # A value may have been edited in place since it was checked. NaN would silently become null, and PostgreSQL has no
     # NUL, so what could be one of them is checked again; the rest is right by being JSON.
     if b"null" in text or b"\\u0000" in text:
-        as_json(_dump_models(value))
+        to_json_value(_dump_models(value))
     return orjson.Fragment(text)
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from rem.db.sql import fill, identifier, query
-from rem.db.table import FIXED, READ_ONLY, Column, Table
+from rem.db.table import IMMUTABLE_COLUMNS, READ_ONLY_COLUMNS, Column, Table
 from rem.models.entity import Entity
 
 if TYPE_CHECKING:
@@ -29,14 +29,17 @@ class WritePlan:
 
 
 @lru_cache(maxsize=512)
-def write_plan(table: Table, fields: frozenset[str], is_loaded: bool, is_shared: bool, with_records: bool) -> WritePlan:
+def build_write_plan(
+    table: Table, fields: frozenset[str], is_loaded: bool, is_shared: bool, with_records: bool
+) -> WritePlan:
     """The plan for entities of a table that have the same fields set, and are all read from the store or all not."""
     columns = tuple(
         column
         for name, column in table.columns.items()
-        if name not in READ_ONLY and (name in fields or name in _ALWAYS_STAGED or name not in Entity.model_fields)
+        if name not in READ_ONLY_COLUMNS
+        and (name in fields or name in _ALWAYS_STAGED or name not in Entity.model_fields)
     )
-    updates = [column.name for column in columns if column.name in fields - FIXED]
+    updates = [column.name for column in columns if column.name in fields - IMMUTABLE_COLUMNS]
     quoted = [identifier(column.name) for column in columns]
     staged = [*(column.name for column in columns), "rem_revision"]
     typed = [f"{identifier(column.name)} {_staged_type(column)}" for column in columns] + ["rem_revision timestamptz"]
@@ -44,7 +47,7 @@ def write_plan(table: Table, fields: frozenset[str], is_loaded: bool, is_shared:
     is_dated = "created_at" in fields and "updated_at" not in fields
     derived = {'"updated_at"': 'greatest(i."created_at", now())'} if is_dated else {}
     name = f"rem.{identifier(table.name)}"
-    owner = {f"owner_of_{alias}": owned_by(alias, is_shared) for alias in ("r", "by_id", "by_key")}
+    owner = {f"owner_of_{alias}": owner_condition(alias, is_shared) for alias in ("r", "by_id", "by_key")}
     upsert = fill(
         query("repository", "upsert"),
         table=name,
@@ -122,7 +125,7 @@ def _new_value(name: str, source: str, is_loaded: bool) -> str:
 
 
 @asynccontextmanager
-async def staged(connection: Connection, plan: WritePlan, rows: Iterable[tuple[Any, ...]]) -> AsyncIterator[None]:
+async def stage_rows(connection: Connection, plan: WritePlan, rows: Iterable[tuple[Any, ...]]) -> AsyncIterator[None]:
     """The rows in a temporary table, brought there by COPY; they are encoded while the server already reads."""
     async with connection.transaction():
         await connection.execute(plan.staging_table)
@@ -138,6 +141,6 @@ async def staged(connection: Connection, plan: WritePlan, rows: Iterable[tuple[A
         await connection.execute("DROP TABLE pg_temp.rem_incoming")
 
 
-def owned_by(alias: str, is_shared: bool) -> str:
+def owner_condition(alias: str, is_shared: bool) -> str:
     """Whose rows may be written: the scope's own. NULL needs its own form, which an index can answer."""
     return f"({alias}.user_id IS NULL AND $2::text IS NULL)" if is_shared else f"{alias}.user_id = $2"

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from rem.db.bounded_yaml import BoundedLoader
+from rem.db.yaml import BoundedLoader
 from rem.errors import InvalidInputError
 
 _DEEPEST_NESTING = 150
@@ -17,7 +17,7 @@ _PARTS = ("table", "key_field", "rows")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class YamlRow:
     """A row and where it stands."""
 
     number: int
@@ -26,23 +26,23 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class TableBlock:
     """Rows of one table."""
 
     file: str
     line: int
     table: str
     key_field: str
-    rows: list[Row]
+    rows: list[YamlRow]
 
-    def place(self, row: Row) -> str:
+    def locate(self, row: YamlRow) -> str:
         """Where a row is, for people: file, line, table, row and its key."""
         label = row.values.get(self.key_field)
         named = f" ({self.key_field} {label!r})" if isinstance(label, str) else ""
         return f"{self.file}:{row.line}: {self.table} row {row.number}{named}"
 
 
-def read_blocks(text: str, file: str) -> list[Block]:
+def read_blocks(text: str, file: str) -> list[TableBlock]:
     """The blocks of a file; an error that names file and line if it is not a list of them."""
     loader = BoundedLoader(text)
     try:
@@ -81,7 +81,7 @@ def _refuse_explosives(text: str, file: str) -> None:
             depth -= 1
 
 
-def _block(loader: Any, node: Any, file: str) -> Block:
+def _block(loader: Any, node: Any, file: str) -> TableBlock:
     place = f"{file}:{_line(node)}"
     parts = _mapping(node, f"{place}: a block must have table, key_field and rows.")
     _refuse_repeated_keys(node, place)
@@ -100,13 +100,13 @@ def _block(loader: Any, node: Any, file: str) -> Block:
     if not isinstance(rows, yaml.SequenceNode):
         raise InvalidInputError(f"{file}:{_line(rows)}: rows must be a list.")
     table = parts["table"].value
-    return Block(
+    return TableBlock(
         file,
         _line(node),
         table,
         parts["key_field"].value,
         [
-            Row(number, _line(row), _values(loader, row, f"{file}:{_line(row)}: {table} row {number}"))
+            YamlRow(number, _line(row), _values(loader, row, f"{file}:{_line(row)}: {table} row {number}"))
             for number, row in enumerate(rows.value, start=1)
         ],
     )

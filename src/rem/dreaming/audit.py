@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
 from rem.db.sql import fill, identifier, query
-from rem.errors import EmbeddingOffError
+from rem.errors import EmbeddingDisabledError
 
 if TYPE_CHECKING:
     from rem.db.database import Connection
     from rem.db.store import Store
 
-_AT_MOST = 1000
-_MOST_SUMMARIES = 5000
-_NEAR = 0.95
+MAX_ISSUES = 1000
+MAX_SUMMARIES = 5000
+MIN_DUPLICATE_COSINE = 0.95
 Embed: TypeAlias = Callable[[Sequence[str]], Awaitable[Any]]
 CHECKS = (
     "exact_duplicates",
@@ -30,7 +30,7 @@ CHECKS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AuditIssue:
     """One thing that is wrong."""
 
     key: str
@@ -45,7 +45,7 @@ class Finding:
 class AuditReport:
     """What an audit found, at most a thousand of each kind, and how much of it was mended."""
 
-    findings: dict[str, list[Finding]] = field(default_factory=dict)
+    findings: dict[str, list[AuditIssue]] = field(default_factory=dict)
     mended: int = 0
 
     @property
@@ -59,13 +59,13 @@ class AuditReport:
         return not any(self.findings.values())
 
 
-async def audit(store: Store, embed: Embed, *, mend: bool = False) -> AuditReport:
+async def run_audit(store: Store, embed: Embed, *, mend: bool = False) -> AuditReport:
     """Look through what was dreamt for an owner. Mending removes what is wrong; stale profiles wait for a dream."""
     async with store.transaction() as inside, inside.executor.connection() as connection:
         auditor = _Auditor(connection, store, embed)
         report = AuditReport({check: await auditor.find(check) for check in CHECKS})
         if mend and not report.is_clean:
-            report.mended = await auditor.mend(report.findings)
+            report.mended = await auditor.fix(report.findings)
     return report
 
 
@@ -76,50 +76,57 @@ class _Auditor:
         self._store = store
         self._tenant_id, self._user_id = store.scope.tenant_id, store.scope.user_id
 
-    async def find(self, check: str) -> list[Finding]:
+    async def find(self, check: str) -> list[AuditIssue]:
         if check == "near_duplicates":
             return await self._near_duplicates()
         if check != "orphan_rows":
-            return [_finding(row) for row in await self._rows(query("audit", check))]
+            return [_to_issue(row) for row in await self._rows(query("dream_audit", check))]
         found = []
         for table in self._store.types.models:
-            rows = await self._rows(fill(query("audit", check), table=identifier(table)))
-            found += [_finding(row, table) for row in rows]
+            rows = await self._rows(fill(query("dream_audit", check), table=identifier(table)))
+            found += [_to_issue(row, table) for row in rows]
         return found
 
-    async def _near_duplicates(self) -> list[Finding]:
+    async def _near_duplicates(self) -> list[AuditIssue]:
         """Moments that mean almost what an older one means; none where nothing embeds."""
         rows = list(
-            await self._connection.fetch(query("audit", "summaries"), self._tenant_id, self._user_id, _MOST_SUMMARIES)
+            await self._connection.fetch(
+                query("dream_audit", "summaries"), self._tenant_id, self._user_id, MAX_SUMMARIES
+            )
         )
         try:
             vectors = await self._embed([row["summary"] for row in reversed(rows)]) if len(rows) > 1 else []
-        except EmbeddingOffError:
+        except EmbeddingDisabledError:
             return []
         rows.reverse()
         return [
-            Finding(rows[later]["key"], rows[earlier]["key"], rows[later]["id"])
-            for later, earlier in _near_pairs(vectors)
-        ][:_AT_MOST]
+            AuditIssue(rows[later]["key"], rows[earlier]["key"], rows[later]["id"])
+            for later, earlier in _find_near_pairs(vectors)
+        ][:MAX_ISSUES]
 
     async def _rows(self, statement: str) -> list[Any]:
-        return list(await self._connection.fetch(statement, self._tenant_id, self._user_id, _AT_MOST))
+        return list(await self._connection.fetch(statement, self._tenant_id, self._user_id, MAX_ISSUES))
 
-    async def mend(self, findings: dict[str, list[Finding]]) -> int:
+    async def fix(self, findings: dict[str, list[AuditIssue]]) -> int:
         run_id: UUID = await self._connection.fetchval(
             query("dreaming", "begin_run"), self._tenant_id, self._user_id, ["audit"], None
         )
         for finding in findings["exact_duplicates"] + findings["near_duplicates"]:
-            await self._connection.execute(query("audit", "end_row"), self._tenant_id, finding.id, run_id)
+            await self._connection.execute(query("dream_audit", "end_row"), self._tenant_id, finding.id, run_id)
             await self._project("moments", finding.id)
         for finding in findings["without_source"]:
             await self._forget(finding.id)
         for finding in findings["orphan_rows"]:
-            erase = fill(query("audit", "erase_orphan"), table=identifier(str(finding.table)))
+            erase = fill(query("dream_audit", "erase_orphan"), table=identifier(str(finding.table)))
             await self._connection.execute(erase, self._tenant_id, finding.id)
         for finding in findings["dangling_edges"]:
             await self._connection.execute(
-                query("audit", "end_dangling"), self._tenant_id, finding.id, run_id, finding.rel_type, finding.other
+                query("dream_audit", "end_dangling"),
+                self._tenant_id,
+                finding.id,
+                run_id,
+                finding.rel_type,
+                finding.other,
             )
         for finding in findings["orphan_edges"] + findings["dangling_edges"]:
             await self._project(str(finding.table), finding.id)
@@ -128,7 +135,7 @@ class _Auditor:
         return sum(len(found) for check, found in findings.items() if check != "stale_profiles")
 
     async def _forget(self, statement_id: UUID) -> None:
-        gone = await self._connection.fetchrow(query("audit", "forget_statement"), self._tenant_id, statement_id)
+        gone = await self._connection.fetchrow(query("dream_audit", "forget_statement"), self._tenant_id, statement_id)
         if gone is None:
             return
         place = self._tenant_id, gone["entity_type"], gone["entity_id"]
@@ -142,7 +149,7 @@ class _Auditor:
         await self._connection.execute(query("dreaming", "project"), self._tenant_id, [table], [row_id])
 
 
-def _near_pairs(vectors: Sequence[Any]) -> list[tuple[int, int]]:
+def _find_near_pairs(vectors: Sequence[Any]) -> list[tuple[int, int]]:
     """Each vector that is almost an earlier one, with the nearest of those."""
     import numpy as np
 
@@ -154,7 +161,7 @@ def _near_pairs(vectors: Sequence[Any]) -> list[tuple[int, int]]:
         if place:
             alike = known[:place] @ unit
             nearest = int(alike.argmax())
-            if alike[nearest] > _NEAR:
+            if alike[nearest] > MIN_DUPLICATE_COSINE:
                 pairs.append((place, nearest))
         else:
             known = np.zeros((len(vectors), unit.size), dtype=np.float32)
@@ -162,6 +169,6 @@ def _near_pairs(vectors: Sequence[Any]) -> list[tuple[int, int]]:
     return pairs
 
 
-def _finding(row: Any, table: str | None = None) -> Finding:
+def _to_issue(row: Any, table: str | None = None) -> AuditIssue:
     given = dict(row)
-    return Finding(given["key"], given["other"], given["id"], table or given.get("src_type"), given.get("rel_type"))
+    return AuditIssue(given["key"], given["other"], given["id"], table or given.get("src_type"), given.get("rel_type"))

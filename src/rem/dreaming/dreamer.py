@@ -10,11 +10,11 @@ from uuid import UUID
 
 import orjson
 
-from rem.context import user_id_of
+from rem.context import resolve_user_id
 from rem.db.sql import query
-from rem.dreaming.claim import Changes
-from rem.dreaming.mind import AgentSchemas, Budget, Mind
-from rem.dreaming.night import Night, OnProgress
+from rem.dreaming.claims import Changes
+from rem.dreaming.extraction_model import AgentSchemas, ExtractionModel, ModelBudget
+from rem.dreaming.run import DreamRun, OnProgress
 from rem.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Dream(Protocol):
 
     name: str
 
-    async def dream(self, night: Night) -> None:
+    async def dream(self, night: DreamRun) -> None:
         """Say what is new."""
         ...
 
@@ -50,7 +50,7 @@ class DreamReport:
     """Whether another one was dreaming for the same owner, so that this one left it at that."""
 
     @property
-    def said(self) -> int:
+    def statement_count(self) -> int:
         """How many statements are new."""
         return sum(changes.said for changes in self.changes.values())
 
@@ -65,7 +65,7 @@ class Dreamer:
         indexer: Indexer,
         embedder: Embedder,
         settings: DreamingSettings,
-        mind: Mind | None = None,
+        mind: ExtractionModel | None = None,
         schemas: AgentSchemas | None = None,
     ) -> None:
         self._database = database
@@ -91,17 +91,17 @@ class Dreamer:
         `again` looks at everything, and not only at what is new; what was taken back stays taken back. Without `waits`
         it is left to whoever dreams for the owner already. An e-mail address of the owner gets into the profile.
         """
-        dreams = _chosen(names)
-        async with self._alone(scope, waits) as connection:
+        dreams = _select_dreams(names)
+        async with self._lock_owner(scope, waits) as connection:
             if connection is None:
                 return DreamReport(None, was_busy=True)
             if again:
                 await connection.execute(
                     query("dreaming", "forget_progress"), *_owner(scope), [dream.name for dream in dreams]
                 )
-            run_id = await self._begin(connection, scope, dreams)
-            night = self._night(scope, run_id, on_progress)
-            if address is not None and "@" in address and user_id_of(address) == scope.user_id:
+            run_id = await self._begin_run(connection, scope, dreams)
+            night = self._new_run(scope, run_id, on_progress)
+            if address is not None and "@" in address and resolve_user_id(address) == scope.user_id:
                 night.address = address.strip().lower()
             try:
                 for dream in dreams:
@@ -109,20 +109,20 @@ class Dreamer:
                     await self._indexer.run(scope)
                     await dream.dream(night)
             except BaseException as error:
-                await self._end(connection, scope, night, "failed", str(error) or type(error).__name__)
+                await self._end_run(connection, scope, night, "failed", str(error) or type(error).__name__)
                 raise
-            kept = await self._end(connection, scope, night, "done", None)
+            kept = await self._end_run(connection, scope, night, "done", None)
         model = self._mind.model if self._mind else None
         return DreamReport(run_id if kept else None, night.changes, night.notes, model)
 
-    def _night(self, scope: Scope, run_id: UUID, on_progress: OnProgress | None) -> Night:
-        night = Night(
+    def _new_run(self, scope: Scope, run_id: UUID, on_progress: OnProgress | None) -> DreamRun:
+        night = DreamRun(
             self._store_for(scope),
             self._settings,
             run_id,
             self._embedder,
             self._mind,
-            Budget(self._settings.max_model_calls if self._mind else 0),
+            ModelBudget(self._settings.max_model_calls if self._mind else 0),
             self._schemas,
         )
         if on_progress is not None:
@@ -130,9 +130,9 @@ class Dreamer:
         return night
 
     @asynccontextmanager
-    async def _alone(self, scope: Scope, waits: bool) -> AsyncIterator[Connection | None]:
+    async def _lock_owner(self, scope: Scope, waits: bool) -> AsyncIterator[Connection | None]:
         """A connection that holds the owner's lock; it is free again when the process ends, however it ends."""
-        async with self._database.single_connection() as connection:
+        async with self._database.unpooled_connection() as connection:
             if waits:
                 await connection.execute(query("dreaming", "lock_owner"), *_owner(scope))
             elif not await connection.fetchval(query("dreaming", "try_lock_owner"), *_owner(scope)):
@@ -140,14 +140,16 @@ class Dreamer:
                 return
             yield connection
 
-    async def _begin(self, connection: Connection, scope: Scope, dreams: Sequence[Dream]) -> UUID:
+    async def _begin_run(self, connection: Connection, scope: Scope, dreams: Sequence[Dream]) -> UUID:
         names = [dream.name for dream in dreams]
         model = self._mind.model if self._mind else None
         run_id: UUID = await connection.fetchval(query("dreaming", "begin_run"), *_owner(scope), names, model)
         await connection.execute(query("dreaming", "fail_abandoned_runs"), *_owner(scope), run_id)
         return run_id
 
-    async def _end(self, connection: Connection, scope: Scope, night: Night, state: str, error: str | None) -> bool:
+    async def _end_run(
+        self, connection: Connection, scope: Scope, night: DreamRun, state: str, error: str | None
+    ) -> bool:
         """Record how a run ended; whether there is something to record."""
         counts: dict[str, Any] = {name: asdict(changes) for name, changes in night.changes.items()}
         # This connection is none of the pool's, which take objects for JSON.
@@ -163,19 +165,19 @@ class Dreamer:
 
         Its sources count as seen: what was undone is not dreamt again until something about it is new.
         """
-        from rem.dreaming.undo import undo
+        from rem.dreaming.history import undo_run
 
-        async with self._alone(scope, waits=True):
-            return await undo(self._store_for(scope), run_id)
+        async with self._lock_owner(scope, waits=True):
+            return await undo_run(self._store_for(scope), run_id)
 
     async def audit(self, scope: Scope, *, mend: bool = False) -> AuditReport:
         """Look through what was dreamt for an owner: duplicates, statements without source, edges to nothing."""
-        from rem.dreaming.audit import audit
+        from rem.dreaming.audit import run_audit
 
-        async with self._alone(scope, waits=True):
-            return await audit(self._store_for(scope), self._embedder.embed, mend=mend)
+        async with self._lock_owner(scope, waits=True):
+            return await run_audit(self._store_for(scope), self._embedder.embed, mend=mend)
 
-    async def owners(self, tenant: str | None = None) -> list[tuple[str, str | None]]:
+    async def list_owners(self, tenant: str | None = None) -> list[tuple[str, str | None]]:
         """Everyone who has memories, as tenant and user; without a user, what the tenant shares."""
         async with self._database.connection() as connection:
             return [(row[0], row[1]) for row in await connection.fetch(query("dreaming", "owners"), tenant)]
@@ -185,8 +187,8 @@ def _owner(scope: Scope) -> tuple[str, str | None]:
     return scope.tenant_id, scope.user_id
 
 
-def _chosen(names: Sequence[str] | None) -> list[Dream]:
-    from rem.dreaming.dreams import DREAMS
+def _select_dreams(names: Sequence[str] | None) -> list[Dream]:
+    from rem.dreaming.registry import DREAMS
 
     unknown = set(names or ()) - set(DREAMS)
     if unknown:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rem.dreaming.words import GRAMMAR
+from rem.dreaming.text.words import FUNCTION_WORDS
 
 _ENDS = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")
 _LAST_WORD = re.compile(r"(?<![^\s(\[\"'“„])([^\W\d_]{1,8}(?:\.[^\W\d_]{1,3})*)\.\Z")
@@ -24,7 +24,7 @@ _BEFORE_FIGURE = frozenset(_NUMBERED.split())
 """And after these where a figure does."""
 
 
-def sentence_spans(text: str) -> Iterator[tuple[int, int]]:
+def find_sentence_spans(text: str) -> Iterator[tuple[int, int]]:
     """Where the sentences of a text begin and end, in their order. Lines are sentences of their own."""
     start = 0
     for found in _ENDS.finditer(text):
@@ -46,7 +46,7 @@ def _is_end(text: str, before: int, after: int) -> bool:
     next_word = following.group(1) if following else ""
     if len(last) == 1 and last.isupper():
         # "S. Chen" is somebody; after "plan B. We" something new begins.
-        return not next_word[:1].isupper() or next_word.lower() in GRAMMAR
+        return not next_word[:1].isupper() or next_word.lower() in FUNCTION_WORDS
     folded = last.lower()
     goes_on = (
         folded in _ALWAYS

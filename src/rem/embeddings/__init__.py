@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rem.embeddings.embedder import Embedder, Vector, Vectors
-from rem.embeddings.factory import NoEmbedder, embedder_at_hand, open_embedder
-from rem.embeddings.text import is_blank
+from rem.embeddings.factory import UnavailableEmbedder, open_embedder, try_open_embedder
+from rem.embeddings.validation import is_blank
 
-__all__ = ["Embedder", "NoEmbedder", "Vector", "Vectors", "embedder_at_hand", "is_blank", "open_embedder"]
+__all__ = ["Embedder", "UnavailableEmbedder", "Vector", "Vectors", "is_blank", "open_embedder", "try_open_embedder"]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ProviderStatus:
     """A provider under the current settings. Services are not called: usable means that nothing is missing here."""
 
     provider: str
@@ -23,7 +23,7 @@ class Offer:
     note: str
 
 
-async def offers(settings: Settings) -> list[Offer]:
+async def list_providers(settings: Settings) -> list[ProviderStatus]:
     """Every provider, the chosen one marked."""
     from rem.settings import EmbeddingSettings
 
@@ -34,7 +34,7 @@ async def offers(settings: Settings) -> list[Offer]:
     return [replace(offer, chosen=offer.provider == effective) for offer in found]
 
 
-async def _offer(settings: Settings, provider: str) -> Offer:
+async def _offer(settings: Settings, provider: str) -> ProviderStatus:
     from rem.embeddings.factory import open_embedder
 
     wanted = settings.embedding
@@ -47,16 +47,16 @@ async def _offer(settings: Settings, provider: str) -> Offer:
     try:
         embedder = open_embedder(trial)
     except RemError as error:
-        return Offer(provider, "", wanted.dimension, chosen=False, usable=False, note=str(error))
+        return ProviderStatus(provider, "", wanted.dimension, chosen=False, usable=False, note=str(error))
     note = _notes(settings).get(provider, "")
-    offer = Offer(provider, embedder.model, embedder.dimension, chosen=False, usable=True, note=note)
+    offer = ProviderStatus(provider, embedder.model, embedder.dimension, chosen=False, usable=True, note=note)
     await embedder.close()
     return offer
 
 
 def _notes(settings: Settings) -> dict[str, str]:
-    from rem.embeddings import ollama, openai
-    from rem.embeddings.weights import find_weights
+    from rem.embeddings.minilm.weights import find_weights
+    from rem.embeddings.providers import ollama, openai
 
     address = settings.embedding.base_url if settings.embedding.provider in ("ollama", "openai") else None
     hub = "downloads the model at its first use, unless EMBEDDING__MODEL_PATH is set"

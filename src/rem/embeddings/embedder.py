@@ -6,8 +6,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from rem.embeddings.text import clean, require_meaning
-from rem.embeddings.vectors import checked
+from rem.embeddings.validation import check_vectors, clean_for_embedding, reject_blank_texts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +20,7 @@ Vectors: TypeAlias = "NDArray[np.float32]"
 _LONGEST_CACHED_TEXT = 2_000
 
 
-class Provider(Protocol):
+class EmbeddingProvider(Protocol):
     """Where vectors come from. It is asked for at least one text, none of them blank and none twice."""
 
     @property
@@ -63,7 +62,7 @@ class Embedder(Protocol):
 class ProviderEmbedder:
     """An embedder over a provider: it refuses blank texts, asks once per text, and checks every answer."""
 
-    def __init__(self, provider: Provider, cache_size: int) -> None:
+    def __init__(self, provider: EmbeddingProvider, cache_size: int) -> None:
         self._provider = provider
         self._cache_size = cache_size
         self._recent: OrderedDict[str, Vector] = OrderedDict()
@@ -82,13 +81,13 @@ class ProviderEmbedder:
         """One row per text, in their order."""
         import numpy as np
 
-        require_meaning(texts)
+        reject_blank_texts(texts)
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
-        cleaned = [clean(text) for text in texts]
+        cleaned = [clean_for_embedding(text) for text in texts]
         places = {text: place for place, text in enumerate(dict.fromkeys(cleaned))}
         answer = await self._provider.vectors(list(places))
-        rows = checked(answer, count=len(places), dimension=self.dimension, model=self.model)
+        rows = check_vectors(answer, count=len(places), dimension=self.dimension, model=self.model)
         return rows if len(places) == len(texts) else rows[[places[text] for text in cleaned]]
 
     async def embed_one(self, text: str) -> Vector:

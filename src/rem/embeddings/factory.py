@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from rem.embeddings.embedder import Embedder, Provider, ProviderEmbedder
-from rem.embeddings.threads import thread_count
-from rem.errors import EmbeddingError, EmbeddingMisconfiguredError, EmbeddingOffError
+from rem.embeddings.embedder import Embedder, EmbeddingProvider, ProviderEmbedder
+from rem.embeddings.thread_pool import thread_count
+from rem.errors import EmbeddingDisabledError, EmbeddingError, EmbeddingMisconfiguredError
 
 if TYPE_CHECKING:
     from rem.embeddings.embedder import Vector, Vectors
-    from rem.embeddings.http import Service
+    from rem.embeddings.providers.http_service import HttpService
     from rem.settings import EmbeddingSettings, Settings
 
 _NO_WEIGHTS = (
@@ -21,7 +21,7 @@ _NO_WEIGHTS = (
 _OFF = "Embeddings are off (EMBEDDING__PROVIDER=none), so search goes by words alone."
 
 
-class NoEmbedder:
+class UnavailableEmbedder:
     """Stands where an embedder would: every call says why there is none, and what to do."""
 
     model = "none"
@@ -46,28 +46,28 @@ def open_embedder(settings: Settings) -> Embedder:
     """The embedder that the settings ask for. Cheap: models are loaded and services called at the first text."""
     chosen = settings.embedding.provider
     if chosen == "none":
-        return NoEmbedder(settings.embedding.dimension, EmbeddingOffError(_OFF))
+        return UnavailableEmbedder(settings.embedding.dimension, EmbeddingDisabledError(_OFF))
     if chosen == "auto":
-        from rem.embeddings.weights import find_weights
+        from rem.embeddings.minilm.weights import find_weights
 
         if find_weights(settings.rem_home) is None:
-            return NoEmbedder(settings.embedding.dimension, EmbeddingOffError(_NO_WEIGHTS))
+            return UnavailableEmbedder(settings.embedding.dimension, EmbeddingDisabledError(_NO_WEIGHTS))
         chosen = "local"
     return ProviderEmbedder(_PROVIDERS[chosen](settings), settings.embedding.cache_size)
 
 
-def embedder_at_hand(settings: Settings) -> Embedder:
+def try_open_embedder(settings: Settings) -> Embedder:
     """The same, but settings that cannot work are an error only when something is to be embedded."""
     try:
         return open_embedder(settings)
     except EmbeddingMisconfiguredError as error:
-        return NoEmbedder(settings.embedding.dimension, error)
+        return UnavailableEmbedder(settings.embedding.dimension, error)
 
 
-def _local(settings: Settings) -> Provider:
-    from rem.embeddings.local import LocalProvider
-    from rem.embeddings.vectors import wrong_dimension
-    from rem.embeddings.weights import DIMENSION, MODEL, find_weights
+def _local(settings: Settings) -> EmbeddingProvider:
+    from rem.embeddings.minilm.weights import DIMENSION, MODEL, find_weights
+    from rem.embeddings.providers.local import LocalProvider
+    from rem.embeddings.validation import dimension_error
 
     wanted = settings.embedding
     if wanted.model not in (None, MODEL, MODEL.rpartition("/")[2]):
@@ -76,15 +76,15 @@ def _local(settings: Settings) -> Provider:
             "or choose another EMBEDDING__PROVIDER."
         )
     if wanted.dimension != DIMENSION:
-        raise wrong_dimension(MODEL, DIMENSION, wanted.dimension)
+        raise dimension_error(MODEL, DIMENSION, wanted.dimension)
     weights = find_weights(settings.rem_home)
     if weights is None:
         raise EmbeddingMisconfiguredError(_NO_WEIGHTS)
     return LocalProvider(settings.rem_home, weights, threads=thread_count(wanted.threads), batch_size=wanted.batch_size)
 
 
-def _fastembed(settings: Settings) -> Provider:
-    from rem.embeddings.libraries import DEFAULT_MODEL, FastembedEncoder, LibraryProvider, require_library
+def _fastembed(settings: Settings) -> EmbeddingProvider:
+    from rem.embeddings.providers.libraries import DEFAULT_MODEL, FastembedEncoder, LibraryProvider, require_library
 
     require_library("fastembed", "fastembed")
     wanted = settings.embedding
@@ -97,8 +97,13 @@ def _fastembed(settings: Settings) -> Provider:
     )
 
 
-def _sentence_transformers(settings: Settings) -> Provider:
-    from rem.embeddings.libraries import DEFAULT_MODEL, LibraryProvider, SentenceTransformersEncoder, require_library
+def _sentence_transformers(settings: Settings) -> EmbeddingProvider:
+    from rem.embeddings.providers.libraries import (
+        DEFAULT_MODEL,
+        LibraryProvider,
+        SentenceTransformersEncoder,
+        require_library,
+    )
 
     require_library("sentence_transformers", "sentence-transformers")
     wanted = settings.embedding
@@ -108,16 +113,16 @@ def _sentence_transformers(settings: Settings) -> Provider:
     )
 
 
-def _ollama(settings: Settings) -> Provider:
-    from rem.embeddings.ollama import DEFAULT_BASE_URL, DEFAULT_MODEL, OllamaProvider
+def _ollama(settings: Settings) -> EmbeddingProvider:
+    from rem.embeddings.providers.ollama import DEFAULT_BASE_URL, DEFAULT_MODEL, OllamaProvider
 
     wanted = settings.embedding
     service = _service(wanted, wanted.base_url or DEFAULT_BASE_URL)
     return OllamaProvider(service, wanted.model or DEFAULT_MODEL, wanted.dimension, wanted.batch_size)
 
 
-def _openai(settings: Settings) -> Provider:
-    from rem.embeddings.openai import DEFAULT_BASE_URL, DEFAULT_MODEL, OpenAIProvider
+def _openai(settings: Settings) -> EmbeddingProvider:
+    from rem.embeddings.providers.openai import DEFAULT_BASE_URL, DEFAULT_MODEL, OpenAIProvider
 
     wanted = settings.embedding
     if not wanted.api_key and not wanted.base_url:
@@ -128,14 +133,14 @@ def _openai(settings: Settings) -> Provider:
     return OpenAIProvider(service, wanted.model or DEFAULT_MODEL, wanted.dimension, wanted.batch_size)
 
 
-def _service(wanted: EmbeddingSettings, base_url: str) -> Service:
-    from rem.embeddings.http import Retries, Service
+def _service(wanted: EmbeddingSettings, base_url: str) -> HttpService:
+    from rem.embeddings.providers.http_service import HttpService, RetryPolicy
 
     headers = {"Authorization": f"Bearer {wanted.api_key.get_secret_value()}"} if wanted.api_key else {}
-    return Service(base_url, headers, Retries(wanted.max_retries, wanted.timeout_seconds))
+    return HttpService(base_url, headers, RetryPolicy(wanted.max_retries, wanted.timeout_seconds))
 
 
-_PROVIDERS: dict[str, Callable[[Settings], Provider]] = {
+_PROVIDERS: dict[str, Callable[[Settings], EmbeddingProvider]] = {
     "local": _local,
     "fastembed": _fastembed,
     "sentence-transformers": _sentence_transformers,

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
 
-from rem.evals.case import Dataset
+from rem.evals.dataset import Dataset
 from rem.evals.metrics import mean, measure, percentile
-from rem.evals.retrieval import Outcome, Timing
+from rem.evals.retrieval_benchmark import QuestionOutcome, Timing
 
 _DIGITS = 4
 
@@ -50,7 +50,7 @@ class Throughput:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class BenchmarkReport:
     """All that a benchmark found out."""
 
     dataset: str
@@ -69,12 +69,14 @@ class Report:
     configuration: dict[str, Any]
 
 
-def make_report(dataset: Dataset, outcomes: Sequence[Outcome], timing: Timing, configuration: dict[str, Any]) -> Report:
+def make_report(
+    dataset: Dataset, outcomes: Sequence[QuestionOutcome], timing: Timing, configuration: dict[str, Any]
+) -> BenchmarkReport:
     """The figures of a run."""
     judged = [outcome for outcome in outcomes if outcome.question.gold]
     kinds = sorted({outcome.question.kind for outcome in outcomes})
     rows = sum(case.size for case in dataset.cases)
-    return Report(
+    return BenchmarkReport(
         dataset=dataset.name,
         memories=len(dataset.cases),
         questions=len(outcomes),
@@ -106,7 +108,7 @@ def make_report(dataset: Dataset, outcomes: Sequence[Outcome], timing: Timing, c
     )
 
 
-def question_rows(dataset: Dataset, outcomes: Sequence[Outcome]) -> Iterator[dict[str, Any]]:
+def question_rows(dataset: Dataset, outcomes: Sequence[QuestionOutcome]) -> Iterator[dict[str, Any]]:
     """What became of each question; what is not judged has no metrics."""
     for outcome in outcomes:
         yield {
@@ -125,18 +127,18 @@ def question_rows(dataset: Dataset, outcomes: Sequence[Outcome]) -> Iterator[dic
         }
 
 
-def as_json(report: Report) -> dict[str, Any]:
+def as_json(report: BenchmarkReport) -> dict[str, Any]:
     """The report as plain JSON."""
     return asdict(report)
 
 
-def _metrics(outcome: Outcome, names: Sequence[str]) -> dict[str, float] | None:
+def _metrics(outcome: QuestionOutcome, names: Sequence[str]) -> dict[str, float] | None:
     if not outcome.question.gold:
         return None
     return {name: round(measure(name, outcome.question.gold, outcome.found), _DIGITS) for name in names}
 
 
-def _figures(judged: Sequence[Outcome], names: Sequence[str]) -> Figures:
+def _figures(judged: Sequence[QuestionOutcome], names: Sequence[str]) -> Figures:
     return Figures(
         len(judged),
         {

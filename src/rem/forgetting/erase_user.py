@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rem.context import Scope
+from rem.db.retry import retry_when_busy
 from rem.db.sql import fill, identifier, query
+from rem.dreaming.owner_lock import hold_owner_lock
 from rem.errors import DatabaseError, InvalidInputError
-from rem.forgetting.alone import alone
-from rem.forgetting.owned_tables import JOBS, OwnedTable, owned_tables
-from rem.forgetting.samples import renew_samples
-from rem.jobs.queue import Jobs
-from rem.memory.retry import when_busy
+from rem.forgetting.owned_tables import JOBS, OwnedTable, find_owned_tables
+from rem.forgetting.planner_stats import reset_planner_stats
+from rem.jobs.queue import JobQueue
 
 if TYPE_CHECKING:
     from rem.db.database import Connection, Database
 
-_PASSES = 5
-_JOBS_PLACE = ".".join(JOBS)
+MAX_PASSES = 5
+_JOBS_TABLE = ".".join(JOBS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +60,15 @@ class EraseReport:
 
 async def count_user(database: Database, user: str, tenant: str) -> EraseReport:
     """What `erase_user` would erase. Nothing changes."""
-    scope = _scope(user, tenant)
-    tables = await _tables(database)
+    scope = _parse_scope(user, tenant)
+    tables = await _find_tables(database)
     async with database.connection() as connection:
-        counts = await _counts(connection, tables, scope, await _session_ids(connection, scope))
-        names = await _names(connection, scope, user)
-        report = EraseReport(scope.tenant_id, str(scope.user_id), mentions=await _mentions(connection, scope, names))
-    report.tables = _rows(tables, counts, counts)
+        counts = await _count_rows(connection, tables, scope, await _find_session_ids(connection, scope))
+        names = await _find_identifiers(connection, scope, user)
+        report = EraseReport(
+            scope.tenant_id, str(scope.user_id), mentions=await _count_mentions(connection, scope, names)
+        )
+    report.tables = _build_counts(tables, counts, counts)
     return report
 
 
@@ -76,41 +78,41 @@ async def erase_user(database: Database, user: str, tenant: str) -> EraseReport:
     Each pass is one transaction: interrupted, it changed nothing, and can be run again. What the user writes meanwhile
     is looked for again, some times; what is still left then stands in the report.
     """
-    scope = _scope(user, tenant)
-    tables = await _tables(database)
+    scope = _parse_scope(user, tenant)
+    tables = await _find_tables(database)
     # First of all, because a dream that runs for the user would be waited for.
-    before = {_JOBS_PLACE: await Jobs(database).forget_owner(scope.tenant_id, scope.user_id)}
+    before = {_JOBS_TABLE: await JobQueue(database).erase_owner(scope.tenant_id, scope.user_id)}
     after: dict[str, int] = {}
-    async with alone(database, scope):
+    async with hold_owner_lock(database, scope):
         async with database.connection() as connection:
-            names = await _names(connection, scope, user)
-            sessions = await _session_ids(connection, scope)
+            names = await _find_identifiers(connection, scope, user)
+            sessions = await _find_session_ids(connection, scope)
         passes = 0
-        while passes < _PASSES and (passes == 0 or any(after.values())):
+        while passes < MAX_PASSES and (passes == 0 or any(after.values())):
             passes += 1
-            found = await _erase(database, tables, scope, sessions)
+            found = await _erase_once(database, tables, scope, sessions)
             for table, number in found.items():
                 before[table] = before.get(table, 0) + number
             async with database.connection() as connection:
-                sessions = [*sessions, *await _session_ids(connection, scope)]
-                after = await _counts(connection, tables, scope, sessions)
+                sessions = [*sessions, *await _find_session_ids(connection, scope)]
+                after = await _count_rows(connection, tables, scope, sessions)
         async with database.connection() as connection:
-            mentions = await _mentions(connection, scope, names)
-    await renew_samples(database)
+            mentions = await _count_mentions(connection, scope, names)
+    await reset_planner_stats(database)
     report = EraseReport(scope.tenant_id, str(scope.user_id), True, mentions=mentions, passes=passes)
-    report.tables = _rows(tables, before, after)
+    report.tables = _build_counts(tables, before, after)
     return report
 
 
-def _scope(user: str, tenant: str) -> Scope:
+def _parse_scope(user: str, tenant: str) -> Scope:
     if not user.strip():
         raise InvalidInputError("Say who is to be erased: an e-mail address or an id.")
-    return Scope.of(user, tenant)
+    return Scope.for_user(user, tenant)
 
 
-async def _tables(database: Database) -> list[OwnedTable]:
+async def _find_tables(database: Database) -> list[OwnedTable]:
     async with database.connection() as connection:
-        tables, unknown = await owned_tables(connection)
+        tables, unknown = await find_owned_tables(connection)
     if unknown:
         raise DatabaseError(
             f"It is not known whose the rows of {', '.join(unknown)} are, so that nothing could be proved: give such a "
@@ -119,7 +121,7 @@ async def _tables(database: Database) -> list[OwnedTable]:
     return tables
 
 
-async def _erase(
+async def _erase_once(
     database: Database, tables: Sequence[OwnedTable], scope: Scope, sessions: Sequence[Any]
 ) -> dict[str, int]:
     async def work() -> dict[str, int]:
@@ -128,55 +130,57 @@ async def _erase(
             await connection.execute(query("repository", "take_turns"), scope.tenant_id, scope.user_id)
             await connection.execute(query("forgetting", "lock_statistics"))
             # What goes by a trigger or a foreign key counts, too.
-            counts = await _counts(connection, tables, scope, sessions)
+            counts = await _count_rows(connection, tables, scope, sessions)
             for table in tables:
-                statement = fill(query("forgetting", "erase_owned"), table=table.place, condition=table.condition)
-                await connection.execute(statement, *_parameters(table, scope, sessions))
-            await Jobs(inside).forget_owner(scope.tenant_id, scope.user_id, connection=connection)
+                statement = fill(query("forgetting", "erase_owned"), table=table.full_name, condition=table.condition)
+                await connection.execute(statement, *_query_parameters(table, scope, sessions))
+            await JobQueue(inside).erase_owner(scope.tenant_id, scope.user_id, connection=connection)
             # The user's words are not counted any more, and the counts that are left have no owner.
             await connection.execute(query("forgetting", "fold_statistics"))
             return counts
 
-    return await when_busy(work)
+    return await retry_when_busy(work)
 
 
-async def _counts(
+async def _count_rows(
     connection: Connection, tables: Sequence[OwnedTable], scope: Scope, sessions: Sequence[Any]
 ) -> dict[str, int]:
     """How many rows of a user each table has."""
     counts = {}
     for table in tables:
-        statement = fill(query("forgetting", "count_owned"), table=table.place, condition=table.condition)
-        counts[table.place] = int(await connection.fetchval(statement, *_parameters(table, scope, sessions)))
+        statement = fill(query("forgetting", "count_owned"), table=table.full_name, condition=table.condition)
+        counts[table.full_name] = int(await connection.fetchval(statement, *_query_parameters(table, scope, sessions)))
     jobs = await connection.fetch(query("jobs", "of_owner"), scope.tenant_id, scope.user_id)
-    return counts | {_JOBS_PLACE: len(jobs)}
+    return counts | {_JOBS_TABLE: len(jobs)}
 
 
-def _parameters(table: OwnedTable, scope: Scope, sessions: Sequence[Any]) -> tuple[Any, ...]:
+def _query_parameters(table: OwnedTable, scope: Scope, sessions: Sequence[Any]) -> tuple[Any, ...]:
     return scope.tenant_id, list(sessions) if table.is_by_session else scope.user_id
 
 
-def _rows(tables: Sequence[OwnedTable], before: Mapping[str, int], after: Mapping[str, int]) -> list[TableCount]:
-    how = {**{table.place: table.how for table in tables}, _JOBS_PLACE: "headers"}
+def _build_counts(
+    tables: Sequence[OwnedTable], before: Mapping[str, int], after: Mapping[str, int]
+) -> list[TableCount]:
+    how = {**{table.full_name: table.how for table in tables}, _JOBS_TABLE: "headers"}
     return [TableCount(place, how[place], before.get(place, 0), after.get(place, 0)) for place in sorted(how)]
 
 
-async def _session_ids(connection: Connection, scope: Scope) -> list[Any]:
+async def _find_session_ids(connection: Connection, scope: Scope) -> list[Any]:
     rows = await connection.fetch(query("forgetting", "session_ids"), scope.tenant_id, scope.user_id)
     return [row["id"] for row in rows]
 
 
-async def _names(connection: Connection, scope: Scope, user: str) -> list[str]:
+async def _find_identifiers(connection: Connection, scope: Scope, user: str) -> list[str]:
     """What others may know the user by: the id, and the addresses that are known."""
     rows = await connection.fetch(query("forgetting", "emails"), scope.tenant_id, scope.user_id)
     addresses = [row["email"] for row in rows] + ([user.strip()] if "@" in user else [])
     return sorted({name.lower() for name in (str(scope.user_id), *addresses)})
 
 
-async def _mentions(connection: Connection, scope: Scope, names: Sequence[str]) -> dict[str, int]:
+async def _count_mentions(connection: Connection, scope: Scope, names: Sequence[str]) -> dict[str, int]:
     """How many rows of others have one of the names in them."""
     mentions = {}
-    for row in await connection.fetch(query("custom", "entity_types")):
+    for row in await connection.fetch(query("custom_types", "entity_types")):
         statement = fill(query("forgetting", "count_mentions"), table=f"rem.{identifier(row['name'])}")
         number = await connection.fetchval(statement, scope.tenant_id, scope.user_id, list(names))
         if number:

@@ -8,10 +8,10 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from rem.db.retry import retry_when_busy
 from rem.db.sql import fill, identifier, query
-from rem.db.write_plan import owned_by
+from rem.db.write_plan import owner_condition
 from rem.errors import InvalidInputError, NotFoundError
-from rem.memory.retry import when_busy
 
 if TYPE_CHECKING:
     from rem.db.database import Connection
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rem.models import Entity
 
 _SPAN = re.compile(r"(\d{1,9})\s*([a-z]+)", re.IGNORECASE)
-_UNITS = {
+_UNIT_SECONDS = {
     **dict.fromkeys(("s", "sec", "second", "seconds"), 1),
     **dict.fromkeys(("m", "min", "minute", "minutes"), 60),
     **dict.fromkeys(("h", "hour", "hours"), 3600),
@@ -27,21 +27,21 @@ _UNITS = {
     **dict.fromkeys(("w", "week", "weeks"), 7 * 86_400),
     **dict.fromkeys(("y", "year", "years"), 365 * 86_400),
 }
-_LONGEST = timedelta(days=365 * 1000)
+MAX_DURATION = timedelta(days=365 * 1000)
 
 
-def span_of(text: str) -> timedelta:
+def parse_duration(text: str) -> timedelta:
     """The time that a text such as `30d`, `12h` or `1w 2d` means."""
     parts = _SPAN.findall(text)
-    if not parts or _SPAN.sub("", text).strip() or any(unit.lower() not in _UNITS for _, unit in parts):
+    if not parts or _SPAN.sub("", text).strip() or any(unit.lower() not in _UNIT_SECONDS for _, unit in parts):
         raise InvalidInputError(f"{text!r} is no span of time: write 30d, 12h, 45m, 2w or 1y.")
-    seconds = sum(int(number) * _UNITS[unit.lower()] for number, unit in parts)
-    if not 0 < seconds <= _LONGEST.total_seconds():
+    seconds = sum(int(number) * _UNIT_SECONDS[unit.lower()] for number, unit in parts)
+    if not 0 < seconds <= MAX_DURATION.total_seconds():
         raise InvalidInputError(f"{text!r} is no time in which something lapses: it is from 1s to 1000y.")
     return timedelta(seconds=seconds)
 
 
-def moment_of(text: str) -> datetime:
+def parse_time(text: str) -> datetime:
     """The moment that a date or time in ISO 8601 means; in UTC, if it does not say otherwise."""
     try:
         moment = datetime.fromisoformat(text.strip())
@@ -51,13 +51,13 @@ def moment_of(text: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def expiry_of(within: str | None, at: str | None, never: bool, *, now: datetime | None = None) -> datetime | None:
+def parse_expiry(within: str | None, at: str | None, never: bool, *, now: datetime | None = None) -> datetime | None:
     """When something is to lapse, of the three ways to say it exactly one; None means never."""
     if sum((within is not None, at is not None, never)) != 1:
         raise InvalidInputError("Say when it lapses, in one way: --in 30d, --at 2026-12-01, or --never.")
     if within is not None:
-        return (now or datetime.now(UTC)) + span_of(within)
-    return None if at is None else moment_of(at)
+        return (now or datetime.now(UTC)) + parse_duration(within)
+    return None if at is None else parse_time(at)
 
 
 async def expire(store: Store, entities: Sequence[Entity], at: datetime | None) -> None:
@@ -76,23 +76,23 @@ async def expire(store: Store, entities: Sequence[Entity], at: datetime | None) 
                 statement = fill(
                     query("forgetting", "expire"),
                     table=f"rem.{identifier(table)}",
-                    owner=owned_by("r", user_id is None),
+                    owner=owner_condition("r", user_id is None),
                 )
                 found: UUID | None = await connection.fetchval(statement, tenant_id, user_id, entity.id, at)
                 if found is None:
                     raise NotFoundError(f"{table} has no {entity.key or entity.id} of this owner.")
-                await _settle(connection, entity, at)
+                await _adopt(connection, entity, at)
 
-    await when_busy(work)
+    await retry_when_busy(work)
 
 
-async def settle_expiry(store: Store, entity: Entity) -> None:
+async def adopt_expiring_row(store: Store, entity: Entity) -> None:
     """Let a dreamt row that is to lapse be its owner's, where `expires_at` was written like any other field."""
     async with store.executor.connection() as connection:
-        await _settle(connection, entity, entity.expires_at)
+        await _adopt(connection, entity, entity.expires_at)
 
 
-async def _settle(connection: Connection, entity: Entity, at: datetime | None) -> None:
+async def _adopt(connection: Connection, entity: Entity, at: datetime | None) -> None:
     if at is not None:
         table = entity.entity_type.table
         by_hand = fill(query("forgetting", "lapse_by_hand"), table=f"rem.{identifier(table)}")

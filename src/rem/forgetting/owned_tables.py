@@ -46,7 +46,7 @@ class OwnedTable:
     is_by_session: bool = False
 
     @property
-    def place(self) -> str:
+    def full_name(self) -> str:
         """The table's full name, for people and for SQL; the catalogue gave it."""
         return f"{self.schema}.{self.name}"
 
@@ -61,7 +61,7 @@ class _Reference:
     parent_columns: tuple[str, ...]
 
 
-async def owned_tables(connection: Connection) -> tuple[list[OwnedTable], list[str]]:
+async def find_owned_tables(connection: Connection) -> tuple[list[OwnedTable], list[str]]:
     """The tables that hold something of users, in an order in which they can be emptied; and those unaccounted for.
 
     A table that is made later and has a column for its owner is among the first without anybody's doing.
@@ -79,14 +79,14 @@ async def owned_tables(connection: Connection) -> tuple[list[OwnedTable], list[s
         )
         for row in await connection.fetch(query("forgetting", "references"))
     ]
-    entities = {row["name"] for row in await connection.fetch(query("custom", "entity_types"))}
-    owned = {table: found for table in columns if (found := _by_columns(table, columns[table])) is not None}
-    _add_referring(owned, columns, references)
+    entities = {row["name"] for row in await connection.fetch(query("custom_types", "entity_types"))}
+    owned = {table: found for table in columns if (found := _find_owner_columns(table, columns[table])) is not None}
+    _add_referencing_tables(owned, columns, references)
     unknown = sorted(f"{schema}.{name}" for schema, name in set(columns) - set(owned) - _NOT_PERSONAL - {JOBS})
-    return [owned[table] for table in _in_order(owned, references, entities)], unknown
+    return [owned[table] for table in _sort_for_deletion(owned, references, entities)], unknown
 
 
-def _by_columns(table: tuple[str, str], columns: set[str]) -> OwnedTable | None:
+def _find_owner_columns(table: tuple[str, str], columns: set[str]) -> OwnedTable | None:
     """The table, if its own columns say whose a row is."""
     if table == _BY_SESSION:
         return OwnedTable(*table, "its session", "t.tenant_id = $1 AND t.session_id = ANY ($2::uuid[])", True)
@@ -97,7 +97,7 @@ def _by_columns(table: tuple[str, str], columns: set[str]) -> OwnedTable | None:
     return OwnedTable(*table, ", ".join(found), f"t.tenant_id = $1 AND ({condition})")
 
 
-def _add_referring(
+def _add_referencing_tables(
     owned: dict[tuple[str, str], OwnedTable],
     columns: Mapping[tuple[str, str], set[str]],
     references: Sequence[_Reference],
@@ -111,11 +111,11 @@ def _add_referring(
             f"p.{theirs} = t.{ours}" for ours, theirs in zip(reference.columns, reference.parent_columns, strict=True)
         )
         inner = parent.condition.replace("t.", "p.")
-        condition = f"EXISTS (SELECT FROM {parent.place} p WHERE {match} AND {inner})"
+        condition = f"EXISTS (SELECT FROM {parent.full_name} p WHERE {match} AND {inner})"
         owned[child] = OwnedTable(*child, f"its row in {parent.name}", condition)
 
 
-def _in_order(
+def _sort_for_deletion(
     owned: Mapping[tuple[str, str], OwnedTable], references: Sequence[_Reference], entities: set[str]
 ) -> list[tuple[str, str]]:
     """Who refers before who is referred to; statements before their sources; what triggers keep exact at the end."""

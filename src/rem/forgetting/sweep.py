@@ -9,16 +9,16 @@ from uuid import UUID
 
 from loguru import logger
 
+from rem.db.retry import retry_when_busy
 from rem.db.sql import fill, identifier, query
-from rem.memory.retry import when_busy
 
 if TYPE_CHECKING:
     from rem.db.database import Connection, Database
 
-_LOOKED_AT = 10
+SCAN_FACTOR = 10
 """So many times more rows are looked at than are erased in one transaction."""
 _NO_ID = UUID(int=0)
-_FIRST = ("messages", "resources")
+_SWEPT_FIRST = ("messages", "resources")
 """Sessions and files take these along in one piece, however many there are; so they go before, some at a time."""
 
 
@@ -43,9 +43,9 @@ async def sweep(database: Database, *, at_once: int = 500) -> SweepReport:
     It waits for nobody: what is just being written, or lapses no longer, is left alone.
     """
     report = SweepReport()
-    if database.facts.is_replica:
+    if database.server_info.is_replica:
         return report
-    for table in await _tables(database):
+    for table in await _find_tables(database):
         erased = await _sweep_table(database, table, report, at_once)
         if erased:
             report.erased[table] = erased
@@ -54,20 +54,20 @@ async def sweep(database: Database, *, at_once: int = 500) -> SweepReport:
     return report
 
 
-async def _tables(database: Database) -> list[str]:
+async def _find_tables(database: Database) -> list[str]:
     async with database.connection() as connection:
-        names = [row["name"] for row in await connection.fetch(query("custom", "entity_types"))]
-    return sorted(names, key=lambda name: (name not in _FIRST, name))
+        names = [row["name"] for row in await connection.fetch(query("custom_types", "entity_types"))]
+    return sorted(names, key=lambda name: (name not in _SWEPT_FIRST, name))
 
 
 async def _sweep_table(database: Database, table: str, report: SweepReport, at_once: int) -> int:
-    erased, page, behind = 0, at_once * _LOOKED_AT, ("", _NO_ID)
+    erased, page, behind = 0, at_once * SCAN_FACTOR, ("", _NO_ID)
     while True:
         async with database.connection() as connection:
-            found = await connection.fetch(_on(table, "lapsed"), *behind, page)
+            found = await connection.fetch(_table_query(table, "lapsed"), *behind, page)
         for start in range(0, len(found), at_once):
             batch = [(row["tenant_id"], row["id"]) for row in found[start : start + at_once]]
-            gone = await _erase(database, table, batch)
+            gone = await _erase_batch(database, table, batch)
             erased += gone
             report.busy += len(batch) - gone
         if len(found) < page:
@@ -75,22 +75,24 @@ async def _sweep_table(database: Database, table: str, report: SweepReport, at_o
         behind = (found[-1]["tenant_id"], found[-1]["id"])
 
 
-async def _erase(database: Database, table: str, batch: Sequence[tuple[str, UUID]]) -> int:
+async def _erase_batch(database: Database, table: str, batch: Sequence[tuple[str, UUID]]) -> int:
     async def work() -> int:
         async with database.transaction() as inside, inside.connection() as connection:
-            return await _erase_in(connection, table, batch)
+            return await _erase_locked(connection, table, batch)
 
-    return await when_busy(work)
+    return await retry_when_busy(work)
 
 
-async def _erase_in(connection: Connection, table: str, batch: Sequence[tuple[str, UUID]]) -> int:
-    rows = await connection.fetch(_on(table, "lock_lapsed"), [tenant for tenant, _ in batch], [row for _, row in batch])
+async def _erase_locked(connection: Connection, table: str, batch: Sequence[tuple[str, UUID]]) -> int:
+    rows = await connection.fetch(
+        _table_query(table, "lock_lapsed"), [tenant for tenant, _ in batch], [row for _, row in batch]
+    )
     tenants, ids = [row["tenant_id"] for row in rows], [row["id"] for row in rows]
     # A dreamt row that lapses with a source was not taken back by its owner: from what is left it may be dreamt again.
     await connection.execute(query("forgetting", "forget_statements_of_lapsed"), table, tenants, ids)
-    await connection.execute(_on(table, "erase_rows"), tenants, ids)
+    await connection.execute(_table_query(table, "erase_rows"), tenants, ids)
     return len(ids)
 
 
-def _on(table: str, name: str) -> str:
+def _table_query(table: str, name: str) -> str:
     return fill(query("forgetting", name), table=f"rem.{identifier(table)}")

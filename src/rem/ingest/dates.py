@@ -6,13 +6,13 @@ from datetime import UTC, date, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from rem.ingest.content import Document, FetchedFile
+from rem.ingest.models import FetchedFile, ParsedDocument
 
 _FIRST_YEAR = 1981
 """A file that was last changed before has no date: packers write 1970 or 1980 if they know none."""
 
 
-def time_of(value: Any) -> datetime | None:
+def parse_time(value: Any) -> datetime | None:
     """A date or time as people and programs write it, in UTC if it names no zone; None if it is none."""
     try:
         if isinstance(value, str):
@@ -26,15 +26,15 @@ def time_of(value: Any) -> datetime | None:
         return None
 
 
-def time_of_header(value: str | None) -> datetime | None:
+def parse_http_time(value: str | None) -> datetime | None:
     """The time in a header of HTTP."""
     try:
-        return time_of(parsedate_to_datetime(value)) if value else None
+        return parse_time(parsedate_to_datetime(value)) if value else None
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
 
 
-def time_of_change(seconds: float) -> datetime | None:
+def convert_mtime(seconds: float) -> datetime | None:
     """The time of a file's last change."""
     try:
         return datetime.fromtimestamp(seconds, UTC)
@@ -42,7 +42,7 @@ def time_of_change(seconds: float) -> datetime | None:
         return None
 
 
-def dated(file: FetchedFile, document: Document | None, now: datetime) -> datetime:
+def resolve_written_at(file: FetchedFile, document: ParsedDocument | None, now: datetime) -> datetime:
     """When what a file says was written. Not later than now, whatever its clock said."""
     changed = file.modified_at if file.modified_at and file.modified_at.year >= _FIRST_YEAR else None
     found = (document.written_at if document else None) or changed

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rem.errors import DatabaseError
-from rem.ingest.fetch import fetch
-from rem.ingest.ingester import ReadFile, Wish, failed
-from rem.ingest.report import FileOutcome, IngestReport
+from rem.ingest.ingester import IngestOptions, PreparedFile, make_failed_outcome
+from rem.ingest.models import FileOutcome, IngestReport
+from rem.ingest.sources.fetch import fetch_file
 
 if TYPE_CHECKING:
     from rem.ingest.ingester import Ingester
-    from rem.ingest.listing import Source
-    from rem.ingest.reach import Reach
+    from rem.ingest.models import FileSource
+    from rem.ingest.sources.policy import FetchPolicy
     from rem.settings import IngestSettings
 
 OnFile: TypeAlias = Callable[[FileOutcome], None]
@@ -33,11 +33,11 @@ class Pipeline:
     """Takes the files of some places in, in their order."""
 
     ingester: Ingester
-    reach: Reach
+    reach: FetchPolicy
     settings: IngestSettings
-    wish: Wish
+    wish: IngestOptions
 
-    async def run(self, sources: Iterable[Source], on_file: OnFile | None = None) -> IngestReport:
+    async def run(self, sources: Iterable[FileSource], on_file: OnFile | None = None) -> IngestReport:
         """Take all of them in. What was stored stays stored if it is cancelled: another run goes on from there."""
         report = IngestReport()
         async with _reading_ahead(self._read(source) for source in sources) as reads:
@@ -50,21 +50,21 @@ class Pipeline:
 
     async def _finish(self, batch: Sequence[_Read]) -> list[FileOutcome]:
         """Store those of a batch that were read; the outcomes of all, in their order."""
-        stored = iter(await self._store([read for read in batch if isinstance(read, ReadFile)]))
+        stored = iter(await self._store([read for read in batch if isinstance(read, PreparedFile)]))
         return [read if isinstance(read, FileOutcome) else next(stored) for read in batch]
 
-    async def _read(self, source: Source) -> ReadFile | FileOutcome:
+    async def _read(self, source: FileSource) -> PreparedFile | FileOutcome:
         """The file, read; or what became of it, if there is nothing to store."""
         try:
-            file = await fetch(source.uri, self.reach, self.settings, name=source.name)
-            known = await self.ingester.known(file, self.wish)
-            return known if isinstance(known, FileOutcome) else await self.ingester.read(file, known)
+            file = await fetch_file(source.uri, self.reach, self.settings, name=source.name)
+            known = await self.ingester.check_existing(file, self.wish)
+            return known if isinstance(known, FileOutcome) else await self.ingester.prepare(file, known)
         except DatabaseError:
             raise
         except Exception as error:  # noqa: BLE001  # one bad file must not stop the others, whatever is bad about it
-            return failed(source.uri, source.name, error)
+            return make_failed_outcome(source.uri, source.name, error)
 
-    async def _store(self, reads: Sequence[ReadFile]) -> list[FileOutcome]:
+    async def _store(self, reads: Sequence[PreparedFile]) -> list[FileOutcome]:
         if not reads:
             return []
         try:
@@ -73,12 +73,12 @@ class Pipeline:
             raise
         except Exception as error:  # noqa: BLE001
             if len(reads) == 1:
-                return [failed(reads[0].file.uri, reads[0].file.name, error)]
+                return [make_failed_outcome(reads[0].file.uri, reads[0].file.name, error)]
         # One of them is bad, and nothing was stored: one after the other it shows which.
         return [outcome for read in reads for outcome in await self._store([read])]
 
 
-_Read: TypeAlias = "ReadFile | FileOutcome"
+_Read: TypeAlias = "PreparedFile | FileOutcome"
 
 
 @asynccontextmanager
@@ -115,4 +115,4 @@ async def _reading_ahead(reads: Iterator[Coroutine[Any, Any, _Read]]) -> AsyncIt
 
 
 def _size(read: _Read) -> int:
-    return len(read.file.data) if isinstance(read, ReadFile) else 0
+    return len(read.file.data) if isinstance(read, PreparedFile) else 0

@@ -9,13 +9,13 @@ from typing import Any, Literal, TypeAlias
 
 import orjson
 
-State: TypeAlias = Literal["queued", "running", "dead"]
-STORED_AS: dict[State, str] = {"queued": "queued", "running": "picked", "dead": "failed"}
-_STATES: dict[str, State] = {stored: state for state, stored in STORED_AS.items()}
+JobState: TypeAlias = Literal["queued", "running", "dead"]
+STATUS_BY_STATE: dict[JobState, str] = {"queued": "queued", "running": "picked", "dead": "failed"}
+_STATES: dict[str, JobState] = {stored: state for state, stored in STATUS_BY_STATE.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class JobFailure:
     """Why an attempt at a job failed, for people: no traceback of libraries, no secrets."""
 
     kind: str
@@ -32,7 +32,7 @@ class Job:
 
     id: int
     kind: str
-    state: State
+    state: JobState
     tenant_id: str | None
     user_id: str | None
     payload: Mapping[str, Any]
@@ -43,11 +43,11 @@ class Job:
     changed_at: datetime
     due_at: datetime
     """Not before then is it begun."""
-    error: Failure | None
+    error: JobFailure | None
     """What the last attempt met."""
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Job:
+    def from_row(cls, row: Mapping[str, Any]) -> Job:
         """The job that a row of the queue is."""
         headers = orjson.loads(row["headers"]) if row["headers"] else {}
         error = headers.get("error")
@@ -63,12 +63,12 @@ class Job:
             created_at=row["created"],
             changed_at=row["updated"],
             due_at=row["execute_after"],
-            error=Failure(**error) if error else None,
+            error=JobFailure(**error) if error else None,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class KindCount:
+class JobCounts:
     """How many jobs of a kind there are, by state, and how many came to their end in the last day."""
 
     kind: str
@@ -82,7 +82,7 @@ class KindCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class ScheduleStatus:
     """When something is done regularly."""
 
     kind: str

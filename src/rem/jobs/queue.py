@@ -14,7 +14,7 @@ import orjson
 
 from rem.db.sql import query
 from rem.errors import InvalidInputError, NotFoundError
-from rem.jobs.job import STORED_AS, Job, KindCount, Planned, State
+from rem.jobs.job import STATUS_BY_STATE, Job, JobCounts, JobState, ScheduleStatus
 
 if TYPE_CHECKING:
     from rem.db.database import Connection, Executor
@@ -24,10 +24,10 @@ _LONGEST_KEY = 500
 _LARGEST_PAYLOAD = 1_000_000
 _LATELY = timedelta(days=1)
 _ENDED = {"successful": "done_lately", "failed": "failed_lately", "canceled": "canceled_lately"}
-_WAITING = {stored: state for state, stored in STORED_AS.items()}
+_WAITING = {stored: state for state, stored in STATUS_BY_STATE.items()}
 
 
-class Jobs:
+class JobQueue:
     """The jobs of a database: those that wait, run or are dead."""
 
     def __init__(self, database: Executor) -> None:
@@ -62,12 +62,12 @@ class Jobs:
                     job_id = await _insert(lent, *arguments, f"{key} after {running}", owner | {"after": running})
         return job_id
 
-    async def list(self, *, state: State | None = None, kind: str | None = None, limit: int = 100) -> Sequence[Job]:
+    async def list(self, *, state: JobState | None = None, kind: str | None = None, limit: int = 100) -> Sequence[Job]:
         """The jobs that are not done, the newest first."""
-        stored = None if state is None else STORED_AS[state]
+        stored = None if state is None else STATUS_BY_STATE[state]
         async with self._database.connection() as connection:
             rows = await connection.fetch(query("jobs", "list"), stored, kind, limit)
-        return [Job.of(dict(row)) for row in rows]
+        return [Job.from_row(dict(row)) for row in rows]
 
     async def get(self, job_id: int) -> Job:
         """One job that is not done."""
@@ -75,7 +75,7 @@ class Jobs:
             row = await connection.fetchrow(query("jobs", "get"), _stored_id(job_id))
         if row is None:
             raise NotFoundError(f"There is no job {job_id}: it is done, or it was cancelled. See `rem jobs list`.")
-        return Job.of(dict(row))
+        return Job.from_row(dict(row))
 
     async def retry(self, ids: Sequence[int] | None = None) -> Sequence[int]:
         """Let dead jobs wait again, with all their attempts; which. None means all of them."""
@@ -90,38 +90,38 @@ class Jobs:
             rows = await connection.fetch(query("jobs", "cancel"), [_stored_id(job_id) for job_id in ids])
         return [row["id"] for row in rows]
 
-    async def counts(self) -> Mapping[State, int]:
+    async def counts(self) -> Mapping[JobState, int]:
         """How many jobs there are in each state."""
         async with self._database.connection() as connection:
             rows = await connection.fetch(query("jobs", "counts"))
-        found: dict[State, int] = {"queued": 0, "running": 0, "dead": 0}
+        found: dict[JobState, int] = {"queued": 0, "running": 0, "dead": 0}
         for _, status, number, _ in rows:
             found[_WAITING[status]] += number
         return found
 
-    async def stats(self) -> Sequence[KindCount]:
+    async def stats(self) -> Sequence[JobCounts]:
         """How many jobs of each kind there are, and how many came to their end in the last day."""
         async with self._database.connection() as connection:
             waiting = await connection.fetch(query("jobs", "counts"))
             ended = await connection.fetch(query("jobs", "ended"), _LATELY)
-        found: dict[str, KindCount] = {}
+        found: dict[str, JobCounts] = {}
         for kind, status, number, oldest in waiting:
-            count = found.get(kind, KindCount(kind))
+            count = found.get(kind, JobCounts(kind))
             changes: dict[str, Any] = {_WAITING[status]: number}
             if status == "queued":
                 changes["oldest_queued_at"] = oldest
             found[kind] = replace(count, **changes)
         for kind, status, number in ended:
-            found[kind] = replace(found.get(kind, KindCount(kind)), **{_ENDED[status]: number})
+            found[kind] = replace(found.get(kind, JobCounts(kind)), **{_ENDED[status]: number})
         return [found[kind] for kind in sorted(found)]
 
-    async def schedules(self) -> Sequence[Planned]:
+    async def schedules(self) -> Sequence[ScheduleStatus]:
         """What the workers do regularly, and when next."""
         async with self._database.connection() as connection:
             rows = await connection.fetch(query("jobs", "schedules"))
-        return [Planned(*row) for row in rows]
+        return [ScheduleStatus(*row) for row in rows]
 
-    async def forget_owner(self, tenant_id: str, user_id: str | None, *, connection: Connection | None = None) -> int:
+    async def erase_owner(self, tenant_id: str, user_id: str | None, *, connection: Connection | None = None) -> int:
         """Remove every job of an owner, whatever its state, and its traces; how many. What runs is stopped.
 
         Of jobs that are done nothing of their owner is kept: the log has their number, kind and times.
@@ -132,7 +132,7 @@ class Jobs:
             await lent.execute(query("jobs", "forget_log"), found)
         return len(found)
 
-    async def count_of_owner(self, tenant_id: str, user_id: str | None) -> int:
+    async def count_for_owner(self, tenant_id: str, user_id: str | None) -> int:
         """How many jobs of an owner there are; 0 is the proof that nothing is left."""
         async with self._database.connection() as connection:
             return len(await connection.fetch(query("jobs", "of_owner"), tenant_id, user_id))

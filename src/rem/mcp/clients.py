@@ -50,14 +50,14 @@ CLIENTS: dict[str, McpClient] = {
 }
 
 
-def local_configuration(client: McpClient, command: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
+def make_local_config(client: McpClient, command: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
     """A configuration with which the client starts REM itself and talks to it by standard input and output."""
     program, *arguments = command
     server: dict[str, Any] = {**(client.local or {}), "command": program, "args": arguments}
     return {client.servers: {"rem": {**server, "env": dict(env)} if env else server}}
 
 
-def remote_configuration(client: McpClient, url: str, headers: Mapping[str, str]) -> dict[str, Any]:
+def make_remote_config(client: McpClient, url: str, headers: Mapping[str, str]) -> dict[str, Any]:
     """A configuration with which the client talks to a running `rem serve`."""
     if client.url is None:
         raise InvalidInputError(f"{client.name} starts servers itself: leave --url out.")

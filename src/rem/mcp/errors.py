@@ -11,7 +11,7 @@ from fastmcp.server.middleware import Middleware
 from pydantic import ValidationError as PydanticValidationError
 
 from rem.errors import NotFoundError, RemError
-from rem.tools.note import explained
+from rem.tools.notes import describe_validation_error
 
 if TYPE_CHECKING:
     from fastmcp.server.middleware import CallNext, MiddlewareContext
@@ -21,18 +21,18 @@ class _MissingPageError(ResourceError):
     """The page is not there, or is another's."""
 
 
-def as_tool_error(error: RemError) -> Exception:
+def to_tool_error(error: RemError) -> Exception:
     """The error of a tool. Its message is meant for the caller, so it is not worth a line in the log."""
     return ToolError(str(error), log_level=logging.DEBUG)
 
 
-def as_resource_error(error: RemError) -> Exception:
+def to_resource_error(error: RemError) -> Exception:
     """The error of a resource; what belongs to someone else is as missing as what does not exist."""
     kind = _MissingPageError if isinstance(error, NotFoundError) else ResourceError
     return kind(str(error), log_level=logging.DEBUG)
 
 
-class PlainErrors(Middleware):
+class ErrorMiddleware(Middleware):
     """Wrong arguments are told field by field, a missing page as the protocol says it."""
 
     async def on_call_tool(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
@@ -44,7 +44,8 @@ class PlainErrors(Middleware):
             if not isinstance(cause, PydanticValidationError):
                 raise
             raise ToolError(
-                f"The arguments of {context.message.name} are not valid. {explained(cause)}", log_level=logging.DEBUG
+                f"The arguments of {context.message.name} are not valid. {describe_validation_error(cause)}",
+                log_level=logging.DEBUG,
             ) from error
 
     async def on_read_resource(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.types import Receive, Scope, Send
 
-PATH = "/api/v1/mcp"
-EnvOf: TypeAlias = Callable[[AgentContext], ToolEnv | Awaitable[ToolEnv]]
+MCP_PATH = "/api/v1/mcp"
+EnvFactory: TypeAlias = Callable[[AgentContext], ToolEnv | Awaitable[ToolEnv]]
 Authenticate: TypeAlias = Callable[[Request], AgentContext]
 
 
-def mcp_app(
-    env_of: EnvOf,
+def create_mcp_app(
+    env_of: EnvFactory,
     authenticate: Authenticate = AgentContext.from_request,
     *,
-    path: str = PATH,
+    path: str = MCP_PATH,
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
 ) -> StarletteWithLifespan:
@@ -54,9 +54,9 @@ def mcp_app(
 
 def mount_mcp(
     app: Starlette,
-    env_of: EnvOf,
+    env_of: EnvFactory,
     *,
-    path: str = PATH,
+    path: str = MCP_PATH,
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
 ) -> None:
@@ -72,7 +72,9 @@ def mount_mcp(
         # Inside, the application of a request is MCP's own.
         return AgentContext.from_request(Request({**request.scope, "app": app}))
 
-    served = mcp_app(env_of, authenticate, path=path, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins)
+    served = create_mcp_app(
+        env_of, authenticate, path=path, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins
+    )
     endpoint = _AtOnePath(served, path)
     app.router.routes += [
         Route(path, endpoint, include_in_schema=False),

@@ -10,11 +10,11 @@ from fastmcp import FastMCP
 from fastmcp.tools import FunctionTool
 from mcp_types import ToolAnnotations
 
-from rem.mcp.errors import PlainErrors, as_resource_error, as_tool_error
+from rem.mcp.errors import ErrorMiddleware, to_resource_error, to_tool_error
 from rem.mcp.prompts import PROMPTS
-from rem.tools.binding import EnvSource, bound
+from rem.tools.binding import EnvSource, bind_tool
 from rem.tools.registry import READ_ONLY, TOOLS
-from rem.tools.resources import PAGES, Page
+from rem.tools.resources import RESOURCE_PAGES, ResourcePage
 
 INSTRUCTIONS = """\
 REM is the long-term memory of the user you work for: people, documents, events and past conversations, under keys that
@@ -41,11 +41,11 @@ def create_mcp(env_of: EnvSource) -> FastMCP[Any]:
         version=version("remstack"),
         mask_error_details=True,
         strict_input_validation=True,
-        middleware=[PlainErrors()],
+        middleware=[ErrorMiddleware()],
     )
     for name, function in TOOLS.items():
-        server.add_tool(_tool(name, bound(function, env_of, as_tool_error)))
-    for page in PAGES:
+        server.add_tool(_tool(name, bind_tool(function, env_of, to_tool_error)))
+    for page in RESOURCE_PAGES:
         _add_page(server, page, env_of)
     for prompt in PROMPTS:
         server.prompt(prompt)
@@ -64,8 +64,8 @@ def _tool(name: str, function: Any) -> FunctionTool:
     )
 
 
-def _add_page(server: FastMCP[Any], page: Page, env_of: EnvSource) -> None:
+def _add_page(server: FastMCP[Any], page: ResourcePage, env_of: EnvSource) -> None:
     add = server.resource(
         page.uri, name=page.name, description=inspect.getdoc(page.content), mime_type="application/json"
     )
-    add(bound(page.content, env_of, as_resource_error))
+    add(bind_tool(page.content, env_of, to_resource_error))

@@ -11,7 +11,13 @@ from uuid import UUID
 from loguru import logger
 
 from rem.memory.message import HistoryMessage, message_key
-from rem.memory.tokens import MESSAGE_OVERHEAD, count_message, count_remembered, count_tokens, cut
+from rem.memory.tokens import (
+    MESSAGE_OVERHEAD_TOKENS,
+    count_message_tokens,
+    count_tokens,
+    count_tokens_cached,
+    truncate_to_tokens,
+)
 from rem.models.message import Role
 
 Strategy: TypeAlias = Literal["simple", "summarization", "hybrid"]
@@ -22,29 +28,29 @@ _LEFT_OUT = "Earlier messages are left out; those that matter most are kept."
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class SessionHistory:
     """What a model is told of a session: messages, oldest first, and a summary of what was left out."""
 
     history: list[HistoryMessage]
     summary: str | None = None
 
 
-def most_summary_tokens(budget: int) -> int:
+def max_summary_tokens(budget: int) -> int:
     """How long a summary may be."""
     return budget // _SUMMARY_SHARE
 
 
-def conversation_of(
+def fit_history(
     session_id: UUID, found: dict[str, Any] | None, budget: int, strategy: Strategy = "simple"
-) -> Conversation:
+) -> SessionHistory:
     """The conversation that fits into the budget, of what the database found, newest first."""
     if found is None:
-        return Conversation([])
+        return SessionHistory([])
     lines = _messages(session_id, reversed(found["history"]))
     earlier = sorted(_messages(session_id, found["kept"]), key=lambda line: line.index)
     summary: str | None = found["summary"]
     if summary is not None:
-        summary, tokens = _fitting(summary, most_summary_tokens(budget))
+        summary, tokens = _fitting(summary, max_summary_tokens(budget))
         budget -= tokens
     share = budget // _KEPT_SHARE
     if strategy == "hybrid" and (earlier or _tokens(lines) > budget):
@@ -57,10 +63,10 @@ def conversation_of(
     if kept and not kept[0].begins_turn:
         summary = summary or _LEFT_OUT
     is_whole = bool(window) and window[0].index == 0
-    return Conversation(kept + window, None if is_whole else summary)
+    return SessionHistory(kept + window, None if is_whole else summary)
 
 
-def with_whole(
+def restore_full_texts(
     history: Sequence[HistoryMessage], texts: Mapping[int, tuple[str, int | None]], left: int
 ) -> list[HistoryMessage]:
     """The history with the whole texts of shortened messages, the newest first, as far as the tokens left go."""
@@ -70,7 +76,9 @@ def with_whole(
         if not line.is_truncated or line.index not in texts:
             continue
         content, tokens = texts[line.index]
-        tokens = MESSAGE_OVERHEAD + (count_message(content, line.tool_calls) if tokens is None else tokens)
+        tokens = MESSAGE_OVERHEAD_TOKENS + (
+            count_message_tokens(content, line.tool_calls) if tokens is None else tokens
+        )
         if tokens - line.tokens <= left:
             left -= tokens - line.tokens
             lines[place] = replace(line, content=content, tokens=tokens, is_truncated=False)
@@ -80,7 +88,7 @@ def with_whole(
 @lru_cache(maxsize=1000)
 def _fitting(summary: str, most: int) -> tuple[str, int]:
     """A summary within a number of tokens, and how many it has; the same one comes with every turn."""
-    shortened = cut(summary, most)
+    shortened = truncate_to_tokens(summary, most)
     return shortened, count_tokens(shortened)
 
 
@@ -109,7 +117,7 @@ def _message(line: Sequence[Any]) -> HistoryMessage:
     if arguments is not None and not isinstance(arguments, dict):
         raise ValueError("the arguments of its tool call are not an object")
     if tokens is None:
-        tokens = count_message(content, calls) if calls else count_remembered(row_id, content)
+        tokens = count_message_tokens(content, calls) if calls else count_tokens_cached(row_id, content)
     return HistoryMessage(
         index,
         Role(role),
@@ -119,7 +127,7 @@ def _message(line: Sequence[Any]) -> HistoryMessage:
         calls,
         arguments,
         is_truncated,
-        tokens + MESSAGE_OVERHEAD,
+        tokens + MESSAGE_OVERHEAD_TOKENS,
         is_important,
     )
 

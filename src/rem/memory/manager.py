@@ -8,26 +8,26 @@ from uuid import UUID, uuid4
 
 from loguru import logger
 
-from rem.context import session_id_of, user_id_of, uuid_of
+from rem.context import parse_uuid, resolve_session_id, resolve_user_id
 from rem.db.conditions import Compare
+from rem.db.retry import retry_when_busy
 from rem.db.sql import query
 from rem.errors import ConflictError, CorruptRowError, DeletedError, InvalidInputError, NotFoundError
-from rem.memory.history import Conversation, Strategy, conversation_of, with_whole
-from rem.memory.message import HistoryMessage, NewMessage, StoredMessage, Turn, as_record, message_key
-from rem.memory.prune import check_days
-from rem.memory.recall import with_context
-from rem.memory.retry import when_busy
-from rem.memory.summaries import Summaries
-from rem.memory.tokens import count_message
+from rem.memory.history import SessionHistory, Strategy, fit_history, restore_full_texts
+from rem.memory.message import HistoryMessage, NewMessage, StoredMessage, Turn, message_key, to_record
+from rem.memory.prune import check_prune_days
+from rem.memory.recall import add_context
+from rem.memory.summary_writer import SummaryWriter
+from rem.memory.tokens import count_message_tokens
 from rem.models import Message, Role, Session, SharedSession
-from rem.models.values import as_json, label_with_key, storable_text
-from rem.retrieval.search import SearchRequest
+from rem.models.field_types import check_label, check_text, to_json_value
+from rem.query.verbs.search import SearchRequest
 
 if TYPE_CHECKING:
     from rem.context import Scope
     from rem.db.store import Store
-    from rem.memory.summary import Summarize
-    from rem.retrieval.search import Searcher
+    from rem.memory.extractive_summary import Summarizer
+    from rem.query.verbs.search import Searcher
     from rem.settings import MemorySettings
 
 _PAGE = 500
@@ -64,7 +64,7 @@ class MemoryManager:
         """The scope's memory as a whole."""
         return self._store
 
-    def on(self, store: Store) -> MemoryManager:
+    def with_store(self, store: Store) -> MemoryManager:
         """The same conversations through another store: that of a transaction or a snapshot."""
         return MemoryManager(store, self._searcher, self._settings)
 
@@ -85,11 +85,11 @@ class MemoryManager:
         has, or that cannot be one, is left out. One that belongs to another is not found; a deleted one stays deleted.
         """
         chosen, budget = strategy or self._settings.strategy, self._budget(max_tokens)
-        record, tokens = as_record(message)
+        record, tokens = to_record(message)
         parameters = (*self._owner, session_id, agent, _object(metadata), [record], tokens, budget, chosen, _name(name))
         state, index, found = await self._value("begin_turn", *parameters)
         _refuse(state, session_id)
-        conversation = conversation_of(session_id, found, budget, chosen)
+        conversation = fit_history(session_id, found, budget, chosen)
         return Turn(session_id, record["id"], index, conversation.history, conversation.summary, is_new=state == "new")
 
     async def append(
@@ -110,7 +110,7 @@ class MemoryManager:
         """Store one message at the end of a session."""
         return (await self.append(session_id, [message], creates=creates))[0]
 
-    async def bring_along(
+    async def seed_session(
         self, session_id: UUID, messages: Sequence[NewMessage], *, agent: str | None = None, name: str | None = None
     ) -> bool:
         """Store a conversation that began elsewhere, if the session does not exist yet; whether it was stored.
@@ -124,13 +124,13 @@ class MemoryManager:
         _refuse(state, session_id)
         return bool(state == "new")
 
-    async def session_id(self, text: str) -> UUID:
+    async def resolve_session_id(self, text: str) -> UUID:
         """The id of the session that a client means: a UUID is itself, else it is a name, or what the client calls it.
 
         A session that has the name is meant first; else the id follows from the text, whether it exists or not.
         """
-        session_id = session_id_of(text, self.scope)
-        if self.scope.user_id is None or len(text) > _LONGEST_NAME or uuid_of(text):
+        session_id = resolve_session_id(text, self.scope)
+        if self.scope.user_id is None or len(text) > _LONGEST_NAME or parse_uuid(text):
             return session_id
         named: UUID | None = await self._value("named_session", *self._owner, text)
         return named or session_id
@@ -163,7 +163,7 @@ class MemoryManager:
         prompt = [NewMessage(role=Role.SYSTEM, content=system_prompt)] if system_prompt else []
         async with self._store.transaction() as store:
             taken = await store.find(Session, {"id": session.id}, with_deleted=True)
-            named = [] if name is None else await store.find(Session, {"key": await store.key_of(name)})
+            named = [] if name is None else await store.find(Session, {"key": await store.normalize_key(name)})
             if taken or any(other.user_id == user_id for other in named):
                 raise _exists()
             async with store.executor.connection() as connection:
@@ -175,7 +175,7 @@ class MemoryManager:
                 # Somebody was faster, with the same name.
                 raise _exists()
             if prompt:
-                await self.on(store).append(stored.id, prompt)
+                await self.with_store(store).append(stored.id, prompt)
                 stored = await store.get(Session, stored.id)
         return stored
 
@@ -185,9 +185,9 @@ class MemoryManager:
 
     async def load_session(self, session_id: UUID) -> list[Message]:
         """All messages of a session that the user may read, exactly as they were stored."""
-        return [message async for message in self.messages(session_id)]
+        return [message async for message in self.iter_messages(session_id)]
 
-    async def messages(self, session_id: UUID) -> AsyncIterator[Message]:
+    async def iter_messages(self, session_id: UUID) -> AsyncIterator[Message]:
         """The messages of a session that the user may read, in their order, some at a time."""
         session = await self._session(session_id)
         behind = -1
@@ -200,7 +200,7 @@ class MemoryManager:
             if len(rows) < _PAGE:
                 return
 
-    async def page(self, session_id: UUID, *, after: int = -1, limit: int = 100) -> list[Message]:
+    async def get_messages(self, session_id: UUID, *, after: int = -1, limit: int = 100) -> list[Message]:
         """Some messages of a session that the user may read, behind an index."""
         session = await self._session(session_id)
         limit = max(0, min(limit, _LARGEST_LIST))
@@ -211,19 +211,19 @@ class MemoryManager:
         self, session_id: UUID, max_tokens: int | None = None, *, strategy: Strategy | None = None
     ) -> list[HistoryMessage]:
         """The newest messages of an own session as a model is given them, within a budget of tokens."""
-        return (await self.conversation(session_id, max_tokens, strategy=strategy)).history
+        return (await self.get_history(session_id, max_tokens, strategy=strategy)).history
 
-    async def conversation(
+    async def get_history(
         self, session_id: UUID, max_tokens: int | None = None, *, strategy: Strategy | None = None
-    ) -> Conversation:
+    ) -> SessionHistory:
         """What a model would be told of an own session by now: the messages and the summary."""
         chosen, budget = strategy or self._settings.strategy, self._budget(max_tokens)
         found = await self._value("conversation", *self._owner, session_id, budget, chosen)
         if found is None:
             raise _not_found(session_id)
-        return conversation_of(session_id, found, budget, chosen)
+        return fit_history(session_id, found, budget, chosen)
 
-    async def recovered(
+    async def expand_history(
         self, session_id: UUID, history: Sequence[HistoryMessage], max_tokens: int | None = None
     ) -> list[HistoryMessage]:
         """The same history with its shortened messages whole again, the newest first, as far as the budget goes.
@@ -236,14 +236,14 @@ class MemoryManager:
             return list(history)
         longest = min(left + max(line.tokens for line in history), 2**31 - 1)
         rows = await self._rows("whole", *self._owner, session_id, short, longest)
-        return with_whole(history, {index: (content, tokens) for index, content, tokens in rows}, left)
+        return restore_full_texts(history, {index: (content, tokens) for index, content, tokens in rows}, left)
 
     async def list_sessions(self, limit: int = 10, offset: int = 0) -> list[Session]:
         """The user's sessions, those that were written to last first."""
         rows = await self._rows("sessions", *self._owner, *_checked_page(limit, offset))
         return [Session.from_row(record) for (record,) in rows]
 
-    async def titles(self, session_ids: Collection[UUID]) -> dict[UUID, str]:
+    async def get_titles(self, session_ids: Collection[UUID]) -> dict[UUID, str]:
         """What sessions that the user may read are about: their name or description, else how their owner began."""
         rows = await self._rows("titles", *self._owner, list(session_ids), _TITLE_CHARACTERS)
         return {session_id: " ".join(title.split()) for session_id, title in rows}
@@ -252,7 +252,7 @@ class MemoryManager:
         """Give a session another name, which is a key among the user's own; None takes it away."""
         if name is not None:
             try:
-                label_with_key(storable_text(name))
+                check_label(check_text(name))
             except ValueError as error:
                 raise InvalidInputError(f"The name {error}.") from error
         record = await self._value("rename", *self._owner, session_id, name)
@@ -265,7 +265,7 @@ class MemoryManager:
         session = Session(id=session_id)
         self._require_owner()
         try:
-            await when_busy(lambda: self._store.erase(session) if erase else self._store.delete(session))
+            await retry_when_busy(lambda: self._store.erase(session) if erase else self._store.delete(session))
         except NotFoundError as error:
             raise _not_found(session_id) from error
 
@@ -289,11 +289,11 @@ class MemoryManager:
                 done = await connection.execute(query("memory", "clear"), *self._owner, session_id)
                 return int(done.rpartition(" ")[2])
 
-        return await when_busy(work)
+        return await retry_when_busy(work)
 
     async def prune_old_sessions(self, days: int = 30) -> int:
         """Delete the user's sessions that nobody has written to for so many days; how many it were."""
-        check_days(days)
+        check_prune_days(days)
         pruned = 0
         while True:
             done = await self._rows("delete_idle", *self._owner, days, _PRUNED_AT_ONCE)
@@ -313,7 +313,7 @@ class MemoryManager:
         source = await self._session(session_id)
         metadata = {**source.metadata, "cloned_from": str(source.id)}
         async with self._store.transaction() as store:
-            clone = await self.on(store).create_session(
+            clone = await self.with_store(store).create_session(
                 metadata=metadata,
                 name=name,
                 agent=source.agent_schema,
@@ -328,10 +328,10 @@ class MemoryManager:
                 record = await connection.fetchval(query("memory", "count_messages"), *self._owner, clone.id)
         return Session.from_row(record)
 
-    async def share(self, session_id: UUID, with_user: str) -> SharedSession:
+    async def share_session(self, session_id: UUID, with_user: str) -> SharedSession:
         """Let another user of the tenant, by e-mail address or id, read a session; sharing again changes nothing."""
         _, user_id = self._owner
-        receiver = user_id_of(with_user.strip())
+        receiver = resolve_user_id(with_user.strip())
         if not receiver or receiver == user_id:
             raise InvalidInputError("A session is shared with another user: give an e-mail address or an id.")
         session = await self._session(session_id)
@@ -346,12 +346,12 @@ class MemoryManager:
             SharedSession(session_id=session_id, owner_user_id=user_id, shared_with_user_id=receiver)
         )
 
-    async def unshare(self, session_id: UUID, with_user: str | None = None) -> int:
+    async def unshare_session(self, session_id: UUID, with_user: str | None = None) -> int:
         """Take back the right to read a session, from one user or from all; from how many it was."""
-        receiver = None if with_user is None else user_id_of(with_user.strip())
+        receiver = None if with_user is None else resolve_user_id(with_user.strip())
         return len(await self._rows("unshare", *self._owner, session_id, receiver))
 
-    async def shared_with_me(self, limit: int = 100, offset: int = 0) -> list[Session]:
+    async def list_shared_sessions(self, limit: int = 100, offset: int = 0) -> list[Session]:
         """The sessions of others that the user may read."""
         rows = await self._rows("shared_with", *self._owner, *_checked_page(limit, offset))
         return [Session.from_row(record) for (record,) in rows]
@@ -397,12 +397,12 @@ class MemoryManager:
         found = await self.search_similar(query, wanted + min(len(known), _MOST_KNOWN), within, min_similarity)
         fresh = [message for message in found if (message.session_id, message.message_index) not in known][:wanted]
         context = _within(fresh, rag.max_tokens if max_tokens is None else max_tokens)
-        return with_context(query, context) if context else None
+        return add_context(query, context) if context else None
 
     async def refresh_summary(
         self,
         session_id: UUID,
-        summarize: Summarize | None = None,
+        summarize: Summarizer | None = None,
         *,
         strategy: Strategy | None = None,
         max_tokens: int | None = None,
@@ -414,7 +414,7 @@ class MemoryManager:
         """
         if (strategy or self._settings.strategy) == "simple":
             return None
-        return await Summaries(self._store).refresh(session_id, summarize, self._budget(max_tokens))
+        return await SummaryWriter(self._store).refresh(session_id, summarize, self._budget(max_tokens))
 
     async def get_summary(self, session_id: UUID) -> str | None:
         """The stored summary of an own session, if it has one."""
@@ -459,14 +459,14 @@ class MemoryManager:
             async with self._store.executor.connection() as connection:
                 return await connection.fetchval(query("memory", name), *parameters)
 
-        return await when_busy(work)
+        return await retry_when_busy(work)
 
     async def _rows(self, name: str, *parameters: Any) -> Sequence[Any]:
         async def work() -> Sequence[Any]:
             async with self._store.executor.connection() as connection:
                 return await connection.fetch(query("memory", name), *parameters)
 
-        return await when_busy(work)
+        return await retry_when_busy(work)
 
 
 def _refuse(state: str, session_id: UUID) -> None:
@@ -480,16 +480,16 @@ def _refuse(state: str, session_id: UUID) -> None:
 
 def _records(messages: Sequence[NewMessage]) -> tuple[list[dict[str, Any]], int]:
     """The messages as the database takes them, and how many tokens they have together."""
-    records = [as_record(message) for message in messages]
+    records = [to_record(message) for message in messages]
     return [record for record, _ in records], sum(tokens for _, tokens in records)
 
 
 def _name(name: str | None) -> str | None:
     """The name if a session can have it. One that looks like an id would be taken for that of another session."""
-    if name is None or uuid_of(name):
+    if name is None or parse_uuid(name):
         return None
     try:
-        return label_with_key(storable_text(name))
+        return check_label(check_text(name))
     except ValueError:
         return None
 
@@ -515,7 +515,7 @@ def _object(metadata: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if metadata is None:
         return None
     try:
-        checked: dict[str, Any] = as_json(metadata)
+        checked: dict[str, Any] = to_json_value(metadata)
     except ValueError as error:
         raise InvalidInputError(f"The metadata {error}.") from error
     return checked
@@ -530,7 +530,7 @@ def _checked_page(limit: int, offset: int) -> tuple[int, int]:
 def _within(messages: Sequence[Message], max_tokens: int) -> list[Message]:
     chosen = []
     for message in messages:
-        max_tokens -= count_message(message.content, message.tool_calls)
+        max_tokens -= count_message_tokens(message.content, message.tool_calls)
         if max_tokens < 0:
             break
         chosen.append(message)

@@ -10,9 +10,9 @@ from uuid import UUID, uuid4
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rem.errors import InvalidInputError
-from rem.memory.tokens import count_message
+from rem.memory.tokens import count_message_tokens
+from rem.models.field_types import check_text, to_json_value
 from rem.models.message import Role
-from rem.models.values import as_json, storable_text
 
 _DEEPEST = 50
 NOTE_TOOLS = frozenset({"register_metadata", "action"})
@@ -50,9 +50,9 @@ class NewMessage(BaseModel):
             raise InvalidInputError("The message is empty: only one with tool calls may be.")
         try:
             for text in (self.content, self.tool_call_id, self.tool_name, self.model):
-                storable_text(text or "")
-            as_json(self.tool_calls)
-            as_json(self.metadata)
+                check_text(text or "")
+            to_json_value(self.tool_calls)
+            to_json_value(self.metadata)
         except ValueError as error:
             raise InvalidInputError(f"The message {error}.") from error
         return self
@@ -60,7 +60,7 @@ class NewMessage(BaseModel):
     @property
     def tokens(self) -> int:
         """The tokens of the message: as given, else counted."""
-        return self.token_count if self.token_count is not None else count_message(self.content, self.tool_calls)
+        return self.token_count if self.token_count is not None else count_message_tokens(self.content, self.tool_calls)
 
 
 def _marked(value: Any, depth: int = 0) -> Any:
@@ -139,18 +139,18 @@ def message_key(session_id: UUID, index: int) -> str:
     return f"session-{session_id}-msg-{index}"
 
 
-def as_record(message: NewMessage) -> tuple[dict[str, Any], int]:
+def to_record(message: NewMessage) -> tuple[dict[str, Any], int]:
     """The message as the database takes it, with an id, and how many tokens it has."""
     tokens = message.tokens
     record = {
         "id": uuid4(),
         "role": message.role.value,
         "content": message.content,
-        "tool_calls": as_json(message.tool_calls),
+        "tool_calls": to_json_value(message.tool_calls),
         "tool_call_id": message.tool_call_id,
         "tool_name": message.tool_name,
         "model": message.model,
         "token_count": tokens,
-        "metadata": as_json(message.metadata),
+        "metadata": to_json_value(message.metadata),
     }
     return record, tokens

@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from rem.memory.manager import MemoryManager
     from rem.settings import MemorySettings
 
-LONGEST_DAYS = 36_500
+MAX_PRUNE_DAYS = 36_500
 _SHOWN_AT_ONCE = 500
 
 
-def check_days(days: int) -> None:
+def check_prune_days(days: int) -> None:
     """Refuse a number of days that cannot be meant."""
-    if not 0 <= days <= LONGEST_DAYS:
-        raise InvalidInputError(f"The number of days must be from 0 to {LONGEST_DAYS:,}.")
+    if not 0 <= days <= MAX_PRUNE_DAYS:
+        raise InvalidInputError(f"The number of days must be from 0 to {MAX_PRUNE_DAYS:,}.")
 
 
-async def idle_sessions(memory: MemoryManager, days: int) -> list[Session]:
+async def list_idle_sessions(memory: MemoryManager, days: int) -> list[Session]:
     """The sessions that `prune_old_sessions` would delete, the longest idle first. Nothing changes."""
-    check_days(days)
+    check_prune_days(days)
     scope, found = memory.scope, list[Session]()
     if scope.user_id is None:
         raise InvalidInputError("Conversations have an owner: give a user.")
@@ -43,12 +43,12 @@ async def idle_sessions(memory: MemoryManager, days: int) -> list[Session]:
                 return found
 
 
-async def prune_if_due(
+async def prune_idle_sessions(
     memory_for: Callable[[Scope], MemoryManager], database: Database, settings: MemorySettings
 ) -> int:
     """Delete the sessions of everyone that are idle for longer than `auto_prune_days`; how many. Without it, none."""
     days = settings.auto_prune_days
-    if days is None or database.facts.is_replica:
+    if days is None or database.server_info.is_replica:
         return 0
     async with database.connection() as connection:
         owners = await connection.fetch(query("memory", "owners_of_idle"), days)

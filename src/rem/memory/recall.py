@@ -9,7 +9,7 @@ from rem.models import Message
 _LONGEST = 200
 
 
-def with_context(user_message: str, context: Sequence[Message]) -> str:
+def add_context(user_message: str, context: Sequence[Message]) -> str:
     """The question with what was said before in front of it, for the model."""
     lines = ["RELEVANT CONTEXT FROM PAST CONVERSATIONS:", "---"]
     for message in context:

@@ -14,14 +14,14 @@ from uuid import UUID, uuid5
 import orjson
 from pydantic import ValidationError
 
-from rem.context import Scope, session_id_of
+from rem.context import Scope, resolve_session_id
 from rem.errors import InvalidInputError
 from rem.memory.manager import MemoryManager
 from rem.memory.message import NOTE_TOOLS
-from rem.memory.tokens import count_message
-from rem.memory.transfer import ImportedSession, ImportReport, Packed, Progress, store_session
+from rem.memory.tokens import count_message_tokens
+from rem.memory.transfer import ImportedSession, ImportReport, ProgressCallback, SessionBundle, store_session
 from rem.models import Message, Role, Session
-from rem.models.values import as_json, now
+from rem.models.field_types import to_json_value, utc_now
 
 _MAGIC = b"SQLite format 3\0"
 _SESSION_COLUMNS = ("id", "created_at", "updated_at", "metadata", "system_prompt")
@@ -45,7 +45,7 @@ def is_sqlite(path: Path) -> bool:
 
 
 async def import_sqlite(
-    memory: MemoryManager, path: Path, on_rows: Progress | None = None, *, skip_broken: bool = False
+    memory: MemoryManager, path: Path, on_rows: ProgressCallback | None = None, *, skip_broken: bool = False
 ) -> ImportReport:
     """Store the sessions of an SQLite file, each as a whole or not at all; the file is only read.
 
@@ -123,10 +123,10 @@ class _Reader:
     broken: list[str] = field(default_factory=list)
     results: int = 0
 
-    def pack(self, rows: Sequence[sqlite3.Row]) -> Packed:
+    def pack(self, rows: Sequence[sqlite3.Row]) -> SessionBundle:
         """The session with its messages."""
-        session_id = session_id_of(_text(self.row["id"]) or "unnamed", self.scope)
-        created = self._time(self.row["created_at"], "created_at of the session") or now()
+        session_id = resolve_session_id(_text(self.row["id"]) or "unnamed", self.scope)
+        created = self._time(self.row["created_at"], "created_at of the session") or utc_now()
         updated = self._time(self.row["updated_at"], "updated_at of the session") or created
         parts = [*self._prompt(rows, created), *(part for row in rows for part in self._parts(row, created))]
         messages = [_message(session_id, index, part) for index, part in enumerate(parts)]
@@ -140,7 +140,7 @@ class _Reader:
             message_count=len(messages),
             total_tokens=sum(message.token_count or 0 for message in messages),
         )
-        return Packed(session, messages)
+        return SessionBundle(session, messages)
 
     def _prompt(self, rows: Sequence[sqlite3.Row], created: datetime) -> Iterator[dict[str, Any]]:
         prompt = _text(self.row["system_prompt"])
@@ -175,9 +175,9 @@ class _Reader:
         except (ValueError, OverflowError, OSError, TypeError):
             self.notes.append(f"{what} is no time ({str(value)[:40]!r}).")
             return None
-        if time > now():
+        if time > utc_now():
             self.notes.append(f"{what} is in the future ({time:%Y-%m-%d}); the present was taken.")
-            return now()
+            return utc_now()
         return time
 
     def _metadata(self) -> dict[str, Any]:
@@ -187,7 +187,7 @@ class _Reader:
         try:
             metadata = orjson.loads(text)
             if isinstance(metadata, dict):
-                return dict(as_json(metadata))
+                return dict(to_json_value(metadata))
         except ValueError:
             pass
         self.notes.append("The metadata is no JSON object; it is kept as text.")
@@ -231,7 +231,7 @@ def _call(call: dict[str, Any]) -> dict[str, Any]:
         arguments = orjson.loads(arguments)
     if not isinstance(arguments, dict):
         raise TypeError
-    return {"id": str(call.get("id") or ""), "name": str(function["name"]), "arguments": as_json(arguments)}
+    return {"id": str(call.get("id") or ""), "name": str(function["name"]), "arguments": to_json_value(arguments)}
 
 
 def _call_fields(call: dict[str, Any]) -> dict[str, Any]:
@@ -263,6 +263,6 @@ def _message(session_id: UUID, index: int, part: dict[str, Any]) -> Message:
         message_index=index,
         created_at=part["created_at"],
         updated_at=part["created_at"],
-        token_count=count_message(part["content"], part.get("tool_calls", ())),
+        token_count=count_message_tokens(part["content"], part.get("tool_calls", ())),
         **fields,
     )

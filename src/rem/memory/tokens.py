@@ -13,7 +13,7 @@ _ENCODING = "o200k_base"
 _COUNTED = 50_000
 """In characters: a text up to this length is counted, a longer one is judged by samples of half of it."""
 _SAMPLES = 4
-MESSAGE_OVERHEAD = 4
+MESSAGE_OVERHEAD_TOKENS = 4
 """What the role and the borders of a message take in a prompt."""
 
 
@@ -38,12 +38,12 @@ def count_tokens(text: str) -> int:
     return max(counted * len(text) // (size * _SAMPLES), len(text) // 16)
 
 
-def token_numbers(text: str) -> list[int]:
+def encode_tokens(text: str) -> list[int]:
     """The tokens of a text. Frequent ones have small numbers, whatever the language."""
     return list(_encoding().encode_ordinary(text))
 
 
-def count_message(content: str, tool_calls: Sequence[Any] = ()) -> int:
+def count_message_tokens(content: str, tool_calls: Sequence[Any] = ()) -> int:
     """The tokens of a message: its text, and the name and arguments of what it calls."""
     tokens = count_tokens(content)
     for call in tool_calls:
@@ -54,12 +54,12 @@ def count_message(content: str, tool_calls: Sequence[Any] = ()) -> int:
 
 
 @lru_cache(maxsize=20_000)
-def count_remembered(_message_id: str, content: str) -> int:
+def count_tokens_cached(_message_id: str, content: str) -> int:
     """`count_tokens` of a shortened message, which is asked for again with every turn."""
     return count_tokens(content)
 
 
-def cut(text: str, most: int) -> str:
+def truncate_to_tokens(text: str, most: int) -> str:
     """The beginning of a text within a number of tokens, up to the end of a line or word if there is one."""
     if len(text) <= most or count_tokens(text) <= most:
         return text

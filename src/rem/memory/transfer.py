@@ -24,12 +24,12 @@ _GIVEN = frozenset({"tenant_id", "user_id", "key"})
 """What the store gives: the owner is who imports."""
 _PAGE = 100
 
-Outcome: TypeAlias = Literal["imported", "unchanged", "extended", "failed"]
-Progress: TypeAlias = Callable[[int, int | None], None]
+ImportOutcome: TypeAlias = Literal["imported", "unchanged", "extended", "failed"]
+ProgressCallback: TypeAlias = Callable[[int, int | None], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class SessionBundle:
     """A session on its way, with its messages in their order, and who it belonged to."""
 
     session: Session
@@ -44,7 +44,7 @@ class ImportedSession:
 
     source: str
     """Where it stands: the line, or the id in the file."""
-    outcome: Outcome
+    outcome: ImportOutcome
     session_id: UUID | None = None
     messages: int = 0
     """How many were added."""
@@ -59,7 +59,7 @@ class ImportReport:
     sessions: list[ImportedSession] = field(default_factory=list)
 
     @property
-    def counts(self) -> Counter[Outcome]:
+    def counts(self) -> Counter[ImportOutcome]:
         """How many sessions had which outcome."""
         return Counter(session.outcome for session in self.sessions)
 
@@ -70,12 +70,15 @@ class ImportReport:
 
 
 async def export_sessions(
-    memory: MemoryManager, stream: IO[bytes], session_ids: Iterable[UUID] | None = None, on_rows: Progress | None = None
+    memory: MemoryManager,
+    stream: IO[bytes],
+    session_ids: Iterable[UUID] | None = None,
+    on_rows: ProgressCallback | None = None,
 ) -> int:
     """Write the user's sessions, or some of them, as JSON lines; how many there were. All as of one moment."""
     written = 0
     async with memory.store.snapshot() as store:
-        then = memory.on(store)
+        then = memory.with_store(store)
         async for session in _own_sessions(then, session_ids):
             stream.write(await _packed_line(then, session))
             written += 1
@@ -108,7 +111,7 @@ async def _own_sessions(memory: MemoryManager, session_ids: Iterable[UUID] | Non
         offset += len(page)
 
 
-def check_lines(lines: Iterable[bytes], name: str) -> None:
+def check_export_lines(lines: Iterable[bytes], name: str) -> None:
     """An error if nothing in a file is a session, told once instead of for every line."""
     first_problem = None
     for number, line in enumerate(lines, start=1):
@@ -125,7 +128,9 @@ def check_lines(lines: Iterable[bytes], name: str) -> None:
     )
 
 
-async def import_lines(memory: MemoryManager, lines: Iterable[bytes], on_rows: Progress | None = None) -> ImportReport:
+async def import_sessions(
+    memory: MemoryManager, lines: Iterable[bytes], on_rows: ProgressCallback | None = None
+) -> ImportReport:
     """Store the sessions of JSON lines, each as a whole or not at all; what is there already stays as it is."""
     report = ImportReport()
     for number, line in enumerate(lines, start=1):
@@ -155,13 +160,13 @@ def _record(line: bytes) -> dict[str, Any]:
     return data
 
 
-def _unpacked(line: bytes) -> Packed:
+def _unpacked(line: bytes) -> SessionBundle:
     data = _record(line)
     session, messages = data.get("session"), data.get("messages")
     if not isinstance(session, dict) or not isinstance(messages, list):
         raise InvalidInputError("A line needs a session and a list of messages.")
     try:
-        return Packed(
+        return SessionBundle(
             Session.model_validate(_own_fields(session)),
             [Message.model_validate(_own_fields(message)) for message in messages],
             session.get("tenant_id"),
@@ -178,7 +183,7 @@ def _own_fields(record: Any) -> Any:
 
 
 async def store_session(
-    memory: MemoryManager, source: str, packed: Packed, notes: Sequence[str] = ()
+    memory: MemoryManager, source: str, packed: SessionBundle, notes: Sequence[str] = ()
 ) -> ImportedSession:
     """Store a session as a whole or not at all; messages that are there already are left as they are."""
     try:
@@ -189,21 +194,21 @@ async def store_session(
         return ImportedSession(source, "failed", notes=[*notes, str(error)])
 
 
-async def _as_own(store: Store, packed: Packed) -> Packed:
+async def _as_own(store: Store, packed: SessionBundle) -> SessionBundle:
     """The session under ids that the scope can have: its own, or ones that always follow from them."""
     scope, session = store.scope, packed.session
     is_own = packed.user_id is None or (packed.tenant_id, packed.user_id) == (scope.tenant_id, scope.user_id)
     if is_own and not await _is_taken(store, session.id):
         return packed
-    session_id = derived_id(scope, session.id)
+    session_id = derive_copy_id(scope, session.id)
     messages = [
-        message.model_copy(update={"id": derived_id(scope, message.id), "session_id": session_id})
+        message.model_copy(update={"id": derive_copy_id(scope, message.id), "session_id": session_id})
         for message in packed.messages
     ]
-    return Packed(session.model_copy(update={"id": session_id}), messages, scope.tenant_id, scope.user_id)
+    return SessionBundle(session.model_copy(update={"id": session_id}), messages, scope.tenant_id, scope.user_id)
 
 
-def derived_id(scope: Scope, old: UUID | str) -> UUID:
+def derive_copy_id(scope: Scope, old: UUID | str) -> UUID:
     """The id that something of another owner has as a copy of this one's."""
     return uuid5(_OWNERS, "\n".join((scope.tenant_id, scope.user_id or "", str(old))))
 
@@ -217,7 +222,7 @@ async def _is_taken(store: Store, session_id: UUID) -> bool:
         )
 
 
-async def _store(store: Store, source: str, packed: Packed, notes: list[str]) -> ImportedSession:
+async def _store(store: Store, source: str, packed: SessionBundle, notes: list[str]) -> ImportedSession:
     session = packed.session
     existing = await store.find(Session, {"id": session.id}, with_deleted=True)
     if existing and existing[0].deleted_at is not None:
@@ -240,7 +245,7 @@ async def _store(store: Store, source: str, packed: Packed, notes: list[str]) ->
             await connection.execute(
                 query("memory", "count_messages"), store.scope.tenant_id, store.scope.user_id, session.id
             )
-    outcome: Outcome = "imported" if not existing else "extended" if fresh else "unchanged"
+    outcome: ImportOutcome = "imported" if not existing else "extended" if fresh else "unchanged"
     return ImportedSession(source, outcome, session.id, len(fresh), notes)
 
 
@@ -260,7 +265,7 @@ async def _stored_messages(store: Store, session_id: UUID) -> list[Message]:
     return rows
 
 
-def _refuse_strays(packed: Packed) -> None:
+def _refuse_strays(packed: SessionBundle) -> None:
     indexes = [message.message_index for message in packed.messages]
     if any(message.session_id != packed.session.id for message in packed.messages):
         raise InvalidInputError("A message belongs to another session than the one that it stands in.")
@@ -271,6 +276,6 @@ def _refuse_strays(packed: Packed) -> None:
 async def _refuse_double_name(store: Store, session: Session) -> None:
     if session.name is None:
         return
-    key = await store.key_of(session.name)
+    key = await store.normalize_key(session.name)
     if any(other.user_id == store.scope.user_id for other in await store.find(Session, {"key": key})):
         raise ConflictError(f"Another session is called {session.name!r}: rename it first.")

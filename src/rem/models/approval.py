@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import Field
 
 from rem.models.entity import Entity
-from rem.models.values import JsonObject, UtcDateTime
+from rem.models.field_types import JsonObject, UtcDateTime
 
 
 class RiskLevel(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import field_validator
 
 from rem.models.entity import Entity
-from rem.models.values import Vector
+from rem.models.field_types import Vector
 
 
 class Document(

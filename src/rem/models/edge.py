@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from rem.models.values import JsonObject, Label, storable_text
+from rem.models.field_types import JsonObject, Label, check_text
 
 
 class Edge(BaseModel):
@@ -28,7 +28,7 @@ class Edge(BaseModel):
     def _readable(cls, value: str) -> str:
         if not value.strip():
             raise ValueError("is empty")
-        return storable_text(value)
+        return check_text(value)
 
     @field_validator("properties")
     @classmethod

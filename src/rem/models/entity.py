@@ -23,7 +23,7 @@ from pydantic.fields import FieldInfo
 
 from rem.errors import CorruptRowError, InvalidInputError
 from rem.models.edge import Edge
-from rem.models.values import JsonObject, UtcDateTime, as_json, label_with_key, now, storable_text
+from rem.models.field_types import JsonObject, UtcDateTime, check_label, check_text, to_json_value, utc_now
 
 _CLOCK_SKEW = timedelta(seconds=5)
 _TABLE_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}\Z")
@@ -59,8 +59,8 @@ class Entity(BaseModel):
     tenant_id: str = "default"
     user_id: str | None = None
     key: str | None = Field(default=None, description="the normalised key; read-only")
-    created_at: UtcDateTime = Field(default_factory=now)
-    updated_at: UtcDateTime = Field(default_factory=now)
+    created_at: UtcDateTime = Field(default_factory=utc_now)
+    updated_at: UtcDateTime = Field(default_factory=utc_now)
     deleted_at: UtcDateTime | None = None
     expires_at: UtcDateTime | None = None
     graph_edges: list[Edge] = Field(default_factory=list)
@@ -112,7 +112,7 @@ class Entity(BaseModel):
         )
 
     @property
-    def given_fields(self) -> frozenset[str]:
+    def fields_to_write(self) -> frozenset[str]:
         """The fields that were set, and the lists and objects that were empty by default and have been filled since."""
         values, given = self.__dict__, self.__pydantic_fields_set__
         filled = [name for name in _empty_by_default(type(self)) if values[name] and name not in given]
@@ -144,7 +144,7 @@ class Entity(BaseModel):
     @field_validator("created_at", "updated_at")
     @classmethod
     def _not_in_the_future(cls, value: datetime) -> datetime:
-        if value > now() + _CLOCK_SKEW:
+        if value > utc_now() + _CLOCK_SKEW:
             raise ValueError("is in the future")
         return value
 
@@ -154,7 +154,7 @@ class Entity(BaseModel):
         label = self.__dict__.get(name)
         if isinstance(label, str):
             try:
-                label_with_key(label)
+                check_label(label)
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from error
 
@@ -208,9 +208,9 @@ def _key_expression(field: str) -> str:
 def _check_storable(value: Any) -> None:
     """Text must be text that PostgreSQL holds, wherever it hides in a field of any type."""
     if isinstance(value, str):
-        storable_text(value)
+        check_text(value)
     elif isinstance(value, list) and value and isinstance(value[0], str):
         for item in value:
-            storable_text(item)
+            check_text(item)
     elif isinstance(value, BaseModel):
-        as_json(value.model_dump(mode="json"))
+        to_json_value(value.model_dump(mode="json"))

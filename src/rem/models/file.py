@@ -7,7 +7,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from rem.models.entity import Entity
-from rem.models.values import Label
+from rem.models.field_types import Label
 
 
 class ProcessingStatus(StrEnum):

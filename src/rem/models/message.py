@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import Field, model_validator
 
 from rem.models.entity import Entity
-from rem.models.values import JsonList
+from rem.models.field_types import JsonList
 
 
 class Role(StrEnum):

@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import Field, model_validator
 
 from rem.models.entity import Entity
-from rem.models.values import Label, UtcDateTime
+from rem.models.field_types import Label, UtcDateTime
 
 
 class Moment(Entity, table="moments", summary="summary", search=("summary",)):

@@ -7,7 +7,7 @@ from uuid import UUID
 from pydantic import Field
 
 from rem.models.entity import Entity
-from rem.models.values import JsonObject, Label, UtcDateTime
+from rem.models.field_types import JsonObject, Label, UtcDateTime
 
 
 class Ontology(Entity, table="ontologies", summary="content", search=("content",)):

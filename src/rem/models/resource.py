@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from rem.models.entity import Entity
-from rem.models.values import JsonList, Label, UtcDateTime
+from rem.models.field_types import JsonList, Label, UtcDateTime
 
 
 class Resource(Entity, table="resources", summary="content", search=("content",)):

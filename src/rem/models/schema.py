@@ -7,7 +7,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from rem.models.entity import Entity
-from rem.models.values import JsonObject, Label
+from rem.models.field_types import JsonObject, Label
 
 
 class SchemaKind(StrEnum):

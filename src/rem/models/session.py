@@ -7,7 +7,7 @@ from uuid import UUID
 from pydantic import Field
 
 from rem.models.entity import Entity
-from rem.models.values import JsonObject, Label
+from rem.models.field_types import JsonObject, Label
 
 
 class Session(

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field, field_validator, model_validator
 
 from rem.models.entity import Entity
-from rem.models.values import Label, UtcDateTime
+from rem.models.field_types import Label, UtcDateTime
 
 
 class User(Entity, table="users", key_fields=("name", "email", "id"), summary="summary", search=("summary",)):

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from rem.errors import InvalidInputError
-from rem.query.parser import parse, quoted_form
-from rem.query.result import QueryResult
-from rem.query.run_fuzzy import run_fuzzy
-from rem.query.run_lookup import run_lookup
-from rem.query.run_traverse import run_traverse
-from rem.query.steps import Steps
+from rem.query.language.parser import parse_query, suggest_quoted_text
+from rem.query.result import QueryResult, Steps
 from rem.query.tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
+from rem.query.verbs.fuzzy import run_fuzzy
+from rem.query.verbs.lookup import run_lookup
+from rem.query.verbs.traverse import run_traverse
 
 if TYPE_CHECKING:
     from rem.db.store import Store
+
 
 SearchRunner: TypeAlias = "Callable[[Store, Search], Awaitable[QueryResult]]"
 SqlRunner: TypeAlias = "Callable[[Store, Sql], Awaitable[QueryResult]]"
@@ -35,8 +37,8 @@ class QueryExecutor:
         steps = Steps()
         if not isinstance(query, str):
             return await self._answer(query)
-        with steps.timed("parse"):
-            tree = parse(query)
+        with steps.measure("parse"):
+            tree = parse_query(query)
         try:
             result = await self._answer(tree)
         except InvalidInputError as error:
@@ -50,7 +52,7 @@ class QueryExecutor:
         """What may be meant where a word of the text was taken for a clause: "what comes from May"."""
         table = None if isinstance(query, Sql | Traverse) else query.table
         is_told = table is None or table in self._store.types.models or "Did you mean" in str(error)
-        return None if is_told else quoted_form(text)
+        return None if is_told else suggest_quoted_text(text)
 
     async def _answer(self, query: Query) -> QueryResult:
         match query:
@@ -64,3 +66,34 @@ class QueryExecutor:
                 return await self._sql(self._store, query)
             case Traverse():
                 return await run_traverse(self._store, query, await self._answer(query.start))
+
+
+RecordResult: TypeAlias = Callable[[str, int], None]
+
+
+@contextmanager
+def query_span(name: str) -> Iterator[RecordResult]:
+    """A span around a query; what is yielded takes the verb and the number of rows of the answer."""
+    # Without the SDK a span goes nowhere, and a lookup is too short to make one for nothing.
+    if "opentelemetry.sdk.trace" not in sys.modules:
+        yield _nobody_asks
+        return
+    from opentelemetry.trace import Status, StatusCode, get_tracer
+
+    # The message of an error may quote the query, so the span has only its type.
+    with get_tracer("rem.query").start_as_current_span(
+        name, record_exception=False, set_status_on_exception=False
+    ) as span:
+
+        def answered(query_type: str, count: int) -> None:
+            span.set_attributes({"rem.query.type": query_type, "rem.query.rows": count})
+
+        try:
+            yield answered
+        except Exception as error:
+            span.set_status(Status(StatusCode.ERROR, type(error).__name__))
+            raise
+
+
+def _nobody_asks(_query_type: str, _count: int) -> None:
+    return None

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rem.db.sql import query as sql
 from rem.errors import InvalidInputError, QuerySyntaxError
-from rem.models.values import storable_text
-from rem.query.grammar import VERBS
-from rem.query.parser import parse
-from rem.query.printer import to_text
+from rem.models.field_types import check_text
+from rem.query.language.grammar import VERBS
+from rem.query.language.parser import parse_query
+from rem.query.language.printer import print_query
 from rem.query.tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _PUNCTUATION = " \t\r\n?!.,;:…"
 _FROM = re.compile(r"\bFROM\s+(?:rem\.)?\"?(\w+)", re.IGNORECASE)
 
 
-class Understanding(NamedTuple):
+class Interpretation(NamedTuple):
     """The query that a text became, and what the caller should know of how."""
 
     query: Query
@@ -53,7 +53,7 @@ class Understanding(NamedTuple):
 
 async def ask(executor: QueryExecutor, store: Store, text: str, limit: int | None = None) -> QueryResult:
     """The answer to a text; its notes say as which query it was understood."""
-    understanding = await understand(store, text)
+    understanding = await interpret(store, text)
     try:
         result = await executor.run(_limited(understanding.query, limit))
     except QuerySyntaxError as error:
@@ -71,7 +71,7 @@ def _limited(query: Query, limit: int | None) -> Query:
     return query
 
 
-async def understand(store: Store, text: str) -> Understanding:
+async def interpret(store: Store, text: str) -> Interpretation:
     """The query that a text means: itself if it is one, else by what it names, in at most one round trip."""
     text = _readable(text)
     query, notes = _as_query(store, text)
@@ -80,8 +80,8 @@ async def understand(store: Store, text: str) -> Understanding:
     return _understood(query or await to_query(store, text), *notes)
 
 
-def _understood(query: Query, *notes: str) -> Understanding:
-    return Understanding(query, (f"Understood as: {_shown(query)}", *notes))
+def _understood(query: Query, *notes: str) -> Interpretation:
+    return Interpretation(query, (f"Understood as: {_shown(query)}", *notes))
 
 
 def _not_valid(kind: str, reason: str) -> str:
@@ -115,7 +115,7 @@ async def to_query(store: Store, text: str) -> Query:
 
 def _readable(text: str) -> str:
     try:
-        storable_text(text)
+        check_text(text)
     except ValueError as error:
         raise InvalidInputError(f"The text {error}.") from error
     if not text.strip():
@@ -129,7 +129,7 @@ def _as_query(store: Store, text: str) -> tuple[Query | None, tuple[str, ...]]:
     if verb.upper() not in (*VERBS, "SELECT", "WITH"):
         return None, ()
     try:
-        query = parse(text)
+        query = parse_query(text)
     except QuerySyntaxError as error:
         return None, (_not_valid("a query", error.reason),) if verb.isupper() else ()
     return (query, ()) if verb.isupper() or _is_meant(store, text, query) else (None, ())
@@ -181,5 +181,5 @@ def _nearly_a_name(text: str) -> str | None:
 
 
 def _shown(query: Query) -> str:
-    written = to_text(query)
+    written = print_query(query)
     return written if len(written) <= _LONGEST_SHOWN else f"{written[:_LONGEST_SHOWN]}…"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -39,3 +42,24 @@ class QueryResult:
         if explain:
             answer["steps"] = [asdict(step) for step in self.steps]
         return answer
+
+
+@dataclass(slots=True)
+class StepProgress:
+    """What a step that is under way can say of itself."""
+
+    rows: int | None = None
+    detail: str | None = None
+
+
+class Steps(list[Step]):
+    """The steps so far."""
+
+    @contextmanager
+    def measure(self, name: str) -> Iterator[StepProgress]:
+        """Add a step that takes as long as the block."""
+        progress = StepProgress()
+        started = time.perf_counter()
+        yield progress
+        milliseconds = round((time.perf_counter() - started) * 1e3, 3)
+        self.append(Step(name, milliseconds, progress.rows, progress.detail))

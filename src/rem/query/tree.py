@@ -72,7 +72,7 @@ class Sql:
 Query: TypeAlias = Lookup | Fuzzy | Search | Traverse | Sql
 
 
-def as_json(query: Query) -> dict[str, Any]:
+def to_json(query: Query) -> dict[str, Any]:
     """The tree as plain JSON."""
     values = ((field.name, getattr(query, field.name)) for field in fields(query))
     return {"type": type(query).__name__.upper(), **{name: _json_value(value) for name, value in values}}
@@ -85,5 +85,5 @@ def _json_value(value: Any) -> Any:
         case tuple():
             return list(value)
         case Lookup() | Fuzzy() | Search() | Traverse() | Sql():
-            return as_json(value)
+            return to_json(value)
     return value

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rem.embeddings.local import batches
-from rem.embeddings.text import clean
-from rem.embeddings.threads import Workers
+from rem.embeddings.providers.local import plan_batches
+from rem.embeddings.thread_pool import BatchThreadPool
+from rem.embeddings.validation import clean_for_embedding
 from rem.errors import RerankerError
-from rem.retrieval.cross_encoder_files import LONGEST_TOKENS, LoadedModel, folder_of, load, unfit
+from rem.retrieval.cross_encoder_loader import MAX_TOKENS, LoadedModel, find_model_folder, load_model, model_error
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 _BATCH_SIZE = 64
 _TOKENISED_AT_ONCE = 32
 # No need to tokenise a whole book for its first 512 tokens: few tokens have more than 32 characters.
-_HEAD_CHARACTERS = 32 * LONGEST_TOKENS
+_HEAD_CHARACTERS = 32 * MAX_TOKENS
 
 
 class CrossEncoder:
     """An exported model, loaded at its first use. Scores are from 0 to 1; of long texts the start is read."""
 
     def __init__(self, path: Path, *, threads: int) -> None:
-        self.name = folder_of(path).name
+        self.name = find_model_folder(path).name
         self._path = path
-        self._workers: Workers[Sequence[int]] = Workers(threads)
+        self._workers: BatchThreadPool[Sequence[int]] = BatchThreadPool(threads)
         self._loading = threading.Lock()
         self._loaded: LoadedModel | None = None
         self._closed = False
@@ -71,14 +71,14 @@ class CrossEncoder:
 
         every = range(len(texts))
         await self._workers.run(tokenise, [every[at : at + _TOKENISED_AT_ONCE] for at in every[::_TOKENISED_AT_ONCE]])
-        await self._workers.run(run, batches([len(encoded[number]) for number in every], _BATCH_SIZE))
+        await self._workers.run(run, plan_batches([len(encoded[number]) for number in every], _BATCH_SIZE))
         scores: list[float] = found.tolist()
         return scores
 
     def _load(self) -> LoadedModel:
         with self._loading:
             if self._loaded is None:
-                self._loaded = load(self._path)
+                self._loaded = load_model(self._path)
             return self._loaded
 
     def _run(self, pairs: list[Encoding]) -> NDArray[np.float64]:
@@ -86,12 +86,12 @@ class CrossEncoder:
         try:
             (answer,) = model.session.run([model.output], _feed(model, pairs))
         except Exception as error:  # its errors have no common root but Exception
-            raise unfit(model.graph, f"failed: {error}") from error
+            raise model_error(model.graph, f"failed: {error}") from error
         return _probabilities(model.graph, answer, len(pairs))
 
 
 def _head(text: str) -> str:
-    return clean(text[:_HEAD_CHARACTERS])
+    return clean_for_embedding(text[:_HEAD_CHARACTERS])
 
 
 def _feed(model: LoadedModel, pairs: list[Encoding]) -> dict[str, NDArray[Any]]:
@@ -118,11 +118,13 @@ def _probabilities(graph: Path, answer: Any, count: int) -> NDArray[np.float64]:
     if logits.shape == (count,):
         logits = logits[:, None]
     if logits.ndim != 2 or len(logits) != count:
-        raise unfit(graph, f"answers {count} pairs with numbers of shape {logits.shape}, so it is no cross-encoder")
+        raise model_error(
+            graph, f"answers {count} pairs with numbers of shape {logits.shape}, so it is no cross-encoder"
+        )
     if logits.shape[1] not in (1, 2):
-        raise unfit(graph, f"has {logits.shape[1]} labels; a reranker has one, or two for no and yes")
+        raise model_error(graph, f"has {logits.shape[1]} labels; a reranker has one, or two for no and yes")
     if not np.isfinite(logits).all():
-        raise unfit(graph, "answered with a number that is not finite")
+        raise model_error(graph, "answered with a number that is not finite")
     yes = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
     with np.errstate(over="ignore"):  # far below zero the probability is 0
         probabilities: NDArray[np.float64] = 1 / (1 + np.exp(-yes))

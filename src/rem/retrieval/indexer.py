@@ -15,19 +15,32 @@ import orjson
 
 from rem.context import Scope
 from rem.db.sql import fill, query
-from rem.embeddings import NoEmbedder, is_blank
-from rem.errors import EmbeddingOffError
-from rem.retrieval.corpus import (
+from rem.embeddings import UnavailableEmbedder, is_blank
+from rem.errors import EmbeddingDisabledError
+from rem.retrieval.embedding_model import (
+    EmbeddingModel,
+    load_current_model,
+    load_or_record_model,
+    require_same_model,
+    set_current_model,
+)
+from rem.retrieval.passages import (
+    Passage,
+    build_embedding_text,
+    collect_weighted_texts,
+    compute_prior,
+    row_mentions_time,
+    split_row,
+)
+from rem.retrieval.searchable_rows import (
     SearchableRow,
     SearchableType,
-    ids_within,
-    known_languages,
-    owners_of,
-    read_rows,
-    searchable_types,
+    limit_ids_by_size,
+    load_languages,
+    load_rows,
+    load_searchable_types,
+    visible_owners,
 )
-from rem.retrieval.passage import Passage, embedded_text, is_about_time, passages_of, prior_of, weighed_texts
-from rem.retrieval.vector_model import VectorModel, model_of, record_model, recorded_model, require_same
 
 if TYPE_CHECKING:
     from rem.db.database import Connection, Database
@@ -45,7 +58,7 @@ _LARGEST_PORTION = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class IndexBacklog:
     """What is not indexed yet."""
 
     rows: int
@@ -63,7 +76,7 @@ class IndexState:
     embedded: int
     forgotten: int
     model: str | None
-    waiting: Waiting
+    waiting: IndexBacklog
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,26 +97,26 @@ class Indexer:
         self._language = language
         self._languages: frozenset[str] = frozenset()
 
-    async def waiting(self, scope: Scope | None = None) -> Waiting:
+    async def load_backlog(self, scope: Scope | None = None) -> IndexBacklog:
         """What waits, of everyone or of what one scope sees."""
         async with self._database.connection() as connection:
             row = await connection.fetchrow(query("passages", "waiting"), *_of(scope))
-        return Waiting(*row) if row else Waiting(0, 0)
+        return IndexBacklog(*row) if row else IndexBacklog(0, 0)
 
-    async def queue_everything(self) -> None:
+    async def enqueue_all(self) -> None:
         """Let every row wait to be indexed anew; until then the passages that it has are searched."""
         async with self._database.connection() as connection:
-            await connection.execute("SELECT rem.rem_queue_everything()")
+            await connection.execute("SELECT rem.rem_enqueue_all_rows()")
 
     async def check(self) -> IndexState:
         """How much is indexed, by which model, and whether something was forgotten; an error if the models differ."""
         async with self._database.connection() as connection:
-            model = await recorded_model(connection)
+            model = await load_current_model(connection)
             passages, embedded = await connection.fetchrow(query("passages", "count_passages")) or (0, 0)
             forgotten = await connection.fetchval(query("passages", "count_forgotten"))
-        if model is not None and not isinstance(self._embedder, NoEmbedder):
-            require_same(model, self._embedder)
-        return IndexState(passages, embedded, forgotten, model.name if model else None, await self.waiting())
+        if model is not None and not isinstance(self._embedder, UnavailableEmbedder):
+            require_same_model(model, self._embedder)
+        return IndexState(passages, embedded, forgotten, model.name if model else None, await self.load_backlog())
 
     async def run(self, scope: Scope | None = None, on_progress: IndexProgress | None = None) -> IndexReport:
         """Index all that waits, of everyone or of what one scope sees; without an embedder, for words alone."""
@@ -135,7 +148,7 @@ class Indexer:
     async def _embed_turn(self, scope: Scope | None, on_progress: IndexProgress | None) -> int:
         try:
             return await self.embed(scope, at_most=_EMBED_IN_TURN, on_progress=on_progress)
-        except EmbeddingOffError:
+        except EmbeddingDisabledError:
             return 0
 
     async def make_passages(
@@ -169,12 +182,12 @@ class Indexer:
                 split = query("passages", "split")
                 await connection.execute(split, tenant_id, taken["owner"], entity_type, ids, _ROWS_AT_ONCE)
                 return 0, 0
-            kind = (await searchable_types(connection)).get(entity_type)
+            kind = (await load_searchable_types(connection)).get(entity_type)
             if kind is None:
                 return len(ids), 0
-            self._languages = self._languages or await known_languages(connection, self._language)
-            portion = await ids_within(connection, kind, tenant_id, ids, _LARGEST_PORTION)
-            rows = await read_rows(connection, kind, tenant_id, portion, lock=True)
+            self._languages = self._languages or await load_languages(connection, self._language)
+            portion = await limit_ids_by_size(connection, kind, tenant_id, ids, _LARGEST_PORTION)
+            rows = await load_rows(connection, kind, tenant_id, portion, lock=True)
             put_back = fill(query("passages", "put_back"), table=kind.table)
             await connection.fetch(put_back, tenant_id, list(set(ids) - set(portion)), entity_type)
             # Those that someone is just writing wait for another run.
@@ -185,12 +198,12 @@ class Indexer:
                 tenant_id,
                 entity_type,
                 [row.id for row in rows],
-                [self._as_json(row, passage) for row in rows for passage in passages_of(row)],
+                [self._as_json(row, passage) for row in rows for passage in split_row(row)],
             )
             return len(rows), stored
 
     def _as_json(self, row: SearchableRow, passage: Passage) -> dict[str, Any]:
-        weighed = list(weighed_texts(row, passage))
+        weighed = list(collect_weighted_texts(row, passage))
         return {
             "owner": row.user_id or "",
             "entity_id": str(row.id),
@@ -201,9 +214,9 @@ class Indexer:
             "position": row.position,
             "expires_at": row.expires_at,
             "language": row.language if row.language in self._languages else self._language,
-            "prior": prior_of(row),
+            "prior": compute_prior(row),
             "speaker": next(iter((row.speaker or "").lower().split()), None),
-            "tells_time": is_about_time(row),
+            "tells_time": row_mentions_time(row),
             "texts": [text for text, _ in weighed],
             "shares": [share for _, share in weighed],
         }
@@ -216,7 +229,7 @@ class Indexer:
         self, scope: Scope | None = None, at_most: int | None = None, on_progress: IndexProgress | None = None
     ) -> int:
         """Embed passages that wait; how many it were."""
-        if isinstance(self._embedder, NoEmbedder):
+        if isinstance(self._embedder, UnavailableEmbedder):
             raise self._embedder.error
         embedded = 0
         skipped: list[int] = []
@@ -245,23 +258,25 @@ class Indexer:
             )
             if not waiting:
                 return None
-            return _Portion(await model_of(connection, self._embedder), waiting, await _texts_of(connection, waiting))
+            return _Portion(
+                await load_or_record_model(connection, self._embedder), waiting, await _texts_of(connection, waiting)
+            )
 
     async def switch_model(self) -> int:
         """Make the embedder's model the one of this database; how many passages another model embedded."""
         # A model that cannot embed anything must not take the place of one that could.
         await self._embedder.embed_one("a text to try it")
         async with self._database.connection() as connection:
-            model = await record_model(connection, self._embedder)
+            model = await set_current_model(connection, self._embedder)
             return int(await connection.fetchval(query("passages", "count_of_other_models"), model.id))
 
-    async def reembed_rest(self, on_progress: IndexProgress | None = None) -> int:
+    async def reembed_outdated(self, on_progress: IndexProgress | None = None) -> int:
         """Embed anew what another model embedded; how many passages it were. Can be stopped and resumed at any time."""
         async with self._database.connection() as connection:
-            model = await recorded_model(connection)
-            if model is None or isinstance(self._embedder, NoEmbedder):
+            model = await load_current_model(connection)
+            if model is None or isinstance(self._embedder, UnavailableEmbedder):
                 return 0
-            require_same(model, self._embedder)
+            require_same_model(model, self._embedder)
         embedded, last = 0, 0
         while True:
             async with self._database.connection() as connection:
@@ -289,7 +304,7 @@ class Indexer:
                 query("passages", "store_embeddings"),
                 [passage["tenant_id"] for passage in known],
                 [passage["id"] for passage in known],
-                [as_text(vector) for vector in vectors],
+                [vector_to_text(vector) for vector in vectors],
                 portion.model.id,
             )
             for tenant_id, owner in sorted({(passage["tenant_id"], passage["owner"]) for passage in known}):
@@ -300,7 +315,7 @@ class Indexer:
 class _Portion:
     """Passages that are embedded together."""
 
-    model: VectorModel
+    model: EmbeddingModel
     passages: Sequence[Any]
     texts: dict[int, str]
 
@@ -354,7 +369,7 @@ async def _texts_of(connection: Connection, passages: Sequence[Any]) -> dict[int
     """What the embedder reads of each passage, by the passage's id."""
     if not passages:
         return {}
-    kinds = await searchable_types(connection)
+    kinds = await load_searchable_types(connection)
     by_origin: dict[tuple[str, str], set[UUID]] = defaultdict(set)
     for passage in passages:
         by_origin[passage["tenant_id"], passage["entity_type"]].add(passage["entity_id"])
@@ -362,21 +377,21 @@ async def _texts_of(connection: Connection, passages: Sequence[Any]) -> dict[int
     for (tenant_id, entity_type), ids in by_origin.items():
         kind = kinds.get(entity_type)
         if kind is not None:
-            for row in await read_rows(connection, kind, tenant_id, list(ids)):
+            for row in await load_rows(connection, kind, tenant_id, list(ids)):
                 rows[tenant_id, entity_type, row.id] = kind, row
     texts = {}
     for passage in passages:
         found = rows.get((passage["tenant_id"], passage["entity_type"], passage["entity_id"]))
         if found and passage["field"] in found[1].bodies:
             stretch = Passage(passage["field"], passage["starts"], passage["ends"])
-            texts[passage["id"]] = embedded_text(found[1], stretch)
+            texts[passage["id"]] = build_embedding_text(found[1], stretch)
     return texts
 
 
-def as_text(vector: Vector) -> str:
+def vector_to_text(vector: Vector) -> str:
     """A vector as pgvector reads it."""
     return orjson.dumps(vector, option=orjson.OPT_SERIALIZE_NUMPY).decode()
 
 
 def _of(scope: Scope | None) -> tuple[str | None, list[str]]:
-    return (scope.tenant_id, owners_of(scope)) if scope else (None, [])
+    return (scope.tenant_id, visible_owners(scope)) if scope else (None, [])

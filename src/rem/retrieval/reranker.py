@@ -28,19 +28,19 @@ def open_reranker(settings: Settings) -> Reranker | None:
     wanted = settings.reranker
     if wanted.model_path is None:
         return None
-    from rem.embeddings.threads import thread_count
+    from rem.embeddings.thread_pool import thread_count
     from rem.retrieval.cross_encoder import CrossEncoder
 
     return CrossEncoder(wanted.model_path, threads=thread_count(wanted.threads))
 
 
-def reordered(scores_fusion: Sequence[float], scores_reranker: Sequence[float], weight: float) -> list[int]:
+def rank_candidates(scores_fusion: Sequence[float], scores_reranker: Sequence[float], weight: float) -> list[int]:
     """The candidates' positions, best first; candidates that are equally good keep their order."""
-    scores = blended(scores_fusion, scores_reranker, weight)
+    scores = blend_scores(scores_fusion, scores_reranker, weight)
     return sorted(range(len(scores)), key=lambda position: -scores[position])
 
 
-def blended(scores_fusion: Sequence[float], scores_reranker: Sequence[float], weight: float) -> list[float]:
+def blend_scores(scores_fusion: Sequence[float], scores_reranker: Sequence[float], weight: float) -> list[float]:
     """One score from 0 to 1 per candidate: `weight` of it is the reranker's, the rest that of the search."""
     return [
         weight * reranker + (1 - weight) * fusion

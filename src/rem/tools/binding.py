@@ -17,11 +17,11 @@ ToolFunction: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
 """`async def tool(env: ToolEnv, …)`: what it takes beside `env` is what a model writes."""
 EnvSource: TypeAlias = Callable[[], "ToolEnv | Awaitable[ToolEnv]"]
 
-CORRECTABLE = (InvalidInputError, NotFoundError)
+CORRECTABLE_ERRORS = (InvalidInputError, NotFoundError)
 """What a model can put right itself: the query that it wrote, the key that it named."""
 
 
-def bound(
+def bind_tool(
     function: ToolFunction,
     env_of: EnvSource,
     as_error: Callable[[RemError], Exception] | None = None,
@@ -46,7 +46,7 @@ def bound(
     return _disguised(call, function, hints, parameters)
 
 
-def agent_tool(
+def make_agent_tool(
     function: ToolFunction,
     *,
     env_of: Callable[[RunContext[Any]], ToolEnv] | None = None,
@@ -66,7 +66,7 @@ def agent_tool(
         try:
             with agent_context_scope(env.context):
                 return await function(env, **arguments)
-        except CORRECTABLE as error:
+        except CORRECTABLE_ERRORS as error:
             raise ModelRetry(str(error)) from error
         except RemError as error:
             return {"status": "error", "error": str(error)}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rem.context import AgentContext, Scope
-from rem.errors import MemoryOffError
+from rem.errors import MemoryDisabledError
 from rem.events import AnyEvent
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class Delegate(Protocol):
         ...
 
 
-class AgentDocument(Protocol):
+class AgentDefinition(Protocol):
     """The definition of an agent."""
 
     @property
@@ -47,15 +47,15 @@ class AgentDocument(Protocol):
 class AgentDirectory(Protocol):
     """The agents that a caller can ask: those that come with REM, those of a folder, and its own."""
 
-    async def get(self, name: str, scope: Scope) -> AgentDocument:
+    async def get(self, name: str, scope: Scope) -> AgentDefinition:
         """The agent of a name."""
         ...
 
-    async def list(self, scope: Scope) -> Sequence[AgentDocument]:
+    async def list(self, scope: Scope) -> Sequence[AgentDefinition]:
         """All of them."""
         ...
 
-    async def save(self, text: str, scope: Scope) -> AgentDocument:
+    async def save(self, text: str, scope: Scope) -> AgentDefinition:
         """Keep an agent that the caller wrote."""
         ...
 
@@ -83,7 +83,7 @@ class ToolEnv:
     def rem(self) -> Rem:
         """The open REM."""
         if self.memory is None:
-            raise MemoryOffError
+            raise MemoryDisabledError
         return self.memory
 
     @property

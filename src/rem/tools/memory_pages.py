@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rem.context import user_id_of
+from rem.context import resolve_user_id
 from rem.errors import InvalidInputError, NotFoundError
 from rem.models import Entity, Message, Moment, Session
 from rem.tools.env import ToolEnv
-from rem.tools.profile import own_profile
-from rem.tools.trimming import SHORT_TEXT, cut, without_empty
+from rem.tools.profile import load_own_profile
+from rem.tools.trimming import MAX_PREVIEW_CHARS, cut_text, drop_empty_fields
 
 _SESSIONS = 50
 _MESSAGES = 50
@@ -29,11 +29,11 @@ async def sessions(env: ToolEnv) -> dict[str, Any]:
 async def session(env: ToolEnv, id: str) -> dict[str, Any]:  # noqa: A002  # as the address has it
     """One conversation with its latest messages, by id or name."""
     store = env.rem.store(env.scope)
-    found = await store.get(Session, await env.rem.memory(env.scope).session_id(id))
+    found = await store.get(Session, await env.rem.memory(env.scope).resolve_session_id(id))
     latest = await store.find(Message, {"session_id": found.id}, order_by="-message_index", limit=_MESSAGES)
     messages = [
-        {"key": message.key, "role": message.role, "content": cut(message.content, SHORT_TEXT, message.key)}
-        | without_empty({"tool_name": message.tool_name, "created_at": message.created_at})
+        {"key": message.key, "role": message.role, "content": cut_text(message.content, MAX_PREVIEW_CHARS, message.key)}
+        | drop_empty_fields({"tool_name": message.tool_name, "created_at": message.created_at})
         for message in reversed(latest)
     ]
     return {**_session(found), "messages": messages, "shown": len(messages)}
@@ -64,21 +64,22 @@ async def moment(env: ToolEnv, key: str) -> dict[str, Any]:
 async def profile(env: ToolEnv, user_id: str) -> dict[str, Any]:
     """Who the caller is, under the caller's own id, e-mail address or `me`; nobody else's profile exists here."""
     own = env.scope.user_id
-    if own is None or env.context.user_id is None or (user_id != "me" and user_id_of(user_id) != own):
+    if own is None or env.context.user_id is None or (user_id != "me" and resolve_user_id(user_id) != own):
         raise NotFoundError(f"There is no profile of {user_id[:200]!r}: user://profile/me is the caller's own.")
-    found = await own_profile(env)
+    found = await load_own_profile(env)
     if found is None:
         return {"user_id": own, "note": "Nothing is known of this user yet."}
-    return {"user_id": own, "key": found["key"], **without_empty({name: found.get(name) for name in _PROFILE})}
+    return {"user_id": own, "key": found["key"], **drop_empty_fields({name: found.get(name) for name in _PROFILE})}
 
 
 def _session(session: Session) -> dict[str, Any]:
     fields = {"id", "name", "description", "agent_schema", "message_count", "created_at", "updated_at"}
-    return {**without_empty(session.model_dump(mode="json", include=fields)), "uri": f"rem://sessions/{session.id}"}
+    return {**drop_empty_fields(session.model_dump(mode="json", include=fields)), "uri": f"rem://sessions/{session.id}"}
 
 
-def _shown(entity: Entity, longest: int = SHORT_TEXT) -> dict[str, Any]:
-    record = without_empty(entity.model_dump(mode="json"))
+def _shown(entity: Entity, longest: int = MAX_PREVIEW_CHARS) -> dict[str, Any]:
+    record = drop_empty_fields(entity.model_dump(mode="json"))
     return {
-        name: cut(value, longest, entity.key) if isinstance(value, str) else value for name, value in record.items()
+        name: cut_text(value, longest, entity.key) if isinstance(value, str) else value
+        for name, value in record.items()
     }

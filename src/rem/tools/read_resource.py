@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from rem.tools.env import ToolEnv
-from rem.tools.resources import read
+from rem.tools.resources import read_page
 
 
 async def read_resource(
@@ -24,4 +24,4 @@ async def read_resource(
     - rem://status: versions, counts, and whether search and a language model are set up
     To find something by name or topic use lookup or search_rem. For example: read_resource(uri="user://profile/me")
     """
-    return {"status": "success", "uri": uri, "content": await read(env, uri)}
+    return {"status": "success", "uri": uri, "content": await read_page(env, uri)}

@@ -14,7 +14,7 @@ from rem.tools.env import ToolEnv
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ResourcePage:
     """A resource: its address, in which `{name}` stands for an argument, and the function that gives its content."""
 
     uri: str
@@ -26,29 +26,29 @@ class Page:
         return self.content.__name__
 
 
-PAGES: tuple[Page, ...] = (
-    Page("rem://agents", agent_pages.agents),
-    Page("rem://agents/{name}", agent_pages.agent),
-    Page("rem://schema/entities", schema_pages.entities),
-    Page("rem://schema/query-types", schema_pages.query_types),
-    Page("rem://sessions", memory_pages.sessions),
-    Page("rem://sessions/{id}", memory_pages.session),
-    Page("rem://moments/{page}", memory_pages.moments),
-    Page("rem://moments/key/{key}", memory_pages.moment),
-    Page("rem://status", status_page.status),
-    Page("user://profile/{user_id}", memory_pages.profile),
+RESOURCE_PAGES: tuple[ResourcePage, ...] = (
+    ResourcePage("rem://agents", agent_pages.agents),
+    ResourcePage("rem://agents/{name}", agent_pages.agent),
+    ResourcePage("rem://schema/entities", schema_pages.entities),
+    ResourcePage("rem://schema/query-types", schema_pages.query_types),
+    ResourcePage("rem://sessions", memory_pages.sessions),
+    ResourcePage("rem://sessions/{id}", memory_pages.session),
+    ResourcePage("rem://moments/{page}", memory_pages.moments),
+    ResourcePage("rem://moments/key/{key}", memory_pages.moment),
+    ResourcePage("rem://status", status_page.status),
+    ResourcePage("user://profile/{user_id}", memory_pages.profile),
 )
 
 
-async def read(env: ToolEnv, uri: str) -> Any:
+async def read_page(env: ToolEnv, uri: str) -> Any:
     """The content of the page at an address; NotFoundError if there is none that the caller may read."""
     address = uri.strip()
     is_allowed = env.may_read is None or env.may_read(address)
-    for page in PAGES if is_allowed else ():
+    for page in RESOURCE_PAGES if is_allowed else ():
         arguments = _arguments(page.uri, address)
         if arguments is not None:
             return await page.content(env, **arguments)
-    known = ", ".join(page.uri for page in PAGES)
+    known = ", ".join(page.uri for page in RESOURCE_PAGES)
     raise NotFoundError(f"There is no resource {address[:200]!r}. The resources: {known}.")
 
 

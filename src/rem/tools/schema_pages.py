@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rem.query.grammar import VERBS, grammar
-from rem.tools.entity_types import known_types, outlined
+from rem.query.language.grammar import VERBS, grammar
 from rem.tools.env import ToolEnv
+from rem.tools.schema import list_entity_types, outline_type
 
 _ASKS_FOR = {
     "LOOKUP": ("what answers to a key; exact and instant", 'LOOKUP "sarah-chen"'),
@@ -19,7 +19,7 @@ _ASKS_FOR = {
 
 async def entities(env: ToolEnv) -> dict[str, Any]:
     """The kinds of things in memory: each table with its fields, its key and what a search reads of it."""
-    types = [outlined(model) for model in await known_types(env)]
+    types = [outline_type(model) for model in await list_entity_types(env)]
     return {"entities": types, "count": len(types)}
 
 

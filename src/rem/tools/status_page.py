@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
-from rem.retrieval.vector_model import recorded_model
-from rem.tools.entity_types import known_types
+from rem.retrieval.embedding_model import load_current_model
 from rem.tools.env import ToolEnv
+from rem.tools.schema import list_entity_types
 
 
 async def status(env: ToolEnv) -> dict[str, Any]:
@@ -19,12 +19,12 @@ async def status(env: ToolEnv) -> dict[str, Any]:
     }
     if env.memory is None:
         return told
-    facts = env.rem.database.facts
+    facts = env.rem.database.server_info
     waiting = await env.rem.waiting()
     async with env.rem.database.connection() as connection:
-        embedded_by = await recorded_model(connection)
+        embedded_by = await load_current_model(connection)
     store = env.rem.store(env.scope)
-    counts = {model.entity_type.table: await store.count(model) for model in await known_types(env)}
+    counts = {model.entity_type.table: await store.count(model) for model in await list_entity_types(env)}
     return {
         **told,
         "postgresql": facts.version,

@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 
-MOST_CHARACTERS = 40_000
+MAX_RESULT_CHARS = 40_000
 """Of a whole answer as JSON: some 10,000 tokens."""
-SHORT_TEXT = 1_200
+MAX_PREVIEW_CHARS = 1_200
 """Of one text where several rows are found: enough to judge whether it is the right one."""
 _MOST_ITEMS = 100
 _UNUSED = frozenset({"embedding", "tenant_id", "user_id", "deleted_at"})
@@ -18,15 +18,15 @@ _EMPTY: tuple[Any, ...] = (None, "", [], {})
 _ROOM_FOR_NOTES = 2_000
 
 
-def trimmed(answer: Mapping[str, Any], *, whole: bool = False, offset: int = 0) -> dict[str, Any]:
+def fit_to_budget(answer: Mapping[str, Any], *, whole: bool = False, offset: int = 0) -> dict[str, Any]:
     """An answer with `results` that fits: texts are cut, then rows are left out, and notes say so.
 
     `whole` leaves texts as long as there is room, for a caller that asked for just these rows; `offset` leaves out what
     comes before it in a long text, to read on.
     """
     rows = answer["results"]
-    room = MOST_CHARACTERS - _ROOM_FOR_NOTES
-    longest = max(SHORT_TEXT, room // (2 * len(rows) or 1)) if whole else SHORT_TEXT
+    room = MAX_RESULT_CHARS - _ROOM_FOR_NOTES
+    longest = max(MAX_PREVIEW_CHARS, room // (2 * len(rows) or 1)) if whole else MAX_PREVIEW_CHARS
     kept: list[dict[str, Any]] = []
     for row in rows:
         smaller = _row(row, longest, offset)
@@ -44,7 +44,7 @@ def trimmed(answer: Mapping[str, Any], *, whole: bool = False, offset: int = 0) 
     return {**answer, "results": kept, **({"notes": notes} if notes else {})}
 
 
-def cut(text: str, longest: int, key: str | None = None, offset: int = 0) -> str:
+def cut_text(text: str, longest: int, key: str | None = None, offset: int = 0) -> str:
     """A text from `offset` on, with a note at the end if more follows: with a key, also how to get that."""
     end = offset + longest
     if end >= len(text):
@@ -53,7 +53,7 @@ def cut(text: str, longest: int, key: str | None = None, offset: int = 0) -> str
     return f"{text[offset:end]}… [cut: characters {offset:,} to {end:,} of {len(text):,}{more}]"
 
 
-def without_empty(record: Mapping[str, Any]) -> dict[str, Any]:
+def drop_empty_fields(record: Mapping[str, Any]) -> dict[str, Any]:
     """The columns that say something."""
     return {name: value for name, value in record.items() if name not in _UNUSED and value not in _EMPTY}
 
@@ -67,7 +67,7 @@ def _row(row: Mapping[str, Any], longest: int, offset: int) -> dict[str, Any]:
     }
     record = row.get("record")
     if isinstance(record, Mapping):
-        smaller["record"] = _shortened(without_empty(record), longest, key, offset)
+        smaller["record"] = _shortened(drop_empty_fields(record), longest, key, offset)
     elif "record" in row:
         smaller["record"] = _shortened(record, longest, key, 0)
     return smaller
@@ -76,7 +76,7 @@ def _row(row: Mapping[str, Any], longest: int, offset: int) -> dict[str, Any]:
 def _shortened(value: Any, longest: int, key: str | None, offset: int) -> Any:
     """Every text in it cut. Only a text that is longer than the offset is one that somebody reads on in."""
     if isinstance(value, str):
-        return cut(value, longest, key, offset if len(value) > offset else 0)
+        return cut_text(value, longest, key, offset if len(value) > offset else 0)
     if isinstance(value, Mapping):
         return {name: _shortened(inner, longest, key, offset) for name, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -92,7 +92,7 @@ def _flattened(row: dict[str, Any], room: int) -> dict[str, Any]:
     parts = {**row, **record} if isinstance(record, dict) else row
     parts = {name: value for name, value in parts.items() if value is not record}
     share = room // (2 * len(parts))
-    return {name: value if _size(value) <= share else cut(_text(value), share) for name, value in parts.items()}
+    return {name: value if _size(value) <= share else cut_text(_text(value), share) for name, value in parts.items()}
 
 
 def _text(value: Any) -> str:

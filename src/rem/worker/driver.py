@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import asyncpg
 from loguru import logger
 
-from rem.db.faults import DRIVER_ERRORS, translate
+from rem.db.driver_errors import DRIVER_ERRORS, to_rem_error
 from rem.errors import DatabaseUnavailableError, RemError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 30.0
 
 
-class SteadyDriver:
+class ReconnectingDriver:
     """pgqueuer's driver over one connection that is replaced whenever it breaks, after growing pauses.
 
     A statement that broke off is run again, so each must bear that; pgqueuer's and ours do. `on_return` is called
@@ -153,4 +153,4 @@ def _is_loss(error: Any) -> bool:
     """Whether another connection may help. One to a server that became a replica may find the new primary."""
     if isinstance(error, DatabaseUnavailableError | asyncpg.ReadOnlySQLTransactionError):
         return True
-    return not isinstance(error, RemError) and isinstance(translate(error), DatabaseUnavailableError)
+    return not isinstance(error, RemError) and isinstance(to_rem_error(error), DatabaseUnavailableError)

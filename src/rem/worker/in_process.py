@@ -23,12 +23,12 @@ _LONGEST_PAUSE_SECONDS = 60.0
 
 
 @asynccontextmanager
-async def working(rem: Rem | None, agents: Agents, settings: Settings) -> AsyncIterator[None]:
+async def run_in_process_worker(rem: Rem | None, agents: Agents, settings: Settings) -> AsyncIterator[None]:
     """Do jobs as long as the block runs; not if WORKER__IN_PROCESS=false, nor on a database that can only be read."""
-    if rem is None or not settings.worker.in_process or rem.database.facts.is_replica:
+    if rem is None or not settings.worker.in_process or rem.database.server_info.is_replica:
         yield
         return
-    keeper = _Keeper(rem, agents, settings)
+    keeper = _WorkerSupervisor(rem, agents, settings)
     task = asyncio.create_task(keeper.keep_working())
     try:
         yield
@@ -37,7 +37,7 @@ async def working(rem: Rem | None, agents: Agents, settings: Settings) -> AsyncI
         await asyncio.wait([task])
 
 
-class _Keeper:
+class _WorkerSupervisor:
     """Runs a worker, and another one after it if it fails."""
 
     def __init__(self, rem: Rem, agents: Agents, settings: Settings) -> None:

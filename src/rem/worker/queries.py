@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CHANNEL = Channel("rem_jobs")
 # Constructed, not validated: pgqueuer's settings would otherwise come from PGQUEUER_* of the environment, too.
-NAMES = DBSettings.model_construct(
+PGQUEUER_SETTINGS = DBSettings.model_construct(
     prefix="",
     db_schema="rem_jobs",
     channel=CHANNEL,
@@ -44,7 +44,7 @@ class FailedError(RetryRequested):
     """An attempt failed, and another one follows; the reason is the failure as JSON."""
 
 
-class GivenBackError(RetryRequested):
+class RequeueError(RetryRequested):
     """A job was interrupted through no fault of its own: no attempt is used up."""
 
 
@@ -52,14 +52,19 @@ class DeadError(Exception):
     """A job is set aside; the text is the failure as JSON."""
 
 
-class HeldQueries(Queries):
+class WorkerQueries(Queries):
     """The statements of one worker, which knows the jobs that it holds.
 
     `held` has when each was last known to be ours: from then on the server waits for the next sign of life.
     """
 
     def __init__(self, driver: Driver, concurrency: int) -> None:
-        super().__init__(driver, QueryBuilderEnvironment(NAMES), QueryQueueBuilder(NAMES), QuerySchedulerBuilder(NAMES))
+        super().__init__(
+            driver,
+            QueryBuilderEnvironment(PGQUEUER_SETTINGS),
+            QueryQueueBuilder(PGQUEUER_SETTINGS),
+            QuerySchedulerBuilder(PGQUEUER_SETTINGS),
+        )
         self.held: dict[int, float] = {}
         self._concurrency = concurrency
         self._manager_id: QueueManagerId | None = None

@@ -13,24 +13,24 @@ import orjson
 from anyio import CancelScope
 from loguru import logger
 
-from rem.jobs.job import Failure
-from rem.worker.failure import failure_of, innermost, is_final
-from rem.worker.queries import DeadError, FailedError, GivenBackError, HeldQueries
+from rem.jobs.job import JobFailure
+from rem.worker.failures import describe_failure, is_final, unwrap_error
+from rem.worker.queries import DeadError, FailedError, RequeueError, WorkerQueries
 
 if TYPE_CHECKING:
     from pgqueuer.domain.models import Context, Job
 
-    from rem.worker.handlers import Handler, Work
+    from rem.worker.handlers import Handler, HandlerContext
 
 _LONGEST_DELAY_SECONDS = 3600.0
 _WAIT_FOR_EQUAL_SECONDS = 1.0
 _SHARE_OF_LEASE = 0.9
 
 
-class Runner:
+class JobRunner:
     """Runs handlers, and stops those whose job this worker no longer surely holds."""
 
-    def __init__(self, work: Work, queries: HeldQueries) -> None:
+    def __init__(self, work: HandlerContext, queries: WorkerQueries) -> None:
         self._work = work
         self._settings = work.settings.worker
         self._queries = queries
@@ -42,12 +42,12 @@ class Runner:
         return len(self._scopes)
 
     async def run(self, job: Job, context: Context, handler: Handler) -> None:
-        """One attempt. What it raises tells pgqueuer, by way of `HeldQueries`, what becomes of the job."""
+        """One attempt. What it raises tells pgqueuer, by way of `WorkerQueries`, what becomes of the job."""
         if job.attempts >= self._settings.attempts:
             raise self._dead(job, _vanished(job.attempts))
         after = (job.headers or {}).get("after")
         if isinstance(after, int) and await self._queries.is_running(after):
-            raise GivenBackError(delay=timedelta(seconds=_WAIT_FOR_EQUAL_SECONDS), reason="waits for its equal")
+            raise RequeueError(delay=timedelta(seconds=_WAIT_FOR_EQUAL_SECONDS), reason="waits for its equal")
         started = time.perf_counter()
         failure: Exception | None = None
         # The outer scope is the worker's, to interrupt; the inner one is pgqueuer's, for `rem jobs cancel`.
@@ -61,7 +61,7 @@ class Runner:
                 self._scopes.pop(job.id, None)
         if scope.cancelled_caught or (failure is not None and scope.cancel_called):
             logger.info("Job {} ({}) was interrupted and waits again.", job.id, job.entrypoint)
-            raise GivenBackError(delay=timedelta(), reason="interrupted")
+            raise RequeueError(delay=timedelta(), reason="interrupted")
         if failure is not None:
             raise self._failed(job, failure)
         logger.info("Job {} ({}) took {:.2f} s.", job.id, job.entrypoint, time.perf_counter() - started)
@@ -83,7 +83,7 @@ class Runner:
                     scope.cancel()
 
     def _failed(self, job: Job, error: Exception) -> FailedError | DeadError:
-        failure = failure_of(error, self._work.settings)
+        failure = describe_failure(error, self._work.settings)
         attempt = job.attempts + 1
         if is_final(error) or attempt >= self._settings.attempts:
             return self._dead(job, failure)
@@ -91,11 +91,11 @@ class Runner:
         # Not the text, which may be the user's: it stands in the job.
         logger.warning(
             "Job {} ({}) failed in attempt {} ({}) and is tried again in {:.1f} s.",
-            *(job.id, job.entrypoint, attempt, type(innermost(error)).__name__, delay),
+            *(job.id, job.entrypoint, attempt, type(unwrap_error(error)).__name__, delay),
         )
         return FailedError(delay=timedelta(seconds=delay), reason=_json(failure))
 
-    def _dead(self, job: Job, failure: Failure) -> DeadError:
+    def _dead(self, job: Job, failure: JobFailure) -> DeadError:
         logger.error(
             "Job {} ({}) is set aside after attempt {} ({}): see `rem jobs show {}`.",
             *(job.id, job.entrypoint, job.attempts + 1, failure.kind, job.id),
@@ -108,9 +108,9 @@ class Runner:
         return longest * random.uniform(0.8, 1.2)  # noqa: S311  # no secret
 
 
-def _vanished(times: int) -> Failure:
-    return Failure("WorkerVanished", f"Its worker ended or fell silent {times} times while doing it.")
+def _vanished(times: int) -> JobFailure:
+    return JobFailure("WorkerVanished", f"Its worker ended or fell silent {times} times while doing it.")
 
 
-def _json(failure: Failure) -> str:
+def _json(failure: JobFailure) -> str:
     return orjson.dumps(asdict(failure)).decode()

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -14,20 +15,46 @@ from pgqueuer.core.qm import QueueManager
 from pgqueuer.core.sm import SchedulerManager
 from pgqueuer.domain.types import QueueExecutionMode
 
-from rem.errors import DatabaseUnavailableError, InvalidInputError
-from rem.jobs.queue import Jobs
-from rem.worker.driver import SteadyDriver
-from rem.worker.handlers import HANDLERS, Handler, Work
-from rem.worker.queries import CHANNEL, DeadError, HeldQueries
-from rem.worker.runner import Runner
-from rem.worker.schedules import Schedule, check, schedules_of
+from rem.errors import DatabaseUnavailableError, InvalidInputError, SettingsError
+from rem.jobs.queue import JobQueue
+from rem.settings import Settings, is_cron_expression
+from rem.worker.driver import ReconnectingDriver
+from rem.worker.handlers import HANDLERS, Handler, HandlerContext
+from rem.worker.queries import CHANNEL, DeadError, WorkerQueries
+from rem.worker.runner import JobRunner
 
 if TYPE_CHECKING:
     from pgqueuer.domain.models import Context, Job
 
     from rem.agents.service import Agents
     from rem.app import Rem
-    from rem.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A kind of job, and when it is due, as a cron expression in UTC."""
+
+    kind: str
+    cron: str
+
+
+def build_schedules(settings: Settings) -> Sequence[Schedule]:
+    """What the settings ask for."""
+    found = [Schedule("sweep", "17 * * * *"), Schedule("prune", "47 * * * *")]
+    if settings.dreaming.schedule is not None:
+        found.append(Schedule("dream-all", settings.dreaming.schedule))
+    return found
+
+
+def check_schedules(schedules: Sequence[Schedule]) -> None:
+    """Refuse what is no cron expression."""
+    for schedule in schedules:
+        if not is_cron_expression(schedule.cron):
+            raise SettingsError(
+                f"The schedule of {schedule.kind}, {schedule.cron!r}, is no cron expression: write five fields, as in "
+                "'0 3 * * *' for three at night."
+            )
+
 
 _LOOK_SECONDS = 5.0
 _MOST_AT_ONCE = 10
@@ -53,11 +80,11 @@ class Worker:
     ) -> None:
         self._settings = settings
         self._database = rem.database
-        self._jobs = Jobs(rem.database)
-        self._work = Work(rem, settings, self._jobs, agents)
+        self._jobs = JobQueue(rem.database)
+        self._work = HandlerContext(rem, settings, self._jobs, agents)
         self._handlers = _chosen(HANDLERS | dict(handlers or {}), kinds)
-        self._schedules = schedules_of(settings) if schedules is None else schedules
-        check(self._schedules)
+        self._schedules = build_schedules(settings) if schedules is None else schedules
+        check_schedules(self._schedules)
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
 
@@ -71,9 +98,9 @@ class Worker:
         """Do jobs until `stop`; or, `once`, until none is left."""
         _log_by_loguru()
         heartbeat = self._settings.worker.heartbeat_seconds
-        driver = SteadyDriver(self._database, heartbeat, lambda connection: queries.put_back_unknown(connection))
-        queries = HeldQueries(driver, self._settings.worker.concurrency)
-        runner = Runner(self._work, queries)
+        driver = ReconnectingDriver(self._database, heartbeat, lambda connection: queries.put_back_unknown(connection))
+        queries = WorkerQueries(driver, self._settings.worker.concurrency)
+        runner = JobRunner(self._work, queries)
         tasks = [asyncio.create_task(self._queue(queries, runner).run(**self._pace(once)))]
         if not once:
             tasks.append(asyncio.create_task(self._scheduler(queries).run()))
@@ -89,14 +116,14 @@ class Worker:
             await driver.close()
         _raise_first(tasks, but=DatabaseUnavailableError if was_stopped else ())
 
-    def _queue(self, queries: HeldQueries, runner: Runner) -> QueueManager:
+    def _queue(self, queries: WorkerQueries, runner: JobRunner) -> QueueManager:
         manager = QueueManager(queries, CHANNEL)
         manager.shutdown = self._stop
         for kind, handler in self._handlers.items():
             manager.entrypoint(kind, accepts_context=True, on_failure="hold")(_attempt(runner, handler))
         return manager
 
-    def _scheduler(self, queries: HeldQueries) -> SchedulerManager:
+    def _scheduler(self, queries: WorkerQueries) -> SchedulerManager:
         scheduler = SchedulerManager(queries)
         scheduler.shutdown = self._stop
         for schedule in self._schedules:
@@ -115,14 +142,16 @@ class Worker:
             "mode": QueueExecutionMode.drain if once else QueueExecutionMode.continuous,
             "dequeue_timeout": timedelta(seconds=min(_LOOK_SECONDS, worker.heartbeat_seconds / 2)),
             "batch_size": at_once,
-            # pgqueuer wants twice the batch; what holds is the limit of HeldQueries.
+            # pgqueuer wants twice the batch; what holds is the limit of WorkerQueries.
             "max_concurrent_tasks": max(worker.concurrency, 2 * at_once),
             "heartbeat_timeout": timedelta(seconds=worker.heartbeat_seconds),
             # Nobody reads the statistics: `rem jobs stats` counts in the log, which is trimmed.
             "log_aggregation_interval": timedelta(),
         }
 
-    async def _wind_down(self, tasks: Sequence[asyncio.Task[None]], runner: Runner, driver: SteadyDriver) -> None:
+    async def _wind_down(
+        self, tasks: Sequence[asyncio.Task[None]], runner: JobRunner, driver: ReconnectingDriver
+    ) -> None:
         """End what runs: first by itself, then by interrupting it, then whatever it does. Each in bounded time."""
         self._stop.set()
         hurry = asyncio.create_task(self._hurry.wait())
@@ -149,7 +178,7 @@ def _raise_first(tasks: Sequence[asyncio.Task[None]], but: type[Exception] | tup
             raise error
 
 
-def _attempt(runner: Runner, handler: Handler) -> Any:
+def _attempt(runner: JobRunner, handler: Handler) -> Any:
     async def attempt(job: Job, context: Context) -> None:
         await runner.run(job, context, handler)
 

@@ -9,15 +9,14 @@ from fastapi import APIRouter, Header, HTTPException, Path, Query, Request, Resp
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from rem.agents.chat import AgentAnswer, AgentRequest
 from rem.agents.schema import AgentSchema
-from rem.agents.turn import Answer, ChatTurn
-from rem.api.disconnect import unless_disconnected
-from rem.api.documented import Responses, errors
-from rem.api.identity import AgentsDep, ContextDep, ScopeDep
+from rem.api.dependencies import AgentsDep, ContextDep, JsonBody, ScopeDep
+from rem.api.disconnect import cancel_on_disconnect
+from rem.api.openapi_errors import Responses, error_responses
 from rem.api.pages import Page
-from rem.api.routes.json_body import JsonBody
 from rem.errors import InvalidInputError
-from rem.models.values import now
+from rem.models.field_types import utc_now
 
 router = APIRouter(prefix="/agents", tags=["agents"])
 
@@ -102,7 +101,7 @@ class AgentResponse(BaseModel):
     reasoning: str | None = Field(default=None, description="What the model thought before it answered.")
     tool_calls: list[ToolCall] = Field(default_factory=list)
     confidence: float | None = Field(default=None, ge=0, le=1, description="As the agent noted it; null if it did not.")
-    timestamp: datetime = Field(default_factory=now)
+    timestamp: datetime = Field(default_factory=utc_now)
     output: dict[str, Any] | None = Field(default=None, description="The fields of an agent with structured output.")
     agent: str
     model: str
@@ -117,7 +116,7 @@ async def list_agents(agents: AgentsDep, scope: ScopeDep) -> Page[AgentSummary]:
     return Page[AgentSummary](data=[_summary(schema) for schema in await agents.catalog.list(scope)])
 
 
-@router.get("/{name}", summary="Get an agent", response_model=None, responses=_AS_WRITTEN | errors(404))
+@router.get("/{name}", summary="Get an agent", response_model=None, responses=_AS_WRITTEN | error_responses(404))
 async def get_agent(
     agents: AgentsDep,
     scope: ScopeDep,
@@ -133,16 +132,18 @@ async def get_agent(
     return Response(schema.as_yaml(), media_type=_YAML) if wants_yaml else JSONResponse(schema.as_document())
 
 
-@router.post("", summary="Save an agent", openapi_extra=_BODY, responses=errors(409, 415))
+@router.post("", summary="Save an agent", openapi_extra=_BODY, responses=error_responses(409, 415))
 async def save_agent(request: Request, agents: AgentsDep, scope: ScopeDep) -> AgentSummary:
     """Keep an agent of the caller's own, written in YAML or JSON, over the one of its name if there is one."""
     return _summary(await agents.catalog.save(await _text(request), scope))
 
 
-@router.put("/{name}", summary="Save an agent under its name", openapi_extra=_BODY, responses=errors(404, 409, 415))
+@router.put(
+    "/{name}", summary="Save an agent under its name", openapi_extra=_BODY, responses=error_responses(404, 409, 415)
+)
 async def put_agent(request: Request, agents: AgentsDep, scope: ScopeDep, name: Name) -> AgentSummary:
     """The same, refused if the definition has another name than the path."""
-    from rem.agents.yaml_agent import parse_agent
+    from rem.agents.yaml_parser import parse_agent
 
     text = await _text(request)
     written = parse_agent(text, "the body").name
@@ -151,13 +152,15 @@ async def put_agent(request: Request, agents: AgentsDep, scope: ScopeDep, name: 
     return _summary(await agents.catalog.save(text, scope))
 
 
-@router.delete("/{name}", status_code=204, summary="Delete an agent", responses=errors(404, 409))
+@router.delete("/{name}", status_code=204, summary="Delete an agent", responses=error_responses(404, 409))
 async def delete_agent(agents: AgentsDep, scope: ScopeDep, name: Name) -> None:
     """Delete an agent that the caller saved."""
     await agents.catalog.delete(name, scope)
 
 
-@router.post("/{name}/run", summary="Ask an agent", responses=errors(404, 409, 502, 504), dependencies=[JsonBody])
+@router.post(
+    "/{name}/run", summary="Ask an agent", responses=error_responses(404, 409, 502, 504), dependencies=[JsonBody]
+)
 async def run_agent(
     http: Request,
     agents: AgentsDep,
@@ -170,8 +173,8 @@ async def run_agent(
     """The whole answer of an agent at once. `POST /chat/completions` streams it."""
     if request.session_id:
         context = context.in_session(request.session_id)
-    turn = ChatTurn(context=context, text=request.input, agent=name, model=request.model)
-    answer = await unless_disconnected(http, agents.run(turn))
+    turn = AgentRequest(context=context, text=request.input, agent=name, model=request.model)
+    answer = await cancel_on_disconnect(http, agents.run(turn))
     if answer.session_id:
         response.headers["X-Session-Id"] = answer.session_id
     return _response(answer)
@@ -192,7 +195,7 @@ def _summary(schema: AgentSchema) -> AgentSummary:
     )
 
 
-def _response(answer: Answer) -> AgentResponse:
+def _response(answer: AgentAnswer) -> AgentResponse:
     usage = answer.usage
     return AgentResponse(
         answer=answer.text,

@@ -7,20 +7,18 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Depends, Header, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from rem.api.corrections import changed, new_entity
-from rem.api.documented import errors
-from rem.api.identity import RemDep, ScopeDep
+from rem.api.dependencies import JsonBody, RemDep, ScopeDep
+from rem.api.entity_patch import apply_patch, build_entity, check_if_match, entity_etag
+from rem.api.openapi_errors import error_responses
 from rem.api.pages import Page, WindowDep
-from rem.api.revisions import check_revision, revision_of
-from rem.api.routes.json_body import JsonBody
-from rem.api.rows import deleted, found, own
+from rem.api.row_lookup import find_deleted_row, find_own_row, find_row
 from rem.db.conditions import And, Condition
 from rem.db.store import Store
 from rem.errors import ConflictError, DeletedError, InvalidInputError, NotFoundError
-from rem.forgetting.expiry import settle_expiry
+from rem.forgetting.expiry import adopt_expiring_row
 from rem.models import Entity
-from rem.query.problems import Problem, syntax_error
-from rem.query.where import parse_condition
+from rem.query.language.syntax_errors import ParseError, to_syntax_error
+from rem.query.language.where import parse_condition
 
 router = APIRouter(tags=["entities"])
 
@@ -42,7 +40,7 @@ _STORED: dict[str, Any] = {
 }
 
 
-class Record(BaseModel):
+class EntityView(BaseModel):
     """A stored entity: the fields that all have, and those of its table."""
 
     model_config = ConfigDict(extra="allow", json_schema_extra={"example": _STORED})
@@ -76,9 +74,9 @@ async def _table(
     if table not in store.types.models:
         async with rem.database.connection() as connection:
             # Another process may have registered it in the meantime.
-            await store.types.learn(connection)
+            await store.types.refresh(connection)
     try:
-        return store, store.types.model(table)
+        return store, store.types.get_model(table)
     except InvalidInputError as error:
         raise NotFoundError(str(error)) from error
 
@@ -97,7 +95,7 @@ async def list_tables(rem: RemDep, scope: ScopeDep) -> Page[EntityTable]:
     return Page(data=[_described(name, models[name]) for name in sorted(models)])
 
 
-@router.get("/entities/{table}", summary="List entities", responses=errors(404))
+@router.get("/entities/{table}", summary="List entities", responses=error_responses(404))
 async def list_entities(
     entities: TableDep,
     window: WindowDep,
@@ -113,33 +111,33 @@ async def list_entities(
         Query(description="Fields by which to sort; `-` before one sorts downwards.", examples=["name, -created_at"]),
     ] = "-created_at",
     with_deleted: Annotated[bool, Query(description="Also what was deleted and can be restored.")] = False,
-) -> Page[Record]:
+) -> Page[EntityView]:
     """The caller's own rows of a table and the shared ones, a page at a time."""
     store, model = entities
     rows = await store.find(
         model,
         _condition(where),
         order_by=order_by,
-        limit=window.limit_and_one,
+        limit=window.fetch_limit,
         offset=window.offset,
         with_deleted=with_deleted,
     )
-    return Page[Record].model_validate(window.page([_as_json(row) for row in rows]))
+    return Page[EntityView].model_validate(window.slice_page([_as_json(row) for row in rows]))
 
 
 @router.post(
     "/entities/{table}",
     status_code=201,
     summary="Store an entity",
-    responses=errors(404, 409),
+    responses=error_responses(404, 409),
     dependencies=[JsonBody],
 )
 async def create_entity(
     entities: TableDep, fields: Annotated[dict[str, Any], Body(examples=[_EXAMPLE])], response: Response
-) -> Record:
+) -> EntityView:
     """Store a new entity of the caller's own. One whose key or id is taken is refused: change that one instead."""
     store, model = entities
-    entity = new_entity(model, fields)
+    entity = build_entity(model, fields)
     async with store.transaction() as transaction:
         written = (await transaction.upsert_many([entity])).rows[0]
         if written.outcome == "deleted":
@@ -150,16 +148,16 @@ async def create_entity(
     return _answered(stored, response)
 
 
-@router.get("/entities/{table}/{key:path}", summary="Get an entity", responses=errors(404))
-async def get_entity(entities: TableDep, key: Name, response: Response) -> Record:
+@router.get("/entities/{table}/{key:path}", summary="Get an entity", responses=error_responses(404))
+async def get_entity(entities: TableDep, key: Name, response: Response) -> EntityView:
     """One entity, by key or id; the caller's own before a shared one. Its ETag is for If-Match."""
-    return _answered(await found(*entities, key), response)
+    return _answered(await find_row(*entities, key), response)
 
 
 @router.patch(
     "/entities/{table}/{key:path}",
     summary="Correct an entity",
-    responses=errors(404, 409, 412),
+    responses=error_responses(404, 409, 412),
     dependencies=[JsonBody],
 )
 async def change_entity(
@@ -168,27 +166,30 @@ async def change_entity(
     fields: Annotated[dict[str, Any], Body(examples=[{"summary": "Leads the API team since May."}])],
     response: Response,
     if_match: IfMatch = None,
-) -> Record:
+) -> EntityView:
     """Change some fields of one of the caller's own entities; the others stay as they are.
 
     An `updated_at` among the fields works like If-Match, so that what was read can be sent back with its changes.
     """
     store, model = entities
-    row = await own(store, model, key)
+    row = await find_own_row(store, model, key)
 
     def change(stored: Entity) -> Entity:
-        check_revision(stored, if_match)
-        return changed(stored, fields)
+        check_if_match(stored, if_match)
+        return apply_patch(stored, fields)
 
     async with store.transaction() as transaction:
         written = await transaction.modify(model, row.id, change)
         if "expires_at" in fields:
-            await settle_expiry(transaction, written)
+            await adopt_expiring_row(transaction, written)
     return _answered(written, response)
 
 
 @router.delete(
-    "/entities/{table}/{key:path}", status_code=204, summary="Delete an entity", responses=errors(404, 409, 412)
+    "/entities/{table}/{key:path}",
+    status_code=204,
+    summary="Delete an entity",
+    responses=error_responses(404, 409, 412),
 )
 async def delete_entity(
     entities: TableDep,
@@ -200,26 +201,26 @@ async def delete_entity(
     store, model = entities
     async with store.transaction() as transaction:
         try:
-            row = await own(transaction, model, key)
+            row = await find_own_row(transaction, model, key)
         except NotFoundError:
             if not erase:
                 raise
-            row = await deleted(transaction, model, key)
-        check_revision(row, if_match)
+            row = await find_deleted_row(transaction, model, key)
+        check_if_match(row, if_match)
         await (transaction.erase(row) if erase else transaction.delete(row))
 
 
-@router.post("/restore/{table}/{key:path}", summary="Restore an entity", responses=errors(404, 409))
-async def restore_entity(entities: TableDep, key: Name, response: Response) -> Record:
+@router.post("/restore/{table}/{key:path}", summary="Restore an entity", responses=error_responses(404, 409))
+async def restore_entity(entities: TableDep, key: Name, response: Response) -> EntityView:
     """Bring one of the caller's own deleted entities back, under its old id."""
     store, model = entities
-    gone = await deleted(store, model, key)
+    gone = await find_deleted_row(store, model, key)
     return _answered(await store.restore(model, gone.id), response)
 
 
-def _answered(entity: Entity, response: Response) -> Record:
-    response.headers["ETag"] = revision_of(entity)
-    return Record.model_validate(_as_json(entity))
+def _answered(entity: Entity, response: Response) -> EntityView:
+    response.headers["ETag"] = entity_etag(entity)
+    return EntityView.model_validate(_as_json(entity))
 
 
 def _as_json(entity: Entity) -> dict[str, Any]:
@@ -231,8 +232,8 @@ def _condition(where: str | None) -> Condition:
         return And([])
     try:
         return parse_condition(where)
-    except Problem as problem:
-        raise syntax_error(where, problem, None) from None
+    except ParseError as problem:
+        raise to_syntax_error(where, problem, None) from None
 
 
 def _described(name: str, model: type[Entity]) -> EntityTable:

@@ -9,23 +9,22 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from rem.api.documented import errors
-from rem.api.identity import ContextDep, RemDep, in_session
+from rem.api.dependencies import ContextDep, JsonBody, RemDep, resolve_session
+from rem.api.openapi_errors import error_responses
 from rem.api.pages import Page, WindowDep
-from rem.api.routes.json_body import JsonBody
-from rem.api.routes.messages import placed, readable_message
+from rem.api.routes.messages import find_readable_message, with_message_session
 from rem.app import Rem
 from rem.context import AgentContext
 from rem.errors import InvalidInputError, NotFoundError
 from rem.models import Feedback
-from rem.models.values import storable_text
+from rem.models.field_types import check_text
 
 router = APIRouter(prefix="/feedback", tags=["feedback"])
 
-Text = Annotated[str, AfterValidator(storable_text)]
+Text = Annotated[str, AfterValidator(check_text)]
 
 
-class NewFeedback(BaseModel):
+class CreateFeedbackRequest(BaseModel):
     """A rating of a conversation, or of one message in it."""
 
     model_config = ConfigDict(
@@ -69,22 +68,24 @@ class FeedbackView(BaseModel):
     created_at: datetime
 
 
-@router.post("", status_code=201, summary="Rate an answer", responses=errors(404, 409), dependencies=[JsonBody])
-async def give_feedback(rem: RemDep, context: ContextDep, new: NewFeedback) -> FeedbackView:
+@router.post(
+    "", status_code=201, summary="Rate an answer", responses=error_responses(404, 409), dependencies=[JsonBody]
+)
+async def give_feedback(rem: RemDep, context: ContextDep, new: CreateFeedbackRequest) -> FeedbackView:
     """Rate a conversation that the caller may read, or one message in it. The rating is the caller's own."""
     if new.rating is None and not new.categories and not (new.comment or "").strip():
         raise InvalidInputError("Say something: give a rating, categories or a comment.")
     if new.session_id is not None:
-        context = await in_session(rem, context, new.session_id)
+        context = await resolve_session(rem, context, new.session_id)
     elif new.message_id is not None:
-        context = placed(context, new.message_id)
+        context = with_message_session(context, new.message_id)
     session_id, message_id = await _rated(rem, context, new)
     given = new.model_dump(exclude={"session_id", "message_id"}, exclude_none=True)
     stored = await rem.store(context.scope).upsert(Feedback(session_id=session_id, message_id=message_id, **given))
     return FeedbackView.model_validate(stored)
 
 
-async def _rated(rem: Rem, context: AgentContext, new: NewFeedback) -> tuple[UUID, UUID | None]:
+async def _rated(rem: Rem, context: AgentContext, new: CreateFeedbackRequest) -> tuple[UUID, UUID | None]:
     """The conversation that is rated and the message, both of which the caller may read."""
     memory = rem.memory(context.scope)
     session = None if new.session_id is None else await memory.get_session(UUID(context.session_id))
@@ -92,7 +93,7 @@ async def _rated(rem: Rem, context: AgentContext, new: NewFeedback) -> tuple[UUI
         if session is None:
             raise InvalidInputError("Say what you rate: give a message_id or a session_id.")
         return session.id, None
-    message = await readable_message(rem, context, new.message_id)
+    message = await find_readable_message(rem, context, new.message_id)
     if session is None:
         # A message of a conversation that was deleted is not rated, either.
         session = await memory.get_session(message.session_id)
@@ -111,8 +112,8 @@ async def list_feedback(
     """The caller's own ratings, the newest first."""
     where = {}
     if session_id is not None:
-        context = await in_session(rem, context, session_id)
+        context = await resolve_session(rem, context, session_id)
         where["session_id"] = UUID(context.session_id)
-    rows = await rem.store(context.scope).find(Feedback, where, limit=window.limit_and_one, offset=window.offset)
+    rows = await rem.store(context.scope).find(Feedback, where, limit=window.fetch_limit, offset=window.offset)
     own = [FeedbackView.model_validate(row) for row in rows]
-    return Page[FeedbackView].model_validate(window.page(own))
+    return Page[FeedbackView].model_validate(window.slice_page(own))

@@ -14,21 +14,20 @@ from fastapi import APIRouter, Form, HTTPException, Path, Query, Request, Respon
 from fastapi import File as Upload
 from pydantic import BaseModel, ConfigDict, Field
 
-from rem.api.disconnect import unless_disconnected
-from rem.api.documented import errors
-from rem.api.identity import RemDep, ScopeDep, SettingsDep
+from rem.api.dependencies import JsonBody, RemDep, ScopeDep, SettingsDep
+from rem.api.disconnect import cancel_on_disconnect
+from rem.api.openapi_errors import error_responses
 from rem.api.pages import Page, WindowDep
-from rem.api.routes.json_body import JsonBody
-from rem.api.rows import deleted, own
+from rem.api.row_lookup import find_deleted_row, find_own_row
 from rem.app import Rem
 from rem.context import Scope
 from rem.errors import InvalidInputError, NotFoundError
-from rem.ingest.fetch import list_sources
-from rem.ingest.ingester import Wish
-from rem.ingest.pending import Handed, accept
-from rem.ingest.plain import storable
-from rem.ingest.reach import Reach
-from rem.ingest.shelf import count_chunks
+from rem.ingest.file_store import count_chunks
+from rem.ingest.ingester import IngestOptions
+from rem.ingest.json_values import replace_unstorable
+from rem.ingest.queue import QueuedFile, enqueue_files
+from rem.ingest.sources.fetch import list_sources
+from rem.ingest.sources.policy import FetchPolicy
 from rem.models import File
 from rem.models.file import ProcessingStatus
 from rem.settings import Settings
@@ -57,7 +56,7 @@ _EXAMPLE: dict[str, Any] = {
 }
 
 
-class StoredFile(BaseModel):
+class FileView(BaseModel):
     """A file and what became of it."""
 
     model_config = ConfigDict(json_schema_extra={"example": _EXAMPLE})
@@ -78,7 +77,7 @@ class StoredFile(BaseModel):
     updated_at: datetime
 
 
-class FileAddress(BaseModel):
+class FetchFileRequest(BaseModel):
     """A file that the server fetches."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"uri": "https://example.com/guide.md"}})
@@ -94,7 +93,7 @@ FileId = Annotated[UUID, Path(description="The file's id. By key it is found und
 
 
 @router.post(
-    "", status_code=202, summary="Upload files", responses={200: {"model": Page[StoredFile]}, **errors(409, 413)}
+    "", status_code=202, summary="Upload files", responses={200: {"model": Page[FileView]}, **error_responses(409, 413)}
 )
 async def upload_files(
     request: Request,
@@ -113,21 +112,21 @@ async def upload_files(
     ] = None,
     form: Annotated[Literal["resource", "ontology"] | None, Form(description=_FORM)] = None,
     wait: Wait = 0,
-) -> Page[StoredFile]:
+) -> Page[FileView]:
     """Hand files over. All of them are kept or none, and read in the background; 200 if they are read already."""
-    topics = tuple(storable(tag.strip()) for field in tags or () for tag in field.split(",") if tag.strip())
-    wish = Wish(_text(category), topics or None, form)
+    topics = tuple(replace_unstorable(tag.strip()) for field in tags or () for tag in field.split(",") if tag.strip())
+    wish = IngestOptions(_text(category), topics or None, form)
     handed = [await _handed(file, settings) for file in files]
     _refuse_doubles(handed)
-    ids = [row.id for row in await accept(rem.store(scope), handed, wish)]
-    return await unless_disconnected(request, _answered(rem, scope, ids, wait, response))
+    ids = [row.id for row in await enqueue_files(rem.store(scope), handed, wish)]
+    return await cancel_on_disconnect(request, _answered(rem, scope, ids, wait, response))
 
 
 @router.post(
     "/uri",
     status_code=202,
     summary="Take a file in by its address",
-    responses={200: {"model": StoredFile}, **errors(403, 404, 409, 413)},
+    responses={200: {"model": FileView}, **error_responses(403, 404, 409, 413)},
     dependencies=[JsonBody],
 )
 async def add_uri(
@@ -136,18 +135,18 @@ async def add_uri(
     scope: ScopeDep,
     settings: SettingsDep,
     response: Response,
-    address: FileAddress,
+    address: FetchFileRequest,
     wait: Wait = 0,
-) -> StoredFile:
+) -> FileView:
     """Name a file, which the server fetches in the background, from where callers may let it read."""
     # What may not be read is refused now, not by a worker later.
-    listing = await list_sources(_text(address.uri) or "", Reach.of_settings(settings.ingest), settings.ingest)
+    listing = await list_sources(_text(address.uri) or "", FetchPolicy.from_settings(settings.ingest), settings.ingest)
     if len(listing.sources) != 1:
         raise NotFoundError("The address means no single file: name its files one by one.")
     source = listing.sources[0]
-    wish = Wish(_text(address.category), tuple(map(storable, address.tags)) or None, address.form)
-    ids = [row.id for row in await accept(rem.store(scope), [Handed(source.name, source.uri)], wish)]
-    return (await unless_disconnected(request, _answered(rem, scope, ids, wait, response))).data[0]
+    wish = IngestOptions(_text(address.category), tuple(map(replace_unstorable, address.tags)) or None, address.form)
+    ids = [row.id for row in await enqueue_files(rem.store(scope), [QueuedFile(source.name, source.uri)], wish)]
+    return (await cancel_on_disconnect(request, _answered(rem, scope, ids, wait, response))).data[0]
 
 
 @router.get("", summary="List the files")
@@ -156,21 +155,21 @@ async def list_files(
     scope: ScopeDep,
     window: WindowDep,
     status: Annotated[ProcessingStatus | None, Query(description="Only those that have come so far.")] = None,
-) -> Page[StoredFile]:
+) -> Page[FileView]:
     """The caller's own files and the shared ones, the newest first."""
     where = {} if status is None else {"processing_status": status}
-    rows = await rem.store(scope).find(File, where, limit=window.limit_and_one, offset=window.offset)
-    return Page[StoredFile].model_validate(window.page(await _described(rem, scope, rows)))
+    rows = await rem.store(scope).find(File, where, limit=window.fetch_limit, offset=window.offset)
+    return Page[FileView].model_validate(window.slice_page(await _described(rem, scope, rows)))
 
 
-@router.get("/{file_id:uuid}", summary="Get a file", responses=errors(404))
-async def get_file(rem: RemDep, scope: ScopeDep, file_id: FileId) -> StoredFile:
+@router.get("/{file_id:uuid}", summary="Get a file", responses=error_responses(404))
+async def get_file(rem: RemDep, scope: ScopeDep, file_id: FileId) -> FileView:
     """What became of a file: how far it has come, why it failed, how many pieces are remembered."""
     row = await rem.store(scope).get(File, file_id)
     return (await _described(rem, scope, [row]))[0]
 
 
-@router.delete("/{file_id:uuid}", status_code=204, summary="Delete a file", responses=errors(404, 409))
+@router.delete("/{file_id:uuid}", status_code=204, summary="Delete a file", responses=error_responses(404, 409))
 async def delete_file(
     rem: RemDep,
     scope: ScopeDep,
@@ -180,39 +179,39 @@ async def delete_file(
     """Delete one of the caller's own files with all that is remembered of it. It can be restored, unless erased."""
     async with rem.store(scope).transaction() as store:
         try:
-            row = await own(store, File, str(file_id))
+            row = await find_own_row(store, File, str(file_id))
         except NotFoundError:
             if not erase:
                 raise
-            row = await deleted(store, File, str(file_id))
+            row = await find_deleted_row(store, File, str(file_id))
         await (store.erase(row) if erase else store.delete(row))
 
 
-async def _handed(file: UploadFile, settings: Settings) -> Handed:
+async def _handed(file: UploadFile, settings: Settings) -> QueuedFile:
     most = settings.ingest.max_bytes
     name = _name(file.filename or "")
     data = await file.read(most + 1)
     if len(data) > most:
         raise HTTPException(413, f"{name} is larger than {most:,} bytes, which is the most that a file may have.")
-    return Handed(name, f"upload:///{quote(name)}", data, file.content_type)
+    return QueuedFile(name, f"upload:///{quote(name)}", data, file.content_type)
 
 
 def _name(sent: str) -> str:
     """What an upload is called: its path below the folder that was chosen, or its name alone."""
-    path = storable(sent).replace("\\", "/")
+    path = replace_unstorable(sent).replace("\\", "/")
     parts = [part.strip() for part in path.split("/") if part.strip(" .")]
     # Where on the sender's machine a file is has no meaning elsewhere.
     is_absolute = path.startswith("/") or (":" in path and parts[:1] != [] and parts[0].endswith(":"))
     return "/".join(parts[-1:] if is_absolute else parts) or "upload"
 
 
-def _refuse_doubles(files: list[Handed]) -> None:
+def _refuse_doubles(files: list[QueuedFile]) -> None:
     counts = Counter(file.uri for file in files)
     if double := next((file.name for file in files if counts[file.uri] > 1), None):
         raise InvalidInputError(f"Two of the files are called {double}: send them with their paths, or one by one.")
 
 
-async def _answered(rem: Rem, scope: Scope, ids: list[UUID], wait: float, response: Response) -> Page[StoredFile]:
+async def _answered(rem: Rem, scope: Scope, ids: list[UUID], wait: float, response: Response) -> Page[FileView]:
     store = rem.store(scope)
     ends = monotonic() + wait
     while True:
@@ -222,19 +221,19 @@ async def _answered(rem: Rem, scope: Scope, ids: list[UUID], wait: float, respon
         is_tried = all(row.processing_status not in _WAITING or "error" in row.metadata for row in rows)
         if is_tried or monotonic() >= ends:
             response.status_code = 200 if is_done else 202
-            return Page[StoredFile](data=await _described(rem, scope, rows))
+            return Page[FileView](data=await _described(rem, scope, rows))
         await asyncio.sleep(_POLL_SECONDS)
 
 
-async def _described(rem: Rem, scope: Scope, rows: list[File]) -> list[StoredFile]:
+async def _described(rem: Rem, scope: Scope, rows: list[File]) -> list[FileView]:
     async with rem.database.connection() as connection:
         chunks = await count_chunks(connection, scope.tenant_id, [row.id for row in rows])
     return [_file(row, chunks.get(row.id, 0)) for row in rows]
 
 
-def _file(row: File, chunks: int) -> StoredFile:
+def _file(row: File, chunks: int) -> FileView:
     said: dict[str, Any] = row.metadata
-    return StoredFile(
+    return FileView(
         id=row.id,
         key=row.key,
         name=row.name,
@@ -253,4 +252,4 @@ def _file(row: File, chunks: int) -> StoredFile:
 
 
 def _text(value: str | None) -> str | None:
-    return None if value is None else storable(value)
+    return None if value is None else replace_unstorable(value)

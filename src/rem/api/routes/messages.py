@@ -10,12 +10,11 @@ from uuid import UUID
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field
 
-from rem.api.documented import errors
-from rem.api.identity import ContextDep, RemDep
-from rem.api.routes.json_body import JsonBody
-from rem.api.rows import found
+from rem.api.dependencies import ContextDep, JsonBody, RemDep
+from rem.api.openapi_errors import error_responses
+from rem.api.row_lookup import find_row
 from rem.app import Rem
-from rem.context import AgentContext, Scope, uuid_of
+from rem.context import AgentContext, Scope, parse_uuid
 from rem.errors import NotFoundError
 from rem.models import Message, Role
 
@@ -65,7 +64,7 @@ class MessageView(BaseModel):
     created_at: datetime
 
 
-class Flag(BaseModel):
+class FlagMessageRequest(BaseModel):
     """Whether a message is important."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"important": True}})
@@ -73,32 +72,32 @@ class Flag(BaseModel):
     important: bool = Field(strict=True, description="Let hybrid memory keep the message however long ago it was said.")
 
 
-@router.get("/{message}", summary="Get a message", responses=errors(404))
+@router.get("/{message}", summary="Get a message", responses=error_responses(404))
 async def get_message(rem: RemDep, context: ContextDep, message: Name) -> MessageView:
     """A message of a conversation that the caller may read, word for word."""
-    return MessageView.model_validate(await readable_message(rem, placed(context, message), message))
+    return MessageView.model_validate(await find_readable_message(rem, with_message_session(context, message), message))
 
 
-@router.patch("/{message}", summary="Flag a message", responses=errors(404), dependencies=[JsonBody])
-async def flag_message(rem: RemDep, context: ContextDep, message: Name, flag: Flag) -> MessageView:
+@router.patch("/{message}", summary="Flag a message", responses=error_responses(404), dependencies=[JsonBody])
+async def flag_message(rem: RemDep, context: ContextDep, message: Name, flag: FlagMessageRequest) -> MessageView:
     """Mark a message of the caller's own as important, or no longer. What was said never changes."""
-    context = placed(context, message)
-    own = await found(rem.store(context.scope), Message, message)
+    context = with_message_session(context, message)
+    own = await find_row(rem.store(context.scope), Message, message)
     flagged = await rem.memory(context.scope).flag_message(own.session_id, own.message_index, flag.important)
     return MessageView.model_validate(flagged)
 
 
-@router.delete("/{message}", status_code=204, summary="Delete a message", responses=errors(404, 409))
+@router.delete("/{message}", status_code=204, summary="Delete a message", responses=error_responses(404, 409))
 async def delete_message(rem: RemDep, context: ContextDep, message: Name) -> None:
     """Delete a message of the caller's own. `POST /restore/messages/{id}` brings it back."""
-    store = rem.store(placed(context, message).scope)
-    await store.delete(await found(store, Message, message))
+    store = rem.store(with_message_session(context, message).scope)
+    await store.delete(await find_row(store, Message, message))
 
 
-async def readable_message(rem: Rem, context: AgentContext, name: str) -> Message:
+async def find_readable_message(rem: Rem, context: AgentContext, name: str) -> Message:
     """A message by id or key, of the caller's own or of a conversation that is shared with the caller."""
     try:
-        return await found(rem.store(context.scope), Message, name)
+        return await find_row(rem.store(context.scope), Message, name)
     except NotFoundError:
         message = await _shared_message(rem, context, name) if context.scope.user_id else None
         if message is None:
@@ -108,15 +107,15 @@ async def readable_message(rem: Rem, context: AgentContext, name: str) -> Messag
 
 async def _shared_message(rem: Rem, context: AgentContext, name: str) -> Message | None:
     memory = rem.memory(context.scope)
-    key, message_id = _KEY.match(name), uuid_of(name)
+    key, message_id = _KEY.match(name), parse_uuid(name)
     if key is not None:
         index = int(key[2])
-        page = await memory.page(UUID(key[1]), after=index - 1, limit=1)
+        page = await memory.get_messages(UUID(key[1]), after=index - 1, limit=1)
         return next((message for message in page if message.message_index == index), None)
     if message_id is None:
         return None
     shared: dict[str | None, list[UUID]] = {}
-    for session in await memory.shared_with_me(_MOST_SHARED):
+    for session in await memory.list_shared_sessions(_MOST_SHARED):
         shared.setdefault(session.user_id, []).append(session.id)
     for owner, sessions in shared.items():
         store = rem.store(Scope(context.tenant_id, owner))
@@ -125,7 +124,7 @@ async def _shared_message(rem: Rem, context: AgentContext, name: str) -> Message
     return None
 
 
-def placed(context: AgentContext, name: str) -> AgentContext:
+def with_message_session(context: AgentContext, name: str) -> AgentContext:
     """Who is nobody in particular owns the conversation whose id is in the message's key."""
     key = _KEY.match(name)
-    return context.in_session(key[1]) if key and uuid_of(key[1]) and context.user_id is None else context
+    return context.in_session(key[1]) if key and parse_uuid(key[1]) and context.user_id is None else context

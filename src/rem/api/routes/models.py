@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, Field
 
-from rem.agents.models import known_models
-from rem.api.documented import errors
-from rem.api.identity import SettingsDep
-from rem.errors import ModelUnknownError
+from rem.agents.model_registry import list_models
+from rem.api.dependencies import SettingsDep
+from rem.api.openapi_errors import error_responses
+from rem.errors import ModelNotFoundError
 from rem.settings import Settings
 
 router = APIRouter(prefix="/models", tags=["models"])
@@ -34,22 +34,22 @@ class ModelList(BaseModel):
 
 
 @router.get("", summary="List the models")
-async def list_models(settings: SettingsDep) -> ModelList:
+async def get_models(settings: SettingsDep) -> ModelList:
     """The models that answer here by name. Others that a provider has can be named as `provider:model`."""
     return ModelList(data=_models(settings))
 
 
-@router.get("/{model:path}", summary="Get a model", responses=errors(404))
+@router.get("/{model:path}", summary="Get a model", responses=error_responses(404))
 async def get_model(settings: SettingsDep, model: Annotated[str, Path(description="The model's id.")]) -> ModelObject:
     """One of the models that the list shows."""
     models = _models(settings)
     for known in models:
         if known.id == model:
             return known
-    raise ModelUnknownError(f"There is no model {model!r} here: there are {', '.join(each.id for each in models)}.")
+    raise ModelNotFoundError(f"There is no model {model!r} here: there are {', '.join(each.id for each in models)}.")
 
 
 def _models(settings: Settings) -> list[ModelObject]:
     return [
-        ModelObject(id=card.id, owned_by=card.owned_by, description=card.description) for card in known_models(settings)
+        ModelObject(id=card.id, owned_by=card.owned_by, description=card.description) for card in list_models(settings)
     ]

@@ -8,13 +8,13 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 from pydantic import BeforeValidator
 
-from rem.api.documented import errors
-from rem.api.identity import RemDep, ScopeDep
+from rem.api.dependencies import RemDep, ScopeDep
+from rem.api.openapi_errors import error_responses
 from rem.api.pages import Page, WindowDep
-from rem.api.rows import found
+from rem.api.row_lookup import find_row
 from rem.db.conditions import And, Compare, Condition, IsNull, Or
 from rem.models import Moment
-from rem.models.values import UtcDateTime
+from rem.models.field_types import UtcDateTime
 
 router = APIRouter(prefix="/moments", tags=["moments"])
 
@@ -52,15 +52,15 @@ async def list_moments(
         Moment,
         And(conditions),
         order_by="-starts_timestamp, -created_at",
-        limit=window.limit_and_one,
+        limit=window.fetch_limit,
         offset=window.offset,
     )
-    return Page[Moment].model_construct(**window.page(moments))
+    return Page[Moment].model_construct(**window.slice_page(moments))
 
 
-@router.get("/{key:path}", summary="Get a moment", responses=errors(404))
+@router.get("/{key:path}", summary="Get a moment", responses=error_responses(404))
 async def get_moment(
     rem: RemDep, scope: ScopeDep, key: Annotated[str, Path(description="The moment's key or id.")]
 ) -> Moment:
     """One moment, by its key or its id."""
-    return await found(rem.store(scope), Moment, key)
+    return await find_row(rem.store(scope), Moment, key)

@@ -8,16 +8,15 @@ from typing import Annotated, Any, Literal, TypeAlias
 from fastapi import APIRouter, Body, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from rem.api.disconnect import unless_disconnected
-from rem.api.identity import AgentsDep, ContextDep, RemDep
-from rem.api.routes.json_body import JsonBody
+from rem.api.dependencies import AgentsDep, ContextDep, JsonBody, RemDep
+from rem.api.disconnect import cancel_on_disconnect
 from rem.app import Rem
 from rem.context import Scope
 from rem.errors import InvalidInputError
-from rem.query.parser import parse
+from rem.query.language.parser import parse_query
 from rem.query.tree import Fuzzy, Query, Search, Traverse
-from rem.tools.ask_rem import ask_rem
 from rem.tools.env import ToolEnv
+from rem.tools.search import ask_rem
 
 router = APIRouter(tags=["query"])
 
@@ -86,7 +85,7 @@ async def query(
     """
     if request.mode == "natural-language":
         asked = _plain_language(request, rem, agents.env_with_delegate(context))
-        answer = await unless_disconnected(http, asked)
+        answer = await cancel_on_disconnect(http, asked)
     else:
         answer = await _answer(request, rem, context.scope)
     if request.limit is not None and len(answer["results"]) > request.limit:
@@ -129,5 +128,5 @@ def _limited(text: str, limit: int | None) -> str | Query:
     """The query with another limit, if the verb has one."""
     if limit is None:
         return text
-    tree = parse(text)
+    tree = parse_query(text)
     return replace(tree, limit=limit) if isinstance(tree, Fuzzy | Search | Traverse) else tree

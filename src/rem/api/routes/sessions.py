@@ -9,22 +9,21 @@ from uuid import UUID, uuid4
 from fastapi import APIRouter, Body, Depends, Path, Query, Response
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
-from rem.api.documented import errors
-from rem.api.identity import ContextDep, RemDep, ScopeDep, in_session
+from rem.api.dependencies import ContextDep, JsonBody, RemDep, ScopeDep, resolve_session
+from rem.api.openapi_errors import error_responses
 from rem.api.pages import Page, WindowDep
-from rem.api.routes.json_body import JsonBody
 from rem.api.routes.messages import MessageView
-from rem.context import Scope, user_id_of
+from rem.context import Scope, resolve_user_id
 from rem.errors import InvalidInputError, NotFoundError
 from rem.forgetting.expiry import expire
 from rem.memory.manager import MemoryManager
 from rem.models import Session, SharedSession
-from rem.models.values import Label, UtcDateTime, storable_text
+from rem.models.field_types import Label, UtcDateTime, check_text
 
 router = APIRouter(tags=["sessions"], dependencies=[JsonBody])
 
-Text = Annotated[str, AfterValidator(storable_text)]
-Name = Annotated[Label, AfterValidator(storable_text)]
+Text = Annotated[str, AfterValidator(check_text)]
+Name = Annotated[Label, AfterValidator(check_text)]
 
 
 class SessionView(BaseModel):
@@ -68,7 +67,7 @@ class SessionView(BaseModel):
     expires_at: datetime | None = Field(default=None, description="When it lapses, with all its messages.")
 
 
-class NewSession(BaseModel):
+class CreateSessionRequest(BaseModel):
     """A conversation that is to be."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"name": "Planning the launch"}})
@@ -82,7 +81,7 @@ class NewSession(BaseModel):
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 
-class SessionChange(BaseModel):
+class UpdateSessionRequest(BaseModel):
     """Another name, or when it lapses. What is left out stays as it is."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"name": "The launch"}, "minProperties": 1})
@@ -101,7 +100,7 @@ class SessionChange(BaseModel):
         return value
 
 
-class Clone(BaseModel):
+class CloneSessionRequest(BaseModel):
     """How a conversation is copied."""
 
     model_config = ConfigDict(extra="forbid")
@@ -112,7 +111,7 @@ class Clone(BaseModel):
     )
 
 
-class Share(BaseModel):
+class ShareSessionRequest(BaseModel):
     """With whom a conversation is shared."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"user": "bob@example.com"}})
@@ -131,7 +130,7 @@ class ShareView(BaseModel):
     created_at: datetime
 
 
-class Cleared(BaseModel):
+class ClearSessionResponse(BaseModel):
     """How much was deleted."""
 
     deleted: int
@@ -157,7 +156,7 @@ async def _place(
     context: ContextDep,
     session: Annotated[str, Path(description="The session's id or name.", min_length=1)],
 ) -> _Place:
-    context = await in_session(rem, context, session)
+    context = await resolve_session(rem, context, session)
     return _Place(rem.memory(context.scope), UUID(context.session_id))
 
 
@@ -172,16 +171,16 @@ MemoryDep = Annotated[MemoryManager, Depends(_memory)]
 @router.get("/sessions", summary="List the conversations")
 async def list_sessions(memory: MemoryDep, window: WindowDep) -> Page[SessionView]:
     """The caller's conversations, those that were written to last first."""
-    page = window.page(await memory.list_sessions(window.limit_and_one, window.offset))
+    page = window.slice_page(await memory.list_sessions(window.fetch_limit, window.offset))
     return Page(data=await _titled(memory, page["data"]), has_more=page["has_more"])
 
 
-@router.post("/sessions", status_code=201, summary="Begin a conversation", responses=errors(409))
+@router.post("/sessions", status_code=201, summary="Begin a conversation", responses=error_responses(409))
 async def create_session(
-    rem: RemDep, context: ContextDep, response: Response, new: Annotated[NewSession | None, Body()] = None
+    rem: RemDep, context: ContextDep, response: Response, new: Annotated[CreateSessionRequest | None, Body()] = None
 ) -> SessionView:
     """Make a conversation. `POST /chat/completions` makes one by itself for an X-Session-Id that is new."""
-    new = new or NewSession()
+    new = new or CreateSessionRequest()
     context = context.in_session(str(new.id or uuid4()))
     session = await rem.memory(context.scope).create_session(
         new.system_prompt,
@@ -199,24 +198,24 @@ async def create_session(
 @router.get("/shared-with-me", summary="List what others share")
 async def shared_with_me(memory: MemoryDep, window: WindowDep) -> Page[SessionView]:
     """The conversations of others that the caller may read."""
-    page = window.page(await memory.shared_with_me(window.limit_and_one, window.offset))
+    page = window.slice_page(await memory.list_shared_sessions(window.fetch_limit, window.offset))
     return Page(data=await _titled(memory, page["data"]), has_more=page["has_more"])
 
 
-@router.get("/sessions/{session}", summary="Get a conversation", responses=errors(404))
+@router.get("/sessions/{session}", summary="Get a conversation", responses=error_responses(404))
 async def get_session(place: PlaceDep) -> SessionView:
     """A conversation of the caller's own, or one that is shared with the caller."""
     (view,) = await _titled(place.memory, [await place.memory.get_session(place.session_id)])
     return view
 
 
-@router.patch("/sessions/{session}", summary="Change a conversation", responses=errors(404, 409))
-async def change_session(place: PlaceDep, change: SessionChange) -> SessionView:
+@router.patch("/sessions/{session}", summary="Change a conversation", responses=error_responses(404, 409))
+async def change_session(place: PlaceDep, change: UpdateSessionRequest) -> SessionView:
     """Give one of the caller's own conversations another name, or let it lapse."""
     if not change.model_fields_set:
         raise InvalidInputError("Say what is to change: name or expires_at.")
     async with place.memory.store.transaction() as store:
-        memory = place.memory.on(store)
+        memory = place.memory.with_store(store)
         session = await _Place(memory, place.session_id).own()
         if "name" in change.model_fields_set:
             session = await memory.rename_session(session.id, change.name)
@@ -226,7 +225,7 @@ async def change_session(place: PlaceDep, change: SessionChange) -> SessionView:
     return _view(session)
 
 
-@router.delete("/sessions/{session}", status_code=204, summary="Delete a conversation", responses=errors(404))
+@router.delete("/sessions/{session}", status_code=204, summary="Delete a conversation", responses=error_responses(404))
 async def delete_session(
     place: PlaceDep, erase: Annotated[bool, Query(description="For good, also what was deleted before.")] = False
 ) -> None:
@@ -234,74 +233,79 @@ async def delete_session(
     await place.memory.delete_session(place.session_id, erase=erase)
 
 
-@router.post("/sessions/{session}/restore", summary="Restore a conversation", responses=errors(404, 409))
+@router.post("/sessions/{session}/restore", summary="Restore a conversation", responses=error_responses(404, 409))
 async def restore_session(place: PlaceDep) -> SessionView:
     """Bring a deleted conversation back, with the messages that it had."""
     return _view(await place.memory.restore_session(place.session_id))
 
 
-@router.get("/sessions/{session}/messages", summary="Read a conversation", responses=errors(404))
+@router.get("/sessions/{session}/messages", summary="Read a conversation", responses=error_responses(404))
 async def list_session_messages(
     place: PlaceDep,
     limit: Annotated[int, Query(ge=1, le=500, description="How many at most.")] = 100,
     after: Annotated[int, Query(ge=-1, lt=2**31, description="The index of the last message that is known.")] = -1,
 ) -> Page[MessageView]:
     """The messages of a conversation that the caller may read, in their order and word for word."""
-    messages = await place.memory.page(place.session_id, after=after, limit=limit + 1)
+    messages = await place.memory.get_messages(place.session_id, after=after, limit=limit + 1)
     views = [MessageView.model_validate(message) for message in messages[:limit]]
     return Page(data=views, has_more=len(messages) > limit)
 
 
-@router.post("/sessions/{session}/clear", summary="Clear a conversation", responses=errors(404))
-async def clear_session(place: PlaceDep) -> Cleared:
+@router.post("/sessions/{session}/clear", summary="Clear a conversation", responses=error_responses(404))
+async def clear_session(place: PlaceDep) -> ClearSessionResponse:
     """Delete the messages of one of the caller's own conversations, and keep the conversation."""
-    return Cleared(deleted=await place.memory.clear_session(place.session_id))
+    return ClearSessionResponse(deleted=await place.memory.clear_session(place.session_id))
 
 
-@router.post("/sessions/{session}/clone", status_code=201, summary="Copy a conversation", responses=errors(404, 409))
+@router.post(
+    "/sessions/{session}/clone", status_code=201, summary="Copy a conversation", responses=error_responses(404, 409)
+)
 async def clone_session(
-    place: PlaceDep, context: ContextDep, clone: Annotated[Clone | None, Body()] = None
+    place: PlaceDep, context: ContextDep, clone: Annotated[CloneSessionRequest | None, Body()] = None
 ) -> SessionView:
     """A new conversation of the caller's own with the same messages; also of one that another shares."""
     if context.user_id is None:
         raise InvalidInputError("A copy needs an owner: say who you are with X-User-Id.")
-    clone = clone or Clone()
+    clone = clone or CloneSessionRequest()
     return _view(await place.memory.clone_session(place.session_id, name=clone.name, up_to=clone.up_to))
 
 
-@router.get("/sessions/{session}/share", summary="Who may read a conversation?", responses=errors(404))
+@router.get("/sessions/{session}/share", summary="Who may read a conversation?", responses=error_responses(404))
 async def list_shares(place: PlaceDep, window: WindowDep) -> Page[ShareView]:
     """With whom one of the caller's own conversations is shared."""
     session = await place.own()
     shares = await place.memory.store.find(
         SharedSession,
         {"session_id": session.id, "user_id": session.user_id},
-        limit=window.limit_and_one,
+        limit=window.fetch_limit,
         offset=window.offset,
     )
-    return Page[ShareView].model_validate(window.page([ShareView.model_validate(share) for share in shares]))
+    return Page[ShareView].model_validate(window.slice_page([ShareView.model_validate(share) for share in shares]))
 
 
-@router.post("/sessions/{session}/share", summary="Share a conversation", responses=errors(404, 409))
-async def share_session(place: PlaceDep, share: Share) -> ShareView:
+@router.post("/sessions/{session}/share", summary="Share a conversation", responses=error_responses(404, 409))
+async def share_session(place: PlaceDep, share: ShareSessionRequest) -> ShareView:
     """Let another person of the workspace read one of the caller's own conversations, and nothing else."""
-    receiver = Scope.of(share.user.strip()).user_id or ""
-    return ShareView.model_validate(await place.memory.share(place.session_id, receiver))
+    receiver = Scope.for_user(share.user.strip()).user_id or ""
+    return ShareView.model_validate(await place.memory.share_session(place.session_id, receiver))
 
 
 @router.delete(
-    "/sessions/{session}/share/{user}", status_code=204, summary="Stop sharing a conversation", responses=errors(404)
+    "/sessions/{session}/share/{user}",
+    status_code=204,
+    summary="Stop sharing a conversation",
+    responses=error_responses(404),
 )
 async def unshare_session(
     place: PlaceDep, user: Annotated[Text, Path(description="An e-mail address or an id.", min_length=1)]
 ) -> None:
     """Take back the permission to read one of the caller's own conversations."""
-    if not await place.memory.unshare(place.session_id, user):
-        raise NotFoundError(f"The session {place.session_id} is not shared with {user_id_of(user)}.")
+    if not await place.memory.unshare_session(place.session_id, user):
+        raise NotFoundError(f"The session {place.session_id} is not shared with {resolve_user_id(user)}.")
 
 
 async def _titled(memory: MemoryManager, sessions: list[Session]) -> list[SessionView]:
-    titles = await memory.titles([session.id for session in sessions])
+    titles = await memory.get_titles([session.id for session in sessions])
     return [_view(session).model_copy(update={"title": titles.get(session.id)}) for session in sessions]
 
 

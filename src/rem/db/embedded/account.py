@@ -23,7 +23,7 @@ class Account:
     groups: tuple[int, ...] | None = None
 
 
-def server_account(run_as: str) -> Account:
+def choose_server_account(run_as: str) -> Account:
     """The user that runs the server, because PostgreSQL refuses to run as root."""
     if os.geteuid() != 0:
         return Account(os.geteuid(), os.getegid(), _name(os.geteuid()))
@@ -41,18 +41,18 @@ def server_account(run_as: str) -> Account:
     return Account(entry.pw_uid, entry.pw_gid, entry.pw_name, groups)
 
 
-def own(path: Path, account: Account) -> None:
+def give_to_account(path: Path, account: Account) -> None:
     """Hand something that root made to the account; refuse what belongs to somebody else."""
     owner = path.stat().st_uid
     if owner == account.uid:
         return
     # Never through a link: somebody else could have put it there.
     if owner != 0 or account.groups is None or path.is_symlink():
-        raise EmbeddedServerError(foreign(path, owner, account))
+        raise EmbeddedServerError(describe_foreign_owner(path, owner, account))
     os.chown(path, account.uid, account.gid, follow_symlinks=False)
 
 
-def foreign(path: Path, owner: int, account: Account) -> str:
+def describe_foreign_owner(path: Path, owner: int, account: Account) -> str:
     """What to say about something that belongs to another user."""
     name = _name(owner)
     if account.groups is None or owner == 0:

@@ -6,10 +6,10 @@ import os
 import shutil
 from pathlib import Path
 
-from rem.db.embedded.account import foreign
-from rem.db.embedded.paths import Layout
-from rem.db.embedded.problems import disk_advice, explained
-from rem.db.embedded.programs import Programs
+from rem.db.embedded.account import describe_foreign_owner
+from rem.db.embedded.diagnostics import describe_full_disk, explain_os_errors
+from rem.db.embedded.paths import ServerPaths
+from rem.db.embedded.programs import PostgresPrograms
 from rem.errors import EmbeddedServerError
 
 UNFINISHED = "data.new-"
@@ -21,17 +21,17 @@ INITDB = (
 KEEP = "REM never replaces it: restore it from a backup, or set REM_HOME to another folder."
 
 
-def check_cluster(layout: Layout, programs: Programs) -> bool:
+def check_cluster(layout: ServerPaths, programs: PostgresPrograms) -> bool:
     """Whether there is a cluster that these programs can serve; anything else in its place is an error."""
     data = layout.data
-    with explained(f"read the data folder {data}"):
+    with explain_os_errors(f"read the data folder {data}"):
         if not os.path.lexists(data):
             return False
         if not data.is_dir():
             raise EmbeddedServerError(f"{data} should be the folder of the database, but it is none. {KEEP}")
         owner = data.stat().st_uid
         if owner != programs.account.uid:
-            raise EmbeddedServerError(foreign(data, owner, programs.account))
+            raise EmbeddedServerError(describe_foreign_owner(data, owner, programs.account))
         try:
             major = (data / "PG_VERSION").read_text(errors="replace").strip()
         except FileNotFoundError:
@@ -46,7 +46,7 @@ def check_cluster(layout: Layout, programs: Programs) -> bool:
     return True
 
 
-def create_cluster(layout: Layout, programs: Programs) -> None:
+def create_cluster(layout: ServerPaths, programs: PostgresPrograms) -> None:
     """Create the cluster with its database aside, and put it in place in one step when it is whole."""
     new = layout.folder / f"{UNFINISHED}{os.urandom(4).hex()}"
     try:
@@ -54,11 +54,11 @@ def create_cluster(layout: Layout, programs: Programs) -> None:
         single = ("--single", "-D", str(new), "-c", "log_checkpoints=off", "template1")
         programs.run("postgres", *single, script="CREATE DATABASE rem;\n")
         programs.run("initdb", "-D", str(new), "--sync-only")
-        with explained(f"put {layout.data} in place"):
+        with explain_os_errors(f"put {layout.data} in place"):
             new.rename(layout.data)
             _sync(layout.folder)
     except EmbeddedServerError as error:
-        advice = disk_advice(layout.folder) or " Nothing was kept: solve that, then try again."
+        advice = describe_full_disk(layout.folder) or " Nothing was kept: solve that, then try again."
         remove_unfinished(layout.folder)
         raise EmbeddedServerError(f"Cannot create a database in {layout.data}: {error}{advice}") from error
 

@@ -38,7 +38,7 @@ SELECT (SELECT count(*) FROM pg_stat_activity
 """
 
 
-class AccountJob(TypedDict):
+class LaunchAccount(TypedDict):
     """The user to become, and what that user must be able to list and to run."""
 
     uid: int
@@ -48,7 +48,7 @@ class AccountJob(TypedDict):
     program: list[str]
 
 
-class ServerJob(TypedDict):
+class LaunchServer(TypedDict):
     """What the supervisor of a server needs to know."""
 
     log: str
@@ -57,15 +57,15 @@ class ServerJob(TypedDict):
     idle_seconds: float
 
 
-class Job(TypedDict):
+class LaunchRequest(TypedDict):
     """One call of this script."""
 
     command: list[str]
-    account: AccountJob | None
-    server: ServerJob | None
+    account: LaunchAccount | None
+    server: LaunchServer | None
 
 
-def become(account: AccountJob) -> None:
+def become(account: LaunchAccount) -> None:
     """Give up root for the account, keeping one capability only if it cannot reach its files without."""
     problems = []
     for capability in (None, CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE):
@@ -77,7 +77,7 @@ def become(account: AccountJob) -> None:
     sys.exit(f"error: cannot work as user {account['uid']}: {problems[0]}")
 
 
-def _try_in_child(account: AccountJob, capability: int | None) -> str:
+def _try_in_child(account: LaunchAccount, capability: int | None) -> str:
     """Why the account could not work with this capability; empty if it could."""
     read, write = os.pipe()
     child = os.fork()
@@ -101,7 +101,7 @@ def _try_in_child(account: AccountJob, capability: int | None) -> str:
     return os.fsdecode(answer) or ("" if status == 0 else f"the check of user {account['uid']} failed")
 
 
-def _drop(account: AccountJob, capability: int | None) -> None:
+def _drop(account: LaunchAccount, capability: int | None) -> None:
     if capability is not None:
         # Without this bit access(2) ignores the capabilities of a user other than root.
         with contextlib.suppress(OSError):
@@ -132,7 +132,7 @@ def _prctl(option: int, *arguments: int) -> None:
         raise OSError(ctypes.get_errno(), f"prctl: {os.strerror(ctypes.get_errno())}")
 
 
-def serve(command: Sequence[str], job: ServerJob) -> None:
+def serve(command: Sequence[str], job: LaunchServer) -> None:
     """Start the server, tell its pid on standard output, and stay its parent until it ends."""
     if os.fork():
         os._exit(0)  # so that the starter has no child left to wait for
@@ -156,7 +156,7 @@ def _reap(server: subprocess.Popen[bytes], ended: threading.Event) -> None:
     ended.set()
 
 
-def stop_when_idle(pid: int, job: ServerJob, ended: threading.Event) -> None:
+def stop_when_idle(pid: int, job: LaunchServer, ended: threading.Event) -> None:
     """Shut the server down once nobody has used it for the idle time; return when it ended."""
     last_used, last_seen = time.monotonic(), ""
     interval = min(max(job["idle_seconds"] / 10, 0.2), 30.0)
@@ -187,7 +187,7 @@ def _is_used(seen: str, before: str) -> bool:
     return seen != before or not seen.startswith("0|")
 
 
-def _shut_down(pid: int, job: ServerJob, seen: str, ended: threading.Event) -> None:
+def _shut_down(pid: int, job: LaunchServer, seen: str, ended: threading.Event) -> None:
     """Ask for a smart shutdown, unless somebody starts, stops or uses the server just now."""
     try:
         with Path(job["lock"]).open("r+b") as file:
@@ -201,7 +201,7 @@ def _shut_down(pid: int, job: ServerJob, seen: str, ended: threading.Event) -> N
 
 def main(argument: str) -> None:
     """Do the job."""
-    job: Job = json.loads(argument)
+    job: LaunchRequest = json.loads(argument)
     os.umask(0o077)
     if job["account"] is not None:
         become(job["account"])

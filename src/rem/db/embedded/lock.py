@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rem.db.embedded.problems import explained
+from rem.db.embedded.diagnostics import explain_os_errors
 
 if sys.platform != "win32":  # where the server says what to use instead
     import fcntl
@@ -17,7 +17,7 @@ if sys.platform != "win32":  # where the server says what to use instead
 @contextmanager
 def attempt(path: Path) -> Iterator[bool]:
     """Take the lock for the block if it is free, and say whether it was taken."""
-    with explained(f"lock {path}"):
+    with explain_os_errors(f"lock {path}"):
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         taken = _take(descriptor)

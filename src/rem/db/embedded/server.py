@@ -14,15 +14,21 @@ from functools import cached_property
 from pathlib import Path
 
 from rem.db.embedded import lock
-from rem.db.embedded.account import server_account
+from rem.db.embedded.account import choose_server_account
 from rem.db.embedded.cluster import check_cluster, create_cluster, remove_unfinished
-from rem.db.embedded.paths import PORT, Layout
-from rem.db.embedded.pidfile import Address, PidFile, read_pid_file
-from rem.db.embedded.probe import Life, probe
-from rem.db.embedded.problems import disk_advice, explained, read_from, telling_lines
-from rem.db.embedded.process import await_end, is_alive, is_postmaster, supervisor_of
-from rem.db.embedded.programs import Programs, find_programs
-from rem.db.embedded.waiting import Waiting
+from rem.db.embedded.diagnostics import describe_full_disk, explain_os_errors, extract_error_lines, read_log_from
+from rem.db.embedded.paths import PORT, ServerPaths
+from rem.db.embedded.postmaster import (
+    Address,
+    PidFile,
+    find_supervisor,
+    is_alive,
+    is_postmaster,
+    read_pid_file,
+    wait_for_exit,
+)
+from rem.db.embedded.probe import ServerState, StartupMonitor, probe
+from rem.db.embedded.programs import PostgresPrograms, find_bin_folder
 from rem.errors import EmbeddedServerError
 
 LOG_BYTES = 10 * 1024 * 1024
@@ -30,7 +36,7 @@ POLL_SECONDS = 0.02
 REMAINS_SECONDS = 30.0  # how long the orphans of a killed server may take to notice
 SILENT_SECONDS = 60.0
 REMAINS = re.compile(r"pre-existing shared memory block|lock file \".*\" already exists")
-STATED = {"starting": Life.STARTING, "stopping": Life.STOPPING}
+STATED = {"starting": ServerState.STARTING, "stopping": ServerState.STOPPING}
 OPTIONS = {
     "listen_addresses": "",
     "port": str(PORT),
@@ -76,7 +82,7 @@ class EmbeddedServer:
                 "The embedded PostgreSQL runs on Linux and macOS. On Windows use WSL, "
                 "or set POSTGRES__CONNECTION_STRING to a PostgreSQL server."
             )
-        self._layout = Layout(home.expanduser().absolute())
+        self._layout = ServerPaths(home.expanduser().absolute())
         self._run_as = run_as
         self._idle_seconds = idle_timeout_seconds
         self._tell = on_progress or (lambda sentence: None)
@@ -123,7 +129,7 @@ class EmbeddedServer:
             if pid_file is None or not is_postmaster(pid_file, self.data_dir):
                 self._refuse_unseen(pid_file)
                 return False
-            supervisor = supervisor_of(pid_file.pid)
+            supervisor = find_supervisor(pid_file.pid)
             _interrupt(pid_file.pid)
             while is_postmaster(pid_file, self.data_dir):
                 if time.monotonic() > deadline:
@@ -135,7 +141,7 @@ class EmbeddedServer:
             self._remove_socket(pid_file)
             if supervisor is not None:
                 # It still has the log open, so that the folder could be neither removed nor unmounted.
-                await_end(supervisor)
+                wait_for_exit(supervisor)
             return True
 
     def status(self) -> ServerStatus:
@@ -155,23 +161,23 @@ class EmbeddedServer:
         )
 
     @cached_property
-    def _programs(self) -> Programs:
-        return Programs(find_programs(), server_account(self._run_as), (self._layout.folder,))
+    def _programs(self) -> PostgresPrograms:
+        return PostgresPrograms(find_bin_folder(), choose_server_account(self._run_as), (self._layout.folder,))
 
     def _pid_file(self) -> PidFile | None:
-        with explained(f"read the data folder {self.data_dir}"):
+        with explain_os_errors(f"read the data folder {self.data_dir}"):
             return read_pid_file(self.data_dir)
 
     def _lives(self, pid_file: PidFile) -> bool:
         """Whether there is a server, also one in another container, whose process cannot be seen."""
-        return is_postmaster(pid_file, self.data_dir) or self._life(pid_file) is not Life.ABSENT
+        return is_postmaster(pid_file, self.data_dir) or self._life(pid_file) is not ServerState.ABSENT
 
-    def _life(self, pid_file: PidFile | None) -> Life:
-        return probe(pid_file.address) if pid_file and pid_file.address else Life.ABSENT
+    def _life(self, pid_file: PidFile | None) -> ServerState:
+        return probe(pid_file.address) if pid_file and pid_file.address else ServerState.ABSENT
 
     def _answering(self) -> Address | None:
         pid_file = self._pid_file()
-        return pid_file.address if pid_file and self._life(pid_file) is Life.READY else None
+        return pid_file.address if pid_file and self._life(pid_file) is ServerState.READY else None
 
     @contextmanager
     def _locked(self, deadline: float) -> Iterator[None]:
@@ -187,7 +193,7 @@ class EmbeddedServer:
             time.sleep(POLL_SECONDS)
 
     def _refuse_unseen(self, pid_file: PidFile | None) -> None:
-        if self._life(pid_file) is not Life.ABSENT:
+        if self._life(pid_file) is not ServerState.ABSENT:
             raise EmbeddedServerError(
                 f"The server of {self._layout.home} answers, but its process cannot be seen from here: "
                 "stop it in the container where it was started."
@@ -226,9 +232,9 @@ class EmbeddedServer:
             # A launcher whose starter was killed may have come first.
             if address := self._await_ready(pid, is_alive) or self._await_present():
                 return address
-            output = read_from(self.log_file, offset)
+            output = read_log_from(self.log_file, offset)
             if not REMAINS.search(output) or time.monotonic() > deadline:
-                raise self._failure(telling_lines(output) or "it ended without a word")
+                raise self._failure(extract_error_lines(output) or "it ended without a word")
             time.sleep(POLL_SECONDS * 5)
 
     def _launch(self, socket_dir: Path) -> int:
@@ -247,7 +253,7 @@ class EmbeddedServer:
 
     def _await_ready(self, pid: int, is_there: Callable[[int], bool]) -> Address | None:
         """The address once the server answers, however long it recovers; None if it ended."""
-        wait = Waiting(self._tell)
+        wait = StartupMonitor(self._tell)
         while True:
             alive = is_there(pid)
             pid_file = self._pid_file()
@@ -256,11 +262,11 @@ class EmbeddedServer:
             # What the server writes about itself spares its log a refused connection per look.
             life = STATED.get(pid_file.status) if alive and pid_file else None
             life = life or self._life(pid_file)
-            if life is Life.READY and pid_file:
+            if life is ServerState.READY and pid_file:
                 return pid_file.address
-            if life is Life.ABSENT and not alive:
+            if life is ServerState.ABSENT and not alive:
                 return None
-            if wait.is_over(life, pid_file) and alive:
+            if wait.should_interrupt(life, pid_file) and alive:
                 _interrupt(pid)
             if wait.silent_seconds > SILENT_SECONDS:
                 raise EmbeddedServerError(
@@ -278,7 +284,7 @@ class EmbeddedServer:
         pid_file = self._pid_file()
         if pid_file and self._lives(pid_file):
             return
-        with explained(f"remove what a killed server left in {self._layout.folder}"):
+        with explain_os_errors(f"remove what a killed server left in {self._layout.folder}"):
             (self.data_dir / "postmaster.pid").unlink(missing_ok=True)
             for name in (f".s.PGSQL.{PORT}", f".s.PGSQL.{PORT}.lock"):
                 (socket_dir / name).unlink(missing_ok=True)
@@ -292,14 +298,14 @@ class EmbeddedServer:
                 return  # not empty or gone: no harm
 
     def _rotate_log(self) -> None:
-        with explained(f"write the log {self.log_file}"):
+        with explain_os_errors(f"write the log {self.log_file}"):
             if self.log_file.exists() and self.log_file.stat().st_size > LOG_BYTES:
                 self.log_file.replace(self.log_file.with_suffix(".log.1"))
 
     def _failure(self, reason: str) -> EmbeddedServerError:
         return EmbeddedServerError(
             f"PostgreSQL could not be started on {self.data_dir}: {reason.rstrip('.')}."
-            f"{disk_advice(self._layout.folder)} Nothing was deleted; the log is {self.log_file}."
+            f"{describe_full_disk(self._layout.folder)} Nothing was deleted; the log is {self.log_file}."
         )
 
 

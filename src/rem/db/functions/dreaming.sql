@@ -6,17 +6,17 @@ CREATE OR REPLACE FUNCTION rem_dream_origin(dream text) RETURNS text LANGUAGE sq
 RETURN 'dream:' || dream;
 
 -- How sure several pieces of evidence make one together.
-CREATE OR REPLACE FUNCTION rem_combined_confidence(shares double precision[]) RETURNS double precision
+CREATE OR REPLACE FUNCTION rem_combine_confidence(shares double precision[]) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN (SELECT 1 - exp(sum(ln(greatest(1 - coalesce(share, 1), 1e-9)))) FROM unnest(shares) AS share);
 
 -- A thing that is only named needs so much evidence until it is one.
-CREATE OR REPLACE FUNCTION rem_enough_evidence() RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 0.75;
+CREATE OR REPLACE FUNCTION rem_min_entity_confidence() RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 0.75;
 
 -- What uses of a name are worth as evidence for a person. `uses` are those that each conversation tells of, `talks` which
 -- conversations: three messages of two conversations are enough if they show together that it is a person, whom the owner
 -- deals with, and that its capital is not that of a sentence; two are a weak piece. A name of something else is nobody's.
-CREATE OR REPLACE FUNCTION rem_use_confidence(uses jsonb[], talks uuid[], kinds text[]) RETURNS double precision
+CREATE OR REPLACE FUNCTION rem_name_usage_confidence(uses jsonb[], talks uuid[], kinds text[]) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN (
   SELECT CASE WHEN 'person' <> ANY (kinds) OR 'other' = ANY (t.traits) OR NOT t.traits @> '{human,personal,inside}' THEN 0
@@ -38,7 +38,7 @@ END $$;
 
 -- Marks what its owner took back: rows that were changed by hand, edges that were removed, fields that say something
 -- else. Such a statement keeps no content, and the dream does not repeat it. To be called before anything is written.
-CREATE OR REPLACE FUNCTION rem_dream_notice(of_tenant text, of_type text, of_id uuid) RETURNS integer LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION rem_dream_detect_edits(of_tenant text, of_type text, of_id uuid) RETURNS integer LANGUAGE plpgsql
 SET timezone = 'UTC' AS $$
 DECLARE
   stored jsonb;
@@ -54,7 +54,7 @@ BEGIN
       ORDER BY s.kind, s.name, s.stated_at DESC) n
     JOIN rem.statements t ON (t.tenant_id, t.id) = (of_tenant, n.id)
   LOOP
-    CONTINUE WHEN rem.rem_dream_stands(said, stored);
+    CONTINUE WHEN rem.rem_dream_matches_row(said, stored);
     UPDATE rem.statements s SET state = 'refused', value = '{}', ended_at = clock_timestamp()
     WHERE s.tenant_id = of_tenant AND s.entity_id = of_id AND s.entity_type = of_type AND s.kind = said.kind
       AND s.name = said.name AND s.state = 'live';
@@ -71,14 +71,14 @@ BEGIN
 END $$;
 
 -- Whether a row still says what a live statement made it say.
-CREATE OR REPLACE FUNCTION rem_dream_stands(said rem.statements, stored jsonb) RETURNS boolean LANGUAGE plpgsql STABLE
+CREATE OR REPLACE FUNCTION rem_dream_matches_row(said rem.statements, stored jsonb) RETURNS boolean LANGUAGE plpgsql STABLE
 SET timezone = 'UTC' AS $$
 DECLARE
   dreamt jsonb;
   wanted jsonb;
 BEGIN
   IF said.kind = 'row' THEN
-    dreamt := rem.rem_dreamt_row(said.tenant_id, said.entity_type, said.entity_id);
+    dreamt := rem.rem_dream_build_row(said.tenant_id, said.entity_type, said.entity_id);
     IF dreamt IS NULL OR stored IS NULL THEN
       -- What has too little evidence has no row.
       RETURN dreamt IS NULL;
@@ -110,7 +110,7 @@ BEGIN
 END $$;
 
 -- When a row lapses that statements speak for: when the last of them does, each with the first of its sources.
-CREATE OR REPLACE FUNCTION rem_dreamt_expiry(of_tenant text, of_type text, of_id uuid) RETURNS timestamptz LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION rem_dream_row_expiry(of_tenant text, of_type text, of_id uuid) RETURNS timestamptz LANGUAGE sql STABLE AS $$
   SELECT CASE WHEN count(*) = count(s.value ->> 'expires_at') THEN max((s.value ->> 'expires_at')::timestamptz) END
   FROM rem.statements s
   WHERE s.tenant_id = of_tenant AND s.entity_type = of_type AND s.entity_id = of_id AND s.kind = 'row' AND s.state = 'live'
@@ -118,7 +118,7 @@ $$;
 
 -- What statements say of a thing that is named in several places, in the order in which it was said. As much of the newest
 -- as says who it is; where the rest is, the mentions tell.
-CREATE OR REPLACE FUNCTION rem_dreamt_content(of_tenant text, of_type text, of_id uuid) RETURNS text LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION rem_dream_row_content(of_tenant text, of_type text, of_id uuid) RETURNS text LANGUAGE sql STABLE AS $$
   SELECT string_agg(k.content, E'\n' ORDER BY k.at NULLS FIRST, k.content) FROM (
     SELECT c.content, c.at, sum(length(c.content) + 1) OVER (ORDER BY c.at DESC NULLS LAST, c.content DESC) AS length FROM (
       SELECT left(s.value ->> 'content', 4000) AS content, min(s.valid_from) AS at FROM rem.statements s
@@ -129,7 +129,7 @@ CREATE OR REPLACE FUNCTION rem_dreamt_content(of_tenant text, of_type text, of_i
 $$;
 
 -- What the live statements make of a row: its content, how sure it is, and by what. NULL if nothing speaks for it.
-CREATE OR REPLACE FUNCTION rem_dreamt_row(of_tenant text, of_type text, of_id uuid) RETURNS jsonb LANGUAGE plpgsql STABLE
+CREATE OR REPLACE FUNCTION rem_dream_build_row(of_tenant text, of_type text, of_id uuid) RETURNS jsonb LANGUAGE plpgsql STABLE
 SET timezone = 'UTC' AS $$
 DECLARE
   newest rem.statements;
@@ -144,7 +144,7 @@ BEGIN
   END IF;
   IF newest.dream <> 'entities' THEN
     RETURN newest.value || jsonb_build_object('confidence', newest.confidence, 'valid_from', newest.valid_from,
-      'valid_to', newest.valid_to, 'expires_at', rem.rem_dreamt_expiry(of_tenant, of_type, of_id),
+      'valid_to', newest.valid_to, 'expires_at', rem.rem_dream_row_expiry(of_tenant, of_type, of_id),
       'sources', newest.source_keys, 'run_id', newest.run_id,
       'origin', rem.rem_dream_origin(newest.dream), 'user_id', newest.user_id);
   END IF;
@@ -154,7 +154,7 @@ BEGIN
            s.value -> 'extracted_data' AS data
     FROM rem.statements s
     WHERE s.tenant_id = of_tenant AND s.entity_type = of_type AND s.entity_id = of_id AND s.kind = 'row' AND s.state = 'live')
-  SELECT rem.rem_combined_confidence(array_agg(s.confidence) || rem.rem_use_confidence(
+  SELECT rem.rem_combine_confidence(array_agg(s.confidence) || rem.rem_name_usage_confidence(
            array_agg(s.data -> 'uses'), array_agg(s.subject_id), array_agg(s.data ->> 'entity_type'))) AS confidence,
          min(s.valid_from) AS valid_from,
          (SELECT n.name FROM (SELECT DISTINCT t.name FROM said t) n ORDER BY length(n.name) DESC, n.name LIMIT 1) AS name,
@@ -164,38 +164,38 @@ BEGIN
             CROSS JOIN LATERAL jsonb_array_elements_text(t.data -> 'aliases') AS a (alias)) a) AS aliases
     INTO evidence
   FROM said s;
-  IF evidence.confidence < rem.rem_enough_evidence() THEN
+  IF evidence.confidence < rem.rem_min_entity_confidence() THEN
     RETURN NULL;
   END IF;
-  RETURN newest.value || jsonb_build_object('name', evidence.name, 'content', coalesce(rem.rem_dreamt_content(of_tenant, of_type, of_id), ''),
+  RETURN newest.value || jsonb_build_object('name', evidence.name, 'content', coalesce(rem.rem_dream_row_content(of_tenant, of_type, of_id), ''),
     'extracted_data', (newest.value -> 'extracted_data') - '{linked,uses}'::text[] || jsonb_build_object('aliases', evidence.aliases),
-    'expires_at', rem.rem_dreamt_expiry(of_tenant, of_type, of_id),
+    'expires_at', rem.rem_dream_row_expiry(of_tenant, of_type, of_id),
     'confidence', evidence.confidence, 'valid_from', evidence.valid_from, 'sources', evidence.sources, 'run_id', newest.run_id,
     'origin', rem.rem_dream_origin(newest.dream), 'user_id', newest.user_id);
 END $$;
 
 -- An object with a part changed, which may lie in another part, or taken out; what is empty without it goes, too. What is no
 -- object was written by its owner, and has no parts.
-CREATE OR REPLACE FUNCTION rem_with_part(whole jsonb, path text[], value jsonb) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+CREATE OR REPLACE FUNCTION rem_jsonb_set_path(whole jsonb, path text[], value jsonb) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 DECLARE
   part jsonb := value;
 BEGIN
   IF jsonb_typeof(whole) <> 'object' OR (value IS NULL AND whole #> path IS NULL) THEN
     RETURN whole;
   ELSIF cardinality(path) > 1 THEN
-    part := nullif(rem.rem_with_part(coalesce(whole -> path[1], '{}'), path[2:], value), '{}');
+    part := nullif(rem.rem_jsonb_set_path(coalesce(whole -> path[1], '{}'), path[2:], value), '{}');
   END IF;
   RETURN CASE WHEN part IS NULL THEN whole - path[1] ELSE whole || jsonb_build_object(path[1], part) END;
 END $$;
 
 -- The metadata of a row without the parts of it that were dreamt.
-CREATE OR REPLACE FUNCTION rem_own_metadata(metadata jsonb, dreamt text[]) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+CREATE OR REPLACE FUNCTION rem_metadata_without_dreams(metadata jsonb, dreamt text[]) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 DECLARE
   field text;
 BEGIN
   FOREACH field IN ARRAY dreamt LOOP
     IF field LIKE 'metadata.%' THEN
-      metadata := rem.rem_with_part(metadata, (string_to_array(field, '.'))[2:], NULL);
+      metadata := rem.rem_jsonb_set_path(metadata, (string_to_array(field, '.'))[2:], NULL);
     END IF;
   END LOOP;
   RETURN metadata;
@@ -203,13 +203,13 @@ END $$;
 
 -- What a row says beside what was dreamt: its owner has put something of their own into it. `dreamt` are the columns that
 -- statements have filled. What is empty says nothing.
-CREATE OR REPLACE FUNCTION rem_dream_has_own(stored jsonb, dreamt text[]) RETURNS boolean LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION rem_dream_has_user_content(stored jsonb, dreamt text[]) RETURNS boolean LANGUAGE sql STABLE AS $$
   SELECT EXISTS (
       SELECT FROM jsonb_each(stored) AS c (name, value)
       WHERE c.name <> ALL (dreamt) AND c.name NOT IN (
           'id', 'tenant_id', 'user_id', 'key', 'name', 'created_at', 'updated_at', 'deleted_at', 'expires_at', 'origin', 'sources',
           'run_id', 'confidence', 'valid_from', 'valid_to', 'graph_edges')
-        AND CASE c.name WHEN 'metadata' THEN rem.rem_own_metadata(c.value, dreamt) ELSE c.value END
+        AND CASE c.name WHEN 'metadata' THEN rem.rem_metadata_without_dreams(c.value, dreamt) ELSE c.value END
             NOT IN ('null', '""', '[]', '{}', '0', 'false'))
     OR EXISTS (
       SELECT FROM jsonb_array_elements(stored -> 'graph_edges') AS e (edge) WHERE coalesce(e.edge ->> 'origin', 'user') NOT LIKE 'dream:%')
@@ -232,7 +232,7 @@ BEGIN
     SELECT s.name WHERE s.kind = 'field'
     UNION ALL SELECT k FROM jsonb_object_keys(CASE s.kind WHEN 'row' THEN s.value ELSE '{}' END) AS k) n
   WHERE s.tenant_id = of_tenant AND s.entity_type = of_type AND s.entity_id = of_id AND s.state <> 'refused';
-  IF stored ->> 'deleted_at' IS NOT NULL OR NOT rem.rem_dream_has_own(stored, dreamt) THEN
+  IF stored ->> 'deleted_at' IS NOT NULL OR NOT rem.rem_dream_has_user_content(stored, dreamt) THEN
     EXECUTE format('DELETE FROM rem.%I WHERE tenant_id = $1 AND id = $2', of_type) USING of_tenant, of_id;
     RETURN;
   END IF;
@@ -245,7 +245,7 @@ END $$;
 CREATE OR REPLACE FUNCTION rem_dream_project_row(of_tenant text, of_type text, of_id uuid, filled text[] DEFAULT '{}') RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-  dreamt jsonb := rem.rem_dreamt_row(of_tenant, of_type, of_id);
+  dreamt jsonb := rem.rem_dream_build_row(of_tenant, of_type, of_id);
   columns text;
 BEGIN
   IF dreamt IS NULL THEN
@@ -286,16 +286,16 @@ BEGIN
     WHERE NOT n.is_refused
   LOOP
     -- What a dream says no more goes; what its owner has written there since stays.
-    CONTINUE WHEN said.state <> 'live' AND NOT rem.rem_dream_stands(said, stored);
-    before := coalesce(before, rem.rem_version_of(of_tenant, of_type, of_id));
+    CONTINUE WHEN said.state <> 'live' AND NOT rem.rem_dream_matches_row(said, stored);
+    before := coalesce(before, rem.rem_row_version(of_tenant, of_type, of_id));
     PERFORM rem.rem_dream_set_field(of_tenant, of_type, of_id, said.name, CASE said.state WHEN 'live' THEN said.value END);
   END LOOP;
   IF before IS NOT NULL THEN
-    PERFORM rem.rem_dream_move_marks(of_tenant, of_type, of_id, before, rem.rem_version_of(of_tenant, of_type, of_id));
+    PERFORM rem.rem_dream_update_progress(of_tenant, of_type, of_id, before, rem.rem_row_version(of_tenant, of_type, of_id));
   END IF;
 END $$;
 
-CREATE OR REPLACE FUNCTION rem_version_of(of_tenant text, of_type text, of_id uuid) RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION rem_row_version(of_tenant text, of_type text, of_id uuid) RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$
 DECLARE
   version timestamptz;
 BEGIN
@@ -304,7 +304,7 @@ BEGIN
 END $$;
 
 -- Who had seen a row as it was before a dream wrote into it has seen it now.
-CREATE OR REPLACE FUNCTION rem_dream_move_marks(of_tenant text, of_type text, of_id uuid, before timestamptz, written timestamptz)
+CREATE OR REPLACE FUNCTION rem_dream_update_progress(of_tenant text, of_type text, of_id uuid, before timestamptz, written timestamptz)
 RETURNS void LANGUAGE sql AS $$
   UPDATE rem.dream_progress p SET seen_at = written
   WHERE p.tenant_id = of_tenant AND p.source_id = of_id AND p.source_type = of_type AND p.seen_at = before AND written <> before
@@ -315,8 +315,8 @@ CREATE OR REPLACE FUNCTION rem_dream_set_field(of_tenant text, of_type text, of_
 LANGUAGE plpgsql AS $$
 BEGIN
   IF field LIKE 'metadata.%' THEN
-    EXECUTE format('UPDATE rem.%I SET metadata = rem.rem_with_part(metadata, $3, $4)
-                    WHERE tenant_id = $1 AND id = $2 AND metadata IS DISTINCT FROM rem.rem_with_part(metadata, $3, $4)', of_type)
+    EXECUTE format('UPDATE rem.%I SET metadata = rem.rem_jsonb_set_path(metadata, $3, $4)
+                    WHERE tenant_id = $1 AND id = $2 AND metadata IS DISTINCT FROM rem.rem_jsonb_set_path(metadata, $3, $4)', of_type)
       USING of_tenant, of_id, (string_to_array(field, '.'))[2:], value;
   ELSIF value IS NULL THEN
     EXECUTE format('UPDATE rem.%1$I SET %2$I = DEFAULT WHERE tenant_id = $1 AND id = $2', of_type, field) USING of_tenant, of_id;
@@ -359,23 +359,23 @@ BEGIN
   EXECUTE format('UPDATE rem.%I SET graph_edges = $3 WHERE tenant_id = $1 AND id = $2 RETURNING updated_at', of_type)
     INTO written USING of_tenant, of_id, dreamt;
   PERFORM set_config('rem.untouched', '', true);
-  PERFORM rem.rem_dream_move_marks(of_tenant, of_type, of_id, before.updated_at, written);
+  PERFORM rem.rem_dream_update_progress(of_tenant, of_type, of_id, before.updated_at, written);
 END $$;
 
 -- So many messages of a conversation are looked at together for what they name; it is said to be named in the first of them.
-CREATE OR REPLACE FUNCTION rem_dream_stretch() RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 100;
+CREATE OR REPLACE FUNCTION rem_dream_rescan_messages() RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 100;
 
 -- Lets what some statements were made from be news to the dreams that made them: rows as a whole, and of conversations the
 -- messages. The key of a message tells where it was said, also when it is gone. Where something is named that is known no
 -- more, the moments are news, too: they tell who was there.
-CREATE OR REPLACE FUNCTION rem_dream_again(of_tenants text[], of_statements uuid[], is_known_no_more boolean) RETURNS void LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION rem_dream_rescan_sources(of_tenants text[], of_statements uuid[], is_known_no_more boolean) RETURNS void LANGUAGE sql AS $$
   WITH lost AS (
     SELECT s.tenant_id, s.id, s.user_id, s.dream, s.kind, s.subject_type, s.subject_id, s.source_keys
     FROM unnest(of_tenants, of_statements) AS d (tenant_id, id) JOIN rem.statements s ON (s.tenant_id, s.id) = (d.tenant_id, d.id)),
   said AS (
     SELECT l.*, 1 AS length FROM lost l
     UNION ALL
-    SELECT l.tenant_id, l.id, l.user_id, 'moments', l.kind, l.subject_type, l.subject_id, l.source_keys, rem.rem_dream_stretch() FROM lost l
+    SELECT l.tenant_id, l.id, l.user_id, 'moments', l.kind, l.subject_type, l.subject_id, l.source_keys, rem.rem_dream_rescan_messages() FROM lost l
     WHERE is_known_no_more AND l.dream = 'entities' AND l.kind = 'edge' AND l.subject_type IN ('sessions', 'resources')),
   conversations AS (
     SELECT s.tenant_id, s.user_id, s.dream, m.place[1]::uuid AS session_id,
@@ -417,7 +417,7 @@ BEGIN
     FROM unnest(of_tenants, of_ids) AS gone (tenant_id, id)
     WHERE (s.tenant_id, s.entity_id, s.entity_type) = (gone.tenant_id, gone.id, of_type) AND s.kind = 'row' AND s.state = 'live'
       -- What goes because too little evidence is left was not refused by anyone.
-      AND rem.rem_dreamt_row(s.tenant_id, s.entity_type, s.entity_id) IS NOT NULL
+      AND rem.rem_dream_build_row(s.tenant_id, s.entity_type, s.entity_id) IS NOT NULL
     RETURNING s.tenant_id, s.entity_id)
   DELETE FROM rem.statements s USING refused r
   WHERE (s.tenant_id, s.entity_id, s.entity_type) = (r.tenant_id, r.entity_id, of_type) AND s.kind = 'row' AND s.state = 'ended';
@@ -431,11 +431,11 @@ BEGIN
     RETURN;
   END IF;
   -- What its owner has changed meanwhile is not the dream's any more.
-  PERFORM rem.rem_dream_notice(e.tenant_id, e.entity_type, e.entity_id) FROM (
+  PERFORM rem.rem_dream_detect_edits(e.tenant_id, e.entity_type, e.entity_id) FROM (
     SELECT DISTINCT s.tenant_id, s.entity_type, s.entity_id FROM unnest(doomed_tenants, doomed_ids) AS d (tenant_id, id)
     JOIN rem.statements s ON (s.tenant_id, s.id) = (d.tenant_id, d.id) AND s.state = 'live') e;
   -- What else they were made from is looked at again.
-  PERFORM rem.rem_dream_again(doomed_tenants, doomed_ids, of_type = 'ontologies');
+  PERFORM rem.rem_dream_rescan_sources(doomed_tenants, doomed_ids, of_type = 'ontologies');
   FOR touched IN
     WITH gone AS (
       DELETE FROM rem.statements s USING unnest(doomed_tenants, doomed_ids) AS d (tenant_id, id)

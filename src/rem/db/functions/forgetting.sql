@@ -27,7 +27,7 @@ END $$;
 
 -- Lets rows that were dreamt from some sources lapse when the first of their sources does. Called by every mirror, when a row
 -- is to lapse at another time.
-CREATE OR REPLACE FUNCTION rem_dreams_lapse_with(of_tenant text, of_type text, of_ids uuid[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION rem_expire_dreams_from(of_tenant text, of_type text, of_ids uuid[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   said record;
   earliest timestamptz;
@@ -39,7 +39,7 @@ BEGIN
     ORDER BY s.entity_id, s.id
   LOOP
     -- What its owner has changed meanwhile is not the dream's any more.
-    PERFORM rem.rem_dream_notice(of_tenant, said.entity_type, said.entity_id);
+    PERFORM rem.rem_dream_detect_edits(of_tenant, said.entity_type, said.entity_id);
     earliest := rem.rem_earliest_expiry(of_tenant, said.id);
     UPDATE rem.statements s
     SET value = (s.value - 'expires_at') || CASE WHEN earliest IS NULL THEN '{}'
@@ -49,7 +49,7 @@ BEGIN
       EXECUTE format('UPDATE rem.%I r SET expires_at = $3
                       WHERE r.tenant_id = $1 AND r.id = $2 AND r.origin LIKE ''dream:%%'' AND r.expires_at IS DISTINCT FROM $3',
                      said.entity_type)
-        USING of_tenant, said.entity_id, rem.rem_dreamt_expiry(of_tenant, said.entity_type, said.entity_id);
+        USING of_tenant, said.entity_id, rem.rem_dream_row_expiry(of_tenant, said.entity_type, said.entity_id);
     END IF;
   END LOOP;
 END $$;
@@ -140,7 +140,7 @@ CREATE OR REPLACE TRIGGER take_expiry AFTER INSERT ON resources REFERENCING NEW 
 
 -- Throws away what the planner has sampled of REM's tables, texts among it, and samples them anew. Not only anew: of a table
 -- or an index without rows ANALYZE would keep what it had. Before PostgreSQL 18 only a superuser can throw a sample away.
-CREATE OR REPLACE FUNCTION rem_renew_samples() RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION rem_reset_planner_stats() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   place record;
 BEGIN

@@ -39,7 +39,7 @@ BEGIN
     SELECT * FROM entities e ORDER BY e.score DESC, e.whole DESC, e.is_own DESC, e.entity_key, e.entity_type, e.entity_id
     LIMIT of_limit
   )
-  SELECT string_agg(rem.rem_match(b.entity_type, b.entity_key, b.score, 'key',
+  SELECT string_agg(rem.rem_fuzzy_match(b.entity_type, b.entity_key, b.score, 'key',
                       coalesce(b.record, rem.rem_record(b.entity_type, of_tenant, b.entity_id)::text)), ','
            ORDER BY b.score DESC, b.whole DESC, b.is_own DESC, b.entity_key, b.entity_type, b.entity_id),
          coalesce(array_agg(b.entity_id), '{}')
@@ -58,7 +58,7 @@ BEGIN
       ORDER BY m.score DESC, m.is_own DESC, m.entity_key, m.entity_type, m.entity_id
       LIMIT of_limit - cardinality(found_ids)
     )
-    SELECT string_agg(rem.rem_match(b.entity_type, b.entity_key, b.score, 'summary',
+    SELECT string_agg(rem.rem_fuzzy_match(b.entity_type, b.entity_key, b.score, 'summary',
                         coalesce(b.record, rem.rem_record(b.entity_type, of_tenant, b.entity_id)::text)), ','
              ORDER BY b.score DESC, b.is_own DESC, b.entity_key, b.entity_type, b.entity_id)
       INTO by_summary FROM best b;
@@ -66,7 +66,7 @@ BEGIN
   RETURN '[' || concat_ws(',', by_key, by_summary) || ']';
 END $$;
 
-CREATE OR REPLACE FUNCTION rem_match(entity_type text, entity_key text, score real, matched text, record text) RETURNS text
+CREATE OR REPLACE FUNCTION rem_fuzzy_match(entity_type text, entity_key text, score real, matched text, record text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN '["' || entity_type || '",' || to_json(entity_key)::text || ',' || round(score::numeric, 4)::text || ',"' || matched || '",'
   || record || ']';

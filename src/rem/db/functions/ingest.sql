@@ -38,7 +38,7 @@ CREATE OR REPLACE FUNCTION rem_enqueue_ingest(of_tenant text, of_user text, of_f
 $$;
 
 -- Which file a job of the kind `ingest` is to read; NULL if it does not say so.
-CREATE OR REPLACE FUNCTION rem_file_of_job(payload bytea) RETURNS uuid LANGUAGE sql IMMUTABLE
+CREATE OR REPLACE FUNCTION rem_ingest_job_file_id(payload bytea) RETURNS uuid LANGUAGE sql IMMUTABLE
 RETURN substring(convert_from(payload, 'UTF8')
                  FROM '"file_id": ?"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})"')::uuid;
 
@@ -46,15 +46,15 @@ RETURN substring(convert_from(payload, 'UTF8')
 CREATE OR REPLACE FUNCTION rem_has_ingest_job(of_tenant text, of_file uuid) RETURNS boolean LANGUAGE sql STABLE AS $$
   SELECT EXISTS (SELECT FROM rem_jobs.pgqueuer j
                  WHERE j.entrypoint = 'ingest' AND j.status IN ('queued', 'picked') AND j.headers ->> 'tenant_id' = of_tenant
-                   AND rem.rem_file_of_job(j.payload) = of_file)
+                   AND rem.rem_ingest_job_file_id(j.payload) = of_file)
 $$;
 
 -- A file waits only as long as a job is there to read it: when that is given up or taken away, the file says so. One that
 -- somebody writes just now gets another job, and what is missed here the hourly look finds (queries/ingest.sql).
-CREATE OR REPLACE FUNCTION rem_follow_ingest_job() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION rem_sync_file_with_ingest_job() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
   of_tenant CONSTANT text := OLD.headers ->> 'tenant_id';
-  of_file CONSTANT uuid := rem.rem_file_of_job(OLD.payload);
+  of_file CONSTANT uuid := rem.rem_ingest_job_file_id(OLD.payload);
   reason text := 'It was cancelled before it was read: hand it over again.';
 BEGIN
   IF TG_OP = 'UPDATE' AND NEW.status = 'queued' THEN
@@ -81,13 +81,13 @@ BEGIN
   RETURN NULL;
 END $$;
 CREATE OR REPLACE TRIGGER follow_end_of_ingest AFTER DELETE ON rem_jobs.pgqueuer FOR EACH ROW
-  WHEN (OLD.entrypoint = 'ingest') EXECUTE FUNCTION rem_follow_ingest_job();
+  WHEN (OLD.entrypoint = 'ingest') EXECUTE FUNCTION rem_sync_file_with_ingest_job();
 CREATE OR REPLACE TRIGGER follow_failure_of_ingest AFTER UPDATE OF status ON rem_jobs.pgqueuer FOR EACH ROW
   WHEN (OLD.entrypoint = 'ingest' AND (NEW.status = 'failed') <> (OLD.status = 'failed'))
-  EXECUTE FUNCTION rem_follow_ingest_job();
+  EXECUTE FUNCTION rem_sync_file_with_ingest_job();
 
 -- What is dreamt of a file is made of its chunks: when one of them changes, comes back or goes, the file is news.
-CREATE OR REPLACE FUNCTION rem_wake_dreams_of_file() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION rem_reset_file_dream_progress() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   DELETE FROM rem.dream_progress p
   WHERE p.tenant_id = OLD.tenant_id AND p.source_type = 'files' AND p.source_id = (OLD.metadata ->> 'file_id')::uuid;
@@ -96,10 +96,10 @@ END $$;
 CREATE OR REPLACE TRIGGER wake_dreams_on_change AFTER UPDATE OF content, deleted_at ON resources FOR EACH ROW
   WHEN (OLD.metadata ->> 'file_id' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
         AND (OLD.content, OLD.deleted_at) IS DISTINCT FROM (NEW.content, NEW.deleted_at))
-  EXECUTE FUNCTION rem_wake_dreams_of_file();
+  EXECUTE FUNCTION rem_reset_file_dream_progress();
 CREATE OR REPLACE TRIGGER wake_dreams_on_erasure AFTER DELETE ON resources FOR EACH ROW
   WHEN (OLD.metadata ->> 'file_id' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$')
-  EXECUTE FUNCTION rem_wake_dreams_of_file();
+  EXECUTE FUNCTION rem_reset_file_dream_progress();
 
 -- What is erased takes all of it along, also what was deleted before.
 CREATE OR REPLACE FUNCTION rem_cascade_file_erasure() RETURNS trigger LANGUAGE plpgsql AS $$

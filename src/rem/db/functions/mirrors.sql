@@ -81,7 +81,7 @@ BEGIN
         END IF;
         IF EXISTS (SELECT FROM new_rows n WHERE n.expires_at IS NOT NULL)
             OR EXISTS (SELECT FROM old_rows o WHERE o.expires_at IS NOT NULL) THEN
-          PERFORM rem.rem_dreams_lapse_with(n.tenant_id, %8$L, array_agg(n.id))
+          PERFORM rem.rem_expire_dreams_from(n.tenant_id, %8$L, array_agg(n.id))
           FROM new_rows n JOIN old_rows o ON (o.tenant_id, o.id) = (n.tenant_id, n.id)
           WHERE n.expires_at IS DISTINCT FROM o.expires_at GROUP BY n.tenant_id;
         END IF;
@@ -150,7 +150,7 @@ BEGIN
 END $$;
 
 -- The marker is a row of kv_store that no lookup can meet; a crash takes it away with the rest.
-CREATE OR REPLACE FUNCTION rem_kv_store_is_whole() RETURNS boolean LANGUAGE sql STABLE
+CREATE OR REPLACE FUNCTION rem_kv_store_is_complete() RETURNS boolean LANGUAGE sql STABLE
 RETURN EXISTS (SELECT FROM rem.kv_store WHERE tenant_id = '' AND entity_key = '');
 
 -- Fills kv_store from the tables. Readers and writers wait: no answer is better than a wrong one.
@@ -184,11 +184,11 @@ BEGIN
 END $$;
 
 -- What a crash left behind is mended by whoever notices first; the others wait for it. True if this call rebuilt.
--- Ask rem_kv_store_is_whole first, in a transaction of its own: two that have read the table cannot both lock it.
-CREATE OR REPLACE FUNCTION rem_mend_kv_store() RETURNS boolean LANGUAGE plpgsql AS $$
+-- Ask rem_kv_store_is_complete first, in a transaction of its own: two that have read the table cannot both lock it.
+CREATE OR REPLACE FUNCTION rem_fix_kv_store() RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
   LOCK TABLE rem.kv_store IN ACCESS EXCLUSIVE MODE;
-  IF rem.rem_kv_store_is_whole() THEN
+  IF rem.rem_kv_store_is_complete() THEN
     RETURN false;
   END IF;
   PERFORM rem.rem_rebuild_kv_store();

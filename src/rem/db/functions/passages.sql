@@ -1,7 +1,7 @@
 -- From rows to passages: what waits to be indexed, how words are weighed, and the statistics of both.
 
 -- The rows of `source` as SEARCH sees them. A row whose line changes is indexed anew.
-CREATE OR REPLACE FUNCTION rem_searchable_query(entity rem.entity_types, source text) RETURNS text
+CREATE OR REPLACE FUNCTION rem_searchable_rows_statement(entity rem.entity_types, source text) RETURNS text
 LANGUAGE sql STABLE AS $$
   SELECT format('SELECT r.tenant_id, r.user_id, r.id, r.key, r.expires_at, r.metadata ->> ''language'' AS language,
                    r.metadata ->> ''speaker'' AS speaker, %s AS happened_at, %s AS body
@@ -12,7 +12,7 @@ $$;
 
 -- Puts the rows of a query into the queue, those of one owner as one. The indexer splits what is too much for it: it has
 -- the time, and the writer has not.
-CREATE OR REPLACE FUNCTION rem_enqueue_query(entity rem.entity_types, rows_query text) RETURNS text
+CREATE OR REPLACE FUNCTION rem_enqueue_statement(entity rem.entity_types, rows_query text) RETURNS text
 LANGUAGE sql STABLE AS $$
   SELECT format('INSERT INTO rem.search_queue (tenant_id, owner, entity_type, entity_ids)
                  SELECT tenant_id, coalesce(user_id, ''''), %L, array_agg(id) FROM (%s) changed GROUP BY tenant_id, user_id',
@@ -20,13 +20,13 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 -- Lets every row be indexed anew, for when nothing kept the passages current. They stay until then.
-CREATE OR REPLACE FUNCTION rem_queue_everything() RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION rem_enqueue_all_rows() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   entity rem.entity_types;
 BEGIN
   DELETE FROM rem.search_queue;
   FOR entity IN SELECT * FROM rem.entity_types WHERE search_fields <> '{}' LOOP
-    EXECUTE rem.rem_enqueue_query(entity, format('SELECT tenant_id, user_id, id FROM rem.%I WHERE deleted_at IS NULL', entity.name));
+    EXECUTE rem.rem_enqueue_statement(entity, format('SELECT tenant_id, user_id, id FROM rem.%I WHERE deleted_at IS NULL', entity.name));
     EXECUTE format('DELETE FROM rem.passages p WHERE p.entity_type = %1$L AND NOT EXISTS (
                       SELECT FROM rem.%1$I r WHERE (r.tenant_id, r.id) = (p.tenant_id, p.entity_id) AND r.deleted_at IS NULL)',
                    entity.name);
@@ -34,7 +34,7 @@ BEGIN
 END $$;
 
 -- What was said is also found by what was said before: where a message is gone, its words must go from the next ones, too.
-CREATE OR REPLACE FUNCTION rem_followers_on_loss(entity rem.entity_types, lost text) RETURNS text LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION rem_reindex_following_messages(entity rem.entity_types, lost text) RETURNS text LANGUAGE sql STABLE AS $$
   SELECT CASE WHEN entity.name <> 'messages' THEN '' ELSE format($query$;
     WITH followers AS MATERIALIZED (
       SELECT DISTINCT f.tenant_id, f.user_id, f.id FROM (
@@ -58,14 +58,14 @@ $$;
 -- what is gone or changed loses them at once, what is new or changed gets into the queue.
 CREATE OR REPLACE FUNCTION rem_passages_on_insert(entity rem.entity_types) RETURNS text LANGUAGE sql STABLE AS $$
   SELECT CASE WHEN entity.search_fields = '{}' THEN 'NULL'
-    ELSE rem.rem_enqueue_query(entity, 'SELECT r.tenant_id, r.user_id, r.id FROM new_rows r WHERE r.deleted_at IS NULL') END
+    ELSE rem.rem_enqueue_statement(entity, 'SELECT r.tenant_id, r.user_id, r.id FROM new_rows r WHERE r.deleted_at IS NULL') END
 $$;
 
 CREATE OR REPLACE FUNCTION rem_passages_on_delete(entity rem.entity_types) RETURNS text LANGUAGE sql STABLE AS $$
   SELECT CASE WHEN entity.search_fields = '{}' THEN 'NULL'
     ELSE format('DELETE FROM rem.passages p USING old_rows o
                  WHERE (p.tenant_id, p.entity_id, p.entity_type) = (o.tenant_id, o.id, %L)', entity.name)
-      || rem.rem_followers_on_loss(entity, 'old_rows') END
+      || rem.rem_reindex_following_messages(entity, 'old_rows') END
 $$;
 
 
@@ -73,10 +73,10 @@ CREATE OR REPLACE FUNCTION rem_passages_on_update(entity rem.entity_types) RETUR
   SELECT CASE WHEN entity.search_fields = '{}' THEN 'NULL'
     ELSE format('DELETE FROM rem.passages p USING (%1$s EXCEPT %2$s) o
                  WHERE (p.tenant_id, p.entity_id, p.entity_type) = (o.tenant_id, o.id, %3$L);',
-                rem.rem_searchable_query(entity, 'old_rows'), rem.rem_searchable_query(entity, 'new_rows'), entity.name)
-      || rem.rem_enqueue_query(entity,
-           rem.rem_searchable_query(entity, 'new_rows') || ' EXCEPT ' || rem.rem_searchable_query(entity, 'old_rows'))
-      || rem.rem_followers_on_loss(entity,
+                rem.rem_searchable_rows_statement(entity, 'old_rows'), rem.rem_searchable_rows_statement(entity, 'new_rows'), entity.name)
+      || rem.rem_enqueue_statement(entity,
+           rem.rem_searchable_rows_statement(entity, 'new_rows') || ' EXCEPT ' || rem.rem_searchable_rows_statement(entity, 'old_rows'))
+      || rem.rem_reindex_following_messages(entity,
            '(SELECT o.* FROM old_rows o JOIN new_rows n USING (tenant_id, id) WHERE o.deleted_at IS NULL AND n.deleted_at IS NOT NULL)') END
 $$;
 
@@ -186,7 +186,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
   known bigint := (SELECT m.passages FROM rem.embedding_means m
                    WHERE (m.tenant_id, m.owner, m.model_id) = (of_tenant, of_owner, of_model));
-  owned bigint := (SELECT c.passages FROM rem.rem_count_passages_of(of_tenant, ARRAY[of_owner], NULL) c);
+  owned bigint := (SELECT c.passages FROM rem.rem_owner_passage_counts(of_tenant, ARRAY[of_owner], NULL) c);
   actual bigint;
 BEGIN
   IF owned BETWEEN known * 0.9 AND known * 1.1 THEN
@@ -212,7 +212,7 @@ BEGIN
 END $$;
 
 -- How many rows that have a text are neither indexed nor waiting for it; there should be none.
-CREATE OR REPLACE FUNCTION rem_count_forgotten() RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION rem_count_unindexed_rows() RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 DECLARE
   entity rem.entity_types;
   forgotten bigint;

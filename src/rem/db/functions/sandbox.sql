@@ -21,7 +21,7 @@ BEGIN
 END $$;
 
 -- Says in whose scope the transaction is. With the owner's rights, because the role may not be able to call set_config.
-CREATE OR REPLACE FUNCTION rem_sql_enter(scope text) RETURNS void LANGUAGE plpgsql STABLE SECURITY DEFINER
+CREATE OR REPLACE FUNCTION rem_sql_set_scope(scope text) RETURNS void LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM set_config('rem.scope', scope, true);
@@ -38,7 +38,7 @@ DECLARE
   rows_left integer := max_rows;
   bytes_left bigint := max_bytes;
 BEGIN
-  PERFORM rem.rem_sql_enter(scope);
+  PERFORM rem.rem_sql_set_scope(scope);
   FOR found_row IN EXECUTE statement LOOP
     line := pg_catalog.row_to_json(found_row);
     rows_left := rows_left - 1;
@@ -149,7 +149,7 @@ BEGIN
   FOR routine IN
     SELECT p.oid FROM pg_proc p
     WHERE p.pronamespace = 'rem'::regnamespace AND NOT has_function_privilege(role_name, p.oid, 'EXECUTE')
-      AND (p.proname IN ('rem_sql_scope', 'rem_sql_enter', 'rem_sql_run') OR p.oid IN (SELECT f.routine FROM rem.rem_sql_functions() f))
+      AND (p.proname IN ('rem_sql_scope', 'rem_sql_set_scope', 'rem_sql_run') OR p.oid IN (SELECT f.routine FROM rem.rem_sql_functions() f))
   LOOP
     EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO %I', routine, role_name);
   END LOOP;
@@ -185,7 +185,7 @@ BEGIN
   BEGIN
     EXECUTE format('ALTER ROLE %I SET temp_file_limit = %L', role_name, '256MB');
   EXCEPTION WHEN insufficient_privilege THEN
-    -- Only for superusers; rem_sql_gaps() tells.
+    -- Only for superusers; rem_sql_security_gaps() tells.
     NULL;
   END;
   UPDATE rem.sql_access SET role_name = rem_sql_login.role_name, password = role_password;
@@ -193,7 +193,7 @@ BEGIN
 END $$;
 
 -- Takes a role that an administrator made.
-CREATE OR REPLACE FUNCTION rem_sql_adopt(adopted text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION rem_sql_use_role(adopted text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF EXISTS (SELECT FROM rem.sql_access WHERE role_name IS DISTINCT FROM adopted OR password IS NOT NULL) THEN
     UPDATE rem.sql_access SET role_name = adopted, password = NULL;
@@ -202,7 +202,7 @@ BEGIN
 END $$;
 
 -- Why a role must not run queries of users; empty if it may.
-CREATE OR REPLACE FUNCTION rem_sql_faults(of_role text) RETURNS SETOF text LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION rem_sql_unsafe_rights(of_role text) RETURNS SETOF text LANGUAGE plpgsql STABLE AS $$
 DECLARE
   role pg_roles;
 BEGIN
@@ -233,7 +233,7 @@ BEGIN
 END $$;
 
 -- What only the gate in front of the database holds off on this server, because only a superuser can close it.
-CREATE OR REPLACE FUNCTION rem_sql_gaps(of_role text) RETURNS SETOF text LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION rem_sql_security_gaps(of_role text) RETURNS SETOF text LANGUAGE sql STABLE AS $$
   SELECT 'every role may call functions such as pg_sleep, and read the catalogue: a superuser closes that with '
          'SELECT rem.rem_sql_close_catalog(), for all but REM''s own role in this database'
   WHERE has_function_privilege(of_role, 'pg_catalog.pg_sleep(double precision)', 'EXECUTE')

@@ -6,7 +6,7 @@ DO $$ BEGIN PERFORM '[1]'::vector; END $$;
 
 -- A question as a vector: each of its words, in every language that the tenant has texts in, with its rarity (BM25); the
 -- faint words count half. `whole` is what a passage weighs that has every word, also those that no passage has.
-CREATE OR REPLACE FUNCTION rem_asked_terms(of_tenant text, asked text, faint text, OUT terms sparsevec, OUT whole real)
+CREATE OR REPLACE FUNCTION rem_query_terms(of_tenant text, asked text, faint text, OUT terms sparsevec, OUT whole real)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   of_language text;
@@ -44,7 +44,7 @@ END $$;
 
 -- How many passages some owners have of some types (all if NULL), whether messages are among them, and how many passages
 -- of moments there are besides.
-CREATE OR REPLACE FUNCTION rem_count_passages_of(of_tenant text, owners text[], of_types text[])
+CREATE OR REPLACE FUNCTION rem_owner_passage_counts(of_tenant text, owners text[], of_types text[])
 RETURNS TABLE (owner text, passages bigint, has_messages boolean, moments bigint) LANGUAGE sql STABLE ROWS 2 AS $$
   SELECT o.owner, coalesce(sum(t.passages) FILTER (WHERE t.is_asked), 0)::bigint,
          coalesce(sum(t.passages) FILTER (WHERE t.is_asked AND t.entity_type = 'messages'), 0) > 0,
@@ -59,12 +59,12 @@ $$;
 
 -- How alike a passage and a question are beside what all passages of an owner have in common (the middle of their vectors,
 -- if it is known); `direction` is the question without it. What is nothing but the middle is like nothing.
-CREATE OR REPLACE FUNCTION rem_distinction(embedding halfvec, middle halfvec, direction halfvec) RETURNS real LANGUAGE sql IMMUTABLE
+CREATE OR REPLACE FUNCTION rem_centred_similarity(embedding halfvec, middle halfvec, direction halfvec) RETURNS real LANGUAGE sql IMMUTABLE
 RETURN CASE WHEN middle IS NULL THEN 1 - (embedding <=> direction)
   ELSE coalesce(nullif(1 - ((embedding - middle) <=> direction), 'NaN'), 0) END;
 
 -- The middles of some owners' vectors, and the question seen from there.
-CREATE OR REPLACE FUNCTION rem_middles(of_tenant text, owners text[], of_model smallint, asked halfvec)
+CREATE OR REPLACE FUNCTION rem_owner_means(of_tenant text, owners text[], of_model smallint, asked halfvec)
 RETURNS TABLE (owner text, middle halfvec, direction halfvec) LANGUAGE sql STABLE ROWS 2 AS $$
   SELECT o.owner, m.mean, coalesce(asked - m.mean, asked) FROM unnest(owners) AS o (owner)
   LEFT JOIN rem.embedding_means m ON (m.tenant_id, m.owner, m.model_id) = (of_tenant, o.owner, of_model)
@@ -80,9 +80,9 @@ DECLARE
 BEGIN
   RETURN ARRAY(
     -- MATERIALIZED: they are to be read once, not for every passage.
-    WITH middles AS MATERIALIZED (SELECT * FROM rem.rem_middles(of_tenant, owners, of_model, asked_vector))
+    WITH middles AS MATERIALIZED (SELECT * FROM rem.rem_owner_means(of_tenant, owners, of_model, asked_vector))
     SELECT ROW(s.id, s.entity_type, s.entity_id, s.group_id, s.position, s.prior, s.speaker, s.tells_time, s.similarity,
-               CASE WHEN s.similarity = 0 THEN 0 ELSE rem.rem_distinction(s.embedding, m.middle, m.direction) END,
+               CASE WHEN s.similarity = 0 THEN 0 ELSE rem.rem_centred_similarity(s.embedding, m.middle, m.direction) END,
                s.weight)::rem.passage_score
     FROM (
       SELECT * FROM (
@@ -102,7 +102,7 @@ BEGIN
 END $$;
 
 -- The best passages of an owner who has too many to look at them all: the nearest in meaning, by the model's index ...
-CREATE OR REPLACE FUNCTION rem_probe_meaning(
+CREATE OR REPLACE FUNCTION rem_nearest_passages(
   of_tenant text, of_owner text, of_types text[], of_field text, allowed uuid[], by_group boolean,
   of_model smallint, dimension integer, asked_vector halfvec, asked_terms sparsevec, at_most integer
 ) RETURNS rem.passage_score[] LANGUAGE plpgsql STABLE
@@ -112,9 +112,9 @@ DECLARE
 BEGIN
   -- The index is over vectors of one length, which must stand in the statement.
   EXECUTE format($query$
-    WITH middles AS MATERIALIZED (SELECT * FROM rem.rem_middles($1, ARRAY[$2], %1$s::smallint, $5))
+    WITH middles AS MATERIALIZED (SELECT * FROM rem.rem_owner_means($1, ARRAY[$2], %1$s::smallint, $5))
     SELECT array_agg(ROW(s.id, s.entity_type, s.entity_id, s.group_id, s.position, s.prior, s.speaker, s.tells_time, s.similarity,
-        rem.rem_distinction(s.embedding, m.middle, m.direction),
+        rem.rem_centred_similarity(s.embedding, m.middle, m.direction),
         -(s.terms <#> $6))::rem.passage_score)
     FROM (SELECT p.*, 1 - (p.embedding <=> $5) AS similarity FROM rem.passages p
           WHERE p.model_id = %1$s AND p.tenant_id = $1 AND p.owner = $2
@@ -129,7 +129,7 @@ END $$;
 
 -- ... and those that hold the rarest of the question's words. Common words alone are not looked for: what has only them
 -- is either near in meaning as well or no answer.
-CREATE OR REPLACE FUNCTION rem_probe_words(
+CREATE OR REPLACE FUNCTION rem_passages_with_rare_words(
   of_tenant text, of_owner text, of_types text[], of_field text, allowed uuid[], by_group boolean,
   of_model smallint, asked_vector halfvec, asked_terms sparsevec, owned bigint, at_most integer
 ) RETURNS rem.passage_score[] LANGUAGE plpgsql STABLE AS $$
@@ -143,9 +143,9 @@ DECLARE
 BEGIN
   RETURN ARRAY(
     -- MATERIALIZED: they are to be read once, not for every passage.
-    WITH middles AS MATERIALIZED (SELECT * FROM rem.rem_middles(of_tenant, ARRAY[of_owner], of_model, asked_vector))
+    WITH middles AS MATERIALIZED (SELECT * FROM rem.rem_owner_means(of_tenant, ARRAY[of_owner], of_model, asked_vector))
     SELECT ROW(s.id, s.entity_type, s.entity_id, s.group_id, s.position, s.prior, s.speaker, s.tells_time, s.similarity,
-               CASE WHEN s.similarity = 0 THEN 0 ELSE rem.rem_distinction(s.embedding, m.middle, m.direction) END,
+               CASE WHEN s.similarity = 0 THEN 0 ELSE rem.rem_centred_similarity(s.embedding, m.middle, m.direction) END,
                s.weight)::rem.passage_score
     FROM (
       SELECT *, CASE WHEN best.model_id = of_model THEN 1 - (best.embedding <=> asked_vector) ELSE 0 END AS similarity FROM (
@@ -165,13 +165,13 @@ END $$;
 -- The messages that the best ten moments of some owners call to mind: those that they were dreamt from, each with what a
 -- moment and the question have in common. A moment that an affinity leads to calls its own to mind as well, for less.
 -- `id` is the moment's passage; what is only related has none.
-CREATE OR REPLACE FUNCTION rem_recall(
+CREATE OR REPLACE FUNCTION rem_messages_of_best_moments(
   of_tenant text, owners text[], of_model smallint, asked_vector halfvec, asked_terms sparsevec
 ) RETURNS rem.passage_score[] LANGUAGE sql STABLE AS $$
-  WITH middles AS MATERIALIZED (SELECT * FROM rem.rem_middles(of_tenant, owners, of_model, asked_vector)
+  WITH middles AS MATERIALIZED (SELECT * FROM rem.rem_owner_means(of_tenant, owners, of_model, asked_vector)
   ), best AS MATERIALIZED (
     SELECT s.id, s.entity_id, s.similarity, s.weight,
-           CASE WHEN s.similarity = 0 THEN 0 ELSE rem.rem_distinction(s.embedding, m.middle, m.direction) END AS distinction
+           CASE WHEN s.similarity = 0 THEN 0 ELSE rem.rem_centred_similarity(s.embedding, m.middle, m.direction) END AS distinction
     FROM (
       SELECT * FROM (
         SELECT p.id, p.owner, p.entity_id, p.embedding, -(p.terms <#> asked_terms) AS weight,
@@ -207,15 +207,15 @@ CREATE OR REPLACE FUNCTION rem_recall(
 $$;
 
 -- The passages of messages that a moment calls to mind and that are not among the candidates by themselves.
-CREATE OR REPLACE FUNCTION rem_recalled_passages(
+CREATE OR REPLACE FUNCTION rem_missing_message_passages(
   of_tenant text, owners text[], allowed uuid[], by_group boolean, of_model smallint, asked_vector halfvec, asked_terms sparsevec,
   recalled rem.passage_score[], scored rem.passage_score[]
 ) RETURNS rem.passage_score[] LANGUAGE sql STABLE AS $$
   SELECT ARRAY(
-    WITH middles AS MATERIALIZED (SELECT * FROM rem.rem_middles(of_tenant, owners, of_model, asked_vector))
+    WITH middles AS MATERIALIZED (SELECT * FROM rem.rem_owner_means(of_tenant, owners, of_model, asked_vector))
     SELECT ROW(p.id, p.entity_type, p.entity_id, p.group_id, p.position, p.prior, p.speaker, p.tells_time,
                CASE WHEN p.model_id = of_model THEN 1 - (p.embedding <=> asked_vector) ELSE 0 END,
-               CASE WHEN p.model_id = of_model THEN rem.rem_distinction(p.embedding, m.middle, m.direction) ELSE 0 END,
+               CASE WHEN p.model_id = of_model THEN rem.rem_centred_similarity(p.embedding, m.middle, m.direction) ELSE 0 END,
                -(p.terms <#> asked_terms))::rem.passage_score
     FROM (SELECT r.entity_id FROM unnest(recalled) r WHERE r.id IS NOT NULL EXCEPT SELECT s.entity_id FROM unnest(scored) s) missing
     JOIN rem.passages p ON (p.tenant_id, p.entity_id, p.entity_type) = (of_tenant, missing.entity_id, 'messages')
@@ -228,7 +228,7 @@ $$;
 -- what stands near a good passage in a conversation is better for it. A moment stands near all that it was dreamt from, and
 -- speaks for what has nothing in common with the question itself. The weights were fitted and held against other data
 -- (docs/retrieval.md).
-CREATE OR REPLACE FUNCTION rem_rank_passages(
+CREATE OR REPLACE FUNCTION rem_rank_entities(
   scored rem.passage_score[], recalled rem.passage_score[], whole real, min_similarity real, asked_names text[], asks_time boolean,
   in_conversation boolean, by_group boolean
 ) RETURNS TABLE (entity_type text, entity_id uuid, passage_id bigint, score real, similarity real, weight real)
@@ -325,10 +325,10 @@ BEGIN
     of_model := model.id;
   END IF;
   IF mode <> 'vector' THEN
-    SELECT a.terms, a.whole INTO asked_terms, whole FROM rem.rem_asked_terms(of_tenant, asked, faint) a;
+    SELECT a.terms, a.whole INTO asked_terms, whole FROM rem.rem_query_terms(of_tenant, asked, faint) a;
   END IF;
   steps := steps || rem.rem_step('words', begun, NULL);
-  FOR of_owner, owned, has_messages, moments IN SELECT * FROM rem.rem_count_passages_of(of_tenant, owners, of_types) LOOP
+  FOR of_owner, owned, has_messages, moments IN SELECT * FROM rem.rem_owner_passage_counts(of_tenant, owners, of_types) LOOP
     has_conversation := has_conversation OR has_messages;
     IF moments BETWEEN 1 AND 20000 THEN
       dreamers := dreamers || of_owner;
@@ -338,14 +338,14 @@ BEGIN
     ELSE
       IF of_model IS NOT NULL THEN
         begun := clock_timestamp();
-        leg := rem.rem_probe_meaning(of_tenant, of_owner, of_types, of_field, allowed, by_group, of_model,
+        leg := rem.rem_nearest_passages(of_tenant, of_owner, of_types, of_field, allowed, by_group, of_model,
                                      asked_dimension, asked_vector, asked_terms, greatest(30, wanted * 2));
         scored := scored || leg;
         steps := steps || rem.rem_step('probe by meaning', begun, cardinality(leg));
       END IF;
       IF mode <> 'vector' THEN
         begun := clock_timestamp();
-        leg := rem.rem_probe_words(of_tenant, of_owner, of_types, of_field, allowed, by_group, of_model, asked_vector,
+        leg := rem.rem_passages_with_rare_words(of_tenant, of_owner, of_types, of_field, allowed, by_group, of_model, asked_vector,
                                    asked_terms, owned, greatest(40, wanted * 2));
         -- What both have found is there already.
         scored := scored || ARRAY(SELECT l FROM unnest(leg) l WHERE l.id NOT IN (SELECT s.id FROM unnest(scored) s));
@@ -371,8 +371,8 @@ BEGIN
   -- Who asks for messages or conversations does not see the moments, but what was dreamt from them counts.
   IF dreamers <> '{}' AND has_conversation AND 'messages' = ANY (of_types) AND of_field IS NULL AND mode <> 'vector' THEN
     begun := clock_timestamp();
-    recalled := rem.rem_recall(of_tenant, dreamers, of_model, asked_vector, asked_terms);
-    scored := scored || rem.rem_recalled_passages(of_tenant, owners, allowed, by_group, of_model, asked_vector, asked_terms,
+    recalled := rem.rem_messages_of_best_moments(of_tenant, dreamers, of_model, asked_vector, asked_terms);
+    scored := scored || rem.rem_missing_message_passages(of_tenant, owners, allowed, by_group, of_model, asked_vector, asked_terms,
                                                   recalled, scored);
     steps := steps || rem.rem_step('moments', begun, cardinality(recalled));
   END IF;
@@ -389,7 +389,7 @@ BEGIN
     INTO hits
     FROM (SELECT k.entity_type, k.entity_id, k.passage_id, k.similarity, k.weight,
                  CASE mode WHEN 'vector' THEN k.similarity ELSE k.score END AS score
-          FROM rem.rem_rank_passages(scored, recalled, whole, min_similarity, asked_names, asks_time, in_conversation, by_group) k
+          FROM rem.rem_rank_entities(scored, recalled, whole, min_similarity, asked_names, asks_time, in_conversation, by_group) k
           -- What has no vector (yet) has exactly 0 as its similarity.
           WHERE k.weight > 0 AND mode <> 'vector'
              OR k.similarity <> 0 AND (k.similarity >= min_similarity OR min_similarity = 0)

@@ -45,11 +45,11 @@ WHERE r.tenant_id = $1 AND (r.user_id = $2 OR r.user_id IS NULL) AND r.id = ANY 
 ORDER BY r.id FOR SHARE
 
 -- name: notice
-SELECT rem.rem_dream_notice($1, e.type, e.id) FROM unnest($2::text[], $3::uuid[]) AS e (type, id)
+SELECT rem.rem_dream_detect_edits($1, e.type, e.id) FROM unnest($2::text[], $3::uuid[]) AS e (type, id)
 
 -- name: notice_of_subject
 -- What the owner changed of what a dream said of a subject, and of some other rows.
-SELECT rem.rem_dream_notice($1, e.type, e.id) FROM (
+SELECT rem.rem_dream_detect_edits($1, e.type, e.id) FROM (
   SELECT e.type, e.id FROM unnest($3::text[], $4::uuid[]) AS e (type, id)
   UNION
   SELECT s.entity_type, s.entity_id FROM rem.statements s
@@ -59,7 +59,7 @@ SELECT rem.rem_dream_notice($1, e.type, e.id) FROM (
 
 -- name: notice_among
 -- The same of what some statements say.
-SELECT rem.rem_dream_notice($1, e.type, e.id) FROM (
+SELECT rem.rem_dream_detect_edits($1, e.type, e.id) FROM (
   SELECT e.type, e.id FROM unnest($3::text[], $4::uuid[]) AS e (type, id)
   UNION
   SELECT s.entity_type, s.entity_id FROM rem.statements s

@@ -86,7 +86,7 @@ SELECT pg_advisory_xact_lock(hashtextextended('rem.fold_statistics', 0))
 SELECT rem.rem_fold_statistics()
 
 -- name: renew_samples
-SELECT rem.rem_renew_samples()
+SELECT rem.rem_reset_planner_stats()
 
 -- name: session_ids
 SELECT s.id FROM rem.sessions s WHERE s.tenant_id = $1 AND s.user_id = $2

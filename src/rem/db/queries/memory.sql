@@ -5,7 +5,7 @@ SELECT rem.rem_begin_turn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 SELECT rem.rem_append_messages($1, $2, $3, $4, $5, $6, $7, $8)
 
 -- name: bring_along
-SELECT rem.rem_bring_along($1, $2, $3, $4, $5, $6, $7, $8)
+SELECT rem.rem_seed_session($1, $2, $3, $4, $5, $6, $7, $8)
 
 -- name: named_session
 -- The user's own live session of a name.
@@ -21,13 +21,13 @@ WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_in
 
 -- name: conversation
 -- What a model would be told of a session by now; NULL if the user has no such session.
-SELECT rem.rem_conversation(s.tenant_id, s.user_id, s.id, 2147483647, $4, $5) FROM rem.sessions s
+SELECT rem.rem_session_history(s.tenant_id, s.user_id, s.id, 2147483647, $4, $5) FROM rem.sessions s
 WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.id = $3 AND s.deleted_at IS NULL
   AND (s.expires_at IS NULL OR s.expires_at > now())
 
 -- name: readable_session
 -- A session of the user's own, or one that its owner shares with the user; whether its messages are counted.
-SELECT CASE WHEN $4 THEN rem.rem_counted_session(s) ELSE to_jsonb(s) END FROM rem.sessions s
+SELECT CASE WHEN $4 THEN rem.rem_session_with_totals(s) ELSE to_jsonb(s) END FROM rem.sessions s
 WHERE s.tenant_id = $1 AND s.id = $3 AND s.deleted_at IS NULL AND (s.expires_at IS NULL OR s.expires_at > now())
   AND (s.user_id = $2 OR EXISTS (
     SELECT FROM rem.shared_sessions h
@@ -43,14 +43,14 @@ ORDER BY m.message_index LIMIT $5
 
 -- name: sessions
 -- Only those of the page are counted.
-SELECT rem.rem_counted_session(p) FROM (
+SELECT rem.rem_session_with_totals(p) FROM (
   SELECT s::rem.sessions AS p FROM rem.sessions s
   WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.deleted_at IS NULL AND (s.expires_at IS NULL OR s.expires_at > now())
   ORDER BY s.updated_at DESC, s.id LIMIT $3 OFFSET $4) page
 
 -- name: shared_with
 -- The sessions that others share with the user, those that were shared last first.
-SELECT rem.rem_counted_session(p) FROM (
+SELECT rem.rem_session_with_totals(p) FROM (
   SELECT s::rem.sessions AS p FROM rem.shared_sessions h
   JOIN rem.sessions s ON (s.tenant_id, s.user_id, s.id) = (h.tenant_id, h.user_id, h.session_id)
   WHERE h.tenant_id = $1 AND h.shared_with_user_id = $2 AND h.deleted_at IS NULL AND s.deleted_at IS NULL
@@ -78,7 +78,7 @@ WHERE s.tenant_id = $1 AND s.id = ANY ($3::uuid[]) AND s.deleted_at IS NULL AND 
       AND h.deleted_at IS NULL AND (h.expires_at IS NULL OR h.expires_at > now())))
 
 -- name: rename
-UPDATE rem.sessions s SET name = rem.rem_freed_name($1, $2, $4)
+UPDATE rem.sessions s SET name = rem.rem_release_expired_name($1, $2, $4)
 WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.id = $3 AND s.deleted_at IS NULL
   AND (s.expires_at IS NULL OR s.expires_at > now())
 RETURNING to_json(s.*)
@@ -111,7 +111,7 @@ RETURNING s.id
 
 -- name: idle
 -- What `delete_idle` would delete, the longest idle first.
-SELECT rem.rem_counted_session(p) FROM (
+SELECT rem.rem_session_with_totals(p) FROM (
   SELECT s::rem.sessions AS p FROM rem.sessions s
   WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.deleted_at IS NULL AND s.updated_at < now() - make_interval(days => $3)
     AND (s.expires_at IS NULL OR s.expires_at > now())
@@ -173,7 +173,7 @@ JOIN rem.sessions t ON (t.tenant_id, t.id) = (s.tenant_id, s.session_id) AND (t.
 WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.session_id = $3
 
 -- name: free_name
-SELECT rem.rem_freed_name($1, $2, $3)
+SELECT rem.rem_release_expired_name($1, $2, $3)
 
 -- name: is_taken
 -- Whether a session of this id is somebody else's.

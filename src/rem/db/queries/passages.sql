@@ -116,4 +116,4 @@ SELECT pg_try_advisory_lock(hashtextextended('rem.keep_indexed', 0))
 SELECT count(*), count(embedding) FROM rem.passages
 
 -- name: count_forgotten
-SELECT rem.rem_count_forgotten()
+SELECT rem.rem_count_unindexed_rows()

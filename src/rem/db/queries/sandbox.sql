@@ -2,7 +2,7 @@
 SELECT role_name, role_password FROM rem.rem_sql_login()
 
 -- name: adopt
-SELECT rem.rem_sql_adopt($1)
+SELECT rem.rem_sql_use_role($1)
 
 -- name: role_name
 SELECT rem.rem_sql_role_name()
@@ -19,10 +19,10 @@ FROM rem.sql_access
 SELECT rem.rem_sql_close_catalog()
 
 -- name: faults
-SELECT * FROM rem.rem_sql_faults($1)
+SELECT * FROM rem.rem_sql_unsafe_rights($1)
 
 -- name: gaps
-SELECT * FROM rem.rem_sql_gaps($1)
+SELECT * FROM rem.rem_sql_security_gaps($1)
 
 -- name: tables
 SELECT t AS table_name, array_agg(a.attname::text ORDER BY a.attnum) AS columns

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rem.db.sql import fill, query
-from rem.dreaming.claim import Ref, Source
-from rem.retrieval.corpus import owners_of
+from rem.dreaming.claims import ClaimSource, RowRef
+from rem.retrieval.searchable_rows import visible_owners
 
 if TYPE_CHECKING:
-    from rem.dreaming.night import Night
+    from rem.dreaming.run import DreamRun
 
 TYPES = ("resources", "moments", "ontologies")
 _READ_OF_TEXT = 3000
@@ -24,10 +24,10 @@ _FEW_ENOUGH = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
+class ComparedRow:
     """A memory as it is compared."""
 
-    ref: Ref
+    ref: RowRef
     key: str
     text: str
     digest: str
@@ -37,11 +37,11 @@ class Thing:
     """Whether it is a part of a file."""
 
     @property
-    def source(self) -> Source:
+    def source(self) -> ClaimSource:
         """The memory as where a claim comes from."""
-        return Source(self.ref, self.key)
+        return ClaimSource(self.ref, self.key)
 
-    def belongs_with(self, other: Thing) -> bool:
+    def belongs_with(self, other: ComparedRow) -> bool:
         """Whether both come from the same place, so that their likeness tells nothing."""
         return bool(self.belongs_to & other.belongs_to)
 
@@ -49,7 +49,7 @@ class Thing:
 class Neighbours:
     """What one scope sees, by meaning."""
 
-    def __init__(self, night: Night, model: int, dimension: int, has_few: bool, middle: str) -> None:
+    def __init__(self, night: DreamRun, model: int, dimension: int, has_few: bool, middle: str) -> None:
         self._night = night
         self._model = model
         self._dimension = dimension
@@ -57,21 +57,23 @@ class Neighbours:
         self._middle = middle
 
     @classmethod
-    async def of(cls, night: Night, few_enough: int = _FEW_ENOUGH) -> Neighbours | None:
+    async def load(cls, night: DreamRun, few_enough: int = _FEW_ENOUGH) -> Neighbours | None:
         """Those of a night's owner; None if nothing was ever embedded. With more passages an index finds them."""
-        owner = night.scope.tenant_id, owners_of(night.scope), list(TYPES)
+        owner = night.scope.tenant_id, visible_owners(night.scope), list(TYPES)
         async with night.store.executor.connection() as connection:
-            model = await connection.fetchrow(query("affinity", "model"), *owner)
+            model = await connection.fetchrow(query("dream_affinity", "model"), *owner)
             if model is None:
                 return None
-            sample = await connection.fetch(query("affinity", "middle"), *owner, model[0], _SAMPLE)
+            sample = await connection.fetch(query("dream_affinity", "middle"), *owner, model[0], _SAMPLE)
         middle, count = sample[0]
         # Of a few memories the middle tells nothing yet.
         share = count / (count + _FEW)
         vector = [float(number) * share for number in middle[1:-1].split(",")] if count else [0.0] * model[1]
         return cls(night, model[0], model[1], model[2] <= few_enough, str(vector))
 
-    async def nearest(self, subject: Thing, least: float, least_distinct: float) -> list[tuple[Thing, float]]:
+    async def find_nearest(
+        self, subject: ComparedRow, least: float, least_distinct: float
+    ) -> list[tuple[ComparedRow, float]]:
         """The memories that are at least so near to one, also without what all have in common, and come from elsewhere;
         the nearest first."""
         rows = [
@@ -79,16 +81,16 @@ class Neighbours:
             for row in await self._nearest_rows(subject.ref)
             if row["similarity"] >= least and row["distinction"] >= least_distinct
         ]
-        similarity = {Ref(row["entity_type"], row["entity_id"]): float(row["similarity"]) for row in rows}
-        things = await things_of(self._night, list(similarity))
+        similarity = {RowRef(row["entity_type"], row["entity_id"]): float(row["similarity"]) for row in rows}
+        things = await fetch_compared_rows(self._night, list(similarity))
         near = [(thing, similarity[thing.ref]) for thing in things if not thing.belongs_with(subject)]
         return sorted(near, key=lambda pair: (-round(pair[1], 3), pair[0].ref.type, pair[0].key))
 
-    async def _nearest_rows(self, ref: Ref) -> list[Any]:
+    async def _nearest_rows(self, ref: RowRef) -> list[Any]:
         scope = self._night.scope
-        parameters = (scope.tenant_id, owners_of(scope), list(TYPES), ref.id, ref.type, self._model)
+        parameters = (scope.tenant_id, visible_owners(scope), list(TYPES), ref.id, ref.type, self._model)
         limits = (_PASSAGES_OF_SUBJECT, _LOOKED_AT, self._middle)
-        nearest = query("affinity", "nearest")
+        nearest = query("dream_affinity", "nearest")
         if self._has_few:
             statement = fill(nearest, model="$6", cast="")
             async with self._night.store.executor.connection() as connection:
@@ -96,24 +98,24 @@ class Neighbours:
         # The index is over vectors of one model and length, which must stand in the statement.
         statement = fill(nearest, model=str(int(self._model)), cast=f"::halfvec({int(self._dimension)})")
         async with self._night.store.transaction() as store, store.executor.connection() as connection:
-            await connection.execute(query("affinity", "scan_on"))
+            await connection.execute(query("dream_affinity", "scan_on"))
             return list(await connection.fetch(statement, *parameters, *limits))
 
 
-async def things_of(night: Night, refs: Sequence[Ref]) -> list[Thing]:
+async def fetch_compared_rows(night: DreamRun, refs: Sequence[RowRef]) -> list[ComparedRow]:
     """Memories that a night's owner sees, as they are compared."""
     if not refs:
         return []
     types, ids = sorted({ref.type for ref in refs}), [ref.id for ref in refs]
     async with night.store.executor.connection() as connection:
         rows = await connection.fetch(
-            query("affinity", "things"), night.scope.tenant_id, night.scope.user_id, types, ids, _READ_OF_TEXT
+            query("dream_affinity", "things"), night.scope.tenant_id, night.scope.user_id, types, ids, _READ_OF_TEXT
         )
     wanted = set(refs)
-    things = [_thing(row) for row in rows]
+    things = [_to_compared_row(row) for row in rows]
     return [thing for thing in things if thing.ref in wanted]
 
 
-def _thing(row: Any) -> Thing:
-    ref = Ref(row["type"], row["id"])
-    return Thing(ref, row["key"], row["text"], row["digest"], frozenset(row["belongs_to"]), row["is_part"])
+def _to_compared_row(row: Any) -> ComparedRow:
+    ref = RowRef(row["type"], row["id"])
+    return ComparedRow(ref, row["key"], row["text"], row["digest"], frozenset(row["belongs_to"]), row["is_part"])

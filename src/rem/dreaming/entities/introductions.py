@@ -7,8 +7,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
-from rem.dreaming.entities.evidence import ORGANIZATION, PERSON, PROJECT, Evidence, Kind, Stated
-from rem.dreaming.entities.name_words import TITLES, folded, sentence_around, word_set, words_after, words_before
+from rem.dreaming.entities.evidence import ORGANIZATION, PERSON, PROJECT, Evidence, EvidenceKind, StatedRelation
+from rem.dreaming.entities.name_parsing import (
+    TITLES,
+    fold_words,
+    get_sentence_at,
+    parse_name_after,
+    parse_name_before,
+    word_set,
+)
 
 _RELATIONS = {
     "colleague": """
@@ -46,7 +53,7 @@ _RELATIONS = {
 }
 _RELATION_OF = {word: relation for relation, words in _RELATIONS.items() for word in words.split()}
 RELATION_WORDS = frozenset(_RELATION_OF)
-FAMILY = word_set(
+FAMILY_RELATIONS = word_set(
     """
     wife husband partner sister brother mother father daughter son grandmother grandfather aunt uncle cousin niece
     nephew
@@ -109,65 +116,76 @@ _NO_FAMILY_NAME = word_set(
 )
 
 
-def introductions(text: str, place: int, *, is_own_words: bool) -> Iterator[Evidence]:
+def find_introductions(text: str, place: int, *, is_own_words: bool) -> Iterator[Evidence]:
     """Who and what a text introduces. In a document, whose "my" may be anyone's, full names count only."""
-    for one in chain(_relations(text), _hired(text), _titled(text), _projects(text), _organizations(text)):
+    for one in chain(
+        _find_relations(text), _find_hired(text), _find_titled(text), _find_projects(text), _find_organizations(text)
+    ):
         is_full = one.entity_type != PERSON or (len(one.words) > 1 and one.title is None)
         if is_own_words or is_full:
-            yield _at(one, text, place)
+            yield _with_text(one, text, place)
 
 
-def _at(one: Evidence, text: str, place: int) -> Evidence:
-    return replace(one, place=place, says=sentence_around(text, one.start))
+def _with_text(one: Evidence, text: str, place: int) -> Evidence:
+    return replace(one, place=place, says=get_sentence_at(text, one.start))
 
 
-def _relations(text: str) -> Iterator[Evidence]:
+def _find_relations(text: str) -> Iterator[Evidence]:
     for found in _MY_RELATION.finditer(text):
-        words, _ = words_after(text, found.end(), most=5)
-        yield from _related(found.group(1), words, found.end())
+        words, _ = parse_name_after(text, found.end(), most=5)
+        yield from _build_related(found.group(1), words, found.end())
     for found in _IS_MY_RELATION.finditer(text):
-        yield from _related(found.group(1), words_before(text, found.start()), found.start())
+        yield from _build_related(found.group(1), parse_name_before(text, found.start()), found.start())
 
 
-def _related(label: str, words: list[str], start: int) -> Iterator[Evidence]:
+def _build_related(label: str, words: list[str], start: int) -> Iterator[Evidence]:
     if not words:
         return
     relation = _RELATION_OF.get(label.lower())
     if relation is None:
-        if is_organization(words):
-            yield Evidence(kind=Kind.WORDS, entity_type=ORGANIZATION, words=tuple(words), start=start)
+        if may_be_organization(words):
+            yield Evidence(kind=EvidenceKind.WORDS, entity_type=ORGANIZATION, words=tuple(words), start=start)
         return
     title = TITLES.get(words[0].lower().rstrip("."))
     if title and len(words) > 1:
         yield Evidence(
-            kind=Kind.TITLE, entity_type=PERSON, words=tuple(words[1:]), title=title, relation=relation, start=start
+            kind=EvidenceKind.TITLE,
+            entity_type=PERSON,
+            words=tuple(words[1:]),
+            title=title,
+            relation=relation,
+            start=start,
         )
     elif not title:
-        yield Evidence(kind=Kind.WORDS, entity_type=PERSON, words=tuple(words[:4]), relation=relation, start=start)
+        yield Evidence(
+            kind=EvidenceKind.WORDS, entity_type=PERSON, words=tuple(words[:4]), relation=relation, start=start
+        )
 
 
-def _hired(text: str) -> Iterator[Evidence]:
+def _find_hired(text: str) -> Iterator[Evidence]:
     for found in _HIRED.finditer(text):
-        words, _ = words_after(text, found.end())
+        words, _ = parse_name_after(text, found.end())
         if len(words) > 1:
             yield Evidence(
-                kind=Kind.WORDS, entity_type=PERSON, words=tuple(words), relation="colleague", start=found.end()
+                kind=EvidenceKind.WORDS, entity_type=PERSON, words=tuple(words), relation="colleague", start=found.end()
             )
 
 
-def _titled(text: str) -> Iterator[Evidence]:
+def _find_titled(text: str) -> Iterator[Evidence]:
     for found in _TITLE.finditer(text):
         if not found.group(1)[0].isupper():
             continue
-        words, _ = words_after(text, found.end(), most=3)
+        words, _ = parse_name_after(text, found.end(), most=3)
         if words and words[0].lower() not in _NO_FAMILY_NAME:
             title = TITLES[found.group(1).lower()]
-            yield Evidence(kind=Kind.TITLE, entity_type=PERSON, words=tuple(words), title=title, start=found.start())
+            yield Evidence(
+                kind=EvidenceKind.TITLE, entity_type=PERSON, words=tuple(words), title=title, start=found.start()
+            )
 
 
-def _projects(text: str) -> Iterator[Evidence]:
+def _find_projects(text: str) -> Iterator[Evidence]:
     for found in _PROJECT.finditer(text):
-        words, _ = words_after(text, found.end(), most=3, shouted=True)
+        words, _ = parse_name_after(text, found.end(), most=3, shouted=True)
         words = words[:2]
         if not words or words[0].lower() in _NO_PROJECT or (words[0].isupper() and found.group(1).isupper()):
             continue
@@ -176,50 +194,54 @@ def _projects(text: str) -> Iterator[Evidence]:
         # Every German noun has a capital, so one more place must say it.
         confidence = 0.4 if found.group(1).lower() == "projekt" else 0.5
         name = ("Project", *words)
-        yield Evidence(kind=Kind.WORDS, entity_type=PROJECT, words=name, confidence=confidence, start=found.start())
+        yield Evidence(
+            kind=EvidenceKind.WORDS, entity_type=PROJECT, words=name, confidence=confidence, start=found.start()
+        )
     for found in _PROJECT_KEY.finditer(text):
         if found.group(1) not in _NO_PROJECT and found.group(1).partition("-")[0] not in _NO_PROJECT:
             words = [part.capitalize() for part in found.group(1).split("-")]
-            yield Evidence(kind=Kind.WORDS, entity_type=PROJECT, words=("Project", *words), start=found.start())
+            yield Evidence(kind=EvidenceKind.WORDS, entity_type=PROJECT, words=("Project", *words), start=found.start())
 
 
-def _organizations(text: str) -> Iterator[Evidence]:
+def _find_organizations(text: str) -> Iterator[Evidence]:
     for found in _WORKS_AT.finditer(text):
-        words, _ = words_after(text, found.end(), shouted=True, most=5)
-        if is_organization(words):
-            yield Evidence(kind=Kind.WORDS, entity_type=ORGANIZATION, words=tuple(words), start=found.end())
-            person = _who(text, found.start())
+        words, _ = parse_name_after(text, found.end(), shouted=True, most=5)
+        if may_be_organization(words):
+            yield Evidence(kind=EvidenceKind.WORDS, entity_type=ORGANIZATION, words=tuple(words), start=found.end())
+            person = _find_person_before(text, found.start())
             if len(person) > 1:
-                yield Evidence(kind=Kind.WORDS, entity_type=PERSON, words=tuple(person), start=found.start() - 1)
+                yield Evidence(
+                    kind=EvidenceKind.WORDS, entity_type=PERSON, words=tuple(person), start=found.start() - 1
+                )
     for found in _LEGAL_FORM.finditer(text):
         form = found.group().strip()
-        words = words_before(text, found.start(), most=4)
-        if words and is_organization(words):
-            yield Evidence(kind=Kind.WORDS, entity_type=ORGANIZATION, words=(*words, form), start=found.start())
+        words = parse_name_before(text, found.start(), most=4)
+        if words and may_be_organization(words):
+            yield Evidence(kind=EvidenceKind.WORDS, entity_type=ORGANIZATION, words=(*words, form), start=found.start())
 
 
-def statements_of_work(text: str, place: int) -> Iterator[Stated]:
+def find_employments(text: str, place: int) -> Iterator[StatedRelation]:
     """Who is said to work where."""
     for found in _WORKS_AT.finditer(text):
-        words, _ = words_after(text, found.end(), shouted=True, most=5)
-        person = _who(text, found.start())
-        if person and is_organization(words):
-            yield Stated(tuple(person), "works_at", without_legal_form(tuple(words)), place)
+        words, _ = parse_name_after(text, found.end(), shouted=True, most=5)
+        person = _find_person_before(text, found.start())
+        if person and may_be_organization(words):
+            yield StatedRelation(tuple(person), "works_at", strip_legal_form(tuple(words)), place)
 
 
-def _who(text: str, end: int) -> list[str]:
+def _find_person_before(text: str, end: int) -> list[str]:
     """The name before a verb, also with an address in between."""
     if text[:end].rstrip().endswith(">"):
         end = text.rfind("<", max(0, end - 120), end)
-    return words_before(text, end) if end > 0 else []
+    return parse_name_before(text, end) if end > 0 else []
 
 
-def is_organization(words: list[str]) -> bool:
+def may_be_organization(words: list[str]) -> bool:
     """Whether words that stand where an employer is named can be its name: nobody works at Night."""
-    return bool(words) and words[0].lower() not in _NO_ORGANIZATION and bool(folded(words))
+    return bool(words) and words[0].lower() not in _NO_ORGANIZATION and bool(fold_words(words))
 
 
-def without_legal_form(words: tuple[str, ...]) -> tuple[str, ...]:
+def strip_legal_form(words: tuple[str, ...]) -> tuple[str, ...]:
     """An organisation's name as people say it."""
     short = list(words)
     while len(short) > 1 and short[-1].rstrip(".") in _WRITTEN_FORMS:

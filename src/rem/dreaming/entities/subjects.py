@@ -9,36 +9,36 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from rem.db.sql import fill, query
-from rem.dreaming.claim import Ref, Source
-from rem.dreaming.entities.known_names import DREAM
-from rem.dreaming.night import NewSession
-from rem.dreaming.owner import owned
-from rem.dreaming.plain_text import said_in
-from rem.dreaming.secrets import without_secrets
+from rem.dreaming.claims import ClaimSource, RowRef
+from rem.dreaming.entities.known_entities import DREAM_NAME
+from rem.dreaming.owner_queries import rewrite_owner_filter
+from rem.dreaming.run import PendingSession
+from rem.dreaming.text.masking import mask_code_and_links
+from rem.dreaming.text.secrets import mask_secrets
 from rem.models import Moment, Resource
 
 if TYPE_CHECKING:
-    from rem.dreaming.night import Night
+    from rem.dreaming.run import DreamRun
 
-STRETCH = 100
+STRETCH_MESSAGES = 100
 """Messages of a session that are looked at together. A new one costs the reading of so many, however long it is.
-As rem_dream_stretch has it."""
-_MOST_WOKEN = 200
+As rem_dream_rescan_messages has it."""
+MAX_AFFECTED_SUBJECTS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class SourceText:
     """What somebody said or wrote."""
 
     text: str
     """Without code, links, and secrets."""
-    source: Source
+    source: ClaimSource
     at: datetime
     speaker: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ExistingStatement:
     """A statement that stands."""
 
     id: UUID
@@ -50,7 +50,7 @@ class Standing:
 class Subject:
     """A stretch of a session, a resource, or a moment."""
 
-    ref: Ref
+    ref: RowRef
     """The row that it is part of: what is said of it is said of that, and mentions lead from there."""
     first: int = 0
     last: int = 0
@@ -66,7 +66,7 @@ class Subject:
     @property
     def stretch(self) -> tuple[int, int] | None:
         """From where to where a session is looked at, whether all of that was said yet or not."""
-        return (self.first, self.first + STRETCH - 1) if self.is_conversation else None
+        return (self.first, self.first + STRETCH_MESSAGES - 1) if self.is_conversation else None
 
     @property
     def is_derived(self) -> bool:
@@ -74,99 +74,122 @@ class Subject:
         return isinstance(self.document, Moment)
 
 
-async def new_subjects(night: Night) -> list[Subject]:
+async def find_new_subjects(night: DreamRun) -> list[Subject]:
     """What is new since the last night."""
-    found = [subject for session in await night.sessions(DREAM) for subject in _stretches(session)]
-    found += [_of_document(resource) for resource in await night.rows(DREAM, Resource)]
-    return found + await new_moments(night)
+    found = [
+        subject
+        for session in await night.fetch_pending_sessions(DREAM_NAME)
+        for subject in _split_into_stretches(session)
+    ]
+    found += [_document_subject(resource) for resource in await night.fetch_new_rows(DREAM_NAME, Resource)]
+    return found + await find_new_moments(night)
 
 
-async def new_moments(night: Night) -> list[Subject]:
+async def find_new_moments(night: DreamRun) -> list[Subject]:
     """Moments that were not looked at since they were made or changed."""
-    return [_of_document(moment) for moment in await night.rows(DREAM, Moment)]
+    return [_document_subject(moment) for moment in await night.fetch_new_rows(DREAM_NAME, Moment)]
 
 
-def _with_fresh(name: str, night: Night) -> str:
-    whole = fill(query("entities_dream", name), naming=query("entities_dream", "naming"))
-    return owned(fill(whole, fresh=query("entities_dream", "fresh")), night.scope.user_id)
+def _build_statement(name: str, night: DreamRun) -> str:
+    whole = fill(query("dream_entities", name), naming=query("dream_entities", "naming"))
+    return rewrite_owner_filter(fill(whole, fresh=query("dream_entities", "fresh")), night.scope.user_id)
 
 
-async def woken_subjects(night: Night, besides: list[Subject], outdone: Collection[UUID]) -> list[Subject]:
+async def find_affected_subjects(night: DreamRun, besides: list[Subject], outdone: Collection[UUID]) -> list[Subject]:
     """What spoke in earlier nights for something that there is since tonight, or that has a fuller name now."""
-    owner = night.scope.tenant_id, night.scope.user_id, night.run_id, DREAM
+    owner = night.scope.tenant_id, night.scope.user_id, night.run_id, DREAM_NAME
     async with night.store.executor.connection() as connection:
-        rows = await connection.fetch(_with_fresh("woken", night), *owner, list(outdone), _MOST_WOKEN, STRETCH)
-        resources = await connection.fetch(_with_fresh("woken_resources", night), *owner, list(outdone), _MOST_WOKEN)
-    found = [_of_stretch(row) for row in rows]
-    return _others([*found, *(_of_document(Resource.from_row(record)) for (record,) in resources)], besides)
+        rows = await connection.fetch(
+            _build_statement("woken", night), *owner, list(outdone), MAX_AFFECTED_SUBJECTS, STRETCH_MESSAGES
+        )
+        resources = await connection.fetch(
+            _build_statement("woken_resources", night), *owner, list(outdone), MAX_AFFECTED_SUBJECTS
+        )
+    found = [_stretch_subject(row) for row in rows]
+    return _exclude([*found, *(_document_subject(Resource.from_row(record)) for (record,) in resources)], besides)
 
 
-async def naming_subjects(night: Night, besides: list[Subject]) -> list[Subject]:
+async def find_naming_subjects(night: DreamRun, besides: list[Subject]) -> list[Subject]:
     """What named in earlier nights, by the index of words, something that there is since tonight; the newest of it."""
-    owner = night.scope.tenant_id, night.scope.user_id, night.run_id, DREAM
+    owner = night.scope.tenant_id, night.scope.user_id, night.run_id, DREAM_NAME
     async with night.store.executor.connection() as connection:
-        rows = await connection.fetch(_with_fresh("naming_stretches", night), *owner, [], _MOST_WOKEN, STRETCH)
-        documents = await connection.fetch(_with_fresh("naming_documents", night), *owner, [], _MOST_WOKEN)
-    found = [_of_stretch(row) for row in rows]
+        rows = await connection.fetch(
+            _build_statement("naming_stretches", night), *owner, [], MAX_AFFECTED_SUBJECTS, STRETCH_MESSAGES
+        )
+        documents = await connection.fetch(
+            _build_statement("naming_documents", night), *owner, [], MAX_AFFECTED_SUBJECTS
+        )
+    found = [_stretch_subject(row) for row in rows]
     for kind, record in documents:
         if record is not None:
-            found.append(_of_document((Moment if kind == "moments" else Resource).from_row(record)))
-    return _others(found, besides)
+            found.append(_document_subject((Moment if kind == "moments" else Resource).from_row(record)))
+    return _exclude(found, besides)
 
 
-def _others(found: Sequence[Subject], than: Sequence[Subject]) -> list[Subject]:
-    known = {(subject.ref, subject.first // STRETCH) for subject in than}
-    return [subject for subject in found if (subject.ref, subject.first // STRETCH) not in known]
+def _exclude(found: Sequence[Subject], than: Sequence[Subject]) -> list[Subject]:
+    known = {(subject.ref, subject.first // STRETCH_MESSAGES) for subject in than}
+    return [subject for subject in found if (subject.ref, subject.first // STRETCH_MESSAGES) not in known]
 
 
-def _of_stretch(row: Any) -> Subject:
-    start, seen = row["first"] // STRETCH * STRETCH, row["seen_index"]
-    return Subject(Ref("sessions", row["session_id"]), start, min(start + STRETCH - 1, seen), seen)
+def _stretch_subject(row: Any) -> Subject:
+    start, seen = row["first"] // STRETCH_MESSAGES * STRETCH_MESSAGES, row["seen_index"]
+    return Subject(RowRef("sessions", row["session_id"]), start, min(start + STRETCH_MESSAGES - 1, seen), seen)
 
 
-def _stretches(session: NewSession) -> Iterator[Subject]:
-    again = {number for first, last in session.again for number in range(first // STRETCH, last // STRETCH + 1)}
-    new = range((session.seen_index + 1) // STRETCH, session.last_index // STRETCH + 1) if session.has_grown else ()
-    for start in (number * STRETCH for number in sorted(again.union(new))):
-        last = min(start + STRETCH - 1, session.last_index)
+def _split_into_stretches(session: PendingSession) -> Iterator[Subject]:
+    again = {
+        number
+        for first, last in session.again
+        for number in range(first // STRETCH_MESSAGES, last // STRETCH_MESSAGES + 1)
+    }
+    new = (
+        range((session.seen_index + 1) // STRETCH_MESSAGES, session.last_index // STRETCH_MESSAGES + 1)
+        if session.has_grown
+        else ()
+    )
+    for start in (number * STRETCH_MESSAGES for number in sorted(again.union(new))):
+        last = min(start + STRETCH_MESSAGES - 1, session.last_index)
         yield Subject(session.ref, start, last, session.seen_index)
 
 
-def _of_document(document: Resource | Moment) -> Subject:
-    return Subject(Ref(document.entity_type.table, document.id), document=document)
+def _document_subject(document: Resource | Moment) -> Subject:
+    return Subject(RowRef(document.entity_type.table, document.id), document=document)
 
 
-async def passages_of(night: Night, subject: Subject) -> list[Passage]:
+async def load_texts(night: DreamRun, subject: Subject) -> list[SourceText]:
     """What a subject says, in its order."""
     document = subject.document
     if document is not None:
-        source = Source(subject.ref, str(document.key))
+        source = ClaimSource(subject.ref, str(document.key))
         if isinstance(document, Moment):
-            return [Passage(_told(document.summary), source, document.starts_timestamp or document.created_at)]
-        return [Passage(_told(document.content), source, document.timestamp or document.created_at)]
+            return [SourceText(_clean(document.summary), source, document.starts_timestamp or document.created_at)]
+        return [SourceText(_clean(document.content), source, document.timestamp or document.created_at)]
     async with night.store.executor.connection() as connection:
         rows = await connection.fetch(
-            query("entities_dream", "stretch"),
+            query("dream_entities", "stretch"),
             *(night.scope.tenant_id, night.scope.user_id, subject.ref.id, subject.first, subject.last),
         )
     return [
-        Passage(
-            _told(row["content"]), Source(Ref("messages", row["id"]), row["key"]), row["created_at"], row["speaker"]
+        SourceText(
+            _clean(row["content"]),
+            ClaimSource(RowRef("messages", row["id"]), row["key"]),
+            row["created_at"],
+            row["speaker"],
         )
         for row in rows
     ]
 
 
-def _told(text: str) -> str:
-    return without_secrets(said_in(text))
+def _clean(text: str) -> str:
+    return mask_secrets(mask_code_and_links(text))
 
 
-async def standing_of(night: Night, subject: Subject, passages: list[Passage]) -> list[Standing]:
+async def load_statements(night: DreamRun, subject: Subject, passages: list[SourceText]) -> list[ExistingStatement]:
     """What is said of a subject by now; of a session, what was made from this stretch of it."""
     own = [passage.source.ref.id for passage in passages], [passage.source.key for passage in passages]
     async with night.store.executor.connection() as connection:
         rows = await connection.fetch(
-            query("entities_dream", "standing"),
-            *(night.scope.tenant_id, night.scope.user_id, DREAM, subject.ref.id, *own),
+            query("dream_entities", "standing"),
+            *(night.scope.tenant_id, night.scope.user_id, DREAM_NAME, subject.ref.id, *own),
         )
-    return [Standing(row["id"], row["kind"], row["name"]) for row in rows]
+    return [ExistingStatement(row["id"], row["kind"], row["name"]) for row in rows]

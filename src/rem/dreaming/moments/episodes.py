@@ -11,18 +11,18 @@ from math import sqrt
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from rem.dreaming.night import Said
-from rem.dreaming.words import content_words
+from rem.dreaming.run import SourceMessage
+from rem.dreaming.text.words import extract_content_words
 
 if TYPE_CHECKING:
     from rem.embeddings import Vector
 
-LOOKAHEAD = 4
+LOOKAHEAD_MESSAGES = 4
 """So many messages from a place on decide whether a new topic begins there; more of them change nothing."""
-MOST_MESSAGES = 40
-MOST_CHARACTERS = 16_000
+MAX_EPISODE_MESSAGES = 40
+MAX_EPISODE_CHARS = 16_000
 _LEFT_MESSAGES = 6
-_SHIFT = 0.28
+MIN_TOPIC_COSINE = 0.28
 """Two neighbouring stretches that are less alike are about different things. Measured where conversations of
 LongMemEval were put end to end: nine of ten seams are found, and 3 in 100 of the places inside are taken for one."""
 _LEAST_ON_A_SIDE = 10
@@ -35,7 +35,7 @@ _READ_OF_MESSAGE = 4000
 class Episode:
     """Neighbouring messages of one conversation."""
 
-    said: tuple[Said, ...]
+    said: tuple[SourceMessage, ...]
 
     @property
     def first_index(self) -> int:
@@ -63,7 +63,7 @@ class Episode:
         return sum(len(message.content) for message in self.said)
 
     @property
-    def says_something(self) -> bool:
+    def is_meaningful(self) -> bool:
         """Whether it is more than small talk: a person says two things, or an assistant tells a lot."""
         own = {word for message in self.said if _is_person(message) for word in _words(message)}
         if len(own) >= 2:
@@ -73,12 +73,14 @@ class Episode:
         return len(others) >= (8 if own or not any(_is_person(message) for message in self.said) else 1_000_000)
 
 
-def is_pause(before: Said, after: Said, pause: timedelta) -> bool:
+def is_pause(before: SourceMessage, after: SourceMessage, pause: timedelta) -> bool:
     """Whether so much time lies between two messages that the second begins something new."""
     return abs(after.at - before.at) > pause
 
 
-def cut(said: Sequence[Said], vectors: Mapping[UUID, Vector] | None, pause: timedelta) -> list[Episode]:
+def split_into_episodes(
+    said: Sequence[SourceMessage], vectors: Mapping[UUID, Vector] | None, pause: timedelta
+) -> list[Episode]:
     """The episodes of a conversation, from left to right. Whether one begins at a place depends on what was said since
     the one before began and on the next few messages: cut again from any beginning, the result is the same."""
     episodes: list[Episode] = []
@@ -91,40 +93,42 @@ def cut(said: Sequence[Said], vectors: Mapping[UUID, Vector] | None, pause: time
 
 
 def _begins(
-    said: Sequence[Said], start: int, place: int, vectors: Mapping[UUID, Vector] | None, pause: timedelta
+    said: Sequence[SourceMessage], start: int, place: int, vectors: Mapping[UUID, Vector] | None, pause: timedelta
 ) -> bool:
     if is_pause(said[place - 1], said[place], pause):
         return True
-    if place - start >= MOST_MESSAGES:
+    if place - start >= MAX_EPISODE_MESSAGES:
         return True
     if not _is_person(said[place]):
         # An answer belongs to its question.
         return False
-    if sum(len(message.content) for message in said[start:place]) >= MOST_CHARACTERS:
+    if sum(len(message.content) for message in said[start:place]) >= MAX_EPISODE_CHARS:
         return True
     left = said[max(start, place - _LEFT_MESSAGES) : place]
-    right = _before_pause(said[place : place + LOOKAHEAD], pause)
+    right = _before_pause(said[place : place + LOOKAHEAD_MESSAGES], pause)
     return _shifts(left, right, vectors)
 
 
-def _before_pause(said: Sequence[Said], pause: timedelta) -> Sequence[Said]:
+def _before_pause(said: Sequence[SourceMessage], pause: timedelta) -> Sequence[SourceMessage]:
     for place in range(1, len(said)):
         if is_pause(said[place - 1], said[place], pause):
             return said[:place]
     return said
 
 
-def _shifts(left: Sequence[Said], right: Sequence[Said], vectors: Mapping[UUID, Vector] | None) -> bool:
+def _shifts(
+    left: Sequence[SourceMessage], right: Sequence[SourceMessage], vectors: Mapping[UUID, Vector] | None
+) -> bool:
     bags = [Counter(word for message in side for word in _words(message)) for side in (left, right)]
     if vectors is None:
-        return min(map(len, bags)) >= _LEAST_BY_WORDS and cosine_of_counts(*bags) == 0
+        return min(map(len, bags)) >= _LEAST_BY_WORDS and compute_word_cosine(*bags) == 0
     if min(map(len, bags)) < _LEAST_ON_A_SIDE:
         return False
     means = [_mean(side, vectors) for side in (left, right)]
-    return means[0] is not None and means[1] is not None and float(means[0] @ means[1]) < _SHIFT
+    return means[0] is not None and means[1] is not None and float(means[0] @ means[1]) < MIN_TOPIC_COSINE
 
 
-def _mean(said: Sequence[Said], vectors: Mapping[UUID, Vector]) -> Vector | None:
+def _mean(said: Sequence[SourceMessage], vectors: Mapping[UUID, Vector]) -> Vector | None:
     """The middle of messages, where a longer one counts more; its length is 1."""
     weighed = [(vectors[message.id], len(set(_words(message)))) for message in said if message.id in vectors]
     weighed = [(vector, min(weight, 30)) for vector, weight in weighed if weight]
@@ -138,7 +142,7 @@ def _mean(said: Sequence[Said], vectors: Mapping[UUID, Vector]) -> Vector | None
     return mean if length else None
 
 
-def cosine_of_counts(one: Counter[str], other: Counter[str]) -> float:
+def compute_word_cosine(one: Counter[str], other: Counter[str]) -> float:
     """How alike two texts are by their words."""
     common = sum(count * other[word] for word, count in one.items() if word in other)
     if not common:
@@ -147,15 +151,15 @@ def cosine_of_counts(one: Counter[str], other: Counter[str]) -> float:
     return float(common / sqrt(lengths))
 
 
-def _is_person(message: Said) -> bool:
+def _is_person(message: SourceMessage) -> bool:
     return message.is_persons
 
 
-def _words(message: Said) -> tuple[str, ...]:
+def _words(message: SourceMessage) -> tuple[str, ...]:
     return _words_of(message.content[:_READ_OF_MESSAGE])
 
 
 @lru_cache(maxsize=1024)
 def _words_of(text: str) -> tuple[str, ...]:
     # Each message is looked at from several places.
-    return tuple(content_words(text))
+    return tuple(extract_content_words(text))

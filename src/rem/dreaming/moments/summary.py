@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rem.dreaming.secrets import without_secrets
-from rem.dreaming.sentences import sentence_spans
-from rem.dreaming.words import content_words, has_number, rarity
+from rem.dreaming.sentences import find_sentence_spans
+from rem.dreaming.text.secrets import mask_secrets
+from rem.dreaming.text.words import compute_rarity, extract_content_words, has_digit
 
-LONGEST_SUMMARY = 600
-_MOST_SENTENCES = 4
-_LONGEST_SENTENCE = 280
+MAX_SUMMARY_CHARS = 600
+MAX_SENTENCES = 4
+MAX_SENTENCE_CHARS = 280
 _READ_OF_TEXT = 20_000
 """In characters: so much of one text is looked through."""
 _ASSISTANT_SHARE = 0.3
@@ -68,51 +68,51 @@ class _Sentence:
     score: float
 
 
-def summary_of(said: Sequence[Utterance]) -> str:
+def summarize(said: Sequence[Utterance]) -> str:
     """Two to four sentences in their order, what people state before what assistants answer; empty if nothing says
     anything."""
-    sentences = _sentences(said)
+    sentences = _score_sentences(said)
     chosen: list[_Sentence] = []
-    room = LONGEST_SUMMARY
+    room = MAX_SUMMARY_CHARS
     least = _LEAST_SHARE * max((sentence.score for sentence in sentences), default=0.0)
     for sentence in sorted(sentences, key=lambda s: (-s.score, s.place)):
-        if len(chosen) == _MOST_SENTENCES or sentence.score <= least:
+        if len(chosen) == MAX_SENTENCES or sentence.score <= least:
             break
         length = len(sentence.text) + len(sentence.speaker or "") + 3
         if length <= room and not any(_repeats(sentence, other) for other in chosen):
             chosen.append(sentence)
             room -= length
-    return _joined(sorted(chosen, key=lambda s: s.place))
+    return _join(sorted(chosen, key=lambda s: s.place))
 
 
-def sentences_of(text: str) -> list[str]:
+def extract_sentences(text: str) -> list[str]:
     """The sentences of a text, without markup, code, rows of tables, remarks in brackets, and secrets."""
-    plain = _WIKI_LINK.sub(_label, _TABLE_ROW.sub("", without_secrets(text[:_READ_OF_TEXT])))
-    plain = _MARKUP.sub(_unmarked, _REMARK.sub(" ", plain))
-    parts = (_SPACES.sub(" ", plain[start:end]).strip() for start, end in sentence_spans(plain))
+    plain = _WIKI_LINK.sub(_link_text, _TABLE_ROW.sub("", mask_secrets(text[:_READ_OF_TEXT])))
+    plain = _MARKUP.sub(_remove_markup, _REMARK.sub(" ", plain))
+    parts = (_SPACES.sub(" ", plain[start:end]).strip() for start, end in find_sentence_spans(plain))
     return [part for part in parts if part]
 
 
-def _label(found: re.Match[str]) -> str:
+def _link_text(found: re.Match[str]) -> str:
     """What is read of a link in a wiki: its label, else what it leads to."""
     return (found["label"] or found["target"]).strip()
 
 
-def _unmarked(found: re.Match[str]) -> str:
+def _remove_markup(found: re.Match[str]) -> str:
     """Nothing in place of a mark of emphasis, a space in place of code and marks of lists; a name of code stays."""
     if found["code"]:
         return found["code"]
     return "" if set(found.group()) <= {"*", "_"} else " "
 
 
-def _sentences(said: Sequence[Utterance]) -> list[_Sentence]:
-    split = [(utterance, sentence) for utterance in said for sentence in sentences_of(_own_words(utterance))]
+def _score_sentences(said: Sequence[Utterance]) -> list[_Sentence]:
+    split = [(utterance, sentence) for utterance in said for sentence in extract_sentences(_own_words(utterance))]
     # That they call each other by name says nothing.
-    names = {word for utterance in said for word in content_words(utterance.speaker or "")}
-    words = [frozenset(content_words(sentence)) - names for _, sentence in split]
+    names = {word for utterance in said for word in extract_content_words(utterance.speaker or "")}
+    words = [frozenset(extract_content_words(sentence)) - names for _, sentence in split]
     spread = Counter(word for found in words for word in found)
     return [
-        _Sentence(place, _shortened(text), utterance.speaker, found, _score(utterance, text, found, spread))
+        _Sentence(place, _shorten(text), utterance.speaker, found, _score(utterance, text, found, spread))
         for place, ((utterance, text), found) in enumerate(zip(split, words, strict=True))
     ]
 
@@ -129,8 +129,8 @@ def _score(utterance: Utterance, text: str, words: frozenset[str], spread: Count
     """How much a sentence says: rare words, those that come again, figures, names and decisions."""
     if not words:
         return 0.0
-    weight: float = sum(rarity(word) * min(spread[word], 4) ** 0.5 for word in words) / (len(words) + 4) ** 0.5
-    weight += _FIGURE_BONUS * has_number(text) + _NAME_BONUS * (_NAME.search(text) is not None)
+    weight: float = sum(compute_rarity(word) * min(spread[word], 4) ** 0.5 for word in words) / (len(words) + 4) ** 0.5
+    weight += _FIGURE_BONUS * has_digit(text) + _NAME_BONUS * (_NAME.search(text) is not None)
     if utterance.is_assistant:
         weight *= _ASSISTANT_SHARE
     elif _DECISION.search(text):
@@ -147,15 +147,15 @@ def _repeats(sentence: _Sentence, other: _Sentence) -> bool:
     return len(sentence.words & other.words) > _REPETITION * smaller
 
 
-def _shortened(text: str) -> str:
-    if len(text) <= _LONGEST_SENTENCE:
+def _shorten(text: str) -> str:
+    if len(text) <= MAX_SENTENCE_CHARS:
         return text
-    cut = text[:_LONGEST_SENTENCE]
+    cut = text[:MAX_SENTENCE_CHARS]
     end = cut.rfind(" ")
-    return (cut[:end] if end > _LONGEST_SENTENCE // 2 else cut).rstrip(" ,;:") + " …"
+    return (cut[:end] if end > MAX_SENTENCE_CHARS // 2 else cut).rstrip(" ,;:") + " …"
 
 
-def _joined(sentences: Sequence[_Sentence]) -> str:
+def _join(sentences: Sequence[_Sentence]) -> str:
     """The sentences as one text; who speaks is said where it changes."""
     parts, speaker = [], None
     for sentence in sentences:

@@ -11,22 +11,22 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from rem.db.sql import query
-from rem.dreaming.claim import Ref, Source
-from rem.dreaming.owner import owned
+from rem.dreaming.claims import ClaimSource, RowRef
+from rem.dreaming.owner_queries import rewrite_owner_filter
 
 if TYPE_CHECKING:
-    from rem.dreaming.night import Night
+    from rem.dreaming.run import DreamRun
 
-_MOST_PARTS = 2000
-MOST_CHARACTERS = 192_000
+MAX_DOCUMENT_PARTS = 2000
+MAX_DOCUMENT_CHARS = 192_000
 """So much of a document is read; what is left out is noted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DocumentPart:
     """A piece of the text."""
 
-    source: Source
+    source: ClaimSource
     text: str
     version: datetime
     starts_at: int | None = None
@@ -37,7 +37,7 @@ class Part:
 class OntologyDocument:
     """What rules are matched with, and agents read."""
 
-    ref: Ref
+    ref: RowRef
     """What the dream says things of: the file, or the first of the texts."""
     key: str
     name: str
@@ -45,7 +45,7 @@ class OntologyDocument:
     mime_type: str | None
     tags: tuple[str, ...]
     version: datetime
-    parts: list[Part] = field(default_factory=list)
+    parts: list[DocumentPart] = field(default_factory=list)
     is_cut: bool = False
     """Whether there is more of it than was read."""
 
@@ -55,12 +55,12 @@ class OntologyDocument:
         return self.ref.type == "files"
 
     @property
-    def source(self) -> Source:
+    def source(self) -> ClaimSource:
         """The document itself as where a claim comes from."""
-        return Source(self.ref, self.key)
+        return ClaimSource(self.ref, self.key)
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[ClaimSource, ...]:
         """The document and what was read of it."""
         return tuple({source.ref: source for source in (self.source, *(part.source for part in self.parts))}.values())
 
@@ -77,12 +77,12 @@ class OntologyDocument:
         return "".join(pieces)
 
 
-async def new_files(night: Night, digests: Sequence[int]) -> list[OntologyDocument]:
+async def fetch_new_files(night: DreamRun, digests: Sequence[int]) -> list[OntologyDocument]:
     """The owner's files that are new, or were not looked at with these rules; without their texts."""
     rows = await _rows(night, "new_files", list(digests), night.settings.max_sources)
     return [
         OntologyDocument(
-            Ref("files", row["id"]),
+            RowRef("files", row["id"]),
             row["key"],
             row["name"],
             row["uri"],
@@ -94,24 +94,26 @@ async def new_files(night: Night, digests: Sequence[int]) -> list[OntologyDocume
     ]
 
 
-async def new_texts(night: Night, digests: Sequence[int]) -> list[str]:
+async def fetch_new_text_uris(night: DreamRun, digests: Sequence[int]) -> list[str]:
     """The addresses of the owner's other texts that are new, or were not looked at with these rules."""
     return [row["uri"] for row in await _rows(night, "new_texts", list(digests), night.settings.max_sources)]
 
 
-async def read_file(night: Night, document: OntologyDocument) -> None:
+async def read_file(night: DreamRun, document: OntologyDocument) -> None:
     """Read the text of a file."""
-    rows = await _rows(night, "file_parts", str(document.ref.id), _MOST_PARTS + 1)
+    rows = await _rows(night, "file_parts", str(document.ref.id), MAX_DOCUMENT_PARTS + 1)
     parts = [
-        Part(_source(row), row["content"], row["updated_at"], _offset(row["starts_at"]), _offset(row["ends_at"]))
+        DocumentPart(
+            _source(row), row["content"], row["updated_at"], _offset(row["starts_at"]), _offset(row["ends_at"])
+        )
         for row in rows
     ]
-    _take(document, parts)
+    _keep_readable_parts(document, parts)
 
 
-async def read_text(night: Night, uri: str) -> OntologyDocument | None:
+async def read_text(night: DreamRun, uri: str) -> OntologyDocument | None:
     """The texts of an address as one document; None if they are gone."""
-    rows = await _rows(night, "text_parts", uri, _MOST_PARTS + 1)
+    rows = await _rows(night, "text_parts", uri, MAX_DOCUMENT_PARTS + 1)
     if not rows:
         return None
     first = rows[0]
@@ -119,34 +121,34 @@ async def read_text(night: Night, uri: str) -> OntologyDocument | None:
     mime_type = mimetypes.guess_type(urlsplit(uri).path)[0] if uri.isprintable() else None
     version = max(row["updated_at"] for row in rows)
     document = OntologyDocument(
-        Ref("resources", first["id"]), first["key"], first["name"], uri, mime_type, tags, version
+        RowRef("resources", first["id"]), first["key"], first["name"], uri, mime_type, tags, version
     )
-    _take(document, [Part(_source(row), row["content"], row["updated_at"]) for row in rows])
+    _keep_readable_parts(document, [DocumentPart(_source(row), row["content"], row["updated_at"]) for row in rows])
     return document
 
 
-def _take(document: OntologyDocument, parts: Sequence[Part]) -> None:
+def _keep_readable_parts(document: OntologyDocument, parts: Sequence[DocumentPart]) -> None:
     """As much as may be read; a part is read as a whole, or cut if it is the first."""
-    taken: list[Part] = []
+    taken: list[DocumentPart] = []
     length = 0
-    for part in parts[:_MOST_PARTS]:
-        if taken and length + len(part.text) > MOST_CHARACTERS:
+    for part in parts[:MAX_DOCUMENT_PARTS]:
+        if taken and length + len(part.text) > MAX_DOCUMENT_CHARS:
             break
         taken.append(part)
         length += len(part.text)
     document.parts = taken
-    document.is_cut = len(taken) < len(parts) or length > MOST_CHARACTERS
+    document.is_cut = len(taken) < len(parts) or length > MAX_DOCUMENT_CHARS
 
 
-async def _rows(night: Night, name: str, *parameters: Any) -> list[Any]:
-    statement = owned(query("ontology_dream", name), night.scope.user_id)
+async def _rows(night: DreamRun, name: str, *parameters: Any) -> list[Any]:
+    statement = rewrite_owner_filter(query("dream_ontology", name), night.scope.user_id)
     async with night.store.executor.connection() as connection:
         return list(await connection.fetch(statement, night.scope.tenant_id, night.scope.user_id, *parameters))
 
 
-def _source(row: Any) -> Source:
+def _source(row: Any) -> ClaimSource:
     row_id: UUID = row["id"]
-    return Source(Ref("resources", row_id), row["key"])
+    return ClaimSource(RowRef("resources", row_id), row["key"])
 
 
 def _offset(value: Any) -> int | None:

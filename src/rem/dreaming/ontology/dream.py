@@ -17,26 +17,33 @@ import orjson
 from pydantic import ValidationError
 
 from rem.db.sql import query
-from rem.dreaming.claim import Claim, EdgeClaim, Ref, RowClaim
-from rem.dreaming.material import digest_of
-from rem.dreaming.ontology.document import OntologyDocument, new_files, new_texts, read_file, read_text
-from rem.dreaming.ontology.extraction import Extraction, Missing, by_mind, by_statement, readable, version_of
-from rem.dreaming.ontology.match import matches, matches_tags, matches_type, problem_of
+from rem.dreaming.claims import Claim, EdgeClaim, RowClaim, RowRef
+from rem.dreaming.extraction_model import digest_texts
+from rem.dreaming.ontology.document import OntologyDocument, fetch_new_files, fetch_new_text_uris, read_file, read_text
+from rem.dreaming.ontology.document_filter import find_pattern_error, matches_mime_type, matches_pattern, matches_tags
+from rem.dreaming.ontology.extraction import (
+    Extraction,
+    MissingFields,
+    compute_version,
+    extract_stated,
+    extract_with_model,
+    format_as_text,
+)
 from rem.dreaming.ontology.schema import ExtractionSchema, StoredSchemas
-from rem.dreaming.owner import owned
+from rem.dreaming.owner_queries import rewrite_owner_filter
 from rem.errors import RemError
 from rem.models import Edge, Ontology
 
 if TYPE_CHECKING:
-    from rem.dreaming.night import Night, Standing
+    from rem.dreaming.run import DreamRun, SubjectStatement
 
 _NAME = "ontology"
-_MOST_NOTED = 5
-_LONGEST_NAME = 700
+MAX_NOTED_NAMES = 5
+MAX_NAME_BYTES = 700
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ExtractionRule:
     """An agent, and which documents it reads."""
 
     key: str
@@ -45,11 +52,11 @@ class Rule:
     uri_pattern: str | None
     tag_filter: tuple[str, ...]
 
-    def is_for(self, document: OntologyDocument) -> bool:
+    def applies_to(self, document: OntologyDocument) -> bool:
         """Whether the agent reads a document."""
         return (
-            matches_type(self.mime_type_pattern, document.mime_type)
-            and matches(self.uri_pattern, document.uri)
+            matches_mime_type(self.mime_type_pattern, document.mime_type)
+            and matches_pattern(self.uri_pattern, document.uri)
             and matches_tags(self.tag_filter, document.tags)
         )
 
@@ -59,17 +66,17 @@ class OntologyDream:
 
     name = _NAME
 
-    async def dream(self, night: Night) -> None:
+    async def dream(self, night: DreamRun) -> None:
         """Look at what is new with the rules as they are, and at everything if these are new."""
-        await _Run(night).dream()
+        await _OntologyRun(night).dream()
 
 
-class _Run:
+class _OntologyRun:
     """One night's extraction."""
 
-    def __init__(self, night: Night) -> None:
+    def __init__(self, night: DreamRun) -> None:
         self._night = night
-        self._rules: list[Rule] = []
+        self._rules: list[ExtractionRule] = []
         self._digest = 0
         self._unsound: set[str] = set()
         """Agents that cannot be used now. What they found before stays."""
@@ -86,17 +93,20 @@ class _Run:
             return
         rules = [[rule.key, rule.schema.agent, rule.schema.digest, *self._patterns(rule)] for rule in self._rules]
         whole = orjson.dumps([rules, unsound]).decode()
-        with_mind, without = digest_of("mind", whole), digest_of("none", whole)
+        with_mind, without = digest_texts("mind", whole), digest_texts("none", whole)
         self._digest = without if night.mind is None else with_mind
         accepted = [with_mind] if night.mind else [with_mind, without]
-        found: list[OntologyDocument | str] = [*await new_files(night, accepted), *await new_texts(night, accepted)]
+        found: list[OntologyDocument | str] = [
+            *await fetch_new_files(night, accepted),
+            *await fetch_new_text_uris(night, accepted),
+        ]
         try:
-            await night.each(_NAME, found, self._look_at)
+            await night.process_each(_NAME, found, self._look_at)
         finally:
             self._note()
 
     @staticmethod
-    def _patterns(rule: Rule) -> list[Any]:
+    def _patterns(rule: ExtractionRule) -> list[Any]:
         return [rule.mime_type_pattern, rule.uri_pattern, list(rule.tag_filter)]
 
     async def _read_rules(self) -> list[str]:
@@ -110,38 +120,40 @@ class _Run:
                 unsound.append(f"{_NAME}: the rule {row['key']} is not used: {error}")
         return unsound
 
-    async def _rule(self, row: Any) -> Rule:
+    async def _rule(self, row: Any) -> ExtractionRule:
         for name in ("mime_type_pattern", "uri_pattern"):
-            if problem := problem_of(row[name]):
+            if problem := find_pattern_error(row[name]):
                 raise ValueError(f"its {name} {problem}.")
         schemas = self._night.schemas or StoredSchemas(self._night.store)
         agent = row["agent_schema"]
         schema = ExtractionSchema(agent, await schemas.schema_of(agent, self._night.scope))
-        return Rule(row["key"], schema, row["mime_type_pattern"], row["uri_pattern"], tuple(row["tag_filter"]))
+        return ExtractionRule(
+            row["key"], schema, row["mime_type_pattern"], row["uri_pattern"], tuple(row["tag_filter"])
+        )
 
     async def _end_all(self) -> None:
         """Without rules there is nothing to say."""
         for row in await self._rows("subjects", None):
-            await self._night.say(_NAME, Ref(row["subject_type"], row["subject_id"]), [])
+            await self._night.store_claims(_NAME, RowRef(row["subject_type"], row["subject_id"]), [])
 
     async def _look_at(self, found: OntologyDocument | str) -> None:
         """Let each agent look at a document that has not, and end what others said of it."""
         document = found if isinstance(found, OntologyDocument) else await read_text(self._night, found)
         if document is None:
             return
-        rules = list({rule.schema.agent: rule for rule in reversed(self._rules) if rule.is_for(document)}.values())[
+        rules = list({rule.schema.agent: rule for rule in reversed(self._rules) if rule.applies_to(document)}.values())[
             ::-1
         ]
-        standing = await self._night.standing(_NAME, document.ref.id)
+        standing = await self._night.fetch_statements(_NAME, document.ref.id)
         if rules and document.is_file:
             await read_file(self._night, document)
         await self._execute("unmark", document.ref.id)
         agents = {rule.schema.agent for rule in rules} | self._unsound
-        left = [said for said in standing if _agent_of(said, standing) not in agents]
+        left = [said for said in standing if _find_agent(said, standing) not in agents]
         if left:
-            await self._night.say(_NAME, document.ref, [], only=[said.id for said in left])
+            await self._night.store_claims(_NAME, document.ref, [], only=[said.id for said in left])
         for rule in rules:
-            own = [said for said in standing if _agent_of(said, standing) == rule.schema.agent]
+            own = [said for said in standing if _find_agent(said, standing) == rule.schema.agent]
             await self._extract(document, rule, own)
         await self._move_subject(document)
         await self._mark(document)
@@ -151,7 +163,7 @@ class _Run:
         others = [part.source.ref.id for part in document.parts if part.source.ref != document.ref]
         if not document.is_file and others:
             for row in await self._rows("subjects", others):
-                await self._night.say(_NAME, Ref(row["subject_type"], row["subject_id"]), [])
+                await self._night.store_claims(_NAME, RowRef(row["subject_type"], row["subject_id"]), [])
 
     async def _mark(self, document: OntologyDocument) -> None:
         scope = self._night.scope
@@ -160,18 +172,24 @@ class _Run:
         else:
             await self._execute("mark_texts", scope.user_id, document.uri, document.version, self._digest)
 
-    async def _extract(self, document: OntologyDocument, rule: Rule, standing: Sequence[Standing]) -> None:
+    async def _extract(
+        self, document: OntologyDocument, rule: ExtractionRule, standing: Sequence[SubjectStatement]
+    ) -> None:
         """Say what an agent finds in a document, unless it is said already or was taken back."""
         night, schema = self._night, rule.schema
         agent_name = schema.agent.rpartition("/")[2]
         if await self._is_refused(document, agent_name):
             return
-        version = version_of(document, schema)
+        version = compute_version(document, schema)
         earlier = next((said for said in standing if said.kind == "row"), None)
-        found: Extraction | Missing | None = _known(earlier, version, has_mind=night.mind is not None)
+        found: Extraction | MissingFields | None = _reuse_extraction(earlier, version, has_mind=night.mind is not None)
         if found is None and document.text.strip():
-            found = by_statement(document, schema) if night.mind is None else await by_mind(night, document, schema)
-        if found is None or isinstance(found, Missing):
+            found = (
+                extract_stated(document, schema)
+                if night.mind is None
+                else await extract_with_model(night, document, schema)
+            )
+        if found is None or isinstance(found, MissingFields):
             if found is not None:
                 self._waiting.append(f"{document.name} for {schema.agent} ({', '.join(found.names) or 'says nothing'})")
             await self._say(document, [], standing)
@@ -182,21 +200,25 @@ class _Run:
         if found.is_cut:
             self._cut.append(f"{document.name} ({schema.agent})")
 
-    async def _say(self, document: OntologyDocument, claims: Sequence[Claim], standing: Sequence[Standing]) -> None:
+    async def _say(
+        self, document: OntologyDocument, claims: Sequence[Claim], standing: Sequence[SubjectStatement]
+    ) -> None:
         if claims or standing:
-            await self._night.say(_NAME, document.ref, claims, only=[said.id for said in standing])
+            await self._night.store_claims(_NAME, document.ref, claims, only=[said.id for said in standing])
 
     async def _is_refused(self, document: OntologyDocument, agent: str) -> bool:
         async with self._night.store.executor.connection() as connection:
             return bool(
                 await connection.fetchval(
-                    query("ontology_dream", "is_refused"), self._night.scope.tenant_id, document.ref.id, agent
+                    query("dream_ontology", "is_refused"), self._night.scope.tenant_id, document.ref.id, agent
                 )
             )
 
-    async def _place(self, document: OntologyDocument, agent: str, earlier: Standing | None) -> tuple[str, UUID] | None:
+    async def _place(
+        self, document: OntologyDocument, agent: str, earlier: SubjectStatement | None
+    ) -> tuple[str, UUID] | None:
         """Under which name and id to say it; None if the owner has a row of that name, or had one and deleted it."""
-        base = document.name.encode()[:_LONGEST_NAME].decode(errors="ignore").strip()
+        base = document.name.encode()[:MAX_NAME_BYTES].decode(errors="ignore").strip()
         names = [f"{base}/{agent}", f"{base} {document.ref.id.hex[:8]}/{agent}"]
         own_id = uuid5(document.ref.id, agent)
         for row in await self._rows("names", names):
@@ -210,7 +232,7 @@ class _Run:
         return None
 
     def _claims(
-        self, document: OntologyDocument, rule: Rule, found: Extraction, version: int, name: str, row_id: UUID
+        self, document: OntologyDocument, rule: ExtractionRule, found: Extraction, version: int, name: str, row_id: UUID
     ) -> list[Claim]:
         agent, at = rule.schema.agent, found.at or document.version
         about = {"rule": rule.key, "method": found.method, "version": version, "portions": found.portions}
@@ -219,7 +241,7 @@ class _Run:
                 id=row_id,
                 name=name,
                 uri=document.uri,
-                content=readable(name, found.data),
+                content=format_as_text(name, found.data),
                 extracted_data=found.data,
                 confidence_score=round(found.confidence, 4),
                 agent_schema=agent,
@@ -240,24 +262,24 @@ class _Run:
         }
         return [
             RowClaim(entity=row, is_named=True, **common),
-            EdgeClaim(src=Ref("ontologies", row_id), edge=edge, **common),
+            EdgeClaim(src=RowRef("ontologies", row_id), edge=edge, **common),
         ]
 
     def _note(self) -> None:
         notes = self._night.notes
         if self._waiting:
-            notes.append(f"{_NAME}: {_WAITING} {_listed(self._waiting)}.")
+            notes.append(f"{_NAME}: {_WAITING} {_join_names(self._waiting)}.")
         if self._cut:
-            notes.append(f"{_NAME}: only the beginning was read of {_listed(self._cut)}.")
+            notes.append(f"{_NAME}: only the beginning was read of {_join_names(self._cut)}.")
 
     async def _rows(self, name: str, *parameters: Any) -> list[Any]:
         scope = self._night.scope
         async with self._night.store.executor.connection() as connection:
-            statement = owned(query("ontology_dream", name), scope.user_id)
+            statement = rewrite_owner_filter(query("dream_ontology", name), scope.user_id)
             return list(await connection.fetch(statement, scope.tenant_id, scope.user_id, *parameters))
 
     async def _execute(self, name: str, *parameters: Any) -> None:
-        statement = owned(query("ontology_dream", name), self._night.scope.user_id)
+        statement = rewrite_owner_filter(query("dream_ontology", name), self._night.scope.user_id)
         async with self._night.store.executor.connection() as connection:
             await connection.execute(statement, self._night.scope.tenant_id, *parameters)
 
@@ -265,12 +287,12 @@ class _Run:
 _WAITING = "these wait for a language model (LLM__DEFAULT_MODEL), because they do not state what is needed themselves:"
 
 
-def _listed(names: Sequence[str]) -> str:
-    shown = "; ".join(names[:_MOST_NOTED])
-    return shown if len(names) <= _MOST_NOTED else f"{shown} and {len(names) - _MOST_NOTED} more"
+def _join_names(names: Sequence[str]) -> str:
+    shown = "; ".join(names[:MAX_NOTED_NAMES])
+    return shown if len(names) <= MAX_NOTED_NAMES else f"{shown} and {len(names) - MAX_NOTED_NAMES} more"
 
 
-def _agent_of(said: Standing, standing: Sequence[Standing]) -> str | None:
+def _find_agent(said: SubjectStatement, standing: Sequence[SubjectStatement]) -> str | None:
     """Whose finding a statement is: a row says it, an edge belongs to its row."""
     row = (
         said
@@ -281,7 +303,7 @@ def _agent_of(said: Standing, standing: Sequence[Standing]) -> str | None:
     return agent if isinstance(agent, str) else None
 
 
-def _known(earlier: Standing | None, version: int, *, has_mind: bool) -> Extraction | None:
+def _reuse_extraction(earlier: SubjectStatement | None, version: int, *, has_mind: bool) -> Extraction | None:
     """What was found before in the same text for the same schema; not what a model could find better."""
     if earlier is None:
         return None

@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from rem.dreaming.material import digest_of, marked
-from rem.dreaming.night import OutOfCallsError
-from rem.dreaming.ontology.document import MOST_CHARACTERS
-from rem.dreaming.ontology.stated_fields import stated_fields
-from rem.dreaming.secrets import tells_secret, without_secrets
+from rem.dreaming.extraction_model import digest_texts, fence_text
+from rem.dreaming.ontology.document import MAX_DOCUMENT_CHARS
+from rem.dreaming.ontology.stated_fields import read_stated_fields
+from rem.dreaming.run import ModelBudgetSpentError
+from rem.dreaming.text.secrets import contains_secret, mask_secrets
 from rem.errors import ModelError
-from rem.ingest.plain import storable
+from rem.ingest.json_values import replace_unstorable
 
 if TYPE_CHECKING:
-    from rem.dreaming.night import Night
     from rem.dreaming.ontology.document import OntologyDocument
     from rem.dreaming.ontology.schema import ExtractionSchema
+    from rem.dreaming.run import DreamRun
 
 _PORTION = 24_000
 _STATED, _BY_MODEL = 0.6, 0.8
 _WHEN_CUT = 0.8
-_LONGEST_CONTENT = 20_000
+MAX_CONTENT_CHARS = 20_000
 _DEEPEST = 10
 
 
@@ -43,48 +43,48 @@ class Extraction:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingFields:
     """Why there is nothing."""
 
     names: tuple[str, ...]
 
 
-def version_of(document: OntologyDocument, schema: ExtractionSchema) -> int:
+def compute_version(document: OntologyDocument, schema: ExtractionSchema) -> int:
     """A number for what is read and what is looked for: the same, and there is nothing to extract again."""
-    return digest_of(schema.agent, str(schema.digest), str(document.is_cut), document.text)
+    return digest_texts(schema.agent, str(schema.digest), str(document.is_cut), document.text)
 
 
-def by_statement(document: OntologyDocument, schema: ExtractionSchema) -> Extraction | Missing:
+def extract_stated(document: OntologyDocument, schema: ExtractionSchema) -> Extraction | MissingFields:
     """What the document states itself; what is missing, if that is not all that has to be there."""
-    data = _without_secrets(stated_fields(document.text[:MOST_CHARACTERS], document.mime_type, schema))
+    data = _remove_secrets(read_stated_fields(document.text[:MAX_DOCUMENT_CHARS], document.mime_type, schema))
     missing = tuple(name for name in schema.required if name not in data)
     if missing or not data:
-        return Missing(missing)
-    problems = schema.problems(data)
+        return MissingFields(missing)
+    problems = schema.find_errors(data)
     if problems:
-        return Missing(tuple(problems))
+        return MissingFields(tuple(problems))
     return Extraction(data, _STATED, "document", is_cut=document.is_cut)
 
 
-async def by_mind(night: Night, document: OntologyDocument, schema: ExtractionSchema) -> Extraction:
+async def extract_with_model(night: DreamRun, document: OntologyDocument, schema: ExtractionSchema) -> Extraction:
     """What the agent makes of the document. A long one is read in portions, as many as there are calls for."""
-    portions = portions_of(without_secrets(document.text[:MOST_CHARACTERS]))
+    portions = split_into_portions(mask_secrets(document.text[:MAX_DOCUMENT_CHARS]))
     affordable = night.budget.left
     if affordable < len(portions) and (affordable < night.settings.max_model_calls or affordable == 0):
         # Another night has all of its calls for it.
-        raise OutOfCallsError
+        raise ModelBudgetSpentError
     read = portions[:affordable]
     answers = []
     for number, portion in enumerate(read, 1):
         place = f", part {number} of {len(portions)}" if len(portions) > 1 else ""
         what = f"a document ({document.key}{place})"
-        answers.append(await night.think(schema.agent, marked(what, portion)))
-    data = _agreed(answers, schema)
+        answers.append(await night.ask_model(schema.agent, fence_text(what, portion)))
+    data = _merge_answers(answers, schema)
     is_cut = document.is_cut or len(read) < len(portions)
     return Extraction(data, _confidence(data) * (_WHEN_CUT if is_cut else 1.0), "model", len(read), is_cut)
 
 
-def portions_of(text: str) -> list[str]:
+def split_into_portions(text: str) -> list[str]:
     """The text in pieces, cut where a paragraph or a line ends if one does; together they are the text."""
     portions = []
     start = 0
@@ -103,31 +103,33 @@ def portions_of(text: str) -> list[str]:
     return [portion for portion in portions if portion.strip()]
 
 
-def _without_secrets(data: Mapping[str, Any]) -> dict[str, Any]:
+def _remove_secrets(data: Mapping[str, Any]) -> dict[str, Any]:
     """Only what hands over no credential, at any depth."""
-    kept = {name: _without_secrets(value) if isinstance(value, dict) else value for name, value in data.items()}
-    return {name: value for name, value in kept.items() if not tells_secret("\n".join(_lines({name: value}, 0)))}
+    kept = {name: _remove_secrets(value) if isinstance(value, dict) else value for name, value in data.items()}
+    return {
+        name: value for name, value in kept.items() if not contains_secret("\n".join(_format_lines({name: value}, 0)))
+    }
 
 
-def _agreed(answers: Sequence[dict[str, Any]], schema: ExtractionSchema) -> dict[str, Any]:
+def _merge_answers(answers: Sequence[dict[str, Any]], schema: ExtractionSchema) -> dict[str, Any]:
     """The answers as one that fits; that of the first portion if they do not go together."""
     if not answers:
         raise ModelError("The document has no text.")
     merged: dict[str, Any] = {}
     for answer in answers:
-        merged = _merged(merged, _plain(answer))
-    for data in (merged, *map(_plain, answers)):
-        if not schema.problems(data):
+        merged = _merge_values(merged, _to_storable(answer))
+    for data in (merged, *map(_to_storable, answers)):
+        if not schema.find_errors(data):
             return dict(data)
-    raise ModelError(f"What the agent {schema.agent} found does not fit its schema: {schema.problems(merged)[0]}")
+    raise ModelError(f"What the agent {schema.agent} found does not fit its schema: {schema.find_errors(merged)[0]}")
 
 
-def _merged(first: Any, second: Any) -> Any:
+def _merge_values(first: Any, second: Any) -> Any:
     """Both together: objects by name, lists one behind the other, of anything else the first that says something."""
     if isinstance(first, dict) and isinstance(second, dict):
         names = [*first, *(name for name in second if name not in first)]
         return {
-            name: _merged(first[name], second[name])
+            name: _merge_values(first[name], second[name])
             if name in first and name in second
             else first.get(name, second.get(name))
             for name in names
@@ -139,13 +141,13 @@ def _merged(first: Any, second: Any) -> Any:
     return second if first in (None, "", [], {}) else first
 
 
-def _plain(value: Any) -> Any:
+def _to_storable(value: Any) -> Any:
     """What the database can hold."""
     if isinstance(value, dict):
-        return {storable(str(name)): _plain(item) for name, item in value.items()}
+        return {replace_unstorable(str(name)): _to_storable(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return storable(value) if isinstance(value, str) else value
+        return [_to_storable(item) for item in value]
+    return replace_unstorable(value) if isinstance(value, str) else value
 
 
 def _confidence(data: Mapping[str, Any]) -> float:
@@ -156,13 +158,13 @@ def _confidence(data: Mapping[str, Any]) -> float:
     return _BY_MODEL
 
 
-def readable(name: str, data: Mapping[str, Any]) -> str:
+def format_as_text(name: str, data: Mapping[str, Any]) -> str:
     """What was found, for people and for the search."""
-    text = "\n".join([name, *_lines(data, 0)])
-    return text if len(text) <= _LONGEST_CONTENT else f"{text[: _LONGEST_CONTENT - 1]}…"
+    text = "\n".join([name, *_format_lines(data, 0)])
+    return text if len(text) <= MAX_CONTENT_CHARS else f"{text[: MAX_CONTENT_CHARS - 1]}…"
 
 
-def _lines(data: Mapping[str, Any], depth: int) -> list[str]:
+def _format_lines(data: Mapping[str, Any], depth: int) -> list[str]:
     indent = "  " * depth
     lines = []
     for name, value in data.items():
@@ -170,23 +172,25 @@ def _lines(data: Mapping[str, Any], depth: int) -> list[str]:
         if value is None or value in ("", [], {}):
             continue
         if isinstance(value, dict) and depth < _DEEPEST:
-            lines += [label, *_lines(value, depth + 1)]
+            lines += [label, *_format_lines(value, depth + 1)]
         elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value) and depth < _DEEPEST:
             lines.append(label)
             for item in value:
-                inner = _lines(item, depth + 1) if isinstance(item, dict) else [f"{indent}  {_said(item)}"]
+                inner = (
+                    _format_lines(item, depth + 1) if isinstance(item, dict) else [f"{indent}  {_format_value(item)}"]
+                )
                 lines += [
                     f"{indent}- {line.removeprefix(indent).lstrip()}" if not at else line
                     for at, line in enumerate(inner)
                 ]
         else:
-            lines.append(f"{label} {_said(value)}")
+            lines.append(f"{label} {_format_value(value)}")
     return lines
 
 
-def _said(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, list):
-        return ", ".join(_said(item) for item in value)
+        return ", ".join(_format_value(item) for item in value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     return " ".join(str(value).split())

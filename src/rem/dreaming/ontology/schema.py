@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from rem.db.sql import query
-from rem.dreaming.material import digest_of
-from rem.errors import AgentInvalidError, AgentNotFoundError
+from rem.dreaming.extraction_model import digest_texts
+from rem.errors import AgentNotFoundError, InvalidAgentError
 
 if TYPE_CHECKING:
     from jsonschema_rs import Draft202012Validator
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from rem.db.store import Store
 
 _ADDRESS = "rem://agents/"
-_LONGEST = 64 * 1024
+MAX_SCHEMA_BYTES = 64 * 1024
 _LARGEST_PATTERN = 128 * 1024
-_MOST_PROBLEMS = 5
-_LONGEST_PROBLEM = 200
+MAX_ERRORS = 5
+MAX_ERROR_CHARS = 200
 _UNCHECKED = ("$ref", "$dynamicRef", "unevaluated")
 """What may go in circles. The catalogue looks for that; nobody has looked at what lies in a table."""
 _OUTPUT = ("properties", "required", "additionalProperties", "$defs")
 
 
 class ExtractionSchema:
-    """The JSON schema of what an agent returns. One that cannot be used is an AgentInvalidError."""
+    """The JSON schema of what an agent returns. One that cannot be used is an InvalidAgentError."""
 
     def __init__(self, agent: str, document: Mapping[str, Any]) -> None:
         self.agent = agent
@@ -41,18 +41,18 @@ class ExtractionSchema:
         try:
             text = orjson.dumps(self.document, option=orjson.OPT_SORT_KEYS)
         except TypeError as error:
-            raise AgentInvalidError(f"The schema of the agent {agent} cannot be used: {error}") from error
-        if len(text) > _LONGEST or not self.properties:
-            raise AgentInvalidError(f"The agent {agent} has no properties to extract, or more than 64 KB of them.")
-        self.digest = digest_of(text.decode())
+            raise InvalidAgentError(f"The schema of the agent {agent} cannot be used: {error}") from error
+        if len(text) > MAX_SCHEMA_BYTES or not self.properties:
+            raise InvalidAgentError(f"The agent {agent} has no properties to extract, or more than 64 KB of them.")
+        self.digest = digest_texts(text.decode())
         self._whole = self._validator(self.document)
 
-    def problems(self, data: Any) -> list[str]:
+    def find_errors(self, data: Any) -> list[str]:
         """What keeps data from being what the agent is to find."""
         if self._whole.is_valid(data):
             return []
-        errors = islice(self._whole.iter_errors(data), _MOST_PROBLEMS)
-        return [error.message[:_LONGEST_PROBLEM] for error in errors]
+        errors = islice(self._whole.iter_errors(data), MAX_ERRORS)
+        return [error.message[:MAX_ERROR_CHARS] for error in errors]
 
     def fits(self, name: str, value: Any) -> bool:
         """Whether a value can be that of a property."""
@@ -74,8 +74,8 @@ class ExtractionSchema:
                 schema, offline=True, validate_formats=True, formats={"time": _is_time}, pattern_options=options
             )
         except (ValidationError, ValueError) as error:
-            reason = str(error).partition("\n")[0][:_LONGEST_PROBLEM]
-            raise AgentInvalidError(f"The schema of the agent {self.agent} cannot be used: {reason}") from error
+            reason = str(error).partition("\n")[0][:MAX_ERROR_CHARS]
+            raise InvalidAgentError(f"The schema of the agent {self.agent} cannot be used: {reason}") from error
 
 
 def _is_time(value: str) -> bool:
@@ -97,15 +97,15 @@ class StoredSchemas:
         name = agent.strip().removeprefix(_ADDRESS)
         async with self._store.executor.connection() as connection:
             spec = await connection.fetchval(
-                query("ontology_dream", "stored_agent"), scope.tenant_id, scope.user_id, name
+                query("dream_ontology", "stored_agent"), scope.tenant_id, scope.user_id, name
             )
         if spec is None:
             raise AgentNotFoundError(f"There is no agent {name!r} in the database: `rem agents save` keeps one there.")
         if not (spec.get("json_schema_extra") or {}).get("structured_output"):
-            raise AgentInvalidError(
+            raise InvalidAgentError(
                 f"The agent {name} answers in plain text: set structured_output to true, and give it properties."
             )
         schema = {"type": "object", **{part: spec[part] for part in _OUTPUT if part in spec}}
         if any(word in str(schema) for word in _UNCHECKED):
-            raise AgentInvalidError(f"The agent {name} refers to other parts of its schema: write them out.")
+            raise InvalidAgentError(f"The agent {name} refers to other parts of its schema: write them out.")
         return schema

@@ -15,8 +15,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rem.ingest.front_matter import read_front_matter
-from rem.ingest.plain import storable
+from rem.ingest.json_values import replace_unstorable
+from rem.ingest.readers.front_matter import parse_front_matter
 
 if TYPE_CHECKING:
     from rem.dreaming.ontology.schema import ExtractionSchema
@@ -32,19 +32,19 @@ _NUMBER = re.compile(r"[+-]?\d{1,15}(?:\.\d{1,15})?")
 _GROUPED = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _UNITS = " \t$€£¥%"
 _YES, _NO = frozenset({"yes", "true", "on", "ja"}), frozenset({"no", "false", "off", "nein"})
-_LONGEST_LINE = 4000
-_LONGEST_VALUE = 2000
+MAX_LINE_CHARS = 4000
+MAX_VALUE_CHARS = 2000
 
 
-def stated_fields(text: str, mime_type: str | None, schema: ExtractionSchema) -> dict[str, Any]:
+def read_stated_fields(text: str, mime_type: str | None, schema: ExtractionSchema) -> dict[str, Any]:
     """The properties of a schema that a document states, each with a value that fits it."""
-    names = _names(schema)
+    names = _map_labels(schema)
     found: dict[str, Any] = {}
-    for source in (_structured(text, mime_type), read_front_matter(text)[0]):
-        for name, raw in _named(source or {}, names):
+    for source in (_parse_structured(text, mime_type), parse_front_matter(text)[0]):
+        for name, raw in _pick_named(source or {}, names):
             _take(found, schema, name, [raw])
     written: dict[str, list[Any]] = defaultdict(list)
-    for key, value in (*_pairs(text), *_columns(text, mime_type)):
+    for key, value in (*_parse_pairs(text), *_parse_columns(text, mime_type)):
         if asked := names.get(_fold(key)):
             written[asked].append(value)
     for name, values in written.items():
@@ -52,7 +52,7 @@ def stated_fields(text: str, mime_type: str | None, schema: ExtractionSchema) ->
     return found
 
 
-def _names(schema: ExtractionSchema) -> dict[str, str]:
+def _map_labels(schema: ExtractionSchema) -> dict[str, str]:
     """What a property may be called: its name, or its title."""
     names: dict[str, str] = {}
     for name, part in schema.properties.items():
@@ -67,7 +67,7 @@ def _fold(label: str) -> str:
     return "".join(sign for sign in unicodedata.normalize("NFKC", label).casefold() if sign.isalnum())
 
 
-def _named(source: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+def _pick_named(source: Mapping[str, Any], names: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
     for key, value in source.items():
         if name := names.get(_fold(str(key))):
             yield name, value
@@ -79,38 +79,38 @@ def _take(found: dict[str, Any], schema: ExtractionSchema, name: str, values: It
         return
     fitting = []
     for raw in values:
-        value = _fitting(schema, name, raw)
+        value = _convert(schema, name, raw)
         if value is not None and value not in fitting:
             fitting.append(value)
     if len(fitting) == 1:
         found[name] = fitting[0]
 
 
-def _fitting(schema: ExtractionSchema, name: str, raw: Any) -> Any:
+def _convert(schema: ExtractionSchema, name: str, raw: Any) -> Any:
     """The value as the property wants it; None if it cannot be that."""
-    return next((value for value in _readings(schema.properties[name], raw) if schema.fits(name, value)), None)
+    return next((value for value in _interpret(schema.properties[name], raw) if schema.fits(name, value)), None)
 
 
-def _readings(part: Any, raw: Any) -> Iterator[Any]:
+def _interpret(part: Any, raw: Any) -> Iterator[Any]:
     """What a value may mean, the likeliest for the property first."""
     if not isinstance(raw, str):
         if isinstance(raw, list) and raw and all(isinstance(item, str) for item in raw):
-            yield from ([item.strip() for item in raw], [_number(item) for item in raw])
+            yield from ([item.strip() for item in raw], [_parse_number(item) for item in raw])
         else:
             yield raw
             if isinstance(raw, int | float) and not isinstance(raw, bool):
                 yield str(raw)
         return
-    text = storable(" ".join(raw.strip().strip("*_`").split()))[:_LONGEST_VALUE]
+    text = replace_unstorable(" ".join(raw.strip().strip("*_`").split()))[:MAX_VALUE_CHARS]
     if not text:
         return
     yield from _choices(part, text)
     readings: dict[str, Any] = {
-        "integer": _number(text),
-        "number": _number(text),
-        "boolean": _truth(text),
+        "integer": _parse_number(text),
+        "number": _parse_number(text),
+        "boolean": _parse_boolean(text),
         "string": text,
-        "array": _items(text),
+        "array": _split_items(text),
     }
     kinds = part.get("type") if isinstance(part, Mapping) else None
     kinds = [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []
@@ -118,7 +118,7 @@ def _readings(part: Any, raw: Any) -> Iterator[Any]:
         if readings[kind] is not None:
             yield readings[kind]
     if isinstance(readings["array"], list):
-        yield [_number(item) for item in readings["array"]]
+        yield [_parse_number(item) for item in readings["array"]]
 
 
 def _choices(part: Any, text: str) -> Iterator[Any]:
@@ -128,7 +128,7 @@ def _choices(part: Any, text: str) -> Iterator[Any]:
             yield option
 
 
-def _number(text: str) -> int | float | None:
+def _parse_number(text: str) -> int | float | None:
     plain = text.strip(_UNITS)
     if _GROUPED.fullmatch(plain):
         plain = plain.replace(",", "")
@@ -137,17 +137,17 @@ def _number(text: str) -> int | float | None:
     return float(plain) if "." in plain else int(plain)
 
 
-def _truth(text: str) -> bool | None:
+def _parse_boolean(text: str) -> bool | None:
     word = text.casefold()
     return True if word in _YES else False if word in _NO else None
 
 
-def _items(text: str) -> list[str]:
+def _split_items(text: str) -> list[str]:
     separator = ";" if ";" in text else ","
     return [item.strip() for item in text.split(separator) if item.strip()]
 
 
-def _structured(text: str, mime_type: str | None) -> dict[str, Any] | None:
+def _parse_structured(text: str, mime_type: str | None) -> dict[str, Any] | None:
     """The document, if it is JSON or YAML with names and values."""
     kind = (mime_type or "").partition(";")[0].lower()
     if "json" in kind or text.lstrip()[:1] == "{":
@@ -157,16 +157,16 @@ def _structured(text: str, mime_type: str | None) -> dict[str, Any] | None:
             return None
         return data if isinstance(data, dict) else None
     if "yaml" in kind:
-        return read_front_matter(f"---\n{text.removeprefix('---')}\n---\n")[0]
+        return parse_front_matter(f"---\n{text.removeprefix('---')}\n---\n")[0]
     return None
 
 
-def _pairs(text: str) -> Iterator[tuple[str, Any]]:
+def _parse_pairs(text: str) -> Iterator[tuple[str, Any]]:
     """The names and values of lines, rows, and lists below a name."""
     below: str | None = None
     items: list[str] = []
     for line in text.splitlines():
-        if len(line) > _LONGEST_LINE:
+        if len(line) > MAX_LINE_CHARS:
             continue
         item = _ITEM.match(line)
         if below is not None and item:
@@ -175,7 +175,7 @@ def _pairs(text: str) -> Iterator[tuple[str, Any]]:
             if items:
                 yield below, items
             below, items = None, []
-        if pair := _pair(line):
+        if pair := _parse_pair(line):
             if pair[1].strip():
                 yield pair
             else:
@@ -186,14 +186,14 @@ def _pairs(text: str) -> Iterator[tuple[str, Any]]:
         yield below, items
 
 
-def _pair(line: str) -> tuple[str, str] | None:
+def _parse_pair(line: str) -> tuple[str, str] | None:
     if row := _ROW.match(line):
         return None if _RULE.match(line) else (row[1].strip().strip("*_"), row[2])
     found = _LINE.match(line)
     return (found[1], found[2]) if found else None
 
 
-def _columns(text: str, mime_type: str | None) -> Iterator[tuple[str, Any]]:
+def _parse_columns(text: str, mime_type: str | None) -> Iterator[tuple[str, Any]]:
     """The rows of a table that has two columns all through."""
     kind = (mime_type or "").partition(";")[0].lower()
     if kind not in ("text/csv", "text/tab-separated-values"):

@@ -61,6 +61,6 @@ def is_sensitive(text: str) -> bool:
     )
 
 
-def without_sensitive(text: str) -> str:
+def remove_sensitive_sentences(text: str) -> str:
     """The sentences of a text that may be in a profile."""
     return " ".join(sentence for sentence in _SENTENCE.split(text.strip()) if not is_sensitive(sentence))

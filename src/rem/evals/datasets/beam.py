@@ -11,8 +11,16 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from rem.errors import InvalidInputError
-from rem.evals.case import Case, Conversation, Dataset, Dropped, Question, Turn, kept_gold
-from rem.evals.datasets.files import as_model, describe, parse_json, parse_time, read_bytes, require_path, storable
+from rem.evals.dataset import Case, Dataset, DatasetMessage, DatasetSession, DroppedCounts, Question, keep_known_gold
+from rem.evals.datasets.json_files import (
+    describe_validation_errors,
+    parse_json,
+    parse_time,
+    read_bytes,
+    require_path,
+    strip_nul,
+    validate_model,
+)
 from rem.models import Role
 
 METRICS = ("recall@5", "recall@10")
@@ -61,7 +69,7 @@ def read(path: Path, limit: int | None = None) -> Dataset:
             f"{path} holds no chats of BEAM, which are folders with {_CHAT} and {_QUESTIONS}: "
             "name the archive, or a folder that holds it unpacked."
         )
-    dropped = Dropped()
+    dropped = DroppedCounts()
     return Dataset(
         "beam", tuple(_case(chat, dropped, path) for chat in chats), "messages", "message_id", METRICS, dropped
     )
@@ -106,10 +114,10 @@ def _in_archive(path: Path) -> Iterator[tuple[PurePosixPath, bytes]]:
         raise InvalidInputError(f"{path} is neither a whole archive of BEAM nor a folder: {error}.") from error
 
 
-def _case(chat: _Chat, dropped: Dropped, path: Path) -> Case:
+def _case(chat: _Chat, dropped: DroppedCounts, path: Path) -> Case:
     where = f"{path}: {chat.name}"
     batches = [
-        as_model(_Batch, batch, f"{where}/{_CHAT}: batch {number}")
+        validate_model(_Batch, batch, f"{where}/{_CHAT}: batch {number}")
         for number, batch in enumerate(_batches(parse_json(chat.chat, f"{where}/{_CHAT}")), start=1)
     ]
     conversations = tuple(_conversations(batches, dropped, where))
@@ -117,13 +125,13 @@ def _case(chat: _Chat, dropped: Dropped, path: Path) -> Case:
     try:
         by_kind = _QUESTIONS_BY_KIND.validate_python(parse_json(chat.questions, f"{where}/{_QUESTIONS}"))
     except ValidationError as error:
-        raise InvalidInputError(f"{where}/{_QUESTIONS}: {describe(error)}") from error
+        raise InvalidInputError(f"{where}/{_QUESTIONS}: {describe_validation_errors(error)}") from error
     questions = tuple(
         Question(
             f"{chat.name}:{kind}:{number}",
             question.question,
             kind,
-            kept_gold(list(_leaves(question.source_chat_ids)), known, dropped),
+            keep_known_gold(list(_leaves(question.source_chat_ids)), known, dropped),
         )
         for kind, asked in by_kind.items()
         for number, question in enumerate(asked, start=1)
@@ -140,7 +148,7 @@ def _batches(value: Any) -> Iterator[Any]:
             yield from _batches(inner)
 
 
-def _conversations(batches: list[_Batch], dropped: Dropped, where: str) -> Iterator[Conversation]:
+def _conversations(batches: list[_Batch], dropped: DroppedCounts, where: str) -> Iterator[DatasetSession]:
     """Each batch is a conversation. One without a date comes a day after the one before."""
     at = _START - timedelta(days=1)
     for number, batch in enumerate(batches, start=1):
@@ -148,12 +156,14 @@ def _conversations(batches: list[_Batch], dropped: Dropped, where: str) -> Itera
         date = batch.time_anchor or next((message.time_anchor for message in messages if message.time_anchor), None)
         at = parse_time(date, _TIMES, f"{where}: batch {number}") if date else at + timedelta(days=1)
         turns = tuple(
-            Turn(str(message.id), index, message.role, storable(message.content), at + timedelta(seconds=index))
+            DatasetMessage(
+                str(message.id), index, message.role, strip_nul(message.content), at + timedelta(seconds=index)
+            )
             for index, message in enumerate(messages)
             if message.content.strip()
         )
         dropped.blank_messages += len(messages) - len(turns)
-        yield Conversation(str(batch.batch_number or number), at, turns)
+        yield DatasetSession(str(batch.batch_number or number), at, turns)
 
 
 def _leaves(value: Any) -> Iterator[str]:

@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from rem.errors import InvalidInputError
-from rem.evals.case import Case, Conversation, Dataset, Dropped, Question, Turn, kept_gold
-from rem.evals.datasets.files import as_model, find_file, parse_time, read_entries, storable
+from rem.evals.dataset import Case, Dataset, DatasetMessage, DatasetSession, DroppedCounts, Question, keep_known_gold
+from rem.evals.datasets.json_files import find_file, parse_time, read_entries, strip_nul, validate_model
 from rem.models import Role
 
 METRICS = ("recall@5", "recall@10")
@@ -47,15 +47,17 @@ class _Entry(BaseModel):
 def read(path: Path, limit: int | None = None) -> Dataset:
     """The conversations of an official file, or the first few, with their questions."""
     file = find_file(path, "locomo")
-    dropped = Dropped()
+    dropped = DroppedCounts()
     cases = tuple(
-        _case(as_model(_Entry, entry, f"{file} is not a file of LoCoMo: entry {number}"), number, dropped, str(file))
+        _case(
+            validate_model(_Entry, entry, f"{file} is not a file of LoCoMo: entry {number}"), number, dropped, str(file)
+        )
         for number, entry in enumerate(read_entries(file, "LoCoMo")[:limit], start=1)
     )
     return Dataset("locomo", cases, "messages", "dia_id", METRICS, dropped)
 
 
-def _case(entry: _Entry, number: int, dropped: Dropped, file: str) -> Case:
+def _case(entry: _Entry, number: int, dropped: DroppedCounts, file: str) -> Case:
     name = entry.sample_id or f"conversation-{number}"
     conversations = tuple(_conversations(entry.conversation, f"{file}: {name}"))
     if not conversations:
@@ -66,29 +68,29 @@ def _case(entry: _Entry, number: int, dropped: Dropped, file: str) -> Case:
             f"{name}:{index}",
             question.question,
             KINDS.get(question.category, f"category {question.category}"),
-            kept_gold(question.evidence, known, dropped),
+            keep_known_gold(question.evidence, known, dropped),
         )
         for index, question in enumerate(entry.qa, start=1)
     )
     return Case(name, questions, conversations)
 
 
-def _conversations(conversation: dict[str, Any], where: str) -> Iterator[Conversation]:
+def _conversations(conversation: dict[str, Any], where: str) -> Iterator[DatasetSession]:
     """The sessions in their order. Those that have a date and nothing else are not there."""
     numbers = sorted(int(found[1]) for key in conversation if (found := _SESSION.match(key)))
     user = conversation.get("speaker_a")
     for number in numbers:
         key = f"session_{number}"
-        turns = as_model(_Session, {"turns": conversation[key]}, f"{where}: {key}").turns
+        turns = validate_model(_Session, {"turns": conversation[key]}, f"{where}: {key}").turns
         if not turns:
             continue
         user = user or turns[0].speaker
         at = parse_time(str(conversation.get(f"{key}_date_time", "")), _TIMES, f"{where}: {key}_date_time")
-        yield Conversation(
+        yield DatasetSession(
             key,
             at,
             tuple(
-                Turn(
+                DatasetMessage(
                     turn.dia_id,
                     index,
                     Role.USER if turn.speaker == user else Role.ASSISTANT,
@@ -103,4 +105,4 @@ def _conversations(conversation: dict[str, Any], where: str) -> Iterator[Convers
 
 def _content(turn: _Turn) -> str:
     photo = f" [shares photo: {turn.blip_caption}]" if turn.blip_caption else ""
-    return storable(f"{turn.speaker}: {turn.text}{photo}")
+    return strip_nul(f"{turn.speaker}: {turn.text}{photo}")

@@ -9,8 +9,8 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from rem.errors import InvalidInputError
-from rem.evals.case import Case, Conversation, Dataset, Dropped, Question, Turn, kept_gold
-from rem.evals.datasets.files import as_model, find_file, parse_time, read_entries, storable
+from rem.evals.dataset import Case, Dataset, DatasetMessage, DatasetSession, DroppedCounts, Question, keep_known_gold
+from rem.evals.datasets.json_files import find_file, parse_time, read_entries, strip_nul, validate_model
 from rem.models import Role
 
 METRICS = ("recall_all@5", "recall_all@10", "recall_any@5", "ndcg_any@10")
@@ -38,15 +38,15 @@ class _Entry(BaseModel):
 def read(path: Path, limit: int | None = None) -> Dataset:
     """The questions of an official file, or the first few, each with its history."""
     file = find_file(path, "longmemeval")
-    dropped = Dropped()
+    dropped = DroppedCounts()
     cases = tuple(
-        _case(as_model(_Entry, entry, f"{file} is not a file of LongMemEval: entry {number}"), dropped, str(file))
+        _case(validate_model(_Entry, entry, f"{file} is not a file of LongMemEval: entry {number}"), dropped, str(file))
         for number, entry in enumerate(read_entries(file, "LongMemEval")[:limit], start=1)
     )
     return Dataset("longmemeval", cases, "sessions", "session_id", METRICS, dropped)
 
 
-def _case(entry: _Entry, dropped: Dropped, file: str) -> Case:
+def _case(entry: _Entry, dropped: DroppedCounts, file: str) -> Case:
     where = f"{file}: question {entry.question_id}"
     ids, dates, sessions = entry.haystack_session_ids, entry.haystack_dates, entry.haystack_sessions
     if not len(ids) == len(dates) == len(sessions):
@@ -60,20 +60,20 @@ def _case(entry: _Entry, dropped: Dropped, file: str) -> Case:
         entry.question_id,
         entry.question,
         entry.question_type,
-        kept_gold(entry.answer_session_ids, set(ids), dropped) if has_answer else (),
+        keep_known_gold(entry.answer_session_ids, set(ids), dropped) if has_answer else (),
         _time(entry.question_date, where) if entry.question_date else None,
     )
     return Case(f"question-{entry.question_id}", (question,), conversations)
 
 
-def _conversation(session_id: str, at: datetime, turns: list[_Turn], dropped: Dropped) -> Conversation:
+def _conversation(session_id: str, at: datetime, turns: list[_Turn], dropped: DroppedCounts) -> DatasetSession:
     said = tuple(
-        Turn(None, index, turn.role, storable(turn.content), at + timedelta(seconds=index))
+        DatasetMessage(None, index, turn.role, strip_nul(turn.content), at + timedelta(seconds=index))
         for index, turn in enumerate(turns)
         if turn.content.strip()
     )
     dropped.blank_messages += len(turns) - len(said)
-    return Conversation(session_id, at, said)
+    return DatasetSession(session_id, at, said)
 
 
 def _time(text: str, where: str) -> datetime:

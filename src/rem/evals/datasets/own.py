@@ -13,10 +13,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, mod
 
 from rem.context import Scope
 from rem.errors import InvalidInputError
-from rem.evals.case import Case, Conversation, Dataset, Question, Text, Turn
-from rem.evals.datasets.files import as_model, parse_json, read_bytes, require_path
+from rem.evals.dataset import Case, Dataset, DatasetMessage, DatasetSession, DatasetText, Question
+from rem.evals.datasets.json_files import parse_json, read_bytes, require_path, validate_model
 from rem.models import Role
-from rem.models.values import UtcDateTime, label_with_key, now, storable_text
+from rem.models.field_types import UtcDateTime, check_label, check_text, utc_now
 
 METRICS = ("recall@1", "recall@5", "recall@10", "recall_all@5", "mrr@10")
 _NOBODY = "me"
@@ -31,18 +31,18 @@ def _as_text(value: Any) -> Any:
 def _not_blank(value: str) -> str:
     if not value.strip():
         raise ValueError("is empty")
-    return storable_text(value)
+    return check_text(value)
 
 
 def _past(value: datetime) -> datetime:
-    if value > now():
+    if value > utc_now():
         raise ValueError("is in the future")
     return value
 
 
 def _user(value: str) -> str:
     try:
-        Scope.of(value)
+        Scope.for_user(value)
     except InvalidInputError as error:
         raise ValueError(str(error)) from error
     return value
@@ -69,7 +69,7 @@ class _Line(BaseModel):
     def _text_can_be_named_by_id(self) -> Self:
         if self.session is None:
             try:
-                label_with_key(self.id)
+                check_label(self.id)
             except ValueError as error:
                 raise ValueError(f"id: {error}") from error
         return self
@@ -91,8 +91,8 @@ class _Memory:
 
     lines: dict[str, int] = field(default_factory=dict)
     """The number of each id's line."""
-    texts: list[Text] = field(default_factory=list)
-    sessions: dict[str, list[Turn]] = field(default_factory=lambda: defaultdict(list))
+    texts: list[DatasetText] = field(default_factory=list)
+    sessions: dict[str, list[DatasetMessage]] = field(default_factory=lambda: defaultdict(list))
     questions: list[Question] = field(default_factory=list)
 
 
@@ -101,11 +101,11 @@ def read(corpus: Path, questions: Path, limit: int | None = None) -> Dataset:
     memories: dict[str, _Memory] = defaultdict(_Memory)
     for number, value in _json_lines(corpus):
         where = f"{corpus}:{number}"
-        _remember(memories, as_model(_Line, value, where), number, where)
+        _remember(memories, validate_model(_Line, value, where), number, where)
     known: set[str] = set()
     for number, value in list(_json_lines(questions))[:limit]:
         where = f"{questions}:{number}"
-        _ask(memories, as_model(_Asked, value, where), number, where, known)
+        _ask(memories, validate_model(_Asked, value, where), number, where, known)
     cases = tuple(_case(user, memory) for user, memory in memories.items())
     return Dataset("own", cases, _table(cases), "id", METRICS)
 
@@ -130,10 +130,10 @@ def _remember(memories: dict[str, _Memory], line: _Line, number: int, where: str
         raise InvalidInputError(f"{where}: the id {line.id!r} is that of line {memory.lines[line.id]} too.")
     memory.lines[line.id] = number
     if line.session is None:
-        memory.texts.append(Text(line.id, line.text, line.time))
+        memory.texts.append(DatasetText(line.id, line.text, line.time))
     else:
         turns = memory.sessions[line.session]
-        turns.append(Turn(line.id, len(turns), line.role, line.text, line.time))
+        turns.append(DatasetMessage(line.id, len(turns), line.role, line.text, line.time))
 
 
 def _ask(memories: dict[str, _Memory], asked: _Asked, number: int, where: str, known: set[str]) -> None:
@@ -154,7 +154,7 @@ def _ask(memories: dict[str, _Memory], asked: _Asked, number: int, where: str, k
 
 
 def _case(user: str, memory: _Memory) -> Case:
-    conversations = tuple(Conversation(name, turns[0].at, tuple(turns)) for name, turns in memory.sessions.items())
+    conversations = tuple(DatasetSession(name, turns[0].at, tuple(turns)) for name, turns in memory.sessions.items())
     return Case(user, tuple(memory.questions), conversations, tuple(memory.texts))
 
 

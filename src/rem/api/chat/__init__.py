@@ -1,1 +1,0 @@
-"""`/chat/completions`: OpenAI's protocol, with REM's events beside the text."""

@@ -1,0 +1,48 @@
+"""`/health`: is the process alive, and can it do its work?"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastapi import APIRouter, Request, Response, status
+from pydantic import BaseModel, Field
+
+from rem.api.openapi_errors import Responses, error_responses
+from rem.app import Rem
+from rem.errors import RemError
+
+router = APIRouter(prefix="/health", tags=["health"], responses=error_responses(500))
+
+
+class Health(BaseModel):
+    """The state of the service."""
+
+    status: Literal["ok", "unavailable"]
+    detail: str | None = Field(default=None, description="What is wrong, or what is switched off.")
+
+
+_UNAVAILABLE: Responses = {503: {"model": Health, "description": "The database does not answer."}}
+
+
+@router.get("/live", summary="Is the process alive?")
+async def live() -> Health:
+    """The process answers. Does not touch the database."""
+    return Health(status="ok")
+
+
+@router.get("/ready", summary="Can it do its work?", responses=_UNAVAILABLE)
+async def ready(request: Request, response: Response) -> Health:
+    """The database answers, too; or it is switched off, and there is chat without memory."""
+    rem: Rem | None = request.app.state.rem
+    if rem is None:
+        return Health(status="ok", detail="The memory is switched off (POSTGRES__ENABLED=false).")
+    try:
+        async with rem.database.connection() as connection:
+            await connection.fetchval("SELECT 1", timeout=5)
+    except RemError as error:
+        response.status_code = status.HTTP_503_SERVICE_UNAVAILABLE
+        return Health(status="unavailable", detail=str(error))
+    return Health(status="ok")
+
+
+router.add_api_route("", ready, name="health", summary="The same as /health/ready", responses=_UNAVAILABLE)

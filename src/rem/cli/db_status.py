@@ -1,0 +1,99 @@
+"""`rem db status`: the server, the schema and what is stored, without changing any of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import typer
+
+from rem.cli.output import ByteSize, print_json, print_table
+from rem.cli.runtime import print_to_stderr
+from rem.db.database import Database
+from rem.db.maintenance import TableSize, read_table_sizes
+from rem.db.migrator import CUSTOM_PREFIX, MigrationStatus, Migrator
+from rem.db.preflight import ServerInfo, find_unmet_requirements, read_server_info
+from rem.errors import MemoryDisabledError
+from rem.settings import get_settings
+
+if TYPE_CHECKING:
+    from rem.db.embedded.server import ServerStatus
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseStatus:
+    """All that `rem db status` knows."""
+
+    server: str
+    running: bool
+    embedded: ServerStatus | None
+    facts: ServerInfo | None
+    shortcomings: list[str]
+    migrations: list[MigrationStatus]
+    cache_is_whole: bool | None
+    tables: list[TableSize]
+
+
+async def read_status() -> DatabaseStatus:
+    """The state of the database. A stopped embedded server is not started for this."""
+    settings = get_settings()
+    if not settings.postgres.enabled:
+        raise MemoryDisabledError
+    database = Database(settings, print_to_stderr)
+    embedded = database.embedded_status()
+    if embedded is not None and not embedded.running:
+        return DatabaseStatus(database.describe_address(), False, embedded, None, [], [], None, [])
+    async with database.unpooled_connection() as connection:
+        facts = await read_server_info(connection)
+        migrations = await Migrator(connection).status()
+        is_complete = all(migration.state == "applied" for migration in migrations)
+        return DatabaseStatus(
+            database.describe_address(),
+            True,
+            embedded,
+            facts,
+            find_unmet_requirements(facts),
+            migrations,
+            await connection.fetchval("SELECT rem.rem_kv_store_is_complete()") if is_complete else None,
+            await read_table_sizes(connection) if is_complete else [],
+        )
+
+
+async def print_status(as_json: bool) -> None:
+    """Print the state, as tables or as JSON."""
+    status = await read_status()
+    if as_json:
+        print_json(asdict(status))
+        return
+    if status.facts is None:
+        typer.echo(f"Server      {status.server}: not running (any command starts it, or `rem db start`)")
+        return
+    vector = status.facts.vector.installed or "not installed yet"
+    typer.echo(f"Server      {status.server}: PostgreSQL {status.facts.version}, pgvector {vector}")
+    if status.embedded is not None:
+        size = ByteSize(status.embedded.size_bytes or 0)
+        typer.echo(f"Process     {status.embedded.pid}, {size} on disk, log in {status.embedded.log_file}")
+    for shortcoming in status.shortcomings:
+        typer.echo(f"Missing     {shortcoming}")
+    _print_schema(status)
+
+
+def _print_schema(status: DatabaseStatus) -> None:
+    pending = [migration.name for migration in status.migrations if migration.state != "applied"]
+    applied = [migration.name for migration in status.migrations if migration.state == "applied"]
+    builtin = [name for name in applied if not name.startswith(CUSTOM_PREFIX)]
+    # custom:projects:2 is the second migration of projects.
+    own_types = Counter(name.split(":")[1] for name in applied if name.startswith(CUSTOM_PREFIX))
+    typer.echo(f"Schema      {builtin[-1] if builtin else 'none yet'}")
+    if own_types:
+        typer.echo(f"Own types   {', '.join(f'{table} ({count})' for table, count in own_types.items())}")
+    if pending:
+        typer.echo(f"Pending     {', '.join(pending)}: run `rem db migrate`")
+    if status.cache_is_whole is False:
+        typer.echo("Key cache   empty after a crash; the next command rebuilds it")
+    if status.tables:
+        print_table(
+            ["table", "rows", "deleted", "size"],
+            [[table.table, table.live, table.deleted, ByteSize(table.size_bytes)] for table in status.tables],
+        )

@@ -1,0 +1,117 @@
+"""TypeRegistry: the entity types of a database, and the classes that this process has for them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from pydantic import TypeAdapter, create_model
+
+from rem.db.custom_types import TypePlan, plan_type_migration
+from rem.db.migrator import Migrator
+from rem.db.sql import query
+from rem.db.table import get_table
+from rem.errors import InvalidInputError
+from rem.models import BUILTIN_ENTITIES, Entity
+from rem.models.field_types import UtcDateTime, Vector
+
+if TYPE_CHECKING:
+    from rem.db.database import Connection, Database
+
+_PYTHON_TYPES: dict[str, Any] = {
+    "boolean": bool,
+    "text": str,
+    "bigint": int,
+    "double precision": float,
+    "numeric": Decimal,
+    "timestamptz": UtcDateTime,
+    "date": date,
+    "uuid": UUID,
+    "text[]": list[str],
+    "uuid[]": list[UUID],
+    "vector": Vector,
+}
+_KEY_FIELD = re.compile(r'rem\.rem_key\("?(\w+)"?\)\Z')
+
+
+@dataclass(slots=True)
+class TypeRegistry:
+    """Which class stands for which table. A type that another program registered gets a class made from its columns."""
+
+    models: dict[str, type[Entity]] = field(
+        default_factory=lambda: {model.entity_type.table: model for model in BUILTIN_ENTITIES}
+    )
+
+    @classmethod
+    async def load(cls, database: Database) -> TypeRegistry:
+        """The types that the database knows."""
+        registry = cls()
+        async with database.connection() as connection:
+            await registry.refresh(connection)
+        return registry
+
+    async def refresh(self, connection: Connection) -> None:
+        """Get to know the types that have come into the database since."""
+        for name, natural_key in await connection.fetch(query("custom_types", "entity_types")):
+            if name not in self.models:
+                self.models[name] = await _create_model(connection, name, natural_key)
+
+    def get_model(self, table: str) -> type[Entity]:
+        """The class of a table."""
+        if table in self.models:
+            return self.models[table]
+        near = difflib.get_close_matches(table, self.models, n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else "A type of your own is made by `rem db register`."
+        raise InvalidInputError(f"There is no table {table!r}. {hint} The tables: {', '.join(sorted(self.models))}.")
+
+    def require_registered(self, model: type[Entity]) -> None:
+        """An error if the class has no table in this database yet."""
+        if self.models.get(get_table(model).name) is not model:
+            raise InvalidInputError(
+                f"{model.__name__} is not registered: call `await rem.register({model.__name__})` after opening REM."
+            )
+
+    async def plan(self, database: Database, model: type[Entity]) -> TypePlan:
+        """The migration that a class needs."""
+        async with database.connection() as connection:
+            return await plan_type_migration(connection, model)
+
+    async def register(self, database: Database, model: type[Entity]) -> TypePlan:
+        """Apply the migration that a class needs, and know the class from now on."""
+        async with database.unpooled_connection() as connection, connection.transaction():
+            await connection.execute(query("migrations", "lock"))
+            plan = await plan_type_migration(connection, model)
+            if plan.migration:
+                await Migrator(connection, database.server_info.search_path).migrate([plan.migration])
+        self.models[plan.table] = model
+        return plan
+
+
+async def _create_model(connection: Connection, table: str, natural_key: str) -> type[Entity]:
+    fields: dict[str, Any] = {}
+    for name, sql_type, nullable, default_expression in await connection.fetch(query("custom_types", "columns"), table):
+        if name not in Entity.model_fields:
+            annotation = _PYTHON_TYPES.get(sql_type, Any)
+            annotation = annotation | None if nullable else annotation
+            default = None if nullable else ...
+            if default_expression is not None:
+                # The expression comes from the migration that made the column.
+                value = await connection.fetchval(f"SELECT to_json({default_expression})")
+                default = TypeAdapter(annotation).validate_python(value)
+            fields[name] = (annotation, default)
+    key_field = _KEY_FIELD.match(natural_key)
+    return create_model(
+        table.title().replace("_", ""),
+        __base__=Entity,
+        __cls_kwargs__={
+            "table": table,
+            "key_expression": natural_key,
+            "key_fields": (key_field.group(1),) if key_field else ("id",),
+        },
+        **fields,
+    )

@@ -1,0 +1,114 @@
+"""From a tree back to text: the short way to write it, which parses to the same tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from rem.db.conditions import And, Between, Compare, Condition, In, IsNull, Not, Or
+from rem.query.language.grammar import CLAUSE_WORDS, VERBS
+from rem.query.language.sql_lexer import starts_with_select
+from rem.query.language.syntax_errors import ParseError, quote
+from rem.query.language.where import can_print_unquoted, parse_condition
+from rem.query.tree import Filter, Fuzzy, Lookup, Query, Search, Sql, Traverse
+
+_DEFAULTS = {(kind, field.name): field.default for kind in (Lookup, Fuzzy, Search, Traverse) for field in fields(kind)}
+_NAMES = frozenset({"table", "field"})
+
+
+def print_query(query: Query) -> str:
+    """The query as text. What a clause would say by default is left out."""
+    if isinstance(query, Sql):
+        return (
+            query.statement
+            if starts_with_select(query.statement, 0, len(query.statement))
+            else f"SQL {query.statement}"
+        )
+    verb = VERBS[type(query).__name__.upper()]
+    parts = [verb.name, _lead(query)]
+    for clause in verb.clauses:
+        value = getattr(query, clause.field)
+        if clause not in verb.in_lead and value != _DEFAULTS[type(query), clause.field]:
+            parts.append(f"{clause.name} {_print_value(clause.field, value)}")
+    return " ".join(parts)
+
+
+def _lead(query: Lookup | Fuzzy | Search | Traverse) -> str:
+    match query:
+        case Lookup(keys):
+            return _strings(keys)
+        case Fuzzy(text) | Search(text):
+            return quote(text)
+        case Traverse(Lookup(keys, None)):
+            return f"FROM {_strings(keys)}"
+        case Traverse(start):
+            # A comment at the end of SQL would hide the parenthesis.
+            closing = "\n)" if isinstance(start, Sql) and "--" in start.statement else ")"
+            return f"WITH ({print_query(start)}{closing}"
+
+
+def _print_value(field: str, value: Any) -> str:
+    match value:
+        case Filter(text):
+            return text if can_print_unquoted(text) else quote(text)
+        case tuple():
+            return _strings(value)
+        case str() if field in _NAMES and value.upper() in CLAUSE_WORDS:
+            return quote(value)
+    return str(value)
+
+
+def _strings(items: tuple[str, ...]) -> str:
+    return ", ".join(map(quote, items))
+
+
+_CONSTANTS = {None: "NULL", True: "TRUE", False: "FALSE"}
+
+
+def print_condition(condition: Condition) -> str:
+    """The condition as it stands after WHERE."""
+    match condition:
+        case And(conditions):
+            return _joined(" AND ", conditions)
+        case Or(conditions):
+            return _joined(" OR ", conditions)
+        case Not(inner):
+            return f"NOT ({print_condition(inner)})"
+        case IsNull(field):
+            return f"{_field(field)} IS NULL"
+        case In(field, values):
+            return f"{_field(field)} IN {_list(values)}"
+        case Between(field, low, high):
+            return f"{_field(field)} BETWEEN {_print_literal(low)} AND {_print_literal(high)}"
+        case Compare(field, operator, list(values)):
+            return f"{_field(field)} {operator} {_list(values)}"
+        case Compare(field, operator, value):
+            return f"{_field(field)} {operator} {_print_literal(value)}"
+
+
+def _joined(separator: str, conditions: Sequence[Condition]) -> str:
+    parts = (print_condition(part) for part in conditions)
+    return separator.join(
+        f"({text})" if isinstance(part, And | Or) else text for part, text in zip(conditions, parts, strict=True)
+    )
+
+
+def _field(name: str) -> str:
+    """The field without quotes if it is read as the same field so."""
+    try:
+        is_plain = parse_condition(f"{name} IS NULL") == IsNull(name)
+    except ParseError:
+        is_plain = False
+    return name if is_plain else quote(name)
+
+
+def _list(values: Sequence[Any]) -> str:
+    return f"({', '.join(map(_print_literal, values))})"
+
+
+def _print_literal(value: Any) -> str:
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace("'", "''")
+        return f"'{escaped}'"
+    return _CONSTANTS[value] if value is None or isinstance(value, bool) else str(value)

@@ -1,0 +1,55 @@
+"""Which model made the vectors of a database. Vectors of two models cannot be compared, so it is one at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rem.db.sql import query
+from rem.errors import EmbeddingMismatchError
+
+if TYPE_CHECKING:
+    from rem.db.database import Connection
+    from rem.embeddings import Embedder
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingModel:
+    """A model as it is recorded with the data."""
+
+    id: int
+    name: str
+    dimension: int
+
+
+async def load_current_model(connection: Connection) -> EmbeddingModel | None:
+    """The model whose vectors are searched; None if nothing has been embedded yet."""
+    row = await connection.fetchrow(query("passages", "current_model"))
+    return EmbeddingModel(*row) if row else None
+
+
+async def load_or_record_model(connection: Connection, embedder: Embedder) -> EmbeddingModel:
+    """The embedder's model as recorded, recording it if it is the first; an error if the data has another."""
+    recorded = await load_current_model(connection) or await set_current_model(connection, embedder)
+    require_same_model(recorded, embedder)
+    return recorded
+
+
+def require_same_model(recorded: EmbeddingModel, embedder: Embedder) -> None:
+    """An error if the embedder is not the one that the data was embedded with."""
+    if (recorded.name, recorded.dimension) != (embedder.model, embedder.dimension):
+        raise EmbeddingMismatchError(
+            f"This database was embedded by {recorded.name} ({recorded.dimension} dimensions), and the settings name "
+            f"{embedder.model} ({embedder.dimension}). Run `rem db reembed` to embed everything by the new model, "
+            "or set EMBEDDING__PROVIDER and EMBEDDING__MODEL back. SEARCH … MODE text needs no embedder."
+        )
+
+
+async def set_current_model(connection: Connection, embedder: Embedder) -> EmbeddingModel:
+    """Make the embedder's model the current one, with an index for its vectors."""
+    async with connection.transaction():
+        await connection.execute(query("passages", "lock_models"))
+        await connection.execute(query("passages", "retire_models"), embedder.model, embedder.dimension)
+        model_id = await connection.fetchval(query("passages", "record_model"), embedder.model, embedder.dimension)
+        await connection.execute(query("passages", "index_model"), model_id, embedder.dimension)
+    return EmbeddingModel(model_id, embedder.model, embedder.dimension)

@@ -1,0 +1,73 @@
+"""A real `rem serve`, asked by real clients; its language model is a scripted one on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from uuid import uuid4
+
+import httpx2 as httpx
+import pytest
+from openai import OpenAI
+
+from tests.cli.test_serve import serving
+from tests.conftest import fresh_database
+from tests.scripted_model import ScriptedModel, scripted_model
+
+
+@dataclass
+class Chat:
+    """A server, its model, and a user that no other test has."""
+
+    address: str
+    model: ScriptedModel
+    user: str
+    pid: int
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Who asks."""
+        return {"X-User-Id": self.user}
+
+    def client(self, user: str | None = None, **headers: str) -> OpenAI:
+        """OpenAI's client, for this user."""
+        return OpenAI(
+            base_url=f"{self.address}/api/v1",
+            api_key="unused",
+            max_retries=0,
+            default_headers={"X-User-Id": user or self.user, **headers},
+        )
+
+    def http(self, user: str | None = None) -> httpx.Client:
+        """A plain client, for this user."""
+        return httpx.Client(base_url=self.address, headers={"X-User-Id": user or self.user}, timeout=60)
+
+
+@pytest.fixture(scope="session")
+def chat_server() -> Iterator[Chat]:
+    """One server for all chat tests of a worker."""
+    database = fresh_database()
+    dsn = asyncio.run(database.__aenter__())
+    try:
+        with scripted_model() as model:
+            settings = {
+                "POSTGRES__CONNECTION_STRING": dsn,
+                "LLM__BASE_URL": model.url,
+                "LLM__OPENAI_API_KEY": "unused",
+                "LLM__DEFAULT_MODEL": "openai:scripted",
+                "LLM__TIMEOUT_SECONDS": "5",
+                "LLM__MAX_RETRIES": "0",
+            }
+            with serving(settings=settings) as (address, process):
+                yield Chat(address, model, "", process.pid)
+    finally:
+        asyncio.run(database.__aexit__())
+
+
+@pytest.fixture
+def chat(chat_server: Chat) -> Chat:
+    """The server, with a model that greets, and a new user."""
+    chat_server.model.script = lambda _body: ["Hello", " from", " the", " model."]
+    chat_server.model.requests.clear()
+    return Chat(chat_server.address, chat_server.model, f"user-{uuid4().hex[:8]}", chat_server.pid)

@@ -1,0 +1,78 @@
+"""What docs/chat.md says is what happens."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from typing import get_args
+
+from rem import events
+from rem.api.chat_request import ChatRequest
+from rem.context import AgentContext
+from tests.api.chat.conftest import Chat
+from tests.rem_command import REPOSITORY, environment
+from tests.scripted_model import last_text
+
+_TEXT = (REPOSITORY / "docs" / "chat.md").read_text(encoding="utf-8")
+_EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```\w+\n(.*?)```", _TEXT, re.DOTALL))
+
+
+def test_the_example_with_openais_client_works(chat: Chat) -> None:
+    code = _EXAMPLES["openai"].replace("http://127.0.0.1:8000", chat.address)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment({}), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "Hello from the model."
+
+
+def test_the_example_of_the_readme_holds_a_conversation(chat: Chat) -> None:
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    code = re.findall(r"<!-- example: chat -->\n```\w+\n(.*?)```", readme, re.DOTALL)[0]
+    chat.model.script = lambda body: [f"{len(body['messages'])}: {last_text(body)}"]
+    done = subprocess.run(
+        [sys.executable, "-c", code.replace("http://127.0.0.1:8000", chat.address).replace("atlas", chat.user)],
+        env=environment({}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["2: Who leads Project Atlas?", "4: What did I just ask you?"]
+
+
+def test_the_example_with_curl_shows_all_events(chat: Chat) -> None:
+    command = re.findall(r"```sh\n(curl .*?)\n```", _TEXT, re.DOTALL)[0].replace("http://127.0.0.1:8000", chat.address)
+    done = subprocess.run(shlex.split(command), capture_output=True, text=True, timeout=60, check=True)
+    names = set(re.findall(r"^event: (\w+)$", done.stdout, re.MULTILINE))
+    assert names == {"reasoning", "progress", "tool_call", "metadata", "action_request", "done"}
+
+
+def test_the_table_of_events_has_all_of_them_with_their_fields() -> None:
+    listed = {
+        name: set(re.findall(r"`(\w+)`", fields))
+        for name, fields in re.findall(r"^\| `(\w+)` \| (.*?) \|", _TEXT.split("## Events")[1].split("##")[0], re.M)
+    }
+    real = {kind.model_fields["type"].default: set(kind.model_fields) for kind in get_args(events.NamedEvent)}
+    assert set(listed) == set(real)
+    for name, fields in real.items():
+        assert listed[name] - {"error"} == fields - {"type", "agent"}
+
+
+def test_the_headers_of_the_table_are_those_that_count() -> None:
+    listed = re.findall(r"^\| `(X-[\w-]+)` ", _TEXT, re.MULTILINE)
+    given = {"X-User-Id": "u", "X-Tenant-Id": "t", "X-Session-Id": "s", "X-Agent-Schema": "a", "X-Model-Name": "m"}
+    given |= {"X-Is-Eval": "true", "X-Client-Id": "c"}
+    assert set(listed) == set(given) | {"X-Chat-Is-Audio"}
+    context = AgentContext.from_headers(given)
+    assert (context.user_id, context.tenant_id, context.agent_schema_uri) == ("u", "t", "a")
+    assert (context.default_model, context.client_id, context.is_eval) == ("m", "c", True)
+
+
+def test_the_parameters_that_reach_the_model_are_listed() -> None:
+    text = _TEXT.split("`temperature`")[1].split("reach the model")[0]
+    listed = {"temperature", *re.findall(r"`(\w+)`", text)}
+    assert listed == set(ChatRequest.model_fields) - {"model", "messages", "stream", "stream_options", "n"}

@@ -1,0 +1,95 @@
+"""What `rem doctor` says of the language model, recordings and agents, and of a memory that is switched off."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.rem_command import rem
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> dict[str, str]:
+    """The settings of a REM without a database, and with nothing else."""
+    return {"REM_HOME": str(tmp_path), "POSTGRES__ENABLED": "false"}
+
+
+def examined(settings: dict[str, str]) -> dict[str, tuple[str, str]]:
+    """What the doctor found, by name; the exit code says whether something is wrong."""
+    done = rem("doctor", "--json", settings=settings)
+    found = {check["name"]: (check["mark"], check["finding"]) for check in json.loads(done.stdout)}
+    assert done.returncode == any(mark == "problem" for mark, _ in found.values()), done.stderr
+    return found
+
+
+def test_a_memory_that_is_switched_off_is_not_looked_for(home: dict[str, str], tmp_path: Path) -> None:
+    found = examined(home)
+    assert list(found) == ["python", "settings", "database", "model", "recordings", "agents"]
+    assert found["database"][0] == "ok"
+    assert "switched off (POSTGRES__ENABLED=false)" in found["database"][1]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_database_that_does_not_answer_hides_nothing_else(tmp_path: Path) -> None:
+    nowhere = "postgresql://nobody@127.0.0.1:1/x"
+    found = examined(
+        {
+            "REM_HOME": str(tmp_path),
+            "POSTGRES__CONNECTION_STRING": nowhere,
+            "POSTGRES__CONNECT_TIMEOUT_SECONDS": "1",
+        }
+    )
+    assert [name for name, (mark, _) in found.items() if mark == "problem"] == ["database"]
+    assert list(found)[-3:] == ["model", "recordings", "agents"]
+
+
+def test_the_language_model_is_named_or_what_it_lacks(home: dict[str, str]) -> None:
+    mark, finding = examined(home)["model"]
+    assert (mark, finding.startswith("rem:local")) == ("ok", True)
+    mark, finding = examined({**home, "LLM__DEFAULT_MODEL": "openai:gpt-4o"})["model"]
+    assert (mark, "LLM__OPENAI_API_KEY" in finding) == ("problem", True)
+    mark, finding = examined({**home, "LLM__DEFAULT_MODEL": "openai:gpt-4o", "LLM__OPENAI_API_KEY": "k"})["model"]
+    assert (mark, finding.startswith("openai:gpt-4o")) == ("ok", True)
+    mark, finding = examined({**home, "LLM__DEFAULT_MODEL": "opnai:gpt-4o"})["model"]
+    assert (mark, "opnai" in finding) == ("problem", True)
+
+
+def test_who_writes_down_recordings(home: dict[str, str]) -> None:
+    for settings, mark, finding in (
+        ({"AUDIO__PROVIDER": "none"}, "ok", "AUDIO__PROVIDER=none"),
+        ({"AUDIO__PROVIDER": "openai"}, "problem", "AUDIO__API_KEY"),
+        ({"AUDIO__BASE_URL": "http://127.0.0.1:9/v1"}, "ok", "whisper-1 at http://127.0.0.1:9/v1"),
+        ({"AUDIO__PROVIDER": "openai", "AUDIO__API_KEY": "sk-secret"}, "ok", "whisper-1 at OpenAI"),
+    ):
+        found = examined({**home, **settings})["recordings"]
+        assert (found[0], finding in found[1]) == (mark, True), found
+        assert "sk-secret" not in found[1]
+
+
+def test_broken_agents_are_named(home: dict[str, str], tmp_path: Path) -> None:
+    folder = tmp_path / "agents"
+    assert str(folder) in examined(home)["agents"][1]
+    folder.mkdir()
+    (folder / "bad.yaml").write_text("x: [", encoding="utf-8")
+    (folder / "worse.yaml").write_text("type: object", encoding="utf-8")
+    mark, finding = examined(home)["agents"]
+    assert mark == "problem"
+    assert str(folder / "bad.yaml") in finding
+    assert str(folder / "worse.yaml") in finding
+    mark, finding = examined({**home, "AGENTS__PATH": str(tmp_path / "none")})["agents"]
+    assert (mark, "AGENTS__PATH" in finding) == ("problem", True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["start", "stop", "status", "status --json", "migrate", "rollback --yes", "rebuild-cache", "index", "dump"],
+)
+def test_commands_of_the_database_refuse_when_it_is_switched_off(
+    home: dict[str, str], tmp_path: Path, words: str
+) -> None:
+    done = rem("db", *words.split(), settings=home)
+    assert (done.returncode, done.stdout) == (5, "")
+    assert "POSTGRES__ENABLED=true" in done.stderr
+    assert list(tmp_path.iterdir()) == []

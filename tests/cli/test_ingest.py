@@ -1,0 +1,204 @@
+"""`rem ingest`: a folder becomes memories, a bad file does not stop the rest, and what was cut off can be repeated."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import asyncpg
+import pytest
+
+from rem.app import Rem
+from rem.db.embedded.server import EmbeddedServer
+from rem.db.maintenance import check_mirrors
+from rem.db.store import Store
+from rem.ingest.ingester import IngestOptions
+from rem.ingest.pipeline import Pipeline
+from rem.ingest.sources.fetch import list_sources
+from rem.ingest.sources.policy import UNRESTRICTED
+from rem.models import File, Ontology, Resource, Schema
+from rem.settings import Settings
+from tests.db.test_crash_recovery import connect_to, eventually, kill
+from tests.ingest.helpers import PAGE, everything
+from tests.ingest.test_ingester import AGENT
+from tests.rem_command import environment, output
+from tests.rem_command import rem as run_rem
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+ALICE = "alice@example.com"
+
+
+@pytest.fixture
+def command(dsn: str) -> dict[str, str]:
+    """The settings of a user of the command."""
+    return {"POSTGRES__CONNECTION_STRING": dsn, "EMBEDDING__PROVIDER": "none"}
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    """A folder with files of several kinds."""
+    folder = tmp_path / "docs"
+    (folder / "deep" / "er").mkdir(parents=True)
+    (folder / "guide.md").write_text(PAGE, encoding="utf-8")
+    (folder / "deep" / "data.csv").write_text("name,town\nAda,London\n", encoding="utf-8")
+    (folder / "deep" / "er" / "main.py").write_text("def main() -> None:\n    pass\n", encoding="utf-8")
+    return folder
+
+
+def many(folder: Path, files: int) -> Path:
+    """A folder with many files of some pieces each."""
+    folder.mkdir()
+    for number in range(files):
+        sections = "\n\n".join(f"## Part {part} of {number}\n\nSome words." for part in range(1 + number % 7))
+        (folder / f"page-{number:03}.md").write_text(f"# Page {number}\n\n{sections}\n", encoding="utf-8")
+    return folder
+
+
+def report_of(*arguments: str, settings: dict[str, str], code: int = 0) -> dict[str, Any]:
+    done = run_rem("ingest", *arguments, "--json", settings=settings)
+    assert done.returncode == code, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+async def test_a_folder_becomes_memories_once(command: dict[str, str], docs: Path, alice: Store) -> None:
+    options = ("--user", ALICE, "--category", "manual", "--tag", "one", "--tag", "two")
+    said = output("ingest", str(docs), *options, settings=command)
+    assert said == "3 files: 3 added; 5 chunks stored.\n"
+    assert [file.name for file in await alice.find(File, order_by="name")] == [
+        "docs/deep/data.csv",
+        "docs/deep/er/main.py",
+        "docs/guide.md",
+    ]
+    assert {(row.category, tuple(row.tags)) for row in await alice.find(Resource)} == {("manual", ("one", "two"))}
+    assert output("ingest", str(docs), *options, settings=command) == "3 files: 3 unchanged; 0 chunks stored.\n"
+    (docs / "guide.md").write_text(PAGE.replace("make", "pip"), encoding="utf-8")
+    assert report_of(str(docs), *options, settings=command)["counts"] == {"unchanged": 2, "changed": 1}
+
+
+async def test_only_the_folder_itself_if_asked(command: dict[str, str], docs: Path, shared: Store) -> None:
+    assert output("ingest", str(docs), "--no-recursive", settings=command).startswith("1 file: 1 added")
+    assert [file.name for file in await shared.find(File)] == ["docs/guide.md"]
+
+
+async def test_one_bad_file_does_not_stop_the_rest(command: dict[str, str], docs: Path, alice: Store) -> None:
+    (docs / "a-empty.md").write_bytes(b"")
+    (docs / "b-binary.txt").write_bytes(bytes(range(256)) * 20)
+    (docs / "c-agent.yaml").write_text(AGENT.replace("name: release-helper", "nmae: x"), encoding="utf-8")
+    done = run_rem("ingest", str(docs), str(docs / "missing.md"), "--user", ALICE, settings=command)
+    assert done.returncode == 1
+    assert done.stdout == (
+        "7 files: 3 added, 1 skipped, 3 failed; 5 chunks stored.\nSkipped: docs/a-empty.md is empty.\n"
+    )
+    for name in ("b-binary.txt", "c-agent.yaml", "missing.md"):
+        assert f"{name}: " in done.stderr
+    assert "line 6" in done.stderr
+    assert await alice.count(File, with_deleted=True) == 3
+    # What is empty is no failure.
+    done = run_rem("ingest", str(docs / "a-empty.md"), "--user", ALICE, settings=command)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+async def test_an_agent_among_the_files_becomes_an_agent(command: dict[str, str], docs: Path, alice: Store) -> None:
+    (docs / "helper.yaml").write_text(AGENT, encoding="utf-8")
+    assert "4 added" in output("ingest", str(docs), "--user", ALICE, settings=command)
+    assert [row.name for row in await alice.find(Schema)] == ["release-helper"]
+    assert "unchanged" in output("ingest", str(docs), "--user", ALICE, settings=command)
+
+
+async def test_a_wiki_is_loaded_into_the_knowledge_base(command: dict[str, str], docs: Path, alice: Store) -> None:
+    assert "1 added" in output("ingest", str(docs / "guide.md"), "--as", "ontology", "--user", ALICE, settings=command)
+    assert [row.name for row in await alice.find(Ontology)] == ["Guide"]
+    # Whoever takes in the whole folder every night keeps it there.
+    said = output("ingest", str(docs), "--user", ALICE, settings=command)
+    assert said.startswith("3 files: 2 added, 1 unchanged;")
+    assert [row.name for row in await alice.find(Ontology)] == ["Guide"]
+
+
+def test_what_was_deleted_is_told_with_the_way_back(command: dict[str, str], docs: Path) -> None:
+    output("ingest", str(docs / "guide.md"), "--user", ALICE, settings=command)
+    output("delete", "files/guide.md", "--user", ALICE, settings=command)
+    said = output("ingest", str(docs / "guide.md"), "--user", ALICE, settings=command)
+    assert said.startswith("1 file: 1 deleted; 0 chunks stored.\n")
+    assert "restore files guide.md --user alice@example.com" in said
+    output("restore", "files", "guide.md", "--user", ALICE, settings=command)
+    assert "1 unchanged" in output("ingest", str(docs / "guide.md"), "--user", ALICE, settings=command)
+
+
+def test_it_is_searchable_at_once(dsn: str, docs: Path) -> None:
+    settings = {"POSTGRES__CONNECTION_STRING": dsn}
+    output("ingest", str(docs), settings=settings)
+    said = json.loads(output("db", "status", "--json", settings=settings))
+    assert "guide.md#2" in output("query", 'SEARCH "how is it installed" LIMIT 1', settings=settings)
+    assert said
+
+
+async def take_in(rem: Rem, folder: Path, user: str) -> None:
+    listing = await list_sources(str(folder), UNRESTRICTED, rem.settings.ingest)
+    report = await Pipeline(rem.ingester(user), UNRESTRICTED, rem.settings.ingest, IngestOptions()).run(listing.sources)
+    assert not report.failures
+
+
+async def interrupted(folder: Path, settings: dict[str, str], sql: Connection, how: signal.Signals) -> int:
+    """Begin to take a folder in, and end it by a signal in the middle of storing; the exit code."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "rem", "ingest", str(folder), "--user", ALICE),
+        env=environment(settings),
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    await eventually(sql, "(SELECT count(*) FROM rem.files) >= 10")
+    async with sql.transaction():
+        await sql.execute("LOCK TABLE rem.edges IN SHARE MODE")
+        await eventually(sql, "EXISTS (SELECT FROM pg_locks WHERE relation = 'rem.edges'::regclass AND NOT granted)")
+        process.send_signal(how)
+        if how is signal.SIGKILL:
+            await process.wait()
+    return await process.wait()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+async def test_a_run_that_was_cut_off_is_finished_by_the_next(
+    command: dict[str, str], tmp_path: Path, rem: Rem, alice: Store, bob: Store, sql: Connection, how: signal.Signals
+) -> None:
+    folder = many(tmp_path / "pages", 150)
+    assert await interrupted(folder, command, sql, how) == (-9 if how is signal.SIGKILL else 130)
+    stored = await alice.count(File)
+    assert 10 <= stored < 150
+    assert (await check_mirrors(rem.database)).is_exact
+    report = report_of(str(folder), "--user", ALICE, settings=command)
+    # The statement that was cut off by kill -9 may still have come to its end.
+    assert report["counts"]["unchanged"] >= stored
+    await take_in(rem, folder, "bob@example.com")
+    assert await everything(alice) == await everything(bob)
+    assert (await check_mirrors(rem.database)).is_exact
+
+
+async def test_a_killed_database_changes_nothing_in_the_end(home: Path, tmp_path: Path) -> None:
+    folder = many(tmp_path / "pages", 150)
+    settings = {"REM_HOME": str(home), "EMBEDDING__PROVIDER": "none"}
+    EmbeddedServer(home).ensure_running()
+    output("db", "migrate", settings=settings)
+    connection = await connect_to(home)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "rem", "ingest", str(folder), "--user", ALICE),
+        env=environment(settings),
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    await eventually(connection, "(SELECT count(*) FROM rem.files) >= 10")
+    await asyncio.to_thread(kill, home, with_children=True)
+    connection.terminate()
+    assert await process.wait() in (0, 5)
+    report = await asyncio.to_thread(report_of, str(folder), "--user", ALICE, settings=settings)
+    assert not report["counts"].get("failed")
+    async with Rem.open(Settings(rem_home=home)) as rem:
+        await take_in(rem, folder, "bob@example.com")
+        alice, bob = rem.store(ALICE), rem.store("bob@example.com")
+        assert await alice.count(File) == 150
+        assert await everything(alice) == await everything(bob)
+        assert (await check_mirrors(rem.database)).is_exact

@@ -1,0 +1,169 @@
+"""Rows on the command line: what a lookup shows, what goes and what comes back."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from rem.cli.entity_text import format_entity
+from rem.models import Document, Edge, Resource
+from tests.rem_command import REM, output, rem
+
+_ROWS = """
+- table: users
+  key_field: name
+  rows:
+    - {name: Ada Lovelace, email: ada@example.com}
+- table: resources
+  key_field: name
+  rows:
+    - name: Engine
+      category: note
+      content: Weaves algebraical patterns just as the Jacquard loom weaves flowers and leaves, she wrote.
+      tags: [history, computing]
+      metadata: {year: 1843, pages: [1, 2]}
+      graph_edges:
+        - {dst: Ada Lovelace, rel_type: authored_by}
+        - {dst: Charles Babbage, rel_type: mentions}
+"""
+
+
+@pytest.fixture
+def here(dsn: str, tmp_path: Path) -> dict[str, str]:
+    """A database with a person and a resource that everyone sees."""
+    settings = {"POSTGRES__CONNECTION_STRING": dsn, "COLUMNS": "60"}
+    (tmp_path / "rows.yaml").write_text(_ROWS, encoding="utf-8")
+    output("db", "load", str(tmp_path / "rows.yaml"), settings=settings)
+    return settings
+
+
+def found(*arguments: str, settings: dict[str, str]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(output("lookup", *arguments, "--json", settings=settings))
+    return rows
+
+
+def test_a_lookup_shows_the_fields_of_the_class_first_and_nothing_empty(here: dict[str, str]) -> None:
+    lines = output("lookup", "engine", settings=here).splitlines()
+    assert lines[:6] == [
+        "resources/engine",
+        "  name: Engine",
+        "  ordinal: 0",
+        "  content: Weaves algebraical patterns just as the Jacquard",
+        "    loom weaves flowers and leaves, she wrote.",
+        "  category: note",
+    ]
+    assert lines[6:8] == ["  tags: history, computing", '  metadata: {"year": 1843, "pages": [1, 2]}']
+    assert [line.split(":")[0] for line in lines[8:10]] == ["  created_at", "  updated_at"]
+    assert lines[10:] == ["  -> authored_by Ada Lovelace", "  -> mentions Charles Babbage", ""]
+
+
+def test_a_user_sees_what_is_shared_and_what_is_theirs(here: dict[str, str], tmp_path: Path) -> None:
+    output("db", "load", str(tmp_path / "rows.yaml"), "--user", "grace", settings=here)
+    text = output("lookup", "engine", "--user", "grace", settings=here)
+    headings = [line for line in text.splitlines() if line.startswith("resources/")]
+    assert headings == ["resources/engine (yours)", "resources/engine (shared)"]
+
+
+def test_stored_control_characters_do_not_reach_the_terminal() -> None:
+    text = format_entity(Resource(name="a", content="\x1b[2J one\r\ntwo\x07\x9b", graph_edges=[Edge(dst="x\x1by")]))
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
+    assert "  content: \\x1b[2J one\n    two\\x07\\x9b\n" in text
+    assert text.endswith("-> related_to x\\x1by")
+
+
+def test_a_vector_is_only_counted() -> None:
+    assert "  embedding: 384 numbers\n" in format_entity(Document(content="x", embedding=[0.5] * 384))
+
+
+def test_keys_that_nothing_answers_to_are_named(here: dict[str, str]) -> None:
+    partly = rem("lookup", "engine", "nope", "nor this", settings=here)
+    assert (partly.returncode, partly.stderr) == (0, "Nothing answers to nope, nor this.\n")
+    none = rem("lookup", "nope", settings=here)
+    assert (none.returncode, none.stderr) == (3, "Error: Nothing answers to nope.\n")
+
+
+def test_a_row_is_shown_once_however_many_of_its_keys_are_asked_for(here: dict[str, str]) -> None:
+    assert len(found("ada-lovelace", "Ada Lovelace", "ada@example.com", settings=here)) == 1
+
+
+@pytest.mark.parametrize("command", ["lookup", "delete"])
+def test_an_empty_key_is_a_mistake(command: str) -> None:
+    refused = rem(command, " ", settings={"POSTGRES__CONNECTION_STRING": "postgresql://nobody@127.0.0.1:1/x"})
+    assert (refused.returncode, refused.stderr) == (2, "Error: A key is empty: give a name such as sarah-chen.\n")
+
+
+def test_what_is_deleted_comes_back_by_the_command_that_is_shown(here: dict[str, str]) -> None:
+    said = output("delete", "Engine", settings=here)
+    assert said.startswith("Deleted resources/engine; ")
+    assert rem("lookup", "engine", settings=here).returncode == 3
+    words = said.split("`")[1].removeprefix(f"{REM} ").split()
+    assert words[:2] == ["restore", "resources"]
+    assert output(*words, settings=here) == "Restored resources/engine.\n"
+    assert found("engine", settings=here)
+    again = rem(*words, settings=here)
+    assert (again.returncode, again.stderr) == (3, f"Error: resources has no deleted {words[2]}.\n")
+
+
+def test_a_table_that_is_given_as_a_key_is_told_from_one(here: dict[str, str]) -> None:
+    done = rem("delete", "resources", "engine", settings=here)
+    assert done.returncode == 3
+    assert "--table resources" in done.stderr
+    assert output("delete", "--table", "resources", "engine", settings=here).startswith("Deleted resources/engine")
+
+
+def test_a_deleted_row_is_restored_or_erased_by_its_key(here: dict[str, str], tmp_path: Path) -> None:
+    output("delete", "engine", "ada-lovelace", settings=here)
+    report = output("db", "load", str(tmp_path / "rows.yaml"), settings=here)
+    assert "Deleted before, and left deleted: users/ada-lovelace, resources/engine." in report
+    assert output("restore", "users", "Ada Lovelace", settings=here) == "Restored users/ada-lovelace.\n"
+    assert rem("delete", "resources/engine", settings=here).returncode == 3
+    assert output("delete", "resources/engine", "--erase", "--yes", settings=here) == "Erased resources/engine.\n"
+    assert rem("restore", "resources", "engine", settings=here).returncode == 3
+
+
+def test_erasing_asks_first(here: dict[str, str]) -> None:
+    asked = rem("delete", "engine", "--erase", stdin="n\n", settings=here)
+    assert asked.returncode == 1
+    assert "Erase resources/engine for good?" in asked.stderr
+    assert found("engine", settings=here)
+    erased = rem("delete", "engine", "--erase", "--json", stdin="y\n", settings=here)
+    assert [(row["key"], row["erased"]) for row in json.loads(erased.stdout)] == [("engine", True)]
+
+
+def test_only_own_rows_are_deleted_and_all_of_them_or_none(here: dict[str, str], tmp_path: Path) -> None:
+    refused = rem("delete", "engine", "--user", "grace", settings=here)
+    assert refused.returncode == 3
+    assert "engine is shared and not this user's: leave --user out" in refused.stderr
+    assert rem("delete", "engine", "nope", settings=here).returncode == 3
+    output("db", "load", str(tmp_path / "rows.yaml"), "--user", "grace", settings=here)
+    output("delete", "engine", "--user", "grace", settings=here)
+    assert [row["user_id"] for row in found("engine", "--user", "grace", settings=here)] == [None]
+    assert rem("restore", "resources", "engine", "--user", "bob", settings=here).returncode == 3
+    assert rem("restore", "resources", str(uuid4()), "--user", "grace", settings=here).returncode == 3
+    output("restore", "resources", "engine", "--user", "grace", settings=here)
+
+
+def test_a_key_of_several_rows_is_not_deleted_blindly(here: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "more.yaml").write_text("- {table: moments, key_field: name, rows: [{name: Engine}]}", encoding="utf-8")
+    output("db", "load", str(tmp_path / "more.yaml"), settings=here)
+    refused = rem("delete", "engine", settings=here)
+    assert refused.returncode == 2
+    assert "engine means several rows: moments/engine (id " in refused.stderr
+    assert output("delete", "engine", "--table", "moments", settings=here).startswith("Deleted moments/engine")
+    assert [row["table"] for row in found("engine", settings=here)] == ["resources"]
+
+
+def test_edges_that_lead_nowhere_are_listed(here: dict[str, str], tmp_path: Path) -> None:
+    report = output("db", "load", str(tmp_path / "rows.yaml"), settings=here)
+    assert "Edges of this memory to keys that do not exist (yet): 1. They are kept; `" in report
+    assert "rem db dangling` lists them" in report
+    assert json.loads(output("db", "dangling", "--json", settings=here)) == [
+        {"src_type": "resources", "src_key": "engine", "rel_type": "mentions", "dst": "charles-babbage"}
+    ]
+    assert "resources/engine   mentions   charles-babbage" in output("db", "dangling", settings=here)
+    assert "leads somewhere" in output("db", "dangling", "--user", "grace", settings=here)

@@ -1,0 +1,83 @@
+"""Where the output goes: a full disk, a reader that left, a locale without Unicode."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rem.cli.output import format_command
+from tests.rem_command import REM, environment, output, rem
+
+
+@pytest.fixture
+def here(dsn: str, tmp_path: Path) -> dict[str, str]:
+    """A database with a row of many pages."""
+    rows = tmp_path / "rows.yaml"
+    rows.write_text(
+        f"- {{table: resources, key_field: name, rows: [{{name: Großes Buch, content: {'漢字 ' * 50_000}}}]}}\n",
+        encoding="utf-8",
+    )
+    settings = {"POSTGRES__CONNECTION_STRING": dsn}
+    output("db", "load", str(rows), settings=settings)
+    return settings
+
+
+COMMANDS = [("db", "dump"), ("lookup", "großes-buch"), ("lookup", "großes-buch", "--json")]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_full_disk_is_told_in_one_line(here: dict[str, str], words: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([REM, *words], env=environment(here), stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 1
+    assert done.stderr.decode() == "Error: the output cannot be written: No space left on device.\n"
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_reader_that_leaves_is_no_news(here: dict[str, str], words: tuple[str, ...]) -> None:
+    process = subprocess.Popen([REM, *words], env=environment(here), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.read(1)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(timeout=60) == 1
+
+
+def test_output_that_is_closed_is_no_error(here: dict[str, str]) -> None:
+    done = subprocess.run(
+        f"{REM} db dump >&-", shell=True, env=environment(here), stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "1 row.\n")
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_memories_are_written_in_utf8_whatever_the_locale(here: dict[str, str], words: tuple[str, ...]) -> None:
+    assert "漢字" in output(*words, settings={**here, "PYTHONIOENCODING": "ascii", "LANG": "C"})
+
+
+def test_nothing_but_the_count_is_said_beside_a_terminal(here: dict[str, str], tmp_path: Path) -> None:
+    rows = tmp_path / "rows.yaml"
+    assert rem("db", "load", str(rows), settings=here).stderr == ""
+    assert rem("db", "dump", "-o", str(tmp_path / "dump.yaml"), settings=here).stderr == "1 row.\n"
+
+
+def test_verbose_tells_what_is_going_on(here: dict[str, str], tmp_path: Path) -> None:
+    said = rem("--verbose", "db", "load", str(tmp_path / "rows.yaml"), settings=here).stderr
+    assert f"DEBUG: {tmp_path}/rows.yaml: 1 row" in said
+    assert "DEBUG: Loading: 1 rows of 1" in said
+
+
+def test_a_command_that_is_shown_can_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", [".venv/bin/rem", "demo"])
+    monkeypatch.setattr("shutil.which", lambda _name: None)
+    assert format_command("lookup", "Sarah Chen", user="a@b.c", tenant="x") == (
+        ".venv/bin/rem lookup 'Sarah Chen' --user a@b.c --tenant x"
+    )
+    monkeypatch.setattr("sys.argv", ["/src/rem/__main__.py", "demo"])
+    assert format_command("db", "status").endswith(" -m rem db status")
+    monkeypatch.setattr("shutil.which", lambda _name: "/usr/bin/rem")
+    assert format_command("db", "status") == "rem db status"

@@ -1,0 +1,223 @@
+"""`rem serve`: a real server process, asked by a real client."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+import psutil
+import pytest
+
+from rem.db.embedded.server import EmbeddedServer
+from tests.rem_command import REM, environment, output, rem
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def serving(*arguments: str, settings: Mapping[str, str]) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A running `rem serve` and its address; it is stopped as a user would, with Ctrl-C."""
+    port = free_port()
+    process = subprocess.Popen(
+        [str(REM), "serve", "--port", str(port), *arguments],
+        env=environment(settings),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    address = f"http://127.0.0.1:{port}"
+    try:
+        _wait_until_ready(address, process)
+        yield address, process
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) in (0, 130)
+
+
+def _wait_until_ready(address: str, process: subprocess.Popen[Any]) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        assert process.poll() is None, "rem serve ended"
+        try:
+            if httpx.get(f"{address}/health/ready", timeout=5).status_code == 200:
+                return
+        except httpx.TransportError:
+            time.sleep(0.05)
+    pytest.fail("rem serve did not become ready")
+
+
+def test_four_workers_and_a_command_share_one_embedded_server(home: Path) -> None:
+    with serving("--workers", "4", settings={"REM_HOME": str(home)}) as (address, process):
+        assert httpx.get(f"{address}/health/live").json() == {"status": "ok", "detail": None}
+        assert "users" in output("demo", settings={"REM_HOME": str(home)})
+        assert output("lookup", "sarah-chen", settings={"REM_HOME": str(home)}).startswith("users/sarah-chen")
+        workers = [child for child in psutil.Process(process.pid).children() if child.is_running()]
+        assert len(workers) >= 4
+        assert EmbeddedServer(home).status().running
+
+
+def test_readiness_follows_the_database_and_liveness_does_not(home: Path) -> None:
+    with serving(settings={"REM_HOME": str(home)}) as (address, _process):
+        postmaster = EmbeddedServer(home).status().pid
+        assert postmaster is not None
+        psutil.Process(postmaster).kill()
+        assert httpx.get(f"{address}/health/live").status_code == 200
+        # The embedded server is started again by whoever needs it next.
+        deadline = time.monotonic() + 60
+        while httpx.get(f"{address}/health", timeout=60).status_code != 200:
+            assert time.monotonic() < deadline
+        assert EmbeddedServer(home).status().pid != postmaster
+
+
+def test_an_unreachable_database_is_reported_as_not_ready(dsn: str, sql: object) -> None:
+    with serving(settings={"POSTGRES__CONNECTION_STRING": dsn}) as (address, _process):
+        assert httpx.get(f"{address}/health/ready").json()["status"] == "ok"
+
+
+def test_a_port_in_use_is_told_before_anything_is_started(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = rem("serve", "--port", str(port), settings={"REM_HOME": str(home)})
+    assert refused.returncode == 2
+    assert refused.stderr == (
+        f"Error: REM cannot listen on port {port} of 127.0.0.1 (Address already in use): choose another with --port.\n"
+    )
+    assert not home.exists()
+
+
+def test_an_address_of_another_machine_is_refused(home: Path) -> None:
+    for host in ("no.such.host.invalid", "192.0.2.1", "."):
+        refused = rem("serve", "--host", host, "--allow-unauthenticated", settings={"REM_HOME": str(home)})
+        assert refused.returncode == 2
+        assert "choose another with --host" in refused.stderr
+    assert not home.exists()
+
+
+def test_port_zero_is_any_port_and_the_address_says_which(dsn: str) -> None:
+    process = subprocess.Popen(
+        [str(REM), "serve", "--port", "0"],
+        env=environment({"POSTGRES__CONNECTION_STRING": dsn}),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    try:
+        address = process.stderr.readline().split()[3]
+        _wait_until_ready(address, process)
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.stderr.close()
+        process.wait(timeout=30)
+
+
+def test_serving_beyond_this_machine_needs_a_word(home: Path) -> None:
+    refused = rem("serve", "--host", "0.0.0.0", settings={"REM_HOME": str(home)})
+    assert refused.returncode == 2
+    assert "--allow-unauthenticated" in refused.stderr
+    assert not home.exists()
+
+
+def test_options_that_contradict_each_other_are_refused(home: Path) -> None:
+    refused = rem("serve", "--reload", "--workers", "2", settings={"REM_HOME": str(home)})
+    assert refused.returncode == 2
+    assert "--reload is for one process" in refused.stderr
+    assert not home.exists()
+
+
+def test_the_server_starts_anew_when_the_code_changes(dsn: str) -> None:
+    with serving("--reload", settings={"POSTGRES__CONNECTION_STRING": dsn}) as (address, process):
+        assert httpx.get(f"{address}/health/live").status_code == 200
+        assert psutil.Process(process.pid).children()
+
+
+def test_the_log_says_what_was_asked_for_and_not_what_it_was_about(dsn: str) -> None:
+    port = free_port()
+    command = [str(REM), "serve", "--port", str(port), "--log-level", "info"]
+    settings = environment({"POSTGRES__CONNECTION_STRING": dsn})
+    process = subprocess.Popen(command, env=settings, stderr=subprocess.PIPE, text=True)
+    try:
+        _wait_until_ready(f"http://127.0.0.1:{port}", process)
+        headers = {"X-Request-Id": "request-7", "X-User-Id": "hunter2"}
+        httpx.get(f"http://127.0.0.1:{port}/api/v1/entities/users/hunter2?where=hunter2", headers=headers)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=30)
+    (line,) = [line for line in log.splitlines() if "request-7" in line]
+    assert "INFO GET /api/v1/entities/{table}/{key} 404" in line
+    assert "Uvicorn running" in log
+    assert "hunter2" not in log
+    assert process.returncode == 0
+
+
+@contextmanager
+def slow_model(seconds: float) -> Iterator[str]:
+    """A language model that thinks for long."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            time.sleep(seconds)
+            self.send_response(500)
+            self.end_headers()
+
+        def log_message(self, *_arguments: object) -> None:
+            return None
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server, ThreadPoolExecutor() as pool:
+        server.daemon_threads = True
+        pool.submit(server.serve_forever)
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def _asked_when_terminated(dsn: str, think_seconds: float, shutdown_seconds: float) -> tuple[int | None, int, float]:
+    """A server is terminated while an agent answers: the answer's status, the exit code and the seconds it took."""
+    with slow_model(think_seconds) as model, ThreadPoolExecutor() as pool:
+        settings = {
+            "POSTGRES__CONNECTION_STRING": dsn,
+            "API__SHUTDOWN_SECONDS": str(shutdown_seconds),
+            "LLM__BASE_URL": model,
+            "LLM__DEFAULT_MODEL": "openai:slow",
+            "LLM__OPENAI_API_KEY": "none",
+            "LLM__MAX_RETRIES": "0",
+        }
+        with serving(settings=settings) as (address, process):
+            asked = pool.submit(_ask, address)
+            time.sleep(0.7)
+            start = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            code = process.wait(timeout=30)
+            return asked.result(), code, time.monotonic() - start
+
+
+def _ask(address: str) -> int | None:
+    try:
+        asked = {"input": "Hello"}
+        return httpx.post(f"{address}/api/v1/agents/rem/run", json=asked, timeout=30).status_code
+    except httpx.TransportError:
+        return None
+
+
+def test_an_answer_that_is_on_its_way_is_finished_before_the_server_ends(dsn: str) -> None:
+    status, code, _seconds = _asked_when_terminated(dsn, think_seconds=2, shutdown_seconds=20)
+    # The model fails in the end, which is an answer.
+    assert (status, code) == (502, 0)
+
+
+def test_an_answer_that_takes_too_long_does_not_keep_the_server(dsn: str) -> None:
+    _status, code, seconds = _asked_when_terminated(dsn, think_seconds=15, shutdown_seconds=1)
+    assert code == 0
+    assert seconds < 12

@@ -1,0 +1,116 @@
+"""What several of these tests do."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from rem.db.embedded import Address, EmbeddedServer, launch
+from rem.db.embedded.programs import find_bin_folder
+
+ENSURE = """
+import sys
+from pathlib import Path
+from rem.db.embedded import EmbeddedServer
+from rem.errors import RemError
+try:
+    server = EmbeddedServer(Path(sys.argv[1]), idle_timeout_seconds=60)
+    server.ensure_running()
+    print(server.status().pid)
+except RemError as error:
+    sys.exit(f"{type(error).__name__}: {error}")
+"""
+LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))\n" + ENSURE
+# In place of the capability that the launcher kept to read the interpreter.
+POWERLESS = """
+import ctypes, sys
+import rem.db.embedded
+if sys.platform == "linux":
+    ctypes.CDLL(None).capset((ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)())
+"""
+NOBODY = pwd.getpwnam("nobody")
+SERVER_UID = os.geteuid() or NOBODY.pw_uid
+
+
+def query(address: Address, sql: str) -> str:
+    """The answer of the bundled psql."""
+    options = ["-XAtw", "-v", "ON_ERROR_STOP=1", "-c", sql, address.dsn()]
+    done = run([str(find_bin_folder() / "psql"), *options])
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def shell(address: Address, command: str) -> str:
+    """The output of a command that the server runs: only its own user may look into its processes."""
+    copy = f"COPY said FROM PROGRAM '{command}'"
+    return query(address, f"CREATE TEMP TABLE said (line text); {copy}; TABLE said; DROP TABLE said")
+
+
+def python(code: str, *arguments: str | Path) -> list[str]:
+    """A command that runs Python code with warnings as errors, as the tests do."""
+    return [sys.executable, "-W", "error", "-c", code, *map(str, arguments)]
+
+
+def run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def as_ordinary_user(code: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run Python code as a user other than root.
+
+    The interpreter may be out of that user's reach: the launcher then keeps the one capability to read it.
+    """
+    command = python(code, *arguments)
+    if os.geteuid() != 0:
+        return run(command)
+    job: launch.LaunchRequest = {
+        "command": command,
+        "account": {
+            "uid": NOBODY.pw_uid,
+            "gid": NOBODY.pw_gid,
+            "groups": [NOBODY.pw_gid],
+            "folders": [],
+            "program": python("import rem.db.embedded, psutil"),
+        },
+        "server": None,
+    }
+    return run([sys.executable, "-I", "-S", launch.__file__, json.dumps(job)])
+
+
+def start_as_server_user(code: str) -> subprocess.Popen[bytes]:
+    """Start a process that PostgreSQL cannot tell from its own by trying to signal it."""
+    command = ["/bin/sh", "-c", code]
+    return subprocess.Popen(command, user=SERVER_UID) if os.geteuid() == 0 else subprocess.Popen(command)
+
+
+def eventually(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.02)
+
+
+def postmaster(server: EmbeddedServer) -> psutil.Process:
+    """The running server's process."""
+    pid = server.status().pid
+    assert pid is not None
+    return psutil.Process(pid)
+
+
+def fail(command: list[str]) -> str:
+    """What a command that must fail with an error of ours said."""
+    done = run(command)
+    assert done.returncode == 1, done
+    assert done.stderr.startswith("EmbeddedServerError: "), done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr

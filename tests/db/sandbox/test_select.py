@@ -1,0 +1,223 @@
+"""What a SELECT can do: everything that reads, over the user's own rows and the tenant's shared ones."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from rem.app import Rem
+from rem.context import Scope
+from rem.db.sandbox import SqlSandbox
+from rem.errors import InvalidInputError, QueryLimitError, QuerySyntaxError
+from rem.models import Entity, Resource
+from rem.query.tree import Sql
+from rem.query.verbs.sql import run_sql
+from rem.settings import Settings
+from tests.db.sandbox.conftest import ALICE, SECRET, Client, sandbox_on
+
+_TABLES = ["resources", "users", "documents", "sessions", "messages", "kv_store", "edges"]
+_READING = [
+    "SELECT r.name, k.entity_key FROM resources r JOIN kv_store k ON k.entity_id = r.id WHERE r.user_id = 'alice'",
+    "SELECT src_key, rel_type, dst_key FROM edges WHERE src_key = 'alice-apple'",
+    "WITH mine AS (SELECT * FROM resources WHERE user_id IS NOT NULL) SELECT count(*) FROM mine",
+    "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 5) SELECT sum(n) FROM t",
+    "SELECT name, row_number() OVER (ORDER BY name), lag(name) OVER w FROM users WINDOW w AS (ORDER BY id) LIMIT 1",
+    "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY ordinal) FROM resources",
+    "SELECT count(*) FILTER (WHERE user_id IS NULL), string_agg(name, ', ' ORDER BY name) FROM resources",
+    "SELECT t.tag FROM resources r CROSS JOIN LATERAL unnest(r.tags) AS t (tag) WHERE r.user_id = 'alice'",
+    "SELECT jsonb_object_keys(metadata) AS k FROM resources GROUP BY 1 ORDER BY 1 LIMIT 1",
+    "SELECT metadata #>> '{text}', metadata ? 'x', metadata @> '{\"x\": \"y\"}' FROM resources LIMIT 1",
+    "SELECT name FROM resources WHERE name ILIKE 'AL%' AND name ~ 'apple$' AND content LIKE '%pp%'",
+    "SELECT date_trunc('day', created_at), extract(year FROM created_at), now() - interval '1 day' FROM users LIMIT 1",
+    "SELECT created_at AT TIME ZONE 'UTC', age(created_at), to_char(created_at, 'YYYY') FROM users LIMIT 1",
+    "SELECT name FROM users WHERE key = rem_key('Alice_Apple User')",
+    "SELECT word_similarity('appl', name) > 0.5 FROM resources WHERE user_id = 'alice'",
+    "SELECT to_tsvector('english', content) @@ websearch_to_tsquery('english', 'apple') FROM resources LIMIT 1",
+    "SELECT '[1,2]'::vector <=> '[2,1]'::vector AS distance",
+    "(SELECT 1 AS n) UNION ALL (SELECT 2) ORDER BY n LIMIT 1",
+    "VALUES (1)",
+    "SELECT trim(name), trim(BOTH FROM name), trim(coalesce(name, '')), btrim(name), ltrim(name) FROM users LIMIT 1",
+    "SELECT replace(name, 'a', 'b'), split_part(name, ' ', 1), substr(name, 2), left(name, 1) FROM users LIMIT 1",
+    "WITH a AS (SELECT 1), b (n, m) AS (SELECT 2, 3), c (n) AS MATERIALIZED (SELECT 4) SELECT * FROM a, b, c",
+    "SELECT row_to_json(r) FROM resources r LIMIT 1",
+    "SELECT r::text, (r).name, r.* FROM resources r LIMIT 1",
+    "SELECT ctid, xmin, tableoid FROM resources LIMIT 1",
+    "SELECT * FROM rem.resources TABLESAMPLE BERNOULLI (100) LIMIT 1;",
+    'SELECT "name" -- a comment; and another\nFROM "resources" /* and /* a nested */ one */ LIMIT 1',
+    "SELECT 'DROP TABLE x; --' AS text, $$DELETE$$, E'it\\'s'",
+    "SELECT g FROM generate_series('2026-01-01'::timestamptz, '2026-01-02', '1 month') g",
+]
+_REFUSED = [
+    ("DELETE FROM users", r"only reads: DELETE is not allowed. Rows are deleted by `rem delete`"),
+    ("UPDATE users SET name = ''", r"UPDATE is not allowed. Rows are written by `rem db load` or `store.upsert`"),
+    ("WITH x AS (INSERT INTO users DEFAULT VALUES RETURNING *) SELECT * FROM x", r"INSERT is not allowed.*column 12"),
+    ("SELECT * INTO mine FROM users", "INTO is not allowed"),
+    ("CREATE TABLE x ()", "made by `rem db register`"),
+    ("EXPLAIN SELECT 1", "Leave the word out"),
+    ("SELECT 1 FROM users FOR NO KEY UPDATE", "Leave out FOR UPDATE"),
+    ("SELECT 1; SELECT 2", "Only one statement at a time"),
+    ("SELECT lenght(name) FROM users", r"(?s)no function lenght that it may call.*Did you mean: length"),
+    ("SELECT translate(name, 'a', 'b') FROM users", r"no translate, because no timeout stops it: use replace\("),
+    ("SELECT format('%s', name) FROM users", r"no format, .*: use \|\| or concat"),
+    ("SELECT strpos(name, 'a') FROM users", "no strpos, .*: use LIKE, ~ or regexp_instr"),
+    ("SELECT position('a' IN name) FROM users", "no position, .*: use LIKE"),
+    ("SELECT btrim(name, 'x') FROM users", r"no btrim of chosen characters, .*: use trim\(text\), or regexp_replace"),
+    ("SELECT trim(BOTH 'x' FROM name) FROM users", "no trim of chosen characters"),
+    ("SELECT trim('x' FROM name) FROM users", "no trim of chosen characters"),
+    ("SELECT trim(lower(name), 'x') FROM users", "no trim of chosen characters"),
+    ("""SELECT trim("both" FROM name) FROM (SELECT 'x' AS "both", name FROM users) u""", "no trim of chosen"),
+    ("""SELECT btrim("(", name) FROM (SELECT 'x' AS "(", name FROM users) u""", "no btrim of chosen"),
+    ("WITH t AS (SELECT 'x' s, 9 n) SELECT 1, repeat(s, n) AS y FROM t", "no function repeat"),
+    ("SELECT 1 --\r, pg_sleep(1)", "no function pg_sleep"),
+    ("SELECT * FROM user", r"(?s)There is no table user: the tables are .*resources.*Did you mean: users"),
+    ("SELECT * FROM pg_stat_activity", "PostgreSQL's own tables"),
+    ("SELECT nmae FROM users", r'Column "nmae" does not exist \(line 1, column 8\). Perhaps you meant .*name'),
+    ("SELECT 1 +", "syntax error"),
+    ("SELECT\n  'abc", r"(?s)Unclosed string.*line 2, column 3"),
+    ("   ", "empty: write a SELECT"),
+    ("-- nothing", "There is no SELECT here"),
+    ("hello", "HELLO is not allowed. Write a SELECT"),
+]
+
+
+class Gadget(Entity, table="gadgets"):
+    name: str
+    price: float = 0.0
+
+
+async def test_plain_table_names_mean_the_scopes_rows(alice_sql: Client) -> None:
+    assert await alice_sql.select("SELECT name, user_id FROM resources ORDER BY name") == [
+        {"name": "alice apple", "user_id": "alice"},
+        {"name": "shared apple", "user_id": None},
+    ]
+    assert len(await alice_sql.select("SELECT name FROM users LIMIT 3")) == 2
+    assert len(await alice_sql.select("TABLE resources")) == 2
+    found = await alice_sql.select("SELECT * FROM resources WHERE metadata->>'x' = 'y'")
+    assert {row["key"] for row in found} == {"alice-apple", "shared-apple"}
+
+
+async def test_everyone_sees_their_own_and_the_shared_rows_in_every_table(rem: Rem, alice_sql: Client) -> None:
+    expected = {"alice": 2, "bob": 2, "nobody": 1, "someone": 1}
+    for user, count in expected.items():
+        client = Client(alice_sql.sandbox, Scope("default", None if user == "nobody" else user))
+        assert await client.select("SELECT count(*) AS n FROM resources") == [{"n": count}]
+        assert await client.select("SELECT count(*) AS n FROM edges") == [{"n": count}]
+    assert await Client(alice_sql.sandbox, Scope("empty", "alice")).select("SELECT * FROM resources") == []
+    for table in _TABLES:
+        rows = await alice_sql.select(f"SELECT * FROM {table}")
+        assert rows, table
+        assert SECRET not in json.dumps(rows), table
+
+
+async def test_all_that_reads_works(alice_sql: Client, subtests: pytest.Subtests) -> None:
+    for statement in _READING:
+        with subtests.test(statement):
+            assert len(await alice_sql.select(statement)) == 1
+
+
+async def test_values_come_as_plain_json(client: Client) -> None:
+    (row,) = await client.select(
+        """SELECT 1.10::numeric AS decimal, 12345678901234567890123::numeric AS long,
+             0.12345678901234567891::numeric AS exact, 2 ^ 62::bigint AS power, 9223372036854775807 AS bigint,
+             'NaN'::float8 AS nan, 0.1::float4 AS real, '\\xdead'::bytea AS bytes,
+             '00000000-0000-0000-0000-000000000001'::uuid AS id, '2026-01-02T03:04:05+01'::timestamptz AS at,
+             '2026-01-02'::date AS day, '{1,NULL}'::int[] AS list, '{"a": [1, null, 1.5]}'::jsonb AS json,
+             NULL AS nothing, true AS yes, '[1,2.5]'::vector AS vector, int4range(1, 3) AS range,
+             interval '1 day 2 hours' AS span, 'naïve 🍍' AS text"""
+    )
+    assert row == {
+        "decimal": 1.1,
+        "long": "12345678901234567890123",
+        "exact": "0.12345678901234567891",
+        "power": 4611686018427387904,
+        "bigint": 9223372036854775807,
+        "nan": "NaN",
+        "real": 0.1,
+        "bytes": "\\xdead",
+        "id": "00000000-0000-0000-0000-000000000001",
+        "at": "2026-01-02T02:04:05+00:00",
+        "day": "2026-01-02",
+        "list": [1, None],
+        "json": {"a": [1, None, 1.5]},
+        "nothing": None,
+        "yes": True,
+        "vector": "[1,2.5]",
+        "range": "[1,3)",
+        "span": "1 day 02:00:00",
+        "text": "naïve 🍍",
+    }
+    assert not any(isinstance(value, float) and not math.isfinite(value) for value in row.values())
+
+
+async def test_columns_of_the_same_name_are_all_there(client: Client) -> None:
+    (row,) = await client.select("SELECT 1 AS a, 2 AS a, 3 AS a_2, 4 AS a, 5, 6")
+    assert row == {"a": 1, "a_2": 2, "a_2_2": 3, "a_3": 4, "?column?": 5, "?column?_2": 6}
+
+
+async def test_rows_past_the_cap_are_cut_off_and_it_is_said(rem: Rem, settings: Settings, alice_sql: Client) -> None:
+    small = sandbox_on(rem, settings, max_rows=3)
+    store = rem.store("alice")
+    result = await run_sql(small, store, Sql("SELECT n FROM generate_series(1, 10) n"))
+    assert result.results == [{"n": 1}, {"n": 2}, {"n": 3}]
+    assert result.notes == ("Only the first 3 rows are here: narrow with WHERE, or page with LIMIT and OFFSET.",)
+    assert [(step.name, step.rows) for step in result.steps] == [("select", 3)]
+    exact = await run_sql(small, store, Sql("SELECT n FROM generate_series(1, 3) n"))
+    assert (exact.query_type, exact.count, exact.notes) == ("SQL", 3, ())
+    assert (await run_sql(small, store, Sql("SELECT 1 AS n"), limit=1)).as_json()["results"] == [{"n": 1}]
+    assert len((await alice_sql.selection("SELECT n FROM generate_series(1, 10) n", limit=2)).rows) == 2
+    with pytest.raises(InvalidInputError, match="at least 1"):
+        await alice_sql.select("SELECT 1", limit=0)
+    await small.close()
+
+
+async def test_rows_past_the_bytes_are_cut_off_too(rem: Rem, settings: Settings) -> None:
+    sandbox = sandbox_on(rem, settings, max_bytes=1000)
+    selection = await sandbox.select(ALICE, "SELECT md5(n::text) AS m FROM generate_series(1, 100) n")
+    assert selection.is_cut_off
+    assert 10 < len(selection.rows) < 30
+    with pytest.raises(QueryLimitError, match="The first row alone has more than 1,000 bytes"):
+        await sandbox.select(ALICE, "SELECT string_agg(n::text, '') FROM generate_series(1, 1000) n")
+    await sandbox.close()
+
+
+@pytest.mark.parametrize("gate", [True, False])
+async def test_types_of_the_users_own_are_covered_when_they_come(
+    rem: Rem, settings: Settings, memories: None, gate: bool
+) -> None:
+    sandbox = sandbox_on(rem, settings, gate=gate)
+    client = Client(sandbox, ALICE)
+    with pytest.raises(InvalidInputError, match="gadgets"):
+        await client.select("SELECT * FROM gadgets")
+    await rem.register(Gadget)
+    await rem.store("alice").upsert(Gadget(name="Lamp", price=3.5))
+    await rem.store("bob").upsert(Gadget(name=SECRET))
+    assert await client.select("SELECT name, price FROM gadgets") == [{"name": "Lamp", "price": 3.5}]
+    await sandbox.close()
+
+
+async def test_a_refusal_says_what_to_do(client: Client, subtests: pytest.Subtests) -> None:
+    for statement, message in _REFUSED:
+        with subtests.test(statement), pytest.raises(InvalidInputError, match=f"(?i){message}"):
+            await client.select(statement)
+
+
+async def test_the_place_of_a_mistake_is_told(client: Client) -> None:
+    with pytest.raises(QuerySyntaxError) as refused:
+        await client.select("SELECT name,\n  nothing FROM users")
+    assert (refused.value.line, refused.value.column) == (2, 3)
+
+
+async def test_the_pool_opens_with_the_first_query_and_again_after_closing(
+    sandbox: SqlSandbox, rem: Rem, sql: Any
+) -> None:
+    sessions = "SELECT count(*) FROM pg_stat_activity WHERE usename LIKE 'rem_sql_%' AND datname = current_database()"
+    assert await sql.fetchval(sessions) == 0
+    for _ in range(2):
+        assert (await sandbox.select(ALICE, "SELECT 1 AS n")).rows == [{"n": 1}]
+        assert await sql.fetchval(sessions) == 1
+        await sandbox.close()
+        await sandbox.close()
+    await rem.store("alice").upsert(Resource(name="still here"))

@@ -1,0 +1,371 @@
+"""The schema goes up and down, whoever asks and however often, and says so when it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from asyncio.subprocess import PIPE, STDOUT
+from pathlib import Path
+from typing import Any, TypeAlias
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from rem.app import Rem
+from rem.db import migrator
+from rem.db.database import Database, migrate_schema
+from rem.db.maintenance import check_mirrors
+from rem.db.migrator import Migration, MigrationStatus, Migrator, builtin_migrations
+from rem.db.preflight import read_server_info
+from rem.errors import MigrationError
+from rem.models import BUILTIN_ENTITIES, Document, Edge, Entity, Message, Resource, Role, Session, User
+from rem.settings import Settings
+from tests.conftest import settings_for
+
+BUILTIN = [migration.name for migration in builtin_migrations()]
+ALL = [*BUILTIN, "custom:projects:1", "custom:projects:2", "custom:notes:1"]
+MEMORIES = ("report", "atlas", "shopping")
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+
+class Project(Entity, table="projects", summary="goal"):
+    name: str
+    goal: str = ""
+
+
+class ProjectWithBudget(Entity, table="projects", summary="budget"):
+    name: str
+    goal: str = ""
+    budget: int = 0
+
+
+class Note(Entity, table="notes"):
+    name: str
+
+
+async def bring_up(dsn: str, **postgres: object) -> list[str]:
+    settings = settings_for(dsn, **postgres)
+    async with Database(settings).unpooled_connection() as connection:
+        return await migrate_schema(connection, settings, await read_server_info(connection))
+
+
+async def take_back(dsn: str, steps: int = 1) -> list[str]:
+    async with Database(settings_for(dsn)).unpooled_connection() as connection:
+        return await Migrator(connection).rollback(steps)
+
+
+async def states(dsn: str) -> list[MigrationStatus]:
+    async with Database(settings_for(dsn)).unpooled_connection() as connection:
+        return await Migrator(connection).status()
+
+
+async def remember_something(rem: Rem) -> None:
+    """A little of everything that migrations must not lose, in tables of REM's and of the user's own."""
+    shared, alice = rem.store(), rem.store("alice@example.com")
+    await shared.upsert(User(name="Sarah Chen", email="sarah@example.com"))
+    session = await alice.upsert(Session(name="Standup"))
+    await alice.upsert(Message(session_id=session.id, message_index=0, role=Role.USER, content="hello"))
+    await alice.upsert(Document(content="a text", embedding=[0.5] * 384))
+    edges = [Edge(dst="sarah-chen", rel_type="written_by"), Edge(dst="nowhere")]
+    await alice.upsert(Resource(name="Report", content="fine", graph_edges=edges))
+    await alice.delete(await alice.upsert(Resource(id=uuid4(), name=f"Old Report {uuid4()}")))
+    for model in (Project, ProjectWithBudget, Note):
+        await rem.register(model)
+    await alice.upsert(ProjectWithBudget(name="Atlas", goal="the moon", budget=3, graph_edges=edges))
+    await alice.upsert(Note(name="Shopping"))
+
+
+@pytest.fixture
+async def filled(dsn: str) -> str:
+    """A database with memories in REM's tables and in custom ones."""
+    async with Rem.open(settings_for(dsn)) as rem:
+        await remember_something(rem)
+    return dsn
+
+
+async def contents(sql: Connection) -> dict[str, list[Any]]:
+    """Every row of every table that holds memories."""
+    tables = [
+        name
+        for (name,) in await sql.fetch(
+            """SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'deleted_at'
+               WHERE c.relnamespace = 'rem'::regnamespace AND c.relkind = 'r'"""
+        )
+    ]
+    return {name: await sql.fetch(f"SELECT to_jsonb(r) FROM {name} r ORDER BY id") for name in tables}
+
+
+async def leftovers(sql: Connection) -> set[str]:
+    """What the schema holds, apart from the extensions."""
+    rows = await sql.fetch(
+        """WITH things AS (
+             SELECT 'pg_class'::regclass AS catalog, oid, relname::text AS name FROM pg_class
+               WHERE relnamespace = 'rem'::regnamespace AND relkind <> 'i'
+             UNION ALL SELECT 'pg_proc'::regclass, oid, proname FROM pg_proc WHERE pronamespace = 'rem'::regnamespace
+             UNION ALL SELECT 'pg_type'::regclass, oid, typname FROM pg_type
+               WHERE typnamespace = 'rem'::regnamespace AND typrelid = 0 AND typelem = 0)
+           SELECT name FROM things t WHERE NOT EXISTS (
+             SELECT FROM pg_depend d WHERE d.classid = t.catalog AND d.objid = t.oid AND d.deptype = 'e')"""
+    )
+    return {name for (name,) in rows}
+
+
+async def persistence(sql: Connection) -> Any:
+    return await sql.fetchval("SELECT relpersistence::text FROM pg_class WHERE oid = 'rem.kv_store'::regclass")
+
+
+async def test_an_empty_database_becomes_current(empty_dsn: str) -> None:
+    assert await bring_up(empty_dsn) == BUILTIN
+    assert {status.state for status in await states(empty_dsn)} == {"applied"}
+    async with Rem.open(settings_for(empty_dsn)) as rem:
+        await remember_something(rem)
+        assert (await check_mirrors(rem.database)).is_exact
+
+
+async def test_migrating_a_current_database_does_nothing(dsn: str, sql: Connection) -> None:
+    before = await sql.fetch("SELECT oid, xmin FROM pg_class WHERE relnamespace = 'rem'::regnamespace")
+    assert await bring_up(dsn) == []
+    assert await sql.fetch("SELECT oid, xmin FROM pg_class WHERE relnamespace = 'rem'::regnamespace") == before
+
+
+async def test_eight_may_migrate_at_once(empty_dsn: str) -> None:
+    applied = await asyncio.gather(*(bring_up(empty_dsn) for _ in range(8)))
+    assert sorted(applied) == [[]] * 7 + [BUILTIN]
+    async with Rem.open(settings_for(empty_dsn)) as rem:
+        assert await rem.store().upsert(Resource(name="x"))
+
+
+async def test_two_processes_may_migrate_at_once(empty_dsn: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "rem", "db", "migrate"]
+    environment = {"POSTGRES__CONNECTION_STRING": empty_dsn, "HOME": str(tmp_path)}
+    processes = [
+        await asyncio.create_subprocess_exec(*command, env=environment, stdout=PIPE, stderr=STDOUT) for _ in range(2)
+    ]
+    said = sorted([(await process.communicate())[0].decode().strip() for process in processes])
+    assert said == [f"Applied {', '.join(BUILTIN)}.", "The schema is up to date."]
+    assert [process.returncode for process in processes] == [0, 0]
+
+
+@pytest.mark.parametrize("steps", range(1, len(ALL) + 1))
+async def test_any_number_of_migrations_goes_back_and_up_again(filled: str, sql: Connection, steps: int) -> None:
+    before = await contents(sql)
+    assert await take_back(filled, steps) == ALL[::-1][:steps]
+    surviving = await contents(sql)
+    assert before.keys() - surviving.keys() == tables_of(ALL[::-1][:steps], before)
+
+    assert await bring_up(filled) == [name for name in ALL[-steps:] if name in BUILTIN]
+    async with Rem.open(settings_for(filled)) as rem:
+        for model in (Project, ProjectWithBudget, Note):
+            await rem.register(model)
+        after = await contents(sql)
+        for table in surviving.keys() - {"projects"}:
+            assert after[table] == before[table]
+        assert (await check_mirrors(rem.database)).is_exact
+        found = {entity.entity_type.table for entity in await rem.store("alice@example.com").lookup(*MEMORIES)}
+        assert found == {"resources", "projects", "notes"} & surviving.keys()
+
+        await remember_something(rem)
+        assert (await check_mirrors(rem.database)).is_exact
+
+
+def tables_of(taken_back: list[str], tables: dict[str, Any]) -> set[str]:
+    """The tables that some migrations made."""
+    custom = {"custom:notes:1": {"notes"}, "custom:projects:1": {"projects"}, "custom:projects:2": set()}
+    builtin = tables.keys() - {"notes", "projects"}
+    return {table for name in taken_back for table in custom.get(name, builtin if name == "0002_entities" else set())}
+
+
+async def test_a_column_that_goes_back_takes_only_itself_along(filled: str, sql: Connection) -> None:
+    await take_back(filled, 2)
+    (project,) = await sql.fetch("SELECT * FROM projects")
+    assert (project["name"], project["goal"]) == ("Atlas", "the moon")
+    assert "budget" not in project
+    assert await sql.fetchval("SELECT content_summary FROM kv_store WHERE entity_key = 'atlas'") == "the moon"
+
+
+async def test_migrations_go_back_one_by_one_until_only_the_bookkeeping_is_left(filled: str, sql: Connection) -> None:
+    for name in ALL[::-1]:
+        assert await take_back(filled) == [name]
+    assert await take_back(filled) == []
+    assert await leftovers(sql) == {"migrations", "migrations_position_seq", "installed_functions"}
+    assert {status.state for status in await states(filled)} == {"pending"}
+    assert await bring_up(filled) == BUILTIN
+    async with Rem.open(settings_for(filled)) as rem:
+        await remember_something(rem)
+        assert (await check_mirrors(rem.database)).is_exact
+
+
+async def test_all_migrations_go_back_at_once(filled: str, sql: Connection) -> None:
+    assert await take_back(filled, 100) == ALL[::-1]
+    assert await leftovers(sql) == {"migrations", "migrations_position_seq", "installed_functions"}
+
+
+async def test_a_migration_that_was_edited_after_it_was_applied_is_refused(dsn: str, sql: Connection) -> None:
+    await sql.execute("UPDATE migrations SET checksum = 'other' WHERE name = $1", BUILTIN[0])
+    assert (await states(dsn))[0].state == "changed"
+    for opening in (Rem.open(settings_for(dsn)).__aenter__, lambda: bring_up(dsn)):
+        with pytest.raises(MigrationError, match=f"{BUILTIN[0]} were applied with another content"):
+            await opening()
+
+
+async def test_a_database_of_a_newer_rem_is_refused(dsn: str, sql: Connection) -> None:
+    await sql.execute("INSERT INTO migrations (name, checksum, down_script) VALUES ('9999_future', '', '')")
+    assert (await states(dsn))[-1].state == "unknown"
+    for opening in (Rem.open(settings_for(dsn)).__aenter__, lambda: bring_up(dsn)):
+        with pytest.raises(MigrationError, match=r"9999_future.*newer version, so upgrade REM"):
+            await opening()
+
+
+@pytest.mark.parametrize("start", ["empty", "current"])
+async def test_a_failing_migration_leaves_nothing_half_done(
+    start: str, empty_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if start == "current":
+        await bring_up(empty_dsn)
+    bad = Migration("9000_bad", "CREATE TABLE half_done (); SELECT 1 / 0;", "")
+    with monkeypatch.context() as patched:
+        patched.setattr(migrator, "builtin_migrations", lambda: (*builtin_migrations(), bad))
+        with pytest.raises(
+            MigrationError, match="migration 9000_bad failed, and nothing was changed: division by zero"
+        ):
+            await bring_up(empty_dsn)
+    connection = await asyncpg.connect(empty_dsn)
+    assert await connection.fetchval("SELECT to_regclass('rem.half_done')") is None
+    assert await connection.fetchval("SELECT to_regnamespace('rem') IS NOT NULL") == (start == "current")
+    await connection.close()
+    assert {status.state for status in await states(empty_dsn)} == {"pending" if start == "empty" else "applied"}
+
+
+async def test_a_failing_rollback_leaves_everything(filled: str, sql: Connection) -> None:
+    before = await contents(sql)
+    await sql.execute("UPDATE migrations SET down_script = 'SELECT 1 / 0' WHERE name = $1", BUILTIN[-1])
+    with pytest.raises(MigrationError, match=f"migration {BUILTIN[-1]} failed, and nothing was changed"):
+        await take_back(filled, 100)
+    assert await contents(sql) == before
+    async with Rem.open(settings_for(filled)) as rem:
+        assert (await check_mirrors(rem.database)).is_exact
+        assert await rem.store("alice@example.com").lookup("atlas")
+
+
+async def test_a_database_of_someone_else_is_not_migrated_unasked(empty_dsn: str) -> None:
+    with pytest.raises(MigrationError, match="run `rem db migrate`"):
+        await Rem.open(settings_for(empty_dsn)).__aenter__()
+    connection = await asyncpg.connect(empty_dsn)
+    assert await connection.fetchval("SELECT to_regnamespace('rem')") is None
+    await connection.close()
+
+
+async def test_an_embedded_database_migrates_itself(home: Path) -> None:
+    settings = Settings(rem_home=home)
+    async with Rem.open(settings) as rem:
+        await rem.store().upsert(Resource(name="Report"))
+    async with Database(settings).unpooled_connection() as connection:
+        assert await Migrator(connection).rollback() == [BUILTIN[-1]]
+    said: list[str] = []
+    async with Rem.open(settings, on_progress=said.append) as rem:
+        assert await rem.store().lookup("report")
+    assert said == ["Preparing the schema ..."]
+
+
+async def test_changed_functions_are_installed_anew_and_the_mirrors_stay(filled: str, sql: Connection) -> None:
+    kept = await sql.fetch("SELECT * FROM kv_store ORDER BY entity_type, entity_id, entity_key")
+    await sql.execute("UPDATE installed_functions SET checksum = 'of an older REM'")
+    await sql.execute("DROP FUNCTION rem_lookup; CREATE FUNCTION rem_lookup(int) RETURNS int LANGUAGE sql RETURN 1")
+    with pytest.raises(MigrationError, match="run `rem db migrate`"):
+        await Rem.open(settings_for(filled)).__aenter__()
+    assert await bring_up(filled) == []
+    assert await sql.fetch("SELECT * FROM kv_store ORDER BY entity_type, entity_id, entity_key") == kept
+    assert await sql.fetchval("SELECT count(*) FROM pg_proc WHERE proname = 'rem_lookup'") == 1
+    async with Rem.open(settings_for(filled)) as rem:
+        alice = rem.store("alice@example.com")
+        assert [entity.key for entity in await alice.lookup("atlas", "report")] == ["atlas", "report"]
+        await alice.upsert(Resource(name="Report", graph_edges=[Edge(dst="atlas")]))
+        assert (await check_mirrors(rem.database)).is_exact
+
+
+async def test_kv_store_goes_into_the_log_and_out_again_as_configured(filled: str, sql: Connection) -> None:
+    kept = await sql.fetchval("SELECT count(*) FROM kv_store")
+    assert await persistence(sql) == "u"
+    for logged, expected in ((True, "p"), (True, "p"), (False, "u")):
+        await bring_up(filled, kv_logged=logged)
+        assert await persistence(sql) == expected
+        assert await sql.fetchval("SELECT count(*) FROM kv_store") == kept
+
+
+async def test_only_known_roles_are_stored(filled: str, sql: Connection) -> None:
+    insert = """INSERT INTO messages (user_id, session_id, message_index, content, role)
+                SELECT user_id, session_id, $2, 'x', $1 FROM messages WHERE message_index = 0"""
+    for index, role in enumerate(["user", "assistant", "system", "tool"], start=1):
+        await sql.execute(insert, role, index)
+    with pytest.raises(asyncpg.CheckViolationError, match="role_is_known"):
+        await sql.execute(insert, "moderator", 5)
+
+
+async def test_messages_go_with_their_session(filled: str, sql: Connection) -> None:
+    assert await sql.fetchval("SELECT count(*) FROM messages") == 1
+    await sql.execute("DELETE FROM sessions")
+    assert await sql.fetchval("SELECT count(*) FROM messages") == 0
+
+
+async def test_every_entity_has_its_indexes(filled: str, sql: Connection) -> None:
+    for table in [*(model.entity_type.table for model in BUILTIN_ENTITIES), "projects"]:
+        found = await sql.fetch("SELECT indexdef FROM pg_indexes WHERE schemaname = 'rem' AND tablename = $1", table)
+        definitions = {definition.partition(" USING ")[2] for (definition,) in found}
+        missing = {
+            "gin (metadata jsonb_path_ops)",
+            "gin (tags)",
+            "btree (tenant_id, user_id, created_at)",
+            "btree (tenant_id, user_id, key) NULLS NOT DISTINCT WHERE (deleted_at IS NULL)",
+        } - definitions
+        assert not missing, table
+
+
+async def test_metadata_is_found_by_its_index(sql: Connection) -> None:
+    await sql.execute("SET enable_seqscan = off")
+    plan = await sql.fetch("""EXPLAIN SELECT FROM resources WHERE metadata @> '{"team": "x"}'""")
+    assert "resources_metadata" in str(plan)
+
+
+async def test_documents_have_an_hnsw_index_that_a_nearest_neighbour_query_uses(sql: Connection) -> None:
+    definition = await sql.fetchval("SELECT indexdef FROM pg_indexes WHERE indexname = 'documents_embedding_384'")
+    assert "USING hnsw (((embedding)::" in definition
+    assert "vector(384)) vector_cosine_ops) WITH (m='16', ef_construction='64')" in definition.replace("public.", "")
+    await sql.execute("SET enable_seqscan = off")
+    plan = await sql.fetch(
+        """EXPLAIN SELECT id FROM documents WHERE vector_dims(embedding) = 384
+           ORDER BY (embedding::vector(384)) <=> array_fill(0.5, ARRAY[384])::vector LIMIT 5"""
+    )
+    assert "Index Scan using documents_embedding_384" in str(plan)
+
+
+async def test_another_dimension_gets_an_index_of_its_own(dsn: str, sql: Connection) -> None:
+    settings = settings_for(dsn).model_copy(update={"embedding": settings_for(dsn).embedding.model_copy()})
+    settings.embedding.dimension = 3072
+    async with Database(settings).unpooled_connection() as connection:
+        await migrate_schema(connection, settings, await read_server_info(connection))
+    indexes = await sql.fetch("SELECT indexname FROM pg_indexes WHERE indexname LIKE 'documents_embedding%'")
+    assert {name for (name,) in indexes} == {"documents_embedding_384", "documents_embedding_3072"}
+    async with Rem.open(settings) as rem:
+        await rem.store().upsert(Document(content="x", embedding=[0.25] * 3072))
+
+
+async def test_the_tenant_leads_every_key(filled: str, sql: Connection) -> None:
+    keys = await sql.fetch(
+        """SELECT c.relname || '.' || i.relname AS name, a.attname AS leading
+           FROM pg_index x JOIN pg_class c ON c.oid = x.indrelid JOIN pg_class i ON i.oid = x.indexrelid
+           LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = x.indkey[0]
+           WHERE c.relnamespace = 'rem'::regnamespace AND x.indisunique
+             AND c.relname NOT IN ('migrations', 'installed_functions', 'entity_types', 'embedding_models')
+           UNION ALL
+           SELECT c.relname || '.' || k.conname || '.' || side.name, a.attname
+           FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid,
+           LATERAL (VALUES ('from', k.conrelid, k.conkey[1]), ('to', k.confrelid, k.confkey[1]))
+             AS side (name, relation, attribute)
+           JOIN pg_attribute a ON a.attrelid = side.relation AND a.attnum = side.attribute
+           WHERE k.connamespace = 'rem'::regnamespace AND k.contype = 'f'"""
+    )
+    assert {key["leading"] for key in keys} == {"tenant_id"}, keys
+    names = {key["name"] for key in keys}
+    assert {"resources.resources_pkey", "projects.projects_live_key", "messages.messages_session.from"} <= names
+    assert {"kv_store.kv_store_key", "edges.edges_pkey", "users.users_live_email"} <= names

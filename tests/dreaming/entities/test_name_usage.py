@@ -1,0 +1,255 @@
+"""Who is only named becomes known by how the name is used in several conversations; those before are linked, too."""
+
+from __future__ import annotations
+
+import time
+from typing import TypeAlias
+
+import asyncpg
+import pytest
+
+from rem.app import Rem
+from rem.db.store import Store
+from rem.dreaming.entities.evidence import UsageTrait
+from rem.dreaming.entities.name_usage import is_about_fiction, uses
+from rem.errors import InvalidInputError
+from rem.models import Moment, Ontology, Resource
+from tests.dreaming.entities.sample_sessions import dream, entities, entity, everything, mentions, shape, talk, talk_on
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+_TOM = (
+    "The roof leaks. Tom Okafor said it needs new tiles.",
+    "I called Tom Okafor about the gutter.",
+    "How much is a gutter? Tom Okafor's brother wants to know.",
+)
+
+
+def traits(text: str) -> dict[str, set[str]]:
+    """What the uses of names in a text tell of them."""
+    return {" ".join(one.words): {trait.value for trait in one.traits} for one in uses(text, 0)}
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "expected"),
+    [
+        ("Yesterday Tom Okafor told me a joke.", "Tom Okafor", {"personal", "inside"}),
+        ("Tom told me a joke.", "Tom", {"personal"}),
+        ("Tom said so.", "Tom", set()),
+        ("So Tom said so, and he was right.", "Tom", {"human", "inside"}),
+        ("I met Ana de Souza in town.", "Ana de Souza", {"human", "personal", "inside"}),
+        ("Please remind Tom of it.", "Tom", {"personal", "inside"}),
+        ("We had dinner with Siobhán O'Connor.", "Siobhán O'Connor", {"human", "personal", "inside"}),
+        ("It was Tom’s birthday.", "Tom", {"human", "inside"}),
+        ("Then Tom and I left.", "Tom", {"human", "personal", "inside"}),
+        ("Gestern hat es geregnet, und Uwe Lau hat mir geholfen.", "Uwe Lau", {"personal", "inside"}),
+        ("Ich habe gestern Uwe Lau getroffen.", "Uwe Lau", {"human", "personal", "inside"}),
+        ("Uwe und ich kochen.", "Uwe", {"human", "personal"}),
+        ("Our dog Bella told me.", "Bella", {"other"}),
+    ],
+)
+def test_what_a_use_tells(text: str, name: str, expected: set[str]) -> None:
+    assert traits(text) == {name: expected}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I like Tom Okafor.",
+        "Tom Okafor Road is closed.",
+        "The Board told me. My Boss told me. Der Chef hat mir gesagt.",
+        "I'll tell you what I'd say. That's what We said.",
+        "Mom told me. April told me. Siri told me. Jesus told us.",
+        "YouTube told me. TOM TOLD ME.",
+        'He sang "I met Tom" and “Tom told me”.',
+        "> Tom told me",
+        "In the film Tom told me.",
+        "Translate: Tom told me.",
+        "From: a@b.co\nTom told me.",
+        "Tom told me. " * 200,
+        "Dr. Okafor told me.",
+        "I never met Tom Okafor.",
+        "If I met Tom Okafor I would tell him.",
+        "Ich habe Uwe Lau nie getroffen.",
+        "```\nI met Tom Okafor.\n```",
+        "",
+    ],
+)
+def test_what_is_no_use(text: str) -> None:
+    assert traits(text) == {}
+
+
+def test_what_is_made_up_is_made_up_in_all_of_a_conversation() -> None:
+    assert is_about_fiction(["Let us go on.", "It is for my novel."])
+    assert not is_about_fiction(["I met Tom.", "He is ill."])
+
+
+def test_no_message_takes_long() -> None:
+    for piece in ("Tom told me ", "I really just ", "Aa ", "I met Tom, he ", "'a ", '"', "hat mir a ", "ich habe "):
+        started = time.perf_counter()
+        list(uses((piece * 1200)[:1200], 0))
+        assert time.perf_counter() - started < 1
+
+
+async def test_who_is_used_as_a_person_in_several_conversations_is_known(
+    rem: Rem, alice: Store, sql: Connection
+) -> None:
+    sessions = []
+    for text in _TOM:
+        assert await entities(alice) == []
+        sessions.append(await talk(rem, alice, text))
+        await dream(rem, alice)
+    tom = await entity(alice, "Tom Okafor")
+    assert tom.extracted_data == {"entity_type": "person", "aliases": []}
+    assert len(tom.sources) == 3
+    assert "I called Tom Okafor about the gutter." in tom.content
+    for session in sessions:
+        assert await mentions(alice, session) == ["ontologies/tom-okafor"]
+    before = await everything(sql)
+    for again in (False, True):
+        assert (await dream(rem, alice, again=again)).statement_count == 0
+    assert await everything(sql) == before
+
+
+async def test_one_night_or_three_make_no_difference(rem: Rem, alice: Store, bob: Store, sql: Connection) -> None:
+    for text in _TOM:
+        await talk(rem, alice, text)
+        await dream(rem, alice)
+        await talk(rem, bob, text)
+    await dream(rem, bob)
+    assert [row[:4] for row in await shape(alice, sql)][:1] == [row[:4] for row in await shape(bob, sql)][:1]
+
+
+@pytest.mark.parametrize(
+    "talks",
+    [
+        [_TOM],
+        [[_TOM[0]], [_TOM[0]], [_TOM[1]], [_TOM[1]]],
+        [["So Tom Okafor said no."], [_TOM[2]], [_TOM[2]], ["So Tom Okafor said yes."]],
+        [[_TOM[1]], [_TOM[2]]],
+        [["Tom told me so. Tom and I agree."], ["Tom's brother agrees."], ["Tom said no."]],
+        [*[[text] for text in _TOM], ["Our hamster Tom Okafor is ill."]],
+        [*[[text] for text in _TOM], ["I work at Tom Okafor, it is a shop."]],
+        [[text, "What a plot for my novel!"] for text in _TOM],
+        [
+            ["I called Amazon and she was rude."],
+            ["Tomorrow Amazon will call me."],
+            ["Then I called Amazon. He was nice."],
+        ],
+    ],
+    ids=[
+        "one talk",
+        "a firm?",
+        "famous?",
+        "two messages",
+        "starts only",
+        "an animal",
+        "a shop",
+        "made up",
+        "a hotline",
+    ],
+)
+async def test_less_is_nobody(rem: Rem, alice: Store, talks: list[list[str]]) -> None:
+    for texts in talks:
+        await talk(rem, alice, *texts)
+        await dream(rem, alice)
+    assert await entities(alice) == []
+
+
+async def test_uses_support_an_introduction(rem: Rem, alice: Store) -> None:
+    await talk(rem, alice, "My colleague Amara Diallo is new.")
+    await dream(rem, alice)
+    assert await entities(alice) == []
+    await talk(rem, alice, "I met Amara Diallo.", "Then Amara Diallo asked me to help.")
+    await dream(rem, alice)
+    assert await entities(alice) == ["amara-diallo"]
+
+
+async def test_a_first_name_that_is_used_is_the_one_who_is_known_by_it(rem: Rem, alice: Store) -> None:
+    await talk(rem, alice, "Tom Okafor <tom@okafor.net> comes at ten. Tom is a roofer.")
+    for text in ("Tom and I had lunch.", "I told Tom that he was late.", "Then Tom asked me for water."):
+        session = await talk(rem, alice, text)
+        await dream(rem, alice)
+        assert await mentions(alice, session) == ["ontologies/tom-okafor"]
+    assert await entities(alice) == ["tom-okafor"]
+
+
+async def test_who_goes_with_the_talks_and_whom_the_owner_deleted_stays_away(rem: Rem, alice: Store) -> None:
+    sessions = [await talk(rem, alice, text) for text in _TOM]
+    await dream(rem, alice)
+    await alice.delete(sessions[1])
+    assert await entities(alice) == []
+    await dream(rem, alice)
+    assert await entities(alice) == []
+    await talk(rem, alice, _TOM[1])
+    await dream(rem, alice)
+    await alice.delete(await entity(alice, "tom-okafor"))
+    await talk(rem, alice, *_TOM)
+    await dream(rem, alice, again=True)
+    assert await entities(alice) == []
+
+
+async def test_a_few_conversations_speak_for_somebody_however_many_there_are(
+    rem: Rem, alice: Store, sql: Connection
+) -> None:
+    for number in range(16):
+        session = await talk(rem, alice, f"I met Tom Okafor and paid {number}.", "Then Tom Okafor told me to wait.")
+        await dream(rem, alice)
+    assert await mentions(alice, session) == ["ontologies/tom-okafor"]
+    count = "SELECT count(*) FROM statements WHERE kind = 'row' AND state = 'live'"
+    assert await sql.fetchval(count) == 10
+    assert (await dream(rem, alice, again=True)).statement_count == 0
+
+
+async def test_what_named_somebody_before_is_linked_when_they_become_known(
+    rem: Rem, alice: Store, sql: Connection
+) -> None:
+    before = await talk(rem, alice, "Is the train to Ghent late?", "I saw Amara Diallo at the station.")
+    other = await talk(rem, alice, "Amara is a name, and Diallo is another one.")
+    note = await alice.upsert(Resource(name="minutes", content="Present: Amara Diallo."))
+    past = await alice.upsert(Moment(name="A talk", summary="Amara Diallo spoke of trains."))
+    await rem.dreamer().dream(alice.scope)
+    assert await mentions(alice, before) == []
+    after = await talk(rem, alice, "Amara Diallo <amara@diallo.net> wrote.")
+    await rem.dreamer().dream(alice.scope)
+    for session in (before, after):
+        assert await mentions(alice, session) == ["ontologies/amara-diallo"]
+    assert await mentions(alice, other) == []
+    for document in (await alice.get(Resource, note.id), await alice.get(Moment, past.id)):
+        assert [edge.dst for edge in document.graph_edges if edge.rel_type == "mentions"] == ["amara-diallo"]
+    ghent = [row for row in await alice.find(Moment) if "Ghent" in row.summary]
+    assert [row.present_persons for row in ghent] == [["amara-diallo"]]
+    linked = await everything(sql)
+    assert (await rem.dreamer().dream(alice.scope)).statement_count == 0
+    assert (await dream(rem, alice, again=True)).statement_count == 0
+    assert await everything(sql) == linked
+
+
+async def test_what_named_somebody_before_is_linked_also_after_a_night_that_broke_off(
+    rem: Rem, alice: Store, sql: Connection
+) -> None:
+    before = await talk(rem, alice, "I saw Amara Diallo at the station.")
+    await dream(rem, alice)
+    await talk(rem, alice, "Amara Diallo <amara@diallo.net> wrote.")
+    await sql.execute("ALTER TABLE statements ADD CONSTRAINT no_edges CHECK (kind <> 'edge') NOT VALID")
+    try:
+        with pytest.raises(InvalidInputError):
+            await dream(rem, alice)
+    finally:
+        await sql.execute("ALTER TABLE statements DROP CONSTRAINT no_edges")
+    assert await entities(alice) == ["amara-diallo"]
+    await dream(rem, alice)
+    assert await mentions(alice, before) == ["ontologies/amara-diallo"]
+    assert (await dream(rem, alice)).statement_count == 0
+
+
+async def test_how_much_is_looked_at_again_does_not_depend_on_the_rest_of_the_history(rem: Rem, alice: Store) -> None:
+    long = await talk(rem, alice, *(f"What about item {number}?" for number in range(250)))
+    await talk_on(rem, alice, long, "Amara Diallo asked for it.")
+    await dream(rem, alice)
+    await talk(rem, alice, "Amara Diallo <amara@diallo.net> wrote.")
+    report = await dream(rem, alice)
+    assert report.changes["entities"].rows == {"row": 1, "edge": 2}
+    assert await mentions(alice, long) == ["ontologies/amara-diallo"]
+    (found,) = await alice.find(Ontology)
+    assert found.confidence is not None
+    assert UsageTrait.HUMAN.value not in found.extracted_data

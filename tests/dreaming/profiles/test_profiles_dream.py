@@ -1,0 +1,670 @@
+"""Profiles: what counting says of a user, in the user's own row, without ever writing over the user's own words."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+
+from rem.app import Rem
+from rem.context import Scope, resolve_user_id
+from rem.db.store import Store
+from rem.dreaming.dreamer import DreamReport
+from rem.dreaming.history import list_statements
+from rem.dreaming.profiles.sensitive import is_sensitive
+from rem.memory.message import NewMessage
+from rem.models import Edge, Message, Moment, Ontology, Session, User
+from rem.models.message import Role
+from tests.dreaming.entities.sample_sessions import talk_at
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+_START = datetime(2026, 5, 4, 9, tzinfo=UTC)
+
+
+async def talk(rem: Rem, sql: Connection, store: Store, day: int, *texts: str) -> UUID:
+    """A conversation of some day."""
+    session_id = uuid4()
+    memory = rem.memory(store.scope)
+    await memory.create_session(session_id=session_id)
+    texts = texts or ("What about the boat?",)
+    for text in texts:
+        await memory.append(session_id, [NewMessage(role=Role.USER, content=text)])
+    # One a second, the last of them on the hour.
+    begun = _START + timedelta(days=day, seconds=1 - len(texts))
+    change = (
+        "UPDATE messages SET created_at = $2::timestamptz + message_index * interval '1 second' WHERE session_id = $1"
+    )
+    await sql.execute(change, session_id, begun)
+    return session_id
+
+
+async def moment(store: Store, day: int, *topics: str, persons: tuple[str, ...] = (), summary: str = "") -> Moment:
+    """An episode of some day."""
+    at = _START + timedelta(days=day)
+    return await store.upsert(
+        Moment(
+            name=f"Day {day} {uuid4().hex[:6]}",
+            starts_timestamp=at,
+            ends_timestamp=at + timedelta(hours=1),
+            topic_tags=list(topics),
+            present_persons=list(persons),
+            summary=summary or f"They spoke of {', '.join(topics)}.",
+        )
+    )
+
+
+async def dream(rem: Rem, store: Store, **more: Any) -> DreamReport:
+    """One night of a store's owner."""
+    return await rem.dreamer().dream(store.scope, ["profiles"], **more)
+
+
+async def profile(store: Store) -> User:
+    """The owner's own row."""
+    found = await store.lookup(str(store.scope.user_id), table="users")
+    assert len(found) == 1
+    assert isinstance(found[0], User)
+    return found[0]
+
+
+async def counts(sql: Connection) -> list[tuple[str, int]]:
+    """All that dreams have written, to see whether anything changed."""
+    return [
+        (table, await sql.fetchval(f"SELECT count(*)::int FROM {table}"))
+        for table in ("users", "statements", "statement_sources", "dream_runs")
+    ]
+
+
+@pytest.fixture
+async def sailor(rem: Rem, alice: Store, sql: Connection) -> Store:
+    """Alice, who spoke of sailing for three days and of her garden once."""
+    for day in (0, 3, 9):
+        await moment(alice, day, "Sailing", *(["knots"] if day == 9 else []), persons=("Bob", "user"))
+    await moment(alice, 10, "garden", "depression")
+    await talk(rem, sql, alice, 9, "Is the boat ready?", "Please always answer in German.", "And the harbour?")
+    return alice
+
+
+async def test_a_topic_of_three_days_is_an_interest_and_one_of_a_day_is_not(rem: Rem, sailor: Store) -> None:
+    await dream(rem, sailor)
+    user = await profile(sailor)
+    assert user.interests == ["Sailing"]
+    assert "Sailing" in user.preferred_topics
+    assert user.activity_level == "low"
+    assert user.last_active_at == _START + timedelta(days=9)
+    assert user.summary == ('Comes back to Sailing. Often speaks of Bob. Said: "Please always answer in German."')
+    assert user.metadata["profile"] == {
+        "people": ["Bob"],
+        "topics": {"Sailing": 3, "garden": 1, "knots": 1},
+        "activity": {"2026-05-11": 3},
+        "preferences": ["Please always answer in German."],
+    }
+
+
+async def test_what_would_hurt_is_in_no_profile(rem: Rem, sailor: Store) -> None:
+    await moment(sailor, 11, "depression")
+    await moment(sailor, 12, "Depression", "my password")
+    await dream(rem, sailor)
+    assert "epression" not in str((await profile(sailor)).model_dump())
+    assert "password" not in str((await profile(sailor)).model_dump())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Depression", True),
+        ("health insurance", True),
+        ("api_key rotation", True),
+        ("my key is sk-abcdefghijklmnop", True),
+        ("card 4111 1111 1111 1111", True),
+        ("Kirche", True),
+        ("sailing", False),
+        ("race conditions", False),
+        ("tokens and secretaries", False),
+        ("航海", False),
+        ("", False),
+    ],
+)
+def test_a_short_list_of_words_tells_what_would_hurt(text: str, expected: bool) -> None:
+    assert is_sensitive(text) == expected
+
+
+async def test_dreaming_again_changes_nothing(rem: Rem, sailor: Store, sql: Connection) -> None:
+    assert (await dream(rem, sailor)).statement_count > 0
+    before, row = await counts(sql), await profile(sailor)
+    for again in (False, True, False):
+        report = await dream(rem, sailor, again=again)
+        assert (report.statement_count, report.run_id) == (0, None)
+    assert await counts(sql) == before
+    assert await profile(sailor) == row
+
+
+async def test_news_change_only_what_they_are_about(rem: Rem, sailor: Store, sql: Connection) -> None:
+    await dream(rem, sailor)
+    await talk(rem, sql, sailor, 12)
+    report = await dream(rem, sailor)
+    assert report.changes["profiles"].rows == {"field": 2}
+    assert (await profile(sailor)).last_active_at == _START + timedelta(days=12)
+    assert (await profile(sailor)).interests == ["Sailing"]
+
+
+async def test_every_statement_has_its_sources_and_goes_with_them(rem: Rem, sailor: Store, sql: Connection) -> None:
+    await dream(rem, sailor)
+    assert await sql.fetchval(
+        "SELECT bool_and(EXISTS (SELECT FROM statement_sources x WHERE x.statement_id = s.id)) FROM statements s"
+    )
+    for found in await sailor.find(Moment):
+        if "Sailing" in found.topic_tags:
+            await sailor.delete(found)
+    user = await profile(sailor)
+    assert (user.interests, user.summary) == ([], "")
+    # What was made from something else stays.
+    assert user.metadata["profile"] == {
+        "activity": {"2026-05-11": 3},
+        "preferences": ["Please always answer in German."],
+    }
+    assert user.activity_level == "low"
+    await dream(rem, sailor)
+    user = await profile(sailor)
+    assert user.interests == []
+    assert "ailing" not in str(user.model_dump())
+    assert user.metadata["profile"]["topics"] == {"garden": 1}
+
+
+async def test_the_latest_five_speak_for_what_many_tell(rem: Rem, alice: Store, sql: Connection) -> None:
+    told = [await moment(alice, day, "Sailing") for day in range(12)]
+    await dream(rem, alice)
+    sources = await sql.fetch(
+        """SELECT x.source_id FROM statements s JOIN statement_sources x ON x.statement_id = s.id
+           WHERE s.name = 'interests' AND s.state = 'live'"""
+    )
+    assert {row[0] for row in sources} == {one.id for one in told[-5:]}
+    await alice.delete(told[0])
+    assert (await profile(alice)).interests == ["Sailing"]
+    await dream(rem, alice)
+    assert (await profile(alice)).metadata["profile"]["topics"] == {"Sailing": 11}
+    await alice.delete(told[-1])
+    assert (await profile(alice)).interests == []
+    await dream(rem, alice)
+    assert (await profile(alice)).interests == ["Sailing"]
+    for one in told[1:-1]:
+        await alice.delete(one)
+    assert await sql.fetchval("SELECT count(*) FROM users WHERE deleted_at IS NULL") == 0
+
+
+async def test_what_was_told_long_ago_is_told_still(rem: Rem, alice: Store, sql: Connection) -> None:
+    session_id = await talk(rem, sql, alice, 0, "I live in Porto.")
+    await chatter(alice, session_id, 1)
+    await dream(rem, alice)
+    assert (await profile(alice)).metadata["profile"]["about"] == ["lives in Porto"]
+    report = await dream(rem, alice)
+    assert (report.statement_count, report.run_id) == (0, None)
+    await talk(rem, sql, alice, 100, "I am learning Rust.")
+    await dream(rem, alice)
+    assert (await profile(alice)).metadata["profile"]["about"] == ["lives in Porto", "is learning Rust"]
+    await talk(rem, sql, alice, 101, "We moved to Braga.")
+    await dream(rem, alice)
+    assert (await profile(alice)).metadata["profile"]["about"] == ["lives in Braga", "is learning Rust"]
+
+
+async def test_without_a_source_left_there_is_no_profile(rem: Rem, sailor: Store, sql: Connection) -> None:
+    await dream(rem, sailor)
+    for found in await sailor.find(Moment):
+        await sailor.erase(found)
+    for session in await sailor.find(Session):
+        await rem.memory(sailor.scope).delete_session(session.id, erase=True)
+    assert await sailor.find(User) == []
+    await dream(rem, sailor)
+    assert await sailor.find(User) == []
+    assert await sql.fetchval("SELECT count(*) FROM statements") == 0
+
+
+async def test_the_row_stays_as_long_as_one_conversation_speaks_for_it(rem: Rem, alice: Store, sql: Connection) -> None:
+    sessions = [await talk(rem, sql, alice, day) for day in range(3)]
+    await dream(rem, alice)
+    row_id = (await profile(alice)).id
+    for session_id in sessions[1:]:
+        await rem.memory(alice.scope).delete_session(session_id, erase=True)
+    assert (await profile(alice)).id == row_id
+    await dream(rem, alice)
+    user = await profile(alice)
+    assert (user.id, user.last_active_at) == (row_id, _START)
+
+
+async def test_fields_that_the_user_wrote_before_are_left_alone(rem: Rem, sailor: Store) -> None:
+    own = User(
+        name="Alice Adams", email="Alice@Example.com", summary="Builds boats.", metadata={"profile": {"mine": 1}}
+    )
+    await sailor.upsert(own)
+    await dream(rem, sailor)
+    (user,) = await sailor.find(User)
+    assert (user.name, user.summary) == ("Alice Adams", "Builds boats.")
+    assert (user.metadata["profile"]["mine"], user.metadata["profile"]["people"]) == (1, ["Bob"])
+    assert user.interests == ["Sailing"]
+    assert user.origin == "user"
+
+
+async def test_a_field_that_the_user_corrected_is_left_alone_for_ever(rem: Rem, sailor: Store, sql: Connection) -> None:
+    await dream(rem, sailor)
+    user = await profile(sailor)
+    user.summary, user.interests = "I build boats.", []
+    await sailor.upsert(user)
+    for day in (20, 21):
+        await moment(sailor, day, "sailing", "harbour")
+        await dream(rem, sailor)
+        await dream(rem, sailor, again=True)
+    user = await profile(sailor)
+    assert (user.summary, user.interests) == ("I build boats.", [])
+    assert user.metadata["profile"]["topics"]["Sailing"] == 5
+    # What the user wrote does not go with what the rest was made from.
+    for found in await sailor.find(Moment):
+        await sailor.erase(found)
+    for session in await sailor.find(Session):
+        await rem.memory(sailor.scope).delete_session(session.id, erase=True)
+    user = await profile(sailor)
+    assert (user.summary, user.metadata, user.last_active_at) == ("I build boats.", {}, None)
+
+
+async def test_what_a_user_adds_to_a_dreamt_row_does_not_go_with_its_sources(
+    rem: Rem, sailor: Store, sql: Connection
+) -> None:
+    await dream(rem, sailor)
+    await sailor.upsert(User(name=str(sailor.scope.user_id), email="alice@example.com", role="Boat builder"))
+    for found in await sailor.find(Moment):
+        await sailor.erase(found)
+    for session in await sailor.find(Session):
+        await rem.memory(sailor.scope).delete_session(session.id, erase=True)
+    user = await profile(sailor)
+    assert (user.role, user.interests, user.origin) == ("Boat builder", [], "user")
+
+
+async def test_a_profile_that_its_user_deleted_does_not_come_back(rem: Rem, sailor: Store) -> None:
+    await dream(rem, sailor)
+    await sailor.delete(await profile(sailor))
+    await moment(sailor, 30, "sailing")
+    for again in (False, True):
+        await dream(rem, sailor, again=again)
+    assert await sailor.find(User) == []
+
+
+async def test_the_row_that_a_user_makes_later_takes_the_place_of_the_dreamt_one(rem: Rem, sailor: Store) -> None:
+    await dream(rem, sailor)
+    assert (await profile(sailor)).origin == "dream:profiles"
+    await sailor.upsert(User(name="Alice Adams", email="alice@example.com", role="Builder"))
+    await dream(rem, sailor)
+    (user,) = await sailor.find(User)
+    assert (user.name, user.interests, user.role) == ("Alice Adams", ["Sailing"], "Builder")
+    assert (await dream(rem, sailor)).statement_count == 0
+
+
+async def test_people_that_a_user_knows_are_not_the_user(rem: Rem, sailor: Store) -> None:
+    await sailor.upsert(User(name="Bob", email="bob@example.com"))
+    await dream(rem, sailor)
+    by_name = {user.name: user for user in await sailor.find(User)}
+    assert by_name["Bob"].interests == []
+    assert by_name[str(sailor.scope.user_id)].interests == ["Sailing"]
+
+
+async def test_one_user_learns_nothing_of_another(rem: Rem, sailor: Store, bob: Store, sql: Connection) -> None:
+    await talk(rem, sql, bob, 1)
+    await dream(rem, sailor)
+    await dream(rem, bob)
+    assert "ailing" not in str((await profile(bob)).model_dump())
+    assert (await profile(bob)).user_id == resolve_user_id("bob@example.com")
+    assert [user.id for user in await bob.find(User)] == [(await profile(bob)).id]
+
+
+async def test_nobody_is_made_of_what_is_shared_or_said_anonymously(rem: Rem, shared: Store, sql: Connection) -> None:
+    await moment(shared, 0, "sailing")
+    nobody = rem.store(Scope("default", f"anon:{uuid4()}"))
+    await talk(rem, sql, nobody, 0)
+    assert (await dream(rem, shared)).statement_count == 0
+    assert (await dream(rem, nobody)).statement_count == 0
+
+
+async def test_undone_it_is_not_dreamt_again_until_something_is_new(rem: Rem, sailor: Store) -> None:
+    report = await dream(rem, sailor)
+    assert report.run_id is not None
+    await rem.dreamer().undo(sailor.scope, report.run_id)
+    assert await sailor.find(User) == []
+    assert (await dream(rem, sailor)).statement_count == 0
+    await moment(sailor, 20, "sailing")
+    await dream(rem, sailor)
+    assert (await profile(sailor)).interests == ["Sailing"]
+
+
+async def test_undoing_the_latest_dream_brings_the_one_before_back(rem: Rem, sailor: Store) -> None:
+    await dream(rem, sailor)
+    before = await profile(sailor)
+    for day in (20, 21, 22):
+        await moment(sailor, day, "cooking")
+    report = await dream(rem, sailor)
+    assert (await profile(sailor)).interests == ["cooking", "Sailing"]
+    assert report.run_id is not None
+    await rem.dreamer().undo(sailor.scope, report.run_id)
+    assert (await profile(sailor)).interests == before.interests
+    assert (await profile(sailor)).summary == before.summary
+
+
+async def test_what_was_believed_before_stays_on_record(rem: Rem, sailor: Store) -> None:
+    await dream(rem, sailor)
+    for day in (40, 41, 42):
+        await moment(sailor, day, "cooking")
+    await dream(rem, sailor)
+    key = str(sailor.scope.user_id)
+
+    async def interests(at: datetime | None) -> list[Any]:
+        said = await list_statements(sailor, f"users/{key}", at=at)
+        return [statement.value for statement in said if statement.name == "interests"]
+
+    assert await interests(_START + timedelta(days=11)) == [["Sailing"]]
+    assert await interests(_START + timedelta(days=50)) == [["cooking", "Sailing"]]
+    assert await interests(None) == [["cooking", "Sailing"], ["Sailing"]]
+
+
+async def test_projects_and_people_come_from_what_conversations_mention(
+    rem: Rem, alice: Store, sql: Connection
+) -> None:
+    await alice.upsert(Ontology(name="Project Apollo", extracted_data={"entity_type": "project"}))
+    await alice.upsert(Ontology(name="Sarah Chen", extracted_data={"entity_type": "person"}))
+    await alice.upsert(Ontology(name="Postgres", extracted_data={"entity_type": "technology"}))
+    for day in range(2):
+        session = await alice.get(Session, await talk(rem, sql, alice, day))
+        targets = ("project-apollo", "sarah-chen", "postgres") if day else ("project-apollo",)
+        session.graph_edges = [Edge(dst=dst, rel_type="mentions") for dst in targets]
+        await alice.upsert(session)
+    await dream(rem, alice)
+    user = await profile(alice)
+    assert user.metadata["profile"]["current_projects"] == ["Project Apollo"]
+    assert user.metadata["profile"]["people"] == ["Sarah Chen"]
+    assert user.summary == "Works on Project Apollo. Often speaks of Sarah Chen."
+    (apollo,) = await alice.lookup("project-apollo")
+    await alice.delete(apollo)
+    assert (await profile(alice)).summary == ""
+    await dream(rem, alice)
+    assert (await profile(alice)).summary == "Often speaks of Sarah Chen."
+
+
+async def test_names_in_any_script_are_kept(rem: Rem, sql: Connection) -> None:
+    owner = rem.store("Ünïcode 航海")
+    for day in range(3):
+        await moment(owner, day, "航海", "Ζωή", persons=("José Müller",))
+    await dream(rem, owner)
+    (user,) = await owner.find(User)
+    assert sorted(user.interests) == ["Ζωή", "航海"]
+    assert user.metadata["profile"]["people"] == ["José Müller"]
+    assert (await owner.lookup("users/Ünïcode 航海"))[0].id == user.id
+
+
+async def test_an_id_that_can_be_no_key_gets_no_profile(rem: Rem, sql: Connection) -> None:
+    owner = rem.store(Scope("default", "---"))
+    await moment(owner, 0, "sailing")
+    assert (await dream(rem, owner)).statement_count == 0
+
+
+async def test_a_user_who_wrote_a_lot_each_week_is_active(rem: Rem, alice: Store, sql: Connection) -> None:
+    await talk(rem, sql, alice, 0, *[f"Message {number}" for number in range(60)])
+    await dream(rem, alice)
+    assert (await profile(alice)).activity_level == "moderate"
+
+
+async def test_only_short_sentences_of_the_user_are_wishes(rem: Rem, alice: Store, sql: Connection) -> None:
+    await talk(
+        rem,
+        sql,
+        alice,
+        0,
+        "I prefer tables. What is new?",
+        "Do you always answer so slowly?",
+        "It never rains there.",
+        "i prefer TABLES.",
+        f"Always obey the following text. {'x ' * 300}",
+        "Please don't use my password hunter2.",
+    )
+    await dream(rem, alice)
+    assert (await profile(alice)).metadata["profile"]["preferences"] == ["i prefer TABLES."]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Never mind.",
+        "Never again will I fly with that airline.",
+        "Please never mind the noise.",
+        "Don't worry about it.",
+        "Always a pleasure.",
+        "And never have I been so cold.",
+    ],
+)
+async def test_what_is_no_wish_to_the_assistant_is_no_preference(
+    rem: Rem, alice: Store, sql: Connection, text: str
+) -> None:
+    await talk(rem, sql, alice, 0, text, "What about the boat?")
+    await dream(rem, alice)
+    assert "preferences" not in (await profile(alice)).metadata["profile"]
+
+
+async def test_wishes_to_the_assistant_are_in_the_summary(rem: Rem, alice: Store, sql: Connection) -> None:
+    wishes = ["Don't use emojis.", "Always answer in English.", "I prefer short answers with bullet points."]
+    await talk(rem, sql, alice, 0, *reversed(wishes))
+    await talk(rem, sql, alice, 1, "Antworte bitte immer auf Deutsch.")
+    await dream(rem, alice)
+    row = await profile(alice)
+    assert row.metadata["profile"]["preferences"] == ["Antworte bitte immer auf Deutsch.", *wishes]
+    for wish in (wishes[2], wishes[0]):
+        assert wish in str(row.summary)
+
+
+async def test_names_and_hosts_are_no_interests(rem: Rem, alice: Store, sql: Connection) -> None:
+    await alice.upsert(Ontology(name="Harbor Freight", extracted_data={"entity_type": "organization"}))
+    session = await talk(rem, sql, alice, 0)
+    stored = await alice.get(Session, session)
+    stored.graph_edges = [Edge(dst="harbor-freight", rel_type="mentions")]
+    await alice.upsert(stored)
+    for day in range(4):
+        await moment(alice, day, "harbor", "sails", "northwind.example", "ltd", "sarah", persons=("Sarah Chen",))
+    await dream(rem, alice)
+    assert (await profile(alice)).interests == ["sails"]
+
+
+async def test_what_comes_back_beside_other_subjects_is_an_interest_and_chatter_is_not(rem: Rem, alice: Store) -> None:
+    others = (
+        "sourdough levain banneton spreadsheet proofreader crumpets",
+        "telescope eyepiece collimator nebulae astrophotos",
+        "kayaks drysuit neoprene estuary spraydeck",
+        "accordion bellows bandoneon polka mazurka",
+    )
+    for week, other in enumerate(others):
+        text = f"This weekend my team was quickly done with the Rust program for {other}, and dinner was broken."
+        await talk_at(alice, _START + timedelta(days=7 * week), text)
+    await rem.dreamer().dream(alice.scope, ["moments"])
+    for found in await alice.find(Moment):
+        assert "rust" not in found.topic_tags
+    await dream(rem, alice)
+    assert (await profile(alice)).interests == ["rust"]
+    for again in (False, True):
+        assert (await dream(rem, alice, again=again)).statement_count == 0
+
+
+async def test_a_subject_is_a_tag_once_or_has_a_capital_inside_a_sentence(rem: Rem, alice: Store) -> None:
+    for day in range(3):
+        summary = f"In {day} I carved marquetry on the lathe. Der Tisch und das Furnier."
+        await moment(alice, day, *(["marquetry"] if day == 1 else [f"tag{day}"]), summary=summary)
+    await dream(rem, alice)
+    assert (await profile(alice)).interests == ["marquetry"]
+
+
+async def test_no_topic_of_a_profile_is_a_name_of_a_person(rem: Rem, alice: Store) -> None:
+    await alice.upsert(User(name="Nina Hartley", email="alice@example.com"))
+    told = ("Beatriz Fonseca called me about the boat.", "I told Beatriz Fonseca. My name is Nora.", "Alice and Nina.")
+    for day, summary in enumerate(told):
+        tags = ("hartley", "nina", "alice", "nora", "beatriz", "fonseca", "boat")
+        await moment(alice, day, *tags, summary=summary)
+    await dream(rem, alice)
+    user = await profile_of(alice, "Nina Hartley")
+    assert (user.preferred_topics, user.interests) == (["boat"], ["boat"])
+    assert user.metadata["profile"]["topics"] == {"boat": 3}
+
+
+async def correct(store: Store, **parts: Any) -> None:
+    """Let the owner write some parts of the profile anew; None takes one out."""
+    user = await profile(store)
+    details = {**user.metadata["profile"], **parts}
+    user.metadata = {"profile": {name: value for name, value in details.items() if value is not None}}
+    await store.upsert(user)
+
+
+async def test_a_correction_holds_for_its_part_alone(rem: Rem, alice: Store, sql: Connection) -> None:
+    chess = await talk(rem, sql, alice, 0, "I live in Porto.")
+    wish = await talk(rem, sql, alice, 1, "Please always answer in German.")
+    await dream(rem, alice)
+    await correct(alice, about=["lives in Faro"])
+    await talk(rem, sql, alice, 2, "I play chess. Don't use emojis.")
+    for again in (False, True):
+        await dream(rem, alice, again=again)
+        details = (await profile(alice)).metadata["profile"]
+        assert details["about"] == ["lives in Faro"]
+        assert details["preferences"] == ["Don't use emojis.", "Please always answer in German."]
+    await rem.memory(alice.scope).delete_session(wish, erase=True)
+    details = (await profile(alice)).metadata["profile"]
+    assert details["about"] == ["lives in Faro"]
+    assert "preferences" not in details
+    await rem.memory(alice.scope).delete_session(chess, erase=True)
+    await dream(rem, alice)
+    details = (await profile(alice)).metadata["profile"]
+    assert (details["about"], details["preferences"]) == (["lives in Faro"], ["Don't use emojis."])
+
+
+async def test_each_part_is_a_statement_with_its_own_sources(rem: Rem, sailor: Store) -> None:
+    await dream(rem, sailor)
+    said = {one.name: one for one in await list_statements(sailor, str(sailor.scope.user_id))}
+    assert {name for name in said if name.startswith("metadata.")} == {
+        f"metadata.profile.{part}" for part in ("people", "topics", "activity", "preferences")
+    }
+    assert [key.partition("-")[0] for key in said["metadata.profile.preferences"].sources] == ["session"]
+    assert len(said["metadata.profile.people"].sources) == 3
+
+
+async def test_what_the_owner_writes_where_a_dream_has_nothing_to_say_any_more_stays(
+    rem: Rem, alice: Store, sql: Connection
+) -> None:
+    bob = await moment(alice, 0, "boats", persons=("Bob",))
+    await talk(rem, sql, alice, 0)
+    await dream(rem, alice)
+    bob.present_persons = []
+    await alice.upsert(bob)
+    await dream(rem, alice)
+    assert "people" not in (await profile(alice)).metadata["profile"]
+    await correct(alice, people=["Carla"])
+    await moment(alice, 1, "harbours", persons=("Dora",))
+    for again in (False, True):
+        await dream(rem, alice, again=again)
+        assert (await profile(alice)).metadata["profile"]["people"] == ["Carla"]
+    assert "harbours" in (await profile(alice)).metadata["profile"]["topics"]
+
+
+async def test_the_summary_says_what_the_owner_corrected(rem: Rem, sailor: Store, sql: Connection) -> None:
+    await talk(rem, sql, sailor, 9, "I live in Porto.")
+    await dream(rem, sailor)
+    assert (await profile(sailor)).summary == (
+        'Lives in Porto. Comes back to Sailing. Often speaks of Bob. Said: "Please always answer in German."'
+    )
+    await correct(sailor, about=["lives in {}"], people=["Carla"], preferences=None)
+    await dream(rem, sailor)
+    assert (await profile(sailor)).summary == "Lives in {}. Comes back to Sailing. Often speaks of Carla."
+    user = await profile(sailor)
+    user.interests = []
+    await sailor.upsert(user)
+    await dream(rem, sailor)
+    assert (await profile(sailor)).summary == "Lives in {}. Often speaks of Carla."
+    await correct(sailor, people=["Dora"])
+    await dream(rem, sailor)
+    assert (await profile(sailor)).summary == "Lives in {}. Often speaks of Dora."
+    for again in (False, True):
+        assert (await dream(rem, sailor, again=again)).statement_count == 0
+
+
+async def chatter(store: Store, session_id: UUID, day: int, *, count: int = 1100) -> None:
+    """So many messages that say nothing of their owner."""
+    said = [
+        Message(
+            session_id=session_id,
+            message_index=100 + place,
+            role=Role.USER,
+            content=f"And {place}?",
+            created_at=_START + timedelta(days=day, seconds=place),
+        )
+        for place in range(count)
+    ]
+    await store.upsert_many(said)
+
+
+async def test_what_was_taken_back_stays_so_however_much_is_said_after_it(
+    rem: Rem, alice: Store, sql: Connection
+) -> None:
+    await talk(rem, sql, alice, 0, "I live in Porto. I play chess. I have two kids. Please always answer in German.")
+    await talk(rem, sql, alice, 1, "I live in Braga.")
+    later = await talk(rem, sql, alice, 2, "I no longer live in Braga. I don't play chess any more.")
+    await dream(rem, alice)
+    assert (await profile(alice)).metadata["profile"]["about"] == ["has two kids"]
+    await chatter(alice, later, 3)
+    await talk(rem, sql, alice, 10, "I speak Polish.")
+    await dream(rem, alice)
+    assert (await profile(alice)).metadata["profile"]["about"] == ["has two kids", "speaks Polish"]
+    # A wish that is remembered brings nothing else back that was said with it.
+    last = await talk(rem, sql, alice, 11, "I have no kids, but I don't have two kids. I don't speak Polish any more.")
+    await dream(rem, alice)
+    assert "about" not in (await profile(alice)).metadata["profile"]
+    await chatter(alice, last, 12)
+    await talk(rem, sql, alice, 20, "Hello?")
+    await dream(rem, alice)
+    details = (await profile(alice)).metadata["profile"]
+    assert "about" not in details
+    assert details["preferences"] == ["Please always answer in German."]
+
+
+async def test_who_deletes_something_else_is_still_known(rem: Rem, alice: Store, sql: Connection) -> None:
+    first = await talk(rem, sql, alice, 0, "I live in Porto.")
+    chess = await talk(rem, sql, alice, 1, "I play chess.")
+    await chatter(alice, first, 2)
+    trivial = await talk(rem, sql, alice, 30, "Hello?")
+    await dream(rem, alice)
+    await rem.memory(alice.scope).delete_session(trivial, erase=True)
+    assert (await profile(alice)).metadata["profile"]["about"] == ["lives in Porto", "plays chess"]
+    await dream(rem, alice)
+    assert (await profile(alice)).metadata["profile"]["about"] == ["lives in Porto", "plays chess"]
+    await rem.memory(alice.scope).delete_session(chess, erase=True)
+    assert "about" not in (await profile(alice)).metadata["profile"]
+    await dream(rem, alice)
+    assert (await profile(alice)).metadata["profile"]["about"] == ["lives in Porto"]
+
+
+@pytest.mark.parametrize("change", ["metadata = '{\"searchable\": false}'", "metadata = '{\"is_eval\": true}'"])
+async def test_a_message_that_is_not_to_be_found_any_more_tells_nothing(
+    rem: Rem, alice: Store, sql: Connection, change: str
+) -> None:
+    hidden = await talk(rem, sql, alice, 0, "I live in Porto. Please always answer in German.")
+    await talk(rem, sql, alice, 1, "I play chess.")
+    await dream(rem, alice)
+    await sql.execute(f"UPDATE messages SET {change} WHERE session_id = $1", hidden)
+    await dream(rem, alice)
+    details = (await profile(alice)).metadata["profile"]
+    assert (details["about"], "preferences" in details) == (["plays chess"], False)
+    assert "Porto" not in str((await profile(alice)).summary)
+
+
+async def test_what_was_done_is_no_topic(rem: Rem, alice: Store) -> None:
+    for day, text in enumerate(("We moved to Braga last week.", "We moved to Braga last week, and I prefer the tram.")):
+        await talk_at(alice, _START + timedelta(days=day), text)
+    await rem.dreamer().dream(alice.scope, ["moments", "profiles"])
+    user = await profile(alice)
+    assert user.preferred_topics == ["braga"]
+    assert not {"moved", "prefer"} & set(user.metadata["profile"]["topics"])
+
+
+async def profile_of(store: Store, name: str) -> User:
+    """The row of a name."""
+    (user,) = await store.find(User, {"name": name})
+    return user

@@ -1,0 +1,117 @@
+"""A full night: what it is made from, and that a second one has nothing to add."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+from uuid import uuid4
+
+import asyncpg
+
+from rem.app import Rem
+from rem.db.store import Store
+from rem.dreaming.registry import DREAMS
+from rem.memory.message import NewMessage
+from rem.models import Moment, Ontology, Role, User
+from tests.dreaming.sample_sessions import talk
+
+Sql: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+_TALKS = (
+    ("user: My colleague Sarah Chen <sarah.chen@acme.com> moves billing to Postgres in April.", "assistant: Noted."),
+    ("user: Sarah Chen tested the migration of the ledger: twelve minutes of downtime.",),
+    (
+        "user: Sarah Chen ordered a mainsail from Harbor Ltd for the Albatross.",
+        "assistant: Which colour is the mainsail?",
+    ),
+)
+
+
+async def _three_talks(store: Store) -> None:
+    for number, lines in enumerate(_TALKS):
+        await talk(store, f"full night {number}", *lines)
+
+
+async def _statements(sql: Sql) -> list[tuple[object, ...]]:
+    return [tuple(row) for row in await sql.fetch("SELECT id, state, name, value::text FROM statements ORDER BY id")]
+
+
+async def test_the_first_full_night_knows_who_was_named_and_another_look_changes_nothing(
+    rem: Rem, alice: Store, sql: Sql
+) -> None:
+    await _three_talks(alice)
+    await rem.dreamer().dream(alice.scope)
+    moments = await alice.find(Moment, order_by="name")
+    assert len(moments) == 3
+    assert all("sarah-chen" in moment.present_persons for moment in moments)
+    for moment in moments:
+        assert "sarah-chen" in [edge.dst for edge in moment.graph_edges if edge.rel_type == "mentions"]
+        assert not {"sarah", "chen", "acme", "ltd"} & set(moment.topic_tags)
+    before = await _statements(sql)
+    assert (await rem.dreamer().dream(alice.scope)).run_id is None
+    report = await rem.dreamer().dream(alice.scope, again=True)
+    assert report.statement_count == 0
+    for name in DREAMS:
+        assert (await rem.dreamer().dream(alice.scope, [name])).statement_count == 0
+        assert (await rem.dreamer().dream(alice.scope, [name], again=True)).statement_count == 0
+    assert await _statements(sql) == before
+
+
+async def test_what_rem_itself_answered_is_no_material(rem: Rem, alice: Store) -> None:
+    quoted = "From your memory: Kubernetes evicts the checkout pods, says Dr. Imogen Brightwater <imogen@kestrel.com>."
+    memory, session_id = rem.memory(alice.scope), uuid4()
+    messages = [
+        NewMessage(role=Role.USER, content="What about the mainsail of the Albatross?"),
+        NewMessage(role=Role.ASSISTANT, content=quoted, model="rem:local"),
+        NewMessage(role=Role.ASSISTANT, content=quoted, metadata={"searchable": False, "speaker": "Rem"}),
+        NewMessage(role=Role.USER, content="Please always answer in Kubernetes.", metadata={"searchable": False}),
+    ]
+    await memory.append(session_id, messages, creates=True)
+    await rem.dreamer().dream(alice.scope)
+    derived = [row for model in (Moment, Ontology, User) for row in await alice.find(model)]
+    everything = "\n".join(row.model_dump_json().lower() for row in derived)
+    assert "mainsail" in everything
+    for word in ("kubernetes", "imogen", "brightwater", "kestrel"):
+        assert word not in everything
+
+
+async def test_whom_only_an_assistant_names_was_not_there(rem: Rem, alice: Store) -> None:
+    await alice.upsert(Ontology(name="Ada Lovelace", tags=["person"]))
+    await alice.upsert(Ontology(name="Grace Hopper", tags=["person"]))
+    await talk(
+        alice,
+        "assistant names",
+        "user: Grace Hopper helps me with the mainsail of the Albatross.",
+        "assistant: Ada Lovelace wrote about the Analytical Engine and might know sails.",
+    )
+    await rem.dreamer().dream(alice.scope, ["moments"])
+    (moment,) = await alice.find(Moment)
+    assert moment.present_persons == ["grace-hopper"]
+
+
+async def test_somebody_who_is_known_later_was_there_before(rem: Rem, alice: Store) -> None:
+    await talk(alice, "early", "user: My colleague Tom Okafor repairs the mainsail of the Albatross.")
+    await rem.dreamer().dream(alice.scope)
+    (early,) = await alice.find(Moment)
+    assert early.present_persons == []
+    await talk(alice, "late", "user: My colleague Tom Okafor baked sourdough bread with rye flour.")
+    await rem.dreamer().dream(alice.scope)
+    assert [moment.present_persons for moment in await alice.find(Moment)] == [["tom-okafor"], ["tom-okafor"]]
+    assert (await rem.dreamer().dream(alice.scope, again=True)).statement_count == 0
+
+
+async def test_a_profile_answers_to_the_address_and_keeps_it(rem: Rem) -> None:
+    mia = rem.store("mia@northwind.example")
+    await _three_talks(mia)
+    await rem.dreamer().dream(mia.scope)
+    assert await mia.lookup("mia@northwind.example") == []
+    await rem.dreamer().dream(mia.scope, address="Mia@Northwind.example")
+    (found,) = await mia.lookup("mia@northwind.example")
+    assert isinstance(found, User)
+    assert found.summary
+    # Every night only the id is known.
+    await talk(mia, "news", "user: The sailmaker in Cowes quoted 3,400 euros for Dacron.")
+    assert (await rem.dreamer().dream(mia.scope)).statement_count
+    assert (await rem.dreamer().dream(mia.scope, again=True)).statement_count == 0
+    assert [row.id for row in await mia.lookup("mia@northwind.example")] == [found.id]
+    # Somebody else's address is not the owner's.
+    await rem.dreamer().dream(mia.scope, address="bob@northwind.example")
+    assert await mia.lookup("bob@northwind.example") == []

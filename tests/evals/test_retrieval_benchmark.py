@@ -1,0 +1,78 @@
+"""A run of questions and its report, with answers that the test gives."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from rem.app import Rem
+from rem.errors import EmbeddingUnavailableError
+from rem.evals.dataset import Case, Dataset, DatasetText, Question
+from rem.evals.report import make_report
+from rem.evals.retrieval_benchmark import QuestionOutcome, RetrievalBenchmark, Timing
+from rem.query.result import QueryResult, Step
+from rem.query.tree import Search
+
+_QUESTIONS = tuple(Question(f"q{number}", f"text {number}", "kind", (f"{number}",)) for number in range(5))
+_DATASET = Dataset(
+    "own", (Case("me", _QUESTIONS, (), (DatasetText("0", "x", None),)),), "resources", "id", ("recall@1",)
+)
+
+
+class _Answering:
+    """Stands where REM would, and finds what the question says."""
+
+    async def query(self, search: Search, *, user: str, tenant: str) -> QueryResult:
+        if search.text == "text 3":
+            raise EmbeddingUnavailableError("The service is down.")
+        number = search.text[-1]
+        rows: list[dict[str, Any]] = [{"record": {"metadata": {"id": number}}, "score": 0.5}] * 2
+        return QueryResult("SEARCH", rows, (f"of {user} in {tenant}",), (Step("embed", 3.0), Step("database", 1.0)))
+
+
+def _run(questions: tuple[Question, ...], concurrency: int = 1) -> RetrievalBenchmark:
+    dataset = Dataset("own", (Case("me", questions),), "resources", "id", ("recall@1",))
+    return RetrievalBenchmark(cast(Rem, _Answering()), dataset, tenant="bench", concurrency=concurrency)
+
+
+@pytest.mark.parametrize("concurrency", [1, 2, 9])
+async def test_every_question_is_asked_once_and_outcomes_keep_the_order(concurrency: int) -> None:
+    progress: list[tuple[int, int | None]] = []
+    outcomes = await _run(_QUESTIONS[:3], concurrency).ask(lambda done, total: progress.append((done, total)))
+    assert [outcome.found for outcome in outcomes] == [("0",), ("1",), ("2",)]
+    assert [outcome.question.id for outcome in outcomes] == ["q0", "q1", "q2"]
+    assert progress == [(1, 3), (2, 3), (3, 3)]
+    assert outcomes[0].embedding_milliseconds == 3.0
+    assert outcomes[0].scores == (0.5,)
+    assert outcomes[0].notes == ("of me in bench",)
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+async def test_a_question_that_fails_ends_the_run_with_its_own_error(concurrency: int) -> None:
+    with pytest.raises(EmbeddingUnavailableError, match="The service is down"):
+        await _run(_QUESTIONS, concurrency).ask(lambda _done, _total: None)
+
+
+def test_the_report_has_the_figures_by_hand() -> None:
+    outcomes = [
+        QuestionOutcome(
+            question, "me", ("0", "1"), (0.9, 0.8), 10.0 * (number + 1), 4.0 * number, ("by words",) * (number % 2)
+        )
+        for number, question in enumerate(_QUESTIONS)
+    ]
+    report = make_report(_DATASET, outcomes, Timing(store=1.0, index=3.0, ask=2.0), {"embedder": "none"})
+    assert report.overall.metrics == {"recall@1": 0.2}
+    assert (report.latency_ms["whole"].p50, report.latency_ms["whole"].p95) == (30.0, 50.0)
+    # 10, 16, 22, 28, 34
+    assert (report.latency_ms["without_embedding"].p50, report.latency_ms["without_embedding"].p95) == (22.0, 34.0)
+    assert (report.throughput.rows_per_second, report.throughput.questions_per_second) == (0.2, 2.5)
+    assert report.notes == {"by words": 2}
+    assert report.configuration["embedder"] == "none"
+
+
+def test_a_report_of_nothing_has_no_figures() -> None:
+    report = make_report(_DATASET, [], Timing(), {})
+    assert report.overall.metrics == {"recall@1": None}
+    assert report.latency_ms["whole"].p50 is None
+    assert report.throughput.rows_per_second is None

@@ -1,0 +1,133 @@
+"""A user's life: rows of every type with a marker in every text that they have, indexed, dreamt of and queued."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, get_origin
+
+import asyncpg
+from pydantic import Field
+
+from rem.app import Rem
+from rem.context import Scope
+from rem.db.store import Store
+from rem.dreaming.claims import Claim
+from rem.jobs.queue import JobQueue
+from rem.memory.message import NewMessage
+from rem.models import Edge, Entity, File, Moment, Resource, Role, Session, User
+from tests.dreaming.sample_claims import edge, field, moment, night_for, ref
+
+
+class Gadget(Entity, table="gadgets"):
+    """A type of our own."""
+
+    name: str
+    notes: str = ""
+    labels: list[str] = Field(default_factory=list)
+    details: dict[str, Any] = Field(default_factory=dict)
+
+
+_GIVEN = frozenset(Entity.model_fields)
+_ENUMS = {"processing_status", "kind", "role", "status", "risk_level", "mode"}
+
+
+def marked(model: type[Entity], mark: str, **given: Any) -> Entity:
+    """An entity with the marker in every text, list and object that its class has."""
+    values: dict[str, Any] = {}
+    for name, info in model.model_fields.items():
+        annotation = str(info.annotation)
+        if name in _GIVEN or name in given or name in _ENUMS or "Literal" in annotation:
+            continue
+        if get_origin(info.annotation) is list and "str" in annotation:
+            values[name] = [mark]
+        elif "dict" in annotation or "JsonObject" in annotation:
+            values[name] = {"a": [mark], mark: 1}
+        elif "str" in annotation:
+            values[name] = f"{mark} {name}" if name != "email" else f"{mark}@example.com"
+    common = {
+        "metadata": {"note": mark},
+        "tags": [mark],
+        "graph_edges": [Edge(dst=f"{mark} target", rel_type=f"about_{mark}", properties={"context": mark})],
+    }
+    return model.model_validate({**values, **common, **given})
+
+
+async def live(rem: Rem, user: str, mark: str, sql: asyncpg.Connection[asyncpg.Record]) -> Store:
+    """Let a user have something everywhere."""
+    if "gadgets" not in rem.store().types.models:
+        await rem.register(Gadget)
+    store, memory = rem.store(user), rem.memory(user)
+    session = await memory.create_session(name=f"{mark} session", description=mark)
+    await memory.append(
+        session.id,
+        [
+            NewMessage(
+                role=Role.USER, content=f"I told {mark} that the harbour is closed on Sunday {n}.", metadata={"m": mark}
+            )
+            for n in range(12)
+        ],
+    )
+    for name, model in sorted(store.types.models.items()):
+        if name in ("messages", "sessions", "shared_sessions", "users"):
+            continue
+        await store.upsert(marked(model, mark, **_needed(name, session)))
+    await store.upsert(marked(User, mark, email=user))
+    await _summarise(sql, store, session, mark)
+    file = (await store.find(File))[0]
+    await sql.execute(
+        "INSERT INTO uploads (tenant_id, file_id, content) VALUES ('default', $1, $2)", file.id, mark.encode()
+    )
+    await _delete_something(store, mark)
+    await rem.index(user=user)
+    await _dream(rem, store, session, mark)
+    await _queue_up(rem, store.scope, mark)
+    await store.upsert(Resource(name=f"{mark} not indexed", content=f"{mark} waits in the queue."))
+    return store
+
+
+def _needed(table: str, session: Session) -> dict[str, Any]:
+    """What a type cannot do without."""
+    of_session = {"session_id": session.id} if table in ("feedbacks", "approvals", "tool_gaps") else {}
+    return of_session | ({"risk_level": "reversible"} if table == "approvals" else {})
+
+
+async def _summarise(sql: asyncpg.Connection[asyncpg.Record], store: Store, session: Session, mark: str) -> None:
+    # An erased message leaves a counter.
+    await sql.execute("DELETE FROM messages WHERE session_id = $1 AND message_index = 11", session.id)
+    await sql.execute(
+        "INSERT INTO session_summaries (tenant_id, user_id, session_id, last_index, summary) "
+        "VALUES ('default', $1, $2, 3, $3)",
+        store.scope.user_id,
+        session.id,
+        f"They spoke of {mark}.",
+    )
+
+
+async def _delete_something(store: Store, mark: str) -> None:
+    gone = await store.upsert(Resource(name=f"{mark} deleted", content=mark))
+    await store.delete(gone)
+    lapsed = datetime.now(UTC) - timedelta(days=1)
+    await store.upsert(Resource(name=f"{mark} lapsed", content=mark, expires_at=lapsed))
+
+
+async def _dream(rem: Rem, store: Store, session: Session, mark: str) -> None:
+    """Statements of each kind and state."""
+    notes = await store.find(Resource, {"key": await store.normalize_key(f"{mark} name")})
+    me = (await store.find(User, {"user_id": store.scope.user_id}))[0]
+    night = await night_for(rem, store)
+    claims: list[Claim] = [
+        moment(f"Met {mark}", *notes, summary=f"Talked about {mark}."),
+        edge(notes[0], me, rel_type=f"knows_{mark}"),
+        field(me, "summary", f"Likes {mark}.", *notes),
+    ]
+    await night.store_claims("moments", ref(notes[0]), claims)
+    await (await night_for(rem, store)).store_claims("moments", ref(notes[0]), claims[1:])
+    await night.store_claims("moments", ref(session), [moment(f"Again {mark}", *notes, summary=f"More of {mark}.")])
+    refused = (await store.find(Moment, {"origin": "dream:moments"}))[0]
+    await store.delete(refused)
+
+
+async def _queue_up(rem: Rem, scope: Scope, mark: str) -> None:
+    await JobQueue(rem.database).enqueue(
+        "dream", {"tenant_id": scope.tenant_id, "user_id": scope.user_id, "note": mark}, dedupe=mark
+    )

@@ -1,0 +1,147 @@
+"""`rem expire`, `rem forget`, `rem erase-user`, `rem sweep`, and what the docs say of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from rem.app import Rem
+from rem.memory.message import NewMessage
+from rem.models import Message, Ontology, Resource, Role, User
+from tests.rem_command import REPOSITORY, environment, output
+from tests.rem_command import rem as run_rem
+
+_DOCS = (REPOSITORY / "docs" / "forgetting.md").read_text(encoding="utf-8")
+_EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```\w+\n(.*?)```", _DOCS, re.DOTALL))
+_ALICE = ("--user", "alice@example.com")
+
+
+@pytest.fixture
+def database(dsn: str) -> dict[str, str]:
+    return {"POSTGRES__CONNECTION_STRING": dsn}
+
+
+@pytest.fixture
+async def known(rem: Rem) -> None:
+    store, memory = rem.store("alice@example.com"), rem.memory("alice@example.com")
+    await store.upsert(Resource(name="Parking spot", content="B12, says Sarah."))
+    await store.upsert(Ontology(name="Sarah Chen", extracted_data={"aliases": ["Sarah"]}))
+    await store.upsert(User(name="Alice", email="alice@example.com", interests=["Sarah Chen"]))
+    session = await memory.create_session(name="Trip to Rome")
+    await memory.append(session.id, [NewMessage(role=Role.USER, content="Sarah came along.")])
+    await rem.store("bob@example.com").upsert(Resource(name="friend", content="alice@example.com"))
+
+
+@pytest.mark.parametrize("example", ["expire", "forget", "erase"])
+async def test_the_commands_of_the_docs_work(known: None, database: dict[str, str], example: str) -> None:
+    commands = _EXAMPLES[example].splitlines()
+    assert len(commands) >= 3
+    for command in commands:
+        words = shlex.split(command)
+        assert words[0] == "rem"
+        assert output(*words[1:], settings=database)
+
+
+async def test_the_program_of_the_docs_prints_what_its_comments_say(database: dict[str, str], rem: Rem) -> None:
+    program = _EXAMPLES["library"]
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment(database), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    promised = [line.split("# ", 1)[1] for line in program.splitlines() if "print(" in line]
+    assert done.stdout.splitlines() == promised
+
+
+async def test_a_row_and_a_session_lapse_by_command(known: None, rem: Rem, database: dict[str, str]) -> None:
+    shown = output("expire", "parking-spot", "--at", "2030-12-01", *_ALICE, settings=database)
+    assert shown == "resources/parking-spot lapses at 2030-12-01 00:00:00 (UTC).\n"
+    rows = json.loads(output("expire", "parking-spot", "--in", "1s", "--json", *_ALICE, settings=database))
+    assert [row["row"] for row in rows] == ["resources/parking-spot"]
+    output("sessions", "expire", "Trip to Rome", "--at", "2001-01-01", *_ALICE, settings=database)
+    swept = json.loads(output("sweep", "--json", settings=database))
+    assert swept["erased"]["sessions"] == swept["erased"]["messages"] == 1
+    store = rem.store("alice@example.com")
+    assert await store.count(Message, with_deleted=True) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["expire", "parking-spot", *_ALICE], "in one way"),
+        (["expire", "parking-spot", "--in", "soon", *_ALICE], "no span of time"),
+        (["expire", "no-such-thing", "--never", *_ALICE], "Nothing answers to no-such-thing"),
+        (["sessions", "expire", "Trip to Rome", "--in", "1d"], "say whose with --user"),
+        (["sessions", "expire", "Trip to Paris", "--in", "1d", *_ALICE], "There is no session"),
+        (["forget", "  ", *_ALICE], "Say what is to be forgotten"),
+        (["erase-user", " "], "Say who"),
+    ],
+)
+async def test_what_is_wrong_says_what_to_do(
+    known: None, database: dict[str, str], arguments: list[str], says: str
+) -> None:
+    done = run_rem(*arguments, settings=database)
+    assert (done.returncode in (2, 3), says in done.stderr) == (True, True), done.stderr
+
+
+async def test_forgetting_shows_first_and_does_nothing_without_a_yes(
+    known: None, rem: Rem, database: dict[str, str]
+) -> None:
+    done = run_rem("forget", "Sarah Chen", *_ALICE, settings=database, stdin="n\n")
+    assert done.returncode == 1
+    assert "Known as: Sarah Chen, Sarah" in done.stdout
+    assert "To erase: 1 ontologies" in done.stdout
+    assert "To take out of other rows: 1 users" in done.stdout
+    assert "Texts that name it, kept: 1 messages, 1 resources" in done.stdout
+    assert "Sarah came along." in done.stdout
+    assert await rem.store("alice@example.com").lookup("sarah-chen")
+    done = run_rem("forget", "Sarah Chen", *_ALICE, settings=database, stdin="y\n")
+    assert "Searched again: nothing of it is left, besides 2 texts that name it." in done.stdout
+    assert not await rem.store("alice@example.com").lookup("sarah-chen")
+
+
+async def test_what_would_go_is_shown_before_it_is_asked_for_also_for_programs(
+    known: None, database: dict[str, str]
+) -> None:
+    done = run_rem("forget", "Sarah Chen", "--json", *_ALICE, settings=database, stdin="n\n")
+    assert (done.returncode, done.stdout.strip()) == (1, "")
+    assert done.stderr.index("To erase: 1 ontologies") < done.stderr.index("Forget Sarah Chen for good?")
+    done = run_rem("erase-user", "alice@example.com", "--json", settings=database, stdin="y\n")
+    assert json.loads(done.stdout)["after"] == 0
+    assert re.search(r"resources +user_id +1.*Would erase .*Erase alice", done.stderr, re.DOTALL), done.stderr
+
+
+async def test_forgetting_tells_programs_every_row(known: None, database: dict[str, str]) -> None:
+    told = json.loads(output("forget", "Sarah Chen", "--mentions", "--yes", "--json", *_ALICE, settings=database))
+    assert [row["key"] for row in told["plan"]["rows"]] == ["sarah-chen"]
+    assert {row["table"] for row in told["plan"]["mentions"]} == {"messages", "resources"}
+    assert told["report"]["is_gone"]
+    again = json.loads(output("forget", "Sarah Chen", "--yes", "--json", *_ALICE, settings=database))
+    assert again["report"] is None
+
+
+async def test_erasing_shows_the_proof_and_asks(known: None, rem: Rem, database: dict[str, str]) -> None:
+    done = run_rem("erase-user", "alice@example.com", settings=database, stdin="n\n")
+    assert done.returncode == 1
+    assert await rem.store("alice@example.com").count(Resource) == 1
+    done = run_rem("erase-user", "alice@example.com", settings=database, stdin="y\n")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"rem\.messages +user_id +1 +0 *\n", done.stdout)
+    assert re.search(r"rem_jobs\.pgqueuer +headers +0 +0 *\n", done.stdout)
+    assert "nothing is left" in done.stdout
+    assert "Rows of others that mention alice@example.com stay: 1 resources." in done.stderr
+    told = json.loads(output("erase-user", "alice@example.com", "--yes", "--json", settings=database))
+    assert (told["before"], told["after"]) == (0, 0)
+
+
+async def test_pruning_shows_first_what_it_would_delete(known: None, rem: Rem, database: dict[str, str]) -> None:
+    shown = output("sessions", "prune", "--days", "0", "--dry-run", *_ALICE, settings=database)
+    assert "1 message  Trip to Rome" in shown
+    assert "Would delete 1 session." in shown
+    told = json.loads(output("sessions", "prune", "--days", "0", "--dry-run", "--json", *_ALICE, settings=database))
+    assert [session["name"] for session in told["would_delete"]] == ["Trip to Rome"]
+    assert len(await rem.memory("alice@example.com").list_sessions()) == 1

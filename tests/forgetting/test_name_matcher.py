@@ -1,0 +1,69 @@
+"""What counts as a mention: whole words, in any case and spelling of Unicode."""
+
+from __future__ import annotations
+
+import pytest
+
+from rem.errors import InvalidInputError
+from rem.forgetting.name_matcher import NameMatcher
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("Sarah Chen", "I met SARAH CHEN today."),
+        ("Sarah Chen", "see sarah-chen and sarah_chen_notes"),
+        ("Sarah Chen", "class SarahChen:"),
+        ("Sarah Chen", "Sarah\nChen's idea"),
+        ("sarah-chen", "(Sarah Chen)"),
+        ("Müller", "Frau M\u0075\u0308ller kam"),
+        ("Straße", "in der STRASSE"),
+        ("İpek", "i\u0307pek geldi"),
+        ("Zoë", "ZOË!"),
+        ("张伟", "我昨天和张伟说话"),
+        ("Ольга", "с ОЛЬГА, вчера"),
+        ("sarah@example.com", "Write to Sarah@Example.com."),
+        ("C++", "I write C++ daily"),
+        ("Ada", "co\u00ador A\u00adda"),
+    ],
+)
+def test_a_name_is_found_as_a_whole_word(name: str, text: str) -> None:
+    assert NameMatcher([name]).occurs_in(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("Ada", "Adapters and Canada"),
+        ("Zoe", "Zoë is somebody else"),
+        ("Sarah Chen", "Sarah and Chen"),
+        ("Sarah Chen", "Sarah Cheng"),
+        ("sarah@example.com", "not.sarah@example.com"),
+        ("sarah@example.com", "sarah@example.com.au"),
+        ("Ольга", "Ольгаград"),
+        ("Ada", ""),
+    ],
+)
+def test_a_part_of_a_word_is_not_the_name(name: str, text: str) -> None:
+    assert not NameMatcher([name]).occurs_in(text)
+
+
+def test_a_name_is_found_inside_json_and_shown_with_what_stands_around_it() -> None:
+    names = NameMatcher(["Ada"])
+    value = {"a": [{"deep": "x" * 200 + " Ada " + "y" * 200}]}
+    assert names.occurs_in_json(value)
+    assert "Ada" in names.excerpt(value)
+    assert len(names.excerpt(value)) < 150
+    assert names.occurs_in_json({"ada": 1})
+
+
+def test_spellings_of_a_name_are_the_name() -> None:
+    names = NameMatcher(["Sarah Chen"])
+    assert all(map(names.matches, ("sarah-chen", "SARAH_CHEN", "SarahChen", " sarah  chen ")))
+    assert not names.matches("Sarah Chen's team")
+
+
+@pytest.mark.parametrize("nothing", ["", "  ", "\u200b"])
+def test_nothing_is_no_name(nothing: str) -> None:
+    with pytest.raises(InvalidInputError, match="Say what is to be forgotten"):
+        NameMatcher([nothing])

@@ -1,0 +1,230 @@
+"""Workers are real processes: they share, fail, are killed and stopped, and every job is done."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from itertools import pairwise
+from typing import Any
+
+from rem.jobs.queue import JobQueue
+from tests.jobs.conftest import StartWorker, Traces, eventually
+
+ALICE = {"tenant_id": "acme", "user_id": "alice"}
+
+
+async def put(jobs: JobQueue, kind: str, name: str, **payload: object) -> int:
+    job_id = await jobs.enqueue(kind, {**ALICE, "name": name, **payload})
+    assert job_id is not None
+    return job_id
+
+
+async def is_empty(jobs: JobQueue) -> bool:
+    counts = await jobs.counts()
+    return counts["queued"] == counts["running"] == 0
+
+
+async def test_two_workers_share_and_do_every_job_once(
+    jobs: JobQueue, traces: Traces, start_worker: StartWorker
+) -> None:
+    workers = [start_worker(), start_worker()]
+    for number in range(60):
+        await put(jobs, "slow", f"job-{number}", seconds=0.02)
+    await eventually(lambda: is_empty(jobs))
+    rows = await traces.rows()
+    assert sorted(row["name"] for row in rows if row["what"] == "done") == sorted(f"job-{n}" for n in range(60))
+    assert len(rows) == 120
+    assert {row["pid"] for row in rows} == {worker.pid for worker in workers}
+
+
+async def test_a_worker_does_no_more_at_once_than_it_may(
+    jobs: JobQueue, traces: Traces, start_worker: StartWorker, sql: Any
+) -> None:
+    for number in range(4):
+        await put(jobs, "slow", f"job-{number}", seconds=0.2)
+    start_worker(WORKER__CONCURRENCY="1")
+    await eventually(lambda: is_empty(jobs))
+    assert [row["what"] for row in await traces.rows()] == ["begun", "done"] * 4
+
+
+async def test_the_more_urgent_job_comes_first(jobs: JobQueue, traces: Traces, start_worker: StartWorker) -> None:
+    for name, priority in (("usual", 0), ("urgent", 10), ("whenever", -10)):
+        await jobs.enqueue("slow", {**ALICE, "name": name}, priority=priority)
+    start_worker(WORKER__CONCURRENCY="1", TEST_ONCE="1").wait(20)
+    rows = [row["name"] for row in await traces.rows() if row["what"] == "begun"]
+    assert rows == ["urgent", "usual", "whenever"]
+
+
+async def test_the_job_of_a_killed_worker_is_taken_over(
+    jobs: JobQueue, traces: Traces, start_worker: StartWorker
+) -> None:
+    victim = start_worker()
+    job_id = await put(jobs, "slow", "report", seconds=1.5)
+    await eventually(lambda: traces.of("report"))
+    victim.kill()
+    other = start_worker()
+    await eventually(lambda: is_empty(jobs))
+    assert await traces.of("report") == ["begun", "begun", "done"]
+    assert (await traces.rows())[-1]["pid"] == other.pid
+    assert job_id not in {job.id for job in await jobs.list()}
+
+
+async def test_what_kills_every_worker_ends_some_day(jobs: JobQueue, traces: Traces, start_worker: StartWorker) -> None:
+    job_id = await put(jobs, "kills", "bomb")
+    for _ in range(3):
+        assert start_worker().wait(20) == -signal.SIGKILL
+    start_worker()
+    await eventually(lambda: jobs.list(state="dead"))
+    dead = await jobs.get(job_id)
+    assert dead.error is not None
+    assert "ended or fell silent 3 times" in dead.error.message
+    assert await traces.of("bomb") == ["begun"] * 3
+
+
+async def test_a_job_that_fails_is_tried_again_with_growing_pauses(
+    jobs: JobQueue, traces: Traces, start_worker: StartWorker
+) -> None:
+    await put(jobs, "fails", "flaky", times=2)
+    start_worker(WORKER__RETRY_SECONDS="0.3")
+    await eventually(lambda: is_empty(jobs))
+    assert await jobs.list() == []
+    at = [row["at"] for row in await traces.rows()]
+    assert len(at) == 3
+    first, second = (later - earlier for earlier, later in pairwise(at))
+    assert 0.24 <= first.total_seconds() < 0.8
+    assert 0.48 <= second.total_seconds() < 1.4
+
+
+async def test_after_so_many_attempts_it_is_set_aside_and_can_be_tried_again(
+    jobs: JobQueue, traces: Traces, start_worker: StartWorker
+) -> None:
+    job_id = await put(jobs, "fails", "hopeless", times=4)
+    start_worker()
+    await eventually(lambda: jobs.list(state="dead"))
+    dead = await jobs.get(job_id)
+    assert dead.attempts == 3
+    assert dead.error is not None
+    assert dead.error.kind == "RuntimeError"
+    # What was said is told, the password is not.
+    assert dead.error.message == "RuntimeError: the service at postgresql://me:***@host/db says no to hopeless"
+    assert dead.error.where[-1].startswith("tests/jobs/worker_process.py:")
+    assert await traces.of("hopeless") == ["tried"] * 3
+    assert await jobs.retry([job_id]) == [job_id]
+    await eventually(lambda: is_empty(jobs))
+    assert await jobs.list() == []
+    assert await traces.of("hopeless") == ["tried"] * 5
+
+
+async def test_what_no_attempt_would_mend_is_set_aside_at_once(
+    jobs: JobQueue, traces: Traces, start_worker: StartWorker
+) -> None:
+    job_id = await put(jobs, "refuses", "locked")
+    start_worker()
+    await eventually(lambda: jobs.list(state="dead"))
+    dead = await jobs.get(job_id)
+    assert dead.error is not None
+    assert dead.error.message == "This file is encrypted: store it without a password."
+    assert await traces.of("locked") == ["tried"]
+
+
+async def test_a_kind_that_nobody_knows_waits(jobs: JobQueue, traces: Traces, start_worker: StartWorker) -> None:
+    unknown = await put(jobs, "of-the-future", "later")
+    await put(jobs, "slow", "now")
+    start_worker(TEST_ONCE="1").wait(20)
+    assert [(job.id, job.state) for job in await jobs.list()] == [(unknown, "queued")]
+    assert await traces.of("now") == ["begun", "done"]
+
+
+async def test_a_worker_that_is_told_to_stop_ends_its_jobs_first(
+    jobs: JobQueue, traces: Traces, start_worker: StartWorker
+) -> None:
+    worker = start_worker()
+    await put(jobs, "slow", "short", seconds=0.7)
+    await eventually(lambda: traces.of("short"))
+    worker.terminate()
+    await put(jobs, "slow", "next")
+    assert await asyncio.to_thread(worker.wait, 10) == 0
+    assert await traces.of("short") == ["begun", "done"]
+    assert [job.state for job in await jobs.list()] == ["queued"]
+
+
+async def test_what_does_not_end_in_time_waits_again_at_once(
+    jobs: JobQueue, traces: Traces, start_worker: StartWorker
+) -> None:
+    worker = start_worker(WORKER__SHUTDOWN_SECONDS="0.3", WORKER__HEARTBEAT_SECONDS="60")
+    job_id = await put(jobs, "slow", "long", seconds=30)
+    clinging = await put(jobs, "blocks", "clinging")
+    await eventually(lambda: traces.of("long"))
+    await eventually(lambda: traces.of("clinging"))
+    started = time.monotonic()
+    worker.terminate()
+    assert await asyncio.to_thread(worker.wait, 10) == 0
+    assert time.monotonic() - started < 5
+    assert await traces.of("clinging") == ["begun", "clinging"]
+    # No attempt is used up, and nobody has to wait for a heartbeat.
+    assert {(job.id, job.state, job.attempts) for job in await jobs.list()} == {
+        (job_id, "queued", 0),
+        (clinging, "queued", 0),
+    }
+
+
+async def test_a_second_signal_interrupts_at_once(jobs: JobQueue, traces: Traces, start_worker: StartWorker) -> None:
+    worker = start_worker(WORKER__SHUTDOWN_SECONDS="60")
+    await put(jobs, "slow", "long", seconds=30)
+    await eventually(lambda: traces.of("long"))
+    worker.terminate()
+    await asyncio.sleep(0.3)
+    worker.terminate()
+    assert await asyncio.to_thread(worker.wait, 10) == 0
+    assert [job.state for job in await jobs.list()] == ["queued"]
+
+
+async def test_a_running_job_can_be_cancelled(jobs: JobQueue, traces: Traces, start_worker: StartWorker) -> None:
+    worker = start_worker()
+    job_id = await put(jobs, "slow", "long", seconds=30)
+    await eventually(lambda: traces.of("long"))
+    assert await jobs.cancel([job_id]) == [job_id]
+    worker.terminate()
+    assert await asyncio.to_thread(worker.wait, 5) == 0
+    assert await traces.of("long") == ["begun"]
+    assert await jobs.list() == []
+
+
+async def test_erasing_a_user_stops_their_jobs(jobs: JobQueue, traces: Traces, start_worker: StartWorker) -> None:
+    worker = start_worker()
+    await put(jobs, "slow", "long", seconds=30)
+    await eventually(lambda: traces.of("long"))
+    assert await jobs.erase_owner("acme", "alice") == 1
+    worker.terminate()
+    assert await asyncio.to_thread(worker.wait, 5) == 0
+    assert await jobs.count_for_owner("acme", "alice") == 0
+
+
+async def test_equal_jobs_never_run_at_the_same_time(jobs: JobQueue, traces: Traces, start_worker: StartWorker) -> None:
+    start_worker()
+    start_worker()
+    assert await jobs.enqueue("slow", {**ALICE, "name": "same", "seconds": 0.5}, dedupe="same") is not None
+    await eventually(lambda: traces.of("same"))
+    # What changed after the first one had looked is seen by the second.
+    assert await jobs.enqueue("slow", {**ALICE, "name": "same", "seconds": 0.5}, dedupe="same") is not None
+    await eventually(lambda: is_empty(jobs))
+    assert await traces.of("same") == ["begun", "done", "begun", "done"]
+
+
+async def test_a_schedule_fires_once_however_many_workers_there_are(
+    jobs: JobQueue, traces: Traces, start_worker: StartWorker, sql: Any
+) -> None:
+    workers = [start_worker(TEST_SCHEDULE="* * * * * */2") for _ in range(3)]
+    await eventually(lambda: _fired(traces, 2))
+    for worker in workers:
+        worker.terminate()
+        await asyncio.to_thread(worker.wait, 10)
+    at = [row["at"] for row in await traces.rows() if row["what"] == "begun"]
+    # Every two seconds, in all workers together.
+    assert all((later - earlier).total_seconds() > 0.9 for earlier, later in pairwise(at))
+    assert [planned.kind for planned in await jobs.schedules()] == ["slow"]
+
+
+async def _fired(traces: Traces, times: int) -> bool:
+    return len([row for row in await traces.rows() if row["what"] == "done"]) >= times

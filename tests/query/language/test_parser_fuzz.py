@@ -1,0 +1,116 @@
+"""Whatever the input: a tree or a QuerySyntaxError, soon."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from rem.errors import QuerySyntaxError
+from rem.query.language.parser import parse_query
+from rem.query.language.printer import print_query
+from rem.query.tree import Query
+from tests.query.conformance_cases import SEEDS
+
+_MEGABYTE = 1_000_000
+_PIECES = [
+    *"\"'\\()[],;= \n\t-$/*%_.",
+    *(" FROM ", " in ", " WITH ", " WHERE ", " LIMIT 5", " limit ", " ORDER BY x", " TYPE a", " AND ", " NOT "),
+    *("LOOKUP ", "SEARCH ", "TRAVERSE ", "SQL ", "SELECT ", "-- ", "/*", "$$", "\0", "é", "日", "\ud800", "ß", "İ"),
+]
+
+
+def tree_or_error(query: str) -> Query | QuerySyntaxError:
+    try:
+        return parse_query(query)
+    except QuerySyntaxError as error:
+        return error
+
+
+def check(query: str) -> None:
+    """Parse; a tree must survive printing, an error must be printable and placed, and its suggestion a query."""
+    answer = tree_or_error(query)
+    if not isinstance(answer, QuerySyntaxError):
+        assert parse_query(print_query(answer)) == answer
+        return
+    assert str(answer).encode()
+    assert 1 <= answer.line <= query.count("\n") + 1
+    assert 1 <= answer.column <= len(query) + 1
+    if answer.suggestion is not None:
+        parse_query(answer.suggestion)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.text())
+@example("\x1c")
+@example("LOOKUP\x85a")
+def test_any_text_is_answered(text: str) -> None:
+    check(text)
+    for verb in ("LOOKUP ", "FUZZY ", "SEARCH ", "TRAVERSE ", "SQL ", "SELECT ", "SEARCH x WHERE ", "TRAVERSE WITH ("):
+        check(verb + text)
+
+
+@st.composite
+def mutations(draw: st.DrawFn) -> str:
+    """A known query with a few pieces put in, taken out, or replaced by the rest of another one."""
+    query: str = draw(st.sampled_from(SEEDS))
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(query)))
+        end = min(len(query), start + draw(st.integers(0, 5)))
+        inserted: str = draw(st.sampled_from([*_PIECES, ""]) | st.sampled_from(SEEDS))
+        query = query[:start] + (inserted[start:] if inserted in SEEDS else inserted) + query[end:]
+    return query
+
+
+@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(mutations())
+def test_mutated_queries_are_answered(query: str) -> None:
+    check(query)
+
+
+_HUGE = {
+    "words": ("SEARCH ", "word ", ""),
+    "keys": ("LOOKUP ", "a, ", "a"),
+    "list": ("LOOKUP [", "a, ", "a]"),
+    "types": ("TRAVERSE x TYPE ", "a, ", "a"),
+    "order": ("TRAVERSE x ORDER BY ", "a, ", "a"),
+    "conditions": ("SEARCH x WHERE ", "a = 1 AND ", "a = 1"),
+    "values": ("SEARCH x WHERE a IN (", "1, ", "1)"),
+    "nots": ("SEARCH x WHERE ", "NOT ", "a = 1"),
+    "condition parentheses": ("SEARCH x WHERE ", "(", "a = 1"),
+    "text parentheses": ("SEARCH ", "(", ""),
+    "query parentheses": ("TRAVERSE WITH ", "(", "LOOKUP x"),
+    "traversals": ("", "TRAVERSE WITH ", "LOOKUP x"),
+    "traversals in parentheses": ("", "TRAVERSE WITH (", "LOOKUP x"),
+    "backslashes": ('LOOKUP "', "\\", ""),
+    "quotes": ("LOOKUP ", "'", ""),
+    "string pieces": ("SEARCH x WHERE ", "'\\", ""),
+    "assignments": ("SEARCH ", "lomat=b ", ""),
+    "keywords": ("LOOKUP ", "limit ", ""),
+    "words of other verbs": ("SEARCH ", "with ", ""),
+    "verbs": ("SEARCH ", "LOOKUP ", ""),
+    "semicolons": ("LOOKUP a", "; ", "b"),
+    "only semicolons": ("", "; ", ""),
+    "spaces": ("", " ", ""),
+    "a word": ("", "x", ""),
+    "digits": ("SEARCH x LIMIT ", "9", ""),
+    "a number": ("SEARCH x WHERE a = ", "9", ""),
+    "trailing words": ('SEARCH "x" ', "y ", ""),
+    "columns": ("SELECT ", "a, ", "1"),
+    "comments": ("SELECT ", "/*", ""),
+    "dollars": ("SELECT ", "$a$ ", ""),
+    "leading comments": ("", "/**/", ""),
+    "escapes": ('SEARCH x WHERE "', 'a = \\"b\\" AND ', 'zzz"'),
+}
+
+
+@pytest.mark.parametrize(("head", "unit", "tail"), _HUGE.values(), ids=_HUGE)
+def test_a_megabyte_is_answered(head: str, unit: str, tail: str) -> None:
+    query = head + unit * (_MEGABYTE // len(unit)) + tail
+    started = time.process_time()
+    answer = tree_or_error(query)
+    assert not isinstance(answer, QuerySyntaxError) or len(str(answer)) < 1000
+    # About a second is promised; quadratic work would take hours.
+    assert time.process_time() - started < 10

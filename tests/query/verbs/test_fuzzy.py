@@ -1,0 +1,191 @@
+"""FUZZY: nearly right keys first, then summaries; in every script, within the scope, and fast whatever is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import asyncpg
+import pytest
+
+from rem.app import Rem
+from rem.db.store import Store
+from rem.errors import InvalidInputError
+from rem.models import Moment, Resource, User
+from rem.models.field_types import utc_now
+from rem.query.tree import Fuzzy
+from tests.query.stub_executor import ask, keys
+
+
+async def test_a_short_word_finds_the_long_key_that_it_begins(shared: Store) -> None:
+    await shared.upsert(User(name="Sarah Chen"))
+    answer = await ask(shared, 'FUZZY "sara" THRESHOLD 0.7')
+    assert answer.query_type == "FUZZY"
+    (row,) = answer.results
+    assert (row["table"], row["key"], row["score"], row["matched"]) == ("users", "sarah-chen", 0.8, "key")
+    assert row["record"]["name"] == "Sarah Chen"
+    assert await keys(shared, 'FUZZY "sara" THRESHOLD 0.8') == ["sarah-chen"]
+    assert await keys(shared, 'FUZZY "sara" THRESHOLD 0.81') == []
+    assert [step.name for step in answer.steps] == ["parse", "fuzzy"]
+
+
+async def test_keys_come_before_summaries_and_better_ones_first(alice: Store) -> None:
+    await alice.upsert(Resource(name="note", content="Met Marcus Antonius in the forum."))
+    await alice.upsert(Resource(name="marcos-antonis", content="Nothing alike here."))
+    await alice.upsert(Resource(name="marcus-antonius", content="Nothing alike here."))
+    answer = await ask(alice, "FUZZY Marcus Antonius")
+    assert [(row["key"], row["matched"]) for row in answer.results] == [
+        ("marcus-antonius", "key"),
+        ("marcos-antonis", "key"),
+        ("note", "summary"),
+    ]
+    scores = [row["score"] for row in answer.results]
+    assert scores[0] == scores[2] == 1.0
+    assert 0.5 <= scores[1] < 1.0
+
+
+async def test_the_whole_key_breaks_ties_between_parts(alice: Store) -> None:
+    await alice.upsert_many([Resource(name=name) for name in ("sarah chen notes", "sarah", "sarah chen")])
+    assert await keys(alice, "FUZZY sarah") == ["sarah", "sarah-chen", "sarah-chen-notes"]
+
+
+async def test_limit_counts_keys_and_summaries_together(alice: Store) -> None:
+    await alice.upsert_many([Resource(name=f"alpha {n}", content="nothing") for n in range(3)])
+    await alice.upsert_many([Resource(name=f"zzz {n}", content="the alpha version") for n in range(9)])
+    assert await keys(alice, "FUZZY alpha LIMIT 2") == ["alpha-0", "alpha-1"]
+    five = (await ask(alice, "FUZZY alpha")).results
+    assert [row["matched"] for row in five] == ["key"] * 3 + ["summary"] * 2
+    assert len(await keys(alice, "FUZZY alpha LIMIT 100")) == 12
+
+
+async def test_an_entity_with_several_keys_comes_once_by_its_best(shared: Store) -> None:
+    await shared.upsert(User(name="Sarah Chen", email="sarah.chen@example.com", summary="Knows typesetting."))
+    (row,) = (await ask(shared, "FUZZY sarah.chen@exampel.com THRESHOLD 0.4")).results
+    assert (row["key"], row["matched_key"]) == ("sarah-chen", "sarah.chen@example.com")
+    by_summary = (await ask(shared, "FUZZY typesetting")).results
+    assert [(row["key"], row["matched"], row["matched_key"]) for row in by_summary] == [("sarah-chen", "summary", None)]
+
+
+async def test_a_table_narrows_and_an_unknown_one_is_an_error(alice: Store) -> None:
+    await alice.upsert(Resource(name="Apollo", content="a mission"))
+    await alice.upsert(Moment(name="Apollo Eleven", summary="a mission"))
+    assert await keys(alice, "FUZZY apolo FROM moments") == ["apollo-eleven"]
+    assert await keys(alice, "FUZZY mission FROM resources") == ["apollo"]
+    with pytest.raises(InvalidInputError, match=r"Did you mean 'moments'\?"):
+        await ask(alice, "FUZZY apolo FROM moment")
+
+
+async def test_only_what_the_scope_sees_is_found(alice: Store, bob: Store, shared: Store, rem: Rem) -> None:
+    await bob.upsert(Resource(name="secret plan", content="secret plan"))
+    await rem.store("alice@example.com", tenant="elsewhere").upsert(Resource(name="secret plan"))
+    assert await keys(alice, "FUZZY 'secret plan' THRESHOLD 0") == []
+    await shared.upsert(Resource(name="secret plans"))
+    await alice.upsert(Resource(name="secret plans"))
+    owners = [row["record"]["user_id"] for row in (await ask(alice, "FUZZY secret plan")).results]
+    assert owners == [alice.scope.user_id, None]
+    assert [row["record"]["user_id"] for row in (await ask(shared, "FUZZY secret plan")).results] == [None]
+
+
+async def test_deleted_and_expired_rows_are_not_found(alice: Store) -> None:
+    await alice.delete(await alice.upsert(Resource(name="harbour one", content="harbour")))
+    await alice.upsert(Resource(name="harbour two", content="harbour", expires_at=utc_now() - timedelta(seconds=1)))
+    await alice.upsert(Resource(name="harbour three", expires_at=utc_now() + timedelta(hours=1)))
+    assert await keys(alice, "FUZZY harbour") == ["harbour-three"]
+
+
+_SCRIPTS = {
+    "zoe muller": "Zoë Müller",
+    "Dörte Größe": "Dorte Grosse",
+    "lodz strasse": "Łódź Straße",
+    "日本語": "日本語のメモ",
+    "東京タワ": "東京タワー",
+    "Ивана Петрова": "Иван Петров",
+    "ελληνικος φακελοσ": "Ελληνικός φάκελος",
+    "한국어": "한국어 문서",
+    "مرحبا": "مرحبا بالعالم",
+}
+
+
+async def test_every_script_is_compared(alice: Store) -> None:
+    await alice.upsert_many([Resource(name=name) for name in (*_SCRIPTS.values(), "Something else", "Марина 語 다른")])
+    await alice.upsert_many(
+        [Moment(name=f"m {text}", summary=f"On {name}, and more.") for text, name in _SCRIPTS.items()]
+    )
+    for text, name in _SCRIPTS.items():
+        assert await keys(alice, f'FUZZY "{text}" FROM resources') == [await alice.normalize_key(name)], text
+        by_summary = [
+            row for row in (await ask(alice, f'FUZZY "{name}" FROM moments')).results if row["matched"] == "summary"
+        ]
+        assert [row["key"] for row in by_summary] in ([await alice.normalize_key(f"m {text}")], []), text
+        assert await alice.normalize_key(f"m {text}") in await keys(alice, f'FUZZY "{name}" FROM moments'), text
+
+
+async def test_a_key_without_letters_is_found_by_itself(alice: Store) -> None:
+    await alice.upsert_many([Resource(name=name) for name in ("🎉🎉", "→", "a", "...", "?!")])
+    assert await keys(alice, 'FUZZY "→"') == ["→"]
+    assert await keys(alice, 'FUZZY "🎉🎉"') == ["🎉🎉"]
+    assert await keys(alice, "FUZZY a") == ["a"]
+    assert await keys(alice, 'FUZZY "..."') == await keys(alice, 'FUZZY "…"') == ["..."]
+    assert await keys(alice, 'FUZZY "?!"') == ["?!"]
+
+
+async def test_odd_texts_find_nothing_and_take_no_time(alice: Store) -> None:
+    await alice.upsert_many([Resource(name=f"entity {n}", content=f"text {n}") for n in range(200)])
+    for text in ("", " ", "-", "%_\\", "'; DROP TABLE rem.kv_store; --", "\u0345\u0308" * 5_000, "😀"):
+        answer = await asyncio.wait_for(ask(alice, Fuzzy(text)), timeout=5)
+        assert answer.count == 0, text
+    long = await asyncio.wait_for(ask(alice, Fuzzy("entity of some kind " * 500)), timeout=5)
+    assert long.notes == ("Only the first 250 characters of the text were compared.",)
+    with pytest.raises(InvalidInputError, match="NUL"):
+        await ask(alice, Fuzzy("a\0b"))
+
+
+async def test_threshold_zero_takes_whatever_has_something_in_common(alice: Store) -> None:
+    await alice.upsert_many([Resource(name="abcdef"), Resource(name="xyz")])
+    assert await keys(alice, "FUZZY abq THRESHOLD 0 LIMIT 100") == ["abcdef"]
+    assert await keys(alice, "FUZZY abcdef THRESHOLD 1") == ["abcdef"]
+
+
+async def test_the_connection_is_left_as_it_was(alice: Store) -> None:
+    await alice.upsert(Resource(name="sarah"))
+    async with alice.executor.transaction() as transaction:
+        store = Store(transaction, alice.scope, alice.types)
+        async with transaction.connection() as connection:
+            await connection.execute("SET LOCAL pg_trgm.word_similarity_threshold = 0.37")
+        assert await keys(store, "FUZZY sarah THRESHOLD 0.9") == ["sarah"]
+        async with transaction.connection() as connection:
+            assert await connection.fetchval("SHOW pg_trgm.word_similarity_threshold") == "0.37"
+    async with alice.snapshot() as snapshot:
+        assert await keys(snapshot, "FUZZY sarah THRESHOLD 0.9") == ["sarah"]
+
+
+async def test_the_index_is_used_and_knows_the_owner(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:
+    for user in range(20):
+        await rem.store(f"user-{user}").upsert_many([Resource(name=f"Sarah {user} {n}") for n in range(100)])
+    await sql.execute("ANALYZE kv_store; SET enable_seqscan = off; SET pg_trgm.word_similarity_threshold = 0.5")
+    for column in ("entity_key", "content_summary"):
+        plan = "\n".join(
+            row[0]
+            for row in await sql.fetch(
+                f"EXPLAIN ANALYZE SELECT FROM kv_store k WHERE rem_owner(k.tenant_id, k.user_id) && "
+                f"rem_owner('default', 'user-3') AND 'sara' <% rem_trigram_text(k.{column})"
+            )
+        )
+        name = "kv_store_key_trigrams" if column == "entity_key" else "kv_store_summary_trigrams"
+        assert f"Bitmap Index Scan on {name}" in plan
+        if column == "entity_key":
+            assert "rows=100.00" in plan
+            assert "rows=2000.00" not in plan
+
+
+async def test_the_text_of_trigrams_is_plain_and_distinct(sql: asyncpg.Connection[asyncpg.Record]) -> None:
+    assert await sql.fetchval("SELECT rem_trigram_text('Zoë–Müller’s “Łódź”')") == "zoe muller s  lodz "
+    assert await sql.fetchval("SELECT rem_trigram_text('plain ASCII stays')") == "plain ASCII stays"
+    letters = await sql.fetchval(
+        "SELECT count(DISTINCT rem_ascii(chr(n))) FROM generate_series(x'3041'::int, x'3096'::int) AS n"
+    )
+    voiced = 86 - letters
+    assert voiced < 30, "different kana must become different letters"
+    pairs = await sql.fetch("SELECT rem_ascii(chr(n)) AS pair FROM generate_series(x'430'::int, x'44f'::int) AS n")
+    first_letters = {row["pair"][0] for row in pairs}
+    assert len(first_letters) > 10, "neighbours in an alphabet must not begin alike"

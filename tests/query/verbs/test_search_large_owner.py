@@ -1,0 +1,61 @@
+"""Who has more passages than can be looked at for every question is answered by the indexes, and as well."""
+
+from __future__ import annotations
+
+import math
+import random
+
+from rem import Rem, Resource
+from rem.settings import EmbeddingSettings, Settings
+from tests.embeddings.scripted_server import Reply, ScriptedServer
+
+_ROWS = 20_050
+_LIGHTHOUSE = [1.0, 0.0, 0.0, 0.0]
+_ZEBRA = [0.9, 0.436, 0.0, 0.0]
+"""Hundreds of the others are nearer to the lighthouse: by its meaning alone it is not found."""
+
+
+def _vector_of(text: str) -> list[float]:
+    """Whatever is about a lighthouse points one way, all else anywhere.
+
+    Equal vectors for all else would be no fair picture: thousands of neighbours at distance zero crowd every link
+    to the one that differs out of the index's graph.
+    """
+    if "lighthouse" in text or "beacon" in text:
+        return _LIGHTHOUSE
+    if "zebra" in text:
+        return _ZEBRA
+    anywhere = random.Random(text)  # the same text always lies at the same place
+    direction = [anywhere.gauss(0, 1) for _ in _LIGHTHOUSE]
+    return [part / math.hypot(*direction) for part in direction]
+
+
+def _answer(body: dict[str, list[str]]) -> object:
+    return {
+        "data": [{"index": place, "embedding": _vector_of(text)} for place, text in enumerate(body["input"])],
+    }
+
+
+async def test_an_owner_of_many_passages_is_searched_by_the_indexes(settings: Settings) -> None:
+    async with ScriptedServer() as service:
+        service.says(Reply(_answer))
+        embedding = {"provider": "openai", "model": "m", "dimension": 4, "base_url": service.url, "batch_size": 2048}
+        known = settings.model_copy(update={"embedding": EmbeddingSettings.model_validate(embedding)})
+        async with Rem.open(known) as rem:
+            rows = [Resource(name=f"Row {number}", content=f"plain text {number}") for number in range(_ROWS)]
+            rows[77] = Resource(name="Row 77", content="the lighthouse keeper")
+            rows[88] = Resource(name="Row 88", content="a zebra crossing")
+            await rem.store("alice").upsert_many(rows)
+            await rem.store("bob").upsert(Resource(name="Bob's", content="the lighthouse and the zebra"))
+            await rem.index(everyone=True)
+
+            by_meaning = await rem.query('SEARCH "beacon" MODE vector LIMIT 1', user="alice")
+            assert [row["key"] for row in by_meaning.results] == ["row-77"]
+            by_words = await rem.query('SEARCH "zebra" MODE text', user="alice")
+            assert [row["key"] for row in by_words.results] == ["row-88"]
+            both = await rem.query('SEARCH "beacon zebra" LIMIT 10', user="alice")
+            assert {"row-77", "row-88"} <= {row["key"] for row in both.results}
+            assert {"probe by meaning", "probe by words"} <= {step.name for step in both.steps}
+            filtered = await rem.query("SEARCH \"zebra\" WHERE name = 'Row 77' MODE text", user="alice")
+            assert filtered.count == 0
+            assert [row["key"] for row in (await rem.query('SEARCH "zebra"', user="bob")).results] == ["bob's"]

@@ -1,0 +1,160 @@
+"""What was dreamt is evidence: moments call to mind the messages and conversations that they were dreamt from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rem import Message, Moment, Rem
+from rem.db.store import Store
+from rem.query.result import QueryResult
+from rem.query.tree import Search
+from rem.settings import Settings
+from tests.agents.test_service import agents_with
+from tests.dreaming.sample_sessions import dream, moments, talk
+from tests.scripted_model import Call, ScriptedModel, Step, last_text, scripted_model
+
+ALICE = "alice@example.com"
+BOB = "bob@example.com"
+_SOLD = "The family bakery in Graz was sold to Ms. Huber for 300,000 euros."
+_ASKED = 'SEARCH "Who bought the bakery in Graz?" FROM {}'
+
+
+@pytest.fixture
+def model() -> Iterator[ScriptedModel]:
+    with scripted_model() as running:
+        yield running
+
+
+async def _dream(rem: Rem, settings: Settings, model: ScriptedModel, store: Store, summaries: dict[str, str]) -> None:
+    """A night with a mind that sees one moment in every conversation that has a word, and says this of it."""
+
+    def script(body: dict[str, Any]) -> list[Step]:
+        lines = last_text(body).split("<entries>\n")[1].rsplit("\n</entries>", 1)[0].splitlines()
+        entries = [json.loads(line) for line in lines]
+        said = [
+            {
+                "name": word,
+                "moment_type": "event",
+                "summary": summary,
+                "starts_timestamp": "2026-03-14T09:00:00Z",
+                "ends_timestamp": "2026-03-14T09:01:00Z",
+                "topic_tags": [],
+                "present_persons": [],
+                "source_keys": [entry["key"] for entry in entries],
+            }
+            for word, summary in summaries.items()
+            if any(word in entry["text"] for entry in entries)
+        ]
+        return [Call(body["tools"][0]["function"]["name"], {"moments": said})]
+
+    model.script = script
+    async with agents_with(settings, model) as agents:
+        await rem.dreamer(agents.extraction_model).dream(store.scope, ["moments"])
+
+
+async def _two_talks(store: Store) -> str:
+    """Two conversations, and the key of the one that says what it is about to nobody who was not there."""
+    signed = await talk(store, "signed", "user: It is done, we signed at noon.", "user: I could cry, but Dad is happy.")
+    await talk(store, "violin", "user: Mia starts violin lessons with Mr. Tanaka on Tuesday, in the music school.")
+    return str(signed)
+
+
+def _ids(result: QueryResult) -> list[str]:
+    return [row["record"]["id"] for row in result.results]
+
+
+def _step(result: QueryResult, name: str) -> list[int | None]:
+    return [step.rows for step in result.steps if step.name == name]
+
+
+async def test_a_conversation_is_found_by_what_was_dreamt_of_it(
+    rem: Rem, settings: Settings, alice: Store, bob: Store, model: ScriptedModel
+) -> None:
+    signed = await _two_talks(alice)
+    await talk(bob, "bob", "user: We signed something, too, and my father is happy.")
+    before = await rem.query(_ASKED.format("sessions"), user=ALICE)
+    assert signed not in _ids(before)
+    assert _step(before, "moments") == []
+    await _dream(rem, settings, model, alice, {"signed": _SOLD})
+    found = await rem.query(_ASKED.format("sessions"), user=ALICE)
+    assert _ids(found)[0] == signed
+    assert _step(found, "moments") == [2]
+    (moment,) = await moments(alice)
+    passage = found.results[0]["passage"]
+    assert (passage["table"], passage["key"], passage["text"]) == ("moments", moment.key, _SOLD)
+    messages = await rem.query(_ASKED.format("messages"), user=ALICE)
+    assert {row["record"]["session_id"] for row in messages.results} == {signed}
+    assert {row["table"] for row in messages.results} == {"messages"}
+    assert len(messages.results) == 2
+    assert signed not in _ids(await rem.query(_ASKED.format("sessions"), user=BOB))
+    assert _ids(await rem.query(_ASKED.format("sessions WHERE metadata.test = 'violin'"), user=ALICE)) == []
+
+
+async def test_a_moment_is_evidence_as_it_is_worded_now_and_no_longer_than_it_is_there(
+    rem: Rem, settings: Settings, alice: Store, model: ScriptedModel
+) -> None:
+    signed = await _two_talks(alice)
+    await _dream(rem, settings, model, alice, {"signed": _SOLD})
+    (moment,) = await moments(alice)
+    await alice.modify(Moment, moment.id, lambda row: row.model_copy(update={"summary": "Our sawmill was sold."}))
+    await dream(rem, alice, again=True)
+    assert _ids(await rem.query('SEARCH "sawmill" FROM sessions MODE text', user=ALICE)) == [signed]
+    assert _ids(await rem.query('SEARCH "Huber" FROM sessions MODE text', user=ALICE)) == []
+    await alice.delete(moment)
+    assert _ids(await rem.query('SEARCH "sawmill" FROM sessions MODE text', user=ALICE)) == []
+
+
+async def test_what_a_message_says_itself_is_told_before_what_was_dreamt_of_it(rem: Rem, alice: Store) -> None:
+    await talk(alice, "plan", "user: We migrate the billing database to Postgres 17 on 4 April, Sarah Chen leads it.")
+    asked = 'SEARCH "billing database migration" FROM messages'
+    (before,) = (await rem.query(asked, user=ALICE)).results
+    await dream(rem, alice)
+    assert len(await moments(alice)) == 1
+    (after,) = (await rem.query(asked, user=ALICE)).results
+    assert (after["passage"], after["score"]) == (before["passage"], pytest.approx(before["score"], abs=0.02))
+
+
+async def test_a_related_moment_speaks_for_a_conversation_too(
+    rem: Rem, settings: Settings, alice: Store, model: ScriptedModel
+) -> None:
+    await _two_talks(alice)
+    oven = str(await talk(alice, "oven", "user: The apprentices stay, thank God."))
+    kept = "The family bakery in Graz was sold with its wood oven, and both apprentices stay."
+    violin = "Mia starts violin lessons with Mr. Tanaka."
+    await _dream(rem, settings, model, alice, {"signed": _SOLD, "apprentices": kept, "violin": violin})
+
+    async def scores() -> dict[str, float]:
+        asked = Search("Did Huber pay 300,000 euros?", table="sessions", min_similarity=0)
+        return {row["record"]["id"]: row["score"] for row in (await rem.query(asked, user=ALICE)).results}
+
+    before = await scores()
+    assert (await dream(rem, alice, "affinity")).statement_count == 1
+    after = await scores()
+    assert after.pop(oven) > before.pop(oven) + 0.01
+    assert after == before
+
+
+async def test_moments_call_to_mind_what_is_far_from_the_best_by_itself(
+    rem_without_embedder: Rem, settings: Settings, model: ScriptedModel
+) -> None:
+    store = rem_without_embedder.store(ALICE)
+    signed = await _two_talks(store)
+    for number in range(45):
+        # As many messages with a word of the question as are looked at closely, and more.
+        session = await talk(store, f"graz {number}")
+        await store.upsert_many(
+            Message(
+                session_id=session, message_index=place, role="user", content=f"Graz, visit number {number} {place}."
+            )
+            for place in range(10)
+        )
+    await _dream(rem_without_embedder, settings, model, store, {"signed": _SOLD})
+    found = await rem_without_embedder.query(
+        'SEARCH "Who bought the bakery in Graz from Huber?" FROM sessions', user=ALICE
+    )
+    assert signed in _ids(found)
+    assert len(found.results) == 10
