@@ -18,7 +18,7 @@ async def report(shared: Store) -> LoadReport:
     return await load(shared, read_workspace())
 
 
-async def test_the_workspace_loads_without_dangling_edges(rem: Rem, shared: Store, report: LoadReport) -> None:
+async def test_workspace_has_no_dangling_edges(rem: Rem, shared: Store, report: LoadReport) -> None:
     assert {outcome for counts in report.tables.values() for outcome in counts} == {"inserted"}
     assert report.rows >= 24
     assert (report.dangling, report.deleted) == (0, [])
@@ -27,25 +27,25 @@ async def test_the_workspace_loads_without_dangling_edges(rem: Rem, shared: Stor
 
 
 @pytest.mark.parametrize("model", [User, Resource, Moment, Ontology])
-async def test_the_workspace_has_people_resources_meetings_and_knowledge(
+async def test_workspace_has_rows_of_every_type(
     shared: Store, report: LoadReport, model: type[User | Resource | Moment | Ontology]
 ) -> None:
     assert await shared.count(model) >= 3
 
 
-async def test_sarah_chen_is_found_by_everyone(alice: Store, report: LoadReport) -> None:
+async def test_sarah_chen_is_found_by_every_spelling(alice: Store, report: LoadReport) -> None:
     for label in ("sarah-chen", "Sarah Chen", "SarahChen", "sarah@example.com", "users/sarah-chen"):
         (sarah,) = await alice.lookup(label)
         assert (sarah.key, sarah.user_id) == ("sarah-chen", None)
 
 
-async def test_the_quarterly_report_is_authored_by_sarah_chen(shared: Store, report: LoadReport) -> None:
+async def test_quarterly_report_links_to_sarah_chen(shared: Store, report: LoadReport) -> None:
     (found,) = await shared.lookup("quarterly-report")
     (author,) = [edge for edge in found.graph_edges if edge.rel_type == "authored_by"]
     assert await shared.lookup(author.dst) == await shared.lookup("sarah-chen")
 
 
-async def test_every_row_is_linked(shared: Store, report: LoadReport) -> None:
+async def test_every_row_has_an_edge(shared: Store, report: LoadReport) -> None:
     blocks = read_workspace()
     named = {str(row.values["name"]) for block in blocks for row in block.rows}
     targets = {edge["dst"] for block in blocks for row in block.rows for edge in row.values.get("graph_edges", [])}

@@ -34,14 +34,14 @@ async def save(client: Client, text: str = COOK) -> httpx2.Response:
     return await client.post("/api/v1/agents", content=text.encode(), headers=_AS_YAML)
 
 
-async def test_the_agents_that_come_with_rem_are_listed(anyone: Client) -> None:
+async def test_built_in_agents_are_listed(anyone: Client) -> None:
     agents = {agent["name"]: agent for agent in (await anyone.get("/api/v1/agents")).json()["data"]}
     assert {"rem", "query-agent", "orchestrator", "summarizer", "simulator"} <= set(agents)
     assert agents["rem"]["source"] == "built in"
     assert "search_rem" in agents["rem"]["tools"]
 
 
-async def test_an_agent_is_saved_as_yaml_and_read_as_json_and_yaml(as_alice: Client) -> None:
+async def test_agent_saved_as_yaml_is_returned_as_json_and_yaml(as_alice: Client) -> None:
     saved = await save(as_alice)
     assert saved.status_code == 200
     assert (saved.json()["name"], saved.json()["source"], saved.json()["tools"]) == ("cook", "database", ["search_rem"])
@@ -53,7 +53,7 @@ async def test_an_agent_is_saved_as_yaml_and_read_as_json_and_yaml(as_alice: Cli
         assert yaml.safe_load(written.text) == document
 
 
-async def test_what_was_read_as_json_can_be_changed_and_put_back(as_alice: Client) -> None:
+async def test_agent_read_as_json_can_be_changed_and_put_back(as_alice: Client) -> None:
     await save(as_alice)
     document = (await as_alice.get("/api/v1/agents/cook")).json()
     document["description"] = "You bake."
@@ -64,7 +64,7 @@ async def test_what_was_read_as_json_can_be_changed_and_put_back(as_alice: Clien
     assert "'cook'" in other.json()["error"]["message"]
 
 
-async def test_a_saved_agent_is_its_owners_and_can_be_deleted(as_alice: Client, as_bob: Client) -> None:
+async def test_saved_agent_is_private_and_can_be_deleted(as_alice: Client, as_bob: Client) -> None:
     await save(as_alice)
     assert (await as_bob.get("/api/v1/agents/cook")).status_code == 404
     assert (await as_bob.delete("/api/v1/agents/cook")).status_code == 404
@@ -74,7 +74,7 @@ async def test_a_saved_agent_is_its_owners_and_can_be_deleted(as_alice: Client, 
     assert (missing.status_code, missing.json()["error"]["code"]) == (404, "agent_not_found")
 
 
-async def test_an_agent_with_mistakes_is_refused_with_their_lines(as_alice: Client) -> None:
+async def test_invalid_agent_is_refused_with_line_numbers(as_alice: Client) -> None:
     refused = await save(as_alice, COOK.replace("search_rem", "serch_rem"))
     error = refused.json()["error"]
     assert (refused.status_code, error["code"]) == (400, "agent_invalid")
@@ -83,24 +83,24 @@ async def test_an_agent_with_mistakes_is_refused_with_their_lines(as_alice: Clie
 
 
 @pytest.mark.parametrize("body", [b"", b"\xff\xfe", b"[]", b"a: &a [*a]", b"x" * 300_000, b"{" * 5000])
-async def test_what_is_no_agent_is_refused(as_alice: Client, body: bytes) -> None:
+async def test_body_that_is_not_an_agent_is_refused(as_alice: Client, body: bytes) -> None:
     refused = await as_alice.post("/api/v1/agents", content=body, headers=_AS_YAML)
     assert refused.status_code == 400
     assert refused.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("kind", ["image/png", "text/plain", "application/x-www-form-urlencoded", ""])
-async def test_an_agent_says_what_it_is_written_in_which_a_strange_web_page_cannot(as_alice: Client, kind: str) -> None:
+async def test_agent_needs_a_yaml_or_json_content_type(as_alice: Client, kind: str) -> None:
     refused = await as_alice.post("/api/v1/agents", content=COOK.encode(), headers={"Content-Type": kind})
     assert (refused.status_code, refused.json()["error"]["code"]) == (415, "unsupported_media_type")
 
 
-async def test_the_name_of_a_built_in_agent_is_taken(as_alice: Client) -> None:
+async def test_name_of_a_built_in_agent_is_refused(as_alice: Client) -> None:
     assert (await save(as_alice, COOK.replace("name: cook", "name: rem"))).status_code == 409
     assert (await as_alice.delete("/api/v1/agents/rem")).status_code == 409
 
 
-async def test_an_agent_answers_with_what_it_found_and_did(as_alice: Client, alice: Store) -> None:
+async def test_run_returns_answer_and_tool_calls(as_alice: Client, alice: Store) -> None:
     await alice.upsert(User(name="Sarah Chen", summary="Sarah Chen leads the API team."))
     run = await as_alice.post("/api/v1/agents/rem/run", json={"input": "Who is Sarah Chen?"})
     assert run.status_code == 200, run.text
@@ -117,7 +117,7 @@ async def test_an_agent_answers_with_what_it_found_and_did(as_alice: Client, ali
     assert messages[-1]["content"] == answer["answer"]
 
 
-async def test_a_conversation_goes_on_in_its_session(as_alice: Client) -> None:
+async def test_run_continues_the_given_session(as_alice: Client) -> None:
     for name in ("session_id", "header"):
         headers = {"X-Session-Id": "talk"} if name == "header" else {}
         body = {"input": "demo"} if name == "header" else {"input": "demo", "session_id": "talk"}
@@ -126,7 +126,7 @@ async def test_a_conversation_goes_on_in_its_session(as_alice: Client) -> None:
     assert [message["role"] for message in messages].count("user") == 2
 
 
-async def test_an_unknown_agent_or_model_is_not_found(as_alice: Client) -> None:
+async def test_unknown_agent_or_model_is_not_found(as_alice: Client) -> None:
     unknown = await as_alice.post("/api/v1/agents/rme/run", json={"input": "Hello"})
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "agent_not_found")
     assert "rem" in unknown.json()["error"]["message"]
@@ -136,7 +136,7 @@ async def test_an_unknown_agent_or_model_is_not_found(as_alice: Client) -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/v1/models", "/v1/models"])
-async def test_the_models_are_listed_as_openai_does(anyone: Client, path: str) -> None:
+async def test_models_are_listed_in_openai_format(anyone: Client, path: str) -> None:
     listed = (await anyone.get(path)).json()
     assert listed["object"] == "list"
     assert {"rem", "rem:local"} <= {model["id"] for model in listed["data"]}
@@ -146,7 +146,7 @@ async def test_the_models_are_listed_as_openai_does(anyone: Client, path: str) -
     assert (missing.status_code, missing.json()["error"]["code"]) == (404, "model_not_found")
 
 
-async def test_the_openai_client_lists_the_models(address: str) -> None:
+async def test_openai_client_lists_the_models(address: str) -> None:
     from openai import AsyncOpenAI
 
     async with AsyncOpenAI(base_url=f"{address}/v1", api_key="none") as client:
@@ -154,7 +154,7 @@ async def test_the_openai_client_lists_the_models(address: str) -> None:
         assert (await client.models.retrieve("rem:local")).owned_by == "rem"
 
 
-async def test_an_agent_can_be_written_in_json(as_alice: Client) -> None:
+async def test_agent_can_be_saved_as_json(as_alice: Client) -> None:
     document = json.dumps(yaml.safe_load(COOK))
     saved = await as_alice.post("/api/v1/agents", content=document, headers={"Content-Type": "application/json"})
     assert saved.json()["name"] == "cook"

@@ -19,7 +19,7 @@ from tests.scripted_model import Pause, scripted_model
         ("/api/v1/query", {"query": "Think about it", "mode": "natural-language"}),
     ],
 )
-async def test_a_client_that_leaves_stops_the_model(dsn: str, path: str, body: dict[str, str]) -> None:
+async def test_disconnect_cancels_the_model_call(dsn: str, path: str, body: dict[str, str]) -> None:
     with scripted_model() as model:
         model.script = lambda _body: ["Well", Pause(30), "."]
         configured = {

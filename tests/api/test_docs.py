@@ -38,13 +38,13 @@ async def workspace(rem: Rem) -> None:
     await rem.load_demo()
 
 
-async def test_asking_the_memory(address: str) -> None:
+async def test_query_examples(address: str) -> None:
     for name in ("lookup", "natural"):
         (answer,) = await run(name, address)
         assert json.loads(answer)["results"][0]["key"] == "sarah-chen"
 
 
-async def test_correcting_what_is_remembered(address: str) -> None:
+async def test_entity_examples(address: str) -> None:
     stored, corrected, listed, deleted, restored = await run("entities", address)
     assert json.loads(stored)["content"] == "To Lisbon in May."
     assert json.loads(corrected)["content"] == "To Lisbon in June."
@@ -53,7 +53,7 @@ async def test_correcting_what_is_remembered(address: str) -> None:
     assert json.loads(restored)["id"] == json.loads(stored)["id"]
 
 
-async def test_a_conversation(address: str) -> None:
+async def test_session_examples(address: str) -> None:
     answer, messages, share, shared = await run("sessions", address)
     said = [message["content"] for message in json.loads(messages)["data"]]
     assert said[0] == "Who is Sarah Chen?"
@@ -61,7 +61,7 @@ async def test_a_conversation(address: str) -> None:
     assert json.loads(shared)["data"][0]["id"] == json.loads(share)["session_id"] == json.loads(answer)["session_id"]
 
 
-async def test_bodies(address: str) -> None:
+async def test_body_examples(address: str) -> None:
     _answer, renamed, copy, flagged, rated = map(json.loads, await run("bodies", address))
     assert renamed["name"] == "All about Sarah"
     assert (copy["name"], copy["message_count"]) == ("Only the question", 1)
@@ -70,27 +70,27 @@ async def test_bodies(address: str) -> None:
     assert rated["message_id"] not in (None, flagged["id"])
 
 
-async def test_agents_and_models(address: str) -> None:
+async def test_agent_examples(address: str) -> None:
     document, saved, models = await run("agents", address)
     assert yaml.safe_load(document)["json_schema_extra"]["name"] == "rem"
     assert json.loads(saved)["name"] == "cook"
     assert {"rem", "rem:local"} <= {model["id"] for model in json.loads(models)["data"]}
 
 
-async def test_an_error(address: str) -> None:
+async def test_error_example(address: str) -> None:
     (answer,) = await run("error", address)
     promised: dict[str, Any] = json.loads(re.findall(r"```json\n(.*?)```", _PAGE, re.DOTALL)[0])
     assert {**json.loads(answer)["error"], "message": "…"} == promised["error"]
 
 
-def test_the_table_of_errors_has_those_of_rem() -> None:
+def test_error_table_has_all_error_codes() -> None:
     rows = re.findall(r"^\| (\d{3}) \| (.*?) \|", _PAGE, re.MULTILINE)
     listed = {(int(status), code) for status, codes in rows for code in re.findall(r"`(\w+)`", codes)}
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.RemError)]
     assert {(http_status(kind()), kind.code) for kind in kinds} <= listed
 
 
-async def test_the_paths_exist(address: str) -> None:
+async def test_documented_paths_exist(address: str) -> None:
     async with httpx2.AsyncClient(base_url=address) as client:
         paths = (await client.get("/openapi.json")).json()["paths"]
     for methods, path in re.findall(r"((?:`?[A-Z]+`?,? ?)+)(/api/v1/[^`\s]*)`", _PAGE):

@@ -16,7 +16,7 @@ from rem.models import Entity, Resource
 SARAH = {"name": "Sarah Chen", "email": "sarah@example.com", "summary": "Leads the API team."}
 
 
-async def test_what_is_stored_is_found_by_key_in_any_spelling_and_by_id(as_alice: httpx2.AsyncClient) -> None:
+async def test_entity_is_found_by_any_spelling_of_its_key_and_by_id(as_alice: httpx2.AsyncClient) -> None:
     created = await as_alice.post("/api/v1/entities/users", json=SARAH)
     assert created.status_code == 201
     assert created.json()["key"] == "sarah-chen"
@@ -26,12 +26,12 @@ async def test_what_is_stored_is_found_by_key_in_any_spelling_and_by_id(as_alice
         assert answer.headers["etag"] == created.headers["etag"]
 
 
-async def test_a_key_with_slashes_is_a_path(as_alice: httpx2.AsyncClient) -> None:
+async def test_key_may_contain_slashes(as_alice: httpx2.AsyncClient) -> None:
     await as_alice.post("/api/v1/entities/resources", json={"name": "docs://guide/start.md", "content": "Begin."})
     assert (await as_alice.get("/api/v1/entities/resources/docs://guide/start.md")).json()["content"] == "Begin."
 
 
-async def test_a_correction_changes_the_named_fields_and_no_other(as_alice: httpx2.AsyncClient) -> None:
+async def test_patch_changes_only_the_given_fields(as_alice: httpx2.AsyncClient) -> None:
     created = (await as_alice.post("/api/v1/entities/users", json=SARAH)).json()
     corrected = await as_alice.patch("/api/v1/entities/users/sarah-chen", json={"summary": "Leads two teams."})
     assert corrected.status_code == 200
@@ -41,7 +41,7 @@ async def test_a_correction_changes_the_named_fields_and_no_other(as_alice: http
     assert emptied.json()["summary"] == "Leads two teams."
 
 
-async def test_what_was_read_can_be_sent_back_with_a_change(as_alice: httpx2.AsyncClient) -> None:
+async def test_whole_entity_can_be_sent_back_with_a_change(as_alice: httpx2.AsyncClient) -> None:
     path = "/api/v1/entities/users/sarah-chen"
     await as_alice.post("/api/v1/entities/users", json={**SARAH, "graph_edges": [{"dst": "x", "rel_type": "knows"}]})
     read = await as_alice.get(path)
@@ -54,7 +54,7 @@ async def test_what_was_read_can_be_sent_back_with_a_change(as_alice: httpx2.Asy
     assert (await as_alice.patch(path, json={**listed, "tags": []})).json()["tags"] == []
 
 
-async def test_an_entity_does_not_move_to_another_table(as_alice: httpx2.AsyncClient) -> None:
+async def test_entity_cannot_move_to_another_table(as_alice: httpx2.AsyncClient) -> None:
     await as_alice.post("/api/v1/entities/users", json=SARAH)
     refused = await as_alice.patch("/api/v1/entities/users/sarah-chen", json={"table": "resources", "summary": "x"})
     assert refused.status_code == 400
@@ -62,7 +62,7 @@ async def test_an_entity_does_not_move_to_another_table(as_alice: httpx2.AsyncCl
     assert (await as_alice.get("/api/v1/entities/users/sarah-chen")).json()["summary"] == SARAH["summary"]
 
 
-async def test_who_has_no_user_changes_what_is_shared(anyone: httpx2.AsyncClient, as_alice: httpx2.AsyncClient) -> None:
+async def test_anonymous_caller_changes_shared_rows(anyone: httpx2.AsyncClient, as_alice: httpx2.AsyncClient) -> None:
     stored = (await anyone.post("/api/v1/entities/users", json=SARAH)).json()
     assert stored["user_id"] is None
     path = "/api/v1/entities/users/sarah-chen"
@@ -70,7 +70,7 @@ async def test_who_has_no_user_changes_what_is_shared(anyone: httpx2.AsyncClient
     assert (await anyone.patch(path, json={"summary": "Ours."})).json()["summary"] == "Ours."
 
 
-async def test_a_change_that_was_not_seen_is_not_overwritten(as_alice: httpx2.AsyncClient) -> None:
+async def test_stale_if_match_is_refused(as_alice: httpx2.AsyncClient) -> None:
     read = await as_alice.post("/api/v1/entities/users", json=SARAH)
     match = {"If-Match": read.headers["etag"]}
     path = "/api/v1/entities/users/sarah-chen"
@@ -85,7 +85,7 @@ async def test_a_change_that_was_not_seen_is_not_overwritten(as_alice: httpx2.As
     assert (await as_alice.patch(path, json={"summary": "c"}, headers={"If-Match": "*"})).status_code == 200
 
 
-async def test_corrections_at_the_same_time_are_all_kept(as_alice: httpx2.AsyncClient) -> None:
+async def test_concurrent_patches_are_all_kept(as_alice: httpx2.AsyncClient) -> None:
     await as_alice.post("/api/v1/entities/users", json=SARAH)
     changes: list[dict[str, Any]] = [
         {"summary": "x"},
@@ -101,7 +101,7 @@ async def test_corrections_at_the_same_time_are_all_kept(as_alice: httpx2.AsyncC
     assert all(stored[name] == value for change in changes for name, value in change.items())
 
 
-async def test_what_is_taken_is_not_overwritten(as_alice: httpx2.AsyncClient) -> None:
+async def test_existing_entity_is_not_overwritten_by_post(as_alice: httpx2.AsyncClient) -> None:
     created = (await as_alice.post("/api/v1/entities/users", json=SARAH)).json()
     again = await as_alice.post("/api/v1/entities/users", json={"name": "sarah-chen", "summary": "Somebody else."})
     assert again.status_code == 409
@@ -109,7 +109,7 @@ async def test_what_is_taken_is_not_overwritten(as_alice: httpx2.AsyncClient) ->
     assert (await as_alice.get("/api/v1/entities/users/sarah-chen")).json() == created
 
 
-async def test_what_was_deleted_can_be_restored_and_what_was_erased_cannot(as_alice: httpx2.AsyncClient) -> None:
+async def test_deleted_entity_can_be_restored_and_erased_one_cannot(as_alice: httpx2.AsyncClient) -> None:
     created = (await as_alice.post("/api/v1/entities/users", json=SARAH)).json()
     path = "/api/v1/entities/users/sarah-chen"
     assert (await as_alice.delete(path)).status_code == 204
@@ -124,7 +124,7 @@ async def test_what_was_deleted_can_be_restored_and_what_was_erased_cannot(as_al
     assert (await as_alice.post("/api/v1/restore/users/sarah-chen")).status_code == 404
 
 
-async def test_somebody_elses_entity_does_not_exist(as_alice: httpx2.AsyncClient, as_bob: httpx2.AsyncClient) -> None:
+async def test_entity_of_another_user_is_not_found(as_alice: httpx2.AsyncClient, as_bob: httpx2.AsyncClient) -> None:
     created = (await as_alice.post("/api/v1/entities/users", json=SARAH)).json()
     for name in ("sarah-chen", created["id"]):
         path = f"/api/v1/entities/users/{name}"
@@ -142,7 +142,7 @@ async def test_somebody_elses_entity_does_not_exist(as_alice: httpx2.AsyncClient
     assert (await as_alice.get("/api/v1/entities/users/sarah-chen")).json() == created
 
 
-async def test_what_is_shared_can_be_read_and_not_changed(as_alice: httpx2.AsyncClient, shared: Store) -> None:
+async def test_shared_entity_is_read_only_for_users(as_alice: httpx2.AsyncClient, shared: Store) -> None:
     await shared.upsert(Resource(name="Handbook", content="Be kind."))
     path = "/api/v1/entities/resources/handbook"
     assert (await as_alice.get(path)).json()["user_id"] is None
@@ -152,7 +152,7 @@ async def test_what_is_shared_can_be_read_and_not_changed(as_alice: httpx2.Async
     assert (await as_alice.get(path)).json()["content"] == "Be kind."
 
 
-async def test_lists_are_filtered_sorted_and_paged(as_alice: httpx2.AsyncClient, alice: Store) -> None:
+async def test_entities_are_filtered_sorted_and_paged(as_alice: httpx2.AsyncClient, alice: Store) -> None:
     await alice.upsert_many([Resource(name=f"note {n}", ordinal=n, tags=["odd"] if n % 2 else []) for n in range(10)])
 
     async def names(**asked: str | int) -> tuple[list[str], bool]:
@@ -165,14 +165,14 @@ async def test_lists_are_filtered_sorted_and_paged(as_alice: httpx2.AsyncClient,
     assert await names(order_by="ordinal", limit=3, offset=9) == (["note 9"], False)
 
 
-async def test_a_condition_that_cannot_be_read_says_where(as_alice: httpx2.AsyncClient) -> None:
+async def test_invalid_condition_error_has_its_position(as_alice: httpx2.AsyncClient) -> None:
     for asked in ({"where": "ordinal >"}, {"where": "nothing = 1"}, {"order_by": "; DROP TABLE users"}):
         refused = await as_alice.get("/api/v1/entities/resources", params=asked)
         assert refused.status_code == 400
         assert refused.json()["error"]["message"]
 
 
-async def test_only_fields_of_the_class_with_values_that_fit_are_stored(as_alice: httpx2.AsyncClient) -> None:
+async def test_unknown_fields_and_invalid_values_are_refused(as_alice: httpx2.AsyncClient) -> None:
     wrong = {
         "summray": ({**SARAH, "summray": "x"}, "summray: there is no such field"),
         "type": ({**SARAH, "interests": "chess"}, "interests"),
@@ -193,7 +193,7 @@ async def test_only_fields_of_the_class_with_values_that_fit_are_stored(as_alice
     assert (await as_alice.get("/api/v1/entities/users")).json()["data"] == []
 
 
-async def test_what_the_store_gives_is_not_changed_by_a_correction(as_alice: httpx2.AsyncClient) -> None:
+async def test_patch_cannot_change_fields_of_the_store(as_alice: httpx2.AsyncClient) -> None:
     await as_alice.post("/api/v1/entities/users", json=SARAH)
     for change in ({"id": str(uuid4())}, {"user_id": "bob"}, {"key": "other"}, {"created_at": "2020-01-01"}):
         refused = await as_alice.patch("/api/v1/entities/users/sarah-chen", json=change)
@@ -201,14 +201,14 @@ async def test_what_the_store_gives_is_not_changed_by_a_correction(as_alice: htt
         assert "never changed" in refused.json()["error"]["message"]
 
 
-async def test_large_and_unusual_texts_come_back_as_they_went(as_alice: httpx2.AsyncClient) -> None:
+async def test_large_and_unusual_texts_are_returned_unchanged(as_alice: httpx2.AsyncClient) -> None:
     text = "日本語 🎉 \u202e ‮ e\u0301\n" + "x" * 2_000_000
     created = await as_alice.post("/api/v1/entities/resources", json={"name": "Größe", "content": text})
     assert created.status_code == 201
     assert (await as_alice.get("/api/v1/entities/resources/größe")).json()["content"] == text
 
 
-async def test_an_unknown_table_is_not_found_and_the_nearest_is_named(as_alice: httpx2.AsyncClient) -> None:
+async def test_unknown_table_error_suggests_the_nearest(as_alice: httpx2.AsyncClient) -> None:
     for answer in (
         await as_alice.get("/api/v1/entities/user"),
         await as_alice.post("/api/v1/entities/user", json=SARAH),
@@ -218,7 +218,7 @@ async def test_an_unknown_table_is_not_found_and_the_nearest_is_named(as_alice: 
         assert "Did you mean 'users'?" in answer.json()["error"]["message"]
 
 
-async def test_the_content_of_a_message_is_never_changed(as_alice: httpx2.AsyncClient) -> None:
+async def test_content_of_a_message_is_immutable(as_alice: httpx2.AsyncClient) -> None:
     session = (await as_alice.post("/api/v1/entities/sessions", json={"name": "Talk"})).json()["id"]
     said = {"session_id": session, "message_index": 0, "role": "user", "content": "Hello"}
     message = (await as_alice.post("/api/v1/entities/messages", json=said)).json()
@@ -235,9 +235,7 @@ class Project(Entity, table="projects", summary="goal", search=("goal",)):
     goal: str = ""
 
 
-async def test_types_of_ones_own_are_entities_too_also_if_registered_later(
-    as_alice: httpx2.AsyncClient, rem: Rem
-) -> None:
+async def test_custom_types_are_served_also_when_registered_later(as_alice: httpx2.AsyncClient, rem: Rem) -> None:
     assert (await as_alice.get("/api/v1/entities/projects")).status_code == 404
     await rem.register(Project)
     created = await as_alice.post("/api/v1/entities/projects", json={"name": "Apollo", "goal": "The moon."})

@@ -33,7 +33,7 @@ def error_of(response: httpx2.Response, status: int, code: str) -> dict[str, Any
     return error
 
 
-async def test_an_unknown_path_and_a_wrong_method(anyone: Client) -> None:
+async def test_unknown_path_and_wrong_method(anyone: Client) -> None:
     assert "/docs" in error_of(await anyone.get("/api/v1/nothing"), 404, "not_found")["message"]
     error_of(await anyone.get("/api/v1/sessions/"), 404, "not_found")
     wrong = await anyone.put("/api/v1/sessions/x")
@@ -55,13 +55,13 @@ async def test_an_unknown_path_and_a_wrong_method(anyone: Client) -> None:
     ],
     ids=["cut off", "empty", "text", "not UTF-8", "deep", "NaN", "NUL", "byte order mark"],
 )
-async def test_a_body_that_is_not_json(anyone: Client, content: bytes) -> None:
+async def test_body_that_is_not_json(anyone: Client, content: bytes) -> None:
     refused = await anyone.post("/api/v1/query", content=content, headers=_JSON)
     assert refused.status_code in (400, 422)
     error_of(refused, refused.status_code, refused.json()["error"]["code"])
 
 
-async def test_a_field_that_does_not_fit_is_named(anyone: Client) -> None:
+async def test_error_names_the_invalid_field(anyone: Client) -> None:
     for body, param, reason in (
         ({"query": 5}, "query", "valid string"),
         ({"query": "x", "mode": "prolog"}, "mode", "rem-dialect"),
@@ -87,7 +87,7 @@ async def test_a_field_that_does_not_fit_is_named(anyone: Client) -> None:
         ("POST", "/chat/completions", {"messages": [{"role": "user", "content": "Hi"}]}),
     ],
 )
-async def test_a_body_that_is_not_said_to_be_json(anyone: Client, method: str, path: str, body: dict[str, Any]) -> None:
+async def test_body_without_json_content_type(anyone: Client, method: str, path: str, body: dict[str, Any]) -> None:
     for headers in ({}, {"Content-Type": "application/x-www-form-urlencoded"}, {"Content-Type": "nonsense"}):
         refused = await anyone.request(method, f"/api/v1{path}", content=json.dumps(body), headers=headers)
         assert "Content-Type: application/json" in error_of(refused, 400, "invalid_input")["message"]
@@ -115,9 +115,7 @@ async def test_a_body_that_is_not_said_to_be_json(anyone: Client, method: str, p
     ],
     ids=["image", "file", "no type", "no text", "number as text", "no data", "text as part", "number", "too long"],
 )
-async def test_what_is_wrong_with_a_chat_message_is_said_in_words(
-    anyone: Client, content: Any, place: str, reason: str
-) -> None:
+async def test_invalid_chat_message_error_is_readable(anyone: Client, content: Any, place: str, reason: str) -> None:
     body = {"messages": [{"role": "user", "content": content}]}
     error = error_of(await anyone.post("/api/v1/chat/completions", json=body), 422, "invalid_request")
     assert error["param"] == place
@@ -125,7 +123,7 @@ async def test_what_is_wrong_with_a_chat_message_is_said_in_words(
     assert ";" not in error["message"].removeprefix(f"{place}: {reason}"), "one mistake is one problem"
 
 
-async def test_the_places_of_several_problems_in_a_chat_are_named(anyone: Client) -> None:
+async def test_several_errors_in_a_chat_request_are_located(anyone: Client) -> None:
     body = {"messages": [{"content": "Hi"}, 7], "stop": [5], "temperature": 9}
     error = error_of(await anyone.post("/api/v1/chat/completions", json=body), 422, "invalid_request")
     for place in ("messages[0].role: is missing", "messages[1]: input", "stop[0]: input", "temperature: input"):
@@ -135,12 +133,12 @@ async def test_the_places_of_several_problems_in_a_chat_are_named(anyone: Client
 @pytest.mark.parametrize(
     ("header", "value"), [("X-User-Id", "anon:somebody"), ("X-User-Id", "x" * 300), ("X-Tenant-Id", "x" * 300)]
 )
-async def test_who_asks_is_checked(anyone: Client, header: str, value: str) -> None:
+async def test_invalid_identity_headers_are_refused(anyone: Client, header: str, value: str) -> None:
     refused = await anyone.get("/api/v1/moments", headers={header: value})
     assert error_of(refused, 400, "invalid_input")["message"]
 
 
-async def test_a_body_that_is_too_large_is_refused_at_once_and_while_it_comes(settings: Settings) -> None:
+async def test_large_body_is_refused_by_length_and_while_streaming(settings: Settings) -> None:
     small = settings.model_copy(update={"audio": AudioSettings(max_bytes=1000)})
     async with served(create_app(small)) as address, client(address) as anyone:
         large = b'{"query": "' + b"x" * 2_000_000 + b'"}'
@@ -154,7 +152,7 @@ async def test_a_body_that_is_too_large_is_refused_at_once_and_while_it_comes(se
         assert (await anyone.post("/api/v1/query", json={"query": "LOOKUP nobody"})).status_code == 200
 
 
-def test_each_of_rems_errors_has_a_status_and_a_code() -> None:
+def test_every_rem_error_has_a_status_and_a_code() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.RemError)]
     faults = {kind.__name__: (http_status(kind()), kind.code) for kind in kinds}
     assert {status for status, _ in faults.values()} <= {400, 403, 404, 409, 413, 422, 429, 500, 502, 503, 504}
@@ -183,9 +181,7 @@ def _with_failures(settings: Settings) -> FastAPI:
     return app
 
 
-async def test_code_that_fails_is_told_without_details_and_logged_without_content(
-    settings: Settings, lines: list[str]
-) -> None:
+async def test_internal_error_response_and_log_have_no_content(settings: Settings, lines: list[str]) -> None:
     async with served(_with_failures(settings)) as address, client(address) as anyone:
         headers = {"X-Request-Id": "my-request-7", "Origin": "http://app.example"}
         error = error_of(await anyone.get("/fail/hunter2", headers=headers), 500, "internal_error")
@@ -200,9 +196,7 @@ async def test_code_that_fails_is_told_without_details_and_logged_without_conten
     assert "hunter2" not in log
 
 
-async def test_the_log_has_a_line_for_each_request_and_nothing_of_what_was_asked(
-    settings: Settings, lines: list[str]
-) -> None:
+async def test_log_has_one_line_per_request_without_content(settings: Settings, lines: list[str]) -> None:
     async with served(create_app(settings)) as address, client(address, "alice@example.com") as alice:
         answer = await alice.get("/api/v1/entities/users/hunter2", params={"where": "hunter2"})
         await alice.post("/api/v1/query", json={"query": "LOOKUP hunter2"})
@@ -216,7 +210,7 @@ async def test_the_log_has_a_line_for_each_request_and_nothing_of_what_was_asked
     assert "alice" not in log
 
 
-async def test_a_request_id_is_taken_over_if_it_is_sane(anyone: Client) -> None:
+async def test_valid_request_id_is_kept(anyone: Client) -> None:
     for given, taken in (("abc-1.2_3:4", True), ("x" * 129, False), ("a b", False), ("a\u00e9", False), ("", False)):
         answer = await anyone.get("/health/live", headers={b"X-Request-Id": given.encode("latin-1")})
         assert (answer.headers["x-request-id"] == given) is taken
@@ -224,7 +218,7 @@ async def test_a_request_id_is_taken_over_if_it_is_sane(anyone: Client) -> None:
     assert first.headers["x-request-id"] != second.headers["x-request-id"]
 
 
-async def test_web_pages_that_the_settings_name_may_call_and_others_may_not(settings: Settings) -> None:
+async def test_only_configured_cors_origins_are_allowed(settings: Settings) -> None:
     named = settings.model_copy(update={"api": ApiSettings(cors_origins=["https://app.example"])})
     async with served(_with_failures(named)) as address, client(address) as anyone:
         good, evil = {"Origin": "https://app.example"}, {"Origin": "https://evil.example"}

@@ -18,7 +18,7 @@ async def session(as_alice: Client) -> dict[str, Any]:
     return begun
 
 
-async def test_a_conversation_and_a_message_of_it_are_rated(as_alice: Client, session: dict[str, Any]) -> None:
+async def test_session_and_message_can_be_rated(as_alice: Client, session: dict[str, Any]) -> None:
     given = {"session_id": session["id"], "rating": 5, "categories": ["helpful"], "comment": "Größe! 🎉"}
     rated = await as_alice.post("/api/v1/feedback", json=given)
     assert rated.status_code == 201
@@ -33,7 +33,7 @@ async def test_a_conversation_and_a_message_of_it_are_rated(as_alice: Client, se
     assert (await as_alice.get("/api/v1/feedback", params={"session_id": str(uuid4())})).json()["data"] == []
 
 
-async def test_who_a_conversation_is_shared_with_can_rate_it_and_the_rating_is_theirs(
+async def test_shared_session_can_be_rated_by_its_reader(
     as_alice: Client, as_bob: Client, session: dict[str, Any]
 ) -> None:
     rating = {"session_id": session["id"], "message_id": f"session-{session['id']}-msg-0", "rating": 1}
@@ -44,9 +44,7 @@ async def test_who_a_conversation_is_shared_with_can_rate_it_and_the_rating_is_t
     assert (await as_alice.get("/api/v1/feedback")).json()["data"] == []
 
 
-async def test_a_message_says_which_conversation_it_is_of(
-    as_alice: Client, as_bob: Client, session: dict[str, Any]
-) -> None:
+async def test_session_is_derived_from_the_message(as_alice: Client, as_bob: Client, session: dict[str, Any]) -> None:
     key = f"session-{session['id']}-msg-0"
     message_id = (await as_alice.get(f"/api/v1/messages/{key}")).json()["id"]
     await as_alice.post(f"/api/v1/sessions/{session['id']}/share", json={"user": "bob@example.com"})
@@ -59,26 +57,26 @@ async def test_a_message_says_which_conversation_it_is_of(
     assert (await as_bob.post("/api/v1/feedback", json={"message_id": key, "rating": 1})).status_code == 404
 
 
-async def test_who_says_nothing_of_themselves_rates_a_message_by_its_key(anyone: Client) -> None:
+async def test_anonymous_caller_rates_a_message_by_its_key(anyone: Client) -> None:
     session = (await anyone.post("/api/v1/sessions", json={"system_prompt": "Be kind."})).json()["id"]
     rated = await anyone.post("/api/v1/feedback", json={"message_id": f"session-{session}-msg-0", "rating": 1})
     assert (rated.status_code, rated.json()["session_id"]) == (201, session)
 
 
-async def test_a_rating_is_of_something(as_alice: Client) -> None:
+async def test_rating_needs_a_message_or_a_session(as_alice: Client) -> None:
     refused = await as_alice.post("/api/v1/feedback", json={"rating": 1})
     assert refused.status_code == 400
     assert "message_id or a session_id" in refused.json()["error"]["message"]
 
 
-async def test_a_message_of_another_conversation_is_not_found(as_alice: Client, session: dict[str, Any]) -> None:
+async def test_message_of_another_session_is_not_found(as_alice: Client, session: dict[str, Any]) -> None:
     other = (await as_alice.post("/api/v1/sessions")).json()["id"]
     rating = {"session_id": other, "message_id": f"session-{session['id']}-msg-0", "rating": 1}
     assert (await as_alice.post("/api/v1/feedback", json=rating)).status_code == 404
 
 
 @pytest.mark.parametrize("given", [{"rating": 6}, {"rating": "good"}, {"comment": 5}, {"comment": "a\0b"}])
-async def test_what_is_no_rating_is_refused_by_field(
+async def test_invalid_rating_error_names_the_field(
     as_alice: Client, session: dict[str, Any], given: dict[str, Any]
 ) -> None:
     refused = await as_alice.post("/api/v1/feedback", json={"session_id": session["id"], **given})
@@ -86,7 +84,7 @@ async def test_what_is_no_rating_is_refused_by_field(
     assert refused.json()["error"]["param"] == next(iter(given))
 
 
-async def test_a_rating_says_something(as_alice: Client, session: dict[str, Any]) -> None:
+async def test_rating_needs_a_value(as_alice: Client, session: dict[str, Any]) -> None:
     nothings: list[dict[str, Any]] = [{}, {"comment": "  "}, {"categories": []}]
     for nothing in nothings:
         refused = await as_alice.post("/api/v1/feedback", json={"session_id": session["id"], **nothing})

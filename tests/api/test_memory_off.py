@@ -37,16 +37,14 @@ async def forgetful(tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
         ("DELETE", "/agents/x"),
     ],
 )
-async def test_what_needs_the_memory_says_how_to_switch_it_on(
-    forgetful: httpx2.AsyncClient, method: str, path: str
-) -> None:
+async def test_memory_routes_answer_503_with_advice(forgetful: httpx2.AsyncClient, method: str, path: str) -> None:
     body = {"query": "LOOKUP x"} if path == "/query" else None
     answer = await forgetful.request(method, f"/api/v1{path}", json=body)
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "memory_off")
     assert "POSTGRES__ENABLED=true" in answer.json()["error"]["message"]
 
 
-async def test_agents_answer_and_forget(forgetful: httpx2.AsyncClient) -> None:
+async def test_agents_answer_without_storing(forgetful: httpx2.AsyncClient) -> None:
     answer = await forgetful.post("/api/v1/agents/simulator/run", json={"input": "demo"})
     assert answer.status_code == 200
     assert answer.json()["answer"]
@@ -54,7 +52,7 @@ async def test_agents_answer_and_forget(forgetful: httpx2.AsyncClient) -> None:
     assert (await forgetful.get("/api/v1/models")).status_code == 200
 
 
-async def test_the_service_is_ready_and_says_what_is_off(forgetful: httpx2.AsyncClient, tmp_path: Path) -> None:
+async def test_health_is_ok_and_reports_the_memory_as_off(forgetful: httpx2.AsyncClient, tmp_path: Path) -> None:
     health = await forgetful.get("/health")
     assert health.status_code == 200
     assert "POSTGRES__ENABLED=false" in health.json()["detail"]

@@ -28,12 +28,12 @@ async def document(anyone: httpx2.AsyncClient) -> dict[str, Any]:
     return found
 
 
-async def test_a_fuzzer_that_asks_for_anything_finds_nothing_wrong(address: str, rem: Rem, tmp_path: Path) -> None:
+async def test_fuzzing_with_random_values_finds_no_errors(address: str, rem: Rem, tmp_path: Path) -> None:
     await rem.load_demo()
     await fuzz(address, tmp_path)
 
 
-async def test_a_fuzzer_that_asks_for_what_there_is_finds_nothing_wrong(address: str, rem: Rem, tmp_path: Path) -> None:
+async def test_fuzzing_with_existing_ids_finds_no_errors(address: str, rem: Rem, tmp_path: Path) -> None:
     memory = rem.memory("fuzzer")
     session = (await memory.create_session("Be kind.")).id
     await rem.store("fuzzer").upsert(User(name="Sarah Chen"))
@@ -65,7 +65,7 @@ async def fuzz(address: str, folder: Path, *settings: str) -> None:
     assert process.returncode == 0, output.decode()
 
 
-async def test_every_operation_is_described(document: dict[str, Any]) -> None:
+async def test_every_operation_has_a_description(document: dict[str, Any]) -> None:
     operations = [
         (f"{method} {path}", operation)
         for path, methods in document["paths"].items()
@@ -81,7 +81,7 @@ async def test_every_operation_is_described(document: dict[str, Any]) -> None:
     assert len({operation["operationId"] for _, operation in operations}) == len(operations)
 
 
-async def test_every_error_is_documented_in_the_one_shape(document: dict[str, Any]) -> None:
+async def test_every_error_response_uses_the_error_schema(document: dict[str, Any]) -> None:
     for path, methods in document["paths"].items():
         if not path.startswith("/api/"):
             continue

@@ -34,7 +34,7 @@ async def memory(alice: Store) -> None:
 
 
 @pytest.mark.usefixtures("memory")
-async def test_a_query_in_rems_language(as_alice: httpx2.AsyncClient) -> None:
+async def test_rem_dialect_query(as_alice: httpx2.AsyncClient) -> None:
     found = await ask(as_alice, query='LOOKUP "Sarah Chen"')
     assert (found["query_type"], found["count"]) == ("LOOKUP", 1)
     assert found["results"][0]["key"] == "sarah-chen"
@@ -43,14 +43,14 @@ async def test_a_query_in_rems_language(as_alice: httpx2.AsyncClient) -> None:
 
 
 @pytest.mark.usefixtures("memory")
-async def test_a_question_in_plain_language_says_how_it_was_understood(as_alice: httpx2.AsyncClient) -> None:
+async def test_natural_language_answer_has_the_understood_query(as_alice: httpx2.AsyncClient) -> None:
     found = await ask(as_alice, query="who is sarah chen?", mode="natural-language")
     assert found["results"][0]["key"] == "sarah-chen"
     assert found["notes"][0] == 'Understood as: LOOKUP "sarah chen"'
 
 
 @pytest.mark.usefixtures("memory")
-async def test_a_plan_whose_stages_feed_each_other(as_alice: httpx2.AsyncClient) -> None:
+async def test_staged_plan_query(as_alice: httpx2.AsyncClient) -> None:
     stages = [
         {"id": "people", "query": 'FUZZY "sarah" FROM users'},
         {"id": "written", "query": "TRAVERSE FROM {people.key} TYPE wrote"},
@@ -62,7 +62,7 @@ async def test_a_plan_whose_stages_feed_each_other(as_alice: httpx2.AsyncClient)
 
 
 @pytest.mark.usefixtures("memory")
-async def test_the_limit_stands_in_place_of_the_querys_own(as_alice: httpx2.AsyncClient) -> None:
+async def test_limit_overrides_the_limit_of_the_query(as_alice: httpx2.AsyncClient) -> None:
     search = 'SEARCH "migration guide" FROM resources MODE text'
     assert (await ask(as_alice, query=search))["count"] == 10
     assert (await ask(as_alice, query=search, limit=12))["count"] == 12
@@ -71,7 +71,9 @@ async def test_the_limit_stands_in_place_of_the_querys_own(as_alice: httpx2.Asyn
 
 
 @pytest.mark.usefixtures("memory")
-async def test_nobody_else_finds_it_by_any_mode(as_bob: httpx2.AsyncClient, anyone: httpx2.AsyncClient) -> None:
+async def test_rows_of_another_user_are_not_found_in_any_mode(
+    as_bob: httpx2.AsyncClient, anyone: httpx2.AsyncClient
+) -> None:
     for someone in (as_bob, anyone):
         for body in (
             {"query": "LOOKUP sarah-chen"},
@@ -83,7 +85,7 @@ async def test_nobody_else_finds_it_by_any_mode(as_bob: httpx2.AsyncClient, anyo
             assert (await ask(someone, **body))["results"] == []
 
 
-async def test_a_mistake_in_a_query_is_told_with_its_place(as_alice: httpx2.AsyncClient) -> None:
+async def test_syntax_error_has_its_position(as_alice: httpx2.AsyncClient) -> None:
     refused = await as_alice.post("/api/v1/query", json={"query": 'SERCH "x"'})
     error = refused.json()["error"]
     assert refused.status_code == 400
@@ -103,7 +105,7 @@ async def test_a_mistake_in_a_query_is_told_with_its_place(as_alice: httpx2.Asyn
         ({"query": "SELECT pg_sleep(1)"}, ""),
     ],
 )
-async def test_what_cannot_be_answered_is_refused_with_a_reason(
+async def test_invalid_query_request_is_refused_with_a_reason(
     as_alice: httpx2.AsyncClient, body: dict[str, Any], reason: str
 ) -> None:
     refused = await as_alice.post("/api/v1/query", json=body)
@@ -112,7 +114,7 @@ async def test_what_cannot_be_answered_is_refused_with_a_reason(
     assert refused.json()["error"]["message"]
 
 
-async def test_values_that_are_missing_are_null_and_not_left_out(anyone: httpx2.AsyncClient, shared: Store) -> None:
+async def test_missing_values_are_null_in_records(anyone: httpx2.AsyncClient, shared: Store) -> None:
     await shared.upsert(Resource(name="Handbook", content="Be kind."))
     (row,) = (await ask(anyone, query="LOOKUP handbook"))["results"]
     assert row["record"]["user_id"] is None
@@ -134,7 +136,7 @@ async def clever(settings: Settings) -> AsyncIterator[tuple[httpx2.AsyncClient, 
 
 
 @pytest.mark.usefixtures("memory")
-async def test_with_a_language_model_an_agent_answers_a_question_from_the_memory(
+async def test_agent_answers_natural_language_with_a_language_model(
     clever: tuple[httpx2.AsyncClient, ScriptedModel],
 ) -> None:
     as_alice, model = clever
@@ -152,7 +154,7 @@ async def test_with_a_language_model_an_agent_answers_a_question_from_the_memory
 
 
 @pytest.mark.usefixtures("memory")
-async def test_a_language_model_that_fails_does_not_hide_the_memory(
+async def test_failing_language_model_falls_back_to_a_query(
     clever: tuple[httpx2.AsyncClient, ScriptedModel],
 ) -> None:
     as_alice, model = clever

@@ -33,7 +33,7 @@ async def data(client: Client, path: str, **asked: str | int) -> list[dict[str, 
     return rows
 
 
-async def test_a_conversation_is_begun_found_renamed_and_listed(as_alice: Client) -> None:
+async def test_session_is_created_found_renamed_and_listed(as_alice: Client) -> None:
     begun = await as_alice.post("/api/v1/sessions", json={"name": "The launch", "agent": "rem", "metadata": {"a": 1}})
     assert begun.status_code == 201
     session = begun.json()
@@ -46,7 +46,7 @@ async def test_a_conversation_is_begun_found_renamed_and_listed(as_alice: Client
     assert (await as_alice.patch(path, json={"name": None})).json()["name"] is None
 
 
-async def test_a_conversation_may_have_an_id_of_the_clients_choice_and_a_system_prompt(as_alice: Client) -> None:
+async def test_session_may_have_a_client_id_and_a_system_prompt(as_alice: Client) -> None:
     chosen = str(uuid4())
     new = {"id": chosen, "system_prompt": "Be brief."}
     assert (await as_alice.post("/api/v1/sessions", json=new)).json()["id"] == chosen
@@ -55,14 +55,14 @@ async def test_a_conversation_may_have_an_id_of_the_clients_choice_and_a_system_
     assert (await as_alice.post("/api/v1/sessions", json=new)).status_code == 409
 
 
-async def test_a_conversation_is_also_found_by_the_name_that_its_client_gave_it(as_alice: Client, rem: Rem) -> None:
+async def test_session_is_found_by_its_client_name(as_alice: Client, rem: Rem) -> None:
     headers = {"X-Session-Id": "my talk"}
     answer = await as_alice.post("/api/v1/agents/simulator/run", json={"input": "demo"}, headers=headers)
     named = await as_alice.get("/api/v1/sessions/my talk")
     assert named.json()["id"] == answer.headers["x-session-id"]
 
 
-async def test_messages_are_read_word_for_word_a_page_at_a_time(as_alice: Client, talk: UUID) -> None:
+async def test_messages_are_paged_in_order(as_alice: Client, talk: UUID) -> None:
     everything = await data(as_alice, f"/sessions/{talk}/messages")
     assert [message["message_index"] for message in everything] == [0, 1, 2, 3, 4]
     assert everything[1]["content"] == "Good day. " * 60
@@ -72,7 +72,7 @@ async def test_messages_are_read_word_for_word_a_page_at_a_time(as_alice: Client
     assert first["data"] + rest["data"] == everything
 
 
-async def test_a_message_is_found_by_id_and_by_key_flagged_and_deleted(as_alice: Client, talk: UUID) -> None:
+async def test_message_is_found_flagged_and_deleted(as_alice: Client, talk: UUID) -> None:
     message = (await data(as_alice, f"/sessions/{talk}/messages"))[2]
     assert message["key"] == f"session-{talk}-msg-2"
     for name in (message["id"], message["key"]):
@@ -84,16 +84,14 @@ async def test_a_message_is_found_by_id_and_by_key_flagged_and_deleted(as_alice:
     assert len(await data(as_alice, f"/sessions/{talk}/messages")) == 4
 
 
-async def test_a_list_of_conversations_says_how_each_began(as_alice: Client, talk: UUID) -> None:
+async def test_session_list_has_titles(as_alice: Client, talk: UUID) -> None:
     await as_alice.post("/api/v1/sessions", json={"name": "Named"})
     assert {row["title"] for row in await data(as_alice, "/sessions")} == {"Hello", "Named"}
     page = (await as_alice.get("/api/v1/sessions", params={"limit": 1})).json()
     assert (len(page["data"]), page["has_more"]) == (1, True)
 
 
-async def test_a_deleted_conversation_comes_back_with_its_messages_unless_it_was_erased(
-    as_alice: Client, talk: UUID
-) -> None:
+async def test_deleted_session_is_restored_with_messages_unless_erased(as_alice: Client, talk: UUID) -> None:
     path = f"/api/v1/sessions/{talk}"
     assert (await as_alice.delete(path)).status_code == 204
     assert (await as_alice.get(path)).status_code == 404
@@ -105,13 +103,13 @@ async def test_a_deleted_conversation_comes_back_with_its_messages_unless_it_was
     assert (await as_alice.delete(path)).status_code == 404
 
 
-async def test_a_cleared_conversation_is_empty_and_still_there(as_alice: Client, talk: UUID) -> None:
+async def test_cleared_session_is_empty_and_still_exists(as_alice: Client, talk: UUID) -> None:
     assert (await as_alice.post(f"/api/v1/sessions/{talk}/clear")).json() == {"deleted": 5}
     assert await data(as_alice, f"/sessions/{talk}/messages") == []
     assert (await as_alice.get(f"/api/v1/sessions/{talk}")).json()["message_count"] == 0
 
 
-async def test_a_copy_has_the_same_messages_and_a_life_of_its_own(as_alice: Client, talk: UUID) -> None:
+async def test_clone_has_the_same_messages_and_is_independent(as_alice: Client, talk: UUID) -> None:
     copy = (await as_alice.post(f"/api/v1/sessions/{talk}/clone")).json()
     short = (await as_alice.post(f"/api/v1/sessions/{talk}/clone", json={"name": "Short", "up_to": 1})).json()
     contents = [message["content"] for message in await data(as_alice, f"/sessions/{talk}/messages")]
@@ -121,9 +119,7 @@ async def test_a_copy_has_the_same_messages_and_a_life_of_its_own(as_alice: Clie
     assert len(await data(as_alice, f"/sessions/{talk}/messages")) == 5
 
 
-async def test_who_a_conversation_is_shared_with_can_read_it_and_nothing_else(
-    as_alice: Client, as_bob: Client, talk: UUID
-) -> None:
+async def test_shared_session_is_read_only_for_its_reader(as_alice: Client, as_bob: Client, talk: UUID) -> None:
     path = f"/api/v1/sessions/{talk}"
     shared = await as_alice.post(f"{path}/share", json={"user": "bob@example.com"})
     assert shared.status_code == 200
@@ -161,7 +157,7 @@ async def test_who_a_conversation_is_shared_with_can_read_it_and_nothing_else(
     assert (await as_bob.get(f"/api/v1/messages/{messages[0]['id']}")).status_code == 404
 
 
-async def test_somebody_elses_conversation_does_not_exist(as_bob: Client, anyone: Client, talk: UUID) -> None:
+async def test_session_of_another_user_is_not_found(as_bob: Client, anyone: Client, talk: UUID) -> None:
     path = f"/api/v1/sessions/{talk}"
     for client in (as_bob, anyone):
         for answer in (
@@ -179,9 +175,7 @@ async def test_somebody_elses_conversation_does_not_exist(as_bob: Client, anyone
     assert (await as_bob.post(f"{path}/clone")).status_code == 404
 
 
-async def test_who_does_not_say_who_they_are_owns_the_conversation_whose_id_they_know(
-    anyone: Client, as_alice: Client
-) -> None:
+async def test_anonymous_caller_owns_the_session_whose_id_it_knows(anyone: Client, as_alice: Client) -> None:
     session = (await anyone.post("/api/v1/sessions", json={"system_prompt": "Be brief."})).json()
     (message,) = await data(anyone, f"/sessions/{session['id']}/messages")
     assert (await anyone.get(f"/api/v1/messages/{message['key']}")).json() == message
@@ -194,7 +188,7 @@ async def test_who_does_not_say_who_they_are_owns_the_conversation_whose_id_they
 
 
 @pytest.mark.parametrize("name", ["", "---", "a\0b", "x" * 2000])
-async def test_a_name_that_cannot_be_a_key_is_refused(as_alice: Client, talk: UUID, name: str) -> None:
+async def test_session_name_without_a_key_is_refused(as_alice: Client, talk: UUID, name: str) -> None:
     for refused in (
         await as_alice.post("/api/v1/sessions", json={"name": name}),
         await as_alice.patch(f"/api/v1/sessions/{talk}", json={"name": name}),
@@ -204,7 +198,7 @@ async def test_a_name_that_cannot_be_a_key_is_refused(as_alice: Client, talk: UU
         assert refused.json()["error"]["param"] == "name"
 
 
-async def test_two_conversations_of_a_user_do_not_have_one_name(as_alice: Client, as_bob: Client, talk: UUID) -> None:
+async def test_session_names_are_unique_per_user(as_alice: Client, as_bob: Client, talk: UUID) -> None:
     await as_alice.post("/api/v1/sessions", json={"name": "Launch"})
     assert (await as_alice.patch(f"/api/v1/sessions/{talk}", json={"name": "launch"})).status_code == 409
     assert (await as_bob.post("/api/v1/sessions", json={"name": "Launch"})).status_code == 201

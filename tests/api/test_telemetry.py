@@ -11,7 +11,7 @@ from tests.cli.test_serve import serving
 from tests.scripted_model import Call, Refuse, Step, has_result, scripted_model
 
 
-def test_a_collector_gets_the_spans_of_an_answer_without_its_content(dsn: str) -> None:
+def test_collector_receives_spans_without_content(dsn: str) -> None:
     with Collector() as collector:
         settings = {
             "POSTGRES__CONNECTION_STRING": dsn,
@@ -43,7 +43,7 @@ def test_a_collector_gets_the_spans_of_an_answer_without_its_content(dsn: str) -
     assert b"hunter" not in collector.content
 
 
-def test_errors_are_traced_without_what_they_quote(dsn: str) -> None:
+def test_traced_errors_have_no_quoted_content(dsn: str) -> None:
     def script(body: dict[str, Any]) -> list[Step]:
         if not has_result(body):
             return [Call("search_rem", {"query": "SERCH hunter2"}), Call("no_such_tool", {"hunter2": 1}, "call_2")]
@@ -68,7 +68,7 @@ def test_errors_are_traced_without_what_they_quote(dsn: str) -> None:
     assert b"hunter" not in collector.content
 
 
-def test_a_server_that_cannot_reach_its_collector_serves_all_the_same(dsn: str) -> None:
+def test_server_works_without_a_reachable_collector(dsn: str) -> None:
     settings = {
         "POSTGRES__CONNECTION_STRING": dsn,
         "OTEL__ENABLED": "true",

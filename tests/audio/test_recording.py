@@ -38,11 +38,11 @@ WAV = tone()
 
 
 @pytest.mark.parametrize("form", ["{}", "data:audio/wav;base64,{}", " {}\n"])
-def test_a_recording_in_base64_is_decoded(form: str) -> None:
+def test_base64_recording_is_decoded(form: str) -> None:
     assert decode_audio(form.format(base64.b64encode(WAV).decode())) == WAV
 
 
-def test_base64_without_padding_or_in_the_other_alphabet_is_decoded() -> None:
+def test_base64_without_padding_or_url_safe_is_decoded() -> None:
     data = WAV + b"\xfb\xff\xfe"
     assert decode_audio(base64.urlsafe_b64encode(data).decode().rstrip("=")) == data
 
@@ -60,12 +60,12 @@ def test_base64_without_padding_or_in_the_other_alphabet_is_decoded() -> None:
     ],
     ids=["nothing", "empty data URL", "text", "not ASCII", "a picture", "cut off", "too large"],
 )
-def test_what_is_no_recording_is_refused_with_a_reason(content: str, reason: str) -> None:
+def test_invalid_recording_is_refused_with_a_reason(content: str, reason: str) -> None:
     with pytest.raises(InvalidInputError, match=reason):
         decode_audio(content)
 
 
-async def test_a_service_is_sent_the_recording_and_its_text_comes_back() -> None:
+async def test_transcription_service_receives_the_recording() -> None:
     async with Transcriber(text=" What is REM? ") as service:
         settings = Settings(audio=AudioSettings(base_url=service.url, api_key=SecretStr("sk-audio"), model="whisper-9"))
         assert await transcribe(WAV, settings) == "What is REM?"
@@ -75,7 +75,7 @@ async def test_a_service_is_sent_the_recording_and_its_text_comes_back() -> None
     assert (request.fields["model"], request.fields["file"], request.filename) == (b"whisper-9", WAV, "audio.wav")
 
 
-async def test_the_language_models_address_and_key_serve_if_there_are_no_others() -> None:
+async def test_transcription_falls_back_to_the_language_model_address_and_key() -> None:
     async with Transcriber() as service:
         llm = LlmSettings(base_url=service.url, openai_api_key=SecretStr("sk-llm"))
         await transcribe(WAV, Settings(llm=llm))
@@ -93,7 +93,7 @@ async def test_the_language_models_address_and_key_serve_if_there_are_no_others(
         (200, b'{"text": 5}', "did not answer with a text"),
     ],
 )
-async def test_a_service_that_fails_is_named_with_what_to_do(status: int, body: bytes, reason: str) -> None:
+async def test_failing_service_error_says_what_to_do(status: int, body: bytes, reason: str) -> None:
     async with Transcriber(status=status, body=body) as service:
         settings = Settings(audio=AudioSettings(base_url=service.url, api_key=SecretStr("sk-secret")))
         with pytest.raises(AudioError, match=reason) as error:
@@ -101,7 +101,7 @@ async def test_a_service_that_fails_is_named_with_what_to_do(status: int, body: 
     assert "sk-secret" not in str(error.value)
 
 
-async def test_a_service_that_is_slow_or_away_is_named() -> None:
+async def test_slow_or_unreachable_service_error_names_the_address() -> None:
     async with Transcriber(delay=5) as service:
         slow = Settings(audio=AudioSettings(base_url=service.url, timeout_seconds=0.1))
         with pytest.raises(AudioError, match=r"did not answer within 0\.1 s"):
@@ -110,12 +110,12 @@ async def test_a_service_that_is_slow_or_away_is_named() -> None:
         await transcribe(WAV, Settings(audio=AudioSettings(base_url="http://127.0.0.1:9/v1")))
 
 
-async def test_without_anyone_to_listen_that_is_said() -> None:
+async def test_error_without_a_transcription_provider() -> None:
     with pytest.raises(AudioError, match="LLM__OPENAI_API_KEY or AUDIO__BASE_URL"):
         await transcribe(WAV, Settings(audio=AudioSettings(provider="none")))
 
 
-async def test_the_local_model_understands_speech() -> None:
+async def test_local_model_transcribes_speech() -> None:
     speech = (Path(import_module("moonshine_voice").get_assets_path()) / "two_cities.wav").read_bytes()[
         : 44 + 5 * 2 * 48_000
     ]
@@ -125,21 +125,21 @@ async def test_the_local_model_understands_speech() -> None:
     assert isinstance(await transcribe(tone(rate=44_100, channels=2), settings), str)
 
 
-async def test_the_local_model_reads_wav_and_says_so() -> None:
+async def test_local_model_refuses_other_formats_than_wav() -> None:
     with pytest.raises(InvalidInputError, match="reads WAV"):
         await transcribe(b"ID3" + bytes(100), Settings(audio=AudioSettings(provider="local")))
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 4])
 @pytest.mark.parametrize("channels", [1, 2])
-def test_every_width_and_number_of_channels_is_the_same_sound(width: int, channels: int) -> None:
+def test_all_sample_widths_and_channel_counts_decode_equally(width: int, channels: int) -> None:
     sound = read_wav(tone(8000, channels, width, 0.1))
     assert (len(sound.samples), sound.rate) == (800, 8000)
     assert abs(sound.samples.max() - 0.5) < 0.01
     assert abs(sound.samples.min() + 0.5) < 0.01
 
 
-def test_floats_and_the_extensible_format_are_read() -> None:
+def test_float_and_extensible_wav_are_read() -> None:
     samples = struct.pack("<4f", 0, 0.5, -0.5, float("nan"))
     extensible = struct.pack("<HHIIHHHHIH14s", 0xFFFE, 1, 16_000, 64_000, 4, 32, 22, 32, 4, 3, bytes(14))
     # A recorder that streams does not know the length and writes the largest.
@@ -156,6 +156,6 @@ def test_floats_and_the_extensible_format_are_read() -> None:
         (WAV[:22] + b"\x00\x00" + WAV[24:], "0 channels"),
     ],
 )
-def test_a_wav_file_that_cannot_be_read_says_why(data: bytes, reason: str) -> None:
+def test_unreadable_wav_error_gives_the_reason(data: bytes, reason: str) -> None:
     with pytest.raises(InvalidInputError, match=reason):
         read_wav(data)

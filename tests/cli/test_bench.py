@@ -73,7 +73,7 @@ def test_longmemeval_finds_sessions(measured: Any, tmp_path: Path) -> None:
     assert rows[0]["asked_at"] == "2023-06-01T09:00:00+00:00"
 
 
-async def test_what_is_measured_is_stored_as_it_was_said(
+async def test_messages_are_stored_unchanged(
     measured: Any, tmp_path: Path, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     measured("locomo", write_json(tmp_path / "locomo10.json", LOCOMO))
@@ -90,7 +90,7 @@ async def test_what_is_measured_is_stored_as_it_was_said(
     assert row["tenant_id"].startswith("bench-locomo-")
 
 
-def test_locomo_is_printed_for_people(here: dict[str, str], tmp_path: Path) -> None:
+def test_locomo_report_is_printed_as_a_table(here: dict[str, str], tmp_path: Path) -> None:
     write_json(tmp_path / "locomo10.json", LOCOMO)
     done = rem("bench", "locomo", str(tmp_path), "--here", "-o", "rows.jsonl", settings=here, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -129,7 +129,7 @@ def test_beam_finds_messages(measured: Any, tmp_path: Path) -> None:
     assert "0" in rows[1]["found"]
 
 
-def test_the_report_says_how_fast_it_was_and_with_what(measured: Any, tmp_path: Path) -> None:
+def test_report_has_throughput_and_configuration(measured: Any, tmp_path: Path) -> None:
     report, rows = measured("locomo", write_json(tmp_path / "l.json", LOCOMO), "--mode", "text")
     assert report["throughput"]["rows"] == 4
     assert report["throughput"]["rows_per_second"] > 0
@@ -142,7 +142,7 @@ def test_the_report_says_how_fast_it_was_and_with_what(measured: Any, tmp_path: 
     assert report["notes"] == {}
 
 
-def test_an_own_corpus_is_measured_user_by_user(measured: Any, tmp_path: Path) -> None:
+def test_own_corpus_is_measured_per_user(measured: Any, tmp_path: Path) -> None:
     corpus = write_lines(
         tmp_path / "c.jsonl",
         {"id": "käse", "text": "Der Gruyère reift im Keller."},
@@ -181,7 +181,7 @@ def test_an_own_corpus_is_measured_user_by_user(measured: Any, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("ids", "lines"), [(["Blue Door", "blue-door"], 2), (["Blue Door", *map(str, range(5_000)), "blue-door"], 5_002)]
 )
-async def test_texts_that_would_overwrite_each_other_are_refused(
+async def test_texts_with_the_same_key_are_refused(
     here: dict[str, str], tmp_path: Path, sql: asyncpg.Connection[asyncpg.Record], ids: list[str], lines: int
 ) -> None:
     corpus = write_lines(tmp_path / "c.jsonl", *({"id": one, "text": "a door"} for one in ids))
@@ -193,7 +193,7 @@ async def test_texts_that_would_overwrite_each_other_are_refused(
     assert not (tmp_path / "rem-bench-own.jsonl").exists()
 
 
-def test_a_wrong_file_is_told_before_a_server_is_started(tmp_path: Path) -> None:
+def test_invalid_file_fails_before_starting_a_server(tmp_path: Path) -> None:
     nowhere = {"POSTGRES__CONNECTION_STRING": "postgresql://nobody@127.0.0.1:1/x", "TMPDIR": str(tmp_path)}
     data = write_json(tmp_path / "data.json", [{"some": "thing"}])
     wrong = rem("bench", "longmemeval", str(data), settings=nowhere, cwd=tmp_path)
@@ -207,14 +207,14 @@ def test_a_wrong_file_is_told_before_a_server_is_started(tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.json", "locomo.json"]
 
 
-def test_a_mode_that_cannot_be_is_told_before_anything_is_stored(here: dict[str, str], tmp_path: Path) -> None:
+def test_unusable_mode_fails_before_storing(here: dict[str, str], tmp_path: Path) -> None:
     data = write_json(tmp_path / "locomo.json", LOCOMO)
     refused = rem("bench", "locomo", str(data), "--mode", "vector", "--here", settings=here, cwd=tmp_path)
     assert (refused.returncode, refused.stdout) == (6, "")
     assert refused.stderr.startswith("Error: Embeddings are off")
 
 
-async def test_without_here_the_database_of_the_user_is_not_touched(
+async def test_temporary_server_leaves_the_configured_database_alone(
     here: dict[str, str], tmp_path: Path, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     (tmp_path / "tmp").mkdir()
@@ -253,7 +253,7 @@ def is_ready(pid_file: Path) -> bool:
     return pid_file.read_text().rstrip().endswith("ready")
 
 
-def test_an_interrupted_benchmark_leaves_no_server(here: dict[str, str], tmp_path: Path) -> None:
+def test_interrupted_benchmark_stops_its_server(here: dict[str, str], tmp_path: Path) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     process = subprocess.Popen(
@@ -270,7 +270,7 @@ def test_an_interrupted_benchmark_leaves_no_server(here: dict[str, str], tmp_pat
     assert not (tmp_path / "rem-bench-own.jsonl").exists()
 
 
-async def test_an_interrupted_benchmark_takes_its_data_back(
+async def test_interrupted_benchmark_erases_its_data(
     here: dict[str, str], tmp_path: Path, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     process = subprocess.Popen(

@@ -51,7 +51,7 @@ def parsed(*arguments: str, settings: Mapping[str, str]) -> Any:
     return json.loads(output(*arguments, "--json", settings=settings))
 
 
-def test_help_is_shown_without_loading_what_commands_need() -> None:
+def test_help_does_not_import_heavy_modules() -> None:
     assert "Commands:" in output("--help", settings={})
     probe = (
         "import sys, rem.cli.main; print(sorted({'asyncpg', 'fastapi', 'uvicorn', 'rem.models'} & set(sys.modules)))"
@@ -64,7 +64,7 @@ def test_version_is_printed() -> None:
     assert output("--version", settings={}).strip() == "0.1.0"
 
 
-def test_loaded_rows_are_looked_up_by_their_keys(here: dict[str, str], workspace: Path) -> None:
+def test_load_then_lookup_by_key(here: dict[str, str], workspace: Path) -> None:
     report = parsed("db", "load", str(workspace), settings=here)
     assert report["tables"] == {"users": {"inserted": 1}, "resources": {"inserted": 1}}
     assert report["dangling"] == 1
@@ -78,14 +78,14 @@ def test_loaded_rows_are_looked_up_by_their_keys(here: dict[str, str], workspace
     assert "ada@example.com" in text
 
 
-def test_what_is_not_found_has_an_exit_code_of_its_own(here: dict[str, str]) -> None:
+def test_lookup_of_an_unknown_key_exits_with_3(here: dict[str, str]) -> None:
     missing = rem("lookup", "nobody-knows", settings=here)
     assert missing.returncode == 3
     assert missing.stderr == "Error: Nothing answers to nobody-knows.\n"
     assert missing.stdout == ""
 
 
-def test_memory_belongs_to_the_user_that_is_named(here: dict[str, str], workspace: Path) -> None:
+def test_loaded_rows_belong_to_the_given_user_and_tenant(here: dict[str, str], workspace: Path) -> None:
     output("db", "load", str(workspace), "--user", "alice@example.com", settings=here)
     mine = parsed("lookup", "ada-lovelace", "--user", "ALICE@example.com ", settings=here)
     assert mine[0]["user_id"] == "edabafbb-61ad-51d6-9fd8-e976c892a731"
@@ -96,7 +96,7 @@ def test_memory_belongs_to_the_user_that_is_named(here: dict[str, str], workspac
     )
 
 
-def test_bad_rows_are_refused_by_file_line_row_and_field(here: dict[str, str], tmp_path: Path) -> None:
+def test_load_error_names_file_line_row_and_field(here: dict[str, str], tmp_path: Path) -> None:
     bad = tmp_path / "bad.yaml"
     bad.write_text(
         "- table: resources\n  key_field: name\n  rows:\n    - name: x\n      ordinal: many\n", encoding="utf-8"
@@ -107,13 +107,13 @@ def test_bad_rows_are_refused_by_file_line_row_and_field(here: dict[str, str], t
     assert "Traceback" not in refused.stderr
 
 
-def test_a_bad_file_is_told_before_a_server_is_started(tmp_path: Path, home: Path) -> None:
+def test_load_reports_a_bad_file_before_starting_a_server(tmp_path: Path, home: Path) -> None:
     (tmp_path / "bad.yaml").write_text("nothing of the kind", encoding="utf-8")
     assert rem("db", "load", str(tmp_path / "bad.yaml"), settings={"REM_HOME": str(home)}).returncode == 2
     assert not home.exists()
 
 
-def test_dump_prints_what_load_reads(here: dict[str, str], workspace: Path, tmp_path: Path) -> None:
+def test_load_reads_the_output_of_dump(here: dict[str, str], workspace: Path, tmp_path: Path) -> None:
     output("db", "load", str(workspace), settings=here)
     printed = output("db", "dump", settings=here)
     blocks = yaml.safe_load(printed)
@@ -125,7 +125,7 @@ def test_dump_prints_what_load_reads(here: dict[str, str], workspace: Path, tmp_
     assert report["tables"] == {"users": {"unchanged": 1}, "resources": {"unchanged": 1}}
 
 
-def test_demo_loads_the_workspace_and_says_what_to_try(here: dict[str, str], tmp_path: Path) -> None:
+def test_demo_loads_the_workspace_and_prints_working_commands(here: dict[str, str], tmp_path: Path) -> None:
     text = output("demo", settings=here)
     commands = [line[2:].split("  ")[0] for line in text.splitlines() if line.startswith(f"  {REM} ")]
     assert len(commands) == 7
@@ -139,7 +139,7 @@ def test_demo_loads_the_workspace_and_says_what_to_try(here: dict[str, str], tmp
     assert {outcome for counts in again["tables"].values() for outcome in counts} == {"unchanged"}
 
 
-def test_status_shows_the_server_the_schema_and_the_tables(here: dict[str, str], workspace: Path) -> None:
+def test_status_shows_server_schema_and_tables(here: dict[str, str], workspace: Path) -> None:
     output("db", "load", str(workspace), settings=here)
     status = parsed("db", "status", settings=here)
     assert status["running"] is True
@@ -153,7 +153,7 @@ def test_status_shows_the_server_the_schema_and_the_tables(here: dict[str, str],
     assert re.search(r"^ resources +1 +0 ", text, re.MULTILINE)
 
 
-def test_status_tells_own_types_from_the_schema(here: dict[str, str], team: Path) -> None:
+def test_status_lists_custom_types_apart_from_the_schema(here: dict[str, str], team: Path) -> None:
     before = output("db", "status", settings=here)
     output("db", "register", "team:Project", cwd=team, settings=here)
     after = output("db", "status", settings=here)
@@ -161,7 +161,7 @@ def test_status_tells_own_types_from_the_schema(here: dict[str, str], team: Path
     assert re.findall("Schema .*", after) == re.findall("Schema .*", before)
 
 
-def test_an_unmigrated_server_is_refused_until_it_is_migrated(empty_dsn: str) -> None:
+def test_commands_need_a_migrated_server(empty_dsn: str) -> None:
     here = {"POSTGRES__CONNECTION_STRING": empty_dsn}
     refused = rem("lookup", "x", settings=here)
     assert refused.returncode == 5
@@ -175,7 +175,7 @@ def test_an_unmigrated_server_is_refused_until_it_is_migrated(empty_dsn: str) ->
     assert undone == applied[::-1]
 
 
-def test_rollback_asks_first(here: dict[str, str]) -> None:
+def test_rollback_asks_for_confirmation(here: dict[str, str]) -> None:
     asked = rem("db", "rollback", stdin="n\n", settings=here)
     assert asked.returncode == 1
     newest = parsed("db", "status", settings=here)["migrations"][-1]["name"]
@@ -183,13 +183,13 @@ def test_rollback_asks_first(here: dict[str, str]) -> None:
     assert rem("lookup", "x", settings=here).returncode == 3
 
 
-def test_the_cache_is_rebuilt_on_demand(here: dict[str, str], workspace: Path) -> None:
+def test_rebuild_cache_counts_keys_and_edges(here: dict[str, str], workspace: Path) -> None:
     output("db", "load", str(workspace), settings=here)
     # Ada by name, address and id, and the engine by name.
     assert parsed("db", "rebuild-cache", settings=here) == {"keys": 4, "edges": 2}
 
 
-def test_doctor_finds_everything_in_order_or_says_what_is_not(here: dict[str, str]) -> None:
+def test_doctor_lists_all_checks_and_fails_on_a_problem(here: dict[str, str]) -> None:
     checks = parsed("doctor", settings=here)
     assert [(check["name"], check["mark"]) for check in checks] == [
         ("python", "ok"),
@@ -226,7 +226,7 @@ def team(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_an_entity_type_is_registered_from_the_command_line(here: dict[str, str], team: Path) -> None:
+def test_register_creates_the_table_of_an_entity_class(here: dict[str, str], team: Path) -> None:
     planned = rem("db", "register", "team:Project", "--dry-run", cwd=team, settings=here)
     assert "CREATE TABLE" in planned.stdout
     assert planned.stderr == ""
@@ -252,7 +252,7 @@ def test_an_entity_type_is_registered_from_the_command_line(here: dict[str, str]
         ("team:__name__", "team:__name__ is not a subclass of rem.Entity"),
     ],
 )
-def test_a_class_that_cannot_be_had_is_explained(team: Path, path: str, expected: str) -> None:
+def test_register_explains_why_a_class_cannot_be_used(team: Path, path: str, expected: str) -> None:
     (team / "raising.py").write_text("1 / 0\n", encoding="utf-8")
     (team / "unfinished.py").write_text("def f(\n", encoding="utf-8")
     (team / "leaving.py").write_text("raise SystemExit(7)\n", encoding="utf-8")
@@ -264,19 +264,19 @@ def test_a_class_that_cannot_be_had_is_explained(team: Path, path: str, expected
     assert expected in wrong.stderr
 
 
-def test_bad_settings_are_named() -> None:
+def test_error_names_the_invalid_setting() -> None:
     refused = rem("db", "status", settings={"POSTGRES__POOL_MAX_SIZE": "many"})
     assert refused.returncode == 2
     assert "POSTGRES__POOL_MAX_SIZE" in refused.stderr
 
 
-def test_server_commands_belong_to_the_embedded_server(here: dict[str, str]) -> None:
+def test_stop_needs_the_embedded_server(here: dict[str, str]) -> None:
     refused = rem("db", "stop", settings=here)
     assert refused.returncode == 2
     assert "POSTGRES__CONNECTION_STRING" in refused.stderr
 
 
-def test_embedded_server_is_started_once_and_stays_until_it_is_stopped(home: Path) -> None:
+def test_embedded_server_runs_until_it_is_stopped(home: Path) -> None:
     here = {"REM_HOME": str(home)}
     assert "not running" in output("db", "status", settings=here)
     first = rem("demo", settings=here)

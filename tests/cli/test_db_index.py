@@ -25,14 +25,14 @@ def _load(here: Settings, tmp_path: Path) -> None:
     output("db", "load", str(file), settings=here)
 
 
-def test_what_was_loaded_is_found(here: Settings, tmp_path: Path) -> None:
+def test_load_indexes_the_rows(here: Settings, tmp_path: Path) -> None:
     _load(here, tmp_path)
     found = json.loads(output("query", 'SEARCH "sencha"', "--json", settings=here))
     assert [row["key"] for row in found["results"]] == ["tea"]
     assert "words alone" in found["notes"][0]
 
 
-async def test_a_forgotten_row_is_found_by_the_doctor_and_indexed_anew(
+async def test_doctor_reports_an_unindexed_row_and_rescan_indexes_it(
     here: Settings, tmp_path: Path, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     _load(here, tmp_path)
@@ -45,14 +45,14 @@ async def test_a_forgotten_row_is_found_by_the_doctor_and_indexed_anew(
     assert rem("doctor", settings=here).returncode == 0
 
 
-def test_embedding_anew_needs_an_embedder(here: Settings, tmp_path: Path) -> None:
+def test_reembed_needs_an_embedder(here: Settings, tmp_path: Path) -> None:
     _load(here, tmp_path)
     done = rem("db", "reembed", settings=here)
     assert done.returncode == 6
     assert "EMBEDDING__PROVIDER=none" in done.stderr
 
 
-def test_embedding_anew_embeds_what_waits_for_it(here: Settings, tmp_path: Path) -> None:
+def test_reembed_has_nothing_to_do_after_index(here: Settings, tmp_path: Path) -> None:
     _load(here, tmp_path)
     local = {**here, "EMBEDDING__PROVIDER": "local"}
     assert json.loads(output("db", "index", "--json", settings=local))["embedded"] == 1

@@ -24,7 +24,7 @@ def examined(settings: dict[str, str]) -> dict[str, tuple[str, str]]:
     return found
 
 
-def test_a_memory_that_is_switched_off_is_not_looked_for(home: dict[str, str], tmp_path: Path) -> None:
+def test_doctor_skips_database_checks_when_the_database_is_off(home: dict[str, str], tmp_path: Path) -> None:
     found = examined(home)
     assert list(found) == ["python", "settings", "database", "model", "recordings", "agents"]
     assert found["database"][0] == "ok"
@@ -32,7 +32,7 @@ def test_a_memory_that_is_switched_off_is_not_looked_for(home: dict[str, str], t
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_database_that_does_not_answer_hides_nothing_else(tmp_path: Path) -> None:
+def test_doctor_runs_the_other_checks_when_the_database_fails(tmp_path: Path) -> None:
     nowhere = "postgresql://nobody@127.0.0.1:1/x"
     found = examined(
         {
@@ -45,7 +45,7 @@ def test_a_database_that_does_not_answer_hides_nothing_else(tmp_path: Path) -> N
     assert list(found)[-3:] == ["model", "recordings", "agents"]
 
 
-def test_the_language_model_is_named_or_what_it_lacks(home: dict[str, str]) -> None:
+def test_doctor_names_the_language_model_or_its_missing_setting(home: dict[str, str]) -> None:
     mark, finding = examined(home)["model"]
     assert (mark, finding.startswith("rem:local")) == ("ok", True)
     mark, finding = examined({**home, "LLM__DEFAULT_MODEL": "openai:gpt-4o"})["model"]
@@ -56,7 +56,7 @@ def test_the_language_model_is_named_or_what_it_lacks(home: dict[str, str]) -> N
     assert (mark, "opnai" in finding) == ("problem", True)
 
 
-def test_who_writes_down_recordings(home: dict[str, str]) -> None:
+def test_doctor_names_the_transcription_provider(home: dict[str, str]) -> None:
     for settings, mark, finding in (
         ({"AUDIO__PROVIDER": "none"}, "ok", "AUDIO__PROVIDER=none"),
         ({"AUDIO__PROVIDER": "openai"}, "problem", "AUDIO__API_KEY"),
@@ -68,7 +68,7 @@ def test_who_writes_down_recordings(home: dict[str, str]) -> None:
         assert "sk-secret" not in found[1]
 
 
-def test_broken_agents_are_named(home: dict[str, str], tmp_path: Path) -> None:
+def test_doctor_names_invalid_agent_files(home: dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "agents"
     assert str(folder) in examined(home)["agents"][1]
     folder.mkdir()
@@ -86,9 +86,7 @@ def test_broken_agents_are_named(home: dict[str, str], tmp_path: Path) -> None:
     "words",
     ["start", "stop", "status", "status --json", "migrate", "rollback --yes", "rebuild-cache", "index", "dump"],
 )
-def test_commands_of_the_database_refuse_when_it_is_switched_off(
-    home: dict[str, str], tmp_path: Path, words: str
-) -> None:
+def test_db_commands_fail_when_the_database_is_off(home: dict[str, str], tmp_path: Path, words: str) -> None:
     done = rem("db", *words.split(), settings=home)
     assert (done.returncode, done.stdout) == (5, "")
     assert "POSTGRES__ENABLED=true" in done.stderr

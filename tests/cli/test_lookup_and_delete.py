@@ -47,7 +47,7 @@ def found(*arguments: str, settings: dict[str, str]) -> list[dict[str, Any]]:
     return rows
 
 
-def test_a_lookup_shows_the_fields_of_the_class_first_and_nothing_empty(here: dict[str, str]) -> None:
+def test_lookup_prints_own_fields_first_and_no_empty_ones(here: dict[str, str]) -> None:
     lines = output("lookup", "engine", settings=here).splitlines()
     assert lines[:6] == [
         "resources/engine",
@@ -62,42 +62,42 @@ def test_a_lookup_shows_the_fields_of_the_class_first_and_nothing_empty(here: di
     assert lines[10:] == ["  -> authored_by Ada Lovelace", "  -> mentions Charles Babbage", ""]
 
 
-def test_a_user_sees_what_is_shared_and_what_is_theirs(here: dict[str, str], tmp_path: Path) -> None:
+def test_lookup_marks_own_and_shared_rows(here: dict[str, str], tmp_path: Path) -> None:
     output("db", "load", str(tmp_path / "rows.yaml"), "--user", "grace", settings=here)
     text = output("lookup", "engine", "--user", "grace", settings=here)
     headings = [line for line in text.splitlines() if line.startswith("resources/")]
     assert headings == ["resources/engine (yours)", "resources/engine (shared)"]
 
 
-def test_stored_control_characters_do_not_reach_the_terminal() -> None:
+def test_control_characters_are_escaped() -> None:
     text = format_entity(Resource(name="a", content="\x1b[2J one\r\ntwo\x07\x9b", graph_edges=[Edge(dst="x\x1by")]))
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
     assert "  content: \\x1b[2J one\n    two\\x07\\x9b\n" in text
     assert text.endswith("-> related_to x\\x1by")
 
 
-def test_a_vector_is_only_counted() -> None:
+def test_vector_is_printed_as_its_length() -> None:
     assert "  embedding: 384 numbers\n" in format_entity(Document(content="x", embedding=[0.5] * 384))
 
 
-def test_keys_that_nothing_answers_to_are_named(here: dict[str, str]) -> None:
+def test_lookup_names_unknown_keys(here: dict[str, str]) -> None:
     partly = rem("lookup", "engine", "nope", "nor this", settings=here)
     assert (partly.returncode, partly.stderr) == (0, "Nothing answers to nope, nor this.\n")
     none = rem("lookup", "nope", settings=here)
     assert (none.returncode, none.stderr) == (3, "Error: Nothing answers to nope.\n")
 
 
-def test_a_row_is_shown_once_however_many_of_its_keys_are_asked_for(here: dict[str, str]) -> None:
+def test_lookup_prints_a_row_once_for_several_of_its_keys(here: dict[str, str]) -> None:
     assert len(found("ada-lovelace", "Ada Lovelace", "ada@example.com", settings=here)) == 1
 
 
 @pytest.mark.parametrize("command", ["lookup", "delete"])
-def test_an_empty_key_is_a_mistake(command: str) -> None:
+def test_empty_key_is_an_error(command: str) -> None:
     refused = rem(command, " ", settings={"POSTGRES__CONNECTION_STRING": "postgresql://nobody@127.0.0.1:1/x"})
     assert (refused.returncode, refused.stderr) == (2, "Error: A key is empty: give a name such as sarah-chen.\n")
 
 
-def test_what_is_deleted_comes_back_by_the_command_that_is_shown(here: dict[str, str]) -> None:
+def test_delete_prints_a_working_restore_command(here: dict[str, str]) -> None:
     said = output("delete", "Engine", settings=here)
     assert said.startswith("Deleted resources/engine; ")
     assert rem("lookup", "engine", settings=here).returncode == 3
@@ -109,14 +109,14 @@ def test_what_is_deleted_comes_back_by_the_command_that_is_shown(here: dict[str,
     assert (again.returncode, again.stderr) == (3, f"Error: resources has no deleted {words[2]}.\n")
 
 
-def test_a_table_that_is_given_as_a_key_is_told_from_one(here: dict[str, str]) -> None:
+def test_delete_explains_that_the_key_is_a_table(here: dict[str, str]) -> None:
     done = rem("delete", "resources", "engine", settings=here)
     assert done.returncode == 3
     assert "--table resources" in done.stderr
     assert output("delete", "--table", "resources", "engine", settings=here).startswith("Deleted resources/engine")
 
 
-def test_a_deleted_row_is_restored_or_erased_by_its_key(here: dict[str, str], tmp_path: Path) -> None:
+def test_deleted_row_can_be_restored_or_erased_by_key(here: dict[str, str], tmp_path: Path) -> None:
     output("delete", "engine", "ada-lovelace", settings=here)
     report = output("db", "load", str(tmp_path / "rows.yaml"), settings=here)
     assert "Deleted before, and left deleted: users/ada-lovelace, resources/engine." in report
@@ -126,7 +126,7 @@ def test_a_deleted_row_is_restored_or_erased_by_its_key(here: dict[str, str], tm
     assert rem("restore", "resources", "engine", settings=here).returncode == 3
 
 
-def test_erasing_asks_first(here: dict[str, str]) -> None:
+def test_erase_asks_for_confirmation(here: dict[str, str]) -> None:
     asked = rem("delete", "engine", "--erase", stdin="n\n", settings=here)
     assert asked.returncode == 1
     assert "Erase resources/engine for good?" in asked.stderr
@@ -135,7 +135,7 @@ def test_erasing_asks_first(here: dict[str, str]) -> None:
     assert [(row["key"], row["erased"]) for row in json.loads(erased.stdout)] == [("engine", True)]
 
 
-def test_only_own_rows_are_deleted_and_all_of_them_or_none(here: dict[str, str], tmp_path: Path) -> None:
+def test_delete_is_atomic_and_limited_to_own_rows(here: dict[str, str], tmp_path: Path) -> None:
     refused = rem("delete", "engine", "--user", "grace", settings=here)
     assert refused.returncode == 3
     assert "engine is shared and not this user's: leave --user out" in refused.stderr
@@ -148,7 +148,7 @@ def test_only_own_rows_are_deleted_and_all_of_them_or_none(here: dict[str, str],
     output("restore", "resources", "engine", "--user", "grace", settings=here)
 
 
-def test_a_key_of_several_rows_is_not_deleted_blindly(here: dict[str, str], tmp_path: Path) -> None:
+def test_delete_refuses_an_ambiguous_key(here: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "more.yaml").write_text("- {table: moments, key_field: name, rows: [{name: Engine}]}", encoding="utf-8")
     output("db", "load", str(tmp_path / "more.yaml"), settings=here)
     refused = rem("delete", "engine", settings=here)
@@ -158,7 +158,7 @@ def test_a_key_of_several_rows_is_not_deleted_blindly(here: dict[str, str], tmp_
     assert [row["table"] for row in found("engine", settings=here)] == ["resources"]
 
 
-def test_edges_that_lead_nowhere_are_listed(here: dict[str, str], tmp_path: Path) -> None:
+def test_dangling_lists_edges_without_a_target(here: dict[str, str], tmp_path: Path) -> None:
     report = output("db", "load", str(tmp_path / "rows.yaml"), settings=here)
     assert "Edges of this memory to keys that do not exist (yet): 1. They are kept; `" in report
     assert "rem db dangling` lists them" in report

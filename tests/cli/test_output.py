@@ -28,7 +28,7 @@ COMMANDS = [("db", "dump"), ("lookup", "großes-buch"), ("lookup", "großes-buch
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_a_full_disk_is_told_in_one_line(here: dict[str, str], words: tuple[str, ...]) -> None:
+def test_full_disk_prints_one_error_line(here: dict[str, str], words: tuple[str, ...]) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([REM, *words], env=environment(here), stdout=full, stderr=subprocess.PIPE, check=False)
     assert done.returncode == 1
@@ -36,7 +36,7 @@ def test_a_full_disk_is_told_in_one_line(here: dict[str, str], words: tuple[str,
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_a_reader_that_leaves_is_no_news(here: dict[str, str], words: tuple[str, ...]) -> None:
+def test_closed_pipe_prints_nothing(here: dict[str, str], words: tuple[str, ...]) -> None:
     process = subprocess.Popen([REM, *words], env=environment(here), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stderr is not None
@@ -47,7 +47,7 @@ def test_a_reader_that_leaves_is_no_news(here: dict[str, str], words: tuple[str,
     assert process.wait(timeout=60) == 1
 
 
-def test_output_that_is_closed_is_no_error(here: dict[str, str]) -> None:
+def test_closed_stdout_is_no_error(here: dict[str, str]) -> None:
     done = subprocess.run(
         f"{REM} db dump >&-", shell=True, env=environment(here), stderr=subprocess.PIPE, text=True, check=False
     )
@@ -55,23 +55,23 @@ def test_output_that_is_closed_is_no_error(here: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_memories_are_written_in_utf8_whatever_the_locale(here: dict[str, str], words: tuple[str, ...]) -> None:
+def test_output_is_utf8_in_every_locale(here: dict[str, str], words: tuple[str, ...]) -> None:
     assert "漢字" in output(*words, settings={**here, "PYTHONIOENCODING": "ascii", "LANG": "C"})
 
 
-def test_nothing_but_the_count_is_said_beside_a_terminal(here: dict[str, str], tmp_path: Path) -> None:
+def test_progress_is_not_printed_without_a_terminal(here: dict[str, str], tmp_path: Path) -> None:
     rows = tmp_path / "rows.yaml"
     assert rem("db", "load", str(rows), settings=here).stderr == ""
     assert rem("db", "dump", "-o", str(tmp_path / "dump.yaml"), settings=here).stderr == "1 row.\n"
 
 
-def test_verbose_tells_what_is_going_on(here: dict[str, str], tmp_path: Path) -> None:
+def test_verbose_prints_progress(here: dict[str, str], tmp_path: Path) -> None:
     said = rem("--verbose", "db", "load", str(tmp_path / "rows.yaml"), settings=here).stderr
     assert f"DEBUG: {tmp_path}/rows.yaml: 1 row" in said
     assert "DEBUG: Loading: 1 rows of 1" in said
 
 
-def test_a_command_that_is_shown_can_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_format_command_uses_the_name_rem_was_called_by(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", [".venv/bin/rem", "demo"])
     monkeypatch.setattr("shutil.which", lambda _name: None)
     assert format_command("lookup", "Sarah Chen", user="a@b.c", tenant="x") == (

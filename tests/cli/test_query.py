@@ -42,7 +42,7 @@ async def here(rem: Rem, dsn: str, tmp_path: Path) -> dict[str, str]:
     return {"POSTGRES__CONNECTION_STRING": dsn}
 
 
-def test_each_verb_prints_a_table_and_its_notes_apart(here: dict[str, str]) -> None:
+def test_each_verb_prints_a_table_and_notes_on_stderr(here: dict[str, str]) -> None:
     looked_up = run("query", "LOOKUP harbor-plan, nobody", settings=here)
     assert looked_up.returncode == 0
     assert "The plan of the harbor migration." in looked_up.stdout
@@ -61,7 +61,7 @@ def test_each_verb_prints_a_table_and_its_notes_apart(here: dict[str, str]) -> N
     assert rows[3].split() == ["harbor-plan", "0"]
 
 
-def test_rows_of_sql_that_do_not_fit_the_terminal_stand_as_records(here: dict[str, str]) -> None:
+def test_wide_sql_rows_are_printed_as_records(here: dict[str, str]) -> None:
     narrow = {**here, "COLUMNS": "60"}
     statement = "SELECT name, category, content, ordinal, uri FROM resources ORDER BY name"
     assert output("query", statement, settings=narrow).splitlines() == [
@@ -94,7 +94,7 @@ def test_rows_without_columns_are_counted(here: dict[str, str]) -> None:
         assert (counted.returncode, counted.stdout, counted.stderr) == (0, "", f"{said} without columns.\n")
 
 
-def test_json_and_explain(here: dict[str, str]) -> None:
+def test_json_and_explain_output(here: dict[str, str]) -> None:
     answer = json.loads(output("query", "TRAVERSE harbor-plan LIMIT 1", "--json", settings=here))
     assert (answer["query_type"], answer["count"]) == ("TRAVERSE", 1)
     assert answer["results"][0]["path"] == ["harbor-plan", "日本語のメモ"]
@@ -110,7 +110,7 @@ def test_json_and_explain(here: dict[str, str]) -> None:
     ]
 
 
-def test_nothing_found_is_no_error_and_a_bad_query_is(here: dict[str, str]) -> None:
+def test_empty_result_succeeds_and_bad_query_fails(here: dict[str, str]) -> None:
     nothing = run("query", "FUZZY qqqq", settings=here)
     assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", "No rows.\n")
     empty = json.loads(output("query", "FUZZY qqqq", "--json", settings=here))
@@ -134,7 +134,7 @@ def test_nothing_found_is_no_error_and_a_bad_query_is(here: dict[str, str]) -> N
     assert misspelt.stderr.endswith("Did you mean: FUZZY x\n")
 
 
-async def test_a_query_comes_from_standard_input_and_belongs_to_a_user(here: dict[str, str], rem: Rem) -> None:
+async def test_query_reads_stdin_and_respects_the_user(here: dict[str, str], rem: Rem) -> None:
     await rem.store("alice@example.com").upsert(Resource(name="diary", content="mine"))
     asked = run("query", "-", "--user", "alice@example.com", "--json", settings=here, stdin="LOOKUP diary;\n")
     assert json.loads(asked.stdout)["count"] == 1

@@ -39,7 +39,7 @@ def here(dsn: str, tmp_path: Path) -> dict[str, str]:
     return settings
 
 
-def test_plain_language(here: dict[str, str]) -> None:
+def test_natural_language_mode(here: dict[str, str]) -> None:
     asked = rem("query", "who is Zoë Müller?", "--mode", "natural-language", settings=here)
     assert asked.returncode == 0, asked.stderr
     assert "Keeps the harbor." in asked.stdout
@@ -49,7 +49,7 @@ def test_plain_language(here: dict[str, str]) -> None:
     assert answer["notes"] == ['Understood as: FUZZY "zoe muler" THRESHOLD 0.65']
 
 
-def test_a_plan_from_a_file_or_standard_input(here: dict[str, str], tmp_path: Path) -> None:
+def test_plan_is_read_from_a_file_or_stdin(here: dict[str, str], tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(_PLAN), encoding="utf-8")
     done = rem("query", "--plan", str(path), settings=here)
@@ -69,7 +69,7 @@ def test_a_plan_from_a_file_or_standard_input(here: dict[str, str], tmp_path: Pa
     assert (answer["query_type"], answer["answer"], answer["count"]) == ("PLAN", "authors", 1)
 
 
-def test_a_plan_that_cannot_work_is_told_without_any_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_plan_fails_before_opening_the_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for path, query, stdin, message in (
         ("-", "", "{", "The plan is not JSON"),
         ("-", "", '{"stages": [{"id": "a", "query": "LOOKUP {b}"}]}', "Stage a: {b} refers to no stage."),

@@ -69,7 +69,7 @@ def test_four_workers_and_a_command_share_one_embedded_server(home: Path) -> Non
         assert EmbeddedServer(home).status().running
 
 
-def test_readiness_follows_the_database_and_liveness_does_not(home: Path) -> None:
+def test_readiness_needs_the_database_and_liveness_does_not(home: Path) -> None:
     with serving(settings={"REM_HOME": str(home)}) as (address, _process):
         postmaster = EmbeddedServer(home).status().pid
         assert postmaster is not None
@@ -82,12 +82,12 @@ def test_readiness_follows_the_database_and_liveness_does_not(home: Path) -> Non
         assert EmbeddedServer(home).status().pid != postmaster
 
 
-def test_an_unreachable_database_is_reported_as_not_ready(dsn: str, sql: object) -> None:
+def test_server_with_a_database_is_ready(dsn: str, sql: object) -> None:
     with serving(settings={"POSTGRES__CONNECTION_STRING": dsn}) as (address, _process):
         assert httpx.get(f"{address}/health/ready").json()["status"] == "ok"
 
 
-def test_a_port_in_use_is_told_before_anything_is_started(home: Path) -> None:
+def test_port_in_use_fails_before_starting_a_server(home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         refused = rem("serve", "--port", str(port), settings={"REM_HOME": str(home)})
@@ -98,7 +98,7 @@ def test_a_port_in_use_is_told_before_anything_is_started(home: Path) -> None:
     assert not home.exists()
 
 
-def test_an_address_of_another_machine_is_refused(home: Path) -> None:
+def test_address_of_another_machine_is_refused(home: Path) -> None:
     for host in ("no.such.host.invalid", "192.0.2.1", "."):
         refused = rem("serve", "--host", host, "--allow-unauthenticated", settings={"REM_HOME": str(home)})
         assert refused.returncode == 2
@@ -106,7 +106,7 @@ def test_an_address_of_another_machine_is_refused(home: Path) -> None:
     assert not home.exists()
 
 
-def test_port_zero_is_any_port_and_the_address_says_which(dsn: str) -> None:
+def test_port_zero_picks_a_free_port_and_prints_it(dsn: str) -> None:
     process = subprocess.Popen(
         [str(REM), "serve", "--port", "0"],
         env=environment({"POSTGRES__CONNECTION_STRING": dsn}),
@@ -123,27 +123,27 @@ def test_port_zero_is_any_port_and_the_address_says_which(dsn: str) -> None:
         process.wait(timeout=30)
 
 
-def test_serving_beyond_this_machine_needs_a_word(home: Path) -> None:
+def test_public_address_needs_allow_unauthenticated(home: Path) -> None:
     refused = rem("serve", "--host", "0.0.0.0", settings={"REM_HOME": str(home)})
     assert refused.returncode == 2
     assert "--allow-unauthenticated" in refused.stderr
     assert not home.exists()
 
 
-def test_options_that_contradict_each_other_are_refused(home: Path) -> None:
+def test_reload_with_several_workers_is_refused(home: Path) -> None:
     refused = rem("serve", "--reload", "--workers", "2", settings={"REM_HOME": str(home)})
     assert refused.returncode == 2
     assert "--reload is for one process" in refused.stderr
     assert not home.exists()
 
 
-def test_the_server_starts_anew_when_the_code_changes(dsn: str) -> None:
+def test_reload_runs_the_server_in_a_child_process(dsn: str) -> None:
     with serving("--reload", settings={"POSTGRES__CONNECTION_STRING": dsn}) as (address, process):
         assert httpx.get(f"{address}/health/live").status_code == 200
         assert psutil.Process(process.pid).children()
 
 
-def test_the_log_says_what_was_asked_for_and_not_what_it_was_about(dsn: str) -> None:
+def test_log_has_the_path_template_and_no_content(dsn: str) -> None:
     port = free_port()
     command = [str(REM), "serve", "--port", str(port), "--log-level", "info"]
     settings = environment({"POSTGRES__CONNECTION_STRING": dsn})
@@ -211,13 +211,13 @@ def _ask(address: str) -> int | None:
         return None
 
 
-def test_an_answer_that_is_on_its_way_is_finished_before_the_server_ends(dsn: str) -> None:
+def test_shutdown_waits_for_a_running_answer(dsn: str) -> None:
     status, code, _seconds = _asked_when_terminated(dsn, think_seconds=2, shutdown_seconds=20)
     # The model fails in the end, which is an answer.
     assert (status, code) == (502, 0)
 
 
-def test_an_answer_that_takes_too_long_does_not_keep_the_server(dsn: str) -> None:
+def test_shutdown_does_not_wait_longer_than_the_limit(dsn: str) -> None:
     _status, code, seconds = _asked_when_terminated(dsn, think_seconds=15, shutdown_seconds=1)
     assert code == 0
     assert seconds < 12

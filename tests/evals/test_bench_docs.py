@@ -14,7 +14,7 @@ _PAGE = (REPOSITORY / "docs" / "benchmarks.md").read_text(encoding="utf-8")
 _EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```json\n(.*?)```", _PAGE, re.DOTALL))
 
 
-def test_the_example_of_an_own_corpus_runs(dsn: str, tmp_path: Path) -> None:
+def test_own_corpus_example_runs(dsn: str, tmp_path: Path) -> None:
     for name in ("corpus", "questions"):
         (tmp_path / f"{name}.jsonl").write_text(_EXAMPLES[name], encoding="utf-8")
     settings = {"POSTGRES__CONNECTION_STRING": dsn, "EMBEDDING__PROVIDER": "none"}
@@ -28,14 +28,14 @@ def test_the_example_of_an_own_corpus_runs(dsn: str, tmp_path: Path) -> None:
     assert json.loads(rows[0]).keys() == json.loads(shown[1]).keys()
 
 
-def test_the_page_names_every_option() -> None:
+def test_page_lists_every_option() -> None:
     shown = output("bench", "own", "--help", settings={})
     options = set(re.findall(r"^ .*?(--[a-z]+)", shown, re.MULTILINE)) - {"--help"}
     assert len(options) == 7
     assert all(f"`{option}" in _PAGE for option in options)
 
 
-def test_the_page_explains_every_metric() -> None:
+def test_page_explains_every_metric() -> None:
     used = {name for module in (beam, locomo, longmemeval, own) for name in module.METRICS}
     for name in used:
         assert f"`{name.partition('@')[0]}@k`" in _PAGE

@@ -24,7 +24,7 @@ from tests.evals.sample_datasets import (
 
 
 @pytest.mark.parametrize("name", ["longmemeval_s.json", "longmemeval_s.json.gz", "longmemeval_s", "anything.json"])
-def test_longmemeval_is_read_from_a_file_or_its_folder(tmp_path: Path, name: str) -> None:
+def test_longmemeval_is_read_from_a_file_or_folder(tmp_path: Path, name: str) -> None:
     file = write_json(tmp_path / name, LONGMEMEVAL)
     (tmp_path / "README.md").write_text("not data")
     for path in (file, tmp_path):
@@ -40,12 +40,12 @@ def test_longmemeval_is_read_from_a_file_or_its_folder(tmp_path: Path, name: str
     assert first.questions[0].asked_at == datetime(2023, 6, 1, 9, 0, tzinfo=UTC)
 
 
-def test_a_question_without_an_answer_has_nothing_to_find(tmp_path: Path) -> None:
+def test_unanswerable_question_has_no_gold_ids(tmp_path: Path) -> None:
     dataset = longmemeval.read(write_json(tmp_path / "l.json", LONGMEMEVAL))
     assert dataset.cases[2].questions[0].gold == ()
 
 
-def test_a_session_that_stands_twice_in_a_history_is_stored_twice(tmp_path: Path) -> None:
+def test_repeated_session_is_stored_twice(tmp_path: Path) -> None:
     entry = longmemeval_entry("q1", "boat", ["s-boat", "s-gone"], haystack_session_ids=["s-boat", "s-boat", "s-x"])
     dataset = longmemeval.read(write_json(tmp_path / "l.json", [entry]))
     assert [conversation.id for conversation in dataset.cases[0].conversations] == ["s-boat", "s-boat", "s-x"]
@@ -53,7 +53,7 @@ def test_a_session_that_stands_twice_in_a_history_is_stored_twice(tmp_path: Path
     assert dataset.dropped.gold_ids == 1
 
 
-def test_locomo_turns_have_their_speaker_photo_and_time(tmp_path: Path) -> None:
+def test_locomo_messages_have_speaker_photo_and_time(tmp_path: Path) -> None:
     dataset = locomo.read(write_json(tmp_path / "locomo10.json", LOCOMO))
     first, second = dataset.cases[0].conversations
     assert (first.id, second.id) == ("session_1", "session_2")
@@ -69,7 +69,7 @@ def test_locomo_turns_have_their_speaker_photo_and_time(tmp_path: Path) -> None:
     assert first.turns[1].id == "D1:2"
 
 
-def test_locomo_evidence_that_names_no_turn_is_dropped(tmp_path: Path) -> None:
+def test_locomo_unknown_evidence_is_dropped(tmp_path: Path) -> None:
     dataset = locomo.read(write_json(tmp_path / "locomo10.json", LOCOMO))
     questions = dataset.cases[0].questions
     assert [(question.kind, question.gold) for question in questions] == [
@@ -81,7 +81,7 @@ def test_locomo_evidence_that_names_no_turn_is_dropped(tmp_path: Path) -> None:
     assert dataset.dropped.gold_ids == 4
 
 
-def test_beam_is_read_packed_and_unpacked_in_the_order_of_the_chats(tmp_path: Path) -> None:
+def test_beam_is_read_from_archive_or_folder_in_order(tmp_path: Path) -> None:
     folder = write_beam(tmp_path / "beam")
     (tmp_path / "packed").mkdir()
     archive = pack(folder, tmp_path / "packed" / "beam_100K.tar.gz")
@@ -91,7 +91,7 @@ def test_beam_is_read_packed_and_unpacked_in_the_order_of_the_chats(tmp_path: Pa
     assert [case.user for case in beam.read(folder / "100K", limit=1).cases] == ["chat-1"]
 
 
-def test_beam_evidence_may_be_nested_and_undated_batches_follow_each_other(tmp_path: Path) -> None:
+def test_beam_nested_evidence_and_undated_batches(tmp_path: Path) -> None:
     case = beam.read(write_beam(tmp_path)).cases[0]
     assert [(question.kind, question.gold) for question in case.questions] == [
         ("abstention", ()),
@@ -106,7 +106,7 @@ def test_beam_evidence_may_be_nested_and_undated_batches_follow_each_other(tmp_p
     assert [turn.id for turn in case.conversations[0].turns] == ["0", "1", "2", "3"]
 
 
-def test_only_the_first_cases_are_read_when_few_are_asked_for(tmp_path: Path) -> None:
+def test_limit_reads_only_the_first_cases(tmp_path: Path) -> None:
     assert len(longmemeval.read(write_json(tmp_path / "l.json", LONGMEMEVAL), limit=2).cases) == 2
     assert len(locomo.read(write_json(tmp_path / "c.json", LOCOMO), limit=5).cases) == 1
 
@@ -123,7 +123,7 @@ def test_only_the_first_cases_are_read_when_few_are_asked_for(tmp_path: Path) ->
         (b'[{"some": "other file"}]', "entry 1: .*: Field required"),
     ],
 )
-def test_a_file_of_another_kind_is_refused(tmp_path: Path, module: Any, content: bytes, expected: str) -> None:
+def test_file_of_another_format_is_refused(tmp_path: Path, module: Any, content: bytes, expected: str) -> None:
     (tmp_path / "data.json").write_bytes(content)
     with pytest.raises(InvalidInputError, match=f"data.json .*{expected}"):
         module.read(tmp_path)
@@ -137,19 +137,19 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path, module: Any, content:
         ({"haystack_sessions": [[{"role": "dog", "content": "wow"}]]}, r"entry 1: haystack_sessions.0.0.role: "),
     ],
 )
-def test_what_is_wrong_in_longmemeval_is_told(tmp_path: Path, changes: dict[str, Any], expected: str) -> None:
+def test_invalid_longmemeval_is_refused_with_a_reason(tmp_path: Path, changes: dict[str, Any], expected: str) -> None:
     file = write_json(tmp_path / "l.json", [longmemeval_entry("q1", "boat", [], **changes)])
     with pytest.raises(InvalidInputError, match=expected):
         longmemeval.read(file)
 
 
-def test_a_question_id_that_stands_twice_is_refused(tmp_path: Path) -> None:
+def test_duplicate_question_id_is_refused(tmp_path: Path) -> None:
     file = write_json(tmp_path / "l.json", [LONGMEMEVAL[0], LONGMEMEVAL[0]])
     with pytest.raises(InvalidInputError, match="question-q1 is 2 times in this data set"):
         longmemeval.read(file)
 
 
-def test_what_is_wrong_in_locomo_is_told(tmp_path: Path) -> None:
+def test_invalid_locomo_is_refused_with_a_reason(tmp_path: Path) -> None:
     entry = {**LOCOMO[0], "conversation": {"speaker_a": "x"}}
     with pytest.raises(InvalidInputError, match="conv-1 has no session_1"):
         locomo.read(write_json(tmp_path / "locomo.json", [entry]))
@@ -158,7 +158,7 @@ def test_what_is_wrong_in_locomo_is_told(tmp_path: Path) -> None:
         locomo.read(write_json(tmp_path / "locomo.json", [entry]))
 
 
-def test_what_is_wrong_in_beam_is_told(tmp_path: Path) -> None:
+def test_invalid_beam_is_refused_with_a_reason(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(InvalidInputError, match="holds no chats of BEAM"):
         beam.read(tmp_path / "empty")
@@ -169,14 +169,14 @@ def test_what_is_wrong_in_beam_is_told(tmp_path: Path) -> None:
         beam.read(write_beam(tmp_path / "y", questions={"abstention": [{}]}))
 
 
-def test_a_folder_with_several_files_asks_which(tmp_path: Path) -> None:
+def test_folder_with_several_files_is_refused(tmp_path: Path) -> None:
     for name in ("longmemeval_s.json", "longmemeval_oracle.json"):
         write_json(tmp_path / name, LONGMEMEVAL)
     with pytest.raises(InvalidInputError, match=r"longmemeval_oracle.json, longmemeval_s.json\): name one of them"):
         longmemeval.read(tmp_path)
 
 
-def test_what_is_not_there_is_said_so(tmp_path: Path) -> None:
+def test_missing_path_is_refused(tmp_path: Path) -> None:
     for reading in (longmemeval.read, locomo.read, beam.read):
         with pytest.raises(InvalidInputError, match="There is no file or folder"):
             reading(tmp_path / "nothing.json")
@@ -186,13 +186,13 @@ def test_what_is_not_there_is_said_so(tmp_path: Path) -> None:
         longmemeval.read(tmp_path)
 
 
-def test_a_broken_gzip_file_is_said_so(tmp_path: Path) -> None:
+def test_broken_gzip_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "l.json.gz").write_bytes(b"not packed")
     with pytest.raises(InvalidInputError, match="is not a whole gzip file"):
         longmemeval.read(tmp_path / "l.json.gz")
 
 
-def test_nul_characters_do_not_keep_a_data_set_out(tmp_path: Path) -> None:
+def test_nul_characters_are_replaced(tmp_path: Path) -> None:
     entry = longmemeval_entry("q1", "x", [], haystack_sessions=[[{"role": "user", "content": "a\0b"}], [], []])
     dataset = longmemeval.read(write_json(tmp_path / "l.json", [entry]))
     assert dataset.cases[0].conversations[0].turns[0].content == "a�b"
@@ -205,7 +205,7 @@ CORPUS = [
 ]
 
 
-def test_an_own_corpus_has_a_memory_for_each_user(tmp_path: Path) -> None:
+def test_own_corpus_has_one_case_per_user(tmp_path: Path) -> None:
     corpus = write_lines(tmp_path / "c.jsonl", "\ufeff" + '{"id": 0, "text": "漢字"}', "", *CORPUS)
     questions = write_lines(
         tmp_path / "q.jsonl",
@@ -227,7 +227,7 @@ def test_an_own_corpus_has_a_memory_for_each_user(tmp_path: Path) -> None:
     assert [len(case.questions) for case in own.read(corpus, questions, limit=1).cases] == [0, 1]
 
 
-def test_an_own_corpus_of_one_kind_is_asked_in_its_table(tmp_path: Path) -> None:
+def test_own_corpus_of_one_kind_is_searched_in_its_table(tmp_path: Path) -> None:
     questions = write_lines(tmp_path / "q.jsonl", {"question": "?", "expected": []})
     assert own.read(write_lines(tmp_path / "m.jsonl", *CORPUS[1:]), questions).table == "messages"
     texts = write_lines(tmp_path / "t.jsonl", {"id": "a", "text": "b"})
@@ -252,7 +252,7 @@ def test_an_own_corpus_of_one_kind_is_asked_in_its_table(tmp_path: Path) -> None
         ({"id": "x", "text": "y", "user": "u" * 256}, r"c.jsonl:4: user: A user id has 1 to 255 characters"),
     ],
 )
-def test_a_wrong_line_of_a_corpus_is_named(tmp_path: Path, line: Any, expected: str) -> None:
+def test_invalid_corpus_line_error_has_the_line_number(tmp_path: Path, line: Any, expected: str) -> None:
     corpus = write_lines(tmp_path / "c.jsonl", *CORPUS, line)
     with pytest.raises(InvalidInputError, match=expected):
         own.read(corpus, write_lines(tmp_path / "q.jsonl", {"question": "?", "expected": []}))
@@ -269,7 +269,7 @@ def test_a_wrong_line_of_a_corpus_is_named(tmp_path: Path, line: Any, expected: 
         ({"question": "?", "expected": "m1"}, r"q.jsonl:2: expected: Input should be a valid list"),
     ],
 )
-def test_a_wrong_line_of_the_questions_is_named(tmp_path: Path, line: Any, expected: str) -> None:
+def test_invalid_question_line_error_has_the_line_number(tmp_path: Path, line: Any, expected: str) -> None:
     questions = write_lines(tmp_path / "q.jsonl", {"question": "?", "expected": ["m1"], "id": "q1"}, line)
     with pytest.raises(InvalidInputError, match=expected):
         own.read(write_lines(tmp_path / "c.jsonl", *CORPUS), questions)

@@ -37,22 +37,22 @@ _FOUND = ["a", "b", "c", "d", "e", "f"]
         ("ndcg_any@10", ["z"], 0.0),
     ],
 )
-def test_a_metric_is_what_it_is_by_hand(name: str, gold: list[str], expected: float) -> None:
+def test_metric_equals_hand_computed_value(name: str, gold: list[str], expected: float) -> None:
     assert measure(name, gold, _FOUND) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("name", ["recall@5", "recall_all@5", "recall_any@5", "ndcg_any@10", "mrr@10"])
-def test_what_finds_nothing_scores_nothing(name: str) -> None:
+def test_metric_of_no_results_is_zero(name: str) -> None:
     assert measure(name, ["a"], []) == 0
 
 
-def test_a_percentile_is_one_of_the_values() -> None:
+def test_percentile_is_one_of_the_values() -> None:
     values = [40.0, 10.0, 30.0, 20.0]
     assert (percentile(values, 0.5), percentile(values, 0.95)) == (20.0, 40.0)
     assert percentile([7.0], 0.95) == 7.0
     assert percentile([], 0.5) is None
 
 
-def test_the_mean_of_nothing_is_nothing() -> None:
+def test_mean_of_nothing_is_none() -> None:
     assert mean([0.5, 1.0]) == 0.75
     assert mean([]) is None

@@ -37,7 +37,7 @@ def _run(questions: tuple[Question, ...], concurrency: int = 1) -> RetrievalBenc
 
 
 @pytest.mark.parametrize("concurrency", [1, 2, 9])
-async def test_every_question_is_asked_once_and_outcomes_keep_the_order(concurrency: int) -> None:
+async def test_questions_are_asked_once_and_outcomes_keep_the_order(concurrency: int) -> None:
     progress: list[tuple[int, int | None]] = []
     outcomes = await _run(_QUESTIONS[:3], concurrency).ask(lambda done, total: progress.append((done, total)))
     assert [outcome.found for outcome in outcomes] == [("0",), ("1",), ("2",)]
@@ -49,12 +49,12 @@ async def test_every_question_is_asked_once_and_outcomes_keep_the_order(concurre
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
-async def test_a_question_that_fails_ends_the_run_with_its_own_error(concurrency: int) -> None:
+async def test_failing_question_ends_the_benchmark_with_its_error(concurrency: int) -> None:
     with pytest.raises(EmbeddingUnavailableError, match="The service is down"):
         await _run(_QUESTIONS, concurrency).ask(lambda _done, _total: None)
 
 
-def test_the_report_has_the_figures_by_hand() -> None:
+def test_report_equals_hand_computed_figures() -> None:
     outcomes = [
         QuestionOutcome(
             question, "me", ("0", "1"), (0.9, 0.8), 10.0 * (number + 1), 4.0 * number, ("by words",) * (number % 2)
@@ -71,7 +71,7 @@ def test_the_report_has_the_figures_by_hand() -> None:
     assert report.configuration["embedder"] == "none"
 
 
-def test_a_report_of_nothing_has_no_figures() -> None:
+def test_report_without_questions_has_no_figures() -> None:
     report = make_report(_DATASET, [], Timing(), {})
     assert report.overall.metrics == {"recall@1": None}
     assert report.latency_ms["whole"].p50 is None
