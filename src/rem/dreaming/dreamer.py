@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
@@ -14,6 +13,7 @@ from rem.context import resolve_user_id
 from rem.db.sql import query
 from rem.dreaming.claims import Changes
 from rem.dreaming.extraction_model import AgentSchemas, ExtractionModel, ModelBudget
+from rem.dreaming.owner_lock import OwnerBusyError, hold_owner_lock
 from rem.dreaming.run import DreamRun, OnProgress
 from rem.errors import InvalidInputError
 
@@ -92,26 +92,37 @@ class Dreamer:
         it is left to whoever dreams for the owner already. An e-mail address of the owner gets into the profile.
         """
         dreams = _select_dreams(names)
-        async with self._lock_owner(scope, waits) as connection:
-            if connection is None:
-                return DreamReport(None, was_busy=True)
-            if again:
-                await connection.execute(
-                    query("dreaming", "forget_progress"), *_owner(scope), [dream.name for dream in dreams]
-                )
-            run_id = await self._begin_run(connection, scope, dreams)
-            night = self._new_run(scope, run_id, on_progress)
-            if address is not None and "@" in address and resolve_user_id(address) == scope.user_id:
-                night.address = address.strip().lower()
-            try:
-                for dream in dreams:
-                    # Each builds on what the one before it has written.
-                    await self._indexer.run(scope)
-                    await dream.dream(night)
-            except BaseException as error:
-                await self._end_run(connection, scope, night, "failed", str(error) or type(error).__name__)
-                raise
-            kept = await self._end_run(connection, scope, night, "done", None)
+        try:
+            async with hold_owner_lock(self._database, scope, timeout_seconds=None if waits else 0) as connection:
+                if again:
+                    await connection.execute(
+                        query("dreaming", "forget_progress"), *_owner(scope), [dream.name for dream in dreams]
+                    )
+                return await self._dream_locked(connection, scope, dreams, address, on_progress)
+        except OwnerBusyError:
+            return DreamReport(None, was_busy=True)
+
+    async def _dream_locked(
+        self,
+        connection: Connection,
+        scope: Scope,
+        dreams: Sequence[Dream],
+        address: str | None,
+        on_progress: OnProgress | None,
+    ) -> DreamReport:
+        run_id = await self._begin_run(connection, scope, dreams)
+        night = self._new_run(scope, run_id, on_progress)
+        if address is not None and "@" in address and resolve_user_id(address) == scope.user_id:
+            night.address = address.strip().lower()
+        try:
+            for dream in dreams:
+                # Each builds on what the one before it has written.
+                await self._indexer.run(scope)
+                await dream.dream(night)
+        except BaseException as error:
+            await self._end_run(connection, scope, night, "failed", str(error) or type(error).__name__)
+            raise
+        kept = await self._end_run(connection, scope, night, "done", None)
         model = self._mind.model if self._mind else None
         return DreamReport(run_id if kept else None, night.changes, night.notes, model)
 
@@ -128,17 +139,6 @@ class Dreamer:
         if on_progress is not None:
             night.on_progress = on_progress
         return night
-
-    @asynccontextmanager
-    async def _lock_owner(self, scope: Scope, waits: bool) -> AsyncIterator[Connection | None]:
-        """A connection that holds the owner's lock; it is free again when the process ends, however it ends."""
-        async with self._database.unpooled_connection() as connection:
-            if waits:
-                await connection.execute(query("dreaming", "lock_owner"), *_owner(scope))
-            elif not await connection.fetchval(query("dreaming", "try_lock_owner"), *_owner(scope)):
-                yield None
-                return
-            yield connection
 
     async def _begin_run(self, connection: Connection, scope: Scope, dreams: Sequence[Dream]) -> UUID:
         names = [dream.name for dream in dreams]
@@ -167,14 +167,14 @@ class Dreamer:
         """
         from rem.dreaming.history import undo_run
 
-        async with self._lock_owner(scope, waits=True):
+        async with hold_owner_lock(self._database, scope):
             return await undo_run(self._store_for(scope), run_id)
 
     async def audit(self, scope: Scope, *, mend: bool = False) -> AuditReport:
         """Look through what was dreamt for an owner: duplicates, statements without source, edges to nothing."""
         from rem.dreaming.audit import run_audit
 
-        async with self._lock_owner(scope, waits=True):
+        async with hold_owner_lock(self._database, scope):
             return await run_audit(self._store_for(scope), self._embedder.embed, mend=mend)
 
     async def list_owners(self, tenant: str | None = None) -> list[tuple[str, str | None]]:

@@ -11,6 +11,7 @@ from rem.db.retry import retry_when_busy
 from rem.db.sql import fill, identifier, query
 from rem.dreaming.owner_lock import hold_owner_lock
 from rem.errors import DatabaseError, InvalidInputError
+from rem.forgetting.forget import LOCK_TIMEOUT_SECONDS
 from rem.forgetting.owned_tables import JOBS, OwnedTable, find_owned_tables
 from rem.forgetting.planner_stats import reset_planner_stats
 from rem.jobs.queue import JobQueue
@@ -83,7 +84,7 @@ async def erase_user(database: Database, user: str, tenant: str) -> EraseReport:
     # First of all, because a dream that runs for the user would be waited for.
     before = {_JOBS_TABLE: await JobQueue(database).erase_owner(scope.tenant_id, scope.user_id)}
     after: dict[str, int] = {}
-    async with hold_owner_lock(database, scope):
+    async with hold_owner_lock(database, scope, timeout_seconds=LOCK_TIMEOUT_SECONDS):
         async with database.connection() as connection:
             names = await _find_identifiers(connection, scope, user)
             sessions = await _find_session_ids(connection, scope)

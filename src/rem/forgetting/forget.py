@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from rem.context import Scope
     from rem.db.database import Connection, Database
 
+LOCK_TIMEOUT_SECONDS = 30.0
+"""How long a removal waits for a dream run of the same owner."""
 _MIRRORS = {"kv_store": "entity_id", "edges": "src_id", "passages": "entity_id"}
 
 
@@ -73,7 +75,7 @@ async def forget(database: Database, plan: ForgetPlan) -> ForgetReport:
                 )
             return await _Removal(connection, current).run()
 
-    async with hold_owner_lock(database, plan.scope):
+    async with hold_owner_lock(database, plan.scope, timeout_seconds=LOCK_TIMEOUT_SECONDS):
         report, gone = await retry_when_busy(work)
         await _verify(database, plan, gone, report)
     await reset_planner_stats(database)
