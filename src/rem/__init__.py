@@ -1,6 +1,7 @@
 """REM: Resources, Entities, Moments. A memory for AI agents, on PostgreSQL.
 
-Names are imported when they are first used, so that `import rem` costs nothing.
+Everything that users may import is exported here. Names are imported when they are first used, so that `import rem`
+costs nothing.
 """
 
 from __future__ import annotations
@@ -9,80 +10,341 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rem.agents.chat import AgentAnswer, AgentRequest
+    from rem.agents.schema import AgentSchema
+    from rem.agents.service import Agents
     from rem.app import Rem
-    from rem.context import Scope
-    from rem.db.store import Store
-    from rem.errors import ConflictError, DeletedError, InvalidInputError, NotFoundError, RemError
+    from rem.context import AgentContext, Scope
+    from rem.db.conditions import And, Between, Compare, In, IsNull, Not, Or
+    from rem.db.store import Match, Store
+    from rem.dreaming.dreamer import Dreamer, DreamReport
+    from rem.embeddings import Embedder
+    from rem.errors import (
+        AgentNotFoundError,
+        AudioError,
+        ConflictError,
+        CorruptRowError,
+        DatabaseError,
+        DatabaseUnavailableError,
+        DatabaseUnsupportedError,
+        DeletedError,
+        EmbeddedServerError,
+        EmbeddingDisabledError,
+        EmbeddingError,
+        EmbeddingMisconfiguredError,
+        EmbeddingMismatchError,
+        EmbeddingUnavailableError,
+        FetchError,
+        FetchForbiddenError,
+        FetchRefusedError,
+        FileEmptyError,
+        FileMissingError,
+        FileTooLargeError,
+        FileUnreadableError,
+        ImmutableError,
+        InvalidAgentError,
+        InvalidInputError,
+        MemoryDisabledError,
+        MigrationError,
+        MissingExtraError,
+        ModelError,
+        ModelNotFoundError,
+        ModelRateLimitError,
+        ModelRequiredError,
+        ModelTimeoutError,
+        NotFoundError,
+        QueryLimitError,
+        QuerySyntaxError,
+        RemError,
+        RerankerError,
+        RunLimitError,
+        SettingsError,
+        ToolFailedError,
+    )
+    from rem.forgetting.erase_user import EraseReport
+    from rem.forgetting.forget import ForgetReport
+    from rem.forgetting.forget_plan import ForgetPlan
+    from rem.ingest.ingester import IngestOptions
+    from rem.ingest.models import FileOutcome, IngestReport
+    from rem.jobs.queue import JobQueue
+    from rem.memory.history import SessionHistory
     from rem.memory.manager import MemoryManager
     from rem.memory.message import NewMessage
     from rem.models import (
         Approval,
+        ApprovalStatus,
         Document,
         Edge,
         Entity,
+        EntityType,
         Feedback,
         File,
         Message,
         Moment,
         Ontology,
         OntologyConfig,
+        ProcessingStatus,
         Resource,
+        RiskLevel,
         Role,
         Schema,
+        SchemaKind,
         Session,
         SharedSession,
         ToolGap,
         User,
     )
-    from rem.settings import Settings
+    from rem.query.language.parser import parse_query
+    from rem.query.language.printer import print_query
+    from rem.query.plans.plan import Plan, PlanResult
+    from rem.query.result import QueryResult
+    from rem.query.tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
+    from rem.settings import Settings, get_settings
 
-_HOMES = {
-    "Rem": "rem.app",
-    "Scope": "rem.context",
-    "MemoryManager": "rem.memory.manager",
-    "NewMessage": "rem.memory.message",
-    "Settings": "rem.settings",
-    "Store": "rem.db.store",
-    "ConflictError": "rem.errors",
-    "DeletedError": "rem.errors",
-    "InvalidInputError": "rem.errors",
-    "NotFoundError": "rem.errors",
-    "RemError": "rem.errors",
+_EXPORTS = {
+    "rem.app": ("Rem",),
+    "rem.agents.chat": (
+        "AgentAnswer",
+        "AgentRequest",
+    ),
+    "rem.agents.schema": ("AgentSchema",),
+    "rem.agents.service": ("Agents",),
+    "rem.context": (
+        "AgentContext",
+        "Scope",
+    ),
+    "rem.db.conditions": (
+        "And",
+        "Between",
+        "Compare",
+        "In",
+        "IsNull",
+        "Not",
+        "Or",
+    ),
+    "rem.db.store": (
+        "Match",
+        "Store",
+    ),
+    "rem.dreaming.dreamer": (
+        "DreamReport",
+        "Dreamer",
+    ),
+    "rem.embeddings": ("Embedder",),
+    "rem.errors": (
+        "AgentNotFoundError",
+        "AudioError",
+        "ConflictError",
+        "CorruptRowError",
+        "DatabaseError",
+        "DatabaseUnavailableError",
+        "DatabaseUnsupportedError",
+        "DeletedError",
+        "EmbeddedServerError",
+        "EmbeddingDisabledError",
+        "EmbeddingError",
+        "EmbeddingMisconfiguredError",
+        "EmbeddingMismatchError",
+        "EmbeddingUnavailableError",
+        "FetchError",
+        "FetchForbiddenError",
+        "FetchRefusedError",
+        "FileEmptyError",
+        "FileMissingError",
+        "FileTooLargeError",
+        "FileUnreadableError",
+        "ImmutableError",
+        "InvalidAgentError",
+        "InvalidInputError",
+        "MemoryDisabledError",
+        "MigrationError",
+        "MissingExtraError",
+        "ModelError",
+        "ModelNotFoundError",
+        "ModelRateLimitError",
+        "ModelRequiredError",
+        "ModelTimeoutError",
+        "NotFoundError",
+        "QueryLimitError",
+        "QuerySyntaxError",
+        "RemError",
+        "RerankerError",
+        "RunLimitError",
+        "SettingsError",
+        "ToolFailedError",
+    ),
+    "rem.forgetting.erase_user": ("EraseReport",),
+    "rem.forgetting.forget": ("ForgetReport",),
+    "rem.forgetting.forget_plan": ("ForgetPlan",),
+    "rem.ingest.ingester": ("IngestOptions",),
+    "rem.ingest.models": (
+        "FileOutcome",
+        "IngestReport",
+    ),
+    "rem.jobs.queue": ("JobQueue",),
+    "rem.memory.history": ("SessionHistory",),
+    "rem.memory.manager": ("MemoryManager",),
+    "rem.memory.message": ("NewMessage",),
+    "rem.models": (
+        "Approval",
+        "ApprovalStatus",
+        "Document",
+        "Edge",
+        "Entity",
+        "EntityType",
+        "Feedback",
+        "File",
+        "Message",
+        "Moment",
+        "Ontology",
+        "OntologyConfig",
+        "ProcessingStatus",
+        "Resource",
+        "RiskLevel",
+        "Role",
+        "Schema",
+        "SchemaKind",
+        "Session",
+        "SharedSession",
+        "ToolGap",
+        "User",
+    ),
+    "rem.query.language.parser": ("parse_query",),
+    "rem.query.language.printer": ("print_query",),
+    "rem.query.plans.plan": (
+        "Plan",
+        "PlanResult",
+    ),
+    "rem.query.result": ("QueryResult",),
+    "rem.query.tree": (
+        "Fuzzy",
+        "Lookup",
+        "Query",
+        "Search",
+        "Sql",
+        "Traverse",
+    ),
+    "rem.settings": (
+        "Settings",
+        "get_settings",
+    ),
 }
+"""The public names by module."""
+_MODULES = {name: module for module, names in _EXPORTS.items() for name in names}
 
 __all__ = [
+    "AgentAnswer",
+    "AgentContext",
+    "AgentNotFoundError",
+    "AgentRequest",
+    "AgentSchema",
+    "Agents",
+    "And",
     "Approval",
+    "ApprovalStatus",
+    "AudioError",
+    "Between",
+    "Compare",
     "ConflictError",
+    "CorruptRowError",
+    "DatabaseError",
+    "DatabaseUnavailableError",
+    "DatabaseUnsupportedError",
     "DeletedError",
     "Document",
+    "DreamReport",
+    "Dreamer",
     "Edge",
+    "EmbeddedServerError",
+    "Embedder",
+    "EmbeddingDisabledError",
+    "EmbeddingError",
+    "EmbeddingMisconfiguredError",
+    "EmbeddingMismatchError",
+    "EmbeddingUnavailableError",
     "Entity",
+    "EntityType",
+    "EraseReport",
     "Feedback",
+    "FetchError",
+    "FetchForbiddenError",
+    "FetchRefusedError",
     "File",
+    "FileEmptyError",
+    "FileMissingError",
+    "FileOutcome",
+    "FileTooLargeError",
+    "FileUnreadableError",
+    "ForgetPlan",
+    "ForgetReport",
+    "Fuzzy",
+    "ImmutableError",
+    "In",
+    "IngestOptions",
+    "IngestReport",
+    "InvalidAgentError",
     "InvalidInputError",
+    "IsNull",
+    "JobQueue",
+    "Lookup",
+    "Match",
+    "MemoryDisabledError",
     "MemoryManager",
     "Message",
+    "MigrationError",
+    "MissingExtraError",
+    "ModelError",
+    "ModelNotFoundError",
+    "ModelRateLimitError",
+    "ModelRequiredError",
+    "ModelTimeoutError",
     "Moment",
     "NewMessage",
+    "Not",
     "NotFoundError",
     "Ontology",
     "OntologyConfig",
+    "Or",
+    "Plan",
+    "PlanResult",
+    "ProcessingStatus",
+    "Query",
+    "QueryLimitError",
+    "QueryResult",
+    "QuerySyntaxError",
     "Rem",
     "RemError",
+    "RerankerError",
     "Resource",
+    "RiskLevel",
     "Role",
+    "RunLimitError",
     "Schema",
+    "SchemaKind",
     "Scope",
+    "Search",
     "Session",
+    "SessionHistory",
     "Settings",
+    "SettingsError",
     "SharedSession",
+    "Sql",
     "Store",
+    "ToolFailedError",
     "ToolGap",
+    "Traverse",
     "User",
+    "get_settings",
+    "parse_query",
+    "print_query",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _MODULES:
         raise AttributeError(f"module 'rem' has no attribute {name!r}")
-    return getattr(import_module(_HOMES.get(name, "rem.models")), name)
+    return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__
