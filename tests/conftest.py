@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -32,7 +33,9 @@ _SETTINGS = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The controlling process starts the server before the workers start."""
+    """Start the server in the controlling process, before the workers start."""
+    # A shell starts a background job with SIGINT ignored, and every process that a test starts would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in [name for name in os.environ if name.startswith(_SETTINGS)]:
         del os.environ[name]
     # Where it is set, every command that a test runs would compile all that it imports.
