@@ -3,16 +3,17 @@
 PYTHON ?= python3
 UV := .tools/bin/uv
 BIN := .venv/bin
+MIN_COVERAGE_PERCENT := 90
 export UV_PROJECT_ENVIRONMENT := .venv
 export UV_NO_PROGRESS := 1
 # Where it is set, every command compiles all that it imports, again and again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test lint format bench docs lock clean install
+.PHONY: help run test test-fast coverage lint format bench docs lock clean install
 .DEFAULT_GOAL := help
 
 help: ## Show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 run: install ## Serve REM on the embedded database with the sample workspace
 	$(BIN)/rem demo
@@ -21,10 +22,17 @@ run: install ## Serve REM on the embedded database with the sample workspace
 test: install ## Run all tests
 	$(BIN)/python -m pytest
 
+test-fast: install ## Run the tests that start no process: about a minute
+	$(BIN)/python -m pytest -m "not slow"
+
+coverage: install ## Run all tests, and fail if they cover too little of the code
+	$(BIN)/python -m pytest --cov --cov-report=term --cov-fail-under=$(MIN_COVERAGE_PERCENT)
+
 lint: install ## Check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/deptry src
 
 format: install ## Rewrite the code in the project's style
 	$(BIN)/ruff check --fix .
