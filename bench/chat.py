@@ -124,7 +124,7 @@ class BareAgent:
         from rem.agents.model_input import history_from_session
 
         schema = await AgentCatalog(Settings(), None).get("rem", Scope())
-        history = history_from_session((await rem.memory(_USER).get_history(session_id)).history)
+        history = history_from_session((await rem.memory(_USER).get_history(session_id)).messages)
         model = OpenAIChatModel("bench", provider=OpenAIProvider(base_url=address, api_key="unused"))
         return cls(AgentFactory().build(schema), model, history)
 

@@ -272,15 +272,15 @@ def test_whatever_was_said_the_history_is_usable(
         [index, role, "x", "t" if role == "tool" else None, None, None, None, False, tokens, important, str(uuid4())]
         for index, (role, tokens, important) in enumerate(lines)
     ][::-1]
-    found = {"history": newest_first, "kept": [], "summary": None}
-    conversation = fit_history(session_id, found, budget, strategy)
-    history = conversation.history
+    selection = {"history": newest_first, "kept": [], "summary": None}
+    fitted = fit_history(session_id, selection, budget, strategy)
+    history = fitted.messages
     indexes = [line.index for line in history]
     assert indexes == sorted(set(indexes))
     starts = [index for index, (role, _, _) in enumerate(lines) if role in ("user", "system")]
     assert bool(history) == bool(starts)
     if history:
-        assert history[0].begins_turn or conversation.summary
+        assert history[0].begins_turn or fitted.summary
         assert indexes[-1] == len(lines) - 1
         turn = [line for line in history if line.index >= starts[-1]]
         assert sum(line.tokens for line in history) <= budget or len(turn) <= 2 or len(history) == len(turn)

@@ -26,7 +26,7 @@ async def test_a_session_is_made_with_its_prompt_and_name(ours: MemoryManager) -
     (prompt,) = await ours.load_session(session.id)
     assert (prompt.role, prompt.content) == (Role.SYSTEM, "Be kind.")
     for again in ({"name": "cheese_talk"}, {"session_id": session.id}):
-        with pytest.raises(ConflictError, match="such a session already"):
+        with pytest.raises(ConflictError, match="with this name or id exists"):
             await ours.create_session(**again)
     assert len(await ours.list_sessions()) == 1
 

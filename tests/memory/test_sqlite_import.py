@@ -146,7 +146,7 @@ async def test_a_broken_row_keeps_its_session_out_and_no_other(ours: MemoryManag
     }
     assert outcomes["session bad"].notes == [
         "message 3: the role 'wizard' is unknown",
-        "message 4: its tool calls are no list of calls with a name and arguments",
+        "message 4: its tool calls are not a list of calls with a name and arguments",
     ]
     assert len(await ours.list_sessions()) == 1
     report = await import_sqlite(ours, path, skip_broken=True)
@@ -166,11 +166,11 @@ async def test_unusual_values_are_taken_and_reported(ours: MemoryManager, make: 
     (session,) = (await import_sqlite(ours, path)).sessions
     assert session.outcome == "imported"
     assert session.notes == [
-        "created_at of the session is no time ('yesterday').",
+        "created_at of the session is not a time ('yesterday').",
         session.notes[1],
-        "created_at of message 1 is no time ('soon').",
+        "created_at of message 1 is not a time ('soon').",
         "message 2 is empty and was left out.",
-        "The metadata is no JSON object; it is kept as text.",
+        "The metadata is not a JSON object; it is kept as text.",
     ]
     assert session.notes[1].startswith("updated_at of the session is in the future")
     assert [row.content for row in await ours.load_session(resolve_session_id("odd", ours.scope))] == [

@@ -59,11 +59,11 @@ async def test_what_has_left_the_window_is_summarised_once_and_without_a_gap(
 async def test_the_history_stays_within_the_budget_with_its_summary(ours: MemoryManager, session_id: UUID) -> None:
     await talk(ours, session_id, 100)
     assert await refreshed(ours, session_id)
-    conversation = await ours.get_history(session_id, _BUDGET, strategy="summarization")
-    assert conversation.summary
-    used = count_tokens(conversation.summary) + sum(line.tokens for line in conversation.history)
+    history = await ours.get_history(session_id, _BUDGET, strategy="summarization")
+    assert history.summary
+    used = count_tokens(history.summary) + sum(line.tokens for line in history.messages)
     assert used <= _BUDGET
-    assert conversation.history[0].role == Role.USER
+    assert history.messages[0].role == Role.USER
 
 
 async def test_a_model_that_talks_too_much_is_cut(ours: MemoryManager, session_id: UUID) -> None:
@@ -182,8 +182,8 @@ async def test_a_summary_does_not_tell_what_was_deleted(
     await talk(ours, session_id, 60)
     assert "swordfish" in str(await refreshed(ours, session_id))
     await sql.execute(statement)
-    conversation = await ours.get_history(session_id, _BUDGET, strategy="hybrid")
-    assert "swordfish" not in str(conversation)
+    history = await ours.get_history(session_id, _BUDGET, strategy="hybrid")
+    assert "swordfish" not in str(history)
     assert "swordfish" not in str(await refreshed(ours, session_id))
     assert await ours.get_summary(session_id), "it was made anew"
 
@@ -261,18 +261,18 @@ async def test_hybrid_keeps_what_the_system_said_decisions_facts_and_what_is_fla
     assert turn.summary
     assert [line.index for line in turn.history[3:]] == list(range(245 - len(contents[3:]), 245))
     assert sum(line.tokens for line in turn.history) + count_tokens(turn.summary) <= _BUDGET
-    plain = await ours.get_history(session_id, _BUDGET, strategy="simple")
-    assert "We decided to use Gouda." not in [line.content for line in plain.history]
+    simple = await ours.get_history(session_id, _BUDGET, strategy="simple")
+    assert "We decided to use Gouda." not in [line.content for line in simple.messages]
     await ours.flag_message(session_id, 44, important=False)
-    again = await ours.get_history(session_id, _BUDGET, strategy="hybrid")
-    assert "The code is 1234." not in [line.content for line in again.history]
+    unflagged = await ours.get_history(session_id, _BUDGET, strategy="hybrid")
+    assert "The code is 1234." not in [line.content for line in unflagged.messages]
 
 
 async def test_what_is_kept_takes_a_share_of_the_budget_only(ours: MemoryManager, session_id: UUID) -> None:
     for number in range(80):
         await ours.append(session_id, [said(f"We decided to buy {number} cows."), answered("Fine.")], creates=True)
     await ours.refresh_summary(session_id, strategy="hybrid", max_tokens=_BUDGET)
-    history = (await ours.get_history(session_id, _BUDGET, strategy="hybrid")).history
+    history = (await ours.get_history(session_id, _BUDGET, strategy="hybrid")).messages
     assert sum(line.tokens for line in history) <= _BUDGET
     assert sum(line.role == Role.ASSISTANT for line in history) >= 5, "the newest turns are there, too"
 

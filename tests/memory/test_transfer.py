@@ -145,7 +145,7 @@ async def test_two_histories_are_not_mixed(ours: MemoryManager) -> None:
     await ours.append(session_id, [said("The other way")])
     (failed,) = (await imported(ours, one_way)).sessions
     assert failed.outcome == "failed"
-    assert "gone on differently" in failed.notes[0]
+    assert "continued differently" in failed.notes[0]
     assert (await ours.load_session(session_id))[-1].content == "The other way"
 
 
@@ -154,7 +154,7 @@ async def test_what_was_deleted_stays_deleted(ours: MemoryManager) -> None:
     data = await exported(ours, session_id)
     await ours.delete_session(session_id)
     (failed,) = (await imported(ours, data)).sessions
-    assert "stays deleted" in failed.notes[0]
+    assert "was deleted here: restore or erase it first" in failed.notes[0]
     assert len(await ours.list_sessions()) == 1
 
 
@@ -162,7 +162,7 @@ async def test_a_name_that_is_taken_is_reported(ours: MemoryManager, theirs: Mem
     session_id = await remember(ours)
     await theirs.create_session(name="käse")
     (failed,) = (await imported(theirs, await exported(ours, session_id))).sessions
-    assert "Another session is called 'Käse'" in failed.notes[0]
+    assert "Another session is named 'Käse'" in failed.notes[0]
     assert len(await theirs.list_sessions()) == 1
 
 
@@ -228,7 +228,7 @@ async def test_a_file_of_another_kind_is_one_error(command: dict[str, str], tmp_
     path.write_bytes(data)
     done = run("sessions", "import", str(path), "--user", "a", settings=command)
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"{path} is neither JSON lines as `rem sessions export` writes them, nor an SQLite memory" in done.stderr
+    assert f"{path} is neither a file that `rem sessions export` wrote, nor an SQLite memory" in done.stderr
     assert done.stderr.count("\n") == 1
     assert "line 1: " in done.stderr
 
@@ -239,7 +239,7 @@ async def test_an_empty_file_is_an_error(command: dict[str, str], tmp_path: Path
     path.write_bytes(data)
     done = run("sessions", "import", str(path), "--user", "a", settings=command)
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"{path} is empty: there is nothing in it to import." in done.stderr
+    assert f"{path} is empty: there is nothing to import." in done.stderr
 
 
 async def test_at_most_ten_problems_are_listed(command: dict[str, str], ours: MemoryManager, tmp_path: Path) -> None:

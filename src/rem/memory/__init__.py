@@ -1,1 +1,1 @@
-"""Conversations: what was said is stored as it was said, and given to the model within its budget."""
+"""Sessions: store every message, and select the history that a model is given."""

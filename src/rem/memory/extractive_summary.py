@@ -1,4 +1,4 @@
-"""Summaries of what has left the window: by a language model, or by the sentences that say most."""
+"""Summarize messages by extracting their most informative sentences, without a language model."""
 
 from __future__ import annotations
 
@@ -13,14 +13,33 @@ from rem.memory.message import message_key
 from rem.memory.tokens import count_tokens, truncate_to_tokens
 from rem.models import Message, Role
 
-_DECISION = (
+Summarizer: TypeAlias = Callable[[str | None, list[Message]], Awaitable[str]]
+"""Returns one summary of the previous summary, if there is one, and the messages after it."""
+
+SENTENCE_PATTERN = re.compile(r"\S[^\n]*?(?:[.!?]+(?=\s|$)|[。！？]+|$)", re.MULTILINE)
+WORD_PATTERN = re.compile(r"\w{3,}")
+SUMMARY_LINE_PATTERN = re.compile(r"^- (user|assistant|system): (.*) \[(\S+)\]$", re.MULTILINE)
+STOP_WORD_PATTERN = re.compile(
+    r"(?:the|and|for|are|was|were|you|your|with|that|this|have|has|had|not|but|from|they|what|when|where|which|who|will|"
+    r"would|can|could|should|about|there|their|then|than|them|its|our|out|all|any|how|did|does|just|also|into|here|some|"
+    r"more|very|please|thanks|thank|okay|yes|sure)"
+)
+MAX_SENTENCE_CHARS = 240
+MIN_LINE_TOKENS = 30
+"""The key in a line alone takes most of these tokens, so less room is not worth a line."""
+MAX_SENTENCES_PER_MESSAGE = 40
+"""Only the first sentences are read: what matters is rarely further down."""
+IMPORTANT_FACTOR = 2.0
+USER_FACTOR = 1.5
+
+DECISION_PATTERNS = (
     r"\b(?:we|i)(?:'ve| have| finally)? (?:decided|agreed|chose|settled on|opted)\b",
     r"\b(?:we|i)(?:'ll| will) (?:go with|use|stick (?:with|to)|switch to)\b",
     r"\b(?:the |our |my )?(?:final )?decision(?: is|:| was)",
     r"\blet(?:'s|’s| us) (?:go with|use|stick (?:with|to)|switch to)\b",
     r"\b(?:approved|signed off|deal)\b[.!]",
 )
-_KEY_FACT = (
+KEY_FACT_PATTERNS = (
     r"\b(?:remember|note|keep in mind|don'?t forget)(?: that|:| this)",
     r"\bfor the record\b",
     r"\b(?:it is |it's |this is |very )?important(?:ly)?(?: that|:|,| to (?:know|remember|note))",
@@ -31,34 +50,9 @@ _KEY_FACT = (
     r"\bthe deadline (?:is|was moved)\b",
     r"\bdue (?:on|by) \w+",
 )
-_PATTERN = re.compile("|".join((*_DECISION, *_KEY_FACT)), re.IGNORECASE)
-_READ = 20_000
-"""In characters: what matters is said early, and a pasted book must not keep the process busy."""
-
-
-def is_important(text: str) -> bool:
-    """Whether the text says a decision or a key fact."""
-    return _PATTERN.search(text[:_READ].replace("’", "'")) is not None
-
-
-Summarizer: TypeAlias = Callable[[str | None, list[Message]], Awaitable[str]]
-"""Makes one summary of the one so far, if there is one, and of what was said since."""
-
-_SENTENCE = re.compile(r"\S[^\n]*?(?:[.!?]+(?=\s|$)|[。！？]+|$)", re.MULTILINE)
-_WORD = re.compile(r"\w{3,}")
-_LINE = re.compile(r"^- (user|assistant|system): (.*) \[(\S+)\]$", re.MULTILINE)
-_LONGEST_SENTENCE = 240
-_SHORTEST_LINE = 30
-"""In tokens; the key alone takes most of them."""
-_MOST_SENTENCES = 40
-"""Of one message, from its beginning: what matters is rarely further down."""
-_IMPORTANT_FACTOR = 2.0
-_USER_FACTOR = 1.5
-_COMMON = re.compile(
-    r"(?:the|and|for|are|was|were|you|your|with|that|this|have|has|had|not|but|from|they|what|when|where|which|who|will|"
-    r"would|can|could|should|about|there|their|then|than|them|its|our|out|all|any|how|did|does|just|also|into|here|some|"
-    r"more|very|please|thanks|thank|okay|yes|sure)"
-)
+IMPORTANT_PATTERN = re.compile("|".join((*DECISION_PATTERNS, *KEY_FACT_PATTERNS)), re.IGNORECASE)
+MAX_IMPORTANT_SCAN_CHARS = 20_000
+"""Important facts come early, and a pasted book must not keep the process busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,65 +66,74 @@ class _Sentence:
         return f"- {self.role}: {self.text} [{self.key}]"
 
 
-def extract_summary(previous: str | None, messages: Sequence[Message], most_tokens: int) -> str:
-    """The sentences of an earlier summary and of some messages that say most, in their order, each with its key.
+def is_important(text: str) -> bool:
+    """Return True if the text states a decision or a key fact, by common English phrases."""
+    return IMPORTANT_PATTERN.search(text[:MAX_IMPORTANT_SCAN_CHARS].replace("’", "'")) is not None
 
-    What a language model wrote before is kept in front of them, within half of the tokens.
+
+def extract_summary(previous: str | None, messages: Sequence[Message], max_tokens: int) -> str:
+    """Return the most informative sentences of the previous summary and the messages, in order, each with its key.
+
+    Text of the previous summary that a language model wrote is kept in front of them, in at most half of the tokens.
     """
-    prose = truncate_to_tokens(_prose(previous), most_tokens // 2)
-    sentences = [*_sentences_before(previous), *_sentences(messages)]
-    weights = _weights(sentences)
-    # The earlier of two that weigh the same comes first, so that the choice does not depend on chance.
-    ranked = sorted(range(len(sentences)), key=lambda place: (-_weight(sentences[place], weights), place))
-    chosen, left = [], most_tokens - (count_tokens(prose) + 1 if prose else 0)
-    for place in ranked:
-        if left < _SHORTEST_LINE:
+    prose = truncate_to_tokens(_extract_prose(previous), max_tokens // 2)
+    sentences = [*_parse_summary_lines(previous), *_split_messages(messages)]
+    word_weights = _weigh_words(sentences)
+    # Ties go to the earlier sentence, so that the result is deterministic.
+    ranked = sorted(
+        range(len(sentences)), key=lambda position: (-_weigh_sentence(sentences[position], word_weights), position)
+    )
+    chosen, remaining_tokens = [], max_tokens - (count_tokens(prose) + 1 if prose else 0)
+    for position in ranked:
+        if remaining_tokens < MIN_LINE_TOKENS:
             break
-        tokens = count_tokens(sentences[place].line) + 1
-        if tokens <= left:
-            left -= tokens
-            chosen.append(place)
-    return "\n".join([*([prose] if prose else []), *(sentences[place].line for place in sorted(chosen))])
+        line_tokens = count_tokens(sentences[position].line) + 1
+        if line_tokens <= remaining_tokens:
+            remaining_tokens -= line_tokens
+            chosen.append(position)
+    return "\n".join([*([prose] if prose else []), *(sentences[position].line for position in sorted(chosen))])
 
 
-def _prose(previous: str | None) -> str:
+def _extract_prose(previous: str | None) -> str:
+    """Return the lines of a summary that are not extracted sentences: a language model wrote them."""
     lines = (previous or "").splitlines()
-    return "\n".join(line for line in lines if line.strip() and not _LINE.fullmatch(line))
+    return "\n".join(line for line in lines if line.strip() and not SUMMARY_LINE_PATTERN.fullmatch(line))
 
 
-def _sentences_before(previous: str | None) -> Iterator[_Sentence]:
-    for role, text, key in _LINE.findall(previous or ""):
+def _parse_summary_lines(previous: str | None) -> Iterator[_Sentence]:
+    for role, text, key in SUMMARY_LINE_PATTERN.findall(previous or ""):
         yield _Sentence(role, text, key)
 
 
-def _sentences(messages: Iterable[Message]) -> Iterator[_Sentence]:
+def _split_messages(messages: Iterable[Message]) -> Iterator[_Sentence]:
+    """Yield the sentences of the messages, without tool messages and repetitions."""
     seen: set[str] = set()
     for message in messages:
         if message.role == Role.TOOL:
             continue
         key = message_key(message.session_id, message.message_index)
-        for found in _SENTENCE.findall(message.content)[:_MOST_SENTENCES]:
-            text = " ".join(found.split())[:_LONGEST_SENTENCE]
-            if _WORD.search(text) and text not in seen:
+        for sentence in SENTENCE_PATTERN.findall(message.content)[:MAX_SENTENCES_PER_MESSAGE]:
+            text = " ".join(sentence.split())[:MAX_SENTENCE_CHARS]
+            if WORD_PATTERN.search(text) and text not in seen:
                 seen.add(text)
                 yield _Sentence(message.role.value, text, key)
 
 
-def _words(text: str) -> list[str]:
-    return [word for word in _WORD.findall(text.lower()) if not _COMMON.fullmatch(word)]
+def _content_words(text: str) -> list[str]:
+    return [word for word in WORD_PATTERN.findall(text.lower()) if not STOP_WORD_PATTERN.fullmatch(word)]
 
 
-def _weights(sentences: Sequence[_Sentence]) -> dict[str, float]:
-    """How much a word tells: one that comes back is what all this is about, one that is everywhere says little."""
-    within = Counter(word for sentence in sentences for word in set(_words(sentence.text)))
-    return {word: math.log1p(count) * math.log((len(sentences) + 1) / count) for word, count in within.items()}
+def _weigh_words(sentences: Sequence[_Sentence]) -> dict[str, float]:
+    """Return a weight for each word: high if several sentences have it, low if nearly all of them have it."""
+    counts = Counter(word for sentence in sentences for word in set(_content_words(sentence.text)))
+    return {word: math.log1p(count) * math.log((len(sentences) + 1) / count) for word, count in counts.items()}
 
 
-def _weight(sentence: _Sentence, weights: dict[str, float]) -> float:
-    words = set(_words(sentence.text))
-    weight = sum(weights[word] for word in words) / math.sqrt(len(words) + 3)
+def _weigh_sentence(sentence: _Sentence, word_weights: dict[str, float]) -> float:
+    words = set(_content_words(sentence.text))
+    weight = sum(word_weights[word] for word in words) / math.sqrt(len(words) + 3)
     if sentence.role != Role.ASSISTANT.value:
-        weight *= _USER_FACTOR
+        weight *= USER_FACTOR
     if sentence.text.endswith(("?", "？")):
-        weight /= _USER_FACTOR
-    return weight * (_IMPORTANT_FACTOR if is_important(sentence.text) else 1)
+        weight /= USER_FACTOR
+    return weight * (IMPORTANT_FACTOR if is_important(sentence.text) else 1)

@@ -1,4 +1,4 @@
-"""History: which of the stored messages a model is given, within a budget of tokens."""
+"""Select the messages of a session that a model is given, within a token budget."""
 
 from __future__ import annotations
 
@@ -21,94 +21,108 @@ from rem.memory.tokens import (
 from rem.models.message import Role
 
 Strategy: TypeAlias = Literal["simple", "summarization", "hybrid"]
-_KEPT_SHARE = 4
-_SUMMARY_SHARE = 4
-"""At most a fourth of the budget is for the summary, and a fourth for what is kept from before the window."""
-_LEFT_OUT = "Earlier messages are left out; those that matter most are kept."
+"""`simple`: the newest turns. `summarization`: also a summary of the rest. `hybrid`: also important old messages."""
+SUMMARY_SHARE = 4
+"""The summary uses at most a fourth of the budget, so that most of it is left for messages."""
+KEPT_SHARE = 4
+"""Important old messages use at most a fourth of the rest."""
+OMISSION_NOTE = "Earlier messages are left out; those that matter most are kept."
 
 
 @dataclass(frozen=True, slots=True)
 class SessionHistory:
-    """What a model is told of a session: messages, oldest first, and a summary of what was left out."""
+    """The history of a session: messages, oldest first, and a summary of the omitted ones."""
 
-    history: list[HistoryMessage]
+    messages: list[HistoryMessage]
     summary: str | None = None
 
 
 def max_summary_tokens(budget: int) -> int:
-    """How long a summary may be."""
-    return budget // _SUMMARY_SHARE
+    """Return the maximum length of a summary for a token budget."""
+    return budget // SUMMARY_SHARE
 
 
 def fit_history(
-    session_id: UUID, found: dict[str, Any] | None, budget: int, strategy: Strategy = "simple"
+    session_id: UUID, selection: dict[str, Any] | None, budget: int, strategy: Strategy = "simple"
 ) -> SessionHistory:
-    """The conversation that fits into the budget, of what the database found, newest first."""
-    if found is None:
+    """Return the history that fits the token budget.
+
+    `selection` is the JSON of the SQL function `rem_session_history`, or None for a new session. The database estimates
+    tokens; this function counts them.
+    """
+    if selection is None:
         return SessionHistory([])
-    lines = _messages(session_id, reversed(found["history"]))
-    earlier = sorted(_messages(session_id, found["kept"]), key=lambda line: line.index)
-    summary: str | None = found["summary"]
+    recent = _parse_messages(session_id, reversed(selection["history"]))
+    kept_before = sorted(_parse_messages(session_id, selection["kept"]), key=lambda message: message.index)
+    summary: str | None = selection["summary"]
     if summary is not None:
-        summary, tokens = _fitting(summary, max_summary_tokens(budget))
-        budget -= tokens
-    share = budget // _KEPT_SHARE
-    if strategy == "hybrid" and (earlier or _tokens(lines) > budget):
-        window = _newest_turns(lines, budget - share)
-        start = window[0].index if window else 0
-        fallen = [line for line in lines if line.is_important and line.index < start and line.role != Role.TOOL]
-        kept = _within(earlier + fallen, share)
+        summary, summary_tokens = _fit_summary(summary, max_summary_tokens(budget))
+        budget -= summary_tokens
+    kept: list[HistoryMessage] = []
+    if strategy == "hybrid" and (kept_before or _sum_tokens(recent) > budget):
+        kept_budget = budget // KEPT_SHARE
+        window = _newest_turns(recent, budget - kept_budget)
+        window_start = window[0].index if window else 0
+        important = [
+            message
+            for message in recent
+            if message.is_important and message.index < window_start and message.role != Role.TOOL
+        ]
+        kept = _newest_within(kept_before + important, kept_budget)
     else:
-        window, kept = _newest_turns(lines, budget), []
+        window = _newest_turns(recent, budget)
     if kept and not kept[0].begins_turn:
-        summary = summary or _LEFT_OUT
-    is_whole = bool(window) and window[0].index == 0
-    return SessionHistory(kept + window, None if is_whole else summary)
+        summary = summary or OMISSION_NOTE
+    is_complete = bool(window) and window[0].index == 0
+    return SessionHistory(kept + window, None if is_complete else summary)
 
 
 def restore_full_texts(
-    history: Sequence[HistoryMessage], texts: Mapping[int, tuple[str, int | None]], left: int
+    history: Sequence[HistoryMessage], full_texts: Mapping[int, tuple[str, int | None]], remaining_tokens: int
 ) -> list[HistoryMessage]:
-    """The history with the whole texts of shortened messages, the newest first, as far as the tokens left go."""
-    lines = list(history)
-    for place in reversed(range(len(lines))):
-        line = lines[place]
-        if not line.is_truncated or line.index not in texts:
+    """Return the history with the full texts of shortened messages, newest first, while `remaining_tokens` last.
+
+    `full_texts` maps a message index to its content and its token count, which is None if it is not known.
+    """
+    messages = list(history)
+    for position in reversed(range(len(messages))):
+        message = messages[position]
+        if not message.is_truncated or message.index not in full_texts:
             continue
-        content, tokens = texts[line.index]
-        tokens = MESSAGE_OVERHEAD_TOKENS + (
-            count_message_tokens(content, line.tool_calls) if tokens is None else tokens
-        )
-        if tokens - line.tokens <= left:
-            left -= tokens - line.tokens
-            lines[place] = replace(line, content=content, tokens=tokens, is_truncated=False)
-    return lines
-
-
-@lru_cache(maxsize=1000)
-def _fitting(summary: str, most: int) -> tuple[str, int]:
-    """A summary within a number of tokens, and how many it has; the same one comes with every turn."""
-    shortened = truncate_to_tokens(summary, most)
-    return shortened, count_tokens(shortened)
-
-
-def _tokens(lines: Iterable[HistoryMessage]) -> int:
-    return sum(line.tokens for line in lines)
-
-
-def _messages(session_id: UUID, lines: Iterable[Sequence[Any]]) -> list[HistoryMessage]:
-    """The messages; one that cannot be read is left out, because the conversation has to go on."""
-    messages = []
-    for line in lines:
-        try:
-            messages.append(_message(line))
-        except (TypeError, ValueError) as error:
-            logger.error("The stored message {} is left out: {}", message_key(session_id, line[0]), error)
+        content, content_tokens = full_texts[message.index]
+        if content_tokens is None:
+            content_tokens = count_message_tokens(content, message.tool_calls)
+        tokens = MESSAGE_OVERHEAD_TOKENS + content_tokens
+        if tokens - message.tokens <= remaining_tokens:
+            remaining_tokens -= tokens - message.tokens
+            messages[position] = replace(message, content=content, tokens=tokens, is_truncated=False)
     return messages
 
 
-def _message(line: Sequence[Any]) -> HistoryMessage:
-    index, role, content, tool_name, call_id, tool_calls, arguments, is_truncated, tokens, is_important, row_id = line
+@lru_cache(maxsize=1000)
+def _fit_summary(summary: str, max_tokens: int) -> tuple[str, int]:
+    """Truncate a summary, and return it with its token count. Cached, because every turn of a session needs it."""
+    truncated = truncate_to_tokens(summary, max_tokens)
+    return truncated, count_tokens(truncated)
+
+
+def _sum_tokens(messages: Iterable[HistoryMessage]) -> int:
+    return sum(message.tokens for message in messages)
+
+
+def _parse_messages(session_id: UUID, rows: Iterable[Sequence[Any]]) -> list[HistoryMessage]:
+    """Parse rows of the SQL function `rem_history_message`. An invalid row is logged and skipped, so chat can go on."""
+    messages = []
+    for row in rows:
+        try:
+            messages.append(_parse_message(row))
+        except (TypeError, ValueError) as error:
+            logger.error("The stored message {} is skipped: {}", message_key(session_id, row[0]), error)
+    return messages
+
+
+def _parse_message(row: Sequence[Any]) -> HistoryMessage:
+    index, role, content, tool_name, call_id, tool_calls, arguments, is_truncated, tokens, is_important, row_id = row
     calls = tool_calls or []
     if not all(isinstance(call, dict) for call in calls):
         raise ValueError("its tool_calls are not a list of objects")
@@ -132,34 +146,35 @@ def _message(line: Sequence[Any]) -> HistoryMessage:
     )
 
 
-def _newest_turns(lines: Sequence[HistoryMessage], budget: int) -> list[HistoryMessage]:
-    """The newest turns that fit, each as a whole; of one that alone is too long, its beginning and its newest part."""
-    starts = [place for place, line in enumerate(lines) if line.begins_turn]
-    if not starts:
+def _newest_turns(messages: Sequence[HistoryMessage], budget: int) -> list[HistoryMessage]:
+    """Return the newest whole turns that fit. If the newest alone is too long, return its start and newest messages."""
+    turn_starts = [position for position, message in enumerate(messages) if message.begins_turn]
+    if not turn_starts:
         return []
-    sums = _sums_to_end(lines)
-    fitting = next((place for place in starts if sums[place] <= budget), None)
-    if fitting is not None:
-        return list(lines[fitting:])
-    first = lines[starts[-1]]
-    rest = list(lines[starts[-1] + 1 :])
-    return [first, *_within(rest, budget - first.tokens, at_least=1)]
+    tokens_to_end = _tokens_to_end(messages)
+    first_fitting = next((start for start in turn_starts if tokens_to_end[start] <= budget), None)
+    if first_fitting is not None:
+        return list(messages[first_fitting:])
+    question = messages[turn_starts[-1]]
+    rest = messages[turn_starts[-1] + 1 :]
+    return [question, *_newest_within(rest, budget - question.tokens, min_messages=1)]
 
 
-def _sums_to_end(lines: Sequence[HistoryMessage]) -> list[int]:
+def _tokens_to_end(messages: Sequence[HistoryMessage]) -> list[int]:
+    """Return for each position the tokens from there to the end."""
     sums, total = [], 0
-    for line in reversed(lines):
-        total += line.tokens
+    for message in reversed(messages):
+        total += message.tokens
         sums.append(total)
     return sums[::-1]
 
 
-def _within(lines: Sequence[HistoryMessage], budget: int, at_least: int = 0) -> list[HistoryMessage]:
-    """The newest of some messages that fit, in their order."""
+def _newest_within(messages: Sequence[HistoryMessage], budget: int, min_messages: int = 0) -> list[HistoryMessage]:
+    """Return the newest messages that fit, and at least `min_messages`, in their order."""
     chosen: list[HistoryMessage] = []
-    for line in reversed(lines):
-        budget -= line.tokens
-        if budget < 0 and len(chosen) >= at_least:
+    for message in reversed(messages):
+        budget -= message.tokens
+        if budget < 0 and len(chosen) >= min_messages:
             break
-        chosen.append(line)
+        chosen.append(message)
     return chosen[::-1]

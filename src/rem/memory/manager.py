@@ -1,71 +1,44 @@
-"""MemoryManager: one user's conversations. Agents, the API and the command line all remember through it."""
+"""MemoryManager: store and read one user's sessions. Agents, the API and the command line all use it."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-from loguru import logger
-
-from rem.context import parse_uuid, resolve_session_id, resolve_user_id
-from rem.db.conditions import Compare
+from rem.context import parse_uuid, resolve_user_id
 from rem.db.retry import retry_when_busy
 from rem.db.sql import query
-from rem.errors import ConflictError, CorruptRowError, DeletedError, InvalidInputError, NotFoundError
-from rem.memory.history import SessionHistory, Strategy, fit_history, restore_full_texts
-from rem.memory.message import HistoryMessage, NewMessage, StoredMessage, Turn, message_key, to_record
+from rem.errors import ConflictError, DeletedError, InvalidInputError, NotFoundError
+from rem.memory.history import Strategy, fit_history
+from rem.memory.message import NewMessage, StoredMessage, Turn, message_key, to_record
 from rem.memory.prune import check_prune_days
-from rem.memory.recall import add_context
+from rem.memory.reader import MAX_POSTGRES_INTEGER, SessionReader, session_not_found
+from rem.memory.recall import Recall, fit_messages
 from rem.memory.summary_writer import SummaryWriter
-from rem.memory.tokens import count_message_tokens
 from rem.models import Message, Role, Session, SharedSession
 from rem.models.field_types import check_label, check_text, to_json_value
-from rem.query.verbs.search import SearchRequest
 
 if TYPE_CHECKING:
-    from rem.context import Scope
     from rem.db.store import Store
     from rem.memory.extractive_summary import Summarizer
     from rem.query.verbs.search import Searcher
     from rem.settings import MemorySettings
 
-_PAGE = 500
-_PRUNED_AT_ONCE = 100
-_TITLE_CHARACTERS = 80
-_MOST_CANDIDATES = 20
-_LARGEST_LIST = 10_000
-_LONGEST_NAME = 4096
-"""In characters; what is longer cannot be the name of anything."""
-_MOST_KNOWN = 60
-"""So many more than wanted are searched for, because the model may be given them anyway."""
+PRUNE_BATCH_SESSIONS = 100
+MAX_CONTEXT_CANDIDATES = 20
 
 
-class MemoryManager:
-    """The conversations of one scope. Another user's session answers as if it did not exist."""
+class MemoryManager(SessionReader):
+    """The sessions of one scope. A session of another user behaves as if it did not exist, unless it is shared."""
 
     def __init__(self, store: Store, searcher: Searcher, settings: MemorySettings) -> None:
-        self._store = store
+        super().__init__(store, settings)
         self._searcher = searcher
-        self._settings = settings
-
-    @property
-    def scope(self) -> Scope:
-        """Whose conversations these are."""
-        return self._store.scope
-
-    @property
-    def settings(self) -> MemorySettings:
-        """How much of a conversation the model is given, if the caller does not say."""
-        return self._settings
-
-    @property
-    def store(self) -> Store:
-        """The scope's memory as a whole."""
-        return self._store
+        self._recall = Recall(store, searcher, settings.rag)
 
     def with_store(self, store: Store) -> MemoryManager:
-        """The same conversations through another store: that of a transaction or a snapshot."""
+        """Return a manager of the same sessions on another store, such as that of a transaction or a snapshot."""
         return MemoryManager(store, self._searcher, self._settings)
 
     async def begin_turn(
@@ -79,32 +52,48 @@ class MemoryManager:
         strategy: Strategy | None = None,
         max_tokens: int | None = None,
     ) -> Turn:
-        """Store what the user says and give the conversation before it, in one round trip.
+        """Store a user message and return the history before it, in one database round trip.
 
-        A session that does not exist is made, with the agent, the metadata and the name; a name that another session
-        has, or that cannot be one, is left out. One that belongs to another is not found; a deleted one stays deleted.
+        If the session does not exist, it is created with the agent, the metadata and the name. A name that another
+        session has, or that is not valid, is ignored. Raises `NotFoundError` if the session belongs to another user,
+        and `DeletedError` if it was deleted.
         """
-        chosen, budget = strategy or self._settings.strategy, self._budget(max_tokens)
+        strategy, budget = strategy or self._settings.strategy, self._check_budget(max_tokens)
         record, tokens = to_record(message)
-        parameters = (*self._owner, session_id, agent, _object(metadata), [record], tokens, budget, chosen, _name(name))
-        state, index, found = await self._value("begin_turn", *parameters)
-        _refuse(state, session_id)
-        conversation = fit_history(session_id, found, budget, chosen)
-        return Turn(session_id, record["id"], index, conversation.history, conversation.summary, is_new=state == "new")
+        state, index, selection = await self._queries.fetch_value(
+            "begin_turn",
+            *self._owner,
+            session_id,
+            agent,
+            _check_metadata(metadata),
+            [record],
+            tokens,
+            budget,
+            strategy,
+            _valid_name(name),
+        )
+        _require_open(state, session_id)
+        history = fit_history(session_id, selection, budget, strategy)
+        return Turn(session_id, record["id"], index, history.messages, history.summary, is_new=state == "new")
 
     async def append(
         self, session_id: UUID, messages: Sequence[NewMessage], *, agent: str | None = None, creates: bool = False
     ) -> list[StoredMessage]:
-        """Store messages at the end of a session, all or none, in one round trip.
+        """Store messages at the end of a session, all or none, in one database round trip.
 
-        A session that is not there is made only if `creates`: one that was erased meanwhile must not come back.
+        If the session does not exist, it is created only with `creates`. Without it, an answer cannot bring back a
+        session that was erased in the meantime.
         """
         if not messages:
             return []
-        rows, tokens = _records(messages)
-        state, first = await self._value("append", *self._owner, session_id, agent, rows, len(rows), tokens, creates)
-        _refuse(state, session_id)
-        return [StoredMessage(row["id"], session_id, first + place) for place, row in enumerate(rows)]
+        records, tokens = _to_records(messages)
+        state, first_index = await self._queries.fetch_value(
+            "append", *self._owner, session_id, agent, records, len(records), tokens, creates
+        )
+        _require_open(state, session_id)
+        return [
+            StoredMessage(record["id"], session_id, index) for index, record in enumerate(records, start=first_index)
+        ]
 
     async def save_message(self, session_id: UUID, message: NewMessage, *, creates: bool = False) -> StoredMessage:
         """Store one message at the end of a session."""
@@ -113,27 +102,18 @@ class MemoryManager:
     async def seed_session(
         self, session_id: UUID, messages: Sequence[NewMessage], *, agent: str | None = None, name: str | None = None
     ) -> bool:
-        """Store a conversation that began elsewhere, if the session does not exist yet; whether it was stored.
+        """Create a session with the messages that a client sent along, unless it exists. Return True if it was created.
 
-        One round trip: of several calls at once, one stores. Name and agent are as for `begin_turn`.
+        Of several concurrent calls, one creates the session. `agent` and `name` are used as in `begin_turn`.
         """
         if not messages:
             return False
-        rows, tokens = _records(messages)
-        state = await self._value("bring_along", *self._owner, session_id, agent, _name(name), rows, len(rows), tokens)
-        _refuse(state, session_id)
+        records, tokens = _to_records(messages)
+        state = await self._queries.fetch_value(
+            "seed_session", *self._owner, session_id, agent, _valid_name(name), records, len(records), tokens
+        )
+        _require_open(state, session_id)
         return bool(state == "new")
-
-    async def resolve_session_id(self, text: str) -> UUID:
-        """The id of the session that a client means: a UUID is itself, else it is a name, or what the client calls it.
-
-        A session that has the name is meant first; else the id follows from the text, whether it exists or not.
-        """
-        session_id = resolve_session_id(text, self.scope)
-        if self.scope.user_id is None or len(text) > _LONGEST_NAME or parse_uuid(text):
-            return session_id
-        named: UUID | None = await self._value("named_session", *self._owner, text)
-        return named or session_id
 
     async def create_session(
         self,
@@ -146,234 +126,157 @@ class MemoryManager:
         description: str | None = None,
         mode: str = "normal",
     ) -> Session:
-        """Make a session; its system prompt, if there is one, is its first message.
+        """Create a session. The system prompt, if given, becomes its first message.
 
-        An id that another user's session has answers as everywhere: there is no such session.
+        Raises `ConflictError` if the user has a session with this name or id, and `NotFoundError` if the id belongs to
+        a session of another user.
         """
         _, user_id = self._owner
-        given = {"name": name, "agent_schema": agent, "description": description}
+        optional_fields = {"name": name, "agent_schema": agent, "description": description}
         session = Session.model_validate(
             {
                 "id": session_id or uuid4(),
                 "mode": mode,
-                "metadata": _object(metadata) or {},
-                **{field: value for field, value in given.items() if value is not None},
+                "metadata": _check_metadata(metadata) or {},
+                **{field: value for field, value in optional_fields.items() if value is not None},
             }
         )
-        prompt = [NewMessage(role=Role.SYSTEM, content=system_prompt)] if system_prompt else []
         async with self._store.transaction() as store:
-            taken = await store.find(Session, {"id": session.id}, with_deleted=True)
-            named = [] if name is None else await store.find(Session, {"key": await store.normalize_key(name)})
-            if taken or any(other.user_id == user_id for other in named):
-                raise _exists()
+            same_id = await store.find(Session, {"id": session.id}, with_deleted=True)
+            same_name = [] if name is None else await store.find(Session, {"key": await store.normalize_key(name)})
+            if same_id or any(other.user_id == user_id for other in same_name):
+                raise _session_exists()
             async with store.executor.connection() as connection:
-                if await connection.fetchval(query("memory", "is_taken"), *self._owner, session.id):
-                    raise _not_found(session.id)
-                await connection.execute(query("memory", "free_name"), *self._owner, session.name)
+                if await connection.fetchval(query("memory", "is_foreign_id"), *self._owner, session.id):
+                    raise session_not_found(session.id)
+                await connection.execute(query("memory", "release_expired_name"), *self._owner, session.name)
             stored = await store.upsert(session)
             if stored.id != session.id:
-                # Somebody was faster, with the same name.
-                raise _exists()
-            if prompt:
-                await self.with_store(store).append(stored.id, prompt)
+                # A concurrent call created a session with the same name.
+                raise _session_exists()
+            if system_prompt:
+                prompt = NewMessage(role=Role.SYSTEM, content=system_prompt)
+                await self.with_store(store).append(stored.id, [prompt])
                 stored = await store.get(Session, stored.id)
         return stored
 
-    async def get_session(self, session_id: UUID) -> Session:
-        """A session of the user's own, or one that is shared with the user, with the totals of its messages."""
-        return await self._session(session_id, counted=True)
-
-    async def load_session(self, session_id: UUID) -> list[Message]:
-        """All messages of a session that the user may read, exactly as they were stored."""
-        return [message async for message in self.iter_messages(session_id)]
-
-    async def iter_messages(self, session_id: UUID) -> AsyncIterator[Message]:
-        """The messages of a session that the user may read, in their order, some at a time."""
-        session = await self._session(session_id)
-        behind = -1
-        while True:
-            rows = await self._rows("messages", session.tenant_id, session.user_id, session_id, behind, _PAGE)
-            for (record,) in rows:
-                behind = record["message_index"]
-                if (message := _readable(record)) is not None:
-                    yield message
-            if len(rows) < _PAGE:
-                return
-
-    async def get_messages(self, session_id: UUID, *, after: int = -1, limit: int = 100) -> list[Message]:
-        """Some messages of a session that the user may read, behind an index."""
-        session = await self._session(session_id)
-        limit = max(0, min(limit, _LARGEST_LIST))
-        rows = await self._rows("messages", session.tenant_id, session.user_id, session_id, after, limit)
-        return [message for (record,) in rows if (message := _readable(record)) is not None]
-
-    async def get_recent_messages(
-        self, session_id: UUID, max_tokens: int | None = None, *, strategy: Strategy | None = None
-    ) -> list[HistoryMessage]:
-        """The newest messages of an own session as a model is given them, within a budget of tokens."""
-        return (await self.get_history(session_id, max_tokens, strategy=strategy)).history
-
-    async def get_history(
-        self, session_id: UUID, max_tokens: int | None = None, *, strategy: Strategy | None = None
-    ) -> SessionHistory:
-        """What a model would be told of an own session by now: the messages and the summary."""
-        chosen, budget = strategy or self._settings.strategy, self._budget(max_tokens)
-        found = await self._value("conversation", *self._owner, session_id, budget, chosen)
-        if found is None:
-            raise _not_found(session_id)
-        return fit_history(session_id, found, budget, chosen)
-
-    async def expand_history(
-        self, session_id: UUID, history: Sequence[HistoryMessage], max_tokens: int | None = None
-    ) -> list[HistoryMessage]:
-        """The same history with its shortened messages whole again, the newest first, as far as the budget goes.
-
-        For agents that cannot look them up. One that would exceed the budget stays short; older ones may still fit.
-        """
-        left = self._budget(max_tokens) - sum(line.tokens for line in history)
-        short = [line.index for line in history if line.is_truncated]
-        if not short or left <= 0:
-            return list(history)
-        longest = min(left + max(line.tokens for line in history), 2**31 - 1)
-        rows = await self._rows("whole", *self._owner, session_id, short, longest)
-        return restore_full_texts(history, {index: (content, tokens) for index, content, tokens in rows}, left)
-
-    async def list_sessions(self, limit: int = 10, offset: int = 0) -> list[Session]:
-        """The user's sessions, those that were written to last first."""
-        rows = await self._rows("sessions", *self._owner, *_checked_page(limit, offset))
-        return [Session.from_row(record) for (record,) in rows]
-
-    async def get_titles(self, session_ids: Collection[UUID]) -> dict[UUID, str]:
-        """What sessions that the user may read are about: their name or description, else how their owner began."""
-        rows = await self._rows("titles", *self._owner, list(session_ids), _TITLE_CHARACTERS)
-        return {session_id: " ".join(title.split()) for session_id, title in rows}
-
-    async def rename_session(self, session_id: UUID, name: str | None) -> Session:
-        """Give a session another name, which is a key among the user's own; None takes it away."""
-        if name is not None:
-            try:
-                check_label(check_text(name))
-            except ValueError as error:
-                raise InvalidInputError(f"The name {error}.") from error
-        record = await self._value("rename", *self._owner, session_id, name)
-        if record is None:
-            raise _not_found(session_id)
-        return Session.from_row(record)
-
-    async def delete_session(self, session_id: UUID, *, erase: bool = False) -> None:
-        """Delete a session with its messages; it can be restored, unless it is erased."""
-        session = Session(id=session_id)
-        self._require_owner()
-        try:
-            await retry_when_busy(lambda: self._store.erase(session) if erase else self._store.delete(session))
-        except NotFoundError as error:
-            raise _not_found(session_id) from error
-
-    async def restore_session(self, session_id: UUID) -> Session:
-        """Bring a deleted session back, with the messages that it had."""
-        try:
-            restored = await self._store.restore(Session, session_id)
-        except NotFoundError as error:
-            raise NotFoundError(f"There is no deleted session {session_id} of this user.") from error
-        # Its messages may have been counted anew.
-        record = await self._value("readable_session", *self._owner, session_id, True)
-        return restored if record is None else Session.from_row(record)
-
-    async def clear_session(self, session_id: UUID) -> int:
-        """Delete the messages of a session, not the session; how many there were."""
-
-        async def work() -> int:
-            async with self._store.transaction() as store, store.executor.connection() as connection:
-                if await connection.fetchval(query("memory", "reset_totals"), *self._owner, session_id) is None:
-                    raise _not_found(session_id)
-                done = await connection.execute(query("memory", "clear"), *self._owner, session_id)
-                return int(done.rpartition(" ")[2])
-
-        return await retry_when_busy(work)
-
-    async def prune_old_sessions(self, days: int = 30) -> int:
-        """Delete the user's sessions that nobody has written to for so many days; how many it were."""
-        check_prune_days(days)
-        pruned = 0
-        while True:
-            done = await self._rows("delete_idle", *self._owner, days, _PRUNED_AT_ONCE)
-            pruned += len(done)
-            if len(done) < _PRUNED_AT_ONCE:
-                return pruned
-
-    async def flag_message(self, session_id: UUID, index: int, important: bool = True) -> Message:
-        """Let hybrid memory keep a message however long ago it was said, or no longer."""
-        record = await self._value("flag", *self._owner, session_id, index, important)
-        if record is None:
-            raise NotFoundError(f"There is no message {message_key(session_id, index)} of this user.")
-        return Message.from_row(record)
-
     async def clone_session(self, session_id: UUID, *, name: str | None = None, up_to: int | None = None) -> Session:
-        """A new session of the user's own with the same messages, or with those up to an index."""
-        source = await self._session(session_id)
-        metadata = {**source.metadata, "cloned_from": str(source.id)}
+        """Copy a readable session into a new own session. `up_to` is the index of the last message to copy."""
+        source = await self._load_session(session_id)
         async with self._store.transaction() as store:
             clone = await self.with_store(store).create_session(
-                metadata=metadata,
+                metadata={**source.metadata, "cloned_from": str(source.id)},
                 name=name,
                 agent=source.agent_schema,
                 description=source.description,
                 mode=source.mode,
             )
-            last = 2**31 - 1 if up_to is None else up_to
+            last_index = MAX_POSTGRES_INTEGER if up_to is None else up_to
             async with store.executor.connection() as connection:
                 await connection.execute(
-                    query("memory", "copy_messages"), *self._owner, clone.id, source.user_id, source.id, last
+                    query("memory", "copy_messages"), *self._owner, clone.id, source.user_id, source.id, last_index
                 )
-                record = await connection.fetchval(query("memory", "count_messages"), *self._owner, clone.id)
+                record = await connection.fetchval(query("memory", "update_totals"), *self._owner, clone.id)
         return Session.from_row(record)
 
+    async def rename_session(self, session_id: UUID, name: str | None) -> Session:
+        """Rename a session, or remove its name with None. The name must be unique among the user's sessions."""
+        if name is not None:
+            try:
+                check_label(check_text(name))
+            except ValueError as error:
+                raise InvalidInputError(f"The name {error}.") from error
+        record = await self._queries.fetch_value("rename", *self._owner, session_id, name)
+        if record is None:
+            raise session_not_found(session_id)
+        return Session.from_row(record)
+
+    async def delete_session(self, session_id: UUID, *, erase: bool = False) -> None:
+        """Delete a session with its messages. It can be restored, unless `erase` removes it permanently."""
+        self._require_owner()
+        session = Session(id=session_id)
+        try:
+            await retry_when_busy(lambda: self._store.erase(session) if erase else self._store.delete(session))
+        except NotFoundError as error:
+            raise session_not_found(session_id) from error
+
+    async def restore_session(self, session_id: UUID) -> Session:
+        """Restore a deleted session with its messages."""
+        try:
+            restored = await self._store.restore(Session, session_id)
+        except NotFoundError as error:
+            raise NotFoundError(f"There is no deleted session {session_id} of this user.") from error
+        # Read it again: a trigger may have recounted its messages.
+        record = await self._queries.fetch_value("readable_session", *self._owner, session_id, True)
+        return restored if record is None else Session.from_row(record)
+
+    async def clear_session(self, session_id: UUID) -> int:
+        """Delete the messages of a session, but not the session. Return the number of deleted messages."""
+
+        async def clear() -> int:
+            async with self._store.transaction() as store, store.executor.connection() as connection:
+                if await connection.fetchval(query("memory", "reset_totals"), *self._owner, session_id) is None:
+                    raise session_not_found(session_id)
+                status = await connection.execute(query("memory", "delete_messages"), *self._owner, session_id)
+                return int(status.rpartition(" ")[2])
+
+        return await retry_when_busy(clear)
+
+    async def prune_old_sessions(self, days: int = 30) -> int:
+        """Delete the user's sessions that nobody has written to for `days` days, and return their number."""
+        check_prune_days(days)
+        pruned = 0
+        while True:
+            deleted = await self._queries.fetch_rows("delete_idle", *self._owner, days, PRUNE_BATCH_SESSIONS)
+            pruned += len(deleted)
+            if len(deleted) < PRUNE_BATCH_SESSIONS:
+                return pruned
+
+    async def flag_message(self, session_id: UUID, index: int, important: bool = True) -> Message:
+        """Mark a message as important, so that the hybrid strategy always keeps it, or remove the mark."""
+        record = await self._queries.fetch_value("flag_message", *self._owner, session_id, index, important)
+        if record is None:
+            raise NotFoundError(f"There is no message {message_key(session_id, index)} of this user.")
+        return Message.from_row(record)
+
     async def share_session(self, session_id: UUID, with_user: str) -> SharedSession:
-        """Let another user of the tenant, by e-mail address or id, read a session; sharing again changes nothing."""
+        """Let another user of the tenant read an own session. Sharing twice changes nothing.
+
+        `with_user` is an e-mail address or a user id.
+        """
         _, user_id = self._owner
-        receiver = resolve_user_id(with_user.strip())
-        if not receiver or receiver == user_id:
+        receiver_id = resolve_user_id(with_user.strip())
+        if not receiver_id or receiver_id == user_id:
             raise InvalidInputError("A session is shared with another user: give an e-mail address or an id.")
-        session = await self._session(session_id)
+        session = await self._load_session(session_id)
         if session.user_id != user_id:
-            raise _not_found(session_id)
+            raise session_not_found(session_id)
         shares = await self._store.find(
-            SharedSession, {"session_id": session_id, "shared_with_user_id": receiver, "user_id": user_id}
+            SharedSession, {"session_id": session_id, "shared_with_user_id": receiver_id, "user_id": user_id}
         )
         if shares:
             return shares[0]
         return await self._store.upsert(
-            SharedSession(session_id=session_id, owner_user_id=user_id, shared_with_user_id=receiver)
+            SharedSession(session_id=session_id, owner_user_id=user_id, shared_with_user_id=receiver_id)
         )
 
     async def unshare_session(self, session_id: UUID, with_user: str | None = None) -> int:
-        """Take back the right to read a session, from one user or from all; from how many it was."""
-        receiver = None if with_user is None else resolve_user_id(with_user.strip())
-        return len(await self._rows("unshare", *self._owner, session_id, receiver))
-
-    async def list_shared_sessions(self, limit: int = 100, offset: int = 0) -> list[Session]:
-        """The sessions of others that the user may read."""
-        rows = await self._rows("shared_with", *self._owner, *_checked_page(limit, offset))
-        return [Session.from_row(record) for (record,) in rows]
+        """Stop sharing an own session with one user, or with all users. Return the number of removed shares."""
+        receiver_id = None if with_user is None else resolve_user_id(with_user.strip())
+        return len(await self._queries.fetch_rows("unshare", *self._owner, session_id, receiver_id))
 
     async def search_similar(
         self, query: str, top_k: int = 5, session_id: UUID | None = None, min_similarity: float | None = None
     ) -> list[Message]:
-        """Messages of the user's own sessions, or of one, that fit a text by meaning and by words, best first."""
+        """Return up to `top_k` messages of the user's own sessions, or of one session, that fit `query`, best first."""
         self._require_owner()
-        least = self._settings.rag.min_similarity if min_similarity is None else min_similarity
-        if not 1 <= top_k <= _LARGEST_LIST or not 0 <= least <= 1:
-            raise InvalidInputError(f"top_k must be from 1 to {_LARGEST_LIST}, and min_similarity from 0 to 1.")
-        where = None if session_id is None else Compare("session_id", "=", session_id)
-        request = SearchRequest(query, table="messages", where=where, min_similarity=least, limit=top_k)
-        found = await self._searcher.search(self._store, request)
-        return [message for hit in found.hits if (message := _readable(hit.record)) is not None]
+        return await self._recall.search(query, top_k, session_id, min_similarity)
 
     async def get_relevant_context(
         self, query: str, max_tokens: int = 2048, session_id: UUID | None = None
     ) -> list[Message]:
-        """The messages that fit a text best, within a budget of tokens."""
-        return _within(await self.search_similar(query, _MOST_CANDIDATES, session_id), max_tokens)
+        """Return the messages that fit `query` best, within a token budget."""
+        return fit_messages(await self.search_similar(query, MAX_CONTEXT_CANDIDATES, session_id), max_tokens)
 
     async def recall(
         self,
@@ -386,106 +289,69 @@ class MemoryManager:
         min_similarity: float | None = None,
         max_tokens: int | None = None,
     ) -> str | None:
-        """The question with what was said before in front of it; None if nothing fits.
+        """Return the question with earlier messages in front of it, or None if no message fits.
 
-        It looks in all of the user's sessions, or `within` one. What the model is given anyway is not repeated: the
-        history of the turn, or else the one that the session `session_id` has by now.
+        It searches all sessions of the user, or only the session `within`. Messages that the model sees anyway are left
+        out: the history of `turn`, or the current history of the session `session_id`.
         """
-        rag = self._settings.rag
-        wanted = rag.top_k if top_k is None else top_k
-        known = await self._known(session_id, turn)
-        found = await self.search_similar(query, wanted + min(len(known), _MOST_KNOWN), within, min_similarity)
-        fresh = [message for message in found if (message.session_id, message.message_index) not in known][:wanted]
-        context = _within(fresh, rag.max_tokens if max_tokens is None else max_tokens)
-        return add_context(query, context) if context else None
+        self._require_owner()
+        return await self._recall.extend_question(
+            query,
+            await self._known_messages(session_id, turn),
+            session_id=within,
+            top_k=top_k,
+            min_similarity=min_similarity,
+            max_tokens=max_tokens,
+        )
 
     async def refresh_summary(
         self,
         session_id: UUID,
-        summarize: Summarizer | None = None,
+        summarizer: Summarizer | None = None,
         *,
         strategy: Strategy | None = None,
         max_tokens: int | None = None,
     ) -> str | None:
-        """Bring the stored summary of a session up to date, if enough has left the window; call it after the answer.
+        """Update the stored summary of a session if it is due, and return it. Return None if there was nothing to do.
 
-        Gives the new summary, or None if there was nothing to do. Without `summarize` the sentences that say most are
-        taken.
+        Call this after the answer. Without a `summarizer`, the summary consists of the most informative sentences.
         """
         if (strategy or self._settings.strategy) == "simple":
             return None
-        return await SummaryWriter(self._store).refresh(session_id, summarize, self._budget(max_tokens))
+        return await SummaryWriter(self._store).refresh(session_id, summarizer, self._check_budget(max_tokens))
 
-    async def get_summary(self, session_id: UUID) -> str | None:
-        """The stored summary of an own session, if it has one."""
-        summary: str | None = await self._value("summary", *self._owner, session_id)
-        return summary
-
-    async def _session(self, session_id: UUID, *, counted: bool = False) -> Session:
-        """A session that the user may read. Counting takes longer the longer it is; else the totals are as stored."""
-        record = await self._value("readable_session", *self._owner, session_id, counted)
-        if record is None:
-            raise _not_found(session_id)
-        return Session.from_row(record)
-
-    async def _known(self, session_id: UUID | None, turn: Turn | None) -> set[tuple[UUID, int]]:
-        """What the model is given anyway: the history, and the question itself."""
+    async def _known_messages(self, session_id: UUID | None, turn: Turn | None) -> set[tuple[UUID, int]]:
+        """Return (session id, message index) of the messages that the model sees anyway."""
         if turn is not None:
-            return {(turn.session_id, index) for index in (turn.message_index, *(line.index for line in turn.history))}
+            indexes = (turn.message_index, *(message.index for message in turn.history))
+            return {(turn.session_id, index) for index in indexes}
         if session_id is None:
             return set()
         try:
-            return {(session_id, line.index) for line in await self.get_recent_messages(session_id)}
+            return {(session_id, message.index) for message in await self.get_recent_messages(session_id)}
         except NotFoundError:
             return set()
-
-    @property
-    def _owner(self) -> tuple[str, str]:
-        if self.scope.user_id is None:
-            raise InvalidInputError("Conversations have an owner: give a user.")
-        return self.scope.tenant_id, self.scope.user_id
 
     def _require_owner(self) -> None:
         _ = self._owner  # raises if there is none
 
-    def _budget(self, max_tokens: int | None) -> int:
-        budget = self._settings.max_history_tokens if max_tokens is None else max_tokens
-        if not 1 <= budget <= 2_000_000:
-            raise InvalidInputError("max_tokens must be from 1 to 2,000,000.")
-        return budget
 
-    async def _value(self, name: str, *parameters: Any) -> Any:
-        async def work() -> Any:
-            async with self._store.executor.connection() as connection:
-                return await connection.fetchval(query("memory", name), *parameters)
-
-        return await retry_when_busy(work)
-
-    async def _rows(self, name: str, *parameters: Any) -> Sequence[Any]:
-        async def work() -> Sequence[Any]:
-            async with self._store.executor.connection() as connection:
-                return await connection.fetch(query("memory", name), *parameters)
-
-        return await retry_when_busy(work)
-
-
-def _refuse(state: str, session_id: UUID) -> None:
+def _require_open(state: str, session_id: UUID) -> None:
+    """Raise an error unless the state that the database returned allows the write."""
     if state in ("foreign", "missing"):
-        raise _not_found(session_id)
+        raise session_not_found(session_id)
     if state == "deleted":
-        raise DeletedError(
-            f"The session {session_id} was deleted, and a deleted memory stays deleted: restore it, or begin another."
-        )
+        raise DeletedError(f"The session {session_id} was deleted: restore it, or start another session.")
 
 
-def _records(messages: Sequence[NewMessage]) -> tuple[list[dict[str, Any]], int]:
-    """The messages as the database takes them, and how many tokens they have together."""
+def _to_records(messages: Sequence[NewMessage]) -> tuple[list[dict[str, Any]], int]:
+    """Return the messages as the database takes them, and their total number of tokens."""
     records = [to_record(message) for message in messages]
     return [record for record, _ in records], sum(tokens for _, tokens in records)
 
 
-def _name(name: str | None) -> str | None:
-    """The name if a session can have it. One that looks like an id would be taken for that of another session."""
+def _valid_name(name: str | None) -> str | None:
+    """Return the name if a session can have it, else None. A name that looks like an id would be taken for one."""
     if name is None or parse_uuid(name):
         return None
     try:
@@ -494,24 +360,11 @@ def _name(name: str | None) -> str | None:
         return None
 
 
-def _exists() -> ConflictError:
-    return ConflictError("There is such a session already: choose another name or id.")
+def _session_exists() -> ConflictError:
+    return ConflictError("A session with this name or id exists: choose another name or id.")
 
 
-def _not_found(session_id: UUID) -> NotFoundError:
-    return NotFoundError(f"There is no session {session_id} of this user.")
-
-
-def _readable(record: dict[str, Any]) -> Message | None:
-    """The message of a row; None if the row is corrupt, because the others are still worth reading."""
-    try:
-        return Message.from_row(record)
-    except CorruptRowError as error:
-        logger.error("A stored message is left out: {}", error)
-        return None
-
-
-def _object(metadata: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _check_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if metadata is None:
         return None
     try:
@@ -519,19 +372,3 @@ def _object(metadata: Mapping[str, Any] | None) -> dict[str, Any] | None:
     except ValueError as error:
         raise InvalidInputError(f"The metadata {error}.") from error
     return checked
-
-
-def _checked_page(limit: int, offset: int) -> tuple[int, int]:
-    if not 0 <= limit <= _LARGEST_LIST or not 0 <= offset < 2**31:
-        raise InvalidInputError(f"limit must be from 0 to {_LARGEST_LIST:,}, and offset not negative.")
-    return limit, offset
-
-
-def _within(messages: Sequence[Message], max_tokens: int) -> list[Message]:
-    chosen = []
-    for message in messages:
-        max_tokens -= count_message_tokens(message.content, message.tool_calls)
-        if max_tokens < 0:
-            break
-        chosen.append(message)
-    return chosen

@@ -1,4 +1,4 @@
-"""Messages on their way: what is to be stored, what was stored, and what the model is given."""
+"""Messages outside the database: to be stored, just stored, and as the model gets them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from rem.memory.tokens import count_message_tokens
 from rem.models.field_types import check_text, to_json_value
 from rem.models.message import Role
 
-_DEEPEST = 50
+MAX_NESTED_VALUES = 50
+"""Deeper JSON is stored as text."""
 NOTE_TOOLS = frozenset({"register_metadata", "action"})
-"""Tools whose calls are the agent's notes, which are stored; what other tools return is not."""
+"""Tools whose calls are notes of the agent. Notes are stored; the results of other tools are not."""
 
 
 class NewMessage(BaseModel):
-    """A message that is to be stored, exactly as it was said.
+    """A message to be stored without changes.
 
-    Text that PostgreSQL cannot hold is refused; in what a model says its place is marked instead, because an answer
-    that was given must not be lost.
+    Text that PostgreSQL cannot store raises `InvalidInputError`. In assistant and tool messages it is replaced instead,
+    because an answer that the user has seen must not be lost.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -39,15 +40,15 @@ class NewMessage(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _mark_unstorable(cls, data: Any) -> Any:
+    def _replace_unstorable_values(cls, data: Any) -> Any:
         if not isinstance(data, dict) or data.get("role") not in (Role.ASSISTANT, Role.TOOL):
             return data
-        return {name: value if name == "role" else _marked(value) for name, value in data.items()}
+        return {name: value if name == "role" else _replace_unstorable(value) for name, value in data.items()}
 
     @model_validator(mode="after")
-    def _storable(self) -> Self:
+    def _check_storable(self) -> Self:
         if not self.content.strip() and not self.tool_calls and self.tool_call_id is None:
-            raise InvalidInputError("The message is empty: only one with tool calls may be.")
+            raise InvalidInputError("The message is empty. Only a message with tool calls may be empty.")
         try:
             for text in (self.content, self.tool_call_id, self.tool_name, self.model):
                 check_text(text or "")
@@ -59,26 +60,28 @@ class NewMessage(BaseModel):
 
     @property
     def tokens(self) -> int:
-        """The tokens of the message: as given, else counted."""
-        return self.token_count if self.token_count is not None else count_message_tokens(self.content, self.tool_calls)
+        """The number of tokens: `token_count` if given, else counted."""
+        if self.token_count is not None:
+            return self.token_count
+        return count_message_tokens(self.content, self.tool_calls)
 
 
-def _marked(value: Any, depth: int = 0) -> Any:
-    """The value with a mark, or as text, where it has what PostgreSQL cannot hold."""
+def _replace_unstorable(value: Any, depth: int = 0) -> Any:
+    """Return the value without anything that PostgreSQL cannot store: marked, as text, or None."""
     if isinstance(value, str):
-        return _marked_text(value)
-    if isinstance(value, dict | list) and depth > _DEEPEST:
-        return _marked_text(str(value))
+        return _replace_unstorable_text(value)
+    if isinstance(value, dict | list) and depth > MAX_NESTED_VALUES:
+        return _replace_unstorable_text(str(value))
     if isinstance(value, dict):
-        return {_marked(key): _marked(item, depth + 1) for key, item in value.items()}
+        return {_replace_unstorable(key): _replace_unstorable(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list):
-        return [_marked(item, depth + 1) for item in value]
+        return [_replace_unstorable(item, depth + 1) for item in value]
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
         return str(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _marked_text(text: str) -> str:
+def _replace_unstorable_text(text: str) -> str:
     if text.isascii() and "\0" not in text:
         return text
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").replace("\0", "\ufffd")
@@ -86,7 +89,7 @@ def _marked_text(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """A message that was stored just now."""
+    """The ids of a message that was just stored."""
 
     id: UUID
     session_id: UUID
@@ -94,13 +97,13 @@ class StoredMessage:
 
     @property
     def key(self) -> str:
-        """What LOOKUP finds it by."""
+        """The key for LOOKUP."""
         return message_key(self.session_id, self.message_index)
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryMessage:
-    """A message as the model is given it: a long answer is shortened, and says how to get it back."""
+    """A message as the model gets it. A long answer is shortened and names the key of its full text."""
 
     index: int
     role: Role
@@ -115,32 +118,32 @@ class HistoryMessage:
 
     @property
     def begins_turn(self) -> bool:
-        """Whether a history may begin with it: an answer or a tool call without its question tells nothing."""
+        """True if a history may start here: an answer or tool call without its question has no meaning."""
         return self.role in (Role.USER, Role.SYSTEM)
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A turn that has begun: the user's message is stored, and this was the conversation before it."""
+    """A turn that has begun: its user message is stored, and `history` is the session before it."""
 
     session_id: UUID
     message_id: UUID
     message_index: int
     history: list[HistoryMessage]
-    """Oldest first, within the budget."""
+    """Oldest first, within the token budget."""
     summary: str | None
-    """Of what the budget left out."""
+    """Summary of the messages that did not fit the budget."""
     is_new: bool
-    """Whether the session was made for this message."""
+    """True if the session was created for this message."""
 
 
 def message_key(session_id: UUID, index: int) -> str:
-    """The key of a stored message."""
+    """Return the key of a stored message."""
     return f"session-{session_id}-msg-{index}"
 
 
 def to_record(message: NewMessage) -> tuple[dict[str, Any], int]:
-    """The message as the database takes it, with an id, and how many tokens it has."""
+    """Return the message as the database takes it, with a new id, and its number of tokens."""
     tokens = message.tokens
     record = {
         "id": uuid4(),

@@ -1,4 +1,4 @@
-"""Import of an SQLite memory: a file with the tables `sessions` and `messages` of the earlier design."""
+"""Import sessions from an SQLite file with the tables `sessions` and `messages` of the earlier REM."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from rem.memory.transfer import ImportedSession, ImportReport, ProgressCallback,
 from rem.models import Message, Role, Session
 from rem.models.field_types import to_json_value, utc_now
 
-_MAGIC = b"SQLite format 3\0"
-_SESSION_COLUMNS = ("id", "created_at", "updated_at", "metadata", "system_prompt")
-_MESSAGE_COLUMNS = ("id", "session_id", "role", "content", "tool_calls", "tool_call_id", "name", "created_at")
-_ROLES = {
+SQLITE_HEADER = b"SQLite format 3\0"
+SESSION_COLUMNS = ("id", "created_at", "updated_at", "metadata", "system_prompt")
+MESSAGE_COLUMNS = ("id", "session_id", "role", "content", "tool_calls", "tool_call_id", "name", "created_at")
+ROLES = {
     "user": Role.USER,
     "human": Role.USER,
     "assistant": Role.ASSISTANT,
@@ -39,54 +39,55 @@ _ROLES = {
 
 
 def is_sqlite(path: Path) -> bool:
-    """Whether a file is an SQLite database."""
+    """Return True if a file is an SQLite database."""
     with path.open("rb") as file:
-        return file.read(len(_MAGIC)) == _MAGIC
+        return file.read(len(SQLITE_HEADER)) == SQLITE_HEADER
 
 
 async def import_sqlite(
     memory: MemoryManager, path: Path, on_rows: ProgressCallback | None = None, *, skip_broken: bool = False
 ) -> ImportReport:
-    """Store the sessions of an SQLite file, each as a whole or not at all; the file is only read.
+    """Store the sessions of an SQLite file, each completely or not at all. The file is only read.
 
-    A session with a row that cannot be read is not imported, or without that row if `skip_broken`.
+    A session with an unreadable row is not imported. With `skip_broken`, it is imported without that row.
     """
     report = ImportReport()
     try:
-        with closing(_opened(path)) as file:
-            total = _check_tables(file)
-            for row in file.execute("SELECT * FROM sessions ORDER BY created_at, id"):
-                report.sessions.append(await _import_session(memory, file, row, skip_broken))
+        with closing(_open_file(path)) as database:
+            total = _check_tables(database)
+            for row in database.execute("SELECT * FROM sessions ORDER BY created_at, id"):
+                report.sessions.append(await _import_session(memory, database, row, skip_broken))
                 if on_rows is not None:
                     on_rows(len(report.sessions), total)
-            _report_orphans(file, report)
+            _report_orphans(database, report)
     except sqlite3.Error as error:
         raise InvalidInputError(f"{path} cannot be read as an SQLite memory: {error}.") from error
     return report
 
 
-def _opened(path: Path) -> sqlite3.Connection:
-    file = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-    file.row_factory = sqlite3.Row
-    # Text that is no UTF-8 shall not end the import.
-    file.text_factory = lambda raw: raw.decode("utf-8", "replace")
-    return file
+def _open_file(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    database.row_factory = sqlite3.Row
+    # Text that is not UTF-8 must not stop the import.
+    database.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    return database
 
 
-def _check_tables(file: sqlite3.Connection) -> int:
-    """How many sessions there are; an error if the tables are not those of a memory."""
-    for table, needed in (("sessions", _SESSION_COLUMNS), ("messages", _MESSAGE_COLUMNS)):
-        columns = {row["name"] for row in file.execute("SELECT name FROM pragma_table_info(?)", (table,))}
-        missing = [column for column in needed if column not in columns]
+def _check_tables(database: sqlite3.Connection) -> int:
+    """Return the number of sessions. Raise `InvalidInputError` if the tables lack a column."""
+    for table, required in (("sessions", SESSION_COLUMNS), ("messages", MESSAGE_COLUMNS)):
+        columns = {row["name"] for row in database.execute("SELECT name FROM pragma_table_info(?)", (table,))}
+        missing = [column for column in required if column not in columns]
         if missing:
             raise InvalidInputError(
                 f"The SQLite file is not a conversation memory: its table {table} lacks {', '.join(missing)}."
             )
-    return int(file.execute("SELECT count(*) FROM sessions").fetchone()[0])
+    return int(database.execute("SELECT count(*) FROM sessions").fetchone()[0])
 
 
-def _report_orphans(file: sqlite3.Connection, report: ImportReport) -> None:
-    orphans = file.execute(
+def _report_orphans(database: sqlite3.Connection, report: ImportReport) -> None:
+    """Report messages whose session is not in the file."""
+    orphans = database.execute(
         "SELECT session_id, count(*) FROM messages WHERE session_id NOT IN (SELECT id FROM sessions) GROUP BY 1"
     )
     for session_id, count in orphans:
@@ -95,93 +96,99 @@ def _report_orphans(file: sqlite3.Connection, report: ImportReport) -> None:
 
 
 async def _import_session(
-    memory: MemoryManager, file: sqlite3.Connection, row: sqlite3.Row, skip_broken: bool
+    memory: MemoryManager, database: sqlite3.Connection, row: sqlite3.Row, skip_broken: bool
 ) -> ImportedSession:
     source = f"session {row['id']}"
-    reader = _Reader(memory.scope, row)
+    reader = _SqliteSessionReader(memory.scope, row)
     try:
-        messages = list(file.execute("SELECT * FROM messages WHERE session_id IS ? ORDER BY id", (row["id"],)))
-        packed = reader.pack(messages)
+        messages = list(database.execute("SELECT * FROM messages WHERE session_id IS ? ORDER BY id", (row["id"],)))
+        bundle = reader.read_bundle(messages)
     except (InvalidInputError, ValidationError) as error:
         return ImportedSession(source, "failed", notes=[*reader.notes, f"It cannot be read: {error}"])
     if reader.broken and not skip_broken:
         return ImportedSession(source, "failed", notes=[*reader.broken, *reader.notes])
-    return await store_session(memory, source, packed, [*reader.broken, *reader.notes])
+    return await store_session(memory, source, bundle, [*reader.broken, *reader.notes])
 
 
-class _BrokenError(Exception):
-    """A row that does not say what was said."""
+class _BrokenRowError(Exception):
+    """A row whose role or tool calls cannot be read."""
 
 
 @dataclass(slots=True)
-class _Reader:
-    """Reads one session of the file."""
+class _SqliteSessionReader:
+    """Reads one session of the file, and collects notes about unusual and broken rows."""
 
     scope: Scope
     row: sqlite3.Row
     notes: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
-    results: int = 0
+    skipped_results: int = 0
 
-    def pack(self, rows: Sequence[sqlite3.Row]) -> SessionBundle:
-        """The session with its messages."""
-        session_id = resolve_session_id(_text(self.row["id"]) or "unnamed", self.scope)
-        created = self._time(self.row["created_at"], "created_at of the session") or utc_now()
-        updated = self._time(self.row["updated_at"], "updated_at of the session") or created
-        parts = [*self._prompt(rows, created), *(part for row in rows for part in self._parts(row, created))]
-        messages = [_message(session_id, index, part) for index, part in enumerate(parts)]
-        if self.results:
-            self.notes.append(f"{self.results} tool results were left out: REM keeps calls and notes, not results.")
+    def read_bundle(self, rows: Sequence[sqlite3.Row]) -> SessionBundle:
+        """Return the session with its messages."""
+        session_id = resolve_session_id(_to_text(self.row["id"]) or "unnamed", self.scope)
+        created = self._read_time(self.row["created_at"], "created_at of the session") or utc_now()
+        updated = self._read_time(self.row["updated_at"], "updated_at of the session") or created
+        parts = [
+            *self._prompt_parts(rows, created),
+            *(part for row in rows for part in self._message_parts(row, created)),
+        ]
+        messages = [_build_message(session_id, index, part) for index, part in enumerate(parts)]
+        if self.skipped_results:
+            self.notes.append(
+                f"{self.skipped_results} tool results were left out: REM keeps calls and notes, not results."
+            )
         session = Session(
             id=session_id,
             created_at=created,
             updated_at=max(created, updated),
-            metadata=self._metadata(),
+            metadata=self._read_metadata(),
             message_count=len(messages),
             total_tokens=sum(message.token_count or 0 for message in messages),
         )
         return SessionBundle(session, messages)
 
-    def _prompt(self, rows: Sequence[sqlite3.Row], created: datetime) -> Iterator[dict[str, Any]]:
-        prompt = _text(self.row["system_prompt"])
-        if prompt.strip() and not (rows and rows[0]["role"] == "system" and _text(rows[0]["content"]) == prompt):
-            yield {"place": "prompt", "role": Role.SYSTEM, "content": prompt, "created_at": created}
+    def _prompt_parts(self, rows: Sequence[sqlite3.Row], created: datetime) -> Iterator[dict[str, Any]]:
+        """Yield the session's system prompt, unless the first message repeats it."""
+        prompt = _to_text(self.row["system_prompt"])
+        if prompt.strip() and not (rows and rows[0]["role"] == "system" and _to_text(rows[0]["content"]) == prompt):
+            yield {"source_id": "prompt", "role": Role.SYSTEM, "content": prompt, "created_at": created}
 
-    def _parts(self, row: sqlite3.Row, default_time: datetime) -> list[dict[str, Any]]:
-        """What is stored for a row: its text, and each tool call as a message of its own."""
+    def _message_parts(self, row: sqlite3.Row, default_time: datetime) -> list[dict[str, Any]]:
+        """Return the messages to store for a row: its text, and one message for each tool call."""
         try:
-            role = _role(row["role"])
-            content, calls = _text(row["content"]), _calls(row["tool_calls"])
-        except _BrokenError as problem:
-            self.broken.append(f"message {row['id']}: {problem}")
+            role = _parse_role(row["role"])
+            content, calls = _to_text(row["content"]), _parse_calls(row["tool_calls"])
+        except _BrokenRowError as error:
+            self.broken.append(f"message {row['id']}: {error}")
             return []
         if role == Role.TOOL and not calls:
-            self.results += 1
+            self.skipped_results += 1
             return []
         if not content.strip() and not calls:
             self.notes.append(f"message {row['id']} is empty and was left out.")
             return []
-        time = self._time(row["created_at"], f"created_at of message {row['id']}") or default_time
-        common = {"place": str(row["id"]), "created_at": time}
+        time = self._read_time(row["created_at"], f"created_at of message {row['id']}") or default_time
+        common = {"source_id": str(row["id"]), "created_at": time}
         parts: list[dict[str, Any]] = []
         if content.strip() and role != Role.TOOL:
             parts.append({**common, "role": role, "content": content})
         return parts + [{**common, "role": Role.TOOL, **_call_fields(call)} for call in calls]
 
-    def _time(self, value: Any, what: str) -> datetime | None:
-        """A time in one of the ways that SQLite programs write it; what is none, or in the future, is reported."""
+    def _read_time(self, value: Any, label: str) -> datetime | None:
+        """Parse a time as SQLite programs write it. Note an invalid one (None) and one in the future (now)."""
         try:
-            time = _parsed_time(value)
+            time = _parse_time(value)
         except (ValueError, OverflowError, OSError, TypeError):
-            self.notes.append(f"{what} is no time ({str(value)[:40]!r}).")
+            self.notes.append(f"{label} is not a time ({str(value)[:40]!r}).")
             return None
         if time > utc_now():
-            self.notes.append(f"{what} is in the future ({time:%Y-%m-%d}); the present was taken.")
+            self.notes.append(f"{label} is in the future ({time:%Y-%m-%d}); the current time was used.")
             return utc_now()
         return time
 
-    def _metadata(self) -> dict[str, Any]:
-        text = _text(self.row["metadata"])
+    def _read_metadata(self) -> dict[str, Any]:
+        text = _to_text(self.row["metadata"])
         if not text.strip():
             return {}
         try:
@@ -190,41 +197,40 @@ class _Reader:
                 return dict(to_json_value(metadata))
         except ValueError:
             pass
-        self.notes.append("The metadata is no JSON object; it is kept as text.")
+        self.notes.append("The metadata is not a JSON object; it is kept as text.")
         return {"imported_metadata": text}
 
 
-def _text(value: Any) -> str:
-    text = value if isinstance(value, str) else "" if value is None else _decoded(value)
+def _to_text(value: Any) -> str:
+    """Return a column value as text that PostgreSQL can store; NULL is empty."""
+    if value is None:
+        return ""
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
     return text.replace("\0", "\ufffd")
 
 
-def _decoded(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
-def _role(value: Any) -> Role:
-    role = _ROLES.get(_text(value).strip().lower())
+def _parse_role(value: Any) -> Role:
+    role = ROLES.get(_to_text(value).strip().lower())
     if role is None:
-        raise _BrokenError(f"the role {_text(value)[:40]!r} is unknown")
+        raise _BrokenRowError(f"the role {_to_text(value)[:40]!r} is unknown")
     return role
 
 
-def _calls(value: Any) -> list[dict[str, Any]]:
-    """The tool calls of a row, as `{id, name, arguments}`; OpenAI's own form is read as well."""
-    text = _text(value).strip()
+def _parse_calls(value: Any) -> list[dict[str, Any]]:
+    """Parse the tool calls of a row, as `{id, name, arguments}` or in OpenAI's format."""
+    text = _to_text(value).strip()
     if not text or text == "null":
         return []
     try:
         calls = orjson.loads(text)
         if not isinstance(calls, list):
             raise TypeError
-        return [_call(call) for call in calls]
+        return [_parse_call(call) for call in calls]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise _BrokenError("its tool calls are no list of calls with a name and arguments") from error
+        raise _BrokenRowError("its tool calls are not a list of calls with a name and arguments") from error
 
 
-def _call(call: dict[str, Any]) -> dict[str, Any]:
+def _parse_call(call: dict[str, Any]) -> dict[str, Any]:
     function = call.get("function") or call
     arguments = function.get("arguments") or {}
     if isinstance(arguments, str):
@@ -235,6 +241,7 @@ def _call(call: dict[str, Any]) -> dict[str, Any]:
 
 
 def _call_fields(call: dict[str, Any]) -> dict[str, Any]:
+    """Return the message fields for a tool call. The content of a note is its arguments."""
     is_note = call["name"] in NOTE_TOOLS
     return {
         "content": orjson.dumps(call["arguments"]).decode() if is_note else "",
@@ -245,20 +252,21 @@ def _call_fields(call: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _parsed_time(value: Any) -> datetime:
+def _parse_time(value: Any) -> datetime:
+    """Parse seconds or milliseconds since 1970, or an ISO time. A time without a zone is UTC."""
     if isinstance(value, str) and value.strip().replace(".", "", 1).isdigit():
         value = float(value)
     if isinstance(value, int | float):
-        # Seconds or milliseconds since 1970.
         return datetime.fromtimestamp(value / 1000 if value > 1e11 else value, UTC)
     time = datetime.fromisoformat(value.strip())
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
-def _message(session_id: UUID, index: int, part: dict[str, Any]) -> Message:
-    fields = {name: value for name, value in part.items() if name not in ("place", "created_at")}
+def _build_message(session_id: UUID, index: int, part: dict[str, Any]) -> Message:
+    """Return the message for a part. Its id follows from the file, so a second import finds the same message."""
+    fields = {name: value for name, value in part.items() if name not in ("source_id", "created_at")}
     return Message(
-        id=uuid5(session_id, f"{part['place']}/{index}"),
+        id=uuid5(session_id, f"{part['source_id']}/{index}"),
         session_id=session_id,
         message_index=index,
         created_at=part["created_at"],

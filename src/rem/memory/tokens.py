@@ -1,4 +1,4 @@
-"""How many tokens a text takes, by the tokenizer of current OpenAI models; others differ by some percent."""
+"""Count the tokens of a text with the tokenizer of current OpenAI models. Other models differ by a few percent."""
 
 from __future__ import annotations
 
@@ -9,42 +9,43 @@ from typing import Any
 
 import orjson
 
-_ENCODING = "o200k_base"
-_COUNTED = 50_000
-"""In characters: a text up to this length is counted, a longer one is judged by samples of half of it."""
-_SAMPLES = 4
+ENCODING = "o200k_base"
+MAX_COUNTED_CHARS = 50_000
+"""Texts up to this length are counted exactly. Longer ones are estimated from samples with half of this length."""
+SAMPLES = 4
 MESSAGE_OVERHEAD_TOKENS = 4
-"""What the role and the borders of a message take in a prompt."""
+"""Tokens that the role and the separators of a message take in a prompt."""
 
 
 @cache
 def _encoding() -> Any:
-    # Loading it takes a tenth of a second, and most commands count nothing.
+    # Imported here: loading it takes a tenth of a second, and most commands count nothing.
     with warnings.catch_warnings():
-        # It reads its own files by a function that Python has deprecated.
+        # The library reads its files with a function that Python has deprecated.
         warnings.simplefilter("ignore", DeprecationWarning)
         import bpe_openai  # type: ignore[import-untyped]
 
-        return bpe_openai.get_encoding(_ENCODING)
+        return bpe_openai.get_encoding(ENCODING)
 
 
 def count_tokens(text: str) -> int:
-    """The number of tokens of a text; an estimate, never below one token in 16 characters, where it is very long."""
-    if len(text) <= _COUNTED:
+    """Return the number of tokens of a text. For a very long text it is an estimate, at least one per 16 characters."""
+    if len(text) <= MAX_COUNTED_CHARS:
         return len(_encoding().encode_ordinary(text)) if text else 0
-    size = _COUNTED // 2 // _SAMPLES
-    step = (len(text) - size) // (_SAMPLES - 1)
-    counted = sum(len(_encoding().encode_ordinary(text[place * step :][:size])) for place in range(_SAMPLES))
-    return max(counted * len(text) // (size * _SAMPLES), len(text) // 16)
+    sample_chars = MAX_COUNTED_CHARS // 2 // SAMPLES
+    step = (len(text) - sample_chars) // (SAMPLES - 1)
+    samples = (text[number * step :][:sample_chars] for number in range(SAMPLES))
+    sampled_tokens = sum(len(_encoding().encode_ordinary(sample)) for sample in samples)
+    return max(sampled_tokens * len(text) // (sample_chars * SAMPLES), len(text) // 16)
 
 
 def encode_tokens(text: str) -> list[int]:
-    """The tokens of a text. Frequent ones have small numbers, whatever the language."""
+    """Return the token ids of a text. Frequent tokens have small ids, in every language."""
     return list(_encoding().encode_ordinary(text))
 
 
 def count_message_tokens(content: str, tool_calls: Sequence[Any] = ()) -> int:
-    """The tokens of a message: its text, and the name and arguments of what it calls."""
+    """Return the number of tokens of a message: its text, and the names and arguments of its tool calls."""
     tokens = count_tokens(content)
     for call in tool_calls:
         if isinstance(call, Mapping):
@@ -55,17 +56,17 @@ def count_message_tokens(content: str, tool_calls: Sequence[Any] = ()) -> int:
 
 @lru_cache(maxsize=20_000)
 def count_tokens_cached(_message_id: str, content: str) -> int:
-    """`count_tokens` of a shortened message, which is asked for again with every turn."""
+    """Return the number of tokens of a shortened message. Cached, because every turn asks for it again."""
     return count_tokens(content)
 
 
-def truncate_to_tokens(text: str, most: int) -> str:
-    """The beginning of a text within a number of tokens, up to the end of a line or word if there is one."""
-    if len(text) <= most or count_tokens(text) <= most:
+def truncate_to_tokens(text: str, max_tokens: int) -> str:
+    """Return the start of a text within `max_tokens`, cut after a line or word where possible."""
+    if len(text) <= max_tokens or count_tokens(text) <= max_tokens:
         return text
-    # A token of ordinary text has about four characters, rarely over eight.
-    shorter = text[: most * 8]
-    while shorter and (tokens := count_tokens(shorter)) > most:
-        shorter = shorter[: min(len(shorter) - 1, len(shorter) * most // tokens)]
-    ends = max(shorter.rfind("\n"), shorter.rfind(" "))
-    return shorter[:ends] if ends > len(shorter) // 2 else shorter
+    # A token of ordinary text has about four characters, and rarely more than eight.
+    start = text[: max_tokens * 8]
+    while start and (tokens := count_tokens(start)) > max_tokens:
+        start = start[: min(len(start) - 1, len(start) * max_tokens // tokens)]
+    last_break = max(start.rfind("\n"), start.rfind(" "))
+    return start[:last_break] if last_break > len(start) // 2 else start

@@ -1,4 +1,4 @@
-"""Sessions as JSON lines: one line is a session with its messages. What was exported comes back exactly."""
+"""Export and import sessions as JSON lines. One line is a session with its messages, and an export restores exactly."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ from rem.memory.manager import MemoryManager
 from rem.models import Message, Session
 
 FORMAT = "rem-session/1"
-_OWNERS = UUID("0f3c1c5e-6f0b-5d8e-9a57-3b8a6c0f7d21")
-_GIVEN = frozenset({"tenant_id", "user_id", "key"})
-"""What the store gives: the owner is who imports."""
-_PAGE = 100
+COPY_ID_NAMESPACE = UUID("0f3c1c5e-6f0b-5d8e-9a57-3b8a6c0f7d21")
+IGNORED_FIELDS = frozenset({"tenant_id", "user_id", "key"})
+"""Fields that the store sets itself: the importing user becomes the owner."""
+EXPORT_PAGE_SESSIONS = 100
+IMPORT_PAGE_MESSAGES = 5000
 
 ImportOutcome: TypeAlias = Literal["imported", "unchanged", "extended", "failed"]
 ProgressCallback: TypeAlias = Callable[[int, int | None], None]
+"""Called with the number of sessions so far, and their total if it is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionBundle:
-    """A session on its way, with its messages in their order, and who it belonged to."""
+    """A session with its messages in order, and its former owner if it is known."""
 
     session: Session
     messages: Sequence[Message]
@@ -40,32 +42,32 @@ class SessionBundle:
 
 @dataclass(frozen=True, slots=True)
 class ImportedSession:
-    """What became of one session of a file."""
+    """The result for one session of an imported file."""
 
     source: str
-    """Where it stands: the line, or the id in the file."""
+    """The position in the file: a line number, or an id in the file."""
     outcome: ImportOutcome
     session_id: UUID | None = None
     messages: int = 0
-    """How many were added."""
+    """Number of added messages."""
     notes: list[str] = field(default_factory=list)
-    """What was unusual, or why it failed."""
+    """Unusual data, or the reason of the failure."""
 
 
 @dataclass(slots=True)
 class ImportReport:
-    """What became of a file."""
+    """The results for all sessions of an imported file."""
 
     sessions: list[ImportedSession] = field(default_factory=list)
 
     @property
     def counts(self) -> Counter[ImportOutcome]:
-        """How many sessions had which outcome."""
+        """Number of sessions for each outcome."""
         return Counter(session.outcome for session in self.sessions)
 
     @property
     def messages(self) -> int:
-        """How many messages were added."""
+        """Number of added messages in all sessions."""
         return sum(session.messages for session in self.sessions)
 
 
@@ -75,19 +77,22 @@ async def export_sessions(
     session_ids: Iterable[UUID] | None = None,
     on_rows: ProgressCallback | None = None,
 ) -> int:
-    """Write the user's sessions, or some of them, as JSON lines; how many there were. All as of one moment."""
+    """Write the user's sessions, or those with the given ids, as JSON lines. Return their number.
+
+    All sessions are read from one database snapshot.
+    """
     written = 0
     async with memory.store.snapshot() as store:
-        then = memory.with_store(store)
-        async for session in _own_sessions(then, session_ids):
-            stream.write(await _packed_line(then, session))
+        snapshot = memory.with_store(store)
+        async for session in _iter_sessions(snapshot, session_ids):
+            stream.write(await _render_line(snapshot, session))
             written += 1
             if on_rows is not None:
                 on_rows(written, None)
     return written
 
 
-async def _packed_line(memory: MemoryManager, session: Session) -> bytes:
+async def _render_line(memory: MemoryManager, session: Session) -> bytes:
     line = {
         "format": FORMAT,
         "session": session.model_dump(mode="json"),
@@ -96,15 +101,15 @@ async def _packed_line(memory: MemoryManager, session: Session) -> bytes:
     return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
 
 
-async def _own_sessions(memory: MemoryManager, session_ids: Iterable[UUID] | None) -> AsyncIterator[Session]:
+async def _iter_sessions(memory: MemoryManager, session_ids: Iterable[UUID] | None) -> AsyncIterator[Session]:
+    """Yield the sessions with the given ids, or all own sessions by creation time."""
     if session_ids is not None:
         for session_id in dict.fromkeys(session_ids):
             yield await memory.get_session(session_id)
         return
-    # By their creation, which does not change while we read.
     offset = 0
     while page := await memory.store.find(
-        Session, {"user_id": memory.scope.user_id}, order_by="created_at", limit=_PAGE, offset=offset
+        Session, {"user_id": memory.scope.user_id}, order_by="created_at", limit=EXPORT_PAGE_SESSIONS, offset=offset
     ):
         for session in page:
             yield session
@@ -112,26 +117,26 @@ async def _own_sessions(memory: MemoryManager, session_ids: Iterable[UUID] | Non
 
 
 def check_export_lines(lines: Iterable[bytes], name: str) -> None:
-    """An error if nothing in a file is a session, told once instead of for every line."""
-    first_problem = None
+    """Raise one `InvalidInputError` if no line of the file is a session, instead of one failure for each line."""
+    first_error = None
     for number, line in enumerate(lines, start=1):
         try:
             if line.strip():
-                _record(line)
+                _parse_json_line(line)
                 return
         except InvalidInputError as error:
-            first_problem = first_problem or f"line {number}: {error}"
-    if first_problem is None:
-        raise InvalidInputError(f"{name} is empty: there is nothing in it to import.")
+            first_error = first_error or f"line {number}: {error}"
+    if first_error is None:
+        raise InvalidInputError(f"{name} is empty: there is nothing to import.")
     raise InvalidInputError(
-        f"{name} is neither JSON lines as `rem sessions export` writes them, nor an SQLite memory ({first_problem})"
+        f"{name} is neither a file that `rem sessions export` wrote, nor an SQLite memory ({first_error})"
     )
 
 
 async def import_sessions(
     memory: MemoryManager, lines: Iterable[bytes], on_rows: ProgressCallback | None = None
 ) -> ImportReport:
-    """Store the sessions of JSON lines, each as a whole or not at all; what is there already stays as it is."""
+    """Store the sessions of JSON lines, each completely or not at all. Stored messages are not changed."""
     report = ImportReport()
     for number, line in enumerate(lines, start=1):
         if line.strip():
@@ -144,13 +149,13 @@ async def import_sessions(
 async def _import_line(memory: MemoryManager, number: int, line: bytes) -> ImportedSession:
     source = f"line {number}"
     try:
-        packed = _unpacked(line)
+        bundle = _parse_bundle(line)
     except InvalidInputError as error:
         return ImportedSession(source, "failed", notes=[str(error)])
-    return await store_session(memory, source, packed)
+    return await store_session(memory, source, bundle)
 
 
-def _record(line: bytes) -> dict[str, Any]:
+def _parse_json_line(line: bytes) -> dict[str, Any]:
     try:
         data = orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
     except orjson.JSONDecodeError as error:
@@ -160,122 +165,131 @@ def _record(line: bytes) -> dict[str, Any]:
     return data
 
 
-def _unpacked(line: bytes) -> SessionBundle:
-    data = _record(line)
+def _parse_bundle(line: bytes) -> SessionBundle:
+    data = _parse_json_line(line)
     session, messages = data.get("session"), data.get("messages")
     if not isinstance(session, dict) or not isinstance(messages, list):
         raise InvalidInputError("A line needs a session and a list of messages.")
     try:
         return SessionBundle(
-            Session.model_validate(_own_fields(session)),
-            [Message.model_validate(_own_fields(message)) for message in messages],
+            Session.model_validate(_drop_ignored_fields(session)),
+            [Message.model_validate(_drop_ignored_fields(message)) for message in messages],
             session.get("tenant_id"),
             session.get("user_id"),
         )
     except ValidationError as error:
-        problem = error.errors()[0]
-        place = ".".join(map(str, problem["loc"])) or "message"
-        raise InvalidInputError(f"{error.title} is not valid in {place}: {problem['msg']}.") from error
+        details = error.errors()[0]
+        path = ".".join(map(str, details["loc"])) or "message"
+        raise InvalidInputError(f"{error.title} is not valid in {path}: {details['msg']}.") from error
 
 
-def _own_fields(record: Any) -> Any:
-    return {name: value for name, value in record.items() if name not in _GIVEN} if isinstance(record, dict) else record
+def _drop_ignored_fields(record: Any) -> Any:
+    if not isinstance(record, dict):
+        return record
+    return {name: value for name, value in record.items() if name not in IGNORED_FIELDS}
 
 
 async def store_session(
-    memory: MemoryManager, source: str, packed: SessionBundle, notes: Sequence[str] = ()
+    memory: MemoryManager, source: str, bundle: SessionBundle, notes: Sequence[str] = ()
 ) -> ImportedSession:
-    """Store a session as a whole or not at all; messages that are there already are left as they are."""
+    """Store a session completely or not at all. Messages that are stored already are not changed."""
     try:
-        _refuse_strays(packed)
+        _check_messages(bundle)
         async with memory.store.transaction() as store:
-            return await _store(store, source, await _as_own(store, packed), list(notes))
+            return await _store_bundle(store, source, await _assign_ids(store, bundle), list(notes))
     except RemError as error:
         return ImportedSession(source, "failed", notes=[*notes, str(error)])
 
 
-async def _as_own(store: Store, packed: SessionBundle) -> SessionBundle:
-    """The session under ids that the scope can have: its own, or ones that always follow from them."""
-    scope, session = store.scope, packed.session
-    is_own = packed.user_id is None or (packed.tenant_id, packed.user_id) == (scope.tenant_id, scope.user_id)
-    if is_own and not await _is_taken(store, session.id):
-        return packed
+async def _assign_ids(store: Store, bundle: SessionBundle) -> SessionBundle:
+    """Return the bundle with its own ids, or with derived ids if it belongs to another owner."""
+    scope, session = store.scope, bundle.session
+    is_own = bundle.user_id is None or (bundle.tenant_id, bundle.user_id) == (scope.tenant_id, scope.user_id)
+    if is_own and not await _is_foreign_id(store, session.id):
+        return bundle
     session_id = derive_copy_id(scope, session.id)
     messages = [
         message.model_copy(update={"id": derive_copy_id(scope, message.id), "session_id": session_id})
-        for message in packed.messages
+        for message in bundle.messages
     ]
     return SessionBundle(session.model_copy(update={"id": session_id}), messages, scope.tenant_id, scope.user_id)
 
 
-def derive_copy_id(scope: Scope, old: UUID | str) -> UUID:
-    """The id that something of another owner has as a copy of this one's."""
-    return uuid5(_OWNERS, "\n".join((scope.tenant_id, scope.user_id or "", str(old))))
+def derive_copy_id(scope: Scope, original_id: UUID | str) -> UUID:
+    """Return the id of the copy that `scope` has of another owner's row. The same input gives the same id."""
+    return uuid5(COPY_ID_NAMESPACE, "\n".join((scope.tenant_id, scope.user_id or "", str(original_id))))
 
 
-async def _is_taken(store: Store, session_id: UUID) -> bool:
+async def _is_foreign_id(store: Store, session_id: UUID) -> bool:
     async with store.executor.connection() as connection:
         return bool(
             await connection.fetchval(
-                query("memory", "is_taken"), store.scope.tenant_id, store.scope.user_id, session_id
+                query("memory", "is_foreign_id"), store.scope.tenant_id, store.scope.user_id, session_id
             )
         )
 
 
-async def _store(store: Store, source: str, packed: SessionBundle, notes: list[str]) -> ImportedSession:
-    session = packed.session
+async def _store_bundle(store: Store, source: str, bundle: SessionBundle, notes: list[str]) -> ImportedSession:
+    session = bundle.session
     existing = await store.find(Session, {"id": session.id}, with_deleted=True)
     if existing and existing[0].deleted_at is not None:
-        raise ConflictError(f"The session {session.id} was deleted here, and stays deleted: restore or erase it first.")
+        raise ConflictError(f"The session {session.id} was deleted here: restore or erase it first.")
     if not existing:
-        await _refuse_double_name(store, session)
-        await store.upsert(_counted(session, packed.messages))
-    stored = {row.id: row for row in await _stored_messages(store, session.id)}
-    fresh = [message for message in packed.messages if message.id not in stored]
-    occupied = {row.message_index for row in stored.values()}
-    if clash := next((message for message in fresh if message.message_index in occupied), None):
+        await _check_name_is_free(store, session)
+        await store.upsert(_with_totals(session, bundle.messages))
+    stored = {message.id: message for message in await _load_messages(store, session.id)}
+    new_messages = [message for message in bundle.messages if message.id not in stored]
+    used_indexes = {message.message_index for message in stored.values()}
+    if conflict := next((message for message in new_messages if message.message_index in used_indexes), None):
         raise ConflictError(
-            f"The session {session.id} has gone on differently here: it has another message {clash.message_index}. "
-            "Clone or delete the one that is here first."
+            f"The session {session.id} has continued differently here: it has another message "
+            f"{conflict.message_index}. Clone or delete the stored session first."
         )
-    if fresh:
-        await store.upsert_many(fresh)
-    if fresh and existing:
+    if new_messages:
+        await store.upsert_many(new_messages)
+    if new_messages and existing:
         async with store.executor.connection() as connection:
             await connection.execute(
-                query("memory", "count_messages"), store.scope.tenant_id, store.scope.user_id, session.id
+                query("memory", "update_totals"), store.scope.tenant_id, store.scope.user_id, session.id
             )
-    outcome: ImportOutcome = "imported" if not existing else "extended" if fresh else "unchanged"
-    return ImportedSession(source, outcome, session.id, len(fresh), notes)
+    outcome: ImportOutcome = "imported" if not existing else "extended" if new_messages else "unchanged"
+    return ImportedSession(source, outcome, session.id, len(new_messages), notes)
 
 
-def _counted(session: Session, messages: Sequence[Message]) -> Session:
-    """The session with the totals of the messages that are there, whatever the file says."""
+def _with_totals(session: Session, messages: Sequence[Message]) -> Session:
+    """Return the session with the totals of `messages`, ignoring those in the file."""
     live = [message for message in messages if message.deleted_at is None]
     totals = {"message_count": len(live), "total_tokens": sum(message.token_count or 0 for message in live)}
     return session.model_copy(update=totals)
 
 
-async def _stored_messages(store: Store, session_id: UUID) -> list[Message]:
-    rows: list[Message] = []
+async def _load_messages(store: Store, session_id: UUID) -> list[Message]:
+    """Return all stored messages of a session, including deleted ones."""
+    messages: list[Message] = []
     while page := await store.find(
-        Message, {"session_id": session_id}, order_by="message_index", limit=5000, offset=len(rows), with_deleted=True
+        Message,
+        {"session_id": session_id},
+        order_by="message_index",
+        limit=IMPORT_PAGE_MESSAGES,
+        offset=len(messages),
+        with_deleted=True,
     ):
-        rows += page
-    return rows
+        messages += page
+    return messages
 
 
-def _refuse_strays(packed: SessionBundle) -> None:
-    indexes = [message.message_index for message in packed.messages]
-    if any(message.session_id != packed.session.id for message in packed.messages):
-        raise InvalidInputError("A message belongs to another session than the one that it stands in.")
-    if len(set(indexes)) != len(indexes) or len({message.id for message in packed.messages}) != len(indexes):
+def _check_messages(bundle: SessionBundle) -> None:
+    """Raise `InvalidInputError` if a message belongs to another session, or if two have the same index or id."""
+    indexes = [message.message_index for message in bundle.messages]
+    if any(message.session_id != bundle.session.id for message in bundle.messages):
+        raise InvalidInputError("A message belongs to another session than the one that contains it.")
+    if len(set(indexes)) != len(indexes) or len({message.id for message in bundle.messages}) != len(indexes):
         raise InvalidInputError("Two messages have the same index or id.")
 
 
-async def _refuse_double_name(store: Store, session: Session) -> None:
+async def _check_name_is_free(store: Store, session: Session) -> None:
     if session.name is None:
         return
     key = await store.normalize_key(session.name)
     if any(other.user_id == store.scope.user_id for other in await store.find(Session, {"key": key})):
-        raise ConflictError(f"Another session is called {session.name!r}: rename it first.")
+        raise ConflictError(f"Another session is named {session.name!r}: rename it first.")

@@ -4,22 +4,22 @@ SELECT rem.rem_begin_turn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 -- name: append
 SELECT rem.rem_append_messages($1, $2, $3, $4, $5, $6, $7, $8)
 
--- name: bring_along
+-- name: seed_session
 SELECT rem.rem_seed_session($1, $2, $3, $4, $5, $6, $7, $8)
 
--- name: named_session
+-- name: find_session_by_name
 -- The user's own live session of a name.
 SELECT s.id FROM rem.sessions s
 WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.key = rem.rem_key($3) AND s.name IS NOT NULL AND s.deleted_at IS NULL
   AND (s.expires_at IS NULL OR s.expires_at > now())
 
--- name: whole
+-- name: full_texts
 -- The texts of some messages of a session, without those that alone have more than $5 tokens.
 SELECT m.message_index, m.content, m.token_count FROM rem.messages m
 WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index = ANY ($4::integer[])
   AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now()) AND coalesce(m.token_count, 0) <= $5
 
--- name: conversation
+-- name: session_history
 -- What a model would be told of a session by now; NULL if the user has no such session.
 SELECT rem.rem_session_history(s.tenant_id, s.user_id, s.id, 2147483647, $4, $5) FROM rem.sessions s
 WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.id = $3 AND s.deleted_at IS NULL
@@ -34,21 +34,21 @@ WHERE s.tenant_id = $1 AND s.id = $3 AND s.deleted_at IS NULL AND (s.expires_at 
     WHERE h.tenant_id = $1 AND h.session_id = s.id AND h.user_id = s.user_id AND h.shared_with_user_id = $2
       AND h.deleted_at IS NULL AND (h.expires_at IS NULL OR h.expires_at > now())))
 
--- name: messages
+-- name: messages_after
 -- A page of a session's messages, in their order, behind an index.
 SELECT to_json(m.*) FROM rem.messages m
 WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index > $4 AND m.deleted_at IS NULL
   AND (m.expires_at IS NULL OR m.expires_at > now())
 ORDER BY m.message_index LIMIT $5
 
--- name: sessions
+-- name: own_sessions
 -- Only those of the page are counted.
 SELECT rem.rem_session_with_totals(p) FROM (
   SELECT s::rem.sessions AS p FROM rem.sessions s
   WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.deleted_at IS NULL AND (s.expires_at IS NULL OR s.expires_at > now())
   ORDER BY s.updated_at DESC, s.id LIMIT $3 OFFSET $4) page
 
--- name: shared_with
+-- name: shared_sessions
 -- The sessions that others share with the user, those that were shared last first.
 SELECT rem.rem_session_with_totals(p) FROM (
   SELECT s::rem.sessions AS p FROM rem.shared_sessions h
@@ -83,7 +83,7 @@ WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.id = $3 AND s.deleted_at IS NULL
   AND (s.expires_at IS NULL OR s.expires_at > now())
 RETURNING to_json(s.*)
 
--- name: clear
+-- name: delete_messages
 -- Deletes the messages of a session that the caller has locked.
 UPDATE rem.messages m SET deleted_at = clock_timestamp()
 WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.deleted_at IS NULL
@@ -93,7 +93,7 @@ UPDATE rem.sessions s SET message_count = 0, total_tokens = 0
 WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.id = $3 AND s.deleted_at IS NULL
 RETURNING s.id
 
--- name: flag
+-- name: flag_message
 UPDATE rem.messages m SET metadata = CASE WHEN $5 THEN m.metadata || '{"important": true}' ELSE m.metadata - 'important' END
 WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index = $4 AND m.deleted_at IS NULL
   AND (m.expires_at IS NULL OR m.expires_at > now())
@@ -109,7 +109,7 @@ WHERE s.tenant_id = $1 AND s.deleted_at IS NULL AND s.id IN (
   ORDER BY i.updated_at LIMIT $4 FOR NO KEY UPDATE SKIP LOCKED)
 RETURNING s.id
 
--- name: idle
+-- name: idle_sessions
 -- What `delete_idle` would delete, the longest idle first.
 SELECT rem.rem_session_with_totals(p) FROM (
   SELECT s::rem.sessions AS p FROM rem.sessions s
@@ -117,7 +117,7 @@ SELECT rem.rem_session_with_totals(p) FROM (
     AND (s.expires_at IS NULL OR s.expires_at > now())
   ORDER BY s.updated_at, s.id LIMIT $4 OFFSET $5) page
 
--- name: owners_of_idle
+-- name: owners_of_idle_sessions
 SELECT DISTINCT s.tenant_id, s.user_id FROM rem.sessions s
 WHERE s.deleted_at IS NULL AND s.updated_at < now() - make_interval(days => $1)
 
@@ -131,7 +131,7 @@ FROM rem.messages m
 WHERE m.tenant_id = $1 AND m.user_id = $4 AND m.session_id = $5 AND m.deleted_at IS NULL AND m.message_index <= $6
   AND (m.expires_at IS NULL OR m.expires_at > now())
 
--- name: count_messages
+-- name: update_totals
 -- Sets a session's totals to what its messages say.
 UPDATE rem.sessions s SET (message_count, total_tokens) = (
   SELECT count(*), coalesce(sum(m.token_count), 0) FROM rem.messages m
@@ -142,7 +142,7 @@ RETURNING to_json(s.*)
 -- name: claim_summary
 SELECT rem.rem_claim_summary($1, $2, $3, $4, make_interval(secs => $5))
 
--- name: to_summarise
+-- name: messages_to_summarize
 -- What is to be summarised next, very long texts without their middle. What lapses before its session does is in no summary.
 SELECT (to_jsonb(m.*) || jsonb_build_object('content', CASE WHEN octet_length(m.content) > 4000 AND char_length(m.content) > 4000
          THEN left(m.content, 2000) || E'\n...\n' || right(m.content, 2000) ELSE m.content END))
@@ -172,9 +172,9 @@ SELECT nullif(s.summary, '') FROM rem.session_summaries s
 JOIN rem.sessions t ON (t.tenant_id, t.id) = (s.tenant_id, s.session_id) AND (t.expires_at IS NULL OR t.expires_at > now())
 WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.session_id = $3
 
--- name: free_name
+-- name: release_expired_name
 SELECT rem.rem_release_expired_name($1, $2, $3)
 
--- name: is_taken
+-- name: is_foreign_id
 -- Whether a session of this id is somebody else's.
 SELECT EXISTS (SELECT FROM rem.sessions s WHERE s.tenant_id = $1 AND s.user_id <> $2 AND s.id = $3)
