@@ -11,7 +11,7 @@ import pytest
 
 _SOURCE = Path(__file__).parent.parent / "src" / "rem"
 _LAYERS = [
-    {"errors"},
+    {"errors", "text"},
     {"settings", "context", "events", "models"},
     {"db", "embeddings", "audio"},
     {"retrieval"},

@@ -21,8 +21,8 @@ from rem.dreaming.entities.name_parsing import (
     is_sentence_start,
     word_set,
 )
-from rem.dreaming.sentences import find_sentence_spans
 from rem.dreaming.text.masking import is_fiction, is_text_task, mask_quotes
+from rem.text import find_sentence_spans
 
 Traits = frozenset[UsageTrait]
 _HUMAN, _PERSONAL, _PLAIN = Traits({UsageTrait.HUMAN}), Traits({UsageTrait.PERSONAL}), Traits()

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
-from math import sqrt
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from rem.dreaming.run import SourceMessage
 from rem.dreaming.text.words import extract_content_words
+from rem.text import compute_word_cosine
 
 if TYPE_CHECKING:
     from rem.embeddings import Vector
@@ -140,15 +140,6 @@ def _mean(said: Sequence[SourceMessage], vectors: Mapping[UUID, Vector]) -> Vect
     length = float(np.linalg.norm(total))
     mean: Vector = total / np.float32(length or 1)
     return mean if length else None
-
-
-def compute_word_cosine(one: Counter[str], other: Counter[str]) -> float:
-    """How alike two texts are by their words."""
-    common = sum(count * other[word] for word, count in one.items() if word in other)
-    if not common:
-        return 0.0
-    lengths = sum(n * n for n in one.values()) * sum(n * n for n in other.values())
-    return float(common / sqrt(lengths))
 
 
 def _is_person(message: SourceMessage) -> bool:

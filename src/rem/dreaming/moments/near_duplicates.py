@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from rem.db.sql import query
-from rem.dreaming.moments.episodes import compute_word_cosine
-from rem.dreaming.text.words import split_words
 from rem.embeddings import is_blank
 from rem.retrieval.indexer import vector_to_text
+from rem.text import compute_word_cosine, split_words
 
 if TYPE_CHECKING:
     from rem.dreaming.run import DreamRun

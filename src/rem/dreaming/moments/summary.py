@@ -1,4 +1,4 @@
-"""Summary: the few sentences of an episode that say most of what it was about."""
+"""Summary: the few sentences of an episode that say most about it."""
 
 from __future__ import annotations
 
@@ -7,147 +7,153 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rem.dreaming.sentences import find_sentence_spans
+from rem.dreaming.rules import alternatives
 from rem.dreaming.text.secrets import mask_secrets
 from rem.dreaming.text.words import compute_rarity, extract_content_words, has_digit
+from rem.text import collapse_spaces, find_sentence_spans
 
 MAX_SUMMARY_CHARS = 600
 MAX_SENTENCES = 4
 MAX_SENTENCE_CHARS = 280
-_READ_OF_TEXT = 20_000
-"""In characters: so much of one text is looked through."""
-_ASSISTANT_SHARE = 0.3
-_QUESTION_SHARE = 0.55
-_FIGURE_BONUS, _NAME_BONUS, _DECISION_BONUS = 0.5, 0.4, 0.8
-_LEAST_SHARE = 0.2
-"""Of the best sentence's score: what says less is left out, however much room there is."""
-_REPETITION = 0.6
-"""Of its words: a sentence that shares more with a chosen one adds too little."""
+MAX_TEXT_CHARS = 20_000
+"""Characters of one text that are read."""
+ASSISTANT_WEIGHT = 0.3
+QUESTION_WEIGHT = 0.55
+BOILERPLATE_WEIGHT = 0.3
+DIGIT_BONUS = 0.5
+NAME_BONUS = 0.4
+DECISION_BONUS = 0.8
+MIN_SCORE_SHARE = 0.2
+"""Of the best sentence's score: a sentence with less is left out, even if there is room."""
+MAX_WORD_OVERLAP = 0.6
+"""A sentence that shares more of its words with a selected one adds too little."""
 _MARKUP = re.compile(
     r"```.*?(?:```|\Z)|(?P<code>`[^`\n]{1,300}`)|^\s*(?:[#>*+|•-]+|\d+[.)])\s+"
-    # Signs of emphasis stand at the edge of a word; inside of one they belong to it: DEFAULT_MODEL.
+    # Emphasis stands at the edge of a word; inside of a word the signs belong to it: DEFAULT_MODEL.
     r"|(?<!\w)(?:\*{1,3}|_)(?=[^\s*_])|(?<=[^\s*_])(?:\*{1,3}|_)(?!\w)",
     re.DOTALL | re.MULTILINE,
 )
 _WIKI_LINK = re.compile(r"!?\[\[(?P<target>[^\[\]|\n]{1,500})(?:\|(?P<label>[^\[\]\n]{0,500}))?\]\]")
 _TABLE_ROW = re.compile(r"^[ \t>]*\|[^\n]*\|[ \t]*$", re.MULTILINE)
-_REMARK = re.compile(r"\[[^\]\n]{0,300}\](?!\()")
-_SPACES = re.compile(r"\s+")
+_ACTION_IN_BRACKETS = re.compile(r"\[[^\]\n]{0,300}\](?!\()")
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
-_DECISION = re.compile(
-    r"\b(?:decid|agree[ds]? (?:to|on)|settled on|chose|we(?:'ll| will) (?:go|use)|going with|plan(?:s|ned)? to|booked|"
-    r"scheduled|signed|bought|moved|started|finished|shipped|launched|got (?:a|the|married|engaged)|my name is)",
-    re.IGNORECASE,
-)
-_BOILERPLATE = re.compile(
-    r"^(?:sure|certainly|of course|absolutely|great|got it|no problem|you're welcome|happy to|i'd be happy|i'm happy|"
-    r"i can help|let me know|feel free|is there anything|how can i|hope this|hope that|i'm here|as an ai|"
-    r"here (?:is|are)|that's (?:great|awesome|wonderful|amazing|so)|thanks?|thank you|hi|hello|hey|"
-    r"good (?:morning|evening|night)|noted|understood|i(?:'ll| will) (?:remember|remind|keep|note)|glad)\b",
-    re.IGNORECASE,
-)
-_BOILERPLATE_SHARE = 0.3
+_DECISION = re.compile(rf"\b{alternatives('summary.decisions')}", re.IGNORECASE)
+_BOILERPLATE = re.compile(rf"^{alternatives('summary.boilerplate')}\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """What somebody said or wrote."""
+    """A text of one author."""
 
     text: str
     speaker: str | None = None
-    """Who it was, where that should be read."""
+    """Name of the author, if the summary should contain it."""
     is_assistant: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _Sentence:
-    place: int
+class _ScoredSentence:
+    position: int
     text: str
     speaker: str | None
     words: frozenset[str]
     score: float
 
 
-def summarize(said: Sequence[Utterance]) -> str:
-    """Two to four sentences in their order, what people state before what assistants answer; empty if nothing says
-    anything."""
-    sentences = _score_sentences(said)
-    chosen: list[_Sentence] = []
-    room = MAX_SUMMARY_CHARS
-    least = _LEAST_SHARE * max((sentence.score for sentence in sentences), default=0.0)
-    for sentence in sorted(sentences, key=lambda s: (-s.score, s.place)):
-        if len(chosen) == MAX_SENTENCES or sentence.score <= least:
+def summarize(utterances: Sequence[Utterance]) -> str:
+    """Return the best sentences of some texts in their order, or an empty text if none says anything.
+
+    Sentences of people count more than those of assistants, statements more than questions.
+    """
+    sentences = _score_sentences(utterances)
+    selected: list[_ScoredSentence] = []
+    chars_left = MAX_SUMMARY_CHARS
+    min_score = MIN_SCORE_SHARE * max((sentence.score for sentence in sentences), default=0.0)
+    for sentence in sorted(sentences, key=lambda s: (-s.score, s.position)):
+        if len(selected) == MAX_SENTENCES or sentence.score <= min_score:
             break
-        length = len(sentence.text) + len(sentence.speaker or "") + 3
-        if length <= room and not any(_repeats(sentence, other) for other in chosen):
-            chosen.append(sentence)
-            room -= length
-    return _join(sorted(chosen, key=lambda s: s.place))
+        chars = len(sentence.text) + len(sentence.speaker or "") + 3
+        if chars <= chars_left and not any(_repeats(sentence, other) for other in selected):
+            selected.append(sentence)
+            chars_left -= chars
+    return _join(sorted(selected, key=lambda s: s.position))
 
 
 def extract_sentences(text: str) -> list[str]:
-    """The sentences of a text, without markup, code, rows of tables, remarks in brackets, and secrets."""
-    plain = _WIKI_LINK.sub(_link_text, _TABLE_ROW.sub("", mask_secrets(text[:_READ_OF_TEXT])))
-    plain = _MARKUP.sub(_remove_markup, _REMARK.sub(" ", plain))
-    parts = (_SPACES.sub(" ", plain[start:end]).strip() for start, end in find_sentence_spans(plain))
-    return [part for part in parts if part]
+    """Return the sentences of a text without markup, code, table rows, actions in brackets, and secrets."""
+    plain = _WIKI_LINK.sub(_link_text, _TABLE_ROW.sub("", mask_secrets(text[:MAX_TEXT_CHARS])))
+    plain = _MARKUP.sub(_remove_markup, _ACTION_IN_BRACKETS.sub(" ", plain))
+    sentences = (collapse_spaces(plain[start:end]) for start, end in find_sentence_spans(plain))
+    return [sentence for sentence in sentences if sentence]
 
 
-def _link_text(found: re.Match[str]) -> str:
-    """What is read of a link in a wiki: its label, else what it leads to."""
-    return (found["label"] or found["target"]).strip()
+def _link_text(link: re.Match[str]) -> str:
+    """Return the label of a wiki link, or its target if it has none."""
+    return (link["label"] or link["target"]).strip()
 
 
-def _remove_markup(found: re.Match[str]) -> str:
-    """Nothing in place of a mark of emphasis, a space in place of code and marks of lists; a name of code stays."""
-    if found["code"]:
-        return found["code"]
-    return "" if set(found.group()) <= {"*", "_"} else " "
+def _remove_markup(markup: re.Match[str]) -> str:
+    """Return inline code as it is, nothing for signs of emphasis, and a space for code blocks and list signs."""
+    if markup["code"]:
+        return markup["code"]
+    return "" if set(markup.group()) <= {"*", "_"} else " "
 
 
-def _score_sentences(said: Sequence[Utterance]) -> list[_Sentence]:
-    split = [(utterance, sentence) for utterance in said for sentence in extract_sentences(_own_words(utterance))]
-    # That they call each other by name says nothing.
-    names = {word for utterance in said for word in extract_content_words(utterance.speaker or "")}
-    words = [frozenset(extract_content_words(sentence)) - names for _, sentence in split]
-    spread = Counter(word for found in words for word in found)
+def _score_sentences(utterances: Sequence[Utterance]) -> list[_ScoredSentence]:
+    sentences = [
+        (utterance, sentence)
+        for utterance in utterances
+        for sentence in extract_sentences(_remove_speaker_prefix(utterance))
+    ]
+    # Speakers who call each other by name say nothing by that.
+    names = {word for utterance in utterances for word in extract_content_words(utterance.speaker or "")}
+    words = [frozenset(extract_content_words(sentence)) - names for _, sentence in sentences]
+    sentence_counts = Counter(word for sentence_words in words for word in sentence_words)
     return [
-        _Sentence(place, _shorten(text), utterance.speaker, found, _score(utterance, text, found, spread))
-        for place, ((utterance, text), found) in enumerate(zip(split, words, strict=True))
+        _ScoredSentence(
+            position,
+            _shorten(text),
+            utterance.speaker,
+            sentence_words,
+            _score(utterance, text, sentence_words, sentence_counts),
+        )
+        for position, ((utterance, text), sentence_words) in enumerate(zip(sentences, words, strict=True))
     ]
 
 
-def _own_words(utterance: Utterance) -> str:
-    """What was said, without the name that some write before it."""
+def _remove_speaker_prefix(utterance: Utterance) -> str:
+    """Return the text without the "Name:" that some write before it."""
     speaker, text = utterance.speaker, utterance.text.lstrip()
     if speaker and text[: len(speaker) + 1].lower() == f"{speaker.lower()}:":
         return text[len(speaker) + 1 :]
     return text
 
 
-def _score(utterance: Utterance, text: str, words: frozenset[str], spread: Counter[str]) -> float:
-    """How much a sentence says: rare words, those that come again, figures, names and decisions."""
+def _score(utterance: Utterance, text: str, words: frozenset[str], sentence_counts: Counter[str]) -> float:
+    """Return how much a sentence says: rare words, words of several sentences, digits, names and decisions."""
     if not words:
         return 0.0
-    weight: float = sum(compute_rarity(word) * min(spread[word], 4) ** 0.5 for word in words) / (len(words) + 4) ** 0.5
-    weight += _FIGURE_BONUS * has_digit(text) + _NAME_BONUS * (_NAME.search(text) is not None)
+    score: float = sum(compute_rarity(word) * min(sentence_counts[word], 4) ** 0.5 for word in words)
+    score /= (len(words) + 4) ** 0.5
+    score += DIGIT_BONUS * has_digit(text) + NAME_BONUS * (_NAME.search(text) is not None)
     if utterance.is_assistant:
-        weight *= _ASSISTANT_SHARE
+        score *= ASSISTANT_WEIGHT
     elif _DECISION.search(text):
-        weight += _DECISION_BONUS
+        score += DECISION_BONUS
     if text.endswith(("?", "？")):
-        weight *= _QUESTION_SHARE
+        score *= QUESTION_WEIGHT
     if _BOILERPLATE.match(text):
-        weight *= 0 if utterance.is_assistant else _BOILERPLATE_SHARE
-    return weight
+        score *= 0 if utterance.is_assistant else BOILERPLATE_WEIGHT
+    return score
 
 
-def _repeats(sentence: _Sentence, other: _Sentence) -> bool:
+def _repeats(sentence: _ScoredSentence, other: _ScoredSentence) -> bool:
     smaller = min(len(sentence.words), len(other.words))
-    return len(sentence.words & other.words) > _REPETITION * smaller
+    return len(sentence.words & other.words) > MAX_WORD_OVERLAP * smaller
 
 
 def _shorten(text: str) -> str:
+    """Return the text cut at a space, with an ellipsis, if it is too long."""
     if len(text) <= MAX_SENTENCE_CHARS:
         return text
     cut = text[:MAX_SENTENCE_CHARS]
@@ -155,8 +161,8 @@ def _shorten(text: str) -> str:
     return (cut[:end] if end > MAX_SENTENCE_CHARS // 2 else cut).rstrip(" ,;:") + " …"
 
 
-def _join(sentences: Sequence[_Sentence]) -> str:
-    """The sentences as one text; who speaks is said where it changes."""
+def _join(sentences: Sequence[_ScoredSentence]) -> str:
+    """Return the sentences as one text, with the speaker's name where the speaker changes."""
     parts, speaker = [], None
     for sentence in sentences:
         text = sentence.text if sentence.text[-1] in '.!?…。！？:"”' else sentence.text + "."

@@ -1,4 +1,4 @@
-"""Topics: what an episode is about, in two to five tags."""
+"""Tags: the topics and emotions of a text."""
 
 from __future__ import annotations
 
@@ -8,184 +8,84 @@ from collections.abc import Iterable
 
 from rem.dreaming.entities.evidence import ORGANIZATION, PERSON
 from rem.dreaming.entities.extraction import extract_evidence
+from rem.dreaming.rules import word_set, word_sets
 from rem.dreaming.text.secrets import mask_secrets
 from rem.dreaming.text.words import compute_rarity, extract_content_words, extract_phrases
 
-MAX_EMOTIONS = 3
-_NEGATED_WITHIN = 3
-"""So many words before it a `not` turns a feeling off."""
-_WORD = re.compile(r"[a-zà-ÿ]+(?:['’][a-z]+)?")
-_NO = (
-    "not no never hardly nothing without don't doesn't didn't isn't wasn't aren't weren't can't couldn't won't wouldn't"
-    " nicht kein keine nie pas jamais"
-)
-_NEGATIONS = frozenset(_NO.split())
-_LEXICON = {
-    "joy": "happy happily joy joyful delighted thrilled overjoyed ecstatic cheerful glücklich heureux heureuse feliz",
-    "excitement": "excited exciting excitedly psyched pumped stoked",
-    "gratitude": "grateful thankful gratitude dankbar reconnaissant agradecido agradecida",
-    "pride": "proud proudly stolz fier fière orgulloso orgullosa",
-    "relief": "relieved relief erleichtert soulagé aliviado aliviada",
-    "love": "adore adores beloved loving verliebt amoureux",
-    "hope": "hopeful hopefully optimistic",
-    "sadness": "sad sadly unhappy heartbroken depressed miserable grief grieving mourning lonely cried traurig triste",
-    "anger": "angry furious outraged mad annoyed irritated wütend verärgert colère enojado enojada",
-    "frustration": "frustrated frustrating frustration fed-up frustriert",
-    "fear": "afraid scared terrified frightened fear fearful angst peur miedo",
-    "worry": "worried worrying anxious nervous anxiety uneasy besorgt nervös inquiet preocupado preocupada",
-    "stress": "stressed stressful stress overwhelmed overworked burned-out gestresst stressé",
-    "disappointment": "disappointed disappointing disappointment enttäuscht déçu decepcionado",
-    "surprise": "surprised shocked astonished amazed überrascht surpris sorprendido",
-    "shame": "ashamed embarrassed embarrassing guilty",
-    "tiredness": "tired exhausted exhausting müde fatigué cansado cansada",
-}
-_FEELINGS = {word: feeling for feeling, words in _LEXICON.items() for word in words.split()}
-FEELING_WORDS = frozenset(_FEELINGS)
-"""All words that tell of a feeling."""
-_JAPANESE = {
-    "joy": ("嬉しい", "うれしい", "嬉しかった", "うれしかった", "楽しい", "楽しかった"),
-    "sadness": ("悲しい", "かなしい", "悲しかった", "寂しい", "さびしい"),
-    "anger": ("怒って", "腹が立", "むかつく"),
-    "worry": ("心配", "不安"),
-    "fear": ("怖い", "こわい", "怖かった"),
-    "tiredness": ("疲れた", "つかれた", "疲れて"),
-    "surprise": ("驚いた", "びっくり"),
-}
-_QUESTION = re.compile(r"[^.!?。！？\n]*[?？]")
-
-
-def extract_emotions(own_words: Iterable[str]) -> list[str]:
-    """The feelings that somebody's own words tell of, the strongest first. Questions tell of none."""
-    felt: Counter[str] = Counter()
-    for text in own_words:
-        stated = _QUESTION.sub(" ", text[:20_000])
-        felt.update(_find_in_words(stated))
-        felt.update(_find_in_japanese(stated))
-    return [feeling for feeling, _ in sorted(felt.items(), key=lambda item: (-item[1], item[0]))[:MAX_EMOTIONS]]
-
-
-def _find_in_words(text: str) -> Iterable[str]:
-    words = [found.group().replace("’", "'") for found in _WORD.finditer(text.lower())]
-    for place, word in enumerate(words):
-        feeling = _FEELINGS.get(word)
-        if feeling and not _NEGATIONS.intersection(words[max(0, place - _NEGATED_WITHIN) : place]):
-            yield feeling
-
-
-def _find_in_japanese(text: str) -> Iterable[str]:
-    for feeling, forms in _JAPANESE.items():
-        if any(form in text for form in forms):
-            yield feeling
-
-
 MAX_TOPICS = 5
 MAX_TAG_CHARS = 40
-_LEAST_SHARE = 0.35
-"""Of the best topic's weight: what weighs less is mentioned, not a topic. Two are named in any case."""
-_ACTION_ENDINGS = ("ing", "ed", "ly")
-_ACTION_SHARE = 0.5
-_PHRASE_SHARE = 1.6
-_REMARK = re.compile(r"\[[^\]\n]{0,300}\](?!\()")
-"""What somebody did while speaking, in brackets."""
-_ADDRESS = re.compile(r"<?[^\s<>@]{1,64}@[^\s<>@]{1,255}>?|\b(?:https?|ftp)://\S+|\bwww\.\S+")
+MIN_TOPIC_WEIGHT_SHARE = 0.35
+"""Of the best topic's weight: a word with less is only mentioned. The two best words are topics in any case."""
+ACTION_ENDINGS = ("ing", "ed", "ly")
+ACTION_WEIGHT = 0.5
+"""Of the weight of a noun: an action says less about the topic."""
+PHRASE_WEIGHT = 1.6
+"""Of the mean weight of its two words: a phrase is a better tag than either of them."""
+MIN_OWN_WORDS = 2
+"""With so many content words from people, words that only the assistant uses are no topics."""
+MAX_NAME_TEXT_CHARS = 20_000
+"""Characters of a text that are read for names."""
+MAX_EMOTIONS = 3
+MAX_EMOTION_TEXT_CHARS = 20_000
+NEGATION_WORDS_BEFORE = 3
+"""A negation among so many words before it cancels an emotion: "not really happy"."""
+COMPANY_WORDS = word_set("tags.company_words")
+"""Words at the end of company names."""
+VERB_WORDS = word_set("tags.verbs")
+"""Common verbs, which say little about the topic."""
 HOST_NAME = re.compile(
     r"\b(?:[a-z0-9-]{1,63}\.){1,4}(?:com|org|net|io|ai|dev|app|co|edu|gov|example|test|local|de|at|ch|uk|eu|fr|nl|us|info)\b",
     re.IGNORECASE,
 )
-"""The name of a host or of whoever has it, which is no topic."""
-_COMPANY_WORDS = "gmbh ltd inc llc llp plc corp ag kg ug co company limited incorporated sarl bv"
-COMPANY_WORDS = frozenset(_COMPANY_WORDS.split())
-"""What names of companies end in."""
-_VERB_WORDS = (
-    "moved named called loved liked hated brought bought sold sent paid met found lost left kept held built wrote read "
-    "began begun became broke chose chosen drove driven ate eaten fell felt flew forgot forgotten grew knew led lent "
-    "meant ran rode slept spent spoke spoken stood swam taught threw understood wore won lived visited arrived "
-    "returned decided finished planned helped asked wanted needed tried prefer prefers preferred lives bring "
-    "brings buy buys become becomes begin begins choose forget forgets happen happens remember remembers arrive "
-    "arrives decide decides"
-)
-VERB_WORDS = frozenset(_VERB_WORDS.split())
-"""What is done, which says little of what it is about."""
-_FEWEST_OWN_WORDS = 2
-_NUMBER_WORDS = frozenset(
-    [
-        "three",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-        "eleven",
-        "twelve",
-        "thirteen",
-        "fourteen",
-        "fifteen",
-        "twenty",
-        "thirty",
-        "forty",
-        "fifty",
-        "sixty",
-        "hundred",
-        "thousand",
-        "million",
-        "billion",
-        "half",
-        "dozen",
-        "couple",
-        "second",
-        "third",
-        "fourth",
-        "percent",
-        "drei",
-        "vier",
-        "fünf",
-        "zwölf",
-        "cent",
-        "mille",
-    ]
-)
-_READ_FOR_NAMES = 20_000
+_ACTION_IN_BRACKETS = re.compile(r"\[[^\]\n]{0,300}\](?!\()")
+""" "[laughs]" in a transcript. """
+_ADDRESS = re.compile(r"<?[^\s<>@]{1,64}@[^\s<>@]{1,255}>?|\b(?:https?|ftp)://\S+|\bwww\.\S+")
+_NUMBER_WORDS = word_set("tags.numbers")
+_EMOTIONS = {word: emotion for emotion, words in word_sets("tags.emotions").items() for word in words}
+_EMOTION_PHRASES = word_sets("tags.emotion_phrases")
+"""Phrases of emotions in scripts without spaces."""
+_NEGATIONS = word_set("tags.negations")
+_WORD = re.compile(r"[a-zà-ÿ]+(?:['’][a-z]+)?")
+_QUESTION = re.compile(r"[^.!?。！？\n]*[?？]")
 
 
 def extract_topics(texts: Iterable[tuple[str, float]], people: Iterable[str] = ()) -> list[str]:
-    """The topics of texts, each of which counts for so much; the heaviest first, in kebab case.
+    """Return the topics of weighted texts in kebab case, the heaviest first.
 
-    People are none, nor are organisations: those that are given, and those that the texts introduce. Nor are
-    addresses, feelings and numbers. Where people's own words (a share of 1) have topics, what only an assistant says is
-    none.
+    A text of a person has the weight 1, an assistant's answer less. Names of people and organisations (those in
+    `people`, and those that the texts introduce), addresses, emotions and numbers are no topics. If people use enough
+    content words, words that only an assistant uses are no topics.
     """
-    texts = [(mask_secrets(text), share) for text, share in texts]
-    others = {word for name in people for word in extract_content_words(name)}
-    others |= {word for text, _ in texts for word in _name_words(text[:_READ_FOR_NAMES])}
-    others |= FEELING_WORDS | _NUMBER_WORDS | COMPANY_WORDS
-    own: set[str] = set()
+    texts = [(mask_secrets(text), weight) for text, weight in texts]
+    excluded = {word for name in people for word in extract_content_words(name)}
+    excluded |= {word for text, _ in texts for word in _find_name_words(text[:MAX_NAME_TEXT_CHARS])}
+    excluded |= _EMOTIONS.keys() | _NUMBER_WORDS | COMPANY_WORDS
+    own_words: set[str] = set()
     words: Counter[str] = Counter()
-    pairs: Counter[tuple[str, str]] = Counter()
-    for whole, share in texts:
-        text = HOST_NAME.sub(" ", _ADDRESS.sub(" ", _REMARK.sub(" ", whole)))
-        for word in extract_content_words(text):
-            if word not in others:
-                words[word] += share  # type: ignore[assignment]
-                if share >= 1:
-                    own.add(word)
-        for pair in extract_phrases(text):
-            if others.isdisjoint(pair):
-                pairs[pair] += share  # type: ignore[assignment]
-    if len(own) >= _FEWEST_OWN_WORDS:
-        words = Counter({word: count for word, count in words.items() if word in own})
-        pairs = Counter({pair: count for pair, count in pairs.items() if own.issuperset(pair)})
-    weights = {word: _weight(word, count) for word, count in _merge_plurals(words).items()}
-    for (first, second), count in pairs.items():
+    phrases: Counter[tuple[str, str]] = Counter()
+    for text, weight in texts:
+        plain = HOST_NAME.sub(" ", _ADDRESS.sub(" ", _ACTION_IN_BRACKETS.sub(" ", text)))
+        for word in extract_content_words(plain):
+            if word not in excluded:
+                words[word] += weight  # type: ignore[assignment]
+                if weight >= 1:
+                    own_words.add(word)
+        for phrase in extract_phrases(plain):
+            if excluded.isdisjoint(phrase):
+                phrases[phrase] += weight  # type: ignore[assignment]
+    if len(own_words) >= MIN_OWN_WORDS:
+        words = Counter({word: count for word, count in words.items() if word in own_words})
+        phrases = Counter({phrase: count for phrase, count in phrases.items() if own_words.issuperset(phrase)})
+    weights = {word: _weigh_word(word, count) for word, count in _merge_plurals(words).items()}
+    for (first, second), count in phrases.items():
         if count >= 2:
-            tag = f"{first}-{second}"
-            weights[tag] = _PHRASE_SHARE * (_weight(first, count) + _weight(second, count)) / 2
+            mean = (_weigh_word(first, count) + _weigh_word(second, count)) / 2
+            weights[f"{first}-{second}"] = PHRASE_WEIGHT * mean
     return _select_topics(weights)
 
 
-def _name_words(text: str) -> set[str]:
-    """The words of the names of people and organisations that a text introduces."""
+def _find_name_words(text: str) -> set[str]:
+    """Return the words of the names of people and organisations that a text introduces."""
     return {
         word
         for evidence in extract_evidence(text, 0)
@@ -195,13 +95,13 @@ def _name_words(text: str) -> set[str]:
     }
 
 
-def _weight(word: str, count: float) -> float:
-    is_action = word in VERB_WORDS or (word.isascii() and len(word) > 5 and word.endswith(_ACTION_ENDINGS))
-    return (_ACTION_SHARE if is_action else 1.0) * compute_rarity(word) * count / (count + 1.0)
+def _weigh_word(word: str, count: float) -> float:
+    is_action = word in VERB_WORDS or (word.isascii() and len(word) > 5 and word.endswith(ACTION_ENDINGS))
+    return (ACTION_WEIGHT if is_action else 1.0) * compute_rarity(word) * count / (count + 1.0)
 
 
 def _merge_plurals(words: Counter[str]) -> Counter[str]:
-    """The same counts with a plural under its singular, where both are there."""
+    """Return the counts with each plural counted under its singular, if both occur."""
     merged: Counter[str] = Counter()
     for word, count in words.items():
         singular = word[:-1] if len(word) > 3 and word.endswith("s") and word[:-1] in words else word
@@ -210,20 +110,45 @@ def _merge_plurals(words: Counter[str]) -> Counter[str]:
 
 
 def _select_topics(weights: dict[str, float]) -> list[str]:
-    chosen: list[str] = []
-    # The longer of two that weigh the same says more.
+    """Return the heaviest tags that share no word with each other."""
+    topics: list[str] = []
+    # The longer of two tags with the same weight says more.
     for tag, weight in sorted(weights.items(), key=lambda item: (-item[1], -len(item[0]), item[0])):
-        if len(chosen) == MAX_TOPICS:
+        if len(topics) == MAX_TOPICS:
             break
-        if len(chosen) >= 2 and weight < _LEAST_SHARE * weights[chosen[0]]:
+        if len(topics) >= 2 and weight < MIN_TOPIC_WEIGHT_SHARE * weights[topics[0]]:
             break
         parts = set(tag.split("-"))
-        if len(tag) <= MAX_TAG_CHARS and not any(parts & set(other.split("-")) for other in chosen):
-            chosen.append(tag)
-    return chosen
+        if len(tag) <= MAX_TAG_CHARS and not any(parts & set(other.split("-")) for other in topics):
+            topics.append(tag)
+    return topics
 
 
 def to_tag(text: str) -> str:
-    """A label in kebab case; empty if there is nothing in it to read."""
-    kept = "".join(character if character.isalnum() else " " for character in text.lower())
-    return "-".join(kept.split())[:MAX_TAG_CHARS].strip("-")
+    """Return a label in kebab case; empty if it has no letter or digit."""
+    letters = "".join(character if character.isalnum() else " " for character in text.lower())
+    return "-".join(letters.split())[:MAX_TAG_CHARS].strip("-")
+
+
+def extract_emotions(texts: Iterable[str]) -> list[str]:
+    """Return the emotions that a person's texts state, the most frequent first. Questions state none."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        statements = _QUESTION.sub(" ", text[:MAX_EMOTION_TEXT_CHARS])
+        counts.update(_find_emotion_words(statements))
+        counts.update(_find_emotion_phrases(statements))
+    return [emotion for emotion, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MAX_EMOTIONS]]
+
+
+def _find_emotion_words(text: str) -> Iterable[str]:
+    words = [match.group().replace("’", "'") for match in _WORD.finditer(text.lower())]
+    for position, word in enumerate(words):
+        emotion = _EMOTIONS.get(word)
+        if emotion and _NEGATIONS.isdisjoint(words[max(0, position - NEGATION_WORDS_BEFORE) : position]):
+            yield emotion
+
+
+def _find_emotion_phrases(text: str) -> Iterable[str]:
+    for emotion, phrases in _EMOTION_PHRASES.items():
+        if any(phrase in text for phrase in phrases):
+            yield emotion

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rem.dreaming.rules import word_set
 from rem.ingest.json_values import replace_unstorable
 from rem.ingest.readers.front_matter import parse_front_matter
 
@@ -31,7 +32,7 @@ _RULE = re.compile(r"^[\s:|-]+$")
 _NUMBER = re.compile(r"[+-]?\d{1,15}(?:\.\d{1,15})?")
 _GROUPED = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _UNITS = " \t$€£¥%"
-_YES, _NO = frozenset({"yes", "true", "on", "ja"}), frozenset({"no", "false", "off", "nein"})
+_TRUE_WORDS, _FALSE_WORDS = word_set("stated_fields.true_words"), word_set("stated_fields.false_words")
 MAX_LINE_CHARS = 4000
 MAX_VALUE_CHARS = 2000
 
@@ -139,7 +140,7 @@ def _parse_number(text: str) -> int | float | None:
 
 def _parse_boolean(text: str) -> bool | None:
     word = text.casefold()
-    return True if word in _YES else False if word in _NO else None
+    return True if word in _TRUE_WORDS else False if word in _FALSE_WORDS else None
 
 
 def _split_items(text: str) -> list[str]:

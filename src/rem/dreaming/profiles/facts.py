@@ -25,8 +25,8 @@ from rem.dreaming.moments.tags import COMPANY_WORDS, HOST_NAME, VERB_WORDS
 from rem.dreaming.profiles.self_statements import SelfStatements, told
 from rem.dreaming.profiles.sensitive import is_sensitive
 from rem.dreaming.profiles.topics import find_recurring_topics
-from rem.dreaming.sentences import find_sentence_spans
 from rem.dreaming.text.secrets import contains_secret, mask_secrets
+from rem.text import find_sentence_spans
 
 if TYPE_CHECKING:
     from rem.dreaming.run import DreamRun

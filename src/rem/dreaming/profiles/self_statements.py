@@ -14,9 +14,9 @@ from rem.dreaming.claims import ClaimSource, RowRef
 from rem.dreaming.entities.introductions import may_be_organization
 from rem.dreaming.entities.name_parsing import is_capitalised, parse_name_after, word_set
 from rem.dreaming.profiles.sensitive import is_sensitive
-from rem.dreaming.sentences import find_sentence_spans
 from rem.dreaming.text.masking import is_fiction, is_text_task, mask_other_speakers, mask_quotes
 from rem.dreaming.text.secrets import contains_secret, mask_secrets
+from rem.text import find_sentence_spans
 
 _LONG_AGO = re.compile(
     r"[^.;!?]{0,40}\b(?:in (?:the )?(?:19|20)\d\d|years ago|back then|at the time|as an? (?:kid|child|student)"

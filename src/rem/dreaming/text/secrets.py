@@ -1,7 +1,7 @@
-"""Secrets: sentences that hand over a credential. They stay where they were said, and no dream repeats them.
+"""Secrets: finds sentences with a credential. They stay in their messages, and no dream repeats them.
 
-A sentence is one if it says what a password, passphrase, PIN, key or token is (in English or German), or has the number
-of a payment card, a private key, or a long random token in it. It errs on the side of leaving out.
+A sentence has a secret if it gives the value of a password, PIN, key or token (in English or German), or contains a
+payment card number, a private key or a long random token. In doubt, a sentence is left out.
 """
 
 from __future__ import annotations
@@ -9,87 +9,78 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from rem.dreaming.sentences import find_sentence_spans
+from rem.dreaming.rules import alternatives, word_set
+from rem.text import find_sentence_spans
 
-_MARKS = r"[\"'`*]{0,3}"
+_QUOTE_MARKS = r"[\"'`*]{0,3}"
 """A name may be quoted, as in JSON, or bold."""
-_WORDS_BETWEEN = r"(?:[ \t]+(?:for|of|to|on|at|in|from|vom|von|für|zum|zur|zu|im|am|beim)[ \t]+[^.!?:=\n]{1,40}?)?"
-_IS = r"[ \t]*(?:(?:is|was|ist|war|lautet|to|auf|heißt)\b|[:=]|[ \t]are\b)(?:[ \t]*(?:now|set to|jetzt|nun)\b)?[:\s]*"
-_SAID = re.compile(
-    r"\b(?:pass[ -]?(?:word|phrase|code)s?|passwd|pwd|passw(?:ort|örter|ortes)|kennwort|zugangscode|"
-    r"(?:login|log-in|anmelde|zugangs)daten|credentials?|geheimzahl|pin(?:[ -]?code|[ -]?nummer)?|cvv|cvc|tan|"
-    r"wi-?fi[ -]?key|wlan-?schlüssel)\b"
-    rf"{_MARKS}{_WORDS_BETWEEN}{_IS}(?P<value>\S{{1,200}})(?=(?P<rest>[ \t]*\w*))",
+_PURPOSE = rf"(?:[ \t]+{alternatives('secrets.prepositions')}[ \t]+[^.!?:=\n]{{1,40}}?)?"
+""" "for the router" """
+_IS = (
+    rf"[ \t]*(?:{alternatives('secrets.is_words')}\b|[:=]|[ \t]are\b)"
+    rf"(?:[ \t]*{alternatives('secrets.now_words')}\b)?[:\s]*"
+)
+_CREDENTIAL = re.compile(
+    rf"\b{alternatives('secrets.credential_names')}\b"
+    rf"{_QUOTE_MARKS}{_PURPOSE}{_IS}(?P<value>\S{{1,200}})(?=(?P<rest>[ \t]*\w*))",
     re.IGNORECASE,
 )
-_KEYED = re.compile(
-    r"(?:\b|_)(?:api[ _-]?(?:key|token|schlüssel)|access[ _-]?(?:key|token)|auth[ _-]?token|bearer|token|"
-    r"secret(?:[ _-]?key)?|private[ _-]?key|ssh[ _-]?key|recovery[ _-]?code|backup[ _-]?code|geheimnis|zugriffstoken)\b"
-    rf"{_MARKS}{_WORDS_BETWEEN}(?:{_IS}|\s+)(?P<value>\S{{8,200}})",
+_KEY = re.compile(
+    rf"(?:\b|_){alternatives('secrets.key_names')}\b{_QUOTE_MARKS}{_PURPOSE}(?:{_IS}|\s+)(?P<value>\S{{8,200}})",
     re.IGNORECASE,
 )
-_DIRECT = re.compile(
-    r"\b(?:password|passphrase|passcode|passwort|kennwort|geheimzahl)[ \t]+(?P<value>\S{4,200})"
-    r"|\b(?:pin|tan)[ \t]+(?P<figures>\d{4,8})\b",
+_DIRECT_VALUE = re.compile(
+    rf"\b{alternatives('secrets.direct_names')}[ \t]+(?P<value>\S{{4,200}})"
+    rf"|\b{alternatives('secrets.pin_names')}[ \t]+(?P<digits>\d{{4,8}})\b",
     re.IGNORECASE,
 )
-_CARD = re.compile(r"(?<![\d.,-])\d(?:[ -]?\d){12,18}(?![\d])")
+_CARD_NUMBER = re.compile(r"(?<![\d.,-])\d(?:[ -]?\d){12,18}(?![\d])")
 _KNOWN_KEY = re.compile(
     r"\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{12,200}|\b(?:ghp|gho|ghs|ghu|glpat|xox[abprs]|hf|npm|pypi)[-_][A-Za-z0-9_-]{12,200}"
     r"|\bAKIA[A-Z0-9]{12,20}|\beyJ[A-Za-z0-9_-]{12,500}"
 )
-_LONG = re.compile(r"(?<![\w/+=-])[A-Za-z0-9_+=-]{24,500}(?![\w/+=-])")
+_LONG_TOKEN = re.compile(r"(?<![\w/+=-])[A-Za-z0-9_+=-]{24,500}(?![\w/+=-])")
 _DIGIT, _UPPER, _LOWER = re.compile(r"\d"), re.compile(r"[A-Z]"), re.compile(r"[a-z]")
 _QUOTES = "\"'`“”„‘’«»()<>[]{}"
-_PLAIN = """
-a an the my your our their his her its this that these those not no never too very so still always only also
-already stored saved kept written hidden wrong right correct incorrect weak strong safe secure insecure valid
-invalid expired missing required needed optional empty unknown lost gone changed reset set rotated shared
-leaked hashed encrypted protected ok okay fine good bad long short easy hard old new what where when why how
-who which it there here in on at by for from with to of and or but be been being is are was were going about
-under over due ready ein eine der die das den dem mein dein unser ihr sein nicht kein keine zu sehr noch immer
-nur auch schon falsch richtig schwach stark sicher unsicher gültig ungültig abgelaufen weg leer lang kurz alt
-neu im auf bei für von mit und oder gespeichert geändert vergessen verloren
-"""
-NOT_A_SECRET_WORDS = frozenset(_PLAIN.split())
-"""What may follow "the password is" without being one."""
+_HARMLESS_VALUES = word_set("secrets.harmless_values")
 _BEGIN, _END = "-----BEGIN", "-----END"
 
 
 def contains_secret(text: str) -> bool:
-    """Whether a text hands over a credential."""
+    """Return whether a text contains a credential."""
     return next(_find_secrets(text), None) is not None
 
 
 def mask_secrets(text: str) -> str:
-    """A text in which the sentences that hand over a credential are blank, so that nothing moves."""
-    found = list(_find_secrets(text))
-    if not found:
+    """Return the text with spaces in place of each sentence with a credential. All offsets stay."""
+    secrets = list(_find_secrets(text))
+    if not secrets:
         return text
     parts, done = [], 0
-    for start, end in _widen_to_sentences(text, found):
+    for start, end in _widen_to_sentences(text, secrets):
         parts += [text[done:start], " " * (end - start)]
         done = end
     return "".join([*parts, text[done:]])
 
 
-def _widen_to_sentences(text: str, found: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The sentences that places are in, each once, in their order."""
-    places = iter(sorted(found))
-    place: tuple[int, int] | None = next(places, None)
-    reaches = 0
+def _widen_to_sentences(text: str, spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the span of each sentence that overlaps one of the spans, in their order."""
+    remaining = iter(sorted(spans))
+    span: tuple[int, int] | None = next(remaining, None)
+    covered_to = 0
     for start, end in find_sentence_spans(text):
-        while place is not None and place[0] < end:
-            reaches = max(reaches, place[1])
-            place = next(places, None)
-        if reaches > start:
+        while span is not None and span[0] < end:
+            covered_to = max(covered_to, span[1])
+            span = next(remaining, None)
+        if covered_to > start:
             yield start, end
 
 
 def _find_secrets(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the span of each credential."""
     yield from _find_private_keys(text)
-    for pattern, is_one in SECRET_PATTERNS:
-        yield from (found.span() for found in pattern.finditer(text) if is_one(found))
+    for pattern, is_secret in SECRET_PATTERNS:
+        yield from (match.span() for match in pattern.finditer(text) if is_secret(match))
 
 
 def _find_private_keys(text: str) -> Iterator[tuple[int, int]]:
@@ -105,49 +96,51 @@ def _strip_quotes(value: str) -> str:
     return value.strip(_QUOTES).rstrip(".,;:!?").strip(_QUOTES)
 
 
-def _is_secret_value(value: str, *, is_followed: bool) -> bool:
-    """Whether what follows "the password is" is one: something with figures or signs, or a word that ends it."""
+def _is_password(value: str, *, is_followed: bool) -> bool:
+    """Return whether the word after "the password is" is one: quoted, with digits or signs, or the last word."""
     bare = _strip_quotes(value)
-    if not bare or bare.lower() in NOT_A_SECRET_WORDS:
+    if not bare or bare.lower() in _HARMLESS_VALUES:
         return False
     is_quoted = value[0] in _QUOTES
-    ends = not is_followed or value[-1] in ".,;!?"
-    return is_quoted or _is_mixed(bare) or ends
+    is_last = not is_followed or value[-1] in ".,;!?"
+    return is_quoted or _has_digit_or_sign(bare) or is_last
 
 
-def _is_mixed(value: str) -> bool:
-    """Whether a word has figures, or signs that no word has."""
+def _has_digit_or_sign(value: str) -> bool:
+    """Return whether a value has digits, or signs that no word has."""
     return len(value) >= 4 and (_DIGIT.search(value) is not None or re.search(r"[^\w'’.,/-]", value) is not None)
 
 
 def _is_token(value: str) -> bool:
     bare = _strip_quotes(value)
     letters = sum(map(str.isalpha, bare))
-    figures = sum(map(str.isdigit, bare))
-    has_figures = figures >= 2 or (figures == 1 and len(bare) >= 16)
-    return len(bare) >= 8 and has_figures and letters >= 2 and "://" not in bare and not bare.startswith("/")
+    digits = sum(map(str.isdigit, bare))
+    has_digits = digits >= 2 or (digits == 1 and len(bare) >= 16)
+    return len(bare) >= 8 and has_digits and letters >= 2 and "://" not in bare and not bare.startswith("/")
 
 
 def _is_random(value: str) -> bool:
-    """Whether capitals, small letters and figures are mixed as in no name and no hash."""
-    figures = len(_DIGIT.findall(value))
-    return figures >= 3 and all(len(kind.findall(value)) >= 3 for kind in (_UPPER, _LOWER))
+    """Return whether a value mixes upper case, lower case and digits, as no name and no hash does."""
+    return all(len(kind.findall(value)) >= 3 for kind in (_DIGIT, _UPPER, _LOWER))
 
 
-def _is_card(value: str) -> bool:
+def _is_card_number(value: str) -> bool:
+    """Return whether the digits pass the Luhn check."""
     digits = [int(character) for character in value if character.isdigit()]
     if len(set(digits)) == 1:
         return False
-    doubled = [digit if place % 2 == 0 else sum(divmod(2 * digit, 10)) for place, digit in enumerate(reversed(digits))]
-    return sum(doubled) % 10 == 0
+    summands = [
+        digit if position % 2 == 0 else sum(divmod(2 * digit, 10)) for position, digit in enumerate(reversed(digits))
+    ]
+    return sum(summands) % 10 == 0
 
 
 SECRET_PATTERNS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], bool]], ...] = (
-    (_KNOWN_KEY, lambda found: True),
-    (_LONG, lambda found: _is_random(found.group())),
-    (_CARD, lambda found: _is_card(found.group())),
-    (_SAID, lambda found: _is_secret_value(found["value"], is_followed=bool(found["rest"].strip()))),
-    (_KEYED, lambda found: _is_token(found["value"])),
-    (_DIRECT, lambda found: bool(found["figures"]) or _is_mixed(_strip_quotes(found["value"]))),
+    (_KNOWN_KEY, lambda match: True),
+    (_LONG_TOKEN, lambda match: _is_random(match.group())),
+    (_CARD_NUMBER, lambda match: _is_card_number(match.group())),
+    (_CREDENTIAL, lambda match: _is_password(match["value"], is_followed=bool(match["rest"].strip()))),
+    (_KEY, lambda match: _is_token(match["value"])),
+    (_DIRECT_VALUE, lambda match: bool(match["digits"]) or _has_digit_or_sign(_strip_quotes(match["value"]))),
 )
-"""How a secret is written, and what tells it from something else that is written so."""
+"""Patterns of secrets, each with the check that tells a secret from something that only looks like one."""
