@@ -41,8 +41,9 @@ format: install ## Rewrite the code in the project's style
 bench: install ## Measure speed as ratios to bare baselines; JSON on standard output
 	$(BIN)/python -m bench
 
-docs: install ## Rewrite docs/cli.md from the commands
+docs: install ## Write docs/cli.md and docs/settings.md from the code
 	$(BIN)/python -m rem.cli.reference > docs/cli.md
+	$(BIN)/python -m rem.cli.settings_reference > docs/settings.md
 
 lock: $(UV) ## Resolve the dependencies anew
 	$(UV) pip compile --quiet --universal --python-version 3.11 --all-extras --group dev --upgrade \

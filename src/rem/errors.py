@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+EXIT_CODES = {
+    0: "Success.",
+    1: "Failure. Also: you answered no to a question, `rem doctor` found an issue, or the output could not be written.",
+    2: "The input or the settings are not valid.",
+    3: "The object does not exist, or it belongs to another user.",
+    4: "The change conflicts with stored data.",
+    5: "The database cannot be used, or is disabled.",
+    6: "A model, a service or an optional package cannot be used.",
+    130: "Interrupted by Ctrl-C.",
+}
+"""Meaning of the exit codes of the `rem` command."""
+
 
 class RemError(Exception):
     """Something in REM failed."""

@@ -20,18 +20,39 @@ class _Group(BaseModel):
 
 
 class PostgresSettings(_Group):
-    """Where memories are kept. Without a connection string REM starts its own server under `REM_HOME`."""
+    """The database. Without a connection string, REM starts the embedded server under `REM_HOME`."""
 
-    enabled: bool = Field(default=True, description="false: chat works without memory, everything else says so")
-    connection_string: SecretStr | None = None
-    pool_min_size: int = Field(default=1, ge=0, le=100)
-    pool_max_size: int = Field(default=10, ge=1, le=100)
-    connect_timeout_seconds: float = Field(default=10.0, gt=0)
-    idle_timeout_seconds: float = Field(default=1800.0, ge=0, description="embedded server; 0 means never")
-    run_as: str = Field(default="nobody", description="embedded server, when REM runs as root")
-    kv_logged: bool = Field(default=False, description="keep kv_store in the WAL, so that replicas have it")
+    enabled: bool = Field(
+        default=True,
+        description=(
+            "Use the database. With `false`, chat works without memory and all other functions raise an error."
+        ),
+    )
+    connection_string: SecretStr | None = Field(
+        default=None,
+        description=(
+            "Address of your own PostgreSQL server (15 or later, with pgvector 0.8 and pg_trgm). Without it, "
+            "REM uses the embedded server."
+        ),
+    )
+    pool_min_size: int = Field(
+        default=1, ge=0, le=100, description="Minimum number of database connections of one process."
+    )
+    pool_max_size: int = Field(
+        default=10, ge=1, le=100, description="Maximum number of database connections of one process."
+    )
+    connect_timeout_seconds: float = Field(default=10.0, gt=0, description="Maximum time to open a connection.")
+    idle_timeout_seconds: float = Field(
+        default=1800.0,
+        ge=0,
+        description="Time without a connection after which the embedded server stops. 0 means never.",
+    )
+    run_as: str = Field(default="nobody", description="System user of the embedded server when REM runs as root.")
+    kv_logged: bool = Field(
+        default=False, description="Write the key cache (`kv_store`) to the WAL, so that replicas have it."
+    )
     sql_connection_string: SecretStr | None = Field(
-        default=None, description="login of the SQL verb, where REM may not create a role for it"
+        default=None, description="Login for the SQL verb, on servers where REM may not create a role for it."
     )
 
     @field_validator("connection_string", "sql_connection_string")
@@ -41,55 +62,87 @@ class PostgresSettings(_Group):
 
 
 class ApiSettings(_Group):
-    """Where the HTTP API listens."""
+    """The HTTP API (`rem serve`)."""
 
-    host: str = "127.0.0.1"
-    port: int = Field(default=8000, ge=0, le=65535)
-    workers: int = Field(default=1, ge=1, le=64)
-    log_level: Literal["critical", "error", "warning", "info", "debug"] = "info"
-    reload: bool = Field(default=False, description="start anew when the code changes, for development")
-    cors_origins: list[str] = Field(default=[], description="web pages that may call the API, as a JSON list")
-    allowed_hosts: list[str] = Field(
-        default=[], description="names with a dot by which the API may be called, as a JSON list; * for any"
+    host: str = Field(default="127.0.0.1", description="Address to listen on.")
+    port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on.")
+    workers: int = Field(default=1, ge=1, le=64, description="Number of server processes.")
+    log_level: Literal["critical", "error", "warning", "info", "debug"] = Field(
+        default="info", description="Lowest level of log messages that are written."
     )
-    shutdown_seconds: float = Field(default=10.0, gt=0, description="how long answers may take to end on shutdown")
+    reload: bool = Field(default=False, description="Restart the server when the code changes, for development.")
+    cors_origins: list[str] = Field(default=[], description="Web origins that may call the API, as a JSON list.")
+    allowed_hosts: list[str] = Field(
+        default=[],
+        description=(
+            "Host names with a dot that clients may use, as a JSON list; `*` allows any. IP addresses and "
+            "names without a dot are always allowed."
+        ),
+    )
+    shutdown_seconds: float = Field(
+        default=10.0, gt=0, description="Time that running answers get to finish when the server stops."
+    )
 
 
 class EmbeddingSettings(_Group):
-    """What the vectors of this database look like, and who makes them."""
+    """The embedder, which turns texts into vectors ([guide](embeddings.md))."""
 
     provider: Literal["auto", "local", "fastembed", "sentence-transformers", "ollama", "openai", "none"] = Field(
-        default="auto", description="auto: local if its weights are there, else none"
+        default="auto",
+        description=("Source of the vectors. `auto` means `local` if its weights are installed, otherwise `none`."),
     )
-    model: str | None = Field(default=None, description="the provider's default if not given")
-    model_path: Path | None = Field(default=None, description="fastembed, sentence-transformers: a folder, no download")
-    dimension: int = Field(default=384, ge=1, le=4000)
-    base_url: str | None = Field(default=None, description="openai: any compatible server; ollama: where it listens")
-    api_key: SecretStr | None = None
-    batch_size: int = Field(default=64, ge=1, le=2048, description="texts in one call of the model or the service")
-    threads: int = Field(default=0, ge=0, le=256, description="of the models in this process; 0: one per CPU, up to 4")
-    timeout_seconds: float = Field(default=30.0, gt=0)
-    max_retries: int = Field(default=4, ge=0, le=20)
-    cache_size: int = Field(default=1024, ge=0, description="how many recent queries keep their vector")
+    model: str | None = Field(default=None, description="Model name. Without it, the default model of the provider.")
+    model_path: Path | None = Field(
+        default=None,
+        description="Folder with the model for `fastembed` or `sentence-transformers`, instead of a download.",
+    )
+    dimension: int = Field(default=384, ge=1, le=4000, description="Length of the vectors.")
+    base_url: str | None = Field(
+        default=None, description="Address of the Ollama server or of an OpenAI-compatible server."
+    )
+    api_key: SecretStr | None = Field(default=None, description="API key of the embedding service.")
+    batch_size: int = Field(
+        default=64, ge=1, le=2048, description="Number of texts in one call of the model or the service."
+    )
+    threads: int = Field(
+        default=0,
+        ge=0,
+        le=256,
+        description="Threads of a model that runs in the process. 0 means one for each CPU, up to 4.",
+    )
+    timeout_seconds: float = Field(default=30.0, gt=0, description="Maximum time for one call of the service.")
+    max_retries: int = Field(default=4, ge=0, le=20, description="Number of retries after a temporary failure.")
+    cache_size: int = Field(default=1024, ge=0, description="Number of recent queries whose vectors are cached.")
 
 
 class SearchSettings(_Group):
-    """How texts are searched."""
+    """Full-text search."""
 
     language: str = Field(
         default="english",
         pattern=r"^[a-z_]{1,63}$",
-        description="how words are stemmed: a text search configuration of PostgreSQL; a row's metadata.language wins",
+        description=(
+            "PostgreSQL text search configuration that stems words. `metadata.language` of a row overrides it."
+        ),
     )
 
 
 class RerankerSettings(_Group):
-    """Whether a cross-encoder rereads what a search found, and how much it has to say."""
+    """The cross-encoder that reranks search hits ([guide](reranking.md))."""
 
-    model_path: Path | None = Field(default=None, description="a folder with an exported model; without one, off")
-    candidates: int = Field(default=50, ge=1, le=200, description="how many of the best are reread")
-    weight: float = Field(default=1.0, ge=0, le=1, description="1: the reranker's order; 0: that of the search")
-    threads: int = Field(default=0, ge=0, le=256, description="0: one per CPU, up to 4")
+    model_path: Path | None = Field(
+        default=None, description="Folder with an exported cross-encoder. Without it, reranking is off."
+    )
+    candidates: int = Field(default=50, ge=1, le=200, description="Number of best hits that are reranked.")
+    weight: float = Field(
+        default=1.0,
+        ge=0,
+        le=1,
+        description="Weight of the reranker's order, from 0 (search order) to 1 (reranker's order).",
+    )
+    threads: int = Field(
+        default=0, ge=0, le=256, description="Threads of the reranker. 0 means one for each CPU, up to 4."
+    )
 
     @field_validator("model_path")
     @classmethod
@@ -98,63 +151,101 @@ class RerankerSettings(_Group):
 
 
 class SqlSettings(_Group):
-    """How much one query of the SQL verb may take."""
+    """Limits of one query with the SQL verb ([guide](sql.md))."""
 
-    timeout_seconds: float = Field(default=5.0, gt=0, le=300)
-    max_rows: int = Field(default=1000, ge=1, le=100_000)
-    max_bytes: int = Field(default=10_000_000, ge=1000, le=1_000_000_000, description="of all rows as JSON")
-    pool_max_size: int = Field(default=4, ge=1, le=100, description="queries at the same time; others wait")
+    timeout_seconds: float = Field(default=5.0, gt=0, le=300, description="Maximum run time.")
+    max_rows: int = Field(default=1000, ge=1, le=100_000, description="Maximum number of rows.")
+    max_bytes: int = Field(
+        default=10_000_000, ge=1000, le=1_000_000_000, description="Maximum size of all rows as JSON."
+    )
+    pool_max_size: int = Field(
+        default=4, ge=1, le=100, description="Maximum number of SQL queries at the same time. Further queries wait."
+    )
 
 
 class LlmSettings(_Group):
-    """Which language model answers. Without one, `rem:local` answers with extracts of the memory."""
+    """The language model. Without one, the built-in model `rem:local` answers with extracts from the memory."""
 
-    default_model: str | None = Field(default=None, description="provider:name, such as openai:gpt-4o")
-    default_temperature: float | None = Field(default=None, ge=0, le=2, description="the provider's own if not given")
-    base_url: str | None = Field(default=None, description="any OpenAI-compatible server, for openai: and bare names")
-    openai_api_key: SecretStr | None = None
-    anthropic_api_key: SecretStr | None = None
-    timeout_seconds: float = Field(default=60.0, gt=0, description="until the first word, and between two")
-    answer_seconds: float = Field(default=600.0, gt=0, description="for a whole answer, with tools and child agents")
-    max_retries: int = Field(default=2, ge=0, le=10)
-    request_limit: int = Field(default=25, ge=1, le=1000, description="calls of the model in one answer")
+    default_model: str | None = Field(
+        default=None, description="Language model as `provider:name`, such as `openai:gpt-4o`."
+    )
+    default_temperature: float | None = Field(
+        default=None,
+        ge=0,
+        le=2,
+        description=("Temperature, if neither the request nor the agent sets one. Without it, the provider's default."),
+    )
+    base_url: str | None = Field(
+        default=None,
+        description=("Address of an OpenAI-compatible server, for `openai:` models and for names without a provider."),
+    )
+    openai_api_key: SecretStr | None = Field(
+        default=None, description="OpenAI API key. `OPENAI_API_KEY` works as well."
+    )
+    anthropic_api_key: SecretStr | None = Field(
+        default=None, description="Anthropic API key. `ANTHROPIC_API_KEY` works as well."
+    )
+    timeout_seconds: float = Field(
+        default=60.0, gt=0, description="Maximum time until the first word, and between two words."
+    )
+    answer_seconds: float = Field(
+        default=600.0, gt=0, description="Maximum time for one answer, including tools and child agents."
+    )
+    max_retries: int = Field(default=2, ge=0, le=10, description="Number of retries after a temporary failure.")
+    request_limit: int = Field(
+        default=25, ge=1, le=1000, description="Maximum number of model calls in one answer, including child agents."
+    )
     total_tokens_limit: int | None = Field(
-        default=None, ge=1, description="tokens in one answer, child agents included"
+        default=None, ge=1, description="Maximum number of tokens in one answer, including child agents."
     )
 
 
 class RagSettings(_Group):
-    """Whether what was said before is brought into a question, and how much of it."""
+    """Recall: earlier messages that fit a question are put in front of it."""
 
-    enabled: bool = False
-    top_k: int = Field(default=5, ge=1, le=50)
-    min_similarity: float = Field(default=0.3, ge=0, le=1)
-    max_tokens: int = Field(default=1024, ge=50, le=100_000)
+    enabled: bool = Field(
+        default=False, description="Add earlier messages to each question. An agent can override this."
+    )
+    top_k: int = Field(default=5, ge=1, le=50, description="Maximum number of earlier messages.")
+    min_similarity: float = Field(
+        default=0.3, ge=0, le=1, description="Minimum similarity of an earlier message, from 0 to 1."
+    )
+    max_tokens: int = Field(
+        default=1024, ge=50, le=100_000, description="Maximum number of tokens of all earlier messages."
+    )
 
 
 class MemorySettings(_Group):
-    """How much of a conversation the model is given."""
+    """The history that a model is given ([guide](sessions.md))."""
 
-    strategy: Literal["simple", "summarization", "hybrid"] = "simple"
-    max_history_tokens: int = Field(default=4096, ge=100, le=2_000_000)
+    strategy: Literal["simple", "summarization", "hybrid"] = Field(
+        default="simple", description="Rule that selects the history of a long session."
+    )
+    max_history_tokens: int = Field(
+        default=4096, ge=100, le=2_000_000, description="Maximum number of tokens of the history."
+    )
     auto_prune_days: int | None = Field(
-        default=None, ge=1, description="delete idle sessions after so long; off if unset"
+        default=None,
+        ge=1,
+        description="Delete sessions after this many days without a new message. Without it, REM keeps them.",
     )
     rag: RagSettings = RagSettings()
 
 
 class ChatSettings(_Group):
-    """What the model is told of the user."""
+    """Information about the user that the model is given."""
 
     auto_inject_user_context: bool = Field(
-        default=False, description="the profile itself instead of a hint how to get it"
+        default=False, description="Give the model the user's profile, instead of the instruction to look it up."
     )
 
 
 class AgentsSettings(_Group):
-    """Where agents of one's own are."""
+    """Your own agents ([guide](agents.md))."""
 
-    path: Path | None = Field(default=None, description="a folder with YAML files; agents under REM_HOME if not given")
+    path: Path | None = Field(
+        default=None, description="Folder with agents in YAML. Without it, the folder `agents` in `REM_HOME`."
+    )
 
     @field_validator("path")
     @classmethod
@@ -163,63 +254,89 @@ class AgentsSettings(_Group):
 
 
 class AudioSettings(_Group):
-    """Who writes down what was spoken."""
+    """Transcription of recordings."""
 
     provider: Literal["auto", "openai", "local", "none"] = Field(
-        default="auto", description="auto: openai if there is a key or address, else local if it is installed"
+        default="auto",
+        description=(
+            "Transcriber. `auto` means `openai` if a key or an address is set, otherwise `local` if it is installed."
+        ),
     )
-    model: str = "whisper-1"
-    base_url: str | None = Field(default=None, description="LLM__BASE_URL if not given")
-    api_key: SecretStr | None = Field(default=None, description="LLM__OPENAI_API_KEY if not given")
-    timeout_seconds: float = Field(default=60.0, gt=0)
-    max_bytes: int = Field(default=25_000_000, ge=1000)
+    model: str = Field(default="whisper-1", description="Model name.")
+    base_url: str | None = Field(
+        default=None, description="Address of the transcription service. Without it, `LLM__BASE_URL`."
+    )
+    api_key: SecretStr | None = Field(
+        default=None, description="API key of the transcription service. Without it, `LLM__OPENAI_API_KEY`."
+    )
+    timeout_seconds: float = Field(default=60.0, gt=0, description="Maximum time for one recording.")
+    max_bytes: int = Field(default=25_000_000, ge=1000, description="Maximum size of a recording.")
 
 
 class IngestSettings(_Group):
-    """What may be taken in, and from where."""
+    """Ingestion of files ([guide](ingestion.md))."""
 
-    max_bytes: int = Field(default=100_000_000, ge=1000, le=2_000_000_000, description="of one file")
+    max_bytes: int = Field(default=100_000_000, ge=1000, le=2_000_000_000, description="Maximum size of a file.")
     max_expanded_bytes: int = Field(
-        default=500_000_000, ge=1000, description="of what a packed file (DOCX, XLSX, PPTX) holds, and of its text"
+        default=500_000_000,
+        ge=1000,
+        description="Maximum size of the unpacked content of a file (DOCX, XLSX, PPTX), and of its text.",
     )
-    timeout_seconds: float = Field(default=120.0, gt=0, description="to fetch one file, and to read it")
-    chunk_tokens: int = Field(default=192, ge=32, le=8192, description="at most so many tokens in one chunk")
+    timeout_seconds: float = Field(default=120.0, gt=0, description="Maximum time to fetch a file, and to read it.")
+    chunk_tokens: int = Field(default=192, ge=32, le=8192, description="Maximum number of tokens in one chunk.")
     paths: list[Path] = Field(
-        default=[], description="folders that the API and agents may read, as a JSON list; `rem ingest` reads any"
+        default=[],
+        description=("Folders that the API and agents may read, as a JSON list. `rem ingest` may read any folder."),
     )
     private_hosts: list[str] = Field(
         default=[],
-        description="hosts of private networks, as host or host:port, that the API and agents may fetch from",
+        description=(
+            "Hosts in private networks that the API and agents may fetch from, as a JSON list of `host` or `host:port`."
+        ),
     )
-    s3_endpoint: str | None = Field(default=None, description="another server than Amazon's, for s3://")
+    s3_endpoint: str | None = Field(default=None, description="S3-compatible server to use instead of Amazon's.")
     s3_buckets: list[str] = Field(
-        default=[], description="buckets that the API and agents may read with the server's credentials"
+        default=[],
+        description="Buckets that the API and agents may read with the server's credentials, as a JSON list.",
     )
 
 
 class WorkerSettings(_Group):
-    """How background work is done."""
+    """Background jobs ([guide](jobs.md))."""
 
-    in_process: bool = Field(default=True, description="whether `rem serve` also works off jobs")
-    concurrency: int = Field(default=2, ge=1, le=64, description="jobs at the same time in one process")
-    attempts: int = Field(default=5, ge=1, le=100, description="until a job that fails is set aside")
-    retry_seconds: float = Field(default=2.0, gt=0, description="before the second attempt; doubled for each further")
+    in_process: bool = Field(default=True, description="Let `rem serve` process jobs as well.")
+    concurrency: int = Field(default=2, ge=1, le=64, description="Number of jobs at the same time in one process.")
+    attempts: int = Field(
+        default=5, ge=1, le=100, description="Number of attempts after which a failing job is set aside."
+    )
+    retry_seconds: float = Field(
+        default=2.0, gt=0, description="Wait before the second attempt. It doubles for each further attempt."
+    )
     heartbeat_seconds: float = Field(
-        default=30.0, ge=1, description="a job whose worker is silent for so long is taken over"
+        default=30.0, ge=1, description="Time without a sign of life after which another worker takes over a job."
     )
     shutdown_seconds: float = Field(
-        default=10.0, ge=0, description="how long running jobs may take to end on shutdown; then they wait again"
+        default=10.0,
+        ge=0,
+        description="Time that running jobs get to finish on shutdown. After that they return to the queue.",
     )
 
 
 class DreamingSettings(_Group):
-    """What is derived from memories, and when."""
+    """Dreams ([guide](dreaming.md))."""
 
-    schedule: str | None = Field(default="0 3 * * *", description="when everyone's memories are dreamt on; cron, UTC")
-    use_model: bool = Field(default=True, description="use LLM__DEFAULT_MODEL where one is configured")
-    max_model_calls: int = Field(default=100, ge=0, le=100_000, description="of one dream of one user")
-    max_sources: int = Field(default=5000, ge=1, description="sessions and texts that one dream of one user looks at")
-    pause_minutes: int = Field(default=60, ge=1, description="silence after which an episode is over")
+    schedule: str | None = Field(
+        default="0 3 * * *",
+        description=("Time of the dream runs for all users, as a cron expression in UTC; `never` turns them off."),
+    )
+    use_model: bool = Field(default=True, description="Use `LLM__DEFAULT_MODEL` in dreams, if it is set.")
+    max_model_calls: int = Field(
+        default=100, ge=0, le=100_000, description="Maximum number of model calls in one dream of one user."
+    )
+    max_sources: int = Field(
+        default=5000, ge=1, description="Maximum number of sessions and texts that one dream of one user reads."
+    )
+    pause_minutes: int = Field(default=60, ge=1, description="Pause between two messages that ends an episode.")
 
     @field_validator("schedule")
     @classmethod
@@ -250,19 +367,21 @@ def is_cron_expression(expression: str) -> bool:
 
 
 class OtelSettings(_Group):
-    """Whether traces are sent to an OpenTelemetry collector."""
+    """Traces for OpenTelemetry (extra `otel`)."""
 
-    enabled: bool = False
-    service_name: str = "rem-api"
-    collector_endpoint: str = "http://localhost:4318"
+    enabled: bool = Field(default=False, description="Send traces to a collector.")
+    service_name: str = Field(default="rem-api", description="Name of this service in the traces.")
+    collector_endpoint: str = Field(default="http://localhost:4318", description="Address of the collector.")
 
 
 class Settings(BaseSettings):
-    """Everything that can be configured; nested names are joined by two underscores."""
+    """Settings of the whole process. Group and field names are joined by two underscores: `API__PORT`."""
 
     model_config = SettingsConfigDict(env_nested_delimiter="__", env_file=".env", env_ignore_empty=True, extra="ignore")
 
-    rem_home: Path = Path("~/.rem")
+    rem_home: Path = Field(
+        default=Path("~/.rem"), description="Folder for the embedded server, downloaded models and your own agents."
+    )
     postgres: PostgresSettings = PostgresSettings()
     api: ApiSettings = ApiSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()

@@ -1,0 +1,108 @@
+"""Write docs/settings.md from the settings and the errors: `python -m rem.cli.settings_reference`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import typer
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from rem import errors
+from rem.settings import Settings
+
+INTRODUCTION = """\
+# Settings and exit codes
+
+`make docs` writes this page from `src/rem/settings.py` and `src/rem/errors.py`.
+
+REM reads its settings from environment variables and from the file `.env` in the current folder. An environment
+variable overrides `.env`. A misspelt name after `__` is an error. Write lists as JSON:
+
+```sh
+export POSTGRES__POOL_MAX_SIZE=20
+export API__CORS_ORIGINS='["https://app.example.com"]'
+rem doctor
+```
+
+`rem doctor` checks the settings and everything that they point to.
+"""
+
+EXIT_CODES_INTRODUCTION = """\
+## Exit codes
+
+Every `rem` command ends with one of these codes.
+"""
+
+ERRORS_INTRODUCTION = """\
+## Errors
+
+The HTTP API and the tools return the error code. The Python classes are subclasses of `RemError`.
+"""
+
+
+def render_settings() -> str:
+    """Return the whole page as Markdown."""
+    sections = [INTRODUCTION, *_render_groups(Settings, ""), _render_exit_codes(), _render_errors()]
+    return "\n".join(sections)
+
+
+def _render_groups(model: type[BaseModel], prefix: str) -> Iterator[str]:
+    """Yield one section for the plain settings of `model`, then the sections of the groups in it."""
+    groups = {name: group for name, field in model.model_fields.items() if (group := _group_class(field)) is not None}
+    title = prefix.removesuffix("__").replace("__", " ") or "General"
+    rows = [
+        _render_setting(prefix + name.upper(), field)
+        for name, field in model.model_fields.items()
+        if name not in groups
+    ]
+    header = ["| setting | meaning | default |", "| --- | --- | --- |"]
+    yield "\n".join([f"## {title}", "", inspect.getdoc(model) or "", "", *header, *rows, ""])
+    for name, group in groups.items():
+        yield from _render_groups(group, f"{prefix}{name.upper()}__")
+
+
+def _group_class(field: FieldInfo) -> type[BaseModel] | None:
+    """Return the class of a settings group, or None if the field is a plain setting."""
+    annotation = field.annotation
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+
+
+def _render_setting(name: str, field: FieldInfo) -> str:
+    meaning = field.description or ""
+    if get_origin(field.annotation) is Literal:
+        choices = ", ".join(f"`{choice}`" for choice in get_args(field.annotation))
+        meaning = f"{meaning} One of {choices}."
+    return f"| `{name}` | {meaning} | {_render_default(field.default)} |"
+
+
+def _render_default(default: Any) -> str:
+    if default is None:
+        return "not set"
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    if isinstance(default, float):
+        return f"`{default:g}`"
+    return f"`{default.as_posix() if isinstance(default, Path) else default}`"
+
+
+def _render_exit_codes() -> str:
+    rows = [f"| {code} | {meaning} |" for code, meaning in errors.EXIT_CODES.items()]
+    return "\n".join([EXIT_CODES_INTRODUCTION, "| exit code | meaning |", "| --- | --- |", *rows, ""])
+
+
+def _render_errors() -> str:
+    classes = [item for item in vars(errors).values() if isinstance(item, type) and issubclass(item, errors.RemError)]
+    rows = [
+        f"| `{error.code}` | `{error.__name__}` | {error.exit_code} | {inspect.getdoc(error)} |"
+        for error in sorted(classes, key=lambda error: (error.exit_code, error.code))
+    ]
+    header = ["| error code | class | exit code | meaning |", "| --- | --- | --- | --- |"]
+    return "\n".join([ERRORS_INTRODUCTION, *header, *rows, ""])
+
+
+if __name__ == "__main__":
+    typer.echo(render_settings(), nl=False)
