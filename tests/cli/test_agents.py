@@ -133,5 +133,6 @@ def test_the_example_of_the_docs_is_valid_and_its_mistake_is_told_as_shown(nowhe
 def test_the_docs_know_every_field_and_every_built_in_agent() -> None:
     for name in AgentExtra.model_fields:
         assert f"`json_schema_extra.{name}`" in _DOCS or f", `{name}`" in _DOCS, name
-    table = set(re.findall(r"^\| `([a-z-]+)` \|", _DOCS.partition("## Built in")[2].partition("## Models")[0], re.M))
+    section = _DOCS.partition("## Built-in agents")[2].partition("## Models")[0]
+    table = set(re.findall(r"^\| `([a-z-]+)` \|", section, re.M))
     assert table == {agent.name for agent in load_built_in_agents()}

@@ -11,7 +11,8 @@ import sys
 
 from rem.mcp.clients import CLIENTS
 from rem.mcp.prompts import PROMPTS
-from rem.tools.registry import READ_ONLY, TOOLS
+from rem.tools.binding import get_traits
+from rem.tools.registry import TOOLS
 from rem.tools.resources import RESOURCE_PAGES
 from rem.tools.trimming import MAX_PREVIEW_CHARS, MAX_RESULT_CHARS
 from tests.rem_command import REM, REPOSITORY, environment, output
@@ -57,7 +58,7 @@ def test_the_commands_print_configurations_for_every_client() -> None:
 def test_the_tables_are_those_of_the_server() -> None:
     tools = table("tools")
     assert [row[0] for row in tools] == list(TOOLS)
-    assert {row[0] for row in tools if not row[2]} == READ_ONLY
+    assert {row[0] for row in tools if not row[2]} == {name for name in TOOLS if get_traits(TOOLS[name]).is_read_only}
     assert [row[0] for row in table("resources")] == [page.uri for page in RESOURCE_PAGES]
     assert all(f"`{prompt.__name__}`" in _DOCS for prompt in PROMPTS)
     assert f"{MAX_RESULT_CHARS:,} characters" in _DOCS

@@ -12,7 +12,8 @@ from fastmcp import Client
 from rem.agents.schema import KNOWN_TOOLS
 from rem.mcp.server import INSTRUCTIONS, create_mcp
 from rem.query.language.parser import parse_query
-from rem.tools.registry import READ_ONLY, TOOLS
+from rem.tools.binding import get_traits
+from rem.tools.registry import TOOLS
 from tests.tools.tool_env import env_for
 
 
@@ -28,7 +29,10 @@ async def test_the_tools_come_with_their_manual_and_say_what_they_change(client:
     assert list(tools) == list(TOOLS)
     for name, tool in tools.items():
         assert tool.annotations is not None
-        assert tool.annotations.read_only_hint is (name in READ_ONLY)
+        traits = get_traits(TOOLS[name])
+        assert tool.annotations.read_only_hint is traits.is_read_only
+        assert tool.annotations.destructive_hint is traits.is_destructive
+        assert tool.annotations.open_world_hint is traits.is_open_world
         assert "For example:" in (tool.description or "")
         assert tool.input_schema["additionalProperties"] is False
         assert "env" not in tool.input_schema["properties"]

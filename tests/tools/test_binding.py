@@ -14,9 +14,9 @@ from rem.agents.schema import KNOWN_TOOLS
 from rem.db.store import Store
 from rem.errors import InvalidInputError, RemError
 from rem.models import Resource
-from rem.tools.binding import bind_tool, make_agent_tool
+from rem.tools.binding import bind_tool, get_traits, make_agent_tool
 from rem.tools.env import ToolEnv
-from rem.tools.registry import READ_ONLY, TOOLS
+from rem.tools.registry import TOOLS
 from rem.tools.search import lookup, search_rem
 from tests.tools.tool_env import env_for
 
@@ -25,7 +25,25 @@ ALICE, BOB = "alice@example.com", "bob@example.com"
 
 def test_the_tools_are_those_that_agents_may_name() -> None:
     assert set(TOOLS) == set(KNOWN_TOOLS)
-    assert set(TOOLS) > READ_ONLY
+
+
+def test_traits_are_declared_at_each_tool() -> None:
+    traits = {name: get_traits(function) for name, function in TOOLS.items()}
+    assert {name for name in traits if traits[name].is_read_only} == {
+        "search_rem",
+        "lookup",
+        "fuzzy",
+        "traverse",
+        "read_resource",
+        "list_schema",
+        "get_schema",
+    }
+    assert {name for name in traits if traits[name].is_destructive} == {
+        "ingest_into_rem",
+        "parse_and_ingest_file",
+        "save_agent",
+    }
+    assert {name for name in traits if traits[name].is_open_world} == {"ask_agent"}
 
 
 @pytest.mark.parametrize("name", TOOLS)

@@ -12,7 +12,8 @@ from rem.db.store import Store
 from rem.errors import DeletedError, FetchForbiddenError, InvalidInputError, MemoryDisabledError
 from rem.models import Schema
 from rem.settings import IngestSettings, Settings
-from rem.tools.registry import READ_ONLY, TOOLS
+from rem.tools.binding import get_traits
+from rem.tools.registry import TOOLS
 from rem.tools.remember import parse_and_ingest_file
 from tests.ingest.helpers import PAGE, contents, only_file
 from tests.ingest.test_ingester import AGENT
@@ -73,6 +74,6 @@ async def test_an_agents_definition_becomes_the_callers_agent(
 
 async def test_it_is_a_tool_that_writes() -> None:
     assert TOOLS["parse_and_ingest_file"] is parse_and_ingest_file
-    assert "parse_and_ingest_file" not in READ_ONLY
+    assert not get_traits(parse_and_ingest_file).is_read_only
     with pytest.raises(MemoryDisabledError):
         await parse_and_ingest_file(env_for(None, ALICE), "https://example.com/x")

@@ -22,8 +22,8 @@ from rem.errors import (
 from rem.models import Resource, User
 from rem.settings import Settings
 from rem.tools.agents import ask_agent, save_agent
-from rem.tools.read_resource import read_resource
 from rem.tools.remember import ingest_into_rem
+from rem.tools.resources import read_resource
 from rem.tools.schema import get_schema, list_schema
 from rem.tools.search import ask_rem, lookup
 from tests.tools.tool_env import env_for

@@ -126,7 +126,7 @@ async def test_a_user_of_whom_nothing_is_known_has_an_empty_profile(rem: Rem, sh
     await shared.upsert(User(name="carol", summary="somebody else's words"))
     assert await read_page(env_for(rem, "carol"), "user://profile/me") == {
         "user_id": "carol",
-        "note": "Nothing is known of this user yet.",
+        "note": "Nothing is known about this user yet.",
     }
     await rem.store("carol").upsert(User(name="carol", summary="her own"))
     assert (await read_page(env_for(rem, "carol"), "user://profile/carol"))["summary"] == "her own"

@@ -1,4 +1,4 @@
-"""What to write into the settings of an MCP client, so that it has REM."""
+"""Make the configuration that connects an MCP client to REM."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from rem.errors import InvalidInputError
 
 @dataclass(frozen=True, slots=True)
 class McpClient:
-    """A program that uses MCP servers, and the words that its settings have for them."""
+    """An MCP client, and the names of the fields in its settings file."""
 
     name: str
     file: str
-    """Where the configuration belongs."""
+    """The settings file, as a person finds it."""
     servers: str = "mcpServers"
     local: Mapping[str, str] | None = None
-    """What it wants to read beside the command."""
+    """Further fields beside the command of a local server."""
     url: str | None = "url"
-    """What it calls the address of a server; None if it only starts servers itself."""
+    """The field for the address of a remote server; None if the client supports only local servers."""
     remote: Mapping[str, str] | None = None
-    """What it wants to read beside the address."""
+    """Further fields beside the address of a remote server."""
 
 
 CLIENTS: dict[str, McpClient] = {
@@ -51,15 +51,15 @@ CLIENTS: dict[str, McpClient] = {
 
 
 def make_local_config(client: McpClient, command: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
-    """A configuration with which the client starts REM itself and talks to it by standard input and output."""
+    """Return the configuration of a client that starts REM itself and uses standard input and output."""
     program, *arguments = command
     server: dict[str, Any] = {**(client.local or {}), "command": program, "args": arguments}
     return {client.servers: {"rem": {**server, "env": dict(env)} if env else server}}
 
 
 def make_remote_config(client: McpClient, url: str, headers: Mapping[str, str]) -> dict[str, Any]:
-    """A configuration with which the client talks to a running `rem serve`."""
+    """Return the configuration of a client that connects to a running `rem serve`."""
     if client.url is None:
-        raise InvalidInputError(f"{client.name} starts servers itself: leave --url out.")
+        raise InvalidInputError(f"{client.name} supports only local servers: leave --url out.")
     server: dict[str, Any] = {**(client.remote or {}), client.url: url}
     return {client.servers: {"rem": {**server, "headers": dict(headers)} if headers else server}}

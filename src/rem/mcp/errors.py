@@ -1,4 +1,4 @@
-"""How REM's errors reach an MCP client: with what to do next, and without anything else."""
+"""Convert REM's errors into MCP errors, without internal details."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from fastmcp.server.middleware import Middleware
 from pydantic import ValidationError as PydanticValidationError
 
 from rem.errors import NotFoundError, RemError
-from rem.tools.notes import describe_validation_error
+from rem.tools.binding import describe_validation_error
 
 if TYPE_CHECKING:
     from fastmcp.server.middleware import CallNext, MiddlewareContext
 
 
-class _MissingPageError(ResourceError):
-    """The page is not there, or is another's."""
+class _PageNotFoundError(ResourceError):
+    """The page does not exist, or belongs to another user."""
 
 
 def to_tool_error(error: RemError) -> Exception:
-    """The error of a tool. Its message is meant for the caller, so it is not worth a line in the log."""
+    """Return the MCP error for a failed tool call. It is not logged: its message is for the caller."""
     return ToolError(str(error), log_level=logging.DEBUG)
 
 
 def to_resource_error(error: RemError) -> Exception:
-    """The error of a resource; what belongs to someone else is as missing as what does not exist."""
-    kind = _MissingPageError if isinstance(error, NotFoundError) else ResourceError
-    return kind(str(error), log_level=logging.DEBUG)
+    """Return the MCP error for a failed read. A resource of another user is reported as not found."""
+    error_class = _PageNotFoundError if isinstance(error, NotFoundError) else ResourceError
+    return error_class(str(error), log_level=logging.DEBUG)
 
 
 class ErrorMiddleware(Middleware):
-    """Wrong arguments are told field by field, a missing page as the protocol says it."""
+    """Describes invalid arguments field by field, and reports a missing page with the code of the protocol."""
 
     async def on_call_tool(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
-        """Run a tool."""
+        """Run a tool, and describe invalid arguments."""
         try:
             return await call_next(context)
         except ValidationError as error:
@@ -49,8 +49,8 @@ class ErrorMiddleware(Middleware):
             ) from error
 
     async def on_read_resource(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
-        """Read a resource."""
+        """Read a resource, and report a missing page."""
         try:
             return await call_next(context)
-        except _MissingPageError as error:
+        except _PageNotFoundError as error:
             raise UnknownResourceError(str(error)) from error

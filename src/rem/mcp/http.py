@@ -1,4 +1,4 @@
-"""MCP over HTTP, as a part of the API: stateless, so that any worker answers any request."""
+"""Serve MCP over HTTP as a part of the API. It is stateless: any worker can answer any request."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def create_mcp_app(
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
 ) -> StarletteWithLifespan:
-    """An application that serves MCP at `path`, for each request as the caller whom `authenticate` finds in it.
+    """Return an application that serves MCP at `path`. `authenticate` returns the caller of a request.
 
-    Requests must name this machine, the address they came in by or an allowed host as their Host, and come from no
-    other web page than an allowed one, so that a page in the user's browser cannot reach a server on this machine.
+    The Host header must name this machine, the address of the connection or one of `allowed_hosts`; the Origin, if any,
+    must be one of `allowed_origins`. Otherwise a web page in the user's browser could reach a server on this machine.
     """
 
     async def env() -> ToolEnv:
-        found = env_of(authenticate(get_http_request()))
-        return found if isinstance(found, ToolEnv) else await found
+        provided = env_of(authenticate(get_http_request()))
+        return provided if isinstance(provided, ToolEnv) else await provided
 
     return create_mcp(env).http_app(
         path=path,
@@ -60,38 +60,37 @@ def mount_mcp(
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
 ) -> None:
-    """Serve MCP at `path` of an application, with and without a slash at the end.
+    """Serve MCP at `path` of `app`, with and without a trailing slash. Call it before the application starts.
 
-    `env_of` makes the environment of a call, when a request comes, so that it may read `app.state`:
-    `mount_mcp(app, lambda context: app.state.agents.env_with_delegate(context))`. Who calls is what
-    `AgentContext.from_request` says, with the state of `app`. The lifespan of MCP begins within the one that `app` was
-    made with and ends before it: nothing else is to be done for that, if this comes before the application starts.
+    `env_of` is called for each request, so it can read `app.state`:
+    `mount_mcp(app, lambda context: app.state.agents.env_with_delegate(context))`. The caller is that of
+    `AgentContext.from_request`, with the state of `app`. The lifespan of MCP runs inside of the lifespan of `app`.
     """
 
     def authenticate(request: Request) -> AgentContext:
-        # Inside, the application of a request is MCP's own.
+        # The request names MCP's own application, which has no state of REM.
         return AgentContext.from_request(Request({**request.scope, "app": app}))
 
-    served = create_mcp_app(
+    mcp_app = create_mcp_app(
         env_of, authenticate, path=path, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins
     )
-    endpoint = _AtOnePath(served, path)
+    endpoint = _WithoutSlash(mcp_app, path)
     app.router.routes += [
         Route(path, endpoint, include_in_schema=False),
         Route(f"{path}/", endpoint, include_in_schema=False),
     ]
-    own = app.router.lifespan_context
+    own_lifespan = app.router.lifespan_context
 
     @asynccontextmanager
-    async def both(outer: Any) -> AsyncIterator[Any]:
-        async with own(outer) as state, served.router.lifespan_context(served):
+    async def both_lifespans(outer: Any) -> AsyncIterator[Any]:
+        async with own_lifespan(outer) as state, mcp_app.router.lifespan_context(mcp_app):
             yield state
 
-    app.router.lifespan_context = both
+    app.router.lifespan_context = both_lifespans
 
 
-class _AtOnePath:
-    """Passes requests on as if all had come without the slash: a redirect would lose their credentials."""
+class _WithoutSlash:
+    """Passes requests on without a trailing slash. A redirect would lose their credentials."""
 
     def __init__(self, app: Starlette, path: str) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""What a person may start from: prompts that a client shows in its menu."""
+"""The prompts that an MCP client shows in its menu."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The MCP server: REM's tools, resources and prompts, for any client that speaks the protocol."""
+"""Create the MCP server with REM's tools, resources and prompts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mcp_types import ToolAnnotations
 
 from rem.mcp.errors import ErrorMiddleware, to_resource_error, to_tool_error
 from rem.mcp.prompts import PROMPTS
-from rem.tools.binding import EnvSource, bind_tool
-from rem.tools.registry import READ_ONLY, TOOLS
+from rem.tools.binding import EnvSource, ToolFunction, bind_tool, get_traits
+from rem.tools.registry import TOOLS
 from rem.tools.resources import RESOURCE_PAGES, ResourcePage
 
 INSTRUCTIONS = """\
@@ -30,11 +30,9 @@ Cite the keys that you used. A text that is cut says how to get the rest. If not
 To keep something for later conversations: ingest_into_rem. Everything happens as the user who is connected; there is
 no way, and no need, to name another one."""
 
-_CLOSED_WORLD = frozenset(TOOLS) - {"ask_agent"}
-
 
 def create_mcp(env_of: EnvSource) -> FastMCP[Any]:
-    """A server that runs each call in the environment that `env_of` gives for it: it says who is calling."""
+    """Create a server. `env_of` returns the environment of each call, which identifies the caller."""
     server: FastMCP[Any] = FastMCP(
         "rem",
         instructions=INSTRUCTIONS,
@@ -44,7 +42,7 @@ def create_mcp(env_of: EnvSource) -> FastMCP[Any]:
         middleware=[ErrorMiddleware()],
     )
     for name, function in TOOLS.items():
-        server.add_tool(_tool(name, bind_tool(function, env_of, to_tool_error)))
+        server.add_tool(_make_tool(name, function, env_of))
     for page in RESOURCE_PAGES:
         _add_page(server, page, env_of)
     for prompt in PROMPTS:
@@ -52,15 +50,20 @@ def create_mcp(env_of: EnvSource) -> FastMCP[Any]:
     return server
 
 
-def _tool(name: str, function: Any) -> FunctionTool:
+def _make_tool(name: str, function: ToolFunction, env_of: EnvSource) -> FunctionTool:
+    traits = get_traits(function)
     annotations = ToolAnnotations(
         title=name.replace("_", " "),
-        read_only_hint=name in READ_ONLY,
-        destructive_hint=name in ("ingest_into_rem", "parse_and_ingest_file", "save_agent"),
-        open_world_hint=name not in _CLOSED_WORLD,
+        read_only_hint=traits.is_read_only,
+        destructive_hint=traits.is_destructive,
+        open_world_hint=traits.is_open_world,
     )
     return FunctionTool.from_function(
-        function, name=name, description=inspect.getdoc(function), annotations=annotations, tags=set()
+        bind_tool(function, env_of, to_tool_error),
+        name=name,
+        description=inspect.getdoc(function),
+        annotations=annotations,
+        tags=set(),
     )
 
 

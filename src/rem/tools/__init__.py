@@ -1,1 +1,1 @@
-"""What agents, MCP clients and the HTTP API can do with the memory: one function a tool."""
+"""The tools of agents and MCP clients: functions that search and change the caller's memory."""

@@ -1,4 +1,4 @@
-"""ask_agent: let another agent answer."""
+"""The tools for other agents: ask_agent and save_agent."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import orjson
 from pydantic import Field
 
 from rem.errors import InvalidInputError, ToolFailedError
+from rem.tools.binding import tool
 from rem.tools.env import ToolEnv
 
 
+@tool(open_world=True)
 async def ask_agent(
     env: ToolEnv,
     agent_name: Annotated[str, Field(min_length=1, max_length=255, description="The agent, as rem://agents lists it.")],
-    input_text: Annotated[str, Field(min_length=1, description="What it is asked; it does not see your thoughts.")],
+    input_text: Annotated[str, Field(min_length=1, description="The task; the agent does not see your thoughts.")],
     input_data: Annotated[
-        dict[str, Any] | None, Field(description="Facts that it needs, as JSON; they are put under the text.")
+        dict[str, Any] | None, Field(description="Facts that the agent needs, as JSON; they are added to the text.")
     ] = None,
     timeout_seconds: Annotated[int, Field(ge=1, le=3600, description="How long it may take.")] = 300,
 ) -> dict[str, Any]:
@@ -30,27 +32,19 @@ async def ask_agent(
     if env.delegate is None:
         raise ToolFailedError("Other agents cannot be asked from here: answer yourself, with search_rem.")
     try:
-        return await env.delegate(agent_name, _with_data(input_text, input_data), timeout_seconds)
+        return await env.delegate(agent_name, _append_data(input_text, input_data), timeout_seconds)
     except TimeoutError as error:
         raise ToolFailedError(f"{agent_name} did not answer within {timeout_seconds} seconds.") from error
 
 
-def _with_data(text: str, data: dict[str, Any] | None) -> str:
-    if not data:
-        return text
-    try:
-        return f"{text}\n\n```json\n{orjson.dumps(data, option=orjson.OPT_INDENT_2).decode()}\n```"
-    except orjson.JSONEncodeError as error:
-        raise InvalidInputError(f"input_data cannot be written as JSON: {error}.") from error
-
-
+@tool(destructive=True)
 async def save_agent(
     env: ToolEnv,
-    definition: Annotated[str, Field(min_length=1, max_length=200_000, description="The agent's YAML, whole.")],
+    definition: Annotated[str, Field(min_length=1, max_length=200_000, description="The complete YAML of the agent.")],
 ) -> dict[str, Any]:
-    """Keep an agent that you wrote for the user, who can then talk to it by its name. Saving it again changes it.
+    """Store an agent that you wrote for the user, who can then talk to it by its name. Saving it again changes it.
 
-    Look at an existing one first: read_resource(uri="rem://agents/rem"). The definition is checked before it is kept,
+    Look at an existing one first: read_resource(uri="rem://agents/rem"). The definition is checked before it is stored,
     and errors name the line. For example:
     save_agent(definition="type: object\\ndescription: You answer questions about releases, from memory only.\\n
     properties:\\n  answer: {type: string}\\nrequired: [answer]\\njson_schema_extra:\\n  kind: agent\\n
@@ -58,5 +52,14 @@ async def save_agent(
     """
     if env.agents is None:
         raise ToolFailedError("Agents cannot be saved from here.")
-    saved = await env.agents.save(definition, env.scope)
-    return {"status": "success", "name": saved.name, "uri": f"rem://agents/{saved.name}"}
+    agent = await env.agents.save(definition, env.scope)
+    return {"status": "success", "name": agent.name, "uri": f"rem://agents/{agent.name}"}
+
+
+def _append_data(text: str, data: dict[str, Any] | None) -> str:
+    if not data:
+        return text
+    try:
+        return f"{text}\n\n```json\n{orjson.dumps(data, option=orjson.OPT_INDENT_2).decode()}\n```"
+    except orjson.JSONEncodeError as error:
+        raise InvalidInputError(f"input_data cannot be written as JSON: {error}.") from error

@@ -1,24 +1,58 @@
-"""One function, two callers: how a tool is offered to MCP clients and to agents."""
+"""Declare a tool once and offer the same function to two callers: MCP clients and agents."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeAlias, get_type_hints
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_type_hints
 
 from rem.context import agent_context_scope
 from rem.errors import InvalidInputError, NotFoundError, RemError
 from rem.tools.env import ToolEnv
 
 if TYPE_CHECKING:
+    from pydantic import ValidationError
     from pydantic_ai import RunContext, Tool
 
 ToolFunction: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
-"""`async def tool(env: ToolEnv, …)`: what it takes beside `env` is what a model writes."""
+"""`async def tool(env: ToolEnv, …)`: a model writes all arguments except `env`."""
 EnvSource: TypeAlias = Callable[[], "ToolEnv | Awaitable[ToolEnv]"]
+F = TypeVar("F", bound=ToolFunction)
 
 CORRECTABLE_ERRORS = (InvalidInputError, NotFoundError)
-"""What a model can put right itself: the query that it wrote, the key that it named."""
+"""Errors that a model can correct itself: a query that it wrote, a key that it named."""
+MAX_DESCRIBED_ERRORS = 5
+_TRAITS_ATTRIBUTE = "tool_traits"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolTraits:
+    """Metadata of a tool. MCP clients use it to decide whether to ask the user before a call."""
+
+    is_read_only: bool = False
+    """A call changes nothing."""
+    is_destructive: bool = False
+    """A call may overwrite stored data."""
+    is_open_world: bool = False
+    """A call may have effects outside of the memory."""
+
+
+def tool(*, read_only: bool = False, destructive: bool = False, open_world: bool = False) -> Callable[[F], F]:
+    """Declare the decorated function as a tool with these traits."""
+    traits = ToolTraits(read_only, destructive, open_world)
+
+    def declare(function: F) -> F:
+        setattr(function, _TRAITS_ATTRIBUTE, traits)
+        return function
+
+    return declare
+
+
+def get_traits(function: ToolFunction) -> ToolTraits:
+    """Return the traits that `@tool` declared for `function`."""
+    traits: ToolTraits = getattr(function, _TRAITS_ATTRIBUTE)
+    return traits
 
 
 def bind_tool(
@@ -26,16 +60,17 @@ def bind_tool(
     env_of: EnvSource,
     as_error: Callable[[RemError], Exception] | None = None,
 ) -> ToolFunction:
-    """The function without `env`, which is asked for at each call; its signature, annotations and docstring stay.
+    """Return `function` without its parameter `env`; signature, annotations and docstring are kept.
 
-    `as_error` says which exception stands for one of REM's errors, where the caller has errors of its own.
+    Each call gets its environment from `env_of`. `as_error` converts a RemError into the exception of the caller's
+    protocol; without it the RemError is raised.
     """
-    hints, parameters = _beside_env(function)
+    hints, parameters = _get_model_parameters(function)
 
     async def call(**arguments: Any) -> Any:
         try:
-            found = env_of()
-            env = found if isinstance(found, ToolEnv) else await found
+            provided = env_of()
+            env = provided if isinstance(provided, ToolEnv) else await provided
             with agent_context_scope(env.context):
                 return await function(env, **arguments)
         except RemError as error:
@@ -43,7 +78,7 @@ def bind_tool(
                 raise
             raise as_error(error) from error
 
-    return _disguised(call, function, hints, parameters)
+    return _copy_signature(call, function, hints, parameters)
 
 
 def make_agent_tool(
@@ -53,13 +88,13 @@ def make_agent_tool(
     description: str | None = None,
     max_retries: int | None = None,
 ) -> Tool[Any]:
-    """The function as a tool of an agent, in the environment that is the run's `deps` or that `env_of` makes of them.
+    """Return `function` as a pydantic-ai tool. Its environment is the run's `deps`, or what `env_of` makes of them.
 
-    What the model can correct comes back to it as such; any other error of REM is a result that says so.
+    CORRECTABLE_ERRORS go back to the model as a retry; any other RemError becomes a result with `"status": "error"`.
     """
     from pydantic_ai import ModelRetry, RunContext, Tool
 
-    hints, parameters = _beside_env(function)
+    hints, parameters = _get_model_parameters(function)
 
     async def call(ctx: RunContext[Any], **arguments: Any) -> Any:
         env: ToolEnv = ctx.deps if env_of is None else env_of(ctx)
@@ -72,21 +107,30 @@ def make_agent_tool(
             return {"status": "error", "error": str(error)}
 
     context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=RunContext[Any])
-    tool_function = _disguised(call, function, {"ctx": RunContext[Any], **hints}, [context, *parameters])
-    # The whole docstring is for the model; left to itself the library takes what looks like a section out of it.
+    tool_function = _copy_signature(call, function, {"ctx": RunContext[Any], **hints}, [context, *parameters])
+    # The model gets the full docstring: by default the library removes parts that look like sections.
     text = description or inspect.getdoc(function)
     return Tool(tool_function, takes_ctx=True, name=function.__name__, description=text, max_retries=max_retries)
 
 
-def _beside_env(function: ToolFunction) -> tuple[dict[str, Any], list[inspect.Parameter]]:
-    """The annotations and the parameters that a model fills, with the types themselves instead of their names."""
+def describe_validation_error(error: ValidationError) -> str:
+    """Return the first MAX_DESCRIBED_ERRORS errors as sentences that begin with the name of the field."""
+    details = error.errors(include_url=False, include_input=False, include_context=False)
+    return " ".join(
+        f"{'.'.join(str(part) for part in detail['loc']) or 'value'}: {detail['msg']}."
+        for detail in details[:MAX_DESCRIBED_ERRORS]
+    )
+
+
+def _get_model_parameters(function: ToolFunction) -> tuple[dict[str, Any], list[inspect.Parameter]]:
+    """Return the resolved annotations and the parameters of `function`, both without `env`."""
     hints = get_type_hints(function, include_extras=True)
     env, *others = inspect.signature(function).parameters.values()
     hints.pop(env.name)
     return hints, [parameter.replace(annotation=hints[parameter.name]) for parameter in others]
 
 
-def _disguised(
+def _copy_signature(
     call: ToolFunction, function: ToolFunction, hints: dict[str, Any], parameters: list[inspect.Parameter]
 ) -> ToolFunction:
     call.__name__ = function.__name__

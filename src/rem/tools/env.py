@@ -1,4 +1,4 @@
-"""ToolEnv: all that a tool may know of who called it."""
+"""ToolEnv: the caller, the open REM and the callbacks that a tool call may use."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Delegate(Protocol):
-    """Lets another agent answer, in the same conversation; what it says is streamed as it says it."""
+    """Runs another agent in the same session. Its events are streamed while it runs."""
 
     async def __call__(self, agent_name: str, text: str, timeout_seconds: float) -> dict[str, Any]:
-        """The agent's answer: `output`, and what else the caller should know."""
+        """Run the agent and return its answer under `output`, with `status` and `agent`."""
         ...
 
 
@@ -27,57 +27,57 @@ class AgentDefinition(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called by."""
+        """The name of the agent."""
         ...
 
     @property
     def description(self) -> str:
-        """What it is for."""
+        """The system prompt of the agent."""
         ...
 
     def as_yaml(self) -> str:
-        """The definition as its author writes it."""
+        """Return the definition as YAML."""
         ...
 
     def as_document(self) -> dict[str, Any]:
-        """The same as plain JSON."""
+        """Return the definition as plain JSON."""
         ...
 
 
 class AgentDirectory(Protocol):
-    """The agents that a caller can ask: those that come with REM, those of a folder, and its own."""
+    """The agents that a caller can use: built-in agents, agents of the folder, and the caller's own."""
 
     async def get(self, name: str, scope: Scope) -> AgentDefinition:
-        """The agent of a name."""
+        """Return the agent with this name."""
         ...
 
     async def list(self, scope: Scope) -> Sequence[AgentDefinition]:
-        """All of them."""
+        """Return all agents that the caller can use."""
         ...
 
     async def save(self, text: str, scope: Scope) -> AgentDefinition:
-        """Keep an agent that the caller wrote."""
+        """Check the YAML of an agent and store it as the caller's own."""
         ...
 
 
-async def _nobody_listens(_event: AnyEvent) -> None:
+async def _discard_event(_event: AnyEvent) -> None:
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class ToolEnv:
-    """Where a tool runs. The scope is the caller's; a tool's arguments, which a model writes, cannot change it."""
+    """The environment of a tool call. The arguments of a tool, which a model writes, cannot change its scope."""
 
     context: AgentContext
     memory: Rem | None
-    """None where the database is switched off: use `rem`, which says so."""
+    """None if the database is switched off. Use `rem`, which raises MemoryDisabledError then."""
     delegate: Delegate | None = None
-    emit: Callable[[AnyEvent], Awaitable[None]] = _nobody_listens
+    emit: Callable[[AnyEvent], Awaitable[None]] = _discard_event
     agents: AgentDirectory | None = None
     has_model: bool = False
-    """Whether a language model is configured, so that another agent understands what is asked in plain language."""
+    """A language model is configured, so another agent can interpret plain language."""
     may_read: Callable[[str], bool] | None = None
-    """Which resources may be read, by their address; all of them if not given."""
+    """Decides by its address whether a resource may be read. None allows all resources."""
 
     @property
     def rem(self) -> Rem:
@@ -88,5 +88,5 @@ class ToolEnv:
 
     @property
     def scope(self) -> Scope:
-        """What the caller may see."""
+        """The scope of the caller."""
         return self.context.scope

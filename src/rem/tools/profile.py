@@ -1,4 +1,4 @@
-"""The profile of who is asking: a row of their own in `users`."""
+"""The caller's own profile: the caller's row in `users`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 async def load_own_profile(env: ToolEnv) -> dict[str, Any] | None:
-    """The caller's row, known by their e-mail address or id. What others wrote of them is not it."""
+    """Return the caller's own row in `users`, or None. Rows that others wrote about the caller are ignored."""
     names = [name for name in (env.context.user_email, env.context.user_id) if name]
     store = env.rem.store(env.scope)
-    answers = await store.find_matches(names, "users") if names else []
-    found = next((answer.record for answer in answers if answer.record.get("user_id") == env.scope.user_id), None)
-    if found is not None or env.context.user_id is None:
-        return found
-    # The id is made from an address that the caller did not give; the row may have it.
+    matches = await store.find_matches(names, "users") if names else []
+    record = next((match.record for match in matches if match.record.get("user_id") == env.scope.user_id), None)
+    if record is not None or env.context.user_id is None:
+        return record
+    # The user id may be derived from an e-mail address that is only in the row.
     live = [row for row in await find_user_rows(store) if not row.is_deleted]
     return await load_user_record(store, live[0].id) if live else None

@@ -1,12 +1,12 @@
-"""All tools by name."""
+"""All tools by name, in the order in which they are listed."""
 
 from __future__ import annotations
 
 from rem.tools.agents import ask_agent, save_agent
 from rem.tools.binding import ToolFunction
 from rem.tools.notes import action, register_metadata
-from rem.tools.read_resource import read_resource
 from rem.tools.remember import ingest_into_rem, parse_and_ingest_file
+from rem.tools.resources import read_resource
 from rem.tools.schema import get_schema, list_schema
 from rem.tools.search import ask_rem, fuzzy, lookup, search_rem, traverse
 
@@ -29,5 +29,3 @@ TOOLS: dict[str, ToolFunction] = {
         save_agent,
     )
 }
-READ_ONLY = frozenset({"search_rem", "lookup", "fuzzy", "traverse", "read_resource", "list_schema", "get_schema"})
-"""Those that change nothing. A question may be put to an agent, whose conversation is kept."""

@@ -1,4 +1,4 @@
-"""ingest_into_rem: keep a text."""
+"""The tools that store texts and files: ingest_into_rem and parse_and_ingest_file."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from rem.ingest.sources.fetch import fetch_file
 from rem.ingest.sources.policy import FetchPolicy
 from rem.models import Resource
 from rem.models.field_types import utc_now
+from rem.tools.binding import describe_validation_error, tool
 from rem.tools.env import ToolEnv
-from rem.tools.notes import describe_validation_error
+
+MAX_RETURNED_KEYS = 50
 
 
+@tool(destructive=True)
 async def ingest_into_rem(
     env: ToolEnv,
-    content: Annotated[str, Field(min_length=1, description="The text itself, whole; Markdown is fine.")],
+    content: Annotated[str, Field(min_length=1, description="The complete text; Markdown is fine.")],
     name: Annotated[
         str, Field(min_length=1, max_length=255, description="A short title; its key is what lookup finds it by.")
     ],
@@ -27,16 +30,16 @@ async def ingest_into_rem(
     tags: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=255)]] | None, Field(max_length=50, description="Topics.")
     ] = None,
-    replace: Annotated[bool, Field(description="Write over the caller's own text of this name.")] = False,
+    replace: Annotated[bool, Field(description="Overwrite the caller's own text of this name.")] = False,
 ) -> dict[str, Any]:
-    """Keep a text in the user's memory for good, so that it is found in every later conversation.
+    """Store a text in the user's memory permanently, so that it is found in every later conversation.
 
-    Use it when the user asks you to remember or save something, or hands you a document. For notes on your answer use
-    register_metadata. What is stored under the name already is kept unless you say replace=true.
+    Use it when the user asks you to remember or save something, or gives you a document. For notes on your answer use
+    register_metadata. An existing text of the same name is kept unless you say replace=true.
     For example: ingest_into_rem(name="Pricing decision 2026-03", content="We decided …", category="decision")
     """
     store = env.rem.store(env.scope)
-    resource = _resource(name, content, category, tags)
+    resource = _make_resource(name, content, category, tags)
     async with store.transaction() as transaction:
         if not replace:
             await _refuse_to_overwrite(transaction, name, content)
@@ -50,35 +53,7 @@ async def ingest_into_rem(
     }
 
 
-def _resource(name: str, content: str, category: str | None, tags: list[str] | None) -> Resource:
-    fields: dict[str, Any] = {
-        "name": name,
-        "content": content,
-        "timestamp": utc_now(),
-        "origin": "tool:ingest_into_rem",
-    }
-    given = {"category": category, "tags": tags}
-    try:
-        return Resource(**fields, **{field: value for field, value in given.items() if value is not None})
-    except ValidationError as error:
-        raise InvalidInputError(f"The text cannot be stored. {describe_validation_error(error)}") from error
-
-
-async def _refuse_to_overwrite(store: Store, name: str, content: str) -> None:
-    own = [
-        entity
-        for entity in await store.find(Resource, {"key": await store.normalize_key(name)}, limit=2)
-        if entity.user_id == store.scope.user_id
-    ]
-    if own and own[0].content != content:
-        raise ConflictError(
-            f"{own[0].key!r} holds another text already: choose another name, or say replace=true to write over it."
-        )
-
-
-_MOST_KEYS = 50
-
-
+@tool(destructive=True)
 async def parse_and_ingest_file(
     env: ToolEnv,
     uri: Annotated[
@@ -91,18 +66,18 @@ async def parse_and_ingest_file(
         list[Annotated[str, Field(min_length=1, max_length=255)]] | None, Field(max_length=50, description="Topics.")
     ] = None,
 ) -> dict[str, Any]:
-    """Read a file and keep its whole text in the user's memory, in pieces that are found in every later conversation.
+    """Read a file and store its whole text in the user's memory, in chunks that are found in every later conversation.
 
     Reads text, Markdown, code, HTML, CSV, JSON and YAML; PDF, Office documents, e-mail and images if REM is set up for
-    it. The same file again changes nothing; a changed one takes the place of the old. A YAML file that defines an agent
-    becomes that agent. For a text that you have at hand use ingest_into_rem.
+    it. The same file again changes nothing; a changed file replaces the old one. A YAML file that defines an agent
+    becomes that agent. For a text that you already have use ingest_into_rem.
     For example: parse_and_ingest_file(uri="https://example.com/handbook.pdf", category="manual")
     """
     settings = env.rem.settings
     file = await fetch_file(uri, FetchPolicy.from_settings(settings.ingest), settings.ingest)
 
     async def save_schema(text: str) -> str:
-        assert env.agents is not None  # noqa: S101  # only given where there are agents
+        assert env.agents is not None  # noqa: S101  # only passed on if there are agents
         return (await env.agents.save(text, env.scope)).name
 
     ingester = env.rem.ingester(env.scope, save_schema=save_schema if env.agents is not None else None)
@@ -120,5 +95,31 @@ async def parse_and_ingest_file(
         "file": outcome.key,
         "uri": outcome.uri,
         "chunks": outcome.chunks,
-        "keys": list(outcome.keys[:_MOST_KEYS]),
+        "keys": list(outcome.keys[:MAX_RETURNED_KEYS]),
     }
+
+
+def _make_resource(name: str, content: str, category: str | None, tags: list[str] | None) -> Resource:
+    fields: dict[str, Any] = {
+        "name": name,
+        "content": content,
+        "timestamp": utc_now(),
+        "origin": "tool:ingest_into_rem",
+    }
+    optional = {"category": category, "tags": tags}
+    try:
+        return Resource(**fields, **{field: value for field, value in optional.items() if value is not None})
+    except ValidationError as error:
+        raise InvalidInputError(f"The text cannot be stored. {describe_validation_error(error)}") from error
+
+
+async def _refuse_to_overwrite(store: Store, name: str, content: str) -> None:
+    own = [
+        entity
+        for entity in await store.find(Resource, {"key": await store.normalize_key(name)}, limit=2)
+        if entity.user_id == store.scope.user_id
+    ]
+    if own and own[0].content != content:
+        raise ConflictError(
+            f"{own[0].key!r} already holds another text: choose another name, or say replace=true to overwrite it."
+        )

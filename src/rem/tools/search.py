@@ -1,4 +1,4 @@
-"""search_rem: a query over the caller's memory."""
+"""The tools that search: search_rem, lookup, fuzzy, traverse and ask_rem."""
 
 from __future__ import annotations
 
@@ -14,53 +14,9 @@ from rem.query.language.parser import parse_query
 from rem.query.plans.plan import PlanResult
 from rem.query.result import QueryResult
 from rem.query.tree import Direction, Fuzzy, Lookup, Query, Search, Traverse
+from rem.tools.binding import tool
 from rem.tools.env import ToolEnv
 from rem.tools.trimming import fit_to_budget
-
-_FETCHED = 3
-"""So many times as many rows are fetched as are wanted, because some will be left out."""
-_MOST_FETCHED = 100
-
-
-def count_rows_to_fetch(wanted: int) -> int:
-    """How many rows a search over everything needs, so that enough remain."""
-    return min(wanted * _FETCHED, max(wanted, _MOST_FETCHED))
-
-
-def exclude_current_session(result: QueryResult, asked: str, session_id: str | None, wanted: int) -> QueryResult:
-    """The best rows of a search over everything that are no echo of the question.
-
-    The question is stored before it is answered and fits itself best; who asks the same again has asked it before. The
-    model knows the conversation that it is in. At most half of the rows are messages, if there is enough else.
-    """
-    rows = list(_no_echo(result.results, _normalize(asked), session_id))
-    others = sum(row["table"] != "messages" for row in rows)
-    room = max(wanted // 2, wanted - others)
-    kept = []
-    for row in rows:
-        if row["table"] == "messages":
-            room -= 1
-            if room < 0:
-                continue
-        kept.append(row)
-    return replace(result, results=kept[:wanted])
-
-
-def _no_echo(rows: list[dict[str, Any]], asked: str, session_id: str | None) -> Iterator[dict[str, Any]]:
-    seen = {asked}
-    for row in rows:
-        if row.get("table") == "messages":
-            record = row["record"]
-            said = _normalize(str(record.get("content", "")))
-            if said in seen or (session_id is not None and record.get("session_id") == session_id):
-                continue
-            seen.add(said)
-        yield row
-
-
-def _normalize(text: str) -> str:
-    return " ".join(text.split()).casefold()
-
 
 QueryMode: TypeAlias = Literal["rem-dialect", "natural-language", "staged-plan"]
 MAX_LIMIT_ROWS = 100
@@ -68,8 +24,14 @@ Limit: TypeAlias = Annotated[
     int | None,
     Field(ge=1, le=MAX_LIMIT_ROWS, description="At most this many rows; the query's own LIMIT if not given."),
 ]
+QUERY_AGENT = "query-agent"
+QUERY_AGENT_TIMEOUT_SECONDS = 120
+FETCH_FACTOR = 3
+"""A search fetches this many times the requested rows, because messages of the current session are removed."""
+MAX_FETCHED_ROWS = 100
 
 
+@tool(read_only=True)
 async def search_rem(
     env: ToolEnv,
     query: Annotated[
@@ -95,69 +57,15 @@ async def search_rem(
     """
     match mode:
         case "rem-dialect":
-            return await _of_query(env, query, limit)
+            return await _run_dialect_query(env, query, limit)
         case "natural-language":
             return to_tool_result(await ask_memory(env, query, limit), limit)
         case "staged-plan":
-            return _of_plan(await env.rem.run_plan(query, user=env.scope), limit)
+            return _plan_to_tool_result(await env.rem.run_plan(query, user=env.scope), limit)
     raise InvalidInputError(f"There is no mode {mode!r}: use rem-dialect, natural-language or staged-plan.")
 
 
-async def _of_query(env: ToolEnv, text: str, limit: int | None) -> dict[str, Any]:
-    parsed = parse_query(text)
-    tree = with_limit(parsed, limit) or parsed
-    if isinstance(tree, Search) and tree.table is None:
-        wider = replace(tree, limit=count_rows_to_fetch(tree.limit))
-        found = await env.rem.query(wider, user=env.scope)
-        return to_tool_result(exclude_current_session(found, tree.text, env.context.session_id, tree.limit))
-    # A mistake is explained by the text that was written.
-    return to_tool_result(await env.rem.query(text if tree is parsed else tree, user=env.scope), limit)
-
-
-async def ask_memory(env: ToolEnv, question: str, limit: int | None = None) -> QueryResult:
-    """The answer to plain language, without what is being said right now."""
-    wanted = limit or Search("").limit
-    found = await env.rem.ask(question, limit=count_rows_to_fetch(wanted), user=env.scope)
-    if found.query_type not in ("SEARCH", "FUZZY"):
-        return found
-    return exclude_current_session(found, question, env.context.session_id, wanted)
-
-
-def with_limit(query: Query, limit: int | None) -> Query | None:
-    """The query with another limit; None where its own stays, because none is asked for or it takes none."""
-    return replace(query, limit=limit) if limit and isinstance(query, Fuzzy | Search | Traverse) else None
-
-
-async def run_query(env: ToolEnv, query: Query, *, offset: int = 0) -> dict[str, Any]:
-    """The answer to a query that was not written by a model."""
-    result = await env.rem.query(query, user=env.scope)
-    return to_tool_result(result, is_whole=isinstance(query, Lookup), offset=offset)
-
-
-def to_tool_result(
-    result: QueryResult, limit: int | None = None, *, is_whole: bool | None = None, offset: int = 0
-) -> dict[str, Any]:
-    """A result as a model gets it. What was looked up is given whole, if there is room."""
-    if limit is not None and result.count > limit:
-        result = replace(result, results=result.results[:limit], notes=(*result.notes, _more(result.count, limit)))
-    whole = result.query_type == "LOOKUP" if is_whole is None else is_whole
-    return {"status": "success", **fit_to_budget(result.as_json(), whole=whole, offset=offset)}
-
-
-def _more(count: int, limit: int) -> str:
-    return f"{count} rows were found, and limit={limit} of them are shown."
-
-
-def _of_plan(plan: PlanResult, limit: int | None) -> dict[str, Any]:
-    """The rows of the stage that answers; of the others, what became of them."""
-    final = to_tool_result(plan[plan.answer].result, limit)
-    stages = [
-        {name: value for name, value in stage.as_json().items() if name not in ("results", "query_type")}
-        for stage in plan.stages
-    ]
-    return {**final, "query_type": "PLAN", "answer": plan.answer, "stages": stages}
-
-
+@tool(read_only=True)
 async def lookup(
     env: ToolEnv,
     key: Annotated[str, Field(description="A name or key, such as Sarah Chen, sarah-chen or users/sarah@example.com.")],
@@ -174,24 +82,26 @@ async def lookup(
     """
     if not key.strip():
         raise InvalidInputError("The key is empty: give a name such as sarah-chen.")
-    return await run_query(env, Lookup((key,)), offset=offset)
+    return await _run_query(env, Lookup((key,)), offset=offset)
 
 
+@tool(read_only=True)
 async def fuzzy(
     env: ToolEnv,
     text: Annotated[str, Field(description="A name or part of one, possibly misspelt.")],
     limit: Annotated[int, Field(ge=1, le=50, description="At most this many rows.")] = 5,
 ) -> dict[str, Any]:
-    """Find names in memory that are nearly what you have: misspelt, incomplete or spoken ones.
+    """Find names in memory that are similar to the given one: misspelt, incomplete or spoken names.
 
     Use lookup if you have the exact name, and search_rem with SEARCH for a topic rather than a name.
     For example: fuzzy(text="sara chenn") finds sarah-chen.
     """
     if not text.strip():
         raise InvalidInputError("The text is empty: give a name, or a part of one.")
-    return await run_query(env, Fuzzy(text, limit=limit))
+    return await _run_query(env, Fuzzy(text, limit=limit))
 
 
+@tool(read_only=True)
 async def traverse(
     env: ToolEnv,
     key: Annotated[str, Field(description="The name or key to start from.")],
@@ -212,13 +122,10 @@ async def traverse(
         raise InvalidInputError("The key is empty: give the name of the thing to start from.")
     types = tuple(part.strip() for part in (type or "").split(",") if part.strip())
     start = Lookup((key,))
-    return await run_query(env, Traverse(start, types, depth=depth, limit=limit, direction=direction))
+    return await _run_query(env, Traverse(start, types, depth=depth, limit=limit, direction=direction))
 
 
-QUERY_AGENT = "query-agent"
-_SECONDS = 120
-
-
+@tool()
 async def ask_rem(
     env: ToolEnv,
     question: Annotated[str, Field(min_length=1, description="The question, in plain words and any language.")],
@@ -230,12 +137,107 @@ async def ask_rem(
     For example: ask_rem(question="who works on Project Atlas?")
     """
     notes: tuple[str, ...] = ()
-    # The agent that writes queries must not be asked by itself.
+    # The query agent must not call itself.
     if env.delegate is not None and env.has_model and env.context.agent_schema_uri != QUERY_AGENT:
         try:
-            return await env.delegate(QUERY_AGENT, question, _SECONDS)
+            return await env.delegate(QUERY_AGENT, question, QUERY_AGENT_TIMEOUT_SECONDS)
         except (AgentNotFoundError, ModelError, TimeoutError) as error:
             logger.warning("The question is answered without a language model: {}", type(error).__name__)
             notes = (f"Answered without a language model: {error or 'it took too long.'}",)
-    answer = to_tool_result(await ask_memory(env, question))
-    return {**answer, "notes": [*notes, *answer["notes"]]} if notes else answer
+    result = to_tool_result(await ask_memory(env, question))
+    return {**result, "notes": [*notes, *result["notes"]]} if notes else result
+
+
+async def ask_memory(env: ToolEnv, question: str, limit: int | None = None) -> QueryResult:
+    """Answer a question in plain language by a query, without messages of the current session."""
+    max_rows = limit or Search("").limit
+    result = await env.rem.ask(question, limit=_count_rows_to_fetch(max_rows), user=env.scope)
+    if result.query_type not in ("SEARCH", "FUZZY"):
+        return result
+    return exclude_current_session(result, question, env.context.session_id, max_rows)
+
+
+def exclude_current_session(result: QueryResult, question: str, session_id: str | None, max_rows: int) -> QueryResult:
+    """Return the best `max_rows` rows without messages of the current session and without copies of the question.
+
+    The question is stored before it is answered, so it would be its own best hit. The model already has the messages of
+    the current session. At most half of the rows are messages, unless there are too few other rows.
+    """
+    rows = list(_remove_echoes(result.results, _normalize(question), session_id))
+    other_rows = sum(row["table"] != "messages" for row in rows)
+    messages_left = max(max_rows // 2, max_rows - other_rows)
+    kept = []
+    for row in rows:
+        if row["table"] == "messages":
+            messages_left -= 1
+            if messages_left < 0:
+                continue
+        kept.append(row)
+    return replace(result, results=kept[:max_rows])
+
+
+def to_tool_result(
+    result: QueryResult, limit: int | None = None, *, is_whole: bool | None = None, offset: int = 0
+) -> dict[str, Any]:
+    """Return a query result as JSON that fits into a model's context.
+
+    `is_whole` keeps full texts as far as they fit (default: for LOOKUP). `offset` is the position in a long text from
+    which it is returned.
+    """
+    if limit is not None and result.count > limit:
+        note = f"{result.count} rows were found, and limit={limit} of them are shown."
+        result = replace(result, results=result.results[:limit], notes=(*result.notes, note))
+    is_whole = result.query_type == "LOOKUP" if is_whole is None else is_whole
+    return {"status": "success", **fit_to_budget(result.as_json(), is_whole=is_whole, offset=offset)}
+
+
+async def _run_dialect_query(env: ToolEnv, text: str, limit: int | None) -> dict[str, Any]:
+    parsed = parse_query(text)
+    tree = _with_limit(parsed, limit) or parsed
+    if isinstance(tree, Search) and tree.table is None:
+        wider = replace(tree, limit=_count_rows_to_fetch(tree.limit))
+        result = await env.rem.query(wider, user=env.scope)
+        return to_tool_result(exclude_current_session(result, tree.text, env.context.session_id, tree.limit))
+    # An unchanged query is passed as text: error messages then quote it as it was written.
+    return to_tool_result(await env.rem.query(text if tree is parsed else tree, user=env.scope), limit)
+
+
+async def _run_query(env: ToolEnv, query: Query, *, offset: int = 0) -> dict[str, Any]:
+    result = await env.rem.query(query, user=env.scope)
+    return to_tool_result(result, is_whole=isinstance(query, Lookup), offset=offset)
+
+
+def _with_limit(query: Query, limit: int | None) -> Query | None:
+    """Return the query with this limit; None if there is no limit to set or the query takes none."""
+    return replace(query, limit=limit) if limit and isinstance(query, Fuzzy | Search | Traverse) else None
+
+
+def _plan_to_tool_result(plan: PlanResult, limit: int | None) -> dict[str, Any]:
+    """Return the rows of the answering stage, and the other stages without their rows."""
+    result = to_tool_result(plan[plan.answer].result, limit)
+    stages = [
+        {name: value for name, value in stage.as_json().items() if name not in ("results", "query_type")}
+        for stage in plan.stages
+    ]
+    return {**result, "query_type": "PLAN", "answer": plan.answer, "stages": stages}
+
+
+def _count_rows_to_fetch(max_rows: int) -> int:
+    return min(max_rows * FETCH_FACTOR, max(max_rows, MAX_FETCHED_ROWS))
+
+
+def _remove_echoes(rows: list[dict[str, Any]], question: str, session_id: str | None) -> Iterator[dict[str, Any]]:
+    """Yield the rows without messages of the session, and without messages that repeat the question or each other."""
+    seen = {question}
+    for row in rows:
+        if row.get("table") == "messages":
+            record = row["record"]
+            content = _normalize(str(record.get("content", "")))
+            if content in seen or (session_id is not None and record.get("session_id") == session_id):
+                continue
+            seen.add(content)
+        yield row
+
+
+def _normalize(text: str) -> str:
+    return " ".join(text.split()).casefold()

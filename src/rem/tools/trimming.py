@@ -1,4 +1,4 @@
-"""Answers as a model gets them: without what it cannot use, and never larger than it can read."""
+"""Cut tool results to a size that a model can read."""
 
 from __future__ import annotations
 
@@ -8,45 +8,49 @@ from typing import Any
 import orjson
 
 MAX_RESULT_CHARS = 40_000
-"""Of a whole answer as JSON: some 10,000 tokens."""
+"""Size of a result as JSON: about 10,000 tokens."""
 MAX_PREVIEW_CHARS = 1_200
-"""Of one text where several rows are found: enough to judge whether it is the right one."""
-_MOST_ITEMS = 100
-_UNUSED = frozenset({"embedding", "tenant_id", "user_id", "deleted_at"})
-"""Columns that say nothing to a model; whose row it is, the caller knows."""
-_EMPTY: tuple[Any, ...] = (None, "", [], {})
-_ROOM_FOR_NOTES = 2_000
+"""Length of one text in a result with several rows: enough to judge whether it is the right one."""
+MAX_LIST_ITEMS = 100
+NOTES_RESERVE_CHARS = 2_000
+"""Part of MAX_RESULT_CHARS that is kept free for the notes."""
+_OMITTED_COLUMNS = frozenset({"embedding", "tenant_id", "user_id", "deleted_at"})
+"""Columns that are useless to a model. The owner of the rows is the caller."""
+_EMPTY_VALUES: tuple[Any, ...] = (None, "", [], {})
 
 
-def fit_to_budget(answer: Mapping[str, Any], *, whole: bool = False, offset: int = 0) -> dict[str, Any]:
-    """An answer with `results` that fits: texts are cut, then rows are left out, and notes say so.
+def fit_to_budget(result: Mapping[str, Any], *, is_whole: bool = False, offset: int = 0) -> dict[str, Any]:
+    """Return a result with `results` that has at most MAX_RESULT_CHARS characters as JSON.
 
-    `whole` leaves texts as long as there is room, for a caller that asked for just these rows; `offset` leaves out what
-    comes before it in a long text, to read on.
+    Texts are cut first, then rows are dropped; `notes` says so. `is_whole` keeps texts as long as they fit, for a
+    caller that asked for exactly these rows. `offset` is the position in a long text from which it is returned.
     """
-    rows = answer["results"]
-    room = MAX_RESULT_CHARS - _ROOM_FOR_NOTES
-    longest = max(MAX_PREVIEW_CHARS, room // (2 * len(rows) or 1)) if whole else MAX_PREVIEW_CHARS
+    rows = result["results"]
+    chars_left = MAX_RESULT_CHARS - NOTES_RESERVE_CHARS
+    max_chars = max(MAX_PREVIEW_CHARS, chars_left // (2 * len(rows) or 1)) if is_whole else MAX_PREVIEW_CHARS
     kept: list[dict[str, Any]] = []
     for row in rows:
-        smaller = _row(row, longest, offset)
-        size = _size(smaller)
-        if size > room and not kept:
-            smaller = _flattened(smaller, room)
-            size = _size(smaller)
-        if size > room:
+        trimmed = _trim_row(row, max_chars, offset)
+        size = _count_chars(trimmed)
+        if size > chars_left and not kept:
+            trimmed = _flatten_row(trimmed, chars_left)
+            size = _count_chars(trimmed)
+        if size > chars_left:
             break
-        kept.append(smaller)
-        room -= size
-    notes = list(answer.get("notes", ()))
+        kept.append(trimmed)
+        chars_left -= size
+    notes = list(result.get("notes", ()))
     if len(kept) < len(rows):
         notes.append(f"Only the first {len(kept)} of {len(rows)} rows fit: ask for fewer, or LOOKUP single keys.")
-    return {**answer, "results": kept, **({"notes": notes} if notes else {})}
+    return {**result, "results": kept, **({"notes": notes} if notes else {})}
 
 
-def cut_text(text: str, longest: int, key: str | None = None, offset: int = 0) -> str:
-    """A text from `offset` on, with a note at the end if more follows: with a key, also how to get that."""
-    end = offset + longest
+def cut_text(text: str, max_chars: int, key: str | None = None, offset: int = 0) -> str:
+    """Return at most `max_chars` characters of `text` from `offset` on.
+
+    A cut text ends with a note; if a `key` is given, the note has the call that returns the rest.
+    """
+    end = offset + max_chars
     if end >= len(text):
         return text[offset:]
     more = f"; the rest: lookup(key={orjson.dumps(key).decode()}, offset={end})" if key else ""
@@ -54,50 +58,55 @@ def cut_text(text: str, longest: int, key: str | None = None, offset: int = 0) -
 
 
 def drop_empty_fields(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns that say something."""
-    return {name: value for name, value in record.items() if name not in _UNUSED and value not in _EMPTY}
+    """Return the record without empty fields and without columns that are useless to a model."""
+    return {
+        name: value for name, value in record.items() if name not in _OMITTED_COLUMNS and value not in _EMPTY_VALUES
+    }
 
 
-def _row(row: Mapping[str, Any], longest: int, offset: int) -> dict[str, Any]:
-    """A row of an entity without what a model cannot use; in one of a SELECT, everything was asked for."""
-    named = row.get("key")
-    key = named if isinstance(named, str) else None
-    smaller = {
-        name: _shortened(value, longest, key, 0) for name, value in row.items() if name not in ("record", "embedding")
+def _trim_row(row: Mapping[str, Any], max_chars: int, offset: int) -> dict[str, Any]:
+    """Cut the texts of a row. In an entity's record empty fields are dropped, but never columns of a SELECT."""
+    key = row.get("key")
+    key = key if isinstance(key, str) else None
+    trimmed = {
+        name: _cut_value(value, max_chars, key, 0) for name, value in row.items() if name not in ("record", "embedding")
     }
     record = row.get("record")
     if isinstance(record, Mapping):
-        smaller["record"] = _shortened(drop_empty_fields(record), longest, key, offset)
+        trimmed["record"] = _cut_value(drop_empty_fields(record), max_chars, key, offset)
     elif "record" in row:
-        smaller["record"] = _shortened(record, longest, key, 0)
-    return smaller
+        trimmed["record"] = _cut_value(record, max_chars, key, 0)
+    return trimmed
 
 
-def _shortened(value: Any, longest: int, key: str | None, offset: int) -> Any:
-    """Every text in it cut. Only a text that is longer than the offset is one that somebody reads on in."""
+def _cut_value(value: Any, max_chars: int, key: str | None, offset: int) -> Any:
+    """Cut every text and list inside of a JSON value. The offset applies only to texts that are longer than it."""
     if isinstance(value, str):
-        return cut_text(value, longest, key, offset if len(value) > offset else 0)
+        return cut_text(value, max_chars, key, offset if len(value) > offset else 0)
     if isinstance(value, Mapping):
-        return {name: _shortened(inner, longest, key, offset) for name, inner in value.items()}
+        return {name: _cut_value(inner, max_chars, key, offset) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        items = [_shortened(inner, longest, key, offset) for inner in value[:_MOST_ITEMS]]
-        more = len(value) - _MOST_ITEMS
+        items = [_cut_value(inner, max_chars, key, offset) for inner in value[:MAX_LIST_ITEMS]]
+        more = len(value) - MAX_LIST_ITEMS
         return [*items, f"… [and {more:,} more]"] if more > 0 else items
     return value
 
 
-def _flattened(row: dict[str, Any], room: int) -> dict[str, Any]:
-    """A row whose parts are many rather than long: the large ones become a text that is cut."""
+def _flatten_row(row: dict[str, Any], max_chars: int) -> dict[str, Any]:
+    """Merge the record into the row and turn every field that exceeds its share into a cut text."""
     record = row.get("record")
-    parts = {**row, **record} if isinstance(record, dict) else row
-    parts = {name: value for name, value in parts.items() if value is not record}
-    share = room // (2 * len(parts))
-    return {name: value if _size(value) <= share else cut_text(_text(value), share) for name, value in parts.items()}
+    fields = {**row, **record} if isinstance(record, dict) else row
+    fields = {name: value for name, value in fields.items() if value is not record}
+    share = max_chars // (2 * len(fields))
+    return {
+        name: value if _count_chars(value) <= share else cut_text(_to_text(value), share)
+        for name, value in fields.items()
+    }
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
 
 
-def _size(value: Any) -> int:
+def _count_chars(value: Any) -> int:
     return len(orjson.dumps(value, default=str).decode())

@@ -73,6 +73,6 @@ def test_the_headers_of_the_table_are_those_that_count() -> None:
 
 
 def test_the_parameters_that_reach_the_model_are_listed() -> None:
-    text = _TEXT.split("`temperature`")[1].split("reach the model")[0]
+    text = _TEXT.split("`temperature`")[1].split("It rejects")[0]
     listed = {"temperature", *re.findall(r"`(\w+)`", text)}
     assert listed == set(ChatRequest.model_fields) - {"model", "messages", "stream", "stream_options", "n"}
