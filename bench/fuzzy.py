@@ -11,8 +11,6 @@ import orjson
 from bench.measure import Result, alternate, median, say
 from rem import Rem, Settings
 from rem.db.database import Database
-from rem.query.executor import QueryExecutor
-from rem.query.result import QueryResult
 from rem.query.tree import Fuzzy
 
 SIZES = (10_000, 100_000, 1_000_000)
@@ -82,12 +80,11 @@ async def _measure(rem: Rem, size: int, rounds: int) -> dict[str, float]:
     numbers = [random.Random(turn).randrange(size) for turn in range(rounds + 50)]
     texts = [_misspelt(_row(number, words)[1], turn) for turn, number in enumerate(numbers)]
     users = [f"user-{number % _USERS or 1}" for number in numbers]
-    stores = {user: QueryExecutor(rem.store(user), _unused, _unused) for user in users}
-    found: list[int] = []
+    row_counts: list[int] = []
 
     async def rem_fuzzy(turn: int) -> None:
-        answer = await stores[users[turn]].run(Fuzzy(texts[turn], _THRESHOLD, _LIMIT))
-        found.append(answer.count)
+        result = await rem.query(Fuzzy(texts[turn], _THRESHOLD, _LIMIT), user=users[turn])
+        row_counts.append(result.count)
 
     async def bare(turn: int) -> None:
         async with rem.database.pool.acquire() as connection, connection.transaction():
@@ -99,7 +96,7 @@ async def _measure(rem: Rem, size: int, rounds: int) -> dict[str, float]:
                 orjson.loads(row["record"])
 
     times = await alternate({"bare_trigrams": bare, "rem_fuzzy": rem_fuzzy}, rounds, warm_up=10)
-    return {**times, "rows_found": median(found)}
+    return {**times, "rows_found": median(row_counts)}
 
 
 def _misspelt(name: str, turn: int) -> str:
@@ -107,7 +104,3 @@ def _misspelt(name: str, turn: int) -> str:
     parts = name.lower().split()[:-1]
     text = parts[0] if turn % 2 else " ".join(parts)
     return text[:2] + text[3:]
-
-
-async def _unused(*_arguments: object) -> QueryResult:
-    raise NotImplementedError

@@ -14,7 +14,7 @@ from rem import Rem, Settings
 from rem.db.database import Database
 from rem.db.sql import named_blocks
 from rem.query.tree import Search
-from rem.query.verbs.search import Searcher, run_search
+from rem.query.verbs.search import Searcher
 from rem.retrieval.indexer import Indexer, vector_to_text
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ async def _measure(
     literals = [f"[{','.join(map(str, questions[text].tolist()))}]" for text in texts]
 
     async def rem_search(turn: int) -> None:
-        found = await run_search(searcher, store, Search(texts[turn], limit=_LIMIT, min_similarity=0))
+        found = await searcher.search(store, Search(texts[turn], limit=_LIMIT, min_similarity=0))
         assert found.count == _LIMIT, f"{found.count} rows"
 
     async def bare(statement: str, turn: int) -> Any:
@@ -178,7 +178,7 @@ async def _recall(rem: Rem, searcher: Searcher, owner: str, questions: dict[str,
     store = rem.store(owner, tenant=_TENANT)
     hits = wanted = 0
     for text in list(questions)[:50]:
-        found = await run_search(searcher, store, Search(text, limit=_LIMIT, min_similarity=0, mode="vector"))
+        found = await searcher.search(store, Search(text, limit=_LIMIT, min_similarity=0, mode="vector"))
         literal = f"[{','.join(map(str, questions[text].tolist()))}]"
         async with rem.database.connection() as connection:
             exact = {

@@ -11,8 +11,6 @@ import orjson
 from bench.measure import Call, Result, alternate, say
 from rem import Rem, Settings
 from rem.db.database import Database
-from rem.query.executor import QueryExecutor
-from rem.query.result import QueryResult
 from rem.query.tree import Lookup, Traverse
 
 NODES = 100_000
@@ -73,14 +71,13 @@ async def _fill(database: Database, nodes: int) -> None:
 
 
 async def _measure(rem: Rem, nodes: int, rounds: int) -> dict[str, Any]:
-    executor = QueryExecutor(rem.store(_USER), _unused, _unused)
     source = random.Random(nodes)
     starts = [source.randrange(nodes) for _ in range(rounds + 50)]
     reached: dict[str, list[int]] = defaultdict(list)
 
     async def rem_traverse(turn: int) -> None:
-        found = await executor.run(Traverse(Lookup((f"node-{starts[turn]}",)), depth=_DEPTH))
-        reached["rem"].append(found.count)
+        result = await rem.query(Traverse(Lookup((f"node-{starts[turn]}",)), depth=_DEPTH), user=_USER)
+        reached["rem"].append(result.count)
 
     async def bare(turn: int) -> None:
         async with rem.database.pool.acquire() as connection:
@@ -111,7 +108,3 @@ def _breadth_first(start: int, nodes: int) -> dict[int, list[int]]:
         level = reached
     del paths[start]
     return paths
-
-
-async def _unused(*_arguments: object) -> QueryResult:
-    raise NotImplementedError

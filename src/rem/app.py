@@ -28,9 +28,8 @@ from rem.query.executor import QueryExecutor, query_span
 from rem.query.plans.plan import Plan, PlanResult
 from rem.query.plans.run import run_plan
 from rem.query.result import QueryResult
-from rem.query.tree import Query, Search, Sql
-from rem.query.verbs.search import Searcher, run_search
-from rem.query.verbs.sql import run_sql
+from rem.query.tree import Query
+from rem.query.verbs.search import Searcher
 from rem.query.verbs.sql_guard import check_select
 from rem.retrieval.index_worker import keep_indexed
 from rem.retrieval.indexer import IndexBacklog, Indexer, IndexProgress, IndexReport, IndexState
@@ -140,13 +139,7 @@ class Rem:
         return result
 
     def _executor(self, scope: Scope) -> QueryExecutor:
-        return QueryExecutor(self.store(scope), self._search, self._sql)
-
-    async def _search(self, store: Store, query: Search) -> QueryResult:
-        return await run_search(self._searcher, store, query)
-
-    async def _sql(self, store: Store, query: Sql) -> QueryResult:
-        return await run_sql(self._sandbox, store, query)
+        return QueryExecutor(self.store(scope), self._searcher, self._sandbox)
 
     async def index(
         self,

@@ -11,7 +11,7 @@ from rem.errors import InvalidInputError
 from rem.memory.queries import parse_message
 from rem.memory.tokens import count_message_tokens
 from rem.models import Message
-from rem.query.verbs.search import SearchRequest
+from rem.query.tree import Filter, Search
 
 if TYPE_CHECKING:
     from rem.db.store import Store
@@ -43,10 +43,12 @@ class Recall:
         min_similarity = self._settings.min_similarity if min_similarity is None else min_similarity
         if not 1 <= top_k <= MAX_RESULTS or not 0 <= min_similarity <= 1:
             raise InvalidInputError(f"top_k must be from 1 to {MAX_RESULTS}, and min_similarity from 0 to 1.")
-        where = None if session_id is None else Compare("session_id", "=", session_id)
-        request = SearchRequest(query, table="messages", where=where, min_similarity=min_similarity, limit=top_k)
-        result = await self._searcher.search(self._store, request)
-        return [message for hit in result.hits if (message := parse_message(hit.record)) is not None]
+        where = None
+        if session_id is not None:
+            where = Filter(f"session_id = '{session_id}'", Compare("session_id", "=", session_id))
+        search = Search(query, table="messages", where=where, min_similarity=min_similarity, limit=top_k)
+        result = await self._searcher.search(self._store, search)
+        return [message for hit in result.results if (message := parse_message(hit["record"])) is not None]
 
     async def extend_question(
         self,

@@ -97,7 +97,7 @@ async def to_query(store: Store, text: str) -> Query:
         return Search(_searched(text))
     async with store.executor.connection() as connection:
         ((exact, nearest),) = await connection.fetch(
-            sql("natural", "understand"),
+            sql("query", "find_named_key"),
             store.scope.tenant_id,
             store.scope.user_id,
             names,

@@ -14,18 +14,18 @@ from rem.errors import InvalidInputError
 from rem.models import Moment, Resource, User
 from rem.models.field_types import utc_now
 from rem.query.tree import Fuzzy
-from tests.query.stub_executor import ask, keys
+from tests.query.stub_executor import query_keys, run_query
 
 
 async def test_a_short_word_finds_the_long_key_that_it_begins(shared: Store) -> None:
     await shared.upsert(User(name="Sarah Chen"))
-    answer = await ask(shared, 'FUZZY "sara" THRESHOLD 0.7')
+    answer = await run_query(shared, 'FUZZY "sara" THRESHOLD 0.7')
     assert answer.query_type == "FUZZY"
     (row,) = answer.results
     assert (row["table"], row["key"], row["score"], row["matched"]) == ("users", "sarah-chen", 0.8, "key")
     assert row["record"]["name"] == "Sarah Chen"
-    assert await keys(shared, 'FUZZY "sara" THRESHOLD 0.8') == ["sarah-chen"]
-    assert await keys(shared, 'FUZZY "sara" THRESHOLD 0.81') == []
+    assert await query_keys(shared, 'FUZZY "sara" THRESHOLD 0.8') == ["sarah-chen"]
+    assert await query_keys(shared, 'FUZZY "sara" THRESHOLD 0.81') == []
     assert [step.name for step in answer.steps] == ["parse", "fuzzy"]
 
 
@@ -33,7 +33,7 @@ async def test_keys_come_before_summaries_and_better_ones_first(alice: Store) ->
     await alice.upsert(Resource(name="note", content="Met Marcus Antonius in the forum."))
     await alice.upsert(Resource(name="marcos-antonis", content="Nothing alike here."))
     await alice.upsert(Resource(name="marcus-antonius", content="Nothing alike here."))
-    answer = await ask(alice, "FUZZY Marcus Antonius")
+    answer = await run_query(alice, "FUZZY Marcus Antonius")
     assert [(row["key"], row["matched"]) for row in answer.results] == [
         ("marcus-antonius", "key"),
         ("marcos-antonis", "key"),
@@ -46,51 +46,51 @@ async def test_keys_come_before_summaries_and_better_ones_first(alice: Store) ->
 
 async def test_the_whole_key_breaks_ties_between_parts(alice: Store) -> None:
     await alice.upsert_many([Resource(name=name) for name in ("sarah chen notes", "sarah", "sarah chen")])
-    assert await keys(alice, "FUZZY sarah") == ["sarah", "sarah-chen", "sarah-chen-notes"]
+    assert await query_keys(alice, "FUZZY sarah") == ["sarah", "sarah-chen", "sarah-chen-notes"]
 
 
 async def test_limit_counts_keys_and_summaries_together(alice: Store) -> None:
     await alice.upsert_many([Resource(name=f"alpha {n}", content="nothing") for n in range(3)])
     await alice.upsert_many([Resource(name=f"zzz {n}", content="the alpha version") for n in range(9)])
-    assert await keys(alice, "FUZZY alpha LIMIT 2") == ["alpha-0", "alpha-1"]
-    five = (await ask(alice, "FUZZY alpha")).results
+    assert await query_keys(alice, "FUZZY alpha LIMIT 2") == ["alpha-0", "alpha-1"]
+    five = (await run_query(alice, "FUZZY alpha")).results
     assert [row["matched"] for row in five] == ["key"] * 3 + ["summary"] * 2
-    assert len(await keys(alice, "FUZZY alpha LIMIT 100")) == 12
+    assert len(await query_keys(alice, "FUZZY alpha LIMIT 100")) == 12
 
 
 async def test_an_entity_with_several_keys_comes_once_by_its_best(shared: Store) -> None:
     await shared.upsert(User(name="Sarah Chen", email="sarah.chen@example.com", summary="Knows typesetting."))
-    (row,) = (await ask(shared, "FUZZY sarah.chen@exampel.com THRESHOLD 0.4")).results
+    (row,) = (await run_query(shared, "FUZZY sarah.chen@exampel.com THRESHOLD 0.4")).results
     assert (row["key"], row["matched_key"]) == ("sarah-chen", "sarah.chen@example.com")
-    by_summary = (await ask(shared, "FUZZY typesetting")).results
+    by_summary = (await run_query(shared, "FUZZY typesetting")).results
     assert [(row["key"], row["matched"], row["matched_key"]) for row in by_summary] == [("sarah-chen", "summary", None)]
 
 
 async def test_a_table_narrows_and_an_unknown_one_is_an_error(alice: Store) -> None:
     await alice.upsert(Resource(name="Apollo", content="a mission"))
     await alice.upsert(Moment(name="Apollo Eleven", summary="a mission"))
-    assert await keys(alice, "FUZZY apolo FROM moments") == ["apollo-eleven"]
-    assert await keys(alice, "FUZZY mission FROM resources") == ["apollo"]
+    assert await query_keys(alice, "FUZZY apolo FROM moments") == ["apollo-eleven"]
+    assert await query_keys(alice, "FUZZY mission FROM resources") == ["apollo"]
     with pytest.raises(InvalidInputError, match=r"Did you mean 'moments'\?"):
-        await ask(alice, "FUZZY apolo FROM moment")
+        await run_query(alice, "FUZZY apolo FROM moment")
 
 
 async def test_only_what_the_scope_sees_is_found(alice: Store, bob: Store, shared: Store, rem: Rem) -> None:
     await bob.upsert(Resource(name="secret plan", content="secret plan"))
     await rem.store("alice@example.com", tenant="elsewhere").upsert(Resource(name="secret plan"))
-    assert await keys(alice, "FUZZY 'secret plan' THRESHOLD 0") == []
+    assert await query_keys(alice, "FUZZY 'secret plan' THRESHOLD 0") == []
     await shared.upsert(Resource(name="secret plans"))
     await alice.upsert(Resource(name="secret plans"))
-    owners = [row["record"]["user_id"] for row in (await ask(alice, "FUZZY secret plan")).results]
+    owners = [row["record"]["user_id"] for row in (await run_query(alice, "FUZZY secret plan")).results]
     assert owners == [alice.scope.user_id, None]
-    assert [row["record"]["user_id"] for row in (await ask(shared, "FUZZY secret plan")).results] == [None]
+    assert [row["record"]["user_id"] for row in (await run_query(shared, "FUZZY secret plan")).results] == [None]
 
 
 async def test_deleted_and_expired_rows_are_not_found(alice: Store) -> None:
     await alice.delete(await alice.upsert(Resource(name="harbour one", content="harbour")))
     await alice.upsert(Resource(name="harbour two", content="harbour", expires_at=utc_now() - timedelta(seconds=1)))
     await alice.upsert(Resource(name="harbour three", expires_at=utc_now() + timedelta(hours=1)))
-    assert await keys(alice, "FUZZY harbour") == ["harbour-three"]
+    assert await query_keys(alice, "FUZZY harbour") == ["harbour-three"]
 
 
 _SCRIPTS = {
@@ -112,38 +112,40 @@ async def test_every_script_is_compared(alice: Store) -> None:
         [Moment(name=f"m {text}", summary=f"On {name}, and more.") for text, name in _SCRIPTS.items()]
     )
     for text, name in _SCRIPTS.items():
-        assert await keys(alice, f'FUZZY "{text}" FROM resources') == [await alice.normalize_key(name)], text
+        assert await query_keys(alice, f'FUZZY "{text}" FROM resources') == [await alice.normalize_key(name)], text
         by_summary = [
-            row for row in (await ask(alice, f'FUZZY "{name}" FROM moments')).results if row["matched"] == "summary"
+            row
+            for row in (await run_query(alice, f'FUZZY "{name}" FROM moments')).results
+            if row["matched"] == "summary"
         ]
         assert [row["key"] for row in by_summary] in ([await alice.normalize_key(f"m {text}")], []), text
-        assert await alice.normalize_key(f"m {text}") in await keys(alice, f'FUZZY "{name}" FROM moments'), text
+        assert await alice.normalize_key(f"m {text}") in await query_keys(alice, f'FUZZY "{name}" FROM moments'), text
 
 
 async def test_a_key_without_letters_is_found_by_itself(alice: Store) -> None:
     await alice.upsert_many([Resource(name=name) for name in ("🎉🎉", "→", "a", "...", "?!")])
-    assert await keys(alice, 'FUZZY "→"') == ["→"]
-    assert await keys(alice, 'FUZZY "🎉🎉"') == ["🎉🎉"]
-    assert await keys(alice, "FUZZY a") == ["a"]
-    assert await keys(alice, 'FUZZY "..."') == await keys(alice, 'FUZZY "…"') == ["..."]
-    assert await keys(alice, 'FUZZY "?!"') == ["?!"]
+    assert await query_keys(alice, 'FUZZY "→"') == ["→"]
+    assert await query_keys(alice, 'FUZZY "🎉🎉"') == ["🎉🎉"]
+    assert await query_keys(alice, "FUZZY a") == ["a"]
+    assert await query_keys(alice, 'FUZZY "..."') == await query_keys(alice, 'FUZZY "…"') == ["..."]
+    assert await query_keys(alice, 'FUZZY "?!"') == ["?!"]
 
 
 async def test_odd_texts_find_nothing_and_take_no_time(alice: Store) -> None:
     await alice.upsert_many([Resource(name=f"entity {n}", content=f"text {n}") for n in range(200)])
     for text in ("", " ", "-", "%_\\", "'; DROP TABLE rem.kv_store; --", "\u0345\u0308" * 5_000, "😀"):
-        answer = await asyncio.wait_for(ask(alice, Fuzzy(text)), timeout=5)
+        answer = await asyncio.wait_for(run_query(alice, Fuzzy(text)), timeout=5)
         assert answer.count == 0, text
-    long = await asyncio.wait_for(ask(alice, Fuzzy("entity of some kind " * 500)), timeout=5)
+    long = await asyncio.wait_for(run_query(alice, Fuzzy("entity of some kind " * 500)), timeout=5)
     assert long.notes == ("Only the first 250 characters of the text were compared.",)
     with pytest.raises(InvalidInputError, match="NUL"):
-        await ask(alice, Fuzzy("a\0b"))
+        await run_query(alice, Fuzzy("a\0b"))
 
 
 async def test_threshold_zero_takes_whatever_has_something_in_common(alice: Store) -> None:
     await alice.upsert_many([Resource(name="abcdef"), Resource(name="xyz")])
-    assert await keys(alice, "FUZZY abq THRESHOLD 0 LIMIT 100") == ["abcdef"]
-    assert await keys(alice, "FUZZY abcdef THRESHOLD 1") == ["abcdef"]
+    assert await query_keys(alice, "FUZZY abq THRESHOLD 0 LIMIT 100") == ["abcdef"]
+    assert await query_keys(alice, "FUZZY abcdef THRESHOLD 1") == ["abcdef"]
 
 
 async def test_the_connection_is_left_as_it_was(alice: Store) -> None:
@@ -152,11 +154,11 @@ async def test_the_connection_is_left_as_it_was(alice: Store) -> None:
         store = Store(transaction, alice.scope, alice.types)
         async with transaction.connection() as connection:
             await connection.execute("SET LOCAL pg_trgm.word_similarity_threshold = 0.37")
-        assert await keys(store, "FUZZY sarah THRESHOLD 0.9") == ["sarah"]
+        assert await query_keys(store, "FUZZY sarah THRESHOLD 0.9") == ["sarah"]
         async with transaction.connection() as connection:
             assert await connection.fetchval("SHOW pg_trgm.word_similarity_threshold") == "0.37"
     async with alice.snapshot() as snapshot:
-        assert await keys(snapshot, "FUZZY sarah THRESHOLD 0.9") == ["sarah"]
+        assert await query_keys(snapshot, "FUZZY sarah THRESHOLD 0.9") == ["sarah"]
 
 
 async def test_the_index_is_used_and_knows_the_owner(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:

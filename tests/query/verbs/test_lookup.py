@@ -12,7 +12,7 @@ from rem.errors import InvalidInputError, QuerySyntaxError
 from rem.models import Entity, Moment, Resource, Session, User
 from rem.models.field_types import utc_now
 from rem.query.tree import Lookup
-from tests.query.stub_executor import ask, keys
+from tests.query.stub_executor import query_keys, run_query
 
 
 class Planet(Entity, table="planets"):
@@ -21,7 +21,7 @@ class Planet(Entity, table="planets"):
 
 async def test_a_row_has_table_key_asked_and_the_whole_record(alice: Store) -> None:
     stored = await alice.upsert(User(name="Sarah Chen", email="sarah@example.com", summary="Runs the platform."))
-    answer = await ask(alice, "LOOKUP users/SARAH@example.com")
+    answer = await run_query(alice, "LOOKUP users/SARAH@example.com")
     assert answer.query_type == "LOOKUP"
     assert answer.notes == ()
     (row,) = answer.results
@@ -33,7 +33,7 @@ async def test_a_row_has_table_key_asked_and_the_whole_record(alice: Store) -> N
 
 async def test_many_keys_come_in_their_order_each_with_what_it_answers(alice: Store) -> None:
     await alice.upsert_many([Resource(name=f"r {n}") for n in range(4)])
-    answer = await ask(alice, 'LOOKUP "r 3", nobody, r_1, R-3, "r 0"')
+    answer = await run_query(alice, 'LOOKUP "r 3", nobody, r_1, R-3, "r 0"')
     assert [(row["asked"], row["key"]) for row in answer.results] == [
         ("r 3", "r-3"),
         ("r_1", "r-1"),
@@ -45,14 +45,14 @@ async def test_many_keys_come_in_their_order_each_with_what_it_answers(alice: St
 
 async def test_keys_that_nothing_answers_to_are_named_and_fuzzy_proposed(alice: Store) -> None:
     await alice.upsert(Resource(name="known"))
-    answer = await ask(alice, 'LOOKUP known, sara, "say \\"hi\\""')
+    answer = await run_query(alice, 'LOOKUP known, sara, "say \\"hi\\""')
     assert answer.count == 1
     assert answer.notes == ('Nothing answers to sara, say "hi". FUZZY "sara" finds what is written nearly so.',)
-    many = await ask(alice, Lookup(tuple(f"k{n}" for n in range(9))))
+    many = await run_query(alice, Lookup(tuple(f"k{n}" for n in range(9))))
     assert many.notes == (
         'Nothing answers to k0, k1, k2, k3, k4 and 4 more. FUZZY "k0" finds what is written nearly so.',
     )
-    (note,) = (await ask(alice, Lookup(("x" * 1_000_000,)))).notes
+    (note,) = (await run_query(alice, Lookup(("x" * 1_000_000,)))).notes
     assert len(note) < 300
 
 
@@ -63,32 +63,32 @@ async def test_own_rows_come_before_shared_ones_and_nobody_elses(
     await alice.upsert(Resource(name="Handbook", content="mine"))
     await bob.upsert(Resource(name="Handbook", content="bob's"))
     elsewhere = rem.store("alice@example.com", tenant="elsewhere")
-    found = [row["record"]["content"] for row in (await ask(alice, "LOOKUP handbook")).results]
+    found = [row["record"]["content"] for row in (await run_query(alice, "LOOKUP handbook")).results]
     assert found == ["mine", "ours"]
-    assert [row["record"]["content"] for row in (await ask(shared, "LOOKUP handbook")).results] == ["ours"]
-    assert (await ask(elsewhere, "LOOKUP handbook")).count == 0
+    assert [row["record"]["content"] for row in (await run_query(shared, "LOOKUP handbook")).results] == ["ours"]
+    assert (await run_query(elsewhere, "LOOKUP handbook")).count == 0
 
 
 async def test_a_table_narrows_and_an_unknown_one_is_an_error(alice: Store) -> None:
     await alice.upsert(Resource(name="Apollo"))
     await alice.upsert(Moment(name="Apollo"))
-    assert [row["table"] for row in (await ask(alice, "LOOKUP apollo")).results] == ["moments", "resources"]
-    assert [row["table"] for row in (await ask(alice, "LOOKUP apollo FROM resources")).results] == ["resources"]
+    assert [row["table"] for row in (await run_query(alice, "LOOKUP apollo")).results] == ["moments", "resources"]
+    assert [row["table"] for row in (await run_query(alice, "LOOKUP apollo FROM resources")).results] == ["resources"]
     with pytest.raises(InvalidInputError, match=r"There is no table 'resource'\. Did you mean 'resources'\?"):
-        await ask(alice, "LOOKUP apollo FROM resource")
+        await run_query(alice, "LOOKUP apollo FROM resource")
 
 
 async def test_a_table_that_another_process_made_is_known(alice: Store, rem: Rem) -> None:
     await rem.register(Planet)
     await alice.upsert(Planet(name="Mars"))
     del alice.types.models["planets"]
-    assert await keys(alice, "LOOKUP mars IN planets") == ["mars"]
+    assert await query_keys(alice, "LOOKUP mars IN planets") == ["mars"]
 
 
 async def test_rows_too_large_for_the_cache_and_never_cached_ones_are_whole(alice: Store) -> None:
     await alice.upsert(Resource(name="Long", content="x" * 50_000))
     session = await alice.upsert(Session(name="Chat"))
-    answer = await ask(alice, f'LOOKUP long, "{session.id}"')
+    answer = await run_query(alice, f'LOOKUP long, "{session.id}"')
     assert len(answer.results[0]["record"]["content"]) == 50_000
     assert answer.results[1]["key"] == "chat"
 
@@ -97,11 +97,11 @@ async def test_deleted_and_expired_rows_are_not_found(alice: Store) -> None:
     gone = await alice.upsert(Resource(name="gone"))
     await alice.delete(gone)
     await alice.upsert(Resource(name="lapsed", expires_at=utc_now() - timedelta(seconds=1)))
-    assert (await ask(alice, "LOOKUP gone, lapsed")).count == 0
+    assert (await run_query(alice, "LOOKUP gone, lapsed")).count == 0
 
 
 async def test_bad_input_is_an_error(alice: Store) -> None:
     with pytest.raises(QuerySyntaxError, match="LOOKUP"):
-        await ask(alice, "LOOKPU x")
+        await run_query(alice, "LOOKPU x")
     with pytest.raises(InvalidInputError, match="NUL"):
-        await ask(alice, Lookup(("a\0b",)))
+        await run_query(alice, Lookup(("a\0b",)))

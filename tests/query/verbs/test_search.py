@@ -276,7 +276,7 @@ async def test_a_reranker_has_the_last_word_and_its_failure_is_told(settings: Se
     async with Rem.open(reranked) as rem:
         result = await rem.query(query.format(3), user=ALICE)
         assert result.count == 3
-        assert any("Not reread" in note for note in result.notes)
+        assert any("Not reranked" in note for note in result.notes)
 
 
 async def test_one_long_text_does_not_hide_the_others(rem_without_embedder: Rem) -> None:

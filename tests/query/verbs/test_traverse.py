@@ -17,7 +17,7 @@ from rem.query.language.parser import parse_query
 from rem.query.result import QueryResult
 from rem.query.tree import Lookup, Traverse
 from rem.query.verbs.traverse import run_traverse
-from tests.query.stub_executor import ask, keys
+from tests.query.stub_executor import query_keys, run_query
 
 
 def node(name: str, *targets: str | Edge, **fields: Any) -> Resource:
@@ -35,14 +35,14 @@ async def put(store: Store, *nodes: Entity) -> None:
 
 
 async def depths(store: Store, query: str) -> dict[str, int]:
-    return {row["key"]: row["depth"] for row in (await ask(store, query)).results}
+    return {row["key"]: row["depth"] for row in (await run_query(store, query)).results}
 
 
 async def test_a_row_says_how_its_node_was_reached(alice: Store) -> None:
     await put(
         alice, node("a", to("b", "manages", 0.5)), node("b", to("c", "mentors", 0.25)), node("c", content="the end")
     )
-    answer = await ask(alice, "TRAVERSE FROM a DEPTH 2")
+    answer = await run_query(alice, "TRAVERSE FROM a DEPTH 2")
     assert answer.query_type == "TRAVERSE"
     assert answer.notes == ()
     b, c = answer.results
@@ -58,7 +58,7 @@ async def test_a_row_says_how_its_node_was_reached(alice: Store) -> None:
     assert (c["depth"], c["path"], c["rel_type"], c["weight"]) == (2, ["a", "b", "c"], "mentors", 0.25)
     assert c["record"]["content"] == "the end"
     assert [step.name for step in answer.steps] == ["parse", "lookup", "traverse"]
-    assert await keys(alice, "TRAVERSE a") == ["b"]
+    assert await query_keys(alice, "TRAVERSE a") == ["b"]
 
 
 async def test_cycles_diamonds_and_self_edges_give_each_node_once_at_its_least_depth(alice: Store) -> None:
@@ -85,7 +85,7 @@ async def test_the_heaviest_edge_at_the_least_depth_is_the_one_shown(alice: Stor
         node("d"),
         node("e"),
     )
-    rows = {row["key"]: row for row in (await ask(alice, "TRAVERSE a DEPTH 2")).results}
+    rows = {row["key"]: row for row in (await run_query(alice, "TRAVERSE a DEPTH 2")).results}
     assert (rows["e"]["rel_type"], rows["e"]["path"]) == ("heavy", ["a", "b", "e"])
     assert (rows["b"]["depth"], rows["b"]["weight"]) == (1, 0.1)
     assert rows["d"]["rel_type"] == "strong"
@@ -100,23 +100,23 @@ async def test_order_limit_and_their_mistakes(alice: Store) -> None:
         node("b", content="2", category="one"),
         node("deep", content="4"),
     )
-    assert await keys(alice, "TRAVERSE start DEPTH 2") == ["m", "b", "x", "deep"]
-    assert await keys(alice, "TRAVERSE start DEPTH 2 LIMIT 2") == ["m", "b"]
-    assert await keys(alice, "TRAVERSE start DEPTH 2 ORDER BY weight DESC LIMIT 2") == ["deep", "m"]
-    assert await keys(alice, "TRAVERSE start DEPTH 2 ORDER BY -depth, key") == ["deep", "b", "m", "x"]
-    assert await keys(alice, "TRAVERSE start DEPTH 2 ORDER BY content") == ["x", "b", "m", "deep"]
-    assert await keys(alice, "TRAVERSE start DEPTH 2 ORDER BY category DESC") == ["x", "b", "deep", "m"]
-    assert await keys(alice, "TRAVERSE start DEPTH 2 ORDER BY metadata.rank, key LIMIT 2") == ["m", "x"]
-    assert await keys(alice, "TRAVERSE start DEPTH 2 ORDER BY rel_type, table, direction, KEY DESC") == [
+    assert await query_keys(alice, "TRAVERSE start DEPTH 2") == ["m", "b", "x", "deep"]
+    assert await query_keys(alice, "TRAVERSE start DEPTH 2 LIMIT 2") == ["m", "b"]
+    assert await query_keys(alice, "TRAVERSE start DEPTH 2 ORDER BY weight DESC LIMIT 2") == ["deep", "m"]
+    assert await query_keys(alice, "TRAVERSE start DEPTH 2 ORDER BY -depth, key") == ["deep", "b", "m", "x"]
+    assert await query_keys(alice, "TRAVERSE start DEPTH 2 ORDER BY content") == ["x", "b", "m", "deep"]
+    assert await query_keys(alice, "TRAVERSE start DEPTH 2 ORDER BY category DESC") == ["x", "b", "deep", "m"]
+    assert await query_keys(alice, "TRAVERSE start DEPTH 2 ORDER BY metadata.rank, key LIMIT 2") == ["m", "x"]
+    assert await query_keys(alice, "TRAVERSE start DEPTH 2 ORDER BY rel_type, table, direction, KEY DESC") == [
         "x",
         "m",
         "deep",
         "b",
     ]
     with pytest.raises(InvalidInputError, match="cannot order by wieght: did you mean weight"):
-        await ask(alice, "TRAVERSE start ORDER BY wieght")
+        await run_query(alice, "TRAVERSE start ORDER BY wieght")
     with pytest.raises(InvalidInputError, match="write fields such as weight DESC"):
-        await ask(alice, Traverse(Lookup(("start",)), order_by="depth; DROP TABLE rem.edges"))
+        await run_query(alice, Traverse(Lookup(("start",)), order_by="depth; DROP TABLE rem.edges"))
 
 
 async def test_types_narrow_however_they_are_written(alice: Store) -> None:
@@ -133,22 +133,22 @@ async def test_types_narrow_however_they_are_written(alice: Store) -> None:
         *[node(name) for name in "bcdef"],
     )
     for written in ("works_with", "WORKS-WITH", '"works with"', "WorksWith"):
-        assert await keys(alice, f"TRAVERSE {written} FROM a") == ["b", "c", "d"], written
-    assert await keys(alice, "TRAVERSE a TYPE manages, ärger") == ["e", "f"]
-    assert await keys(alice, "TRAVERSE a TYPE nothing") == []
+        assert await query_keys(alice, f"TRAVERSE {written} FROM a") == ["b", "c", "d"], written
+    assert await query_keys(alice, "TRAVERSE a TYPE manages, ärger") == ["e", "f"]
+    assert await query_keys(alice, "TRAVERSE a TYPE nothing") == []
 
 
 async def test_backwards_and_both_ways(alice: Store) -> None:
     await put(
         alice, node("a", to("b", "manages")), node("b", to("c", "manages")), node("c"), node("d", to("b", "likes"))
     )
-    answer = await ask(alice, "TRAVERSE b DIRECTION in")
+    answer = await run_query(alice, "TRAVERSE b DIRECTION in")
     assert [(row["key"], row["direction"], row["path"]) for row in answer.results] == [
         ("a", "in", ["b", "a"]),
         ("d", "in", ["b", "d"]),
     ]
-    assert await keys(alice, "TRAVERSE manages FROM c DIRECTION in DEPTH 2") == ["b", "a"]
-    both = (await ask(alice, "TRAVERSE b DIRECTION both")).results
+    assert await query_keys(alice, "TRAVERSE manages FROM c DIRECTION in DEPTH 2") == ["b", "a"]
+    both = (await run_query(alice, "TRAVERSE b DIRECTION both")).results
     assert [(row["key"], row["direction"]) for row in both] == [("a", "in"), ("c", "out"), ("d", "in")]
     assert await depths(alice, "TRAVERSE a DIRECTION both DEPTH 9") == {"b": 1, "c": 2, "d": 2}
 
@@ -186,14 +186,14 @@ async def test_both_directions_know_the_same_edges(alice: Store, shared: Store) 
     )
     forwards: set[tuple[str, str, str]] = set()
     for number, (label, expected) in enumerate(labels.items()):
-        rows = (await ask(alice, f"TRAVERSE 'from {number}'")).results
+        rows = (await run_query(alice, f"TRAVERSE 'from {number}'")).results
         assert [row["key"] for row in rows] == expected, label
         forwards |= {(f"from-{number}", row["table"], row["key"]) for row in rows}
     forwards.add(("typed", "moments", "plain"))
-    assert [row["table"] for row in (await ask(alice, "TRAVERSE typed")).results] == ["moments"]
+    assert [row["table"] for row in (await run_query(alice, "TRAVERSE typed")).results] == ["moments"]
     backwards = set()
     for table, key in {(table, key) for _, table, key in forwards} | {("resources", "tool-box")}:
-        rows = (await ask(alice, f"TRAVERSE '{table}/{key}' DIRECTION in")).results
+        rows = (await run_query(alice, f"TRAVERSE '{table}/{key}' DIRECTION in")).results
         backwards |= {(row["key"], table, key) for row in rows}
     assert backwards == forwards
 
@@ -214,29 +214,32 @@ async def test_only_edges_and_nodes_of_the_scope_are_walked(alice: Store, bob: S
     # Whoever names another's id does not start there.
     (bobs,) = await bob.lookup("bobs")
     for clauses in ("", "DIRECTION in", "DEPTH 0 DIRECTION both"):
-        assert await keys(alice, f"TRAVERSE WITH (SELECT id FROM resources) {clauses}", found=[{"id": bobs.id}]) == []
+        assert (
+            await query_keys(alice, f"TRAVERSE WITH (SELECT id FROM resources) {clauses}", stub_rows=[{"id": bobs.id}])
+            == []
+        )
 
 
 async def test_own_and_shared_targets_are_both_reached_as_lookup_finds_both(alice: Store, shared: Store) -> None:
     await put(shared, node("handbook", content="ours"))
     await put(alice, node("handbook", content="mine"), node("a", "handbook"))
-    found = (await ask(alice, "TRAVERSE a")).results
+    found = (await run_query(alice, "TRAVERSE a")).results
     assert sorted(row["record"]["content"] for row in found) == ["mine", "ours"]
 
 
 async def test_dangling_edges_are_reported_not_dropped(alice: Store, bob: Store) -> None:
     await put(bob, node("bobs"))
     await put(alice, node("a", "b", to("nowhere", "cites"), to("bobs", "cites")), node("b", "x1", "x2"))
-    answer = await ask(alice, "TRAVERSE a DEPTH 3")
+    answer = await run_query(alice, "TRAVERSE a DEPTH 3")
     assert [row["key"] for row in answer.results] == ["b"]
     (note,) = answer.notes
     assert note.startswith("4 edges lead to keys that nothing answers to (yet): ")
     assert "a cites nowhere" in note
     assert note.endswith(", ….")
-    assert (await ask(alice, "TRAVERSE b TYPE links_to DEPTH 1")).notes == (
+    assert (await run_query(alice, "TRAVERSE b TYPE links_to DEPTH 1")).notes == (
         "2 edges lead to keys that nothing answers to (yet): b links_to x1, b links_to x2.",
     )
-    assert (await ask(alice, "TRAVERSE a TYPE nothing")).notes == ()
+    assert (await run_query(alice, "TRAVERSE a TYPE nothing")).notes == ()
 
 
 async def test_deleted_and_expired_nodes_are_neither_shown_nor_walked_through(alice: Store) -> None:
@@ -253,7 +256,7 @@ async def test_deleted_and_expired_nodes_are_neither_shown_nor_walked_through(al
     await alice.delete(gone)
     assert await depths(alice, "TRAVERSE a DEPTH 3") == {"ok": 1}
     assert await depths(alice, "TRAVERSE behind DIRECTION in DEPTH 3") == {}
-    assert await keys(alice, "TRAVERSE WITH (SELECT id FROM resources)", found=[{"id": gone.id}]) == []
+    assert await query_keys(alice, "TRAVERSE WITH (SELECT id FROM resources)", stub_rows=[{"id": gone.id}]) == []
 
 
 async def test_depth_zero_is_the_plan(alice: Store, bob: Store) -> None:
@@ -265,7 +268,7 @@ async def test_depth_zero_is_the_plan(alice: Store, bob: Store) -> None:
         node("c"),
     )
     await put(bob, node("bobs", "a"))
-    answer = await ask(alice, "TRAVERSE a, b DEPTH 0 DIRECTION both")
+    answer = await run_query(alice, "TRAVERSE a, b DEPTH 0 DIRECTION both")
     assert answer.results[0] == {
         "table": "resources",
         "key": "a",
@@ -284,43 +287,48 @@ async def test_depth_zero_is_the_plan(alice: Store, bob: Store) -> None:
         ("b", "links_to", "out", 1, ["a"]),
         ("b", "manages", "in", 1, ["a"]),
     ]
-    assert [row["rel_type"] for row in (await ask(alice, "TRAVERSE Manages FROM a DEPTH 0")).results] == ["manages"]
+    assert [row["rel_type"] for row in (await run_query(alice, "TRAVERSE Manages FROM a DEPTH 0")).results] == [
+        "manages"
+    ]
     assert [
-        row["rel_type"] for row in (await ask(alice, "TRAVERSE a DEPTH 0 ORDER BY count, rel_type LIMIT 2")).results
+        row["rel_type"]
+        for row in (await run_query(alice, "TRAVERSE a DEPTH 0 ORDER BY count, rel_type LIMIT 2")).results
     ] == [
         "cites",
         "manages",
     ]
     with pytest.raises(InvalidInputError, match="cannot order by weight: there are table, key"):
-        await ask(alice, "TRAVERSE a DEPTH 0 ORDER BY weight")
+        await run_query(alice, "TRAVERSE a DEPTH 0 ORDER BY weight")
 
 
 async def test_a_walk_starts_from_whatever_any_query_finds(alice: Store) -> None:
     await put(alice, node("sarah", "x"), node("mike", "y"), node("x", "z"), node("y"), node("z"))
-    assert await keys(alice, "TRAVERSE WITH LOOKUP sarah, mike") == ["x", "y"]
-    assert await keys(alice, "TRAVERSE WITH FUZZY sara THRESHOLD 0.7") == ["x"]
-    assert await keys(alice, "TRAVERSE WITH (TRAVERSE sarah)") == ["z"]
-    assert await keys(alice, "TRAVERSE WITH (TRAVERSE sarah DEPTH 0)") == ["x"]
+    assert await query_keys(alice, "TRAVERSE WITH LOOKUP sarah, mike") == ["x", "y"]
+    assert await query_keys(alice, "TRAVERSE WITH FUZZY sara THRESHOLD 0.7") == ["x"]
+    assert await query_keys(alice, "TRAVERSE WITH (TRAVERSE sarah)") == ["z"]
+    assert await query_keys(alice, "TRAVERSE WITH (TRAVERSE sarah DEPTH 0)") == ["x"]
     sarah, mike = await alice.lookup("sarah", "mike")
     found = [{"table": "resources", "key": "sarah", "score": 0.5, "record": {"id": str(sarah.id)}}]
-    answer = await ask(alice, "TRAVERSE WITH SEARCH 'who'", found=found)
+    answer = await run_query(alice, "TRAVERSE WITH SEARCH 'who'", stub_rows=found)
     assert [row["key"] for row in answer.results] == ["x"]
     assert answer.notes == ("words only",)
     by_sql = "TRAVERSE WITH (SELECT * FROM resources)"
-    assert await keys(alice, by_sql, found=[{"id": str(sarah.id)}, {"id": mike.id}, {"id": uuid4()}, {"id": None}]) == [
+    assert await query_keys(
+        alice, by_sql, stub_rows=[{"id": str(sarah.id)}, {"id": mike.id}, {"id": uuid4()}, {"id": None}]
+    ) == [
         "x",
         "y",
     ]
-    assert await keys(alice, by_sql, found=[{"key": "Sarah"}, {"key": "nobody"}]) == ["x"]
-    assert await keys(alice, by_sql, found=[]) == []
+    assert await query_keys(alice, by_sql, stub_rows=[{"key": "Sarah"}, {"key": "nobody"}]) == ["x"]
+    assert await query_keys(alice, by_sql, stub_rows=[]) == []
     with pytest.raises(InvalidInputError, match=r"must select their id or key; it gives name, n\."):
-        await ask(alice, by_sql, found=[{"name": "Sarah", "n": 1}])
+        await run_query(alice, by_sql, stub_rows=[{"name": "Sarah", "n": 1}])
     with pytest.raises(InvalidInputError, match="'seven' is none"):
-        await ask(alice, by_sql, found=[{"id": "seven"}])
+        await run_query(alice, by_sql, stub_rows=[{"id": "seven"}])
 
 
 async def test_nothing_to_start_from_is_said(alice: Store) -> None:
-    answer = await ask(alice, "TRAVERSE nobody")
+    answer = await run_query(alice, "TRAVERSE nobody")
     assert answer.results == []
     assert answer.notes[0].startswith("Nothing answers to nobody.")
     assert answer.notes[1] == "There is nothing to start from."
@@ -330,21 +338,21 @@ async def test_edges_that_lead_only_among_the_start_nodes_are_said(alice: Store)
     await put(alice, node("a", "b"), node("b", "a"), node("self", "self"), node("lonely"))
     back = ("The edges lead only to the start nodes themselves, which are not listed.",)
     for query in ("TRAVERSE a, b", "TRAVERSE a, b DIRECTION in DEPTH 3", "TRAVERSE self"):
-        answer = await ask(alice, query)
+        answer = await run_query(alice, query)
         assert (answer.results, answer.notes) == ([], back), query
-    assert (await ask(alice, "TRAVERSE lonely DIRECTION both")).notes == ()
-    assert (await ask(alice, "TRAVERSE a, b TYPE other")).notes == ()
+    assert (await run_query(alice, "TRAVERSE lonely DIRECTION both")).notes == ()
+    assert (await run_query(alice, "TRAVERSE a, b TYPE other")).notes == ()
 
 
 async def test_a_star_of_five_thousand_nodes_and_a_chain_of_a_hundred(alice: Store) -> None:
     rim = [node(f"rim {n}", "hub", "last") for n in range(5_000)]
     chain = [node(f"link {n}", f"link {n + 1}") for n in range(101)]
     await put(alice, node("hub", *[f"rim {n}" for n in range(5_000)]), node("last"), *rim, *chain)
-    answer = await ask(alice, "TRAVERSE hub DEPTH 100")
+    answer = await run_query(alice, "TRAVERSE hub DEPTH 100")
     assert answer.count == 5_001
     assert answer.results[-1]["key"] == "last"
-    assert (await ask(alice, "TRAVERSE hub DIRECTION in LIMIT 7")).count == 7
-    deepest = (await ask(alice, 'TRAVERSE "link 0" DEPTH 100 ORDER BY -depth LIMIT 1')).results[0]
+    assert (await run_query(alice, "TRAVERSE hub DIRECTION in LIMIT 7")).count == 7
+    deepest = (await run_query(alice, 'TRAVERSE "link 0" DEPTH 100 ORDER BY -depth LIMIT 1')).results[0]
     assert (deepest["key"], deepest["depth"], len(deepest["path"])) == ("link-100", 100, 101)
     tree = parse_query("TRAVERSE hub DEPTH 2")
     assert isinstance(tree, Traverse)
@@ -357,10 +365,10 @@ async def test_a_star_of_five_thousand_nodes_and_a_chain_of_a_hundred(alice: Sto
 
 async def test_unicode_quotes_and_odd_weights_survive(alice: Store) -> None:
     await put(alice, node('say "hi" \\ ☕', to("日本 語", 'type "x" \\', -1.5e-300)), node("日本 語"))
-    (row,) = (await ask(alice, Traverse(Lookup(('say "hi" \\ ☕',))))).results
+    (row,) = (await run_query(alice, Traverse(Lookup(('say "hi" \\ ☕',))))).results
     assert row["path"] == [await alice.normalize_key('say "hi" \\ ☕'), await alice.normalize_key("日本 語")]
     assert (row["rel_type"], row["weight"]) == ('type "x" \\', -1.5e-300)
     with pytest.raises(InvalidInputError, match="edge type"):
-        await ask(alice, Traverse(Lookup(("a",)), edge_types=("a\0b",)))
+        await run_query(alice, Traverse(Lookup(("a",)), edge_types=("a\0b",)))
     async with alice.snapshot() as snapshot:
-        assert len(await keys(snapshot, Traverse(Lookup(('say "hi" \\ ☕',))))) == 1
+        assert len(await query_keys(snapshot, Traverse(Lookup(('say "hi" \\ ☕',))))) == 1

@@ -1,192 +1,244 @@
--- SEARCH, as small steps that can be measured alone: the question's words with their rarity, the passages that fit best,
--- and the order of the entities that they stand for.
+-- SEARCH in steps: weigh the words of the query, collect candidate passages, rank the entities they belong to, and load the
+-- records of the best. Two scores are computed for each passage: one from vectors (meaning) and one from words (BM25).
+-- docs/retrieval.md explains the formula and how its weights were chosen.
 
--- Who is no superuser can name pgvector's settings only after it was loaded.
+-- A role without superuser rights can set pgvector's settings only after pgvector was loaded.
 DO $$ BEGIN PERFORM '[1]'::vector; END $$;
 
--- A question as a vector: each of its words, in every language that the tenant has texts in, with its rarity (BM25); the
--- faint words count half. `whole` is what a passage weighs that has every word, also those that no passage has.
-CREATE OR REPLACE FUNCTION rem_query_terms(of_tenant text, asked text, faint text, OUT terms sparsevec, OUT whole real)
+-- The weights of the ranking, all in one place. The planner inlines this function, so that each weight is a constant.
+CREATE OR REPLACE FUNCTION rem_search_weights() RETURNS TABLE (
+  candidate_word numeric, own_word numeric, own_meaning numeric, prior_loss numeric, nearby_word numeric, nearby_meaning numeric,
+  previous_word numeric, previous_meaning numeric, next_word numeric, next_meaning numeric, second_next_word numeric,
+  alone_word numeric, alone_meaning numeric, named_speaker numeric, time_mentioned numeric, weight_sum numeric, message_full numeric,
+  moment numeric, related_moment numeric, relative_time numeric
+) LANGUAGE sql IMMUTABLE ROWS 1 AS $$
+  SELECT
+    0.03,  -- candidate_word: weight of the words against the similarity when candidates are collected
+    -- The entity itself:
+    2.4,   -- own_word
+    2.4,   -- own_meaning
+    0.5,   -- prior_loss: this share of the prior is lost where both scores are 1
+    -- A message in its session: the best message within four before and after, and its direct neighbours.
+    2.0,   -- nearby_word
+    1.0,   -- nearby_meaning
+    -0.5,  -- previous_word
+    0.6,   -- previous_meaning
+    1.35,  -- next_word
+    0.3,   -- next_meaning
+    0.5,   -- second_next_word
+    -- An entity outside of sessions has no neighbours. It gets these instead, or it could never score as high as a message.
+    0.4,   -- alone_word
+    1.85,  -- alone_meaning
+    0.6,   -- named_speaker: the query names the author of the message
+    1.1,   -- time_mentioned: the query asks for a time and the message mentions one
+    16.25, -- weight_sum: the sum of all weights that a message can get; it scales the score to about 1
+    0.7,   -- message_full: this share of the query's words is enough for a message to get the full word score
+    0.6,   -- moment: how much a moment counts as a neighbour of the messages it was derived from
+    0.6,   -- related_moment: how much of that a moment passes on over an affinity
+    0.5    -- relative_time: how much words of relative time ("last week") count in a query
+$$;
+
+-- Return the words of a query as a sparse vector of their rarities (the query side of BM25), in every language of the tenant's
+-- texts. Words of relative time count less. `full_weight` is the weight of a passage that has every word of the query, also the
+-- words that no passage has.
+CREATE OR REPLACE FUNCTION rem_query_terms(
+  of_tenant text, query_text text, relative_time_words text, OUT terms sparsevec, OUT full_weight real)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   of_language text;
-  total bigint;
-  faint_terms integer[];
+  language_passages bigint;
+  relative_time_terms integer[];
   language_items text[];
-  language_whole real;
+  language_weight real;
   items text[] := '{}';
 BEGIN
-  FOR of_language, total IN
+  FOR of_language, language_passages IN
     SELECT t.language, sum(t.passages) FROM (
       SELECT language, passages FROM rem.passage_totals WHERE tenant_id = of_tenant AND owner IS NULL
       UNION ALL
       SELECT language, passages FROM rem.passage_total_deltas WHERE tenant_id = of_tenant AND owner IS NULL) t
     GROUP BY t.language
   LOOP
-    faint_terms := CASE WHEN faint = '' THEN '{}' ELSE ARRAY(SELECT f.term FROM rem.rem_terms(of_language, faint) f) END;
-    SELECT array_agg(r.term || ':' || r.rarity) FILTER (WHERE r.passages > 0), sum(r.rarity) INTO language_items, language_whole
+    relative_time_terms := CASE WHEN relative_time_words = '' THEN '{}'
+      ELSE ARRAY(SELECT r.term FROM rem.rem_terms(of_language, relative_time_words) r) END;
+    SELECT array_agg(r.term || ':' || r.rarity) FILTER (WHERE r.passages > 0), sum(r.rarity)
+      INTO language_items, language_weight
     FROM (
-      SELECT a.term, c.passages, (CASE WHEN a.term = ANY (faint_terms) THEN 0.5 ELSE 1 END
-        * ln(1 + (greatest(total, c.passages) - c.passages + 0.5) / (c.passages + 0.5)))::real AS rarity
-      FROM rem.rem_terms(of_language, asked) a CROSS JOIN LATERAL (
-        SELECT coalesce((SELECT t.passages FROM rem.term_counts t WHERE t.tenant_id = of_tenant AND t.term = a.term), 0)
-             + coalesce((SELECT sum(d.passages) FROM rem.term_count_deltas d WHERE d.tenant_id = of_tenant AND d.term = a.term), 0)
-               AS passages
-        -- A fence: each is to be counted once, however often it is used above.
+      SELECT q.term, c.passages, (CASE WHEN q.term = ANY (relative_time_terms) THEN w.relative_time ELSE 1 END
+        * ln(1 + (greatest(language_passages, c.passages) - c.passages + 0.5) / (c.passages + 0.5)))::real AS rarity
+      FROM rem.rem_search_weights() w CROSS JOIN rem.rem_terms(of_language, query_text) q CROSS JOIN LATERAL (
+        SELECT coalesce((SELECT t.passages FROM rem.term_counts t WHERE t.tenant_id = of_tenant AND t.term = q.term), 0)
+             + coalesce((SELECT sum(d.passages) FROM rem.term_count_deltas d
+                         WHERE d.tenant_id = of_tenant AND d.term = q.term), 0) AS passages
+        -- OFFSET 0 keeps the planner from counting again for every use of `passages`.
         OFFSET 0) c) r;
     items := items || coalesce(language_items, '{}');
-    -- In a language that is not the question's all of its words are rare.
-    whole := least(whole, language_whole);
+    -- In another language than the query's all of its words are rare, so the smallest sum is the right one.
+    full_weight := least(full_weight, language_weight);
   END LOOP;
-  -- pgvector sorts them.
+  -- pgvector sorts the items.
   terms := ('{' || array_to_string(items, ',') || '}/1000000000')::sparsevec;
 END $$;
 
--- How many passages some owners have of some types (all if NULL), whether messages are among them, and how many passages
--- of moments there are besides.
+-- Return for each owner: how many passages of some types (all if NULL) it has, whether messages are among them, and how many
+-- passages of moments it has.
 CREATE OR REPLACE FUNCTION rem_owner_passage_counts(of_tenant text, owners text[], of_types text[])
 RETURNS TABLE (owner text, passages bigint, has_messages boolean, moments bigint) LANGUAGE sql STABLE ROWS 2 AS $$
-  SELECT o.owner, coalesce(sum(t.passages) FILTER (WHERE t.is_asked), 0)::bigint,
-         coalesce(sum(t.passages) FILTER (WHERE t.is_asked AND t.entity_type = 'messages'), 0) > 0,
+  SELECT o.owner, coalesce(sum(t.passages) FILTER (WHERE t.is_searched), 0)::bigint,
+         coalesce(sum(t.passages) FILTER (WHERE t.is_searched AND t.entity_type = 'messages'), 0) > 0,
          coalesce(sum(t.passages) FILTER (WHERE t.entity_type = 'moments'), 0)::bigint
   FROM unnest(owners) AS o (owner) LEFT JOIN LATERAL (
-    SELECT c.*, of_types IS NULL OR c.entity_type = ANY (of_types) AS is_asked FROM (
+    SELECT c.*, of_types IS NULL OR c.entity_type = ANY (of_types) AS is_searched FROM (
       SELECT entity_type, passages FROM rem.passage_totals WHERE tenant_id = of_tenant AND owner = o.owner
       UNION ALL
       SELECT entity_type, passages FROM rem.passage_total_deltas WHERE tenant_id = of_tenant AND owner = o.owner) c) t ON true
   GROUP BY o.owner
 $$;
 
--- How alike a passage and a question are beside what all passages of an owner have in common (the middle of their vectors,
--- if it is known); `direction` is the question without it. What is nothing but the middle is like nothing.
-CREATE OR REPLACE FUNCTION rem_centred_similarity(embedding halfvec, middle halfvec, direction halfvec) RETURNS real LANGUAGE sql IMMUTABLE
-RETURN CASE WHEN middle IS NULL THEN 1 - (embedding <=> direction)
-  ELSE coalesce(nullif(1 - ((embedding - middle) <=> direction), 'NaN'), 0) END;
+-- Return the cosine of a passage and the query. A passage without a vector of the current model has exactly 0.
+CREATE OR REPLACE FUNCTION rem_similarity(embedding halfvec, model_id smallint, query_vector halfvec, of_model smallint)
+RETURNS double precision LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN model_id = of_model THEN 1 - (embedding <=> query_vector) ELSE 0 END;
 
--- The middles of some owners' vectors, and the question seen from there.
-CREATE OR REPLACE FUNCTION rem_owner_means(of_tenant text, owners text[], of_model smallint, asked halfvec)
-RETURNS TABLE (owner text, middle halfvec, direction halfvec) LANGUAGE sql STABLE ROWS 2 AS $$
-  SELECT o.owner, m.mean, coalesce(asked - m.mean, asked) FROM unnest(owners) AS o (owner)
+-- Return the centred cosine of a passage and the query. All texts of one owner point in nearly the same direction, the mean of
+-- the owner's vectors, which hides their differences. So the mean is subtracted from both vectors before they are compared:
+-- `direction` is the query's vector minus the mean. An owner with few passages has no mean; then it is the plain cosine. A vector
+-- that equals the mean is similar to nothing (pgvector returns NaN).
+CREATE OR REPLACE FUNCTION rem_centred_similarity(similarity double precision, embedding halfvec, mean halfvec, direction halfvec)
+RETURNS real LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN similarity = 0 THEN 0 WHEN mean IS NULL THEN similarity
+  ELSE coalesce(nullif(1 - ((embedding - mean) <=> direction), 'NaN'), 0) END;
+
+-- Return the BM25 weight of the words that a passage and the query have in common.
+CREATE OR REPLACE FUNCTION rem_word_weight(terms sparsevec, query_terms sparsevec) RETURNS double precision LANGUAGE sql IMMUTABLE
+RETURN -(terms <#> query_terms);
+
+-- Return for each owner the mean of its vectors (NULL if it has none), and the query's vector minus that mean.
+CREATE OR REPLACE FUNCTION rem_owner_means(of_tenant text, owners text[], of_model smallint, query_vector halfvec)
+RETURNS TABLE (owner text, mean halfvec, direction halfvec) LANGUAGE sql STABLE ROWS 2 AS $$
+  SELECT o.owner, m.mean, coalesce(query_vector - m.mean, query_vector) FROM unnest(owners) AS o (owner)
   LEFT JOIN rem.embedding_means m ON (m.tenant_id, m.owner, m.model_id) = (of_tenant, o.owner, of_model)
 $$;
 
--- The best passages of some owners, all of them looked at. For what is not too many it is faster than any index, and exact.
+-- The following functions collect candidates. They share these parameters: `of_types` and `of_field` restrict the passages (NULL:
+-- no restriction), `allowed` lists the ids that fulfil WHERE, and `by_session` says that these are the ids of sessions.
+-- MATERIALIZED keeps the planner from reading the means again for every passage, and OFFSET 0 from computing a distance twice.
+
+-- Return the best passages of some owners by comparing all of them. Up to about 20,000 passages this is faster than an index, and
+-- it is exact.
 CREATE OR REPLACE FUNCTION rem_scan_passages(
-  of_tenant text, owners text[], of_types text[], of_field text, allowed uuid[], by_group boolean,
-  of_model smallint, asked_vector halfvec, asked_terms sparsevec, weight_share real, at_most integer
+  of_tenant text, owners text[], of_types text[], of_field text, allowed uuid[], by_session boolean,
+  of_model smallint, query_vector halfvec, query_terms sparsevec, candidate_word_weight real, max_passages integer
 ) RETURNS rem.passage_score[] LANGUAGE plpgsql STABLE AS $$
 DECLARE
   is_unfiltered boolean := of_types IS NULL AND of_field IS NULL AND allowed IS NULL;
 BEGIN
   RETURN ARRAY(
-    -- MATERIALIZED: they are to be read once, not for every passage.
-    WITH middles AS MATERIALIZED (SELECT * FROM rem.rem_owner_means(of_tenant, owners, of_model, asked_vector))
+    WITH means AS MATERIALIZED (SELECT * FROM rem.rem_owner_means(of_tenant, owners, of_model, query_vector))
     SELECT ROW(s.id, s.entity_type, s.entity_id, s.group_id, s.position, s.prior, s.speaker, s.tells_time, s.similarity,
-               CASE WHEN s.similarity = 0 THEN 0 ELSE rem.rem_centred_similarity(s.embedding, m.middle, m.direction) END,
-               s.weight)::rem.passage_score
+               rem.rem_centred_similarity(s.similarity, s.embedding, m.mean, m.direction), s.weight)::rem.passage_score
     FROM (
       SELECT * FROM (
         SELECT p.id, p.owner, p.entity_type, p.entity_id, p.group_id, p.position, p.prior, p.speaker, p.tells_time, p.embedding,
-               CASE WHEN p.model_id = of_model THEN 1 - (p.embedding <=> asked_vector) ELSE 0 END AS similarity,
-               -(p.terms <#> asked_terms) AS weight
+               rem.rem_similarity(p.embedding, p.model_id, query_vector, of_model) AS similarity,
+               rem.rem_word_weight(p.terms, query_terms) AS weight
         FROM rem.passages p
         WHERE p.tenant_id = of_tenant AND p.owner = ANY (owners)
           AND (is_unfiltered
                OR (of_types IS NULL OR p.entity_type = ANY (of_types)) AND (of_field IS NULL OR p.field = of_field)
-                  AND (allowed IS NULL OR coalesce(CASE WHEN by_group THEN p.group_id END, p.entity_id) IN (SELECT unnest(allowed))))
+                  AND (allowed IS NULL
+                       OR coalesce(CASE WHEN by_session THEN p.group_id END, p.entity_id) IN (SELECT unnest(allowed))))
           AND (p.expires_at IS NULL OR p.expires_at > now())
-        -- A fence: the distances are to be computed once.
         OFFSET 0) every
-      ORDER BY every.similarity + every.weight * weight_share DESC LIMIT at_most) s
-    JOIN middles m ON m.owner = s.owner);
+      ORDER BY every.similarity + every.weight * candidate_word_weight DESC LIMIT max_passages) s
+    JOIN means m ON m.owner = s.owner);
 END $$;
 
--- The best passages of an owner who has too many to look at them all: the nearest in meaning, by the model's index ...
+-- Return the passages of one large owner that are nearest to the query's vector, by the HNSW index of the model.
 CREATE OR REPLACE FUNCTION rem_nearest_passages(
-  of_tenant text, of_owner text, of_types text[], of_field text, allowed uuid[], by_group boolean,
-  of_model smallint, dimension integer, asked_vector halfvec, asked_terms sparsevec, at_most integer
+  of_tenant text, of_owner text, of_types text[], of_field text, allowed uuid[], by_session boolean,
+  of_model smallint, dimension integer, query_vector halfvec, query_terms sparsevec, max_passages integer
 ) RETURNS rem.passage_score[] LANGUAGE plpgsql STABLE
 SET hnsw.ef_search = 100 SET hnsw.iterative_scan = 'relaxed_order' AS $$
 DECLARE
-  found rem.passage_score[];
+  nearest rem.passage_score[];
 BEGIN
-  -- The index is over vectors of one length, which must stand in the statement.
+  -- The index covers vectors of one model and one dimension, and PostgreSQL uses it only if both are literals in the statement.
   EXECUTE format($query$
-    WITH middles AS MATERIALIZED (SELECT * FROM rem.rem_owner_means($1, ARRAY[$2], %1$s::smallint, $5))
+    WITH means AS MATERIALIZED (SELECT * FROM rem.rem_owner_means($1, ARRAY[$2], %1$s::smallint, $5))
     SELECT array_agg(ROW(s.id, s.entity_type, s.entity_id, s.group_id, s.position, s.prior, s.speaker, s.tells_time, s.similarity,
-        rem.rem_centred_similarity(s.embedding, m.middle, m.direction),
-        -(s.terms <#> $6))::rem.passage_score)
+        rem.rem_centred_similarity(s.similarity, s.embedding, m.mean, m.direction),
+        rem.rem_word_weight(s.terms, $6))::rem.passage_score)
     FROM (SELECT p.*, 1 - (p.embedding <=> $5) AS similarity FROM rem.passages p
           WHERE p.model_id = %1$s AND p.tenant_id = $1 AND p.owner = $2
             AND ($3 IS NULL OR p.entity_type = ANY ($3)) AND ($4 IS NULL OR p.field = $4)
             AND ($7 IS NULL OR coalesce(CASE WHEN $8 THEN p.group_id END, p.entity_id) IN (SELECT unnest($7)))
             AND (p.expires_at IS NULL OR p.expires_at > now())
           ORDER BY p.embedding::halfvec(%2$s) <=> $5::halfvec(%2$s) LIMIT $9) s
-    CROSS JOIN middles m $query$, of_model, dimension)
-    INTO found USING of_tenant, of_owner, of_types, of_field, asked_vector, asked_terms, allowed, by_group, at_most;
-  RETURN coalesce(found, '{}');
+    CROSS JOIN means m $query$, of_model, dimension)
+    INTO nearest USING of_tenant, of_owner, of_types, of_field, query_vector, query_terms, allowed, by_session, max_passages;
+  RETURN coalesce(nearest, '{}');
 END $$;
 
--- ... and those that hold the rarest of the question's words. Common words alone are not looked for: what has only them
--- is either near in meaning as well or no answer.
+-- Return the passages of one large owner that contain the rarest words of the query, by the inverted index. Passages that share
+-- only common words with the query are left out: they are either near in meaning as well, or no good hits.
 CREATE OR REPLACE FUNCTION rem_passages_with_rare_words(
-  of_tenant text, of_owner text, of_types text[], of_field text, allowed uuid[], by_group boolean,
-  of_model smallint, asked_vector halfvec, asked_terms sparsevec, owned bigint, at_most integer
+  of_tenant text, of_owner text, of_types text[], of_field text, allowed uuid[], by_session boolean,
+  of_model smallint, query_vector halfvec, query_terms sparsevec, owned_passages bigint, max_passages integer
 ) RETURNS rem.passage_score[] LANGUAGE plpgsql STABLE AS $$
 DECLARE
+  -- The rarest term, and as many more as have at most 300 passages together. A term's rarity tells how many passages have it.
   postings integer[] := ARRAY(
     SELECT rem.rem_posting(of_tenant, of_owner, r.term) FROM (
-      -- The rarity tells how many passages have the term.
-      SELECT t.term, row_number() OVER rarest AS place, sum(owned * exp(-t.weight)) OVER rarest AS passages
-      FROM rem.rem_sparse_terms(asked_terms) t WINDOW rarest AS (ORDER BY t.weight DESC, t.term)) r
+      SELECT t.term, row_number() OVER rarest AS place, sum(owned_passages * exp(-t.weight)) OVER rarest AS passages
+      FROM rem.rem_sparse_terms(query_terms) t WINDOW rarest AS (ORDER BY t.weight DESC, t.term)) r
     WHERE r.place = 1 OR r.passages <= 300);
 BEGIN
   RETURN ARRAY(
-    -- MATERIALIZED: they are to be read once, not for every passage.
-    WITH middles AS MATERIALIZED (SELECT * FROM rem.rem_owner_means(of_tenant, ARRAY[of_owner], of_model, asked_vector))
+    WITH means AS MATERIALIZED (SELECT * FROM rem.rem_owner_means(of_tenant, ARRAY[of_owner], of_model, query_vector))
     SELECT ROW(s.id, s.entity_type, s.entity_id, s.group_id, s.position, s.prior, s.speaker, s.tells_time, s.similarity,
-               CASE WHEN s.similarity = 0 THEN 0 ELSE rem.rem_centred_similarity(s.embedding, m.middle, m.direction) END,
-               s.weight)::rem.passage_score
+               rem.rem_centred_similarity(s.similarity, s.embedding, m.mean, m.direction), s.weight)::rem.passage_score
     FROM (
-      SELECT *, CASE WHEN best.model_id = of_model THEN 1 - (best.embedding <=> asked_vector) ELSE 0 END AS similarity FROM (
+      SELECT best.*, rem.rem_similarity(best.embedding, best.model_id, query_vector, of_model) AS similarity FROM (
         SELECT * FROM (
-          SELECT p.*, -(p.terms <#> asked_terms) AS weight FROM rem.passages p
+          SELECT p.*, rem.rem_word_weight(p.terms, query_terms) AS weight FROM rem.passages p
           WHERE rem.rem_postings(p.tenant_id, p.owner, p.terms) && postings
-            -- Not in a form that an index knows: a bitmap of all that the owner has would cost more than it saves.
+            -- Appending '' hides these columns from their index: a bitmap of all passages of the owner would cost more than it saves.
             AND p.owner || '' = of_owner AND p.tenant_id || '' = of_tenant
             AND (of_types IS NULL OR p.entity_type = ANY (of_types)) AND (of_field IS NULL OR p.field = of_field)
-            AND (allowed IS NULL OR coalesce(CASE WHEN by_group THEN p.group_id END, p.entity_id) IN (SELECT unnest(allowed)))
+            AND (allowed IS NULL
+                 OR coalesce(CASE WHEN by_session THEN p.group_id END, p.entity_id) IN (SELECT unnest(allowed)))
             AND (p.expires_at IS NULL OR p.expires_at > now())
           OFFSET 0) every
-        ORDER BY every.weight DESC LIMIT at_most) best) s
-    CROSS JOIN middles m);
+        ORDER BY every.weight DESC LIMIT max_passages) best) s
+    CROSS JOIN means m);
 END $$;
 
--- The messages that the best ten moments of some owners call to mind: those that they were dreamt from, each with what a
--- moment and the question have in common. A moment that an affinity leads to calls its own to mind as well, for less.
--- `id` is the moment's passage; what is only related has none.
+-- Return the messages that the ten best moments of some owners were derived from, each with the scores of its best moment. A moment
+-- that an affinity connects with one of the ten adds its messages as well, with lower scores. `id` is the passage of the moment;
+-- it is NULL for messages that only a connected moment leads to.
 CREATE OR REPLACE FUNCTION rem_messages_of_best_moments(
-  of_tenant text, owners text[], of_model smallint, asked_vector halfvec, asked_terms sparsevec
+  of_tenant text, owners text[], of_model smallint, query_vector halfvec, query_terms sparsevec
 ) RETURNS rem.passage_score[] LANGUAGE sql STABLE AS $$
-  WITH middles AS MATERIALIZED (SELECT * FROM rem.rem_owner_means(of_tenant, owners, of_model, asked_vector)
+  WITH means AS MATERIALIZED (SELECT * FROM rem.rem_owner_means(of_tenant, owners, of_model, query_vector)
   ), best AS MATERIALIZED (
     SELECT s.id, s.entity_id, s.similarity, s.weight,
-           CASE WHEN s.similarity = 0 THEN 0 ELSE rem.rem_centred_similarity(s.embedding, m.middle, m.direction) END AS distinction
+           rem.rem_centred_similarity(s.similarity, s.embedding, m.mean, m.direction) AS distinction
     FROM (
-      SELECT * FROM (
-        SELECT p.id, p.owner, p.entity_id, p.embedding, -(p.terms <#> asked_terms) AS weight,
-               CASE WHEN p.model_id = of_model THEN 1 - (p.embedding <=> asked_vector) ELSE 0 END AS similarity
+      SELECT every.* FROM (
+        SELECT p.id, p.owner, p.entity_id, p.embedding, rem.rem_word_weight(p.terms, query_terms) AS weight,
+               rem.rem_similarity(p.embedding, p.model_id, query_vector, of_model) AS similarity
         FROM rem.passages p
         WHERE p.tenant_id = of_tenant AND p.owner = ANY (owners) AND p.entity_type = 'moments'
           AND (p.expires_at IS NULL OR p.expires_at > now())
-        -- A fence: the distances are to be computed once.
-        OFFSET 0) every
-      ORDER BY every.similarity + every.weight * 0.03 DESC, every.id LIMIT 10) s
-    JOIN middles m ON m.owner = s.owner
+        OFFSET 0) every CROSS JOIN rem.rem_search_weights() w
+      ORDER BY every.similarity + every.weight * w.candidate_word DESC, every.id LIMIT 10) s
+    JOIN means m ON m.owner = s.owner
   ), reached AS (
     SELECT b.id, b.entity_id AS moment_id, b.similarity, b.distinction, b.weight FROM best b
     UNION ALL
-    SELECT NULL, other.source_id, NULL, b.distinction * 0.6 * s.confidence, b.weight * 0.6 * s.confidence FROM best b
+    SELECT NULL, other.source_id, NULL, b.distinction * w.related_moment * s.confidence, b.weight * w.related_moment * s.confidence
+    FROM best b CROSS JOIN rem.rem_search_weights() w
     JOIN rem.statement_sources own ON (own.tenant_id, own.source_id) = (of_tenant, b.entity_id)
     JOIN rem.statements s ON (s.tenant_id, s.id) = (of_tenant, own.statement_id)
       AND s.dream = 'affinity' AND s.kind = 'edge' AND s.state = 'live'
@@ -199,216 +251,254 @@ CREATE OR REPLACE FUNCTION rem_messages_of_best_moments(
     SELECT x.source_id, max(r.similarity) AS similarity, max(r.distinction) AS distinction, max(r.weight) AS weight,
            (array_agg(r.id ORDER BY r.similarity DESC, r.id) FILTER (WHERE r.id IS NOT NULL))[1] AS id
     FROM reached r
-    -- What its owner has put into other words was dreamt from these all the same.
+    -- A moment that its owner has reworded still has the same sources: only ended statements are left out.
     JOIN rem.statements s ON (s.tenant_id, s.entity_id) = (of_tenant, r.moment_id) AND s.entity_type = 'moments'
       AND s.dream = 'moments' AND s.kind = 'row' AND s.state <> 'ended'
     JOIN rem.statement_sources x ON (x.tenant_id, x.statement_id) = (of_tenant, s.id) AND x.source_type = 'messages'
     GROUP BY x.source_id) m
 $$;
 
--- The passages of messages that a moment calls to mind and that are not among the candidates by themselves.
+-- Return the passages of the messages in `of_moments` (see rem_messages_of_best_moments) that are not among the candidates yet.
 CREATE OR REPLACE FUNCTION rem_missing_message_passages(
-  of_tenant text, owners text[], allowed uuid[], by_group boolean, of_model smallint, asked_vector halfvec, asked_terms sparsevec,
-  recalled rem.passage_score[], scored rem.passage_score[]
+  of_tenant text, owners text[], allowed uuid[], by_session boolean, of_model smallint, query_vector halfvec, query_terms sparsevec,
+  of_moments rem.passage_score[], candidates rem.passage_score[]
 ) RETURNS rem.passage_score[] LANGUAGE sql STABLE AS $$
   SELECT ARRAY(
-    WITH middles AS MATERIALIZED (SELECT * FROM rem.rem_owner_means(of_tenant, owners, of_model, asked_vector))
-    SELECT ROW(p.id, p.entity_type, p.entity_id, p.group_id, p.position, p.prior, p.speaker, p.tells_time,
-               CASE WHEN p.model_id = of_model THEN 1 - (p.embedding <=> asked_vector) ELSE 0 END,
-               CASE WHEN p.model_id = of_model THEN rem.rem_centred_similarity(p.embedding, m.middle, m.direction) ELSE 0 END,
-               -(p.terms <#> asked_terms))::rem.passage_score
-    FROM (SELECT r.entity_id FROM unnest(recalled) r WHERE r.id IS NOT NULL EXCEPT SELECT s.entity_id FROM unnest(scored) s) missing
-    JOIN rem.passages p ON (p.tenant_id, p.entity_id, p.entity_type) = (of_tenant, missing.entity_id, 'messages')
-    JOIN middles m ON m.owner = p.owner
-    WHERE (allowed IS NULL OR CASE WHEN by_group THEN p.group_id ELSE p.entity_id END IN (SELECT unnest(allowed)))
-      AND (p.expires_at IS NULL OR p.expires_at > now()))
+    WITH means AS MATERIALIZED (SELECT * FROM rem.rem_owner_means(of_tenant, owners, of_model, query_vector))
+    SELECT ROW(s.id, s.entity_type, s.entity_id, s.group_id, s.position, s.prior, s.speaker, s.tells_time, s.similarity,
+               rem.rem_centred_similarity(s.similarity, s.embedding, m.mean, m.direction), s.weight)::rem.passage_score
+    FROM (
+      SELECT p.*, rem.rem_similarity(p.embedding, p.model_id, query_vector, of_model) AS similarity,
+             rem.rem_word_weight(p.terms, query_terms) AS weight
+      FROM (SELECT o.entity_id FROM unnest(of_moments) o WHERE o.id IS NOT NULL
+            EXCEPT SELECT c.entity_id FROM unnest(candidates) c) missing
+      JOIN rem.passages p ON (p.tenant_id, p.entity_id, p.entity_type) = (of_tenant, missing.entity_id, 'messages')
+      WHERE (allowed IS NULL OR CASE WHEN by_session THEN p.group_id ELSE p.entity_id END IN (SELECT unnest(allowed)))
+        AND (p.expires_at IS NULL OR p.expires_at > now())) s
+    JOIN means m ON m.owner = s.owner)
 $$;
 
--- The order of the entities that some passages stand for. Both legs are scaled by their best, so that they can be added;
--- what stands near a good passage in a conversation is better for it. A moment stands near all that it was dreamt from, and
--- speaks for what has nothing in common with the question itself. The weights were fitted and held against other data
--- (docs/retrieval.md).
+-- Rank the entities that the candidates belong to. `meaning_score` and `word_score` are relative to the best candidate, so that they
+-- can be added. A message also gets points for good messages near it in its session; a moment counts as a neighbour of the messages
+-- that it was derived from. An entity is "silent" if it has nothing in common with the query itself, and only its moment has: then
+-- the moment's passage is shown.
 CREATE OR REPLACE FUNCTION rem_rank_entities(
-  scored rem.passage_score[], recalled rem.passage_score[], whole real, min_similarity real, asked_names text[], asks_time boolean,
-  in_conversation boolean, by_group boolean
+  candidates rem.passage_score[], of_moments rem.passage_score[], full_weight real, min_similarity real, query_names text[],
+  asks_for_time boolean, has_sessions boolean, by_session boolean
 ) RETURNS TABLE (entity_type text, entity_id uuid, passage_id bigint, score real, similarity real, weight real)
 LANGUAGE sql STABLE ROWS 100 AS $$
-  WITH legs AS (
-    -- An entity is as good as its best passage, in each leg for itself.
-    SELECT u.entity_type, u.entity_id, u.group_id, u.position, u.prior, u.speaker, u.tells_time,
-           (array_agg(u.id ORDER BY u.distinction DESC, u.weight DESC, u.id))[1] AS passage_id,
-           max(u.similarity) AS similarity, max(u.distinction) AS distinction, max(u.weight) AS weight,
-           greatest(max(max(u.distinction)) OVER (), 1e-6) AS best_distinction,
-           -- What has but one of the question's words is no good answer by its words, even if nothing has more of them.
-           greatest(max(max(u.weight)) OVER (), CASE WHEN u.group_id IS NULL THEN 1 ELSE 0.7 END * whole, 1e-6) AS best_weight
-    FROM unnest(scored) u
-    GROUP BY u.entity_type, u.entity_id, u.group_id, u.position, u.prior, u.speaker, u.tells_time
-  ), entities AS (
-    SELECT l.entity_type, l.entity_id, l.group_id, l.position, l.prior, l.speaker, l.tells_time,
-           greatest(l.distinction, 0) / l.best_distinction AS e, l.weight / l.best_weight AS b,
-           least(coalesce(m.distinction, 0) / l.best_distinction, 1) AS moment_e,
-           least(coalesce(m.weight, 0) / l.best_weight, 1) AS moment_b, mute.is_mute,
-           CASE WHEN mute.is_mute THEN m.id ELSE l.passage_id END AS passage_id,
-           CASE WHEN mute.is_mute THEN m.similarity ELSE l.similarity END AS similarity
-    FROM legs l LEFT JOIN unnest(recalled) m ON m.entity_id = l.entity_id
+  WITH best_passages AS (
+    -- An entity has the best similarity and the best word weight of its passages, which can be two different ones.
+    SELECT c.entity_type, c.entity_id, c.group_id, c.position, c.prior, c.speaker, c.tells_time,
+           (array_agg(c.id ORDER BY c.distinction DESC, c.weight DESC, c.id))[1] AS passage_id,
+           max(c.similarity) AS similarity, max(c.distinction) AS distinction, max(c.weight) AS weight,
+           greatest(max(max(c.distinction)) OVER (), 1e-6) AS best_distinction,
+           -- A passage with one word of the query is no full match, even if no passage has more.
+           greatest(max(max(c.weight)) OVER (), CASE WHEN c.group_id IS NULL THEN 1 ELSE w.message_full END * full_weight, 1e-6)
+             AS best_weight
+    FROM unnest(candidates) c CROSS JOIN rem.rem_search_weights() w
+    GROUP BY c.entity_type, c.entity_id, c.group_id, c.position, c.prior, c.speaker, c.tells_time, w.message_full
+  ), scored AS (
+    SELECT b.entity_type, b.entity_id, b.group_id, b.position, b.prior, b.speaker, b.tells_time,
+           greatest(b.distinction, 0) / b.best_distinction AS meaning_score,
+           b.weight / b.best_weight AS word_score,
+           least(coalesce(m.distinction, 0) / b.best_distinction, 1) AS moment_meaning_score,
+           least(coalesce(m.weight, 0) / b.best_weight, 1) AS moment_word_score,
+           silent.is_silent,
+           CASE WHEN silent.is_silent THEN m.id ELSE b.passage_id END AS passage_id,
+           CASE WHEN silent.is_silent THEN m.similarity ELSE b.similarity END AS similarity
+    FROM best_passages b LEFT JOIN unnest(of_moments) m ON m.entity_id = b.entity_id
     CROSS JOIN LATERAL (
-      SELECT m.id IS NOT NULL AND l.weight = 0 AND (l.similarity = 0 OR l.similarity < min_similarity) AS is_mute) mute
-  ), placed AS (
-    SELECT n.*, greatest(max(b) OVER near, 0.6 * moment_b) AS near_b, max(b) OVER before AS before_b, max(b) OVER after AS after_b,
-           max(b) OVER second AS second_b, greatest(max(e) OVER near, 0.6 * moment_e) AS near_e, max(e) OVER before AS before_e,
-           max(e) OVER after AS after_e
-    FROM entities n WHERE in_conversation
-    WINDOW conversation AS (PARTITION BY coalesce(group_id, entity_id) ORDER BY coalesce(position, -1000)),
-           near AS (conversation RANGE BETWEEN 4 PRECEDING AND 4 FOLLOWING),
-           before AS (conversation RANGE BETWEEN 1 PRECEDING AND 1 PRECEDING),
-           after AS (conversation RANGE BETWEEN 1 FOLLOWING AND 1 FOLLOWING),
-           second AS (conversation RANGE BETWEEN 2 FOLLOWING AND 2 FOLLOWING)
+      SELECT m.id IS NOT NULL AND b.weight = 0 AND (b.similarity = 0 OR b.similarity < min_similarity) AS is_silent) silent
+  ), with_neighbours AS (
+    SELECT s.*,
+           greatest(max(word_score) OVER nearby, w.moment * moment_word_score) AS nearby_word_score,
+           greatest(max(meaning_score) OVER nearby, w.moment * moment_meaning_score) AS nearby_meaning_score,
+           max(word_score) OVER previous_message AS previous_word_score,
+           max(meaning_score) OVER previous_message AS previous_meaning_score,
+           max(word_score) OVER next_message AS next_word_score,
+           max(meaning_score) OVER next_message AS next_meaning_score,
+           max(word_score) OVER second_next_message AS second_next_word_score
+    FROM scored s CROSS JOIN rem.rem_search_weights() w WHERE has_sessions
+    WINDOW in_session AS (PARTITION BY coalesce(group_id, entity_id) ORDER BY coalesce(position, -1000)),
+           nearby AS (in_session RANGE BETWEEN 4 PRECEDING AND 4 FOLLOWING),
+           previous_message AS (in_session RANGE BETWEEN 1 PRECEDING AND 1 PRECEDING),
+           next_message AS (in_session RANGE BETWEEN 1 FOLLOWING AND 1 FOLLOWING),
+           second_next_message AS (in_session RANGE BETWEEN 2 FOLLOWING AND 2 FOLLOWING)
     UNION ALL
-    SELECT n.*, b, NULL, NULL, NULL, e, NULL, NULL FROM entities n WHERE NOT in_conversation
+    -- Without sessions there are no neighbours, and the windows would only cost time.
+    SELECT s.*, word_score, meaning_score, NULL, NULL, NULL, NULL, NULL FROM scored s WHERE NOT has_sessions
   ), fitted AS (
-    -- What is in no conversation stands in its neighbours' places itself, or it could never be as good as a message.
-    -- How good an answer it makes by itself counts less where it fits well both by words and by meaning.
-    SELECT p.*, 2.4 * (b + e) + prior * (1 - 0.5 * least(b, e)) + 2.0 * near_b + near_e
-             + CASE WHEN group_id IS NULL THEN 0.4 * b + 1.85 * e
-                    ELSE 1.35 * coalesce(after_b, 0) + 0.5 * coalesce(second_b, 0) - 0.5 * coalesce(before_b, 0)
-                       + 0.6 * coalesce(before_e, 0) + 0.3 * coalesce(after_e, 0) END
-             + CASE WHEN speaker = ANY (asked_names) THEN 0.6 ELSE 0 END
-             + CASE WHEN asks_time AND tells_time THEN 1.1 ELSE 0 END AS fit
-    FROM placed p
-  ), grouped AS (
-    -- A conversation is as good as its best message; whether it is a good answer by itself counts half there.
-    SELECT DISTINCT ON (f.group_id) 'sessions' AS entity_type, f.group_id AS entity_id, f.passage_id, f.fit - f.prior / 2 AS fit,
-           max(f.similarity) OVER g AS similarity, max(CASE WHEN f.is_mute THEN f.moment_b ELSE f.b END) OVER g AS b
-    FROM fitted f WHERE by_group AND f.group_id IS NOT NULL
-    WINDOW g AS (PARTITION BY f.group_id) ORDER BY f.group_id, f.fit - f.prior / 2 DESC
+    SELECT n.*,
+      w.own_word * word_score + w.own_meaning * meaning_score
+      -- The prior counts less for an entity that fits well by words and by meaning.
+      + prior * (1 - w.prior_loss * least(word_score, meaning_score))
+      + w.nearby_word * nearby_word_score + w.nearby_meaning * nearby_meaning_score
+      + CASE WHEN group_id IS NULL THEN w.alone_word * word_score + w.alone_meaning * meaning_score
+             ELSE w.next_word * coalesce(next_word_score, 0) + w.second_next_word * coalesce(second_next_word_score, 0)
+                + w.previous_word * coalesce(previous_word_score, 0) + w.previous_meaning * coalesce(previous_meaning_score, 0)
+                + w.next_meaning * coalesce(next_meaning_score, 0) END
+      + CASE WHEN speaker = ANY (query_names) THEN w.named_speaker ELSE 0 END
+      + CASE WHEN asks_for_time AND tells_time THEN w.time_mentioned ELSE 0 END AS fit
+    FROM with_neighbours n CROSS JOIN rem.rem_search_weights() w
+  ), shown AS (
+    -- A silent entity shows the word score of its moment.
+    SELECT f.entity_type, f.entity_id, f.group_id, f.passage_id, f.fit, f.prior, f.similarity,
+           CASE WHEN f.is_silent THEN f.moment_word_score ELSE f.word_score END AS word_score
+    FROM fitted f
+  ), sessions AS (
+    -- A session is as good as its best message, with half of the message's prior.
+    SELECT DISTINCT ON (e.group_id) 'sessions' AS entity_type, e.group_id AS entity_id, e.passage_id, e.fit - e.prior / 2 AS fit,
+           max(e.similarity) OVER session AS similarity, max(e.word_score) OVER session AS word_score
+    FROM shown e WHERE by_session AND e.group_id IS NOT NULL
+    WINDOW session AS (PARTITION BY e.group_id) ORDER BY e.group_id, e.fit - e.prior / 2 DESC
   )
-  -- The weights add up to 16.25.
-  SELECT r.entity_type, r.entity_id, r.passage_id, (r.fit / 16.25)::real, r.similarity, r.b::real
-  FROM (SELECT f.entity_type, f.entity_id, f.passage_id, f.fit, f.similarity,
-               CASE WHEN f.is_mute THEN f.moment_b ELSE f.b END AS b
-        FROM fitted f WHERE NOT by_group
-        UNION ALL SELECT * FROM grouped) r
+  SELECT r.entity_type, r.entity_id, r.passage_id, (r.fit / w.weight_sum)::real, r.similarity, r.word_score::real
+  FROM (SELECT e.entity_type, e.entity_id, e.passage_id, e.fit, e.similarity, e.word_score FROM shown e WHERE NOT by_session
+        UNION ALL SELECT * FROM sessions) r
+  CROSS JOIN rem.rem_search_weights() w
 $$;
 
--- What fits a question, best first, as JSON: hits with their records, what was done and how long it took, the model of
--- the vectors, and whether something waits to be indexed.
-CREATE OR REPLACE FUNCTION rem_search(
-  of_tenant text, owners text[], asked text, faint text, asks_time boolean, asked_vector halfvec, asked_dimension integer,
-  of_types text[], of_field text, allowed uuid[], mode text, min_similarity real, wanted integer, by_group boolean
-) RETURNS json LANGUAGE plpgsql STABLE
--- Planning the ranking anew for every question would take longer than the ranking.
+-- Return the hits of a SEARCH, best first, as JSON: `hits` with their records, `steps` (what was done, milliseconds, rows), the
+-- `model` of the stored vectors, and `waiting`: whether rows of these owners are not indexed yet.
+--
+-- `request` is the query tree as JSON (rem/query/tree.py) with three more fields: `types`, the tables to search (null: all),
+-- `relative_time_words` and `asks_for_time`. `query_vector` is NULL if the search goes by words alone, and `allowed` is NULL without WHERE.
+CREATE OR REPLACE FUNCTION rem_search(of_tenant text, owners text[], request jsonb, query_vector halfvec, allowed uuid[])
+RETURNS json LANGUAGE plpgsql STABLE
+-- Planning the ranking again for every query would take longer than the ranking.
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
-  begun timestamptz := clock_timestamp();
-  steps json[];
+  query_text text := request ->> 'text';
+  mode text := request ->> 'mode';
+  min_similarity real := request ->> 'min_similarity';
+  max_hits integer := request ->> 'limit';
+  of_field text := request ->> 'field';
+  of_types text[] := CASE WHEN request -> 'types' <> 'null' THEN ARRAY(SELECT jsonb_array_elements_text(request -> 'types')) END;
+  by_session boolean := coalesce(request ->> 'table' = 'sessions', false);
+  query_names text[] := regexp_split_to_array(lower(query_text), '[^[:alpha:]]+');
+  query_terms sparsevec := '{}/1000000000';
+  full_weight real;
   model rem.embedding_models;
   of_model smallint;
-  asked_terms sparsevec := '{}/1000000000';
-  whole real;
   of_owner text;
-  owned bigint;
+  owned_passages bigint;
   has_messages boolean;
   moments bigint;
-  scanned text[] := '{}';
-  dreamers text[] := '{}';
-  recalled rem.passage_score[] := '{}';
-  asked_names text[] := regexp_split_to_array(lower(asked), '[^[:alpha:]]+');
-  leg rem.passage_score[];
-  scored rem.passage_score[] := '{}';
-  has_conversation boolean := false;
-  in_conversation boolean;
-  candidates integer;
+  small_owners text[] := '{}';
+  owners_with_moments text[] := '{}';
+  has_session_messages boolean := false;
+  max_candidates integer;
+  portion rem.passage_score[];
+  candidates rem.passage_score[] := '{}';
+  of_moments rem.passage_score[] := '{}';
+  has_sessions boolean;
   hits json;
+  steps json[];
+  started timestamptz := clock_timestamp();
 BEGIN
   SELECT * INTO model FROM rem.embedding_models WHERE is_current;
-  IF asked_dimension = model.dimension THEN
+  IF vector_dims(query_vector) = model.dimension THEN
     of_model := model.id;
   END IF;
   IF mode <> 'vector' THEN
-    SELECT a.terms, a.whole INTO asked_terms, whole FROM rem.rem_query_terms(of_tenant, asked, faint) a;
+    SELECT t.terms, t.full_weight INTO query_terms, full_weight
+    FROM rem.rem_query_terms(of_tenant, query_text, request ->> 'relative_time_words') t;
   END IF;
-  steps := steps || rem.rem_step('words', begun, NULL);
-  FOR of_owner, owned, has_messages, moments IN SELECT * FROM rem.rem_owner_passage_counts(of_tenant, owners, of_types) LOOP
-    has_conversation := has_conversation OR has_messages;
+  steps := steps || rem.rem_step('words', started, NULL);
+
+  -- Collect candidates: large owners by indexes, all others by one scan.
+  FOR of_owner, owned_passages, has_messages, moments IN
+    SELECT * FROM rem.rem_owner_passage_counts(of_tenant, owners, of_types)
+  LOOP
+    has_session_messages := has_session_messages OR has_messages;
     IF moments BETWEEN 1 AND 20000 THEN
-      dreamers := dreamers || of_owner;
+      owners_with_moments := owners_with_moments || of_owner;
     END IF;
-    IF owned <= (CASE WHEN allowed IS NULL THEN 20000 ELSE 200000 END) THEN
-      scanned := scanned || of_owner;
-    ELSE
-      IF of_model IS NOT NULL THEN
-        begun := clock_timestamp();
-        leg := rem.rem_nearest_passages(of_tenant, of_owner, of_types, of_field, allowed, by_group, of_model,
-                                     asked_dimension, asked_vector, asked_terms, greatest(30, wanted * 2));
-        scored := scored || leg;
-        steps := steps || rem.rem_step('probe by meaning', begun, cardinality(leg));
-      END IF;
-      IF mode <> 'vector' THEN
-        begun := clock_timestamp();
-        leg := rem.rem_passages_with_rare_words(of_tenant, of_owner, of_types, of_field, allowed, by_group, of_model, asked_vector,
-                                   asked_terms, owned, greatest(40, wanted * 2));
-        -- What both have found is there already.
-        scored := scored || ARRAY(SELECT l FROM unnest(leg) l WHERE l.id NOT IN (SELECT s.id FROM unnest(scored) s));
-        steps := steps || rem.rem_step('probe by words', begun, cardinality(leg));
-      END IF;
+    IF owned_passages <= (CASE WHEN allowed IS NULL THEN 20000 ELSE 200000 END) THEN
+      small_owners := small_owners || of_owner;
+      CONTINUE;
+    END IF;
+    IF of_model IS NOT NULL THEN
+      started := clock_timestamp();
+      portion := rem.rem_nearest_passages(of_tenant, of_owner, of_types, of_field, allowed, by_session, of_model,
+                                          model.dimension, query_vector, query_terms, greatest(30, max_hits * 2));
+      candidates := candidates || portion;
+      steps := steps || rem.rem_step('probe by meaning', started, cardinality(portion));
+    END IF;
+    IF mode <> 'vector' THEN
+      started := clock_timestamp();
+      portion := rem.rem_passages_with_rare_words(of_tenant, of_owner, of_types, of_field, allowed, by_session, of_model,
+                                                  query_vector, query_terms, owned_passages, greatest(40, max_hits * 2));
+      candidates := candidates
+        || ARRAY(SELECT p FROM unnest(portion) p WHERE p.id NOT IN (SELECT c.id FROM unnest(candidates) c));
+      steps := steps || rem.rem_step('probe by words', started, cardinality(portion));
     END IF;
   END LOOP;
-  IF scanned <> '{}' THEN
-    begun := clock_timestamp();
-    -- A message is judged by its neighbours as well, so that more of them are needed.
-    candidates := greatest(CASE WHEN has_conversation THEN 400 ELSE 120 END, wanted * 4);
+  IF small_owners <> '{}' THEN
+    started := clock_timestamp();
+    -- The neighbours of a message count as well, so messages need more candidates.
+    max_candidates := greatest(CASE WHEN has_session_messages THEN 400 ELSE 120 END, max_hits * 4);
     LOOP
-      leg := rem.rem_scan_passages(of_tenant, scanned, of_types, of_field, allowed, by_group, of_model, asked_vector,
-                                   asked_terms, CASE mode WHEN 'vector' THEN 0 ELSE 0.03 END, candidates);
-      -- They may all be of one long text.
-      EXIT WHEN cardinality(leg) < candidates OR wanted <= (
-        SELECT count(DISTINCT coalesce(CASE WHEN by_group THEN l.group_id END, l.entity_id)) FROM unnest(leg) l);
-      candidates := candidates * 8;
+      portion := rem.rem_scan_passages(
+        of_tenant, small_owners, of_types, of_field, allowed, by_session, of_model, query_vector, query_terms,
+        CASE mode WHEN 'vector' THEN 0 ELSE (SELECT w.candidate_word FROM rem.rem_search_weights() w) END, max_candidates);
+      -- All of them can be passages of a few long texts. Then more are needed for enough entities.
+      EXIT WHEN cardinality(portion) < max_candidates OR max_hits <= (
+        SELECT count(DISTINCT coalesce(CASE WHEN by_session THEN p.group_id END, p.entity_id)) FROM unnest(portion) p);
+      max_candidates := max_candidates * 8;
     END LOOP;
-    scored := scored || leg;
-    steps := steps || rem.rem_step('scan', begun, cardinality(leg));
+    candidates := candidates || portion;
+    steps := steps || rem.rem_step('scan', started, cardinality(portion));
   END IF;
-  -- Who asks for messages or conversations does not see the moments, but what was dreamt from them counts.
-  IF dreamers <> '{}' AND has_conversation AND 'messages' = ANY (of_types) AND of_field IS NULL AND mode <> 'vector' THEN
-    begun := clock_timestamp();
-    recalled := rem.rem_messages_of_best_moments(of_tenant, dreamers, of_model, asked_vector, asked_terms);
-    scored := scored || rem.rem_missing_message_passages(of_tenant, owners, allowed, by_group, of_model, asked_vector, asked_terms,
-                                                  recalled, scored);
-    steps := steps || rem.rem_step('moments', begun, cardinality(recalled));
+
+  -- A search for messages or sessions does not return moments, but moments help to find the messages they were derived from.
+  IF owners_with_moments <> '{}' AND has_session_messages AND 'messages' = ANY (of_types) AND of_field IS NULL
+     AND mode <> 'vector' THEN
+    started := clock_timestamp();
+    of_moments := rem.rem_messages_of_best_moments(of_tenant, owners_with_moments, of_model, query_vector, query_terms);
+    candidates := candidates || rem.rem_missing_message_passages(
+      of_tenant, owners, allowed, by_session, of_model, query_vector, query_terms, of_moments, candidates);
+    steps := steps || rem.rem_step('moments', started, cardinality(of_moments));
   END IF;
-  begun := clock_timestamp();
-  in_conversation := EXISTS (SELECT FROM unnest(scored) s WHERE s.group_id IS NOT NULL);
+
+  -- Rank the entities, and load the records of the best.
+  started := clock_timestamp();
+  has_sessions := EXISTS (SELECT FROM unnest(candidates) c WHERE c.group_id IS NOT NULL);
   SELECT json_agg(json_build_object(
-      'entity_type', r.entity_type,
-      'record', h.record,
-      -- The exact weight would tell how many passages of other users have a word.
-      'score', r.score, 'similarity', CASE WHEN of_model IS NOT NULL THEN r.similarity END, 'weight', round(r.weight::numeric, 2),
+      'table', r.entity_type, 'key', h.record ->> 'key',
+      'score', r.score, 'similarity', CASE WHEN of_model IS NOT NULL THEN r.similarity END,
+      -- Two digits only: the exact weight would tell how many passages of other users have a word.
+      'weight', round(r.weight::numeric, 2),
       'passage', json_build_object('table', p.entity_type, 'key', s.record ->> 'key', 'field', p.field, 'start', p.starts,
-        'end', p.ends, 'text', substr(s.record ->> p.field, p.starts + 1, p.ends - p.starts)))
+        'end', p.ends, 'text', substr(s.record ->> p.field, p.starts + 1, p.ends - p.starts)),
+      'record', h.record)
       ORDER BY r.score DESC, r.passage_id, r.entity_id)
     INTO hits
-    FROM (SELECT k.entity_type, k.entity_id, k.passage_id, k.similarity, k.weight,
-                 CASE mode WHEN 'vector' THEN k.similarity ELSE k.score END AS score
-          FROM rem.rem_rank_entities(scored, recalled, whole, min_similarity, asked_names, asks_time, in_conversation, by_group) k
-          -- What has no vector (yet) has exactly 0 as its similarity.
-          WHERE k.weight > 0 AND mode <> 'vector'
-             OR k.similarity <> 0 AND (k.similarity >= min_similarity OR min_similarity = 0)
-          ORDER BY 6 DESC, 3, 2 LIMIT wanted) r
+    FROM (SELECT e.entity_type, e.entity_id, e.passage_id, e.similarity, e.weight,
+                 CASE mode WHEN 'vector' THEN e.similarity ELSE e.score END AS score
+          FROM rem.rem_rank_entities(candidates, of_moments, full_weight, min_similarity, query_names,
+                                     (request -> 'asks_for_time')::boolean, has_sessions, by_session) e
+          -- A passage without a vector has exactly 0 as its similarity, and is no hit by meaning.
+          WHERE e.weight > 0 AND mode <> 'vector'
+             OR e.similarity <> 0 AND (e.similarity >= min_similarity OR min_similarity = 0)
+          ORDER BY 6 DESC, 3, 2 LIMIT max_hits) r
     JOIN rem.passages p ON (p.tenant_id, p.id) = (of_tenant, r.passage_id)
     CROSS JOIN LATERAL (SELECT rem.rem_record(p.entity_type, of_tenant, p.entity_id) AS record OFFSET 0) s
     CROSS JOIN LATERAL (
       SELECT CASE WHEN r.entity_id = p.entity_id THEN s.record ELSE rem.rem_record(r.entity_type, of_tenant, r.entity_id) END
              AS record OFFSET 0) h
-    -- The row has the last word on whether it is there.
+    -- The index may lag behind: the row itself decides whether it is deleted or expired.
     WHERE h.record ->> 'deleted_at' IS NULL AND coalesce((h.record ->> 'expires_at')::timestamptz > now(), true);
-  steps := steps || rem.rem_step('rank', begun, json_array_length(hits));
+  steps := steps || rem.rem_step('rank', started, json_array_length(hits));
   RETURN json_build_object('hits', coalesce(hits, '[]'), 'steps', array_to_json(steps),
-    'model', CASE WHEN model.id IS NOT NULL THEN json_build_object('id', model.id, 'name', model.name, 'dimension', model.dimension) END,
+    'model', CASE WHEN model.id IS NOT NULL
+      THEN json_build_object('id', model.id, 'name', model.name, 'dimension', model.dimension) END,
     'waiting', EXISTS (SELECT FROM rem.search_queue q WHERE q.tenant_id = of_tenant AND q.owner = ANY (owners))
-      OR asked_dimension IS NOT NULL AND EXISTS (
+      OR query_vector IS NOT NULL AND EXISTS (
         SELECT FROM rem.passages p WHERE p.tenant_id = of_tenant AND p.owner = ANY (owners) AND p.embedding IS NULL));
 END $$;
 
--- What was done since a moment, how long it took in milliseconds, and how many rows it gave.
-CREATE OR REPLACE FUNCTION rem_step(name text, begun timestamptz, found integer) RETURNS json LANGUAGE sql VOLATILE
-RETURN json_build_array(name, extract(epoch FROM clock_timestamp() - begun)::real * 1000, found);
+-- Return one step for `steps`: its name, the milliseconds since it started, and the number of rows it gave.
+CREATE OR REPLACE FUNCTION rem_step(name text, started timestamptz, row_count integer) RETURNS json LANGUAGE sql VOLATILE
+RETURN json_build_array(name, extract(epoch FROM clock_timestamp() - started)::real * 1000, row_count);

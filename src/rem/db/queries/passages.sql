@@ -102,13 +102,6 @@ SELECT rem.rem_refresh_embedding_mean($1, $2, $3)
 -- name: languages
 SELECT cfgname FROM pg_ts_config WHERE pg_ts_config_is_visible(oid)
 
--- name: search
-SELECT rem.rem_search($1, $2, $3, $4, $5, $6::real[]::halfvec, $7, $8, $9, {allowed}, $10, $11, $12, $13)
-
--- name: allowed
-SELECT r.id FROM {table} r
-WHERE r.tenant_id = $1 AND (r.user_id = ANY ($2) OR r.user_id IS NULL) AND r.deleted_at IS NULL AND ({condition})
-
 -- name: try_to_lead
 SELECT pg_try_advisory_lock(hashtextextended('rem.keep_indexed', 0))
 

@@ -1,20 +1,23 @@
-"""Searcher: SEARCH over the passages that a scope sees, by meaning and by words."""
+"""SEARCH: find entities by the meaning and the words of their texts."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from loguru import logger
 
 from rem.db.conditions import Condition, ConditionCompiler
-from rem.db.sql import fill, identifier, query
+from rem.db.sql import fill, identifier
+from rem.db.sql import query as sql
 from rem.db.table import get_table
 from rem.embeddings import is_blank
 from rem.errors import DatabaseError, EmbeddingDisabledError, EmbeddingError, InvalidInputError, RerankerError
-from rem.query.result import QueryResult, Step
+from rem.models.field_types import check_text
+from rem.query.result import QueryResult, Step, Steps
+from rem.query.tree import to_json
 from rem.retrieval.embedding_model import EmbeddingModel, require_same_model
 from rem.retrieval.indexer import Indexer
 from rem.retrieval.reranker import Reranker, rank_candidates
@@ -29,53 +32,23 @@ if TYPE_CHECKING:
     from rem.embeddings import Embedder, Vector
     from rem.query.tree import Search
 
-
-Mode: TypeAlias = Literal["hybrid", "vector", "text"]
-_INDEX_AT_ONCE = 256
-"""So many rows a search indexes itself before it answers; more are left to the indexer, and the answer says so."""
-_INDEX_SECONDS = 2.0
-_LONGEST_QUESTION = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class SearchRequest:
-    """What is searched, where and how."""
-
-    text: str
-    table: str | None = None
-    where: Condition | None = None
-    field: str | None = None
-    min_similarity: float = 0.3
-    mode: Mode = "hybrid"
-    limit: int = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """An entity that was found, with the passage that fits best."""
-
-    entity_type: str
-    record: dict[str, Any]
-    score: float
-    similarity: float | None
-    """The cosine of the passage's and the question's vectors."""
-    weight: float
-    """How much of the question's words the passage has, by their rarity: from 0 to 1, to two digits."""
-    passage: dict[str, Any]
+MAX_INDEXED_ROWS = 256
+"""A search indexes at most this many new rows itself, to stay fast. A note tells when more rows are not indexed yet."""
+MAX_INDEXING_SECONDS = 2.0
+MAX_QUERY_CHARS = 10_000
+"""The rest of a longer text is ignored: no passage is that long, and it would only take time."""
 
 
 @dataclass(slots=True)
-class Found:
-    """What a search found, best first, with what the caller should know of it."""
+class _Report:
+    """The notes and steps of one search."""
 
-    hits: list[Hit] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    steps: list[tuple[str, float, int | None]] = field(default_factory=list)
-    """What was done, how many milliseconds it took, and how many rows it gave."""
+    steps: Steps = field(default_factory=Steps)
 
 
 class Searcher:
-    """Answers searches. Rows that were written a moment ago are indexed first, if they are few."""
+    """Runs SEARCH queries. New rows are indexed first, if they are few."""
 
     def __init__(
         self,
@@ -90,214 +63,192 @@ class Searcher:
         self._indexer = indexer
         self._reranker = reranker
         self._settings = settings or RerankerSettings()
-        self._kinds: dict[str, SearchableType] = {}
+        self._types: dict[str, SearchableType] = {}
 
-    async def search(self, store: Store, request: SearchRequest) -> Found:
-        """What the store's scope sees that fits the text, best first."""
-        if is_blank(request.text):
-            raise InvalidInputError("SEARCH needs words to look for, and the text has none.")
-        found = Found()
-        if len(request.text) > _LONGEST_QUESTION:
-            request = replace(request, text=request.text[:_LONGEST_QUESTION])
-            found.notes.append(f"Only the first {_LONGEST_QUESTION} characters of the text were searched for.")
-        vector = await self._embed(request, found)
+    async def search(self, store: Store, query: Search) -> QueryResult:
+        """Return the entities in the store's scope that fit the query, best first, each with its best passage."""
+        report = _Report()
+        query = replace(query, text=_check_text(query.text, report))
+        vector = await self._embed(query, report)
         async with store.executor.connection() as connection:
-            asked = replace(request, limit=self._candidates(request))
-            statement, parameters = _statement(await self._known(connection, request.table), store, asked, vector)
-            answer = await self._ask(connection, statement, parameters, found)
-        if answer["waiting"] and not self._database.server_info.is_replica:
-            await self._catch_up(store, found)
+            types = await self._load_types(connection, query.table)
+            statement, parameters = _compile(types, store, query, vector, self._max_hits(query))
+            response = await self._fetch(connection, statement, parameters, vector, report)
+        if response["waiting"] and not self._database.server_info.is_replica:
+            await self._index_new_rows(store.scope, report)
             async with store.executor.connection() as connection:
-                answer = await self._ask(connection, statement, parameters, found)
-        if answer["waiting"]:
-            found.notes.append("Some rows are not indexed yet and were not searched: `rem db index` indexes them now.")
-        found.hits = await self._reread(request, [Hit(**hit) for hit in answer["hits"]], found)
-        return found
+                response = await self._fetch(connection, statement, parameters, vector, report)
+        if response["waiting"]:
+            report.notes.append("Some rows are not indexed yet and were not searched: `rem db index` indexes them now.")
+        rows = await self._rerank(query, response["hits"], report)
+        return QueryResult("SEARCH", rows, tuple(report.notes), tuple(report.steps))
 
-    async def _reread(self, request: SearchRequest, hits: list[Hit], found: Found) -> list[Hit]:
-        """The hits in the order of the reranker, if there is one; as they are if it fails."""
-        if self._reranker is None or not hits:
-            return hits
-        started = perf_counter()
-        first, rest = hits[: self._settings.candidates], hits[self._settings.candidates :]
-        try:
-            scores = await self._reranker.scores(request.text, [hit.passage["text"] for hit in first])
-        except RerankerError as error:
-            logger.warning("The reranker failed, so its order is not used: {}", error)
-            found.notes.append(f"Not reread: {error}")
-            return hits[: request.limit]
-        found.steps.append(("rerank", _since(started), len(first)))
-        order = rank_candidates([hit.score for hit in first], scores, self._settings.weight)
-        return [*(first[place] for place in order), *rest][: request.limit]
+    def _max_hits(self, query: Search) -> int:
+        """Return how many hits the database should return: with a reranker, at least all that it reorders."""
+        return max(query.limit, self._settings.candidates) if self._reranker else query.limit
 
-    def _candidates(self, request: SearchRequest) -> int:
-        """How many hits the database is asked for."""
-        return max(request.limit, self._settings.candidates) if self._reranker else request.limit
+    async def _load_types(self, connection: Connection, table: str | None) -> dict[str, SearchableType]:
+        """Return the searchable types by name. Read them again only for an unknown table: types are never removed."""
+        if not self._types or (table is not None and table not in self._types):
+            self._types = await load_searchable_types(connection)
+        return self._types
 
-    async def _known(self, connection: Connection, table: str | None) -> dict[str, SearchableType]:
-        """The searchable types; asked for anew only when one is missing, because types do not go away."""
-        if not self._kinds or (table is not None and table not in self._kinds):
-            self._kinds = await load_searchable_types(connection)
-        return self._kinds
-
-    async def _embed(self, request: SearchRequest, found: Found) -> Vector | None:
-        """The text's vector; None where the search goes by words alone."""
-        if request.mode == "text":
+    async def _embed(self, query: Search, report: _Report) -> Vector | None:
+        """Return the vector of the query's text, or None if the search goes by words alone."""
+        if query.mode == "text":
             return None
-        started = perf_counter()
         try:
-            vector = await self._embedder.embed_one(request.text)
+            with report.steps.measure("embed"):
+                return await self._embedder.embed_one(query.text)
         except EmbeddingError as error:
-            if request.mode == "vector":
+            if query.mode == "vector":
                 raise
             if not isinstance(error, EmbeddingDisabledError):
                 logger.warning("The embedder failed, so the search goes by words alone: {}", error)
-            found.notes.append(f"Searched by words alone: {error}")
+            report.notes.append(f"Searched by words alone: {error}")
             return None
-        found.steps.append(("embed", _since(started), None))
-        return vector
 
-    async def _ask(self, connection: Connection, statement: str, parameters: list[Any], found: Found) -> dict[str, Any]:
-        started = perf_counter()
-        answer: dict[str, Any] = await connection.fetchval(statement, *parameters)
-        if answer["model"] is not None and parameters[_VECTOR] is not None:
-            require_same_model(EmbeddingModel(**answer["model"]), self._embedder)
-        found.steps += [(name, round(milliseconds, 3), rows) for name, milliseconds, rows in answer["steps"]]
-        found.steps.append(("database", _since(started), len(answer["hits"])))
-        return answer
+    async def _fetch(
+        self, connection: Connection, statement: str, parameters: list[Any], vector: Vector | None, report: _Report
+    ) -> dict[str, Any]:
+        """Run the search and return its JSON. Raise EmbeddingMismatchError if another model made the stored vectors."""
+        with report.steps.measure("database") as step:
+            response: dict[str, Any] = await connection.fetchval(statement, *parameters)
+            if response["model"] is not None and vector is not None:
+                require_same_model(EmbeddingModel(**response["model"]), self._embedder)
+            report.steps += [Step(name, round(milliseconds, 3), rows) for name, milliseconds, rows in response["steps"]]
+            step.rows = len(response["hits"])
+        return response
 
-    async def _catch_up(self, store: Store, found: Found) -> None:
-        started = perf_counter()
+    async def _index_new_rows(self, scope: Scope, report: _Report) -> None:
+        """Index the rows that are waiting. A failure becomes a note: the search then covers what is indexed."""
+        with report.steps.measure("index") as step:
+            step.rows = 0
+            try:
+                step.rows = await self._make_passages(scope)
+                await self._indexer.embed(scope, at_most=MAX_INDEXED_ROWS)
+            except EmbeddingDisabledError:
+                pass  # the notes say so already, because the query could not be embedded either
+            except EmbeddingError as error:
+                report.notes.append(f"The newest rows were searched by words alone: {error}")
+            except DatabaseError as error:
+                # For example, the connection may be read-only.
+                report.notes.append(f"The newest rows were not indexed: {error}")
+
+    async def _make_passages(self, scope: Scope) -> int:
+        """Make passages until no row is waiting or a limit is reached. Return the number of rows."""
         rows = 0
-        try:
-            rows = await self._index(store.scope)
-            await self._indexer.embed(store.scope, at_most=_INDEX_AT_ONCE)
-        except EmbeddingDisabledError:
-            pass  # the answer says so already, because the question could not be embedded either
-        except EmbeddingError as error:
-            found.notes.append(f"What was stored last was searched by words alone: {error}")
-        except DatabaseError as error:
-            # A connection that may not write finds what is indexed.
-            found.notes.append(f"What was stored last was not indexed: {error}")
-        found.steps.append(("index", _since(started), rows))
-
-    async def _index(self, scope: Scope) -> int:
-        """Make passages until nothing waits, or for long enough; how many rows it were."""
-        rows = 0
-        ends = perf_counter() + _INDEX_SECONDS
+        deadline = perf_counter() + MAX_INDEXING_SECONDS
         while True:
-            rows += (await self._indexer.make_passages(scope, _INDEX_AT_ONCE, _INDEX_SECONDS))[0]
-            if rows >= _INDEX_AT_ONCE or perf_counter() > ends or not (await self._indexer.load_backlog(scope)).rows:
+            rows += (await self._indexer.make_passages(scope, MAX_INDEXED_ROWS, MAX_INDEXING_SECONDS))[0]
+            is_done = rows >= MAX_INDEXED_ROWS or perf_counter() > deadline
+            if is_done or not (await self._indexer.load_backlog(scope)).rows:
                 return rows
-            # Another search is just indexing them.
+            # Another search is indexing the rest at this moment.
             await asyncio.sleep(0.01)
 
+    async def _rerank(self, query: Search, rows: list[dict[str, Any]], report: _Report) -> list[dict[str, Any]]:
+        """Return the rows in the reranker's order, if there is one. If it fails, keep the order and add a note."""
+        if self._reranker is None or not rows:
+            return rows
+        candidates, rest = rows[: self._settings.candidates], rows[self._settings.candidates :]
+        try:
+            with report.steps.measure("rerank") as step:
+                scores = await self._reranker.scores(query.text, [row["passage"]["text"] for row in candidates])
+                step.rows = len(candidates)
+        except RerankerError as error:
+            logger.warning("The reranker failed, so its order is not used: {}", error)
+            report.notes.append(f"Not reranked: {error}")
+            return rows[: query.limit]
+        order = rank_candidates([row["score"] for row in candidates], scores, self._settings.weight)
+        return [*(candidates[position] for position in order), *rest][: query.limit]
 
-def _statement(
-    kinds: dict[str, SearchableType], store: Store, request: SearchRequest, vector: Vector | None
+
+def _check_text(text: str, report: _Report) -> str:
+    """Return the text to search for, cut if it is too long. Raise InvalidInputError if it cannot be searched."""
+    if is_blank(text):
+        raise InvalidInputError("SEARCH needs words to look for, and the text has none.")
+    if len(text) > MAX_QUERY_CHARS:
+        report.notes.append(f"Only the first {MAX_QUERY_CHARS} characters of the text were searched for.")
+    try:
+        return check_text(text[:MAX_QUERY_CHARS])
+    except ValueError as error:
+        raise InvalidInputError(f"The text of SEARCH {error}.") from error
+
+
+def _compile(
+    types: dict[str, SearchableType], store: Store, query: Search, vector: Vector | None, max_hits: int
 ) -> tuple[str, list[Any]]:
-    """The statement that answers a request, and its parameters."""
-    types = _types(kinds, store, request)
+    """Return the statement for a query, and its parameters. The tree goes to `rem_search` as it is, as JSON."""
+    names = _select_types(types, store, query)
+    request = {
+        **to_json(replace(query, where=None, limit=max_hits)),
+        "types": names if query.table else None,
+        "relative_time_words": find_relative_time_words(query.text),
+        "asks_for_time": asks_for_time(query.text),
+    }
     parameters: list[Any] = [
         store.scope.tenant_id,
         visible_owners(store.scope),
-        request.text,
-        find_relative_time_words(request.text),
-        asks_for_time(request.text),
+        request,
         None if vector is None else vector.tolist(),
-        None if vector is None else len(vector),
-        types if request.table else None,
-        request.field,
-        request.mode,
-        request.min_similarity,
-        request.limit,
-        request.table == "sessions",
     ]
-    # A condition on conversations is one on the sessions themselves.
-    filtered = ["sessions"] if request.table == "sessions" else types
-    allowed = "NULL" if request.where is None else _allowed(store, filtered, request.where, parameters)
-    return fill(query("passages", "search"), allowed=allowed), parameters
+    allowed = "NULL"
+    if query.where is not None:
+        # SEARCH … FROM sessions searches messages, but its WHERE is about the sessions.
+        filtered = ["sessions"] if query.table == "sessions" else names
+        allowed = _compile_where(store, filtered, query.where.condition, parameters)
+    return fill(sql("query", "search"), allowed=allowed), parameters
 
 
-_VECTOR = 5
-
-
-def _types(kinds: dict[str, SearchableType], store: Store, request: SearchRequest) -> list[str]:
-    """The types that are searched."""
-    if request.table is None:
-        chosen = list(kinds.values())
-    elif request.table in kinds:
-        # A session is found by what was said in it.
-        names = ("messages", "sessions") if request.table == "sessions" else (request.table,)
-        chosen = [kinds[name] for name in names]
+def _select_types(types: dict[str, SearchableType], store: Store, query: Search) -> list[str]:
+    """Return the names of the types to search, sorted. Raise InvalidInputError if FROM or FIELD names none."""
+    if query.table is None:
+        selected = list(types.values())
+    elif query.table in types:
+        # A session is found by its messages.
+        names = ("messages", "sessions") if query.table == "sessions" else (query.table,)
+        selected = [types[name] for name in names]
     else:
-        store.types.get_model(request.table)
+        store.types.get_model(query.table)
         raise InvalidInputError(
-            f"{request.table} has no text that is searched. SEARCH goes over {', '.join(sorted(kinds))}; "
-            f"for {request.table} use FUZZY or SQL."
+            f"{query.table} has no text that is searched. SEARCH goes over {', '.join(sorted(types))}; "
+            f"for {query.table} use FUZZY or SQL."
         )
-    if request.field is not None:
-        fields = sorted({field for kind in chosen for field in kind.fields})
-        chosen = [kind for kind in chosen if request.field in kind.fields]
-        if not chosen:
-            where = request.table or "the tables"
-            raise InvalidInputError(f"The text of {where} is in {', '.join(fields)}, not in {request.field!r}.")
-    return sorted(kind.name for kind in chosen)
+    if query.field is not None:
+        fields = sorted({field for searchable in selected for field in searchable.fields})
+        selected = [searchable for searchable in selected if query.field in searchable.fields]
+        if not selected:
+            tables = query.table or "the tables"
+            raise InvalidInputError(f"The text of {tables} is in {', '.join(fields)}, not in {query.field!r}.")
+    return sorted(searchable.name for searchable in selected)
 
 
-def _allowed(store: Store, types: list[str], where: Condition, parameters: list[Any]) -> str:
-    """SQL for the ids of the rows that fulfil a condition, over all types that have its fields."""
-    queries, failures = [], []
+def _compile_where(store: Store, types: list[str], condition: Condition, parameters: list[Any]) -> str:
+    """Return SQL for the ids of the rows that fulfil a condition, in all types that have its fields.
+
+    Append its values to the parameters. Raise InvalidInputError if no type has the fields.
+    """
+    selects: list[str] = []
+    errors: list[InvalidInputError] = []
     for name in types:
-        added = len(parameters)
+        known_parameters = len(parameters)
         table = get_table(store.types.get_model(name))
         try:
-            condition = ConditionCompiler(table, parameters).compile(where)
+            compiled = ConditionCompiler(table, parameters).compile(condition)
         except InvalidInputError as error:
-            del parameters[added:]
-            failures.append(error)
+            del parameters[known_parameters:]
+            errors.append(error)
             continue
-        queries.append(fill(query("passages", "allowed"), table=f"rem.{identifier(name)}", condition=condition))
-    if not queries:
-        # The table whose fields fit has the reason that helps.
-        raise next((error for error in failures if "has no field" not in str(error)), _nowhere(failures, types))
-    return f"ARRAY({' UNION ALL '.join(queries)})"
+        selects.append(fill(sql("query", "allowed_ids"), table=f"rem.{identifier(name)}", condition=compiled))
+    if not selects:
+        # An error about a value is more helpful than one about a field that only other tables have.
+        raise next((error for error in errors if "has no field" not in str(error)), _no_such_field(errors, types))
+    return f"ARRAY({' UNION ALL '.join(selects)})"
 
 
-def _nowhere(failures: list[InvalidInputError], types: list[str]) -> InvalidInputError:
-    if len(failures) == 1:
-        return failures[0]
-    field = str(failures[0]).partition("has no field ")[2].partition(".")[0]
-    return InvalidInputError(f"None of the searched tables ({', '.join(types)}) has the field {field}.")
-
-
-def _since(started: float) -> float:
-    return round((perf_counter() - started) * 1000, 3)
-
-
-async def run_search(searcher: Searcher, store: Store, query: Search) -> QueryResult:
-    """The entities that fit best, with how well, and the passage that shows it."""
-    request = SearchRequest(
-        text=query.text,
-        table=query.table,
-        where=query.where.condition if query.where else None,
-        field=query.field,
-        min_similarity=query.min_similarity,
-        mode=query.mode,
-        limit=query.limit,
-    )
-    found = await searcher.search(store, request)
-    steps = tuple(Step(name, milliseconds, rows) for name, milliseconds, rows in found.steps)
-    return QueryResult("SEARCH", [_row(hit) for hit in found.hits], tuple(found.notes), steps)
-
-
-def _row(hit: Hit) -> dict[str, Any]:
-    return {
-        "table": hit.entity_type,
-        "key": hit.record["key"],
-        "score": hit.score,
-        "similarity": hit.similarity,
-        "weight": hit.weight,
-        "passage": hit.passage,
-        "record": hit.record,
-    }
+def _no_such_field(errors: list[InvalidInputError], types: list[str]) -> InvalidInputError:
+    if len(errors) == 1:
+        return errors[0]
+    name = str(errors[0]).partition("has no field ")[2].partition(".")[0]
+    return InvalidInputError(f"None of the searched tables ({', '.join(types)}) has the field {name}.")
