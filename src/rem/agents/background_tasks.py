@@ -1,4 +1,4 @@
-"""Afterwards: what is still to be done when an answer is out, and a server that waits for it before it ends."""
+"""BackgroundTasks: work that continues after an answer was sent, and that a server waits for when it stops."""
 
 from __future__ import annotations
 
@@ -10,43 +10,44 @@ from typing import Any, TypeVar
 from loguru import logger
 
 T = TypeVar("T")
-_LONGEST_WAIT_SECONDS = 15.0
+MAX_CLOSE_SECONDS = 15.0
+POLL_SECONDS = 0.01
 
 
 class BackgroundTasks:
-    """Knows the answers that are being given and the work that they leave behind."""
+    """Tracks the running answers and the tasks that they start."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._answers = 0
+        self._running_answers = 0
 
     @contextmanager
     def track_answer(self) -> Iterator[None]:
-        """While an answer is given: at its end it may leave work behind, however it ends."""
-        self._answers += 1
+        """Count an answer as running inside of the block, because it may start a task when it ends."""
+        self._running_answers += 1
         try:
             yield
         finally:
-            self._answers -= 1
+            self._running_answers -= 1
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Do something that goes on even if whoever waits for it is cancelled."""
+        """Start a task that continues even if its caller is cancelled, and return it."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._finish)
         return task
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
+    def _finish(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("What was to be done after an answer failed: {}", type(error).__name__)
+            logger.error("A background task failed: {}", type(error).__name__)
 
     async def close(self) -> None:
-        """Wait until all is done, but not for ever."""
+        """Wait until all answers and tasks have ended, for at most MAX_CLOSE_SECONDS."""
         loop = asyncio.get_running_loop()
-        ends = loop.time() + _LONGEST_WAIT_SECONDS
-        while (self._tasks or self._answers) and loop.time() < ends:
+        deadline = loop.time() + MAX_CLOSE_SECONDS
+        while (self._tasks or self._running_answers) and loop.time() < deadline:
             if self._tasks:
-                await asyncio.wait(set(self._tasks), timeout=ends - loop.time())
+                await asyncio.wait(set(self._tasks), timeout=deadline - loop.time())
             else:
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""AgentRequest and Answer: what an agent is asked, and what it says."""
+"""AgentRequest and AgentAnswer: the input and the output of one chat turn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "error"]
 
 @dataclass(frozen=True, slots=True)
 class ClientMessage:
-    """An earlier message that the client sent along."""
+    """An earlier message that the client sent with its request."""
 
     role: Literal["user", "assistant"]
     content: str
@@ -21,43 +21,43 @@ class ClientMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRequest:
-    """One message to an agent, and how it shall be answered."""
+    """One user message to an agent, with the options for its answer."""
 
     context: AgentContext
     text: str
     agent: str | None = None
-    """The context's if not given, else `rem`."""
+    """The name of the agent. Default: the context's agent, then `rem`."""
     model: str | None = None
-    """The context's if not given, else the agent's, else the default one."""
-    earlier: Sequence[ClientMessage] = ()
-    """What the client says was said before; the stored conversation, if there is one, has the last word."""
+    """The name of the model; the context's model overrides it. Default: the agent's model, then the configured one."""
+    client_history: Sequence[ClientMessage] = ()
+    """Earlier messages that the client sent. A stored session overrides them."""
     instructions: str | None = None
-    """What the client adds to the agent's own instructions."""
+    """Instructions of the client, in addition to those of the agent."""
     model_settings: Mapping[str, Any] = field(default_factory=dict)
     output_schema: Mapping[str, Any] | None = None
-    """A JSON schema that the answer shall fulfil; the agent's own if not given."""
+    """The JSON schema of the answer. Default: the agent's own, if it has one."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Stored with the message."""
+    """Stored with the user message."""
     is_remembered: bool = True
-    """Whether it is part of a conversation that is kept."""
+    """Store the turn in a session."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """How many tokens an answer took, child agents included."""
+    """Tokens that an answer used, child runs included."""
 
     input_tokens: int = 0
     output_tokens: int = 0
 
     @property
     def total_tokens(self) -> int:
-        """Both together."""
+        """The sum of input and output tokens."""
         return self.input_tokens + self.output_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class AgentAnswer:
-    """What an agent said in the end."""
+    """The complete answer of an agent to one request."""
 
     text: str
     agent: str
@@ -65,7 +65,7 @@ class AgentAnswer:
     session_id: str | None
     message_id: str | None = None
     output: dict[str, Any] | None = None
-    """The fields of an agent with structured output."""
+    """The answer of an agent with structured output."""
     reasoning: str | None = None
     tool_calls: list[dict[str, Any]] = field(default_factory=list)
     confidence: float | None = None

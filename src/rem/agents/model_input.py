@@ -1,4 +1,4 @@
-"""From a stored conversation to the messages that a model is given."""
+"""Build the input of a model: the history, the hint about the user, the prompt for a summary."""
 
 from __future__ import annotations
 
@@ -25,19 +25,52 @@ if TYPE_CHECKING:
     from rem.models import Message
     from rem.tools.env import ToolEnv
 
-
-_NOT_KEPT = (
+_RESULT_NOT_STORED = (
     "The result was not kept. What mattered of it is in the notes and answers; call the tool again if you need it."
 )
+MAX_SUMMARIZED_MESSAGE_CHARS = 4000
+"""Length of one message in the prompt for a summary. Of a longer message the beginning and the end are used."""
 
 
 def history_from_session(history: Iterable[HistoryMessage]) -> list[ModelMessage]:
-    """The messages of a conversation; every tool call has an answer, because providers refuse one without."""
-    seen: set[str] = set()
-    return [message for stored in history for message in _messages_of(stored, seen)]
+    """Return the stored messages as messages for the model.
+
+    Every tool call gets a result, because providers reject a call without one.
+    """
+    used_call_ids: set[str] = set()
+    return [message for stored in history for message in _to_model_messages(stored, used_call_ids)]
 
 
-def _messages_of(stored: HistoryMessage, seen: set[str]) -> Iterator[ModelMessage]:
+def history_from_client(messages: Iterable[ClientMessage]) -> list[ModelMessage]:
+    """Return the messages that the client sent as messages for the model."""
+    return [
+        ModelRequest(parts=[UserPromptPart(message.content)])
+        if message.role == "user"
+        else ModelResponse(parts=[TextPart(message.content)])
+        for message in messages
+    ]
+
+
+async def build_user_hint(env: ToolEnv, *, with_profile: bool, can_look_up: bool) -> str | None:
+    """Return the user's profile, or with `can_look_up` only how to look it up; None if there is no profile."""
+    if env.memory is None or not (with_profile or can_look_up):
+        return None
+    profile = await load_own_profile(env)
+    if profile is None:
+        return None
+    if with_profile:
+        return _describe_profile(profile, env.context.user_id)
+    return f"User ID: {env.context.user_id}. To load user profile: Use REM LOOKUP users/{profile['key']}"
+
+
+def build_summary_prompt(summary_so_far: str | None, messages: Iterable[Message]) -> str:
+    """Return the input of the summarizer: the summary so far, if any, and the messages since then."""
+    lines = [f"{message.role.value}: {_shorten_message(message.content)}" for message in messages if _has_text(message)]
+    heading = ["Summary so far:", summary_so_far, "", "Said since then:"] if summary_so_far else ["The conversation:"]
+    return "\n".join([*heading, *lines])
+
+
+def _to_model_messages(stored: HistoryMessage, used_call_ids: set[str]) -> Iterator[ModelMessage]:
     match stored.role:
         case Role.USER:
             yield ModelRequest(parts=[UserPromptPart(stored.content)])
@@ -46,85 +79,50 @@ def _messages_of(stored: HistoryMessage, seen: set[str]) -> Iterator[ModelMessag
         case Role.ASSISTANT:
             yield ModelResponse(parts=[TextPart(stored.content)])
         case Role.TOOL:
-            yield from _call_and_answer(stored, seen)
+            yield from _to_call_and_result(stored, used_call_ids)
 
 
-def _call_and_answer(stored: HistoryMessage, seen: set[str]) -> Iterator[ModelMessage]:
+def _to_call_and_result(stored: HistoryMessage, used_call_ids: set[str]) -> Iterator[ModelMessage]:
     name = stored.tool_name or "unknown_tool"
     call_id = stored.tool_call_id or f"call-{stored.index}"
-    if call_id in seen:
+    if call_id in used_call_ids:
         # Some providers number the calls of each answer from one.
         call_id = f"{call_id}-{stored.index}"
-    seen.add(call_id)
+    used_call_ids.add(call_id)
     yield ModelResponse(parts=[ToolCallPart(name, stored.tool_arguments or {}, call_id)])
-    yield ModelRequest(parts=[ToolReturnPart(name, stored.content or _NOT_KEPT, call_id)])
+    yield ModelRequest(parts=[ToolReturnPart(name, stored.content or _RESULT_NOT_STORED, call_id)])
 
 
-def history_from_client(earlier: Iterable[ClientMessage]) -> list[ModelMessage]:
-    """The messages that a client sent along."""
-    return [
-        ModelRequest(parts=[UserPromptPart(said.content)])
-        if said.role == "user"
-        else ModelResponse(parts=[TextPart(said.content)])
-        for said in earlier
-    ]
-
-
-async def build_user_hint(env: ToolEnv, *, with_profile: bool, can_look_up: bool) -> str | None:
-    """Who the user is: how to look the profile up, or the profile itself; None if there is none."""
-    if env.memory is None or not (with_profile or can_look_up):
-        return None
-    profile = await load_own_profile(env)
-    if profile is None:
-        return None
-    if with_profile:
-        return _described(profile, env.context.user_id)
-    return f"User ID: {env.context.user_id}. To load user profile: Use REM LOOKUP users/{profile['key']}"
-
-
-def _described(profile: Mapping[str, Any], user_id: str | None) -> str | None:
+def _describe_profile(profile: Mapping[str, Any], user_id: str | None) -> str | None:
     details = (profile.get("metadata") or {}).get("profile")
     details = details if isinstance(details, Mapping) else {}
-    # Who has not said a name is called by the id, which says nothing.
-    facts = {
+    # A profile without a name has the user id as its name, which tells the model nothing.
+    fields = {
         "Name": None if profile.get("name") == user_id else profile.get("name"),
         "Role": profile.get("role"),
         "About": profile.get("summary"),
-        "What the user said of themself": _listed(details.get("about")),
-        "Interests": _listed(profile.get("interests")),
-        "Preferred topics": _listed(profile.get("preferred_topics")),
-        "Current projects": _listed(details.get("current_projects")),
-        "People the user speaks of": _listed(details.get("people")),
-        "How the user wants things done": _listed(details.get("preferences"), " | "),
+        "What the user said about themselves": _join_texts(details.get("about")),
+        "Interests": _join_texts(profile.get("interests")),
+        "Preferred topics": _join_texts(profile.get("preferred_topics")),
+        "Current projects": _join_texts(details.get("current_projects")),
+        "People the user speaks of": _join_texts(details.get("people")),
+        "How the user wants things done": _join_texts(details.get("preferences"), " | "),
     }
-    lines = [f"{name}: {value}" for name, value in facts.items() if value]
+    lines = [f"{name}: {value}" for name, value in fields.items() if value]
     return "\n".join(["You talk to this user:", *lines]) if lines else None
 
 
-def _listed(values: object, between: str = ", ") -> str:
-    """The texts of a list; what is in a profile may have been written by hand."""
-    return between.join(value for value in values if isinstance(value, str)) if isinstance(values, list) else ""
+def _join_texts(values: object, separator: str = ", ") -> str:
+    """Join the texts of a list. Other values are skipped: a profile may have been written by hand."""
+    return separator.join(value for value in values if isinstance(value, str)) if isinstance(values, list) else ""
 
 
-_LONGEST_MESSAGE = 4000
-"""Characters of one message: what a summary keeps of a long one is in its beginning and its end."""
-
-
-def build_summary_prompt(so_far: str | None, messages: Iterable[Message]) -> str:
-    """The summary so far, if there is one, and what was said since."""
-    said = [
-        f"{message.role.value}: {_shorten_message(message.content)}" for message in messages if _says_something(message)
-    ]
-    before = ["Summary so far:", so_far, "", "Said since then:"] if so_far else ["The conversation:"]
-    return "\n".join([*before, *said])
-
-
-def _says_something(message: Message) -> bool:
+def _has_text(message: Message) -> bool:
     return message.role is not Role.TOOL and bool(message.content.strip())
 
 
 def _shorten_message(text: str) -> str:
-    if len(text) <= _LONGEST_MESSAGE:
+    if len(text) <= MAX_SUMMARIZED_MESSAGE_CHARS:
         return text
-    half = _LONGEST_MESSAGE // 2
+    half = MAX_SUMMARIZED_MESSAGE_CHARS // 2
     return f"{text[:half]} […] {text[-half:]}"

@@ -1,4 +1,4 @@
-"""Agents: who answers, with which model, remembering what."""
+"""Agents: start a chat turn with an agent: find the agent and the model, store the message, run the agent."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from rem.agents.chat import AgentAnswer, AgentRequest
 from rem.agents.factory import AgentFactory
 from rem.agents.local.model import LOCAL_MODEL
 from rem.agents.model_input import build_summary_prompt, build_user_hint, history_from_client, history_from_session
-from rem.agents.model_registry import ModelRegistry, ResolvedModel
-from rem.agents.runs import ChildRuns, ModelRun, RunDeps, SimulatedRun
+from rem.agents.model_registry import DEFAULT_MODEL, ModelRegistry, ResolvedModel
+from rem.agents.runs import ChildRuns, ModelRun, RunDeps
+from rem.agents.simulator import SIMULATOR, SimulatedRun
 from rem.context import AgentContext, Scope
 from rem.errors import InvalidAgentError, InvalidInputError, ModelError
 from rem.memory.message import NewMessage
@@ -35,6 +36,11 @@ if TYPE_CHECKING:
     from rem.memory.message import Turn
     from rem.models import Message
     from rem.settings import Settings
+
+DEFAULT_AGENT = "rem"
+SUMMARIZER = "summarizer"
+_LOOKUP_TOOLS = frozenset({"search_rem", "lookup"})
+"""Tools that return the entity with a key. An agent without them cannot follow a LOOKUP hint."""
 
 
 class CatalogOutputSchemas:
@@ -70,15 +76,8 @@ class AgentExtractionModel(CatalogOutputSchemas):
         return answer.output
 
 
-DEFAULT_AGENT = "rem"
-_SIMULATOR = "simulator"
-_SUMMARIZER = "summarizer"
-_LOOKS_UP = frozenset({"search_rem", "lookup"})
-"""Tools that give back what a key stands for: an agent without them cannot follow a hint."""
-
-
 class Agents:
-    """Answers for the agents of an open REM; without a REM, it answers and forgets."""
+    """Runs agents for an open REM. Without a REM, chat works but nothing is stored."""
 
     def __init__(self, rem: Rem | None, settings: Settings) -> None:
         self.catalog = AgentCatalog(settings, rem)
@@ -86,47 +85,131 @@ class Agents:
         self._settings = settings
         self._models = ModelRegistry(settings)
         self._factory = AgentFactory()
-        self._children = ChildRuns(self, self._factory)
-        self._afterwards = BackgroundTasks()
+        self._child_runs = ChildRuns(self, self._factory)
+        self._background = BackgroundTasks()
 
-    async def run(self, turn: AgentRequest) -> AgentAnswer:
-        """The whole answer of an agent."""
-        return await (await self.start(turn)).collect()
+    async def run(self, request: AgentRequest) -> AgentAnswer:
+        """Run an agent and return its complete answer."""
+        return await (await self.start(request)).collect()
 
-    async def start(self, turn: AgentRequest) -> AnswerStream:
-        """Begin to answer: an unknown agent or model, or another's session, is an error now; the message is stored."""
-        if not turn.text.strip():
+    async def start(self, request: AgentRequest) -> AnswerStream:
+        """Store the user message and return the stream of the answer.
+
+        An unknown agent or model, an invalid output schema or a session of another user is an error before anything is
+        stored.
+        """
+        if not request.text.strip():
             raise InvalidInputError("The message is empty: say something.")
-        context = await self._in_session(turn)
-        schema = await self.catalog.get(turn.agent or context.agent_schema_uri or DEFAULT_AGENT, context.scope)
-        place = self._place(context)
-        if schema.name == _SIMULATOR:
-            await self._begin_turn(turn, context, schema, place)
-            return AnswerStream(SimulatedRun(schema.name, turn.text), place, self._afterwards)
-        model = self._model_for(turn, schema)
-        agent = self._factory.build(schema, turn.output_schema)
-        begun = await self._begin_turn(turn, context, schema, place)
+        context = await self._resolve_session(request)
+        schema = await self.catalog.get(request.agent or context.agent_schema_uri or DEFAULT_AGENT, context.scope)
+        target = self._get_session_target(context)
+        if schema.name == SIMULATOR:
+            await self._begin_turn(request, context, schema, target)
+            return AnswerStream(SimulatedRun(schema.name, request.text), target, self._background)
+        model = self._choose_model(request, schema)
+        agent = self._factory.build(schema, request.output_schema)
+        turn = await self._begin_turn(request, context, schema, target)
         env = self.env(context)
-        run = self._run(turn, schema, model, env, await _history(turn, schema, place, begun))
-        instructions = await self._instructions(turn, schema, env, begun)
-        prompt = await self._prompt(turn, schema, place, begun)
-        return AnswerStream(ModelRun(agent, run, prompt, instructions=instructions), place, self._afterwards)
+        deps = self._make_deps(request, schema, model, env, await _build_history(request, schema, target, turn))
+        instructions = await self._build_instructions(request, schema, env, turn)
+        prompt = await self._build_prompt(request, schema, target, turn)
+        return AnswerStream(ModelRun(agent, deps, prompt, instructions=instructions), target, self._background)
 
-    async def _in_session(self, turn: AgentRequest) -> AgentContext:
-        """The context with a conversation to remember; a new one if the caller names none."""
-        context = turn.context
-        if self._rem is None or not turn.is_remembered:
+    async def run_without_session(self, agent: str, text: str, context: AgentContext) -> AgentAnswer:
+        """Run an agent on a text that is not part of a session, and return its answer. Nothing is stored."""
+        schema = await self.catalog.get(agent, context.scope)
+        request = AgentRequest(context=context, text=text, agent=schema.name)
+        deps = self._make_deps(request, schema, self._choose_model(request, schema), self.env(context), [])
+        run = ModelRun(self._factory.build(schema), deps, request.text)
+        return await AnswerStream(run, None, self._background).collect()
+
+    def env(self, context: AgentContext) -> ToolEnv:
+        """Return the tool environment of a caller, without a delegate."""
+        return ToolEnv(context, self._rem, agents=self.catalog, has_model=self._has_model)
+
+    def env_with_delegate(self, context: AgentContext) -> ToolEnv:
+        """Return the tool environment of a caller that is not an agent, such as an MCP client, and may ask agents."""
+        return replace(self.env(context), delegate=self._make_delegate(context))
+
+    def resolve_model(self, name: str | None) -> ResolvedModel:
+        """Return the model with this name; None means the configured one."""
+        return self._models.resolve(name)
+
+    def merge_model_settings(self, schema: AgentSchema, requested: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings for the model: the request overrides the agent, and the agent overrides the settings."""
+        default_temperature = self._settings.llm.default_temperature
+        defaults = {
+            "temperature": default_temperature if schema.temperature is None else schema.temperature,
+            "max_tokens": schema.max_tokens,
+        }
+        return {name: value for name, value in defaults.items() if value is not None} | dict(requested)
+
+    @property
+    def output_schemas(self) -> CatalogOutputSchemas:
+        """The output schemas of the agents, for dreams without a language model."""
+        return CatalogOutputSchemas(self.catalog)
+
+    @property
+    def extraction_model(self) -> AgentExtractionModel | None:
+        """The configured language model, for dreams; None if there is none."""
+        return AgentExtractionModel(self, str(self._settings.llm.default_model)) if self._has_model else None
+
+    async def warm_up(self) -> None:
+        """Load the parts that would delay the first answer."""
+        self._factory.build(await self.catalog.get(DEFAULT_AGENT, Scope()))
+        count_tokens("x")
+
+    async def close(self) -> None:
+        """Wait until all answers are stored, and close the connections to the models."""
+        await self._background.close()
+        await self._models.close()
+
+    @property
+    def _has_model(self) -> bool:
+        return self._settings.llm.default_model not in (None, "", LOCAL_MODEL)
+
+    async def _resolve_session(self, request: AgentRequest) -> AgentContext:
+        """Return the context with the id of the session to store; a new id if the caller names no session."""
+        context = request.context
+        if self._rem is None or not request.is_remembered:
             return context
         if context.session_id is None:
             return context.model_copy(update={"session_id": str(uuid4())})
         if context.session_name is None or context.user_id is None:
             return context
-        named = await self._rem.memory(context.scope).resolve_session_id(context.session_name)
-        return context.model_copy(update={"session_id": str(named)})
+        session_id = await self._rem.memory(context.scope).resolve_session_id(context.session_name)
+        return context.model_copy(update={"session_id": str(session_id)})
 
-    def _run(
+    def _get_session_target(self, context: AgentContext) -> SessionTarget | None:
+        if self._rem is None or context.session_id is None:
+            return None
+        summarize = self._make_summarizer(context) if self._has_model else None
+        return SessionTarget(self._rem.memory(context.scope), UUID(context.session_id), summarize)
+
+    async def _begin_turn(
+        self, request: AgentRequest, context: AgentContext, schema: AgentSchema, target: SessionTarget | None
+    ) -> Turn | None:
+        """Store the user message, and return the turn with the session's history; None if nothing is stored."""
+        if target is None:
+            return None
+        if request.client_history and request.context.session_id is not None:
+            messages = [
+                NewMessage(role=Role(message.role), content=message.content) for message in request.client_history
+            ]
+            await target.memory.seed_session(target.session_id, messages, agent=schema.name, name=context.session_name)
+        fields = {"client_id": context.client_id, "is_eval": context.is_eval or None}
+        metadata = {name: value for name, value in fields.items() if value is not None}
+        message = NewMessage(role=Role.USER, content=request.text, metadata={**request.metadata, **metadata})
+        return await target.memory.begin_turn(
+            target.session_id, message, agent=schema.name, metadata=metadata, name=context.session_name
+        )
+
+    def _choose_model(self, request: AgentRequest, schema: AgentSchema) -> ResolvedModel:
+        return self.resolve_model(_get_requested_model(request) or schema.model)
+
+    def _make_deps(
         self,
-        turn: AgentRequest,
+        request: AgentRequest,
         schema: AgentSchema,
         model: ResolvedModel,
         env: ToolEnv,
@@ -136,159 +219,78 @@ class Agents:
             env=replace(env, may_read=schema.may_read),
             agent=schema.name,
             model=model,
-            is_model_chosen=_chosen_model(turn) is not None,
-            model_settings=self.model_settings(schema, turn.model_settings),
+            is_model_chosen=_get_requested_model(request) is not None,
+            model_settings=self.merge_model_settings(schema, request.model_settings),
             history=history,
             limits=UsageLimits(
                 request_limit=schema.request_limit or self._settings.llm.request_limit,
                 total_tokens_limit=schema.total_tokens_limit or self._settings.llm.total_tokens_limit,
             ),
-            seconds=self._settings.llm.answer_seconds,
-            children=self._children,
+            timeout_seconds=self._settings.llm.answer_seconds,
+            child_runs=self._child_runs,
         )
 
-    def env(self, context: AgentContext) -> ToolEnv:
-        """What tools know of a caller."""
-        return ToolEnv(context, self._rem, agents=self.catalog, has_model=self._has_model)
-
-    def env_with_delegate(self, context: AgentContext) -> ToolEnv:
-        """The same for who is no agent itself, such as an MCP client: it can ask agents, too."""
-        return replace(self.env(context), delegate=self._delegate_for(context))
-
-    def _delegate_for(self, context: AgentContext) -> Delegate:
-        async def delegate(agent_name: str, text: str, timeout_seconds: float) -> dict[str, Any]:
-            async with asyncio.timeout(timeout_seconds):
-                # Who asks without a session keeps the conversation elsewhere.
-                is_remembered = context.session_id is not None
-                turn = AgentRequest(context=context, text=text, agent=agent_name, is_remembered=is_remembered)
-                answer = await self.run(turn)
-            return {"status": "success", "agent": answer.agent, "output": answer.output or answer.text}
-
-        return delegate
-
-    def resolve_model(self, name: str | None) -> ResolvedModel:
-        """The model of a name; the default one without."""
-        return self._models.resolve(name)
-
-    def model_settings(self, schema: AgentSchema, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """How the model is to answer: as the caller asks, else as the agent says, else as the settings do."""
-        default = self._settings.llm.default_temperature
-        defaults = {
-            "temperature": default if schema.temperature is None else schema.temperature,
-            "max_tokens": schema.max_tokens,
-        }
-        return {name: value for name, value in defaults.items() if value is not None} | dict(asked)
-
-    def _model_for(self, turn: AgentRequest, schema: AgentSchema) -> ResolvedModel:
-        return self.resolve_model(_chosen_model(turn) or schema.model)
-
-    def _place(self, context: AgentContext) -> SessionTarget | None:
-        if self._rem is None or context.session_id is None:
-            return None
-        summarize = self._summarize_for(context) if self._has_model else None
-        return SessionTarget(self._rem.memory(context.scope), UUID(context.session_id), summarize)
-
-    async def _begin_turn(
-        self, turn: AgentRequest, context: AgentContext, schema: AgentSchema, place: SessionTarget | None
-    ) -> Turn | None:
-        """Store the message, and read what was said before it; None without memory."""
-        if place is None:
-            return None
-        if turn.earlier and turn.context.session_id is not None:
-            earlier = [NewMessage(role=Role(said.role), content=said.content) for said in turn.earlier]
-            await place.memory.seed_session(place.session_id, earlier, agent=schema.name, name=context.session_name)
-        given = {"client_id": context.client_id, "is_eval": context.is_eval or None}
-        about = {name: value for name, value in given.items() if value is not None}
-        message = NewMessage(role=Role.USER, content=turn.text, metadata={**turn.metadata, **about})
-        return await place.memory.begin_turn(
-            place.session_id, message, agent=schema.name, metadata=about, name=context.session_name
-        )
-
-    async def _instructions(
-        self, turn: AgentRequest, schema: AgentSchema, env: ToolEnv, begun: Turn | None
+    async def _build_instructions(
+        self, request: AgentRequest, schema: AgentSchema, env: ToolEnv, turn: Turn | None
     ) -> list[str]:
-        """What the model is told beside the agent's own instructions."""
-        summary = begun.summary if begun else None
-        told = [
+        """Return the instructions in addition to the agent's own: the user, the summary, the client's instructions."""
+        summary = turn.summary if turn else None
+        instructions = [
             await build_user_hint(
                 env,
                 with_profile=self._settings.chat.auto_inject_user_context,
                 can_look_up=_can_look_up(schema),
             ),
-            f"What was said earlier in this conversation, in short:\n{summary}" if summary else None,
-            turn.instructions,
+            f"Summary of the earlier conversation:\n{summary}" if summary else None,
+            request.instructions,
         ]
-        return [text for text in told if text]
+        return [text for text in instructions if text]
 
-    async def _prompt(
-        self, turn: AgentRequest, schema: AgentSchema, place: SessionTarget | None, begun: Turn | None
+    async def _build_prompt(
+        self, request: AgentRequest, schema: AgentSchema, target: SessionTarget | None, turn: Turn | None
     ) -> str:
-        """The message, with what was said about it in the past if the agent or the settings want that."""
-        is_wanted = self._settings.memory.rag.enabled if schema.rag is None else schema.rag
-        if place is None or not is_wanted:
-            return turn.text
-        return await place.memory.recall(turn.text, place.session_id, turn=begun) or turn.text
+        """Return the user message; with passages of past sessions if the agent or the settings want them."""
+        with_recall = self._settings.memory.rag.enabled if schema.rag is None else schema.rag
+        if target is None or not with_recall:
+            return request.text
+        return await target.memory.recall(request.text, target.session_id, turn=turn) or request.text
 
-    @property
-    def _has_model(self) -> bool:
-        """Whether a language model is configured."""
-        return self._settings.llm.default_model not in (None, "", LOCAL_MODEL)
-
-    def _summarize_for(self, context: AgentContext) -> Summarizer:
-        """Summaries by the summarizer agent; they are no part of the conversation."""
-
+    def _make_summarizer(self, context: AgentContext) -> Summarizer:
         async def summarize(so_far: str | None, messages: list[Message]) -> str:
-            answer = await self.run_without_session(_SUMMARIZER, build_summary_prompt(so_far, messages), context)
+            answer = await self.run_without_session(SUMMARIZER, build_summary_prompt(so_far, messages), context)
             return str((answer.output or {}).get("summary") or answer.text)
 
         return summarize
 
-    @property
-    def output_schemas(self) -> CatalogOutputSchemas:
-        """What agents return, as dreams without a language model use it."""
-        return CatalogOutputSchemas(self.catalog)
+    def _make_delegate(self, context: AgentContext) -> Delegate:
+        async def delegate(agent_name: str, text: str, timeout_seconds: float) -> dict[str, Any]:
+            async with asyncio.timeout(timeout_seconds):
+                # A caller without a session stores the conversation itself.
+                is_remembered = context.session_id is not None
+                request = AgentRequest(context=context, text=text, agent=agent_name, is_remembered=is_remembered)
+                answer = await self.run(request)
+            return {"status": "success", "agent": answer.agent, "output": answer.output or answer.text}
 
-    @property
-    def extraction_model(self) -> AgentExtractionModel | None:
-        """The configured language model, as dreams use it; None without one."""
-        return AgentExtractionModel(self, str(self._settings.llm.default_model)) if self._has_model else None
-
-    async def run_without_session(self, agent: str, text: str, context: AgentContext) -> AgentAnswer:
-        """The answer of an agent to a text that is no part of any conversation."""
-        schema = await self.catalog.get(agent, context.scope)
-        turn = AgentRequest(context=context, text=text, agent=schema.name)
-        run = self._run(turn, schema, self._model_for(turn, schema), self.env(context), [])
-        alone = AnswerStream(ModelRun(self._factory.build(schema), run, turn.text), None, self._afterwards)
-        return await alone.collect()
-
-    async def warm_up(self) -> None:
-        """Load beforehand what the first answer would have to wait for."""
-        self._factory.build(await self.catalog.get(DEFAULT_AGENT, Scope()))
-        count_tokens("x")
-
-    async def close(self) -> None:
-        """Finish what is still to be remembered, and close the connections to the models."""
-        await self._afterwards.close()
-        await self._models.close()
+        return delegate
 
 
-async def _history(
-    turn: AgentRequest, schema: AgentSchema, place: SessionTarget | None, begun: Turn | None
+async def _build_history(
+    request: AgentRequest, schema: AgentSchema, target: SessionTarget | None, turn: Turn | None
 ) -> list[ModelMessage]:
-    """What was said before. Who keeps no session sends it along each time; it is context then, not news."""
-    if place is None or begun is None or turn.context.session_id is None:
-        return history_from_client(turn.earlier)
+    """Return the earlier messages: those of the stored session, or those of the client if it named no session."""
+    if target is None or turn is None or request.context.session_id is None:
+        return history_from_client(request.client_history)
     if not _can_look_up(schema):
-        return history_from_session(await place.memory.expand_history(place.session_id, begun.history))
-    return history_from_session(begun.history)
+        return history_from_session(await target.memory.expand_history(target.session_id, turn.history))
+    return history_from_session(turn.history)
 
 
 def _can_look_up(schema: AgentSchema) -> bool:
-    """Whether an agent can follow the hint that a shortened answer has."""
-    return not _LOOKS_UP.isdisjoint(schema.tool_names)
+    """Return whether the agent can follow the LOOKUP hint of a shortened message."""
+    return not _LOOKUP_TOOLS.isdisjoint(schema.tool_names)
 
 
-def _chosen_model(turn: AgentRequest) -> str | None:
-    """The model that the caller named; `rem` stands for the agent's own or the default one."""
-    named = turn.context.default_model or turn.model
-    return None if named == DEFAULT_AGENT else named
+def _get_requested_model(request: AgentRequest) -> str | None:
+    """Return the model that the caller named; None for `rem`, which means the agent's or the configured one."""
+    name = request.context.default_model or request.model
+    return None if name == DEFAULT_MODEL else name

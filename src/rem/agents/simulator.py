@@ -1,11 +1,13 @@
-"""The simulator: a script of every kind of event, for who builds a client. The same prompt gives the same events."""
+"""The simulator: an agent that plays a script with every kind of event, for testing clients."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from typing import Any
 
+from rem.agents.chat import FinishReason, Usage
 from rem.events import (
     ActionCard,
     ActionRequestEvent,
@@ -20,7 +22,9 @@ from rem.events import (
     ToolCallEvent,
 )
 
-_LONGEST_SHOWN = 200
+SIMULATOR = "simulator"
+"""The name of the agent that this module plays, and of its model."""
+MAX_QUOTED_PROMPT_CHARS = 200
 _THOUGHTS = (
     "The user wants to see what this client can show.",
     "Every kind of event is to come once, in the order of a real answer.",
@@ -65,26 +69,44 @@ client = OpenAI(base_url="http://localhost:8000/api/v1", api_key="not-needed")
 """
 
 
+class SimulatedRun:
+    """A run of the simulator. It uses no model and no tools."""
+
+    usage = Usage()
+
+    def __init__(self, agent: str, prompt: str) -> None:
+        self.agent = agent
+        self.model = SIMULATOR
+        self.finish_reason: FinishReason = "stop"
+        self.output: dict[str, Any] | None = None
+        self._prompt = prompt
+
+    async def events(self) -> AsyncGenerator[AnyEvent]:
+        """Yield the events of the script."""
+        async for event in simulate(self._prompt):
+            yield event if event.agent else event.model_copy(update={"agent": self.agent})
+
+
 async def simulate(prompt: str, *, delay_seconds: float = 0.0) -> AsyncIterator[AnyEvent]:
-    """The events of a scripted answer to any prompt, without the one that ends it; a pause after each if wanted."""
-    for event in _script(_shown(prompt)):
+    """Yield the events of a scripted answer, without the final `done`. The same prompt gives the same events."""
+    for event in _play_script(_quote_prompt(prompt)):
         yield event
-        # Without a pause, others still get their turn.
+        # Also without a delay: other tasks get their turn.
         await asyncio.sleep(delay_seconds)
 
 
-def _script(prompt: str) -> Iterator[AnyEvent]:
+def _play_script(prompt: str) -> Iterator[AnyEvent]:
     for step, thought in enumerate(_THOUGHTS, start=1):
         yield ReasoningEvent(content=thought, step=step)
-    yield _progress(1, "in_progress")
-    yield _progress(1, "completed")
-    yield _progress(2, "in_progress")
-    yield from _search(prompt)
-    yield _progress(2, "completed")
-    yield _progress(3, "in_progress")
+    yield _make_progress(1, "in_progress")
+    yield _make_progress(1, "completed")
+    yield _make_progress(2, "in_progress")
+    yield from _play_tool_calls(prompt)
+    yield _make_progress(2, "completed")
+    yield _make_progress(3, "in_progress")
     for piece in _WORDS.findall(_ANSWER.format(prompt=prompt)):
         yield TextEvent(content=piece)
-    yield _progress(3, "completed")
+    yield _make_progress(3, "completed")
     yield MetadataEvent(
         confidence=0.95,
         sources=_SOURCES,
@@ -95,30 +117,32 @@ def _script(prompt: str) -> Iterator[AnyEvent]:
         model_version="simulator",
         extra={"topics": ["events", "markdown"]},
     )
-    yield ActionRequestEvent(card=_card())
+    yield ActionRequestEvent(card=_make_card())
 
 
-def _progress(step: int, status: str) -> ProgressEvent:
+def _make_progress(step: int, status: str) -> ProgressEvent:
     return ProgressEvent.model_validate(
         {"step": step, "total_steps": len(_STEPS), "label": _STEPS[step - 1], "status": status}
     )
 
 
-def _search(prompt: str) -> Iterator[AnyEvent]:
-    """Two tools, the second called before the first has answered, as models do."""
+def _play_tool_calls(prompt: str) -> Iterator[AnyEvent]:
+    """Yield two tool calls, the second one started before the first has ended, as models do."""
     search, note = ("search_rem", "sim-call-1"), ("register_metadata", "sim-call-2")
-    asked = {"query": prompt, "mode": "natural-language"}
-    noted = {"confidence": 0.95, "sources": _SOURCES}
-    found = {"status": "success", "query_type": "SEARCH", "count": len(_SOURCES)}
-    yield ToolCallEvent(tool_name=search[0], tool_id=search[1], status="started", arguments=asked)
-    yield ToolCallEvent(tool_name=note[0], tool_id=note[1], status="started", arguments=noted)
-    yield ToolCallEvent(tool_name=search[0], tool_id=search[1], status="completed", arguments=asked, result=found)
+    search_arguments = {"query": prompt, "mode": "natural-language"}
+    note_arguments = {"confidence": 0.95, "sources": _SOURCES}
+    search_result = {"status": "success", "query_type": "SEARCH", "count": len(_SOURCES)}
+    yield ToolCallEvent(tool_name=search[0], tool_id=search[1], status="started", arguments=search_arguments)
+    yield ToolCallEvent(tool_name=note[0], tool_id=note[1], status="started", arguments=note_arguments)
     yield ToolCallEvent(
-        tool_name=note[0], tool_id=note[1], status="completed", arguments=noted, result={"status": "success"}
+        tool_name=search[0], tool_id=search[1], status="completed", arguments=search_arguments, result=search_result
+    )
+    yield ToolCallEvent(
+        tool_name=note[0], tool_id=note[1], status="completed", arguments=note_arguments, result={"status": "success"}
     )
 
 
-def _card() -> ActionCard:
+def _make_card() -> ActionCard:
     return ActionCard(
         id="simulator-feedback",
         prompt="Was this answer helpful?",
@@ -142,7 +166,7 @@ def _card() -> ActionCard:
     )
 
 
-def _shown(prompt: str) -> str:
-    """The prompt in one line, so that it cannot break the script's Markdown."""
+def _quote_prompt(prompt: str) -> str:
+    """Return the prompt in one line that cannot break the Markdown of the script."""
     line = " ".join(prompt.split()).replace("*", "").replace("`", "'")
-    return line if len(line) <= _LONGEST_SHOWN else f"{line[:_LONGEST_SHOWN]}…"
+    return line if len(line) <= MAX_QUOTED_PROMPT_CHARS else f"{line[:MAX_QUOTED_PROMPT_CHARS]}…"

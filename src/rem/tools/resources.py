@@ -19,6 +19,7 @@ from rem.errors import InvalidInputError, NotFoundError, ToolFailedError
 from rem.models import Entity, Message, Moment, Session
 from rem.query.language.grammar import VERBS, grammar
 from rem.retrieval.embedding_model import load_current_model
+from rem.text import collapse_spaces
 from rem.tools.binding import tool
 from rem.tools.env import AgentDirectory, ToolEnv
 from rem.tools.profile import load_own_profile
@@ -250,7 +251,7 @@ def _get_directory(env: ToolEnv) -> AgentDirectory:
 
 def _get_first_paragraph(text: str) -> str:
     """Return the first paragraph in one line, with at most MAX_SUMMARY_CHARS characters."""
-    line = " ".join(text.strip().split("\n\n")[0].split())
+    line = collapse_spaces(text.strip().split("\n\n")[0])
     return line if len(line) <= MAX_SUMMARY_CHARS else f"{line[:MAX_SUMMARY_CHARS]}…"
 
 

@@ -14,6 +14,7 @@ from rem.query.language.parser import parse_query
 from rem.query.plans.plan import PlanResult
 from rem.query.result import QueryResult
 from rem.query.tree import Direction, Fuzzy, Lookup, Query, Search, Traverse
+from rem.text import fold_text
 from rem.tools.binding import tool
 from rem.tools.env import ToolEnv
 from rem.tools.trimming import fit_to_budget
@@ -163,7 +164,7 @@ def exclude_current_session(result: QueryResult, question: str, session_id: str 
     The question is stored before it is answered, so it would be its own best hit. The model already has the messages of
     the current session. At most half of the rows are messages, unless there are too few other rows.
     """
-    rows = list(_remove_echoes(result.results, _normalize(question), session_id))
+    rows = list(_remove_echoes(result.results, fold_text(question), session_id))
     other_rows = sum(row["table"] != "messages" for row in rows)
     messages_left = max(max_rows // 2, max_rows - other_rows)
     kept = []
@@ -232,12 +233,8 @@ def _remove_echoes(rows: list[dict[str, Any]], question: str, session_id: str | 
     for row in rows:
         if row.get("table") == "messages":
             record = row["record"]
-            content = _normalize(str(record.get("content", "")))
+            content = fold_text(str(record.get("content", "")))
             if content in seen or (session_id is not None and record.get("session_id") == session_id):
                 continue
             seen.add(content)
         yield row
-
-
-def _normalize(text: str) -> str:
-    return " ".join(text.split()).casefold()

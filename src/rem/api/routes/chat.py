@@ -90,7 +90,7 @@ async def complete_chat(  # the headers are parameters so that the documentation
         context=context,
         text=await _text_of(question, x_chat_is_audio, settings),
         model=body.model,
-        earlier=body.history,
+        client_history=body.history,
         instructions=body.instructions,
         model_settings=body.model_settings,
         output_schema=body.response_format.output_schema if body.response_format else None,
