@@ -1,4 +1,4 @@
-"""Settings from the environment: what is misspelt or empty never means something else."""
+"""Settings from the environment: unknown names are errors, empty values mean the default."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rem.settings import Settings, get_settings
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Settings are read anew, without the .env of wherever the tests run."""
+def clear_settings_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Read the settings again in each test, without the .env of the current folder."""
     monkeypatch.chdir(tmp_path)
     get_settings.cache_clear()
     yield
@@ -22,13 +22,13 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", ["POSTGRES__CONECTION_STRING", "API__PROT", "EMBEDDING__SIZE"])
-def test_a_misspelt_setting_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_unknown_setting_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "1")
     with pytest.raises(SettingsError, match=f"{name}: there is no such setting"):
         get_settings()
 
 
-def test_an_empty_variable_means_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_variable_means_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REM_HOME", "")
     monkeypatch.setenv("POSTGRES__CONNECTION_STRING", "")
     monkeypatch.setenv("API__PORT", "")
@@ -38,27 +38,27 @@ def test_an_empty_variable_means_the_default(monkeypatch: pytest.MonkeyPatch) ->
     assert settings.api.port == 8000
 
 
-def test_a_relative_home_is_that_of_the_current_folder(tmp_path: Path) -> None:
+def test_relative_home_is_resolved_in_the_current_folder(tmp_path: Path) -> None:
     assert Settings(rem_home=Path("memory")).rem_home == tmp_path / "memory"
 
 
-def test_the_env_file_of_the_current_folder_is_read(tmp_path: Path) -> None:
+def test_env_file_of_the_current_folder_is_read(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("API__PORT=9123\nSOMETHING_ELSE=1\n", encoding="utf-8")
     assert get_settings().api.port == 9123
 
 
-def test_an_env_file_that_is_not_text_is_named(tmp_path: Path) -> None:
+def test_error_names_an_env_file_that_is_not_utf8(tmp_path: Path) -> None:
     (tmp_path / ".env").write_bytes(b"API__PORT=\xff\xfe")
     with pytest.raises(SettingsError, match=r"\.env is not UTF-8"):
         get_settings()
 
 
-def test_an_email_address_stands_for_its_id() -> None:
+def test_email_address_becomes_a_user_id() -> None:
     assert Scope.for_user(" Alice@Example.com ").user_id == "edabafbb-61ad-51d6-9fd8-e976c892a731"
     assert Scope.for_user("some-id").user_id == "some-id"
 
 
 @pytest.mark.parametrize("user", ["", "   ", "x" * 256, "a\0b", "\ud800"])
-def test_what_is_no_user_is_refused(user: str) -> None:
+def test_invalid_user_is_refused(user: str) -> None:
     with pytest.raises(InvalidInputError):
         Scope.for_user(user)

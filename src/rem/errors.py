@@ -1,4 +1,4 @@
-"""One tree of errors. A message says what is wrong and what to do next; a class's docstring is its default."""
+"""All errors of REM. The docstring of a class is its default message. A message names the error and the next step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RemError(Exception):
 
     exit_code = 1
     code = "internal_error"
-    """One word for the kind of error, for programs."""
+    """Identifies the error class in JSON responses."""
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or type(self).__doc__ or "")
@@ -61,20 +61,20 @@ class QuerySyntaxError(InvalidInputError):
 
 
 class QueryLimitError(InvalidInputError):
-    """The query takes more time or room than one query may."""
+    """The query exceeds a limit of time, rows or size."""
 
     code = "query_limit"
 
 
 class NotFoundError(RemError):
-    """There is no such object, or it belongs to someone else."""
+    """There is no such object, or it belongs to another user."""
 
     exit_code = 3
     code = "not_found"
 
 
 class ConflictError(RemError):
-    """The change contradicts what is stored."""
+    """The change conflicts with the stored data."""
 
     exit_code = 4
     code = "conflict"
@@ -87,7 +87,7 @@ class DeletedError(ConflictError):
 
 
 class ImmutableError(ConflictError):
-    """The content of messages and documents is never changed in place."""
+    """The content of messages and documents cannot change."""
 
     code = "immutable"
 
@@ -100,7 +100,7 @@ class DatabaseError(RemError):
 
 
 class DatabaseUnavailableError(DatabaseError):
-    """The database does not answer."""
+    """The database does not respond."""
 
     code = "database_unavailable"
 
@@ -120,7 +120,7 @@ class CorruptRowError(DatabaseError):
 
 
 class MigrationError(DatabaseError):
-    """The schema cannot be brought to the version that this REM needs."""
+    """The schema cannot be migrated to the version of this REM."""
 
 
 class EmbeddingError(RemError):
@@ -135,15 +135,15 @@ class EmbeddingDisabledError(EmbeddingError):
 
 
 class EmbeddingUnavailableError(EmbeddingError):
-    """The embedder does not answer: the same call may work later."""
+    """The embedder does not respond: try again later."""
 
 
 class EmbeddingMisconfiguredError(EmbeddingError):
-    """The embedder cannot work as it is set up: calling it again does not help."""
+    """The embedder is configured wrongly: a retry will not help."""
 
 
 class EmbeddingMismatchError(EmbeddingError):
-    """The data was embedded by another model than the settings name."""
+    """The stored vectors come from another model than the one in the settings."""
 
 
 class RerankerError(RemError):
@@ -173,7 +173,7 @@ class InvalidAgentError(InvalidInputError):
 
 
 class ModelNotFoundError(InvalidInputError):
-    """There is no such model, or it is not set up."""
+    """There is no such model, or it is not configured."""
 
     code = "model_not_found"
 
@@ -192,51 +192,51 @@ class ModelRequiredError(ModelError):
 
 
 class ModelTimeoutError(ModelError):
-    """The language model takes too long."""
+    """The language model did not respond in time."""
 
     code = "model_timeout"
 
 
 class ModelRateLimitError(ModelError):
-    """The language model is asked too often."""
+    """The rate limit of the language model is exceeded."""
 
     code = "rate_limit_exceeded"
 
 
 class RunLimitError(ModelError):
-    """The answer took more requests or tokens than the agent may use."""
+    """The run exceeds its limit of requests or tokens."""
 
     code = "run_limit"
 
 
 class ToolFailedError(RemError):
-    """A tool could not do its work."""
+    """A tool failed."""
 
     code = "tool_failed"
 
 
 class AudioError(RemError):
-    """What was spoken cannot be written down."""
+    """The recording cannot be transcribed."""
 
     exit_code = 6
     code = "transcription_unavailable"
 
 
 class FetchError(RemError):
-    """The place does not give the file: the same call may work later."""
+    """The file cannot be fetched: try again later."""
 
     exit_code = 6
     code = "fetch_failed"
 
 
 class FetchRefusedError(FetchError):
-    """The place does not give the file, and will not later."""
+    """The file cannot be fetched, and a retry will not help."""
 
     code = "fetch_refused"
 
 
 class FetchForbiddenError(InvalidInputError):
-    """Nothing may be fetched from there."""
+    """REM may not fetch files from there."""
 
     code = "place_forbidden"
 
@@ -248,7 +248,7 @@ class FileMissingError(NotFoundError):
 
 
 class FileTooLargeError(InvalidInputError):
-    """The file is larger than one may be."""
+    """The file is too large."""
 
     code = "file_too_large"
 
@@ -260,11 +260,11 @@ class FileUnreadableError(InvalidInputError):
 
 
 class FileEmptyError(FileUnreadableError):
-    """There is nothing in the file."""
+    """The file is empty."""
 
 
 class MissingExtraError(RemError):
-    """This needs a part of REM that is not installed."""
+    """This needs an optional dependency that is not installed."""
 
     exit_code = 6
     code = "extra_needed"

@@ -14,7 +14,7 @@ from rem.errors import SettingsError
 
 
 class _Group(BaseModel):
-    """Settings with a common prefix. A misspelt name is an error: silently it would mean the default."""
+    """Settings with a common prefix. An unknown name is an error, because a typo would silently mean the default."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -57,7 +57,7 @@ class PostgresSettings(_Group):
 
     @field_validator("connection_string", "sql_connection_string")
     @classmethod
-    def _empty_means_embedded(cls, value: SecretStr | None) -> SecretStr | None:
+    def _treat_empty_as_unset(cls, value: SecretStr | None) -> SecretStr | None:
         return value if value and value.get_secret_value().strip() else None
 
 
@@ -146,7 +146,7 @@ class RerankerSettings(_Group):
 
     @field_validator("model_path")
     @classmethod
-    def _absolute(cls, value: Path | None) -> Path | None:
+    def _make_absolute(cls, value: Path | None) -> Path | None:
         return value.expanduser().absolute() if value else None
 
 
@@ -249,7 +249,7 @@ class AgentsSettings(_Group):
 
     @field_validator("path")
     @classmethod
-    def _absolute(cls, value: Path | None) -> Path | None:
+    def _make_absolute(cls, value: Path | None) -> Path | None:
         return value.expanduser().absolute() if value else None
 
 
@@ -340,20 +340,20 @@ class DreamingSettings(_Group):
 
     @field_validator("schedule")
     @classmethod
-    def _cron_or_never(cls, value: str | None) -> str | None:
+    def _check_schedule(cls, value: str | None) -> str | None:
         if value is None or value.strip().lower() in ("", "never", "off"):
             return None
         if not is_cron_expression(value):
             raise ValueError(
-                f"{value!r} is no cron expression of a time that comes: "
-                "write five fields, as in '0 3 * * *' for three at night, or never"
+                f"{value!r} is not a cron expression with a future time: "
+                "write five fields, for example '0 3 * * *' for 03:00, or write never"
             )
         return value.strip()
 
 
 def is_cron_expression(expression: str) -> bool:
-    """Whether a text says when something is due, as crontab does, and that day comes; six fields end with seconds."""
-    # Imported only where a schedule is given: the default is known to be one.
+    """Return True if `expression` is a cron expression that has a next time. A sixth field is the seconds."""
+    # Imported here, because most processes use the default schedule and never check one.
     from croniter import croniter  # type: ignore[import-untyped]
 
     if not croniter.is_valid(expression):
@@ -361,7 +361,7 @@ def is_cron_expression(expression: str) -> bool:
     try:
         croniter(expression).get_next()
     except ValueError:
-        # The 31st of February.
+        # For example the 31st of February.
         return False
     return True
 
@@ -400,24 +400,24 @@ class Settings(BaseSettings):
 
     @field_validator("rem_home")
     @classmethod
-    def _absolute(cls, value: Path) -> Path:
+    def _make_absolute(cls, value: Path) -> Path:
         return value.expanduser().absolute()
 
 
 @lru_cache(maxsize=1)
 def get_settings() -> Settings:
-    """The settings of this process, read once."""
+    """Return the settings of this process. They are read once. Raise SettingsError if they are not valid."""
     try:
         return Settings()
     except UnicodeDecodeError as error:
         raise SettingsError("The file .env is not UTF-8 text: save it as UTF-8.") from error
     except ValidationError as error:
-        problems = "; ".join(
-            f"{'__'.join(str(part) for part in problem['loc']).upper()}: {_describe(problem)}"
-            for problem in error.errors()
+        issues = "; ".join(
+            f"{'__'.join(str(part) for part in issue['loc']).upper()}: {_describe(issue)}"
+            for issue in error.errors()
         )
-        raise SettingsError(f"The environment or .env is not valid: {problems}") from error
+        raise SettingsError(f"The environment or .env is not valid: {issues}") from error
 
 
-def _describe(problem: ErrorDetails) -> str:
-    return "there is no such setting" if problem["type"] == "extra_forbidden" else problem["msg"]
+def _describe(issue: ErrorDetails) -> str:
+    return "there is no such setting" if issue["type"] == "extra_forbidden" else issue["msg"]

@@ -123,7 +123,7 @@ def test_a_schedule_that_is_none_stops_the_start(settings_of: dict[str, str]) ->
         refused = rem(*command, settings={**settings_of, "DREAMING__SCHEDULE": "every night"})
         assert refused.returncode == 2
         assert "DREAMING__SCHEDULE" in refused.stderr
-        assert "'every night' is no cron expression" in refused.stderr
+        assert "'every night' is not a cron expression" in refused.stderr
     # A day that never comes would stop all other jobs as well.
     refused = rem("worker", "--once", settings={**settings_of, "DREAMING__SCHEDULE": "0 0 31 2 *"})
     assert (refused.returncode, "a time that comes" in refused.stderr) == (2, True)
