@@ -1,4 +1,4 @@
-"""The entities that REM keeps, as Pydantic classes."""
+"""The entity types of REM as Pydantic classes. One file for each type, or for two that belong together."""
 
 from rem.models.approval import Approval, ApprovalStatus, RiskLevel
 from rem.models.document import Document
@@ -31,7 +31,7 @@ BUILTIN_ENTITIES: tuple[type[Entity], ...] = (
     Approval,
     ToolGap,
 )
-"""In an order in which they can be loaded: what is referred to comes before what refers to it."""
+"""In load order: a type comes after the types that it refers to."""
 
 __all__ = [
     "BUILTIN_ENTITIES",

@@ -1,4 +1,4 @@
-"""A person's consent to what an agent is about to do."""
+"""Approvals: a person allows or rejects an action of an agent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rem.models.field_types import JsonObject, UtcDateTime
 
 
 class RiskLevel(StrEnum):
-    """How bad a mistake would be."""
+    """The damage that a wrong action can do."""
 
     REVERSIBLE = "reversible"
     REVERSIBLE_WITH_DELAY = "reversible_with_delay"
@@ -20,7 +20,7 @@ class RiskLevel(StrEnum):
 
 
 class ApprovalStatus(StrEnum):
-    """What was decided."""
+    """The decision on a request."""
 
     PENDING = "pending"
     APPROVED = "approved"
@@ -29,7 +29,7 @@ class ApprovalStatus(StrEnum):
 
 
 class Approval(Entity, table="approvals", key_fields=("id",), key_expression="id::text", summary="action_description"):
-    """A request for approval and its outcome."""
+    """A request for approval and its decision."""
 
     session_id: UUID | None = None
     action_type: str = Field(min_length=1)

@@ -1,4 +1,4 @@
-"""A text with its vector."""
+"""Documents: immutable texts with an optional embedding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Document(
     summary="content",
     search=("content",),
 ):
-    """An immutable text, with an embedding where one was given; a new version is a new document."""
+    """An immutable text with an optional embedding. A new version is a new document."""
 
     content: str
     embedding: Vector | None = None
@@ -24,7 +24,7 @@ class Document(
 
     @field_validator("content")
     @classmethod
-    def _not_empty(cls, value: str) -> str:
+    def _refuse_empty(cls, value: str) -> str:
         if not value.strip():
             raise ValueError("is empty")
         return value

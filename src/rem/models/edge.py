@@ -1,4 +1,4 @@
-"""An edge of the graph: from the entity that holds it to whatever answers to a readable key."""
+"""Edges of the graph: from the entity that holds the edge to the entity with a given key."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from rem.models.field_types import JsonObject, Label, check_text
 
 
 class Edge(BaseModel):
-    """`dst` is a label such as "sarah-chen" or "users/sarah@example.com"; it may be stored before its target is.
+    """A link to another entity. The target may be stored later than the edge.
 
-    `origin` says who drew the edge: writing an entity replaces the edges of the same origin and leaves the others.
+    `dst` is the label of the target, for example "sarah-chen" or "users/sarah@example.com". `origin` names the writer
+    of the edge: writing an entity replaces the edges of the same origin and keeps all others.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -25,14 +26,14 @@ class Edge(BaseModel):
 
     @field_validator("dst", "rel_type", "origin")
     @classmethod
-    def _readable(cls, value: str) -> str:
+    def _check_not_empty(cls, value: str) -> str:
         if not value.strip():
             raise ValueError("is empty")
         return check_text(value)
 
     @field_validator("properties")
     @classmethod
-    def _names_a_type(cls, value: dict[str, Any]) -> dict[str, Any]:
+    def _check_target_type(cls, value: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(value.get("dst_entity_type", ""), str):
             raise ValueError("dst_entity_type must be the name of a table")
         return value

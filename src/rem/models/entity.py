@@ -1,4 +1,4 @@
-"""Entity: what every stored thing has, and what a class says of the table that keeps it."""
+"""Entity: the base class of all stored types, with the fields and the table settings they share."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ from rem.errors import CorruptRowError, InvalidInputError
 from rem.models.edge import Edge
 from rem.models.field_types import JsonObject, UtcDateTime, check_label, check_text, to_json_value, utc_now
 
-_CLOCK_SKEW = timedelta(seconds=5)
+MAX_CLOCK_SKEW = timedelta(seconds=5)
+"""Clocks of different machines differ; a time may be this far in the future."""
 _TABLE_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class EntityType:
-    """Where a class is stored and how its rows are found."""
+    """The table of an entity class, and how its rows are found."""
 
     table: str
     key_expression: str = "rem.rem_key(name)"
-    """SQL over the table's own columns: the natural key."""
+    """SQL expression over the columns of the table that gives the key."""
     key_fields: tuple[str, ...] = ("name",)
-    """The fields that a row may be known by, the natural one first."""
+    """Fields that identify a row. The first one gives the key."""
     summary_field: str | None = None
     search_fields: tuple[str, ...] = ()
 
@@ -46,9 +47,9 @@ _NO_TYPE = EntityType("")
 
 
 class Entity(BaseModel):
-    """A stored thing. Fields that you set are written; fields that you leave out keep their stored values.
+    """A stored thing. REM writes the fields that you set; other fields keep their stored values.
 
-    `id`, `key`, the owner and the times are given by the store. Subclass it with `table="…"` for a type of your own.
+    The store sets `key`, the owner and the times. Subclass it with `table="…"` to define your own type.
     """
 
     model_config = ConfigDict(extra="forbid", validate_assignment=True, ser_json_inf_nan="null")
@@ -76,7 +77,7 @@ class Entity(BaseModel):
     _revision: datetime | None = PrivateAttr(default=None)
 
     def __init_subclass__(cls, **settings: Any) -> None:
-        """The table settings are read in `__pydantic_init_subclass__`, when the fields are known."""
+        """Accept the table settings. `__pydantic_init_subclass__` reads them, because it knows the fields."""
         super().__init_subclass__()
 
     @classmethod
@@ -105,7 +106,7 @@ class Entity(BaseModel):
                 raise InvalidInputError(f"{cls.__name__} has no field {field!r}, which its table settings name.")
         cls.entity_type = EntityType(
             table,
-            key_expression or _key_expression(key_fields[0]),
+            key_expression or _get_key_expression(key_fields[0]),
             tuple(key_fields),
             summary,
             tuple(search),
@@ -113,21 +114,21 @@ class Entity(BaseModel):
 
     @property
     def fields_to_write(self) -> frozenset[str]:
-        """The fields that were set, and the lists and objects that were empty by default and have been filled since."""
-        values, given = self.__dict__, self.__pydantic_fields_set__
-        filled = [name for name in _empty_by_default(type(self)) if values[name] and name not in given]
-        return frozenset(given).union(filled) if filled else frozenset(given)
+        """Return the fields that the caller set, and default lists and objects that the caller has filled."""
+        values, set_fields = self.__dict__, self.__pydantic_fields_set__
+        filled = [name for name in _get_collection_fields(type(self)) if values[name] and name not in set_fields]
+        return frozenset(set_fields).union(filled) if filled else frozenset(set_fields)
 
     @property
     def revision(self) -> datetime | None:
-        """The version that was read from the store; None for an entity that was not."""
+        """Return the `updated_at` that was read from the store. None for a new entity."""
         return self._revision
 
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> Self:
-        """The entity that a stored row stands for. The rules for new input do not apply to it."""
+        """Build the entity of a stored row, without the rules for new input. Raise CorruptRowError on a misfit."""
         try:
-            stored = _row_model(cls).model_validate(row)
+            stored = _create_row_model(cls).model_validate(row)
         except ValidationError as error:
             raise CorruptRowError(_describe_corruption(cls, row, error)) from error
         entity = cls.__new__(cls)
@@ -143,13 +144,13 @@ class Entity(BaseModel):
 
     @field_validator("created_at", "updated_at")
     @classmethod
-    def _not_in_the_future(cls, value: datetime) -> datetime:
-        if value > utc_now() + _CLOCK_SKEW:
+    def _refuse_future(cls, value: datetime) -> datetime:
+        if value > utc_now() + MAX_CLOCK_SKEW:
             raise ValueError("is in the future")
         return value
 
     def _check_label(self) -> None:
-        """The natural key of a class of the user's own may be a plain str; it is a label all the same."""
+        """Check the key field as a label, also where a custom type declares it as a plain str."""
         name = getattr(type(self), "entity_type", _NO_TYPE).key_fields[0]
         label = self.__dict__.get(name)
         if isinstance(label, str):
@@ -159,7 +160,7 @@ class Entity(BaseModel):
                 raise ValueError(f"{name}: {error}") from error
 
     @model_validator(mode="after")
-    def _storable(self) -> Self:
+    def _check_storable_fields(self) -> Self:
         for name in self.model_fields_set:
             try:
                 _check_storable(self.__dict__[name])
@@ -174,39 +175,40 @@ class Entity(BaseModel):
 
 
 _RESERVED_FIELDS = frozenset({"rem_row", "rem_revision"})
+"""Columns that the upsert statement adds to the incoming rows."""
 
 
 def _describe_corruption(model: type[Entity], row: dict[str, Any], error: ValidationError) -> str:
-    fields = ", ".join(sorted({str(problem["loc"][0]) for problem in error.errors()}))
+    fields = ", ".join(sorted({str(issue["loc"][0]) for issue in error.errors()}))
     return (
-        f"The stored row {row.get('id')} of {model.entity_type.table} does not fit {model.__name__} (in {fields}), so "
-        "it was changed past REM: mend the row by SQL, or erase it."
+        f"The stored row {row.get('id')} of {model.entity_type.table} does not fit {model.__name__} (in {fields}): "
+        "something other than REM changed it. Fix the row by SQL, or erase it."
     )
 
 
 @cache
-def _row_model(model: type[Entity]) -> type[BaseModel]:
-    """The fields of a class as the database has them: types, but no rules; columns that the class lacks are ignored."""
-    fields: dict[str, Any] = {name: (_row_type(field), ...) for name, field in model.model_fields.items()}
+def _create_row_model(model: type[Entity]) -> type[BaseModel]:
+    """Build a model with the field types of `model` but without its rules. It ignores unknown columns."""
+    fields: dict[str, Any] = {name: (_get_row_type(field), ...) for name, field in model.model_fields.items()}
     return create_model(f"{model.__name__}Row", __config__=ConfigDict(extra="ignore"), **fields)
 
 
-def _row_type(field: FieldInfo) -> Any:
+def _get_row_type(field: FieldInfo) -> Any:
     return UtcDateTime if field.annotation is datetime else field.annotation
 
 
 @cache
-def _empty_by_default(model: type[Entity]) -> tuple[str, ...]:
+def _get_collection_fields(model: type[Entity]) -> tuple[str, ...]:
     return tuple(name for name, field in model.model_fields.items() if field.default_factory in (list, dict))
 
 
-def _key_expression(field: str) -> str:
-    """The key of a label. `name` needs no quotes; `order` or `user` would be read as SQL."""
+def _get_key_expression(field: str) -> str:
+    """Return the SQL of the key. It quotes a field such as `order` or `user`, which is an SQL keyword."""
     return "rem.rem_key(name)" if field == "name" else f'rem.rem_key("{field}")'
 
 
 def _check_storable(value: Any) -> None:
-    """Text must be text that PostgreSQL holds, wherever it hides in a field of any type."""
+    """Raise ValueError if a text inside the value cannot be stored by PostgreSQL."""
     if isinstance(value, str):
         check_text(value)
     elif isinstance(value, list) and value and isinstance(value[0], str):

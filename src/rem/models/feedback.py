@@ -1,4 +1,4 @@
-"""What a person thought of an answer."""
+"""Feedback: a rating of an answer by a person."""
 
 from __future__ import annotations
 

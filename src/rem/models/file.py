@@ -1,4 +1,4 @@
-"""A file that was taken in."""
+"""Ingested files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rem.models.field_types import Label
 
 
 class ProcessingStatus(StrEnum):
-    """How far a file has come."""
+    """The state of the ingestion of a file."""
 
     PENDING = "pending"
     PROCESSING = "processing"
@@ -20,7 +20,7 @@ class ProcessingStatus(StrEnum):
 
 
 class File(Entity, table="files", summary="uri"):
-    """A file and what became of it."""
+    """An ingested file. Its text is stored in resources."""
 
     name: Label
     uri: str | None = None

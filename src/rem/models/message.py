@@ -1,4 +1,4 @@
-"""What was said."""
+"""Messages of a session."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rem.models.field_types import JsonList
 
 
 class Role(StrEnum):
-    """Who speaks."""
+    """The author of a message."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -29,7 +29,7 @@ class Message(
     summary="content",
     search=("content",),
 ):
-    """One message of a session, kept exactly as it was; its content never changes."""
+    """One message of a session. Its content never changes."""
 
     session_id: UUID
     message_index: int = Field(ge=0, lt=2**31)
@@ -42,7 +42,7 @@ class Message(
     token_count: int | None = Field(default=None, ge=0, lt=2**31)
 
     @model_validator(mode="after")
-    def _says_something(self) -> Self:
+    def _refuse_empty(self) -> Self:
         if not self.content.strip() and not self.tool_calls and self.tool_call_id is None:
             raise ValueError("content: is empty, which only a message with tool calls may be")
         return self

@@ -1,4 +1,4 @@
-"""What happened, and when."""
+"""Moments: episodes with a time span."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rem.models.field_types import Label, UtcDateTime
 
 
 class Moment(Entity, table="moments", summary="summary", search=("summary",)):
-    """An episode with a time span, the people in it and what it was about."""
+    """An episode: its time span, people, topics and summary."""
 
     name: Label
     moment_type: str | None = None
@@ -28,7 +28,7 @@ class Moment(Entity, table="moments", summary="summary", search=("summary",)):
     previous_moment_keys: list[str] = Field(default_factory=list)
 
     @model_validator(mode="after")
-    def _ends_after_start(self) -> Self:
+    def _check_order_of_times(self) -> Self:
         if self.starts_timestamp and self.ends_timestamp and self.ends_timestamp < self.starts_timestamp:
             raise ValueError("ends_timestamp: is before starts_timestamp")
         return self

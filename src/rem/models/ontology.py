@@ -1,4 +1,4 @@
-"""What is known: structured knowledge, and which agent extracts it from which files."""
+"""Ontologies: knowledge entries, and the agents that extract them from files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rem.models.field_types import JsonObject, Label, UtcDateTime
 
 
 class Ontology(Entity, table="ontologies", summary="content", search=("content",)):
-    """An entry of the knowledge base, loaded as it is or extracted by an agent."""
+    """An entry of the knowledge base, loaded by a user or extracted by an agent."""
 
     name: Label
     uri: str | None = None
@@ -24,7 +24,7 @@ class Ontology(Entity, table="ontologies", summary="content", search=("content",
 
 
 class OntologyConfig(Entity, table="ontology_configs", summary="agent_schema"):
-    """Which extraction agent runs over which new files."""
+    """Assigns an extraction agent to new files, by type, URI or tag."""
 
     name: Label
     agent_schema: str = Field(min_length=1)

@@ -1,4 +1,4 @@
-"""What an agent read: a document or a part of one."""
+"""Resources: texts, or chunks of a long document."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rem.models.field_types import JsonList, Label, UtcDateTime
 
 
 class Resource(Entity, table="resources", summary="content", search=("content",)):
-    """A piece of content under a readable name; the parts of a long document share a `uri` and are ordered."""
+    """A text with a readable name. The chunks of a long document share a `uri` and have an `ordinal`."""
 
     name: Label
     uri: str | None = None

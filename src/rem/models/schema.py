@@ -1,4 +1,4 @@
-"""An agent or evaluator that is defined by a document."""
+"""Schemas: agents and evaluators that are stored in the database."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rem.models.field_types import JsonObject, Label
 
 
 class SchemaKind(StrEnum):
-    """What a schema defines."""
+    """The purpose of a schema."""
 
     AGENT = "agent"
     EVALUATOR = "evaluator"
 
 
 class Schema(Entity, table="schemas", summary="description", search=("description",)):
-    """The YAML of an agent or evaluator."""
+    """The definition of an agent or evaluator. `spec` is its YAML as an object."""
 
     name: Label
     version: str = "1.0.0"

@@ -1,4 +1,4 @@
-"""A conversation, and with whom it is shared."""
+"""Sessions: stored chats, and the users they are shared with."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Session(
     summary="description",
     search=("description",),
 ):
-    """A conversation's container. It always has an owner; deleting it deletes its messages."""
+    """A stored chat. It always has an owner. Deleting it deletes its messages."""
 
     name: Label | None = None
     mode: str = "normal"

@@ -1,4 +1,4 @@
-"""A tool that an agent would have needed."""
+"""Tool gaps: tools that an agent needed and did not have."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rem.models.entity import Entity
 
 
 class ToolGap(Entity, table="tool_gaps", key_fields=("id",), key_expression="id::text", summary="attempted_task"):
-    """A task that failed for want of a tool."""
+    """A task that failed because a tool was missing."""
 
     session_id: UUID | None = None
     missing_tools: list[str] = Field(min_length=1)

@@ -1,4 +1,4 @@
-"""A person that REM knows."""
+"""Users: people that REM knows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rem.models.field_types import Label, UtcDateTime
 
 
 class User(Entity, table="users", key_fields=("name", "email", "id"), summary="summary", search=("summary",)):
-    """A person, found by name, e-mail address or id; without a name the address serves as one."""
+    """A person, found by name, e-mail address or id. Without a name, the address is the name."""
 
     name: Label
     email: str | None = Field(default=None, max_length=320)
@@ -25,14 +25,14 @@ class User(Entity, table="users", key_fields=("name", "email", "id"), summary="s
 
     @model_validator(mode="before")
     @classmethod
-    def _named_by_address(cls, data: Any) -> Any:
+    def _use_email_as_name(cls, data: Any) -> Any:
         if isinstance(data, dict) and not data.get("name") and data.get("email"):
             return {**data, "name": data["email"]}
         return data
 
     @field_validator("email")
     @classmethod
-    def _address(cls, value: str | None) -> str | None:
+    def _check_email(cls, value: str | None) -> str | None:
         if value is None:
             return None
         local, at, domain = value.strip().rpartition("@")
