@@ -186,7 +186,7 @@ BAD_FILES = [
     ("- a\n---\n- b", "rows.yaml:2:1: not valid YAML"),
     ("\t- x", "rows.yaml:1:1: not valid YAML"),
     (block("- {name: A, content: !!python/object:os.system {}}"), "rows.yaml:4:26: not valid YAML: could not det"),
-    (block("- {name: A, metadata: " + "[" * 200 + "]" * 200 + "}"), "rows.yaml:4: is nested more than 150 levels"),
+    (block("- {name: A, metadata: " + "[" * 200 + "]" * 200 + "}"), "rows.yaml:4: it is nested more than 150 levels"),
     ("- word", "rows.yaml:1: a block must have table, key_field and rows"),
     ("- {table: resources, rows: []}", "rows.yaml:1: the block lacks key_field"),
     ("- {}", "rows.yaml:1: the block lacks key_field, rows, table"),
@@ -348,7 +348,7 @@ async def test_a_byte_order_mark_is_no_text(alice: Store, tmp_path: Path) -> Non
 
 def test_a_file_that_nests_without_end_is_refused() -> None:
     for opening in ("[", "- ", "{a: "):
-        with pytest.raises(InvalidInputError, match=r"rows.yaml:1: is nested more than 150 levels deep"):
+        with pytest.raises(InvalidInputError, match=r"rows.yaml:1: it is nested more than 150 levels deep"):
             read_blocks(opening * 100_000, "rows.yaml")
 
 

@@ -59,7 +59,7 @@ def test_a_number_in_base_60_is_not_calculated() -> None:
 
 
 def test_a_loop_is_refused_and_a_usual_alias_is_not() -> None:
-    with pytest.raises(YamlLimitError, match="inside of what it repeats"):
+    with pytest.raises(YamlLimitError, match="is inside the value that it repeats"):
         load_yaml("a: &a [*a]")
     assert load_yaml("a: &a {x: 1}\nb:\n  <<: *a\n  y: 2")["b"] == {"x": 1, "y": 2}
     with pytest.raises(YamlLimitError):

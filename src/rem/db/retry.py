@@ -1,4 +1,4 @@
-"""What to do when the database is busy: try again, a few times, each time a little later."""
+"""Retry work on a busy database: after lock conflicts, serialization failures and exhausted connections."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ BUSY_ERRORS = (
     asyncpg.LockNotAvailableError,
     asyncpg.TooManyConnectionsError,
 )
+"""After these errors nothing was stored, so the same work can run again."""
 MAX_ATTEMPTS = 6
 FIRST_WAIT_SECONDS = 0.05
+"""Each further wait is twice as long: 1.5 s in total."""
 
 
 async def retry_when_busy(work: Callable[[], Awaitable[R]]) -> R:
-    """The result of some work on the database; work that found it busy is done again. It stored nothing then."""
+    """Return the result of `work()`. Retry it while the database is busy; after the last attempt raise its error."""
     for attempt in range(1, MAX_ATTEMPTS):
         try:
             return await work()
         except RemError as error:
             if not isinstance(error.__cause__, BUSY_ERRORS):
                 raise
-            # Not in step with the others that wait.
+            # A random factor, because callers that conflict would otherwise retry at the same time.
             seconds = FIRST_WAIT_SECONDS * 2 ** (attempt - 1) * random.uniform(0.5, 1.5)  # noqa: S311
-            logger.debug("The database is busy, attempt {}, again in {:.2f} s: {}", attempt, seconds, error)
+            logger.debug("The database is busy, attempt {}, retry in {:.2f} s: {}", attempt, seconds, error)
             await asyncio.sleep(seconds)
     return await work()

@@ -1,4 +1,4 @@
-"""YAML of strangers: what is small to read must not become large, deep or slow when it is understood."""
+"""Read YAML from untrusted sources, with limits on size, depth and the values that aliases repeat."""
 
 from __future__ import annotations
 
@@ -9,20 +9,36 @@ from typing import Any
 import yaml
 
 MAX_YAML_CHARS = 5_000_000
-"""In characters."""
+"""A longer text takes more than some seconds to parse."""
 MAX_YAML_DEPTH = 100
+"""Deep nesting overflows the stack of the C parser."""
 MAX_YAML_VALUES = 500_000
-"""Values that a text may mean, those included that its aliases repeat."""
+"""Values of a text after its aliases are expanded. A few lines of aliases can mean gigabytes."""
 MAX_NUMBER_CHARS = 100
+"""YAML converts `1:1:1:…` from base 60, which takes minutes for a long number."""
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class YamlLimitError(yaml.YAMLError):
-    """A text that is valid but means more than anyone would write."""
+    """The text is valid YAML, but exceeds a limit."""
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class YamlLimits:
+    """Limits of one text. None means no limit."""
+
+    max_chars: int | None = MAX_YAML_CHARS
+    max_depth: int = MAX_YAML_DEPTH
+    max_values: int | None = MAX_YAML_VALUES
+    allows_aliases: bool = True
 
 
 class BoundedLoader(_Base):  # type: ignore[misc]
-    """A safe loader, in C where there is one. A number that is as long as a text is a text: base 60 takes minutes."""
+    """A safe loader, in C if it is available. It loads a very long number as text."""
 
     def construct_yaml_int(self, node: Any) -> Any:
         return node.value if len(node.value) > MAX_NUMBER_CHARS else super().construct_yaml_int(node)
@@ -36,62 +52,66 @@ BoundedLoader.add_constructor("tag:yaml.org,2002:float", BoundedLoader.construct
 
 
 def load_yaml(text: str, *, aliases: bool = True) -> Any:
-    """What a text means. A yaml.YAMLError or ValueError if it is not valid, or a YamlLimitError if it is too much.
+    """Return the value of a YAML text.
 
-    The text is looked through first, because making values of what is nested without end overflows the stack in C.
+    Raise YamlLimitError if it exceeds a limit, and another yaml.YAMLError or a ValueError if it is not valid. The
+    limits are checked before any value is built, because building deeply nested values overflows the stack in C.
     """
-    for _ in iter_yaml_events(text, aliases=aliases):
+    for _ in iter_yaml_events(text, YamlLimits(allows_aliases=aliases)):
         pass
     return yaml.load(text, Loader=BoundedLoader)  # noqa: S506 - a safe loader
 
 
-def iter_yaml_events(text: str, *, aliases: bool = True) -> Iterator[Any]:
-    """The events of a text, as long as it keeps within its bounds."""
-    if len(text) > MAX_YAML_CHARS:
-        raise YamlLimitError(f"it has more than {MAX_YAML_CHARS:,} characters of YAML")
-    scan = _LimitCounter(aliases)
+def iter_yaml_events(text: str, limits: YamlLimits | None = None) -> Iterator[Any]:
+    """Yield the parser events of a text. Raise YamlLimitError at the first event that exceeds a limit."""
+    limits = limits or YamlLimits()
+    if limits.max_chars is not None and len(text) > limits.max_chars:
+        raise YamlLimitError(f"it has more than {limits.max_chars:,} characters of YAML")
+    counter = _LimitCounter(limits)
     for event in yaml.parse(text, Loader=BoundedLoader):
-        scan.see(event)
+        counter.add_event(event)
         yield event
 
 
 @dataclass(slots=True)
 class _LimitCounter:
-    """Counts what a text means while its events come by."""
+    """Counts the depth and the values of a text, event by event."""
 
-    allows_aliases: bool
-    nodes: int = 0
+    limits: YamlLimits
+    values: int = 0
     _open: list[tuple[str | None, int]] = field(default_factory=list)
-    """Of each collection that has not ended: its anchor, and how many values there were before it."""
+    """For each open collection: its anchor, and the number of values before it."""
     _sizes: dict[str, int] = field(default_factory=dict)
+    """The number of values below each anchor."""
 
-    def see(self, event: Any) -> None:
+    def add_event(self, event: Any) -> None:
+        line = int(event.start_mark.line) + 1
         if isinstance(event, yaml.AliasEvent):
-            self._repeat(event.anchor)
+            self._add_alias(event.anchor, line)
         elif isinstance(event, yaml.ScalarEvent):
-            self._add(1)
-            self._name(event.anchor, 1)
+            self._add_values(1, line)
+            self._set_size(event.anchor, 1)
         elif isinstance(event, yaml.CollectionStartEvent):
-            self._open.append((event.anchor, self.nodes))
-            self._add(1)
-            if len(self._open) > MAX_YAML_DEPTH:
-                raise YamlLimitError(f"it is nested more than {MAX_YAML_DEPTH} levels deep")
+            self._open.append((event.anchor, self.values))
+            self._add_values(1, line)
+            if len(self._open) > self.limits.max_depth:
+                raise YamlLimitError(f"it is nested more than {self.limits.max_depth} levels deep", line)
         elif isinstance(event, yaml.CollectionEndEvent):
-            anchor, before = self._open.pop()
-            self._name(anchor, self.nodes - before)
+            anchor, values_before = self._open.pop()
+            self._set_size(anchor, self.values - values_before)
 
-    def _repeat(self, anchor: Any) -> None:
-        if not self.allows_aliases:
-            raise YamlLimitError("it has aliases (*name): write the values out")
+    def _add_alias(self, anchor: Any, line: int) -> None:
+        if not self.limits.allows_aliases:
+            raise YamlLimitError("YAML aliases (*name) are not supported: write the value out", line)
         if any(anchor == name for name, _ in self._open):
-            raise YamlLimitError(f"its alias *{anchor} stands inside of what it repeats")
-        self._add(self._sizes.get(anchor, 1))
+            raise YamlLimitError(f"its alias *{anchor} is inside the value that it repeats", line)
+        self._add_values(self._sizes.get(anchor, 1), line)
 
-    def _name(self, anchor: str | None, size: int) -> None:
+    def _set_size(self, anchor: str | None, size: int) -> None:
         if anchor is not None:
             self._sizes[anchor] = size
 
-    def _add(self, nodes: int) -> None:
-        self.nodes += nodes
-        if self.nodes > MAX_YAML_VALUES:
-            raise YamlLimitError(f"it means more than {MAX_YAML_VALUES:,} values")
+    def _add_values(self, count: int, line: int) -> None:
+        self.values += count
+        if self.limits.max_values is not None and self.values > self.limits.max_values:
+            raise YamlLimitError(f"it means more than {self.limits.max_values:,} values", line)

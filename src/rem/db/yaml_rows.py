@@ -1,4 +1,4 @@
-"""Reading the YAML of `rem db load`, with the place of everything, so that an error can point at it."""
+"""Parse the YAML files of `rem db load`, with the line of every row, so that errors can name it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import Any
 
 import yaml
 
-from rem.db.yaml import BoundedLoader
+from rem.db.yaml import BoundedLoader, YamlLimitError, YamlLimits, iter_yaml_events
 from rem.errors import InvalidInputError
 
-_DEEPEST_NESTING = 150
-_PARTS = ("table", "key_field", "rows")
+LIMITS = YamlLimits(max_chars=None, max_depth=150, max_values=None, allows_aliases=False)
+"""A dump may be large. Metadata may have 100 levels, and a row adds some around it."""
+_BLOCK_FIELDS = ("table", "key_field", "rows")
 
 
 @dataclass(frozen=True, slots=True)
 class YamlRow:
-    """A row and where it stands."""
+    """One row, its number within the block (from 1) and its line in the file."""
 
     number: int
     line: int
@@ -27,7 +28,7 @@ class YamlRow:
 
 @dataclass(frozen=True, slots=True)
 class TableBlock:
-    """Rows of one table."""
+    """The rows of one table in a file."""
 
     file: str
     line: int
@@ -36,104 +37,95 @@ class TableBlock:
     rows: list[YamlRow]
 
     def locate(self, row: YamlRow) -> str:
-        """Where a row is, for people: file, line, table, row and its key."""
+        """Return the location of a row for error messages: file, line, table, number and key."""
         label = row.values.get(self.key_field)
-        named = f" ({self.key_field} {label!r})" if isinstance(label, str) else ""
-        return f"{self.file}:{row.line}: {self.table} row {row.number}{named}"
+        key = f" ({self.key_field} {label!r})" if isinstance(label, str) else ""
+        return f"{self.file}:{row.line}: {self.table} row {row.number}{key}"
 
 
 def read_blocks(text: str, file: str) -> list[TableBlock]:
-    """The blocks of a file; an error that names file and line if it is not a list of them."""
+    """Parse the text of a file. Raise InvalidInputError with file and line if it is not a list of blocks."""
     loader = BoundedLoader(text)
     try:
-        _refuse_explosives(text, file)
+        for _ in iter_yaml_events(text, LIMITS):
+            pass
         root = loader.get_single_node()
         if root is None:
             raise InvalidInputError(f"{file} is empty: it must hold a list of {{table, key_field, rows}}.")
         if not isinstance(root, yaml.SequenceNode):
             raise InvalidInputError(
-                f"{file}:{_line(root)}: the file must be a list of blocks, each with table, key_field and rows."
+                f"{file}:{_get_line(root)}: the file must be a list of blocks, each with table, key_field and rows."
             )
-        return [_block(loader, node, file) for node in root.value]
+        return [_parse_block(loader, node, file) for node in root.value]
+    except YamlLimitError as error:
+        raise InvalidInputError(f"{file}:{error.line}: {error}.") from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        place = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
-        raise InvalidInputError(f"{place}: not valid YAML: {error.problem or error.context}.") from error
+        location = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
+        raise InvalidInputError(f"{location}: not valid YAML: {error.problem or error.context}.") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"{file}: not valid YAML: {' '.join(str(error).split())}.") from error
     finally:
         loader.dispose()
 
 
-def _refuse_explosives(text: str, file: str) -> None:
-    """Aliases would let a few lines stand for gigabytes, and nesting without end overflows the parser's stack."""
-    depth = 0
-    for event in yaml.parse(text, Loader=BoundedLoader):
-        if isinstance(event, yaml.AliasEvent):
-            raise InvalidInputError(
-                f"{file}:{_line(event)}: YAML aliases (*name) are not supported: write the value out."
-            )
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > _DEEPEST_NESTING:
-                raise InvalidInputError(f"{file}:{_line(event)}: is nested more than {_DEEPEST_NESTING} levels deep.")
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-
-
-def _block(loader: Any, node: Any, file: str) -> TableBlock:
-    place = f"{file}:{_line(node)}"
-    parts = _mapping(node, f"{place}: a block must have table, key_field and rows.")
-    _refuse_repeated_keys(node, place)
-    unknown = sorted(set(parts) - set(_PARTS))
-    missing = set(_PARTS) - set(parts)
+def _parse_block(loader: Any, node: Any, file: str) -> TableBlock:
+    location = f"{file}:{_get_line(node)}"
+    fields = _get_fields(node, f"{location}: a block must have table, key_field and rows.")
+    _refuse_repeated_keys(node, location)
+    unknown = sorted(set(fields) - set(_BLOCK_FIELDS))
+    missing = set(_BLOCK_FIELDS) - set(fields)
     if unknown:
-        near = difflib.get_close_matches(unknown[0], _PARTS, n=1)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        raise InvalidInputError(f"{place}: unknown {', '.join(unknown)}: a block has table, key_field and rows.{hint}")
+        similar = difflib.get_close_matches(unknown[0], _BLOCK_FIELDS, n=1)
+        hint = f" Did you mean {similar[0]}?" if similar else ""
+        raise InvalidInputError(
+            f"{location}: unknown {', '.join(unknown)}: a block has table, key_field and rows.{hint}"
+        )
     if missing:
-        raise InvalidInputError(f"{place}: the block lacks {', '.join(sorted(missing))}.")
+        raise InvalidInputError(f"{location}: the block lacks {', '.join(sorted(missing))}.")
     for name in ("table", "key_field"):
-        if not isinstance(parts[name], yaml.ScalarNode):
-            raise InvalidInputError(f"{place}: {name} must be a word.")
-    rows = parts["rows"]
+        if not isinstance(fields[name], yaml.ScalarNode):
+            raise InvalidInputError(f"{location}: {name} must be a word.")
+    rows = fields["rows"]
     if not isinstance(rows, yaml.SequenceNode):
-        raise InvalidInputError(f"{file}:{_line(rows)}: rows must be a list.")
-    table = parts["table"].value
+        raise InvalidInputError(f"{file}:{_get_line(rows)}: rows must be a list.")
+    table = fields["table"].value
     return TableBlock(
         file,
-        _line(node),
+        _get_line(node),
         table,
-        parts["key_field"].value,
+        fields["key_field"].value,
         [
-            YamlRow(number, _line(row), _values(loader, row, f"{file}:{_line(row)}: {table} row {number}"))
+            YamlRow(number, _get_line(row), _parse_row(loader, row, f"{file}:{_get_line(row)}: {table} row {number}"))
             for number, row in enumerate(rows.value, start=1)
         ],
     )
 
 
-def _values(loader: Any, node: Any, place: str) -> dict[str, Any]:
-    _mapping(node, f"{place}: must be a mapping of fields to values.")
-    for mapping in _mappings_in(node):
-        _refuse_repeated_keys(mapping, place)
+def _parse_row(loader: Any, node: Any, location: str) -> dict[str, Any]:
+    _get_fields(node, f"{location}: must be a mapping of fields to values.")
+    for mapping in _iter_mappings(node):
+        _refuse_repeated_keys(mapping, location)
     values = loader.construct_document(node)
-    bad = [key for key in values if not isinstance(key, str)]
-    if bad:
-        raise InvalidInputError(f"{place}: the field name {bad[0]!r} is not text: quote it.")
+    bad_names = [name for name in values if not isinstance(name, str)]
+    if bad_names:
+        raise InvalidInputError(f"{location}: the field name {bad_names[0]!r} is not text: quote it.")
     return dict(values)
 
 
-def _refuse_repeated_keys(node: Any, place: str) -> None:
-    """YAML keeps the last of two equal keys and says nothing."""
+def _refuse_repeated_keys(node: Any, location: str) -> None:
+    """Raise InvalidInputError if a mapping repeats a key. YAML itself silently keeps the last value."""
     seen: set[str] = set()
     for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
         if key.value in seen:
-            raise InvalidInputError(f"{place}: the field {key.value} is given more than once (line {_line(key)}).")
+            raise InvalidInputError(
+                f"{location}: the field {key.value} is given more than once (line {_get_line(key)})."
+            )
         seen.add(key.value)
 
 
-def _mappings_in(node: Any) -> Iterator[Any]:
-    """The mappings of a value at every depth."""
+def _iter_mappings(node: Any) -> Iterator[Any]:
+    """Yield the mappings inside a node at every depth."""
     pending = [node]
     while pending:
         collection = pending.pop()
@@ -144,11 +136,11 @@ def _mappings_in(node: Any) -> Iterator[Any]:
         pending += [value for value in values if isinstance(value, yaml.CollectionNode)]
 
 
-def _mapping(node: Any, message: str) -> dict[str, Any]:
+def _get_fields(node: Any, message: str) -> dict[str, Any]:
     if not isinstance(node, yaml.MappingNode):
         raise InvalidInputError(message)
     return {key.value: value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
 
 
-def _line(node: Any) -> int:
+def _get_line(node: Any) -> int:
     return int(node.start_mark.line) + 1
