@@ -12,7 +12,7 @@ import numpy as np
 from bench.measure import Call, Result, alternate, say
 from rem import Rem, Settings
 from rem.db.database import Database
-from rem.db.sql import named_blocks
+from rem.db.sql import parse_blocks
 from rem.query.tree import Search
 from rem.query.verbs.search import Searcher
 from rem.retrieval.indexer import Indexer, vector_to_text
@@ -25,7 +25,7 @@ _OWNERS = (("few", 60), ("some", 3_000), ("many", 50_000))
 _TENANT = "default"
 _LIMIT = 10
 ROUNDS = 200
-_SQL = named_blocks((Path(__file__).parent / "search.sql").read_text())
+_SQL = parse_blocks((Path(__file__).parent / "search.sql").read_text())
 
 
 class KnownVectors:

@@ -163,7 +163,7 @@ async def test_a_call_that_meets_the_crash_fails_clearly_and_the_next_one_works(
         store = rem.store("alice@example.com")
         await store.upsert_many(batch(0))
         kill(home, with_children=True)  # the event loop had no chance to notice
-        with pytest.raises(DatabaseUnavailableError, match="does not answer"):
+        with pytest.raises(DatabaseUnavailableError, match="does not respond"):
             await store.lookup("batch 0 row 0")
         await assert_exactly(rem, [0])
 

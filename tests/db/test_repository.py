@@ -172,7 +172,7 @@ class TestUpsert:
     async def test_rename_to_a_taken_key_is_refused(self, alice: Store) -> None:
         first = await alice.upsert(Resource(name="first"))
         await alice.upsert(Resource(name="second"))
-        with pytest.raises(ConflictError, match="has this key already"):
+        with pytest.raises(ConflictError, match="already has this key"):
             await alice.upsert(Resource(id=first.id, name="Second"))
         assert await _names(alice) == ["first", "second"]
 
@@ -221,7 +221,7 @@ class TestUpsert:
         await alice.upsert(theirs)
         for content in ("3", "1", "2"):  # another text, the text that I read, the text that they wrote
             mine.content = content
-            with pytest.raises(ConflictError, match="'a' was changed or removed by somebody else since it was read"):
+            with pytest.raises(ConflictError, match="'a' was changed or removed by another writer after you read it"):
                 await alice.upsert(mine)
         with pytest.raises(ConflictError, match="'a' was changed"):
             await alice.upsert_many([mine])
@@ -231,7 +231,7 @@ class TestUpsert:
         stored = await alice.upsert(Resource(name="a"))
         await alice.erase(stored)
         stored.content = "late"
-        with pytest.raises(ConflictError, match="changed or removed by somebody else"):
+        with pytest.raises(ConflictError, match="changed or removed by another writer"):
             await alice.upsert(stored)
         assert await alice.count(Resource, with_deleted=True) == 0
 
@@ -387,7 +387,7 @@ class TestDeletion:
         await alice.delete(stored)
         [buried] = await alice.find(Resource, with_deleted=True)
         for again in (Resource(name="A"), Resource(id=stored.id, name="b"), stored, buried):
-            with pytest.raises(DeletedError, match=f"restore it .id {stored.id}. or erase it for good"):
+            with pytest.raises(DeletedError, match=f"restore it .id {stored.id}., or erase it before"):
                 await alice.upsert(again)
         await alice.erase(stored)
         anew = await alice.upsert(Resource(name="a", content="y"))
@@ -411,7 +411,7 @@ class TestDeletion:
         other = await alice.upsert(Resource(name="b"))
         await alice.delete(first)
         await alice.upsert(Resource(id=other.id, name="a"))
-        with pytest.raises(ConflictError, match="has this key already"):
+        with pytest.raises(ConflictError, match="already has this key"):
             await alice.restore(Resource, first.id)
         assert await alice.count(Resource) == 1
 
@@ -505,7 +505,7 @@ class TestOwners:
         assert await _names(alice) == ["Handbook", "Handbook"]
         assert await _names(shared) == ["Handbook"]
         ours.content = "changed"
-        with pytest.raises(RowError, match="the entity is shared, and you write your own rows"):
+        with pytest.raises(RowError, match="the entity is shared, and you can write only your own rows"):
             await alice.upsert(ours)
         for attempt in (
             alice.delete(ours),

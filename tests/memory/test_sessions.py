@@ -57,7 +57,7 @@ async def test_a_session_is_renamed(ours: MemoryManager, session_id: UUID) -> No
     assert (await ours.rename_session(session_id, "Größe 🎉")).name == "Größe 🎉"
     assert [row.id for row in await ours.store.lookup("größe 🎉")] == [session_id]
     other = await ours.create_session(name="Other")
-    with pytest.raises(ConflictError, match="has this key already"):
+    with pytest.raises(ConflictError, match="already has this key"):
         await ours.rename_session(other.id, "größe_🎉")
     for bad in ("", "  ", "a\0b", "x" * 2000):
         with pytest.raises(InvalidInputError):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rem.db.database import Connection
     from rem.db.embedded.server import EmbeddedServer
     from rem.db.load import LoadReport
-    from rem.db.maintenance import DanglingEdge
+    from rem.db.store import DanglingEdge
     from rem.models import Entity
     from rem.settings import Settings
 

@@ -1,4 +1,4 @@
-"""The driver's errors, translated once into REM's own tree; the original stays as the cause."""
+"""Translate errors of the driver to errors of REM. The original error stays as the cause."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ DRIVER_ERRORS = (*ASYNCPG_ERRORS, OSError, TimeoutError)
 
 @contextmanager
 def translate_driver_errors() -> Iterator[None]:
-    """Raise REM's errors in place of the driver's."""
+    """Raise an error of REM for each error of the driver in the block."""
     try:
         yield
     except DRIVER_ERRORS as error:
@@ -62,18 +62,18 @@ def translate_driver_errors() -> Iterator[None]:
 
 
 def to_rem_error(error: Exception) -> RemError:
-    """The error of REM's tree that says the same."""
+    """Return the error of REM that corresponds to an error of the driver."""
     name = getattr(error, "constraint_name", None) or ""
     if name in _CONSTRAINT_ERRORS:
-        kind, message = _CONSTRAINT_ERRORS[name]
-        return kind(message)
+        error_class, message = _CONSTRAINT_ERRORS[name]
+        return error_class(message)
     if isinstance(error, asyncpg.UniqueViolationError):
         return _to_unique_violation_error(error, name)
     if isinstance(error, asyncpg.NotNullViolationError) and error.column_name == "user_id":
         return InvalidInputError("Sessions and messages have an owner: give a user.")
-    for kinds, to, message in _DRIVER_ERROR_CLASSES:
-        if isinstance(error, kinds):
-            return to(message.format(error=str(error) or type(error).__name__))
+    for driver_classes, error_class, message in _DRIVER_ERROR_CLASSES:
+        if isinstance(error, driver_classes):
+            return error_class(message.format(error=str(error) or type(error).__name__))
     return DatabaseError(f"The database reported an error: {error}")
 
 
@@ -88,17 +88,17 @@ _DRIVER_ERROR_CLASSES: list[tuple[tuple[type[Exception], ...], type[RemError], s
     (
         (asyncpg.TransactionRollbackError,),
         ConflictError,
-        "Another writer was in the way, and nothing of this call was stored: try again ({error}).",
+        "Another writer changed the same rows, and this call stored nothing: try again ({error}).",
     ),
     (
         (asyncpg.DiskFullError,),
         DatabaseError,
-        "The database's disk is full: free some space; nothing of this call was stored.",
+        "The disk of the database is full: free some space. This call stored nothing.",
     ),
     (
         (asyncpg.ReadOnlySQLTransactionError,),
         DatabaseError,
-        "The database is read-only (a replica?): nothing was stored.",
+        "The database is read-only (a replica?): this call stored nothing.",
     ),
     ((asyncpg.InsufficientPrivilegeError,), DatabaseError, "The database role lacks a right: {error}"),
     (
@@ -114,7 +114,7 @@ _DRIVER_ERROR_CLASSES: list[tuple[tuple[type[Exception], ...], type[RemError], s
             TimeoutError,
         ),
         DatabaseUnavailableError,
-        "The database does not answer ({error}): see `rem db status`.",
+        "The database does not respond ({error}): see `rem db status`.",
     ),
 ]
 
@@ -122,9 +122,9 @@ _DRIVER_ERROR_CLASSES: list[tuple[tuple[type[Exception], ...], type[RemError], s
 def _to_unique_violation_error(error: asyncpg.UniqueViolationError, name: str) -> RemError:
     if name.endswith("_live_key"):
         return ConflictError(
-            f"Another of the owner's rows has this key already ({error.detail}). Names are swapped one row at a time, "
-            "by way of a third name."
+            f"Another row of the owner already has this key ({error.detail}). To swap two names, rename one row at a "
+            "time and use a third name in between."
         )
     if name.endswith("_pkey"):
-        return ConflictError("The id is not available: leave it out, and the store gives one.")
-    return ConflictError(f"The row contradicts another one: {error.detail or error}")
+        return ConflictError("The id is not available: leave it out, and the store assigns one.")
+    return ConflictError(f"The row conflicts with another row: {error.detail or error}")

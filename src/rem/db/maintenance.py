@@ -1,4 +1,4 @@
-"""What an operator asks of the database as a whole."""
+"""Operations on the whole database: check and rebuild the mirrors, read table sizes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RebuildReport:
-    """What the mirrors hold after a rebuild."""
+    """The number of rows in the mirrors after a rebuild."""
 
     keys: int
     edges: int
 
 
 async def rebuild_mirrors(database: Database) -> RebuildReport:
-    """Fill kv_store and edges anew from the tables, in one transaction."""
+    """Rebuild kv_store and edges from the entity tables, in one transaction."""
     async with database.connection() as connection, connection.transaction():
         row = await connection.fetchrow(query("migrations", "rebuild"))
     return RebuildReport(*row) if row else RebuildReport(0, 0)
@@ -28,7 +28,7 @@ async def rebuild_mirrors(database: Database) -> RebuildReport:
 
 @dataclass(frozen=True, slots=True)
 class TableSize:
-    """A table with its rows, live and deleted, and its size on disk."""
+    """The live and deleted rows of a table, and its size on disk."""
 
     table: str
     live: int
@@ -37,13 +37,13 @@ class TableSize:
 
 
 async def read_table_sizes(connection: Connection) -> list[TableSize]:
-    """All entity tables with what they hold; over all tenants and users, so for operators only."""
+    """Return the sizes of all entity tables, over all tenants and users."""
     return [TableSize(*row) for row in await connection.fetch(query("maintenance", "table_sizes"))]
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorReport:
-    """How the mirrors compare with the tables: what they hold, and how many rows are missing or too many."""
+    """A comparison of the mirrors with the entity tables. Wrong rows are missing or superfluous."""
 
     keys: int
     edges: int
@@ -52,22 +52,12 @@ class MirrorReport:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the mirrors are just what the tables imply."""
+        """Return True if the mirrors match the entity tables."""
         return not self.wrong_keys and not self.wrong_edges
 
 
 async def check_mirrors(database: Database) -> MirrorReport:
-    """Compare kv_store and edges with what a rebuild would put there."""
+    """Compare kv_store and edges with the rows that a rebuild would give."""
     async with database.connection() as connection:
         row = await connection.fetchrow(query("maintenance", "check_mirrors"))
     return MirrorReport(*row) if row else MirrorReport(0, 0, 0, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class DanglingEdge:
-    """An edge whose target does not exist (yet), as its owner sees it."""
-
-    src_type: str
-    src_key: str
-    rel_type: str
-    dst: str

@@ -1,9 +1,10 @@
-"""Store: one scope's memory. Everything that a user of the library does goes through it."""
+"""Store: reads and writes the entities of one scope. The main interface for users of the library."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -19,23 +20,33 @@ from rem.models.field_types import check_text
 if TYPE_CHECKING:
     from rem.context import Scope
     from rem.db.database import Connection, Executor
-    from rem.db.maintenance import DanglingEdge
     from rem.db.type_registry import TypeRegistry
 
 T = TypeVar("T", bound=Entity)
 MAX_LABEL_CHARS = 4096
+"""No key is made from a longer label, and normalising it would keep the server busy."""
 
 
 class Match(NamedTuple):
-    """A row that answers to a key."""
+    """An entity that LOOKUP returns for a key."""
 
-    asked: str
+    key: str
     table: str
     record: dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class DanglingEdge:
+    """An edge whose target does not exist (yet)."""
+
+    src_type: str
+    src_key: str
+    rel_type: str
+    dst: str
+
+
 class Store:
-    """What a scope sees (its own rows and the tenant's shared ones) and may write (its own)."""
+    """The entities of one scope. It reads own and shared rows, and writes own rows."""
 
     def __init__(self, executor: Executor, scope: Scope, types: TypeRegistry) -> None:
         self._executor = executor
@@ -44,49 +55,50 @@ class Store:
 
     @property
     def scope(self) -> Scope:
-        """Whose memory this is."""
+        """Return the scope of this store."""
         return self._scope
 
     @property
     def types(self) -> TypeRegistry:
-        """The entity types that this store can hold."""
+        """Return the entity types that this store knows."""
         return self._types
 
     @property
     def executor(self) -> Executor:
-        """Where this store's statements run: the pool, or one transaction."""
+        """Return the pool or transaction that runs the statements of this store."""
         return self._executor
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Store]:
-        """The same store in one transaction: what is done through it happens as a whole or not at all."""
+        """Yield this store in one transaction. An error in the block undoes all its writes."""
         async with self._executor.transaction() as executor:
             yield Store(executor, self._scope, self._types)
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Store]:
-        """The same store as it is at this moment, for reading only, whatever others write meanwhile."""
+        """Yield this store for reading only. All reads see the state at the start of the block."""
         async with self._executor.snapshot() as executor:
             yield Store(executor, self._scope, self._types)
 
     async def lookup(self, *keys: str, table: str | None = None) -> list[Entity]:
-        """The entities that answer to the keys, in their order; the user's own before the shared ones.
+        """Return the entities with these keys, in the order of the keys; own rows come before shared rows.
 
-        Keys are human labels ("Sarah Chen", "sarah-chen", "users/sarah@example.com"); what has no match gives nothing.
+        A key is any spelling of a label: "Sarah Chen", "sarah-chen", "users/sarah@example.com". Keys without a match
+        give nothing.
         """
         async with self._executor.connection() as connection:
-            answers = await self._answers(connection, keys, table)
-            if any(answer.table not in self._types.models for answer in answers):
-                # Another process has registered it in the meantime.
+            matches = await self._fetch_matches(connection, keys, table)
+            if any(match.table not in self._types.models for match in matches):
+                # Another process has registered the type in the meantime.
                 await self._types.refresh(connection)
-        return [self._types.get_model(answer.table).from_row(answer.record) for answer in answers]
+        return [self._types.get_model(match.table).from_row(match.record) for match in matches]
 
     async def find_matches(self, keys: Sequence[str], table: str | None = None) -> list[Match]:
-        """What `lookup` finds, as plain rows, each with the key that it answers to."""
+        """Return the matches of `lookup` as plain records, each with its key."""
         async with self._executor.connection() as connection:
-            return await self._answers(connection, keys, table)
+            return await self._fetch_matches(connection, keys, table)
 
-    async def _answers(self, connection: Connection, keys: Sequence[str], table: str | None) -> list[Match]:
+    async def _fetch_matches(self, connection: Connection, keys: Sequence[str], table: str | None) -> list[Match]:
         if table is not None:
             self._types.get_model(table)
         for key in keys:
@@ -94,21 +106,20 @@ class Store:
                 check_text(key)
             except ValueError as error:
                 raise InvalidInputError(f"The key {key!r} {error}.") from error
-        # Nothing can have a key as long as these, and normalising them would keep the server busy.
         keys = [key for key in keys if len(key) <= MAX_LABEL_CHARS]
         tenant_id, user_id = self._scope.tenant_id, self._scope.user_id
         if len(keys) == 1:
-            # One key with one small answer is the common case, and needs none of what the others do.
+            # The common case, one key with one small row, needs only this simpler statement.
             exact = await connection.fetch(query("lookup", "exact"), tenant_id, user_id, keys[0], table)
             if len(exact) == 1 and exact[0]["record"] is not None:
                 return [Match(keys[0], exact[0]["entity_type"], orjson.loads(exact[0]["record"]))]
         rows: list[tuple[int, str, dict[str, Any]]] = await connection.fetchval(
             query("lookup", "lookup"), tenant_id, user_id, keys, table
         )
-        return [Match(keys[position - 1], found_in, record) for position, found_in, record in rows]
+        return [Match(keys[position - 1], entity_type, record) for position, entity_type, record in rows]
 
     async def get(self, model: type[T], entity_id: UUID) -> T:
-        """The entity with this id."""
+        """Return the entity with this id. Raise NotFoundError if the scope sees no such row."""
         return await self._repository(model).get(self._scope, entity_id)
 
     async def find(
@@ -121,40 +132,40 @@ class Store:
         offset: int = 0,
         with_deleted: bool = False,
     ) -> list[T]:
-        """The entities of a type that fulfil a condition, a page at a time."""
+        """Return one page of the entities of a type that meet a condition."""
         return await self._repository(model).find(
             self._scope, where, order_by=order_by, limit=limit, offset=offset, with_deleted=with_deleted
         )
 
     async def count(self, model: type[Entity], where: Where = None, *, with_deleted: bool = False) -> int:
-        """How many entities of a type fulfil a condition."""
+        """Count the entities of a type that meet a condition."""
         return await self._repository(model).count(self._scope, where, with_deleted=with_deleted)
 
     async def upsert(self, entity: T) -> T:
-        """Store an entity, over the one with its id or key if there is one; returns what is stored."""
+        """Store an entity, and return it as stored. Update the row with its id or key, or else insert a new row."""
         return await self._repository(type(entity)).upsert(self._scope, entity)
 
     async def upsert_many(self, entities: Iterable[T]) -> WriteReport:
-        """Store many entities of one type, all or none of them."""
+        """Store all entities of a batch, or none of them. They must have the same type."""
         batch = list(entities)
         if not batch:
             return WriteReport()
-        kinds = {type(entity) for entity in batch}
-        if len(kinds) > 1:
-            names = ", ".join(sorted(kind.__name__ for kind in kinds))
+        models = {type(entity) for entity in batch}
+        if len(models) > 1:
+            names = ", ".join(sorted(model.__name__ for model in models))
             raise InvalidInputError(f"upsert_many takes entities of one type, not {names}: call it once for each.")
         return await self._repository(type(batch[0])).upsert_many(self._scope, batch)
 
     async def modify(self, model: type[T], entity_id: UUID, change: Callable[[T], T | None]) -> T:
-        """Read, change and write back one entity, while nobody else can write it."""
+        """Read an entity, apply `change` and write it back, under a row lock."""
         return await self._repository(model).modify(self._scope, entity_id, change)
 
     async def delete(self, entity: Entity) -> None:
-        """Delete an entity; it can be restored."""
+        """Delete an entity. It can be restored."""
         await self._repository(type(entity)).soft_delete(self._scope, entity.id)
 
     async def restore(self, model: type[T], entity_id: UUID) -> T:
-        """Bring a deleted entity back."""
+        """Restore a deleted entity, and return it."""
         return await self._repository(model).restore(self._scope, entity_id)
 
     async def erase(self, entity: Entity) -> None:
@@ -162,14 +173,12 @@ class Store:
         await self._repository(type(entity)).hard_delete(self._scope, entity.id)
 
     async def normalize_key(self, label: str) -> str:
-        """The key that a label becomes; only the database knows how."""
+        """Return the key of a label. Only the database implements the normalisation."""
         async with self._executor.connection() as connection:
             return str(await connection.fetchval(query("lookup", "key"), label))
 
     async def list_dangling_edges(self, limit: int = 100) -> Sequence[DanglingEdge]:
-        """The scope's own edges whose target nobody answers to (yet)."""
-        from rem.db.maintenance import DanglingEdge
-
+        """Return own edges whose target does not exist (yet)."""
         async with self._executor.connection() as connection:
             rows = await connection.fetch(
                 query("lookup", "dangling_edges"), self._scope.tenant_id, self._scope.user_id, limit
@@ -177,7 +186,7 @@ class Store:
         return [DanglingEdge(*row) for row in rows]
 
     async def count_dangling_edges(self) -> int:
-        """How many of the scope's own edges have no target (yet)."""
+        """Count own edges whose target does not exist (yet)."""
         async with self._executor.connection() as connection:
             return int(
                 await connection.fetchval(

@@ -1,4 +1,4 @@
-"""Table: the columns of an entity class, and how its values travel to PostgreSQL."""
+"""Table: the columns of an entity class, and the encoding of its values for PostgreSQL."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _SCALARS: dict[type, str] = {
 }
 _ARRAY_ITEMS = frozenset({"text", "uuid"})
 READ_ONLY_COLUMNS = frozenset({"key", "tenant_id", "user_id"})
-"""Columns that the store fills in, whatever the entity says."""
+"""Columns that the store sets; values of the entity are ignored."""
 IMMUTABLE_COLUMNS = READ_ONLY_COLUMNS | {"id", "created_at", "updated_at", "deleted_at"}
-"""Columns that writing an entity over a stored one leaves as they are."""
+"""Columns that an update of a stored row never changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its SQL type, whether it may be NULL, and how a field's value becomes one that PostgreSQL takes."""
+    """A column of a table. `encode` converts a field value for the driver; None if no conversion is needed."""
 
     name: str
     sql_type: str
@@ -51,37 +51,37 @@ class Column:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """What the database layer knows of an entity class."""
+    """The table of an entity class."""
 
     entity_type: EntityType
     columns: dict[str, Column]
 
     @property
     def name(self) -> str:
-        """The table's name in the schema `rem`."""
+        """Return the name of the table in the schema `rem`."""
         return self.entity_type.table
 
 
 @cache
 def get_table(model: type[Entity]) -> Table:
-    """The table of a class; an error if the class has none, or a field that no column can hold."""
+    """Return the table of a class. Raise InvalidInputError if it has none, or a field without a column type."""
     if not hasattr(model, "entity_type"):
         raise InvalidInputError(
             f'{model.__name__} has no table: write `class {model.__name__}(Entity, table="…")` with a name for it.'
         )
-    columns = {name: _column(model, name, field) for name, field in _annotations(model).items()}
+    columns = {name: _create_column(model, name, annotation) for name, annotation in _get_annotations(model).items()}
     return Table(model.entity_type, columns)
 
 
-def _annotations(model: type[Entity]) -> dict[str, Any]:
-    """Field annotations as written, with their metadata (pydantic moves it out of `field.annotation`)."""
+def _get_annotations(model: type[Entity]) -> dict[str, Any]:
+    """Return the field annotations as written. Pydantic moves their metadata out of `field.annotation`."""
     return {
         name: Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
         for name, field in model.model_fields.items()
     }
 
 
-def _column(model: type[Entity], name: str, annotation: Any) -> Column:
+def _create_column(model: type[Entity], name: str, annotation: Any) -> Column:
     try:
         identifier(name)
     except ValueError as error:
@@ -90,13 +90,13 @@ def _column(model: type[Entity], name: str, annotation: Any) -> Column:
             "rename it."
         ) from error
     inner, nullable = _strip_optional(annotation)
-    sql_type = _sql_type(inner)
+    sql_type = _get_sql_type(inner)
     if sql_type is None:
         raise InvalidInputError(
             f"{model.__name__}.{name}: no column type for {annotation}. Use str, int, float, bool, Decimal, datetime, "
             "date, UUID, an Enum of strings, a list, a dict or a Pydantic model, each optionally `| None`."
         )
-    return Column(name, sql_type, nullable, _encoder(name, sql_type))
+    return Column(name, sql_type, nullable, _create_encoder(name, sql_type))
 
 
 def _strip_optional(annotation: Any) -> tuple[Any, bool]:
@@ -110,7 +110,7 @@ def _strip_optional(annotation: Any) -> tuple[Any, bool]:
     return annotation, annotation is Any
 
 
-def _sql_type(annotation: Any) -> str | None:
+def _get_sql_type(annotation: Any) -> str | None:
     if annotation == Vector:
         return "vector"
     if annotation is Any:
@@ -125,12 +125,12 @@ def _sql_type(annotation: Any) -> str | None:
     if issubclass(origin, Enum):
         return "text" if issubclass(origin, str) else None
     if origin is list:
-        item = _sql_type(_strip_optional(get_args(annotation)[0])[0]) if get_args(annotation) else None
+        item = _get_sql_type(_strip_optional(get_args(annotation)[0])[0]) if get_args(annotation) else None
         return f"{item}[]" if item in _ARRAY_ITEMS else "jsonb"
     return "jsonb" if issubclass(origin, dict | BaseModel) else None
 
 
-def _encoder(name: str, sql_type: str) -> Callable[[Any], Any] | None:
+def _create_encoder(name: str, sql_type: str) -> Callable[[Any], Any] | None:
     encode = _ENCODERS.get(sql_type)
     if encode is None:
         return None
@@ -157,27 +157,27 @@ def _encode_float(value: float) -> float:
 
 
 def _encode_decimal(value: Decimal) -> Decimal:
-    """Records travel as JSON, whose numbers are floats."""
+    """Return the value. Raise ValueError if JSON, whose numbers are floats, would lose digits."""
     if Decimal(repr(float(value))) != value:
         raise ValueError("has more digits than a JSON number keeps: make the field a str")
     return value
 
 
-def _encode_time(value: datetime) -> str:
-    """A time without a zone is UTC; the driver would take it as the machine's own."""
+def _encode_datetime(value: datetime) -> str:
+    """Return the time in ISO format. A time without a zone is UTC; the driver would assume the local zone."""
     return (value.replace(tzinfo=UTC) if value.tzinfo is None else value).isoformat()
 
 
 def _encode_json(value: Any) -> orjson.Fragment:
-    """JSON text, also where a class of the user's own holds models."""
+    """Return the value as JSON text. Custom types may have Pydantic models in it."""
     if isinstance(value, list) and value and isinstance(value[0], Edge):
         value = [edge.__dict__ for edge in value]
     try:
         text = orjson.dumps(value, default=_dump_model)
     except TypeError:
         text = orjson.dumps(to_json_value(_dump_models(value)))
-    # A value may have been edited in place since it was checked. NaN would silently become null, and PostgreSQL has no
-    # NUL, so what could be one of them is checked again; the rest is right by being JSON.
+    # The caller may have edited the value after its validation. NaN would silently become null, and PostgreSQL text
+    # has no NUL, so a text with one of them is checked again.
     if b"null" in text or b"\\u0000" in text:
         to_json_value(_dump_models(value))
     return orjson.Fragment(text)
@@ -209,7 +209,7 @@ _ENCODERS: dict[str, Callable[[Any], Any]] = {
     "bigint": _encode_int,
     "double precision": _encode_float,
     "numeric": _encode_decimal,
-    "timestamptz": _encode_time,
+    "timestamptz": _encode_datetime,
     "date": date.isoformat,
     "jsonb": _encode_json,
     "vector": _encode_vector,

@@ -1,4 +1,4 @@
-"""WritePlan: the statements that write entities with one set of fields."""
+"""WritePlan: the upsert statements for entities that have the same fields set."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """The statements that write rows with one set of fields."""
+    """The upsert statements for rows that have the same fields set."""
 
     columns: tuple[Column, ...]
     encoders: tuple[tuple[int, Callable[[Any], Any]], ...]
+    """Positions in `columns` whose values need encoding, with their encoders."""
     staged: tuple[str, ...]
+    """Names of the incoming columns: `columns`, then the revision that the caller read."""
     staging_table: str
     from_json: str
     from_staging: str
@@ -32,7 +34,11 @@ class WritePlan:
 def build_write_plan(
     table: Table, fields: frozenset[str], is_loaded: bool, is_shared: bool, with_records: bool
 ) -> WritePlan:
-    """The plan for entities of a table that have the same fields set, and are all read from the store or all not."""
+    """Build the plan for entities that have the same fields set.
+
+    `is_loaded`: all of them were read from the store. `is_shared`: the writer is the tenant, not a user.
+    `with_records`: the statement returns the stored rows as JSON.
+    """
     columns = tuple(
         column
         for name, column in table.columns.items()
@@ -43,7 +49,7 @@ def build_write_plan(
     quoted = [identifier(column.name) for column in columns]
     staged = [*(column.name for column in columns), "rem_revision"]
     typed = [f"{identifier(column.name)} {_staged_type(column)}" for column in columns] + ["rem_revision timestamptz"]
-    # Who says when a row was made, perhaps after this transaction began, says with it that it was not updated before.
+    # A given created_at may be later than the start of this transaction; updated_at must not be earlier.
     is_dated = "created_at" in fields and "updated_at" not in fields
     derived = {'"updated_at"': 'greatest(i."created_at", now())'} if is_dated else {}
     name = f"rem.{identifier(table.name)}"
@@ -57,10 +63,10 @@ def build_write_plan(
         ),
         columns=", ".join([*quoted, *derived]),
         incoming_columns=", ".join([*(f"i.{column}" for column in quoted), *derived.values()]),
-        updates=_assignments(updates, "i", is_loaded),
-        conflict_updates=_assignments(updates, "excluded", is_loaded),
-        changed=_changes(updates, is_loaded),
-        # A dump may bring deleted rows along; they mean no live row, whatever their key.
+        updates=_build_assignments(updates, "i", is_loaded),
+        conflict_updates=_build_assignments(updates, "excluded", is_loaded),
+        changed=_compare_changes(updates, is_loaded),
+        # A dump may contain deleted rows; they never replace a live row with the same key.
         is_live="i.deleted_at IS NULL" if "deleted_at" in fields else "true",
         returning="to_json(stored.*)" if with_records else "NULL::json",
         **owner,
@@ -84,11 +90,11 @@ def build_write_plan(
 
 
 _ALWAYS_STAGED = frozenset({"id", "origin"})
-"""Beside the class's own columns: a new row takes the class's defaults, which the database does not know."""
+"""Written for every row, with the columns of the class itself, because the database does not know their defaults."""
 
 
 _STAGED_AS_TEXT = frozenset({"vector", "date", "timestamptz"})
-"""The driver's binary COPY has no vector, and takes the first and last day and time for infinity."""
+"""Binary COPY of the driver has no vector, and it treats the first and last date as infinity."""
 
 
 def _staged_type(column: Column) -> str:
@@ -99,37 +105,37 @@ def _cast(column: Column) -> str:
     return f"::{column.sql_type}" if column.sql_type in _STAGED_AS_TEXT else ""
 
 
-_HAS_LAPSED = "coalesce(stored.expires_at <= now(), false)"
+_IS_EXPIRED = "coalesce(stored.expires_at <= now(), false)"
 
 
-def _assignments(names: Sequence[str], source: str, is_loaded: bool) -> str:
-    """What is written over a stored row: the given fields. One that had lapsed is remembered anew."""
-    given = [f"{identifier(name)} = {_new_value(name, source, is_loaded)}" for name in names]
+def _build_assignments(names: Sequence[str], source: str, is_loaded: bool) -> str:
+    """Return the SET list for an update of the given fields. An expired row becomes live again."""
+    assignments = [f"{identifier(name)} = {_new_value(name, source, is_loaded)}" for name in names]
     renewal = (
-        [] if "expires_at" in names else [f'"expires_at" = CASE WHEN NOT {_HAS_LAPSED} THEN stored.expires_at END']
+        [] if "expires_at" in names else [f'"expires_at" = CASE WHEN NOT {_IS_EXPIRED} THEN stored.expires_at END']
     )
-    return ", ".join(given + renewal)
+    return ", ".join(assignments + renewal)
 
 
-def _changes(names: Sequence[str], is_loaded: bool) -> str:
-    given = [f"stored.{identifier(name)} IS DISTINCT FROM {_new_value(name, 'i', is_loaded)}" for name in names]
-    return " OR ".join([*given, *([] if "expires_at" in names else [_HAS_LAPSED])])
+def _compare_changes(names: Sequence[str], is_loaded: bool) -> str:
+    differences = [f"stored.{identifier(name)} IS DISTINCT FROM {_new_value(name, 'i', is_loaded)}" for name in names]
+    return " OR ".join([*differences, *([] if "expires_at" in names else [_IS_EXPIRED])])
 
 
 def _new_value(name: str, source: str, is_loaded: bool) -> str:
     value = f"{source}.{identifier(name)}"
     if name == "graph_edges" and not is_loaded:
-        # Who has not read the stored edges cannot mean to remove those of another origin.
+        # A writer that has not read the stored edges must not remove edges of another origin.
         return f"rem.rem_merge_edges(stored.graph_edges, {value}, {source}.origin)"
     return value
 
 
 @asynccontextmanager
 async def stage_rows(connection: Connection, plan: WritePlan, rows: Iterable[tuple[Any, ...]]) -> AsyncIterator[None]:
-    """The rows in a temporary table, brought there by COPY; they are encoded while the server already reads."""
+    """Copy rows into a temporary table for the block. `rows` is consumed while the server already reads."""
     async with connection.transaction():
         await connection.execute(plan.staging_table)
-        # Hashing and sorting a batch in memory; the default is meant for many small statements at once.
+        # A batch is hashed and sorted in memory; the default is for many small statements at once.
         await connection.execute("SET LOCAL work_mem = '64MB'")
         await connection.copy_records_to_table(
             "rem_incoming",
@@ -142,5 +148,5 @@ async def stage_rows(connection: Connection, plan: WritePlan, rows: Iterable[tup
 
 
 def owner_condition(alias: str, is_shared: bool) -> str:
-    """Whose rows may be written: the scope's own. NULL needs its own form, which an index can answer."""
+    """Return the SQL condition for rows of the scope. Shared rows need IS NULL, which an index supports."""
     return f"({alias}.user_id IS NULL AND $2::text IS NULL)" if is_shared else f"{alias}.user_id = $2"

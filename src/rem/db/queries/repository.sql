@@ -75,8 +75,8 @@ ORDER BY aim.rem_row
 -- Whether a batch of $2 new rows changes the table so much that the planner's idea of it misleads.
 SELECT reltuples < 10 * $2::bigint FROM pg_class WHERE oid = $1::regclass
 
--- name: take_turns
--- One batch of an owner after the other: two that have rows in common, in different orders, would block each other.
+-- name: lock_batches
+-- Batches of one owner run one after another: two batches with the same rows in different orders would deadlock.
 SELECT pg_advisory_xact_lock(7236962, hashtext($1 || ' ' || coalesce($2, '')))
 
 -- name: record

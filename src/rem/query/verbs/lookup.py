@@ -33,10 +33,10 @@ async def run_lookup(store: Store, query: Lookup) -> QueryResult:
         answers = await store.find_matches(query.keys, query.table)
         step.rows = len(answers)
     rows = [
-        {"table": answer.table, "key": answer.record["key"], "asked": answer.asked, "record": answer.record}
+        {"table": answer.table, "key": answer.record["key"], "asked": answer.key, "record": answer.record}
         for answer in answers
     ]
-    answered = {answer.asked for answer in answers}
+    answered = {answer.key for answer in answers}
     return QueryResult("LOOKUP", rows, _notes([key for key in query.keys if key not in answered]), tuple(steps))
 
 
