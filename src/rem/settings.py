@@ -413,8 +413,7 @@ def get_settings() -> Settings:
         raise SettingsError("The file .env is not UTF-8 text: save it as UTF-8.") from error
     except ValidationError as error:
         issues = "; ".join(
-            f"{'__'.join(str(part) for part in issue['loc']).upper()}: {_describe(issue)}"
-            for issue in error.errors()
+            f"{'__'.join(str(part) for part in issue['loc']).upper()}: {_describe(issue)}" for issue in error.errors()
         )
         raise SettingsError(f"The environment or .env is not valid: {issues}") from error
 

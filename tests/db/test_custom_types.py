@@ -319,7 +319,7 @@ async def test_a_removed_field_keeps_its_column(rem: Rem, alice: Store, sql: Con
     await rem.register(Project)
     await alice.upsert(Project(name="Atlas", goal="the moon"))
     plan = await rem.register(Small)
-    assert plan.notes == ("goal is no longer in Small; its column stays, so that nothing is lost.",)
+    assert plan.notes == ("goal is no longer in Small; its column stays, so no data is lost.",)
     await alice.upsert(Small(name="Beacon"))
     assert await alice.lookup("atlas", "beacon") == await alice.find(Small, order_by="created_at")
     assert await sql.fetchval("SELECT goal FROM projects WHERE name = 'Atlas'") == "the moon"

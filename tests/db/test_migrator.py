@@ -205,7 +205,7 @@ async def test_a_migration_that_was_edited_after_it_was_applied_is_refused(dsn: 
     await sql.execute("UPDATE migrations SET checksum = 'other' WHERE name = $1", BUILTIN[0])
     assert (await states(dsn))[0].state == "changed"
     for opening in (Rem.open(settings_for(dsn)).__aenter__, lambda: bring_up(dsn)):
-        with pytest.raises(MigrationError, match=f"{BUILTIN[0]} were applied with another content"):
+        with pytest.raises(MigrationError, match=f"{BUILTIN[0]} changed after they were applied"):
             await opening()
 
 
@@ -213,7 +213,7 @@ async def test_a_database_of_a_newer_rem_is_refused(dsn: str, sql: Connection) -
     await sql.execute("INSERT INTO migrations (name, checksum, down_script) VALUES ('9999_future', '', '')")
     assert (await states(dsn))[-1].state == "unknown"
     for opening in (Rem.open(settings_for(dsn)).__aenter__, lambda: bring_up(dsn)):
-        with pytest.raises(MigrationError, match=r"9999_future.*newer version, so upgrade REM"):
+        with pytest.raises(MigrationError, match=r"9999_future.*newer version wrote it, so upgrade REM"):
             await opening()
 
 

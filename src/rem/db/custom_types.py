@@ -1,4 +1,4 @@
-"""Entity types of the user's own: a Pydantic class becomes a table, by a migration that can be read first."""
+"""Custom entity types: plan the migration that creates or changes the table of a Pydantic class."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from rem.models import BUILTIN_ENTITIES, Entity
 if TYPE_CHECKING:
     from rem.db.database import Connection
 
-_SAFE_CHANGES = {("bigint", "double precision"), ("bigint", "numeric"), ("double precision", "numeric")}
+_LOSSLESS_CASTS = {("bigint", "double precision"), ("bigint", "numeric"), ("double precision", "numeric")}
 
 
 @dataclass(frozen=True, slots=True)
 class TypePlan:
-    """What has to be done for a class, and what is worth knowing about it."""
+    """The migration for a class (None if its table is up to date), with notes for the user."""
 
     table: str
     migration: Migration | None
@@ -33,22 +33,22 @@ class TypePlan:
 
     @property
     def sql(self) -> str:
-        """The migration as text; a comment if there is nothing to do."""
-        remarks = "".join(f"-- {note}\n" for note in self.notes)
-        return remarks + (self.migration.up_script if self.migration else f"-- {self.table} is up to date.\n")
+        """Return the notes and the migration as SQL text. It is only a comment if nothing changes."""
+        comments = "".join(f"-- {note}\n" for note in self.notes)
+        return comments + (self.migration.up_script if self.migration else f"-- {self.table} is up to date.\n")
 
 
 async def plan_type_migration(connection: Connection, model: type[Entity]) -> TypePlan:
-    """The migration that a class needs in this database."""
+    """Return the migration that a class needs. Raise ConflictError if its table cannot take the change."""
     table = get_table(model)
     if any(builtin.entity_type.table == table.name for builtin in BUILTIN_ENTITIES):
         raise ConflictError(f"{table.name} is one of REM's own tables: give {model.__name__} another table name.")
     _refuse_reserved_fields(model)
     number = await connection.fetchval(query("custom_types", "next_number"), f"{CUSTOM_PREFIX}{table.name}:")
     name = f"{CUSTOM_PREFIX}{table.name}:{number}"
-    stored = {row["name"]: row for row in await connection.fetch(query("custom_types", "columns"), table.name)}
-    if not stored:
-        return TypePlan(table.name, Migration(name, _create(table, model), _drop(table)))
+    stored_columns = {row["name"]: row for row in await connection.fetch(query("custom_types", "columns"), table.name)}
+    if not stored_columns:
+        return TypePlan(table.name, Migration(name, _build_create_script(table, model), _build_drop_script(table)))
     entity = await connection.fetchrow(query("custom_types", "entity_type"), table.name)
     if entity is None:
         raise ConflictError(f"The schema rem has a table {table.name} that is no entity type: use another name.")
@@ -57,20 +57,20 @@ async def plan_type_migration(connection: Connection, model: type[Entity]) -> Ty
             f"The key of {table.name} cannot change: register {model.__name__} under another table name."
         )
     ups, downs, notes = [], [], []
-    for change in _changes(table, model, stored):
+    for change in _compare_columns(table, model, stored_columns):
         ups += [change.up] if change.up else []
         downs += [change.down] if change.down else []
         notes += [change.note] if change.note else []
-    retype = _retype(table, entity)
-    if retype:
-        ups.append(retype[0])
-        downs.append(retype[1])
+    expressions = _compare_expressions(table, entity)
+    if expressions:
+        ups.append(expressions.up)
+        downs.append(expressions.down)
     if ups:
-        # The cache holds rows as they were. On the way back the migrator fills it, once its functions are there again.
+        # kv_store has copies of the old rows. After a rollback the migrator itself rebuilds it.
         ups.append("SELECT rem.rem_rebuild_kv_store()")
-    script = "".join(f"{line};\n" for line in ups)
-    back = "".join(f"{line};\n" for line in reversed(downs))
-    return TypePlan(table.name, Migration(name, script, back) if script else None, tuple(notes))
+    up_script = "".join(f"{line};\n" for line in ups)
+    down_script = "".join(f"{line};\n" for line in reversed(downs))
+    return TypePlan(table.name, Migration(name, up_script, down_script) if up_script else None, tuple(notes))
 
 
 def _refuse_reserved_fields(model: type[Entity]) -> None:
@@ -88,8 +88,8 @@ def _own_columns(table: Table) -> list[Column]:
     return [column for column in table.columns.values() if column.name not in Entity.model_fields]
 
 
-def _create(table: Table, model: type[Entity]) -> str:
-    definitions = ",\n".join(f"  {_definition(column, model)}" for column in _own_columns(table))
+def _build_create_script(table: Table, model: type[Entity]) -> str:
+    definitions = ",\n".join(f"  {_define_column(column, model)}" for column in _own_columns(table))
     entity = table.entity_type
     return (
         f"CREATE TABLE rem.{identifier(table.name)} (\n{definitions}\n);\n"
@@ -97,12 +97,12 @@ def _create(table: Table, model: type[Entity]) -> str:
         "INSERT INTO rem.entity_types (name, natural_key, key_expressions, summary_expression, search_expression,\n"
         "    search_fields, title_field)\n"
         f"  VALUES ({literal(table.name)}, {literal(entity.key_expression)}, ARRAY['r.key'],\n"
-        f"    {literal(_summary(table))}, {literal(_search(table))}, {_search_fields(entity.search_fields)},\n"
-        f"    {_title_field(table)});\n"
+        f"    {literal(_summary_expression(table))}, {literal(_search_expression(table))},\n"
+        f"    {_search_fields_literal(entity.search_fields)}, {_title_field_literal(table)});\n"
     )
 
 
-def _drop(table: Table) -> str:
+def _build_drop_script(table: Table) -> str:
     name = literal(table.name)
     return (
         f"DELETE FROM rem.kv_store WHERE entity_type = {name};\n"
@@ -114,8 +114,8 @@ def _drop(table: Table) -> str:
     )
 
 
-def _definition(column: Column, model: type[Entity]) -> str:
-    default = _default(column, model)
+def _define_column(column: Column, model: type[Entity]) -> str:
+    default = _get_default(column, model)
     parts = [identifier(column.name), column.sql_type]
     if not column.nullable:
         parts.append("NOT NULL")
@@ -124,8 +124,8 @@ def _definition(column: Column, model: type[Entity]) -> str:
     return " ".join(parts)
 
 
-def _default(column: Column, model: type[Entity]) -> str | None:
-    """The default of a field as SQL; None if it has none."""
+def _get_default(column: Column, model: type[Entity]) -> str | None:
+    """Return the default of a field as SQL, or None if it has no default."""
     value = model.model_fields[column.name].get_default(call_default_factory=True, validated_data={})
     if value is PydanticUndefined or value is None:
         return None
@@ -141,63 +141,68 @@ def _default(column: Column, model: type[Entity]) -> str | None:
     return f"{literal(text)}::{column.sql_type}"
 
 
-def _summary(table: Table) -> str:
+def _summary_expression(table: Table) -> str:
     field_name = table.entity_type.summary_field or next(iter(table.entity_type.search_fields), None)
     return f"r.{identifier(field_name)}::text" if field_name else "''"
 
 
-def _search(table: Table) -> str:
+def _search_expression(table: Table) -> str:
     fields = ", ".join(f"r.{identifier(name)}::text" for name in table.entity_type.search_fields)
     return f"concat_ws(E'\\n', {fields})" if fields else "''"
 
 
-def _search_fields(names: Iterable[str]) -> str:
+def _search_fields_literal(names: Iterable[str]) -> str:
     return f"ARRAY[{', '.join(map(literal, names))}]::text[]"
 
 
-def _title_field(table: Table) -> str:
+def _title_field_literal(table: Table) -> str:
     key_field = table.entity_type.key_fields[0]
     return "NULL" if key_field == "id" else literal(key_field)
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
+    """One statement for each direction, and a note; each part may be empty."""
+
     up: str = ""
     down: str = ""
     note: str = ""
 
 
-def _changes(table: Table, model: type[Entity], stored: dict[str, Any]) -> Iterator[_Change]:
+def _compare_columns(table: Table, model: type[Entity], stored: dict[str, Any]) -> Iterator[_Change]:
+    """Yield the changes from the stored columns to those of the class. `stored` maps names to column rows."""
     alter = f"ALTER TABLE rem.{identifier(table.name)}"
     own = {column.name: column for column in _own_columns(table)}
     for column in own.values():
         if column.name not in stored:
-            yield _add(alter, column, model)
+            yield _add_column(alter, column, model)
         else:
-            yield from _alter(alter, column, model, stored[column.name])
+            yield from _alter_column(alter, column, model, stored[column.name])
     for name, row in stored.items():
         if name not in table.columns:
-            note = f"{name} is no longer in {model.__name__}; its column stays, so that nothing is lost."
+            note = f"{name} is no longer in {model.__name__}; its column stays, so no data is lost."
             if row["nullable"]:
                 yield _Change(note=note)
             else:
                 yield _Change(f"{alter} ALTER COLUMN {identifier(name)} DROP NOT NULL", "", note)
 
 
-def _add(alter: str, column: Column, model: type[Entity]) -> _Change:
-    if not column.nullable and _default(column, model) is None:
+def _add_column(alter: str, column: Column, model: type[Entity]) -> _Change:
+    if not column.nullable and _get_default(column, model) is None:
         raise InvalidInputError(
             f"{model.__name__}.{column.name} is new and required: give it a default, which the stored rows will have, "
             "or make it optional."
         )
-    return _Change(f"{alter} ADD COLUMN {_definition(column, model)}", f"{alter} DROP COLUMN {identifier(column.name)}")
+    return _Change(
+        f"{alter} ADD COLUMN {_define_column(column, model)}", f"{alter} DROP COLUMN {identifier(column.name)}"
+    )
 
 
-def _alter(alter: str, column: Column, model: type[Entity], stored: Any) -> Iterator[_Change]:
+def _alter_column(alter: str, column: Column, model: type[Entity], stored: Any) -> Iterator[_Change]:
     name = identifier(column.name)
     old_type = stored["sql_type"]
     if old_type != column.sql_type:
-        if column.sql_type != "text" and (old_type, column.sql_type) not in _SAFE_CHANGES:
+        if column.sql_type != "text" and (old_type, column.sql_type) not in _LOSSLESS_CASTS:
             raise ConflictError(
                 f"{model.__name__}.{column.name} is stored as {old_type} and cannot become {column.sql_type} without "
                 "losing values: give the new field another name."
@@ -208,7 +213,7 @@ def _alter(alter: str, column: Column, model: type[Entity], stored: Any) -> Iter
             f"{alter} ALTER COLUMN {name} TYPE {old_type} USING {name}::{old_type}",
         )
     if stored["nullable"] and not column.nullable:
-        default = _default(column, model)
+        default = _get_default(column, model)
         if default is None:
             raise InvalidInputError(f"{model.__name__}.{column.name} becomes required: give it a default first.")
         yield _Change(
@@ -220,19 +225,19 @@ def _alter(alter: str, column: Column, model: type[Entity], stored: Any) -> Iter
         yield _Change(f"{alter} ALTER COLUMN {name} DROP NOT NULL", "", f"{column.name} may be empty from now on.")
 
 
-def _retype(table: Table, stored: Any) -> tuple[str, str] | None:
-    """What changes when the class names other fields for its summary or search; its key may not change."""
-    new = (_summary(table), _search(table), table.entity_type.search_fields)
+def _compare_expressions(table: Table, stored: Any) -> _Change | None:
+    """Return the change if the class names other fields for its summary or search. Its key never changes."""
+    new = (_summary_expression(table), _search_expression(table), table.entity_type.search_fields)
     old = (stored["summary_expression"], stored["search_expression"], tuple(stored["search_fields"]))
     if new == old:
         return None
-    return _set_expressions(table, *new), _set_expressions(table, *old)
+    return _Change(_set_expressions(table, *new), _set_expressions(table, *old))
 
 
 def _set_expressions(table: Table, summary: str, search: str, search_fields: Iterable[str]) -> str:
     return (
         f"UPDATE rem.entity_types SET summary_expression = {literal(summary)}, search_expression = {literal(search)},\n"
-        f"  search_fields = {_search_fields(search_fields)} WHERE name = {literal(table.name)};\n"
+        f"  search_fields = {_search_fields_literal(search_fields)} WHERE name = {literal(table.name)};\n"
         "INSERT INTO rem.search_queue (tenant_id, owner, entity_type, entity_ids)\n"
         f"  SELECT tenant_id, coalesce(user_id, ''), {literal(table.name)}, array_agg(id)\n"
         f"  FROM rem.{identifier(table.name)}\n"

@@ -1,4 +1,4 @@
-"""The schema's versions: numbered `.sql` files up and down, and functions that are replaced whenever they change."""
+"""Migrate the schema: numbered `.sql` files in both directions, and SQL functions that are replaced on change."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from rem.errors import MigrationError
 if TYPE_CHECKING:
     from rem.db.database import Connection
 
-State = Literal["applied", "pending", "changed", "unknown"]
+MigrationState = Literal["applied", "pending", "changed", "unknown"]
 _FUNCTION_NAME = re.compile(r"^CREATE OR REPLACE FUNCTION (\w+)", re.MULTILINE)
 CUSTOM_PREFIX = "custom:"
-"""Migrations of the users' own entity types; their source is the database, not this package."""
+"""Name prefix of the migrations of custom types. They are stored in the database, not in this package."""
 
 
-def checksum(text: str) -> str:
-    """A fingerprint of a script."""
+def compute_checksum(text: str) -> str:
+    """Return the SHA-256 of a script in hexadecimal."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """A step of the schema, and the way back."""
+    """One step of the schema, with a script for each direction."""
 
     name: str
     up_script: str
@@ -40,21 +40,23 @@ class Migration:
 
     @property
     def checksum(self) -> str:
-        """What tells whether an applied migration is still the one in the source."""
-        return checksum(self.up_script)
+        """Return the checksum of the up script. It differs if the file changed after it was applied."""
+        return compute_checksum(self.up_script)
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationStatus:
-    """A migration and whether the database has it."""
+    """The state of a migration in the database."""
 
     name: str
-    state: State
+    state: MigrationState
     applied_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Applied:
+class _AppliedMigration:
+    """A row of rem.migrations."""
+
     name: str
     checksum: str
     down_script: str
@@ -63,7 +65,7 @@ class _Applied:
 
 @cache
 def builtin_migrations() -> tuple[Migration, ...]:
-    """The package's migrations in their order."""
+    """Return the migrations of this package in their order."""
     folder = files("rem.db") / "migrations"
     ups = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".up.sql"))
     return tuple(
@@ -77,7 +79,7 @@ def builtin_migrations() -> tuple[Migration, ...]:
 
 
 @cache
-def _functions_script() -> str:
+def _load_functions_script() -> str:
     folder = files("rem.db") / "functions"
     return "\n".join(
         (folder / name).read_text(encoding="utf-8") for name in sorted(entry.name for entry in folder.iterdir())
@@ -85,72 +87,71 @@ def _functions_script() -> str:
 
 
 class Migrator:
-    """Brings a database to a version. Every change is one transaction under one lock: all of it happens, or nothing."""
+    """Migrates the schema of a database. Every change is one transaction under one advisory lock."""
 
     def __init__(self, connection: Connection, search_path: str = "rem, public") -> None:
         self._connection = connection
         self._search_path = search_path
 
     async def status(self) -> list[MigrationStatus]:
-        """Every migration that the source or the database knows, in order."""
-        applied = {row.name: row for row in await self._applied()}
-        known = {migration.name: migration for migration in builtin_migrations()}
-        states = []
-        for name, migration in known.items():
+        """Return every migration of this package and of the database, in order."""
+        applied = {row.name: row for row in await self._fetch_applied()}
+        builtin = {migration.name: migration for migration in builtin_migrations()}
+        statuses = []
+        for name, migration in builtin.items():
             row = applied.get(name)
-            state: State = "pending" if row is None else "applied" if row.checksum == migration.checksum else "changed"
-            states.append(MigrationStatus(name, state, row.applied_at if row else None))
+            statuses.append(MigrationStatus(name, _compare(migration, row), row.applied_at if row else None))
         for name, row in applied.items():
-            if name not in known:
-                state = "applied" if name.startswith(CUSTOM_PREFIX) else "unknown"
-                states.append(MigrationStatus(name, state, row.applied_at))
-        return states
+            if name not in builtin:
+                state: MigrationState = "applied" if name.startswith(CUSTOM_PREFIX) else "unknown"
+                statuses.append(MigrationStatus(name, state, row.applied_at))
+        return statuses
 
     async def is_current(self) -> bool:
-        """Whether nothing is left to do; an error if the database and this REM do not fit together."""
-        states = await self.status()
-        _refuse_misfits(states)
-        return not any(status.state == "pending" for status in states) and (
-            await self._functions_checksum() == checksum(_functions_script())
+        """Return True if nothing is pending. Raise MigrationError if this REM cannot use the database."""
+        statuses = await self.status()
+        _refuse_incompatible(statuses)
+        return not any(status.state == "pending" for status in statuses) and (
+            await self._fetch_functions_checksum() == compute_checksum(_load_functions_script())
         )
 
-    async def migrate(self, more: Sequence[Migration] = ()) -> list[str]:
-        """Apply what is pending, and `more` behind it; the names of what was applied."""
+    async def migrate(self, extra: Sequence[Migration] = ()) -> list[str]:
+        """Apply the pending migrations, then `extra`, and return the names of the applied ones."""
         async with self._connection.transaction():
-            await self._prepare()
-            states = await self.status()
-            _refuse_misfits(states)
-            pending = {status.name for status in states if status.state == "pending"}
-            todo = [migration for migration in builtin_migrations() if migration.name in pending] + list(more)
-            for migration in todo:
+            await self._lock_and_prepare()
+            statuses = await self.status()
+            _refuse_incompatible(statuses)
+            pending = {status.name for status in statuses if status.state == "pending"}
+            selected = [migration for migration in builtin_migrations() if migration.name in pending] + list(extra)
+            for migration in selected:
                 await self._run(migration.name, migration.up_script)
                 await self._connection.execute(
                     query("migrations", "record"), migration.name, migration.checksum, migration.down_script
                 )
-            await self._install_functions(refresh=bool(todo))
-            return [migration.name for migration in todo]
+            await self._install_functions(refresh=bool(selected))
+            return [migration.name for migration in selected]
 
     async def rollback(self, steps: int = 1) -> list[str]:
-        """Take back the newest migrations; the names of what was taken back."""
+        """Undo the newest migrations, and return their names."""
         async with self._connection.transaction():
-            await self._prepare()
-            newest_first = list(reversed(await self._applied()))[:steps]
+            await self._lock_and_prepare()
+            newest_first = list(reversed(await self._fetch_applied()))[:steps]
             await self._drop_functions()
             for row in newest_first:
                 await self._run(row.name, row.down_script)
-                await self._connection.execute(query("migrations", "forget"), row.name)
+                await self._connection.execute(query("migrations", "delete"), row.name)
             if all(status.state == "applied" for status in await self.status()):
                 await self._install_functions(refresh=True)
             return [row.name for row in newest_first]
 
     async def set_kv_logged(self, logged: bool) -> None:
-        """Keep kv_store in the write-ahead log, for replicas, or out of it, for speed."""
-        wanted = "p" if logged else "u"
-        if await self._connection.fetchval(query("migrations", "kv_persistence")) != wanted:
+        """Write kv_store to the write-ahead log (replicas need it), or not (faster)."""
+        persistence = "p" if logged else "u"
+        if await self._connection.fetchval(query("migrations", "kv_persistence")) != persistence:
             mode = "LOGGED" if logged else "UNLOGGED"
             await self._connection.execute(fill("ALTER TABLE rem.kv_store SET {mode}", mode=mode))
 
-    async def _prepare(self) -> None:
+    async def _lock_and_prepare(self) -> None:
         await self._connection.execute(query("migrations", "lock"))
         await self._connection.execute(query("migrations", "bookkeeping"))
         await self._connection.execute(f"SET LOCAL search_path = {self._search_path}")
@@ -161,53 +162,59 @@ class Migrator:
         except asyncpg.PostgresError as error:
             raise MigrationError(f"The migration {name} failed, and nothing was changed: {error}") from error
 
-    async def _applied(self) -> list[_Applied]:
+    async def _fetch_applied(self) -> list[_AppliedMigration]:
         if not await self._connection.fetchval(query("migrations", "has_bookkeeping")):
             return []
-        return [_Applied(*row) for row in await self._connection.fetch(query("migrations", "applied"))]
+        return [_AppliedMigration(*row) for row in await self._connection.fetch(query("migrations", "applied"))]
 
-    async def _functions_checksum(self) -> str | None:
+    async def _fetch_functions_checksum(self) -> str | None:
         if not await self._connection.fetchval(query("migrations", "has_bookkeeping")):
             return None
         value: str | None = await self._connection.fetchval(query("migrations", "functions_checksum"))
         return value
 
     async def _install_functions(self, refresh: bool) -> None:
-        """Create the functions that are missing or changed, and what is generated from them."""
-        installed = await self._functions_checksum()
-        wanted = checksum(_functions_script())
-        if installed == wanted and not refresh:
+        """Create the functions if they changed, and the objects that are generated from them."""
+        installed = await self._fetch_functions_checksum()
+        current = compute_checksum(_load_functions_script())
+        if installed == current and not refresh:
             return
-        if installed != wanted:
+        if installed != current:
             await self._drop_functions()
-            await self._connection.execute(_functions_script())
-            await self._connection.execute(query("migrations", "record_functions"), wanted)
+            await self._connection.execute(_load_functions_script())
+            await self._connection.execute(query("migrations", "record_functions"), current)
         await self._connection.execute("SELECT rem.rem_refresh_entity_types()")
         if installed is None:
-            # While the triggers were away, nothing kept the mirrors exact.
+            # Without the triggers, nothing kept the mirrors exact.
             await self._connection.execute(query("migrations", "rebuild"))
             await self._connection.execute("SELECT rem.rem_enqueue_all_rows()")
 
     async def _drop_functions(self) -> None:
-        if await self._functions_checksum() is None:
+        if await self._fetch_functions_checksum() is None:
             return
         await self._connection.execute("SELECT rem.rem_drop_mirrors()")
-        names = _FUNCTION_NAME.findall(_functions_script())
+        names = _FUNCTION_NAME.findall(_load_functions_script())
         for (signature,) in await self._connection.fetch(query("migrations", "functions_by_name"), names):
             await self._connection.execute(fill("DROP FUNCTION {signature} CASCADE", signature=signature))
-        await self._connection.execute(query("migrations", "forget_functions"))
+        await self._connection.execute(query("migrations", "delete_functions"))
 
 
-def _refuse_misfits(states: list[MigrationStatus]) -> None:
-    unknown = [status.name for status in states if status.state == "unknown"]
+def _compare(migration: Migration, applied: _AppliedMigration | None) -> MigrationState:
+    if applied is None:
+        return "pending"
+    return "applied" if applied.checksum == migration.checksum else "changed"
+
+
+def _refuse_incompatible(statuses: list[MigrationStatus]) -> None:
+    unknown = [status.name for status in statuses if status.state == "unknown"]
     if unknown:
         raise MigrationError(
             f"The database has migrations that this REM does not know ({', '.join(unknown)}): "
-            "it was written by a newer version, so upgrade REM."
+            "a newer version wrote it, so upgrade REM."
         )
-    changed = [status.name for status in states if status.state == "changed"]
+    changed = [status.name for status in statuses if status.state == "changed"]
     if changed:
         raise MigrationError(
-            f"The migrations {', '.join(changed)} were applied with another content than they have here: "
-            "install the REM that wrote this database, or restore the files."
+            f"The migrations {', '.join(changed)} changed after they were applied: "
+            "install the REM version that migrated this database, or restore the files."
         )

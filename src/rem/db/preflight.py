@@ -1,4 +1,4 @@
-"""Can this PostgreSQL server keep REM's memory? If not, exactly what is missing."""
+"""Check that a PostgreSQL server meets the requirements of REM, and list the unmet ones."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rem.errors import DatabaseUnsupportedError
 if TYPE_CHECKING:
     from rem.db.database import Connection
 
-_OLDEST_POSTGRES = 150000
-_OLDEST_PGVECTOR = (0, 8)
+MIN_POSTGRES_VERSION = 150000
+MIN_PGVECTOR_VERSION = (0, 8)
 _SCHEMA_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """An extension of the server: the version it offers, the version in use, and where."""
+    """An extension: the version that the server offers, the installed version and its schema."""
 
     available: str | None = None
     installed: str | None = None
@@ -30,7 +30,7 @@ class Extension:
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """What a server says of itself."""
+    """Properties of a server and of the role that connects to it."""
 
     version_number: int
     version: str
@@ -47,14 +47,14 @@ class ServerInfo:
 
     @property
     def search_path(self) -> str:
-        """Our schema first, then wherever the extensions live."""
+        """Return the search path: the schema of REM, then the schemas of the extensions."""
         schemas = dict.fromkeys(["rem", self.vector.schema, self.pg_trgm.schema, "public"])
         return ", ".join(f'"{name}"' for name in schemas if name and _SCHEMA_NAME.match(name))
 
 
 async def read_server_info(connection: Connection) -> ServerInfo:
-    """Ask the server, in one round trip."""
-    row = dict(await connection.fetchrow(query("preflight", "facts")) or {})
+    """Read the properties of the server, in one round trip."""
+    row = dict(await connection.fetchrow(query("preflight", "server_info")) or {})
     extensions: dict[str, Any] = orjson.loads(row.pop("extensions") or "{}")
     return ServerInfo(
         **row,
@@ -63,53 +63,51 @@ async def read_server_info(connection: Connection) -> ServerInfo:
     )
 
 
-def find_unmet_requirements(facts: ServerInfo) -> list[str]:
-    """What the server lacks, each with what to do about it; empty if it is fit."""
-    found = []
-    if facts.version_number < _OLDEST_POSTGRES:
-        found.append(f"PostgreSQL is {facts.version}, REM needs 15 or newer: upgrade the server.")
-    found += _extension_shortcomings("vector", facts.vector, facts, _OLDEST_PGVECTOR)
-    found += _extension_shortcomings("pg_trgm", facts.pg_trgm, facts, (0,))
-    if facts.encoding != "UTF8":
-        found.append(
-            f"The database's encoding is {facts.encoding}: create one with ENCODING 'UTF8' TEMPLATE template0."
-        )
-    elif not facts.lowers_unicode:
-        found.append(
+def find_unmet_requirements(info: ServerInfo) -> list[str]:
+    """Return a message for each unmet requirement, with the way to meet it."""
+    unmet = []
+    if info.version_number < MIN_POSTGRES_VERSION:
+        unmet.append(f"PostgreSQL is {info.version}, REM needs 15 or newer: upgrade the server.")
+    unmet += _check_extension("vector", info.vector, info, MIN_PGVECTOR_VERSION)
+    unmet += _check_extension("pg_trgm", info.pg_trgm, info, (0,))
+    if info.encoding != "UTF8":
+        unmet.append(f"The database's encoding is {info.encoding}: create one with ENCODING 'UTF8' TEMPLATE template0.")
+    elif not info.lowers_unicode:
+        unmet.append(
             "The database's locale cannot lower-case letters beyond ASCII: create one with a UTF-8 locale "
             "(LOCALE_PROVIDER builtin LOCALE 'C.UTF-8' TEMPLATE template0 on PostgreSQL 17 or newer)."
         )
-    if not facts.has_schema and facts.is_replica:
-        found.append("The server is a replica without REM's schema: connect to the primary and run `rem db migrate`.")
-    elif not facts.has_schema and not facts.may_create:
-        found.append(
-            f"The role {facts.role_name} may not create the schema `rem`: as the database's owner run "
-            f'GRANT CREATE ON DATABASE "{facts.database_name}" TO "{facts.role_name}".'
+    if not info.has_schema and info.is_replica:
+        unmet.append("The server is a replica without REM's schema: connect to the primary and run `rem db migrate`.")
+    elif not info.has_schema and not info.may_create:
+        unmet.append(
+            f"The role {info.role_name} may not create the schema `rem`: as the database's owner run "
+            f'GRANT CREATE ON DATABASE "{info.database_name}" TO "{info.role_name}".'
         )
-    elif facts.has_schema and not facts.may_use_schema:
-        found.append(
-            f'The role {facts.role_name} may not use the schema `rem`: GRANT ALL ON SCHEMA rem TO "{facts.role_name}".'
+    elif info.has_schema and not info.may_use_schema:
+        unmet.append(
+            f'The role {info.role_name} may not use the schema `rem`: GRANT ALL ON SCHEMA rem TO "{info.role_name}".'
         )
-    return found
+    return unmet
 
 
-def _extension_shortcomings(name: str, extension: Extension, facts: ServerInfo, oldest: tuple[int, ...]) -> list[str]:
+def _check_extension(name: str, extension: Extension, info: ServerInfo, minimum: tuple[int, ...]) -> list[str]:
     if extension.available is None:
         return [f"The extension {name} is not installed on the server: install its package (for vector: pgvector)."]
     version = extension.installed or extension.available
-    if tuple(int(part) for part in re.findall(r"\d+", version)) < oldest:
-        wanted = ".".join(map(str, oldest))
+    if tuple(int(part) for part in re.findall(r"\d+", version)) < minimum:
+        wanted = ".".join(map(str, minimum))
         return [
             f"The extension {name} is {version}, REM needs {wanted}: update it, then ALTER EXTENSION {name} UPDATE."
         ]
-    if extension.installed is None and not facts.may_create:
+    if extension.installed is None and not info.may_create:
         return [f"The extension {name} is not in this database: as its owner run CREATE EXTENSION {name}."]
     return []
 
 
-def check_requirements(facts: ServerInfo) -> None:
-    """Raise an error that lists everything the server lacks."""
-    found = find_unmet_requirements(facts)
-    if found:
-        listing = "\n".join(f"  - {shortcoming}" for shortcoming in found)
+def check_requirements(info: ServerInfo) -> None:
+    """Raise DatabaseUnsupportedError that lists all unmet requirements."""
+    unmet = find_unmet_requirements(info)
+    if unmet:
+        listing = "\n".join(f"  - {message}" for message in unmet)
         raise DatabaseUnsupportedError(f"The PostgreSQL server cannot keep REM's memory:\n{listing}")

@@ -1,4 +1,4 @@
-"""TypeRegistry: the entity types of a database, and the classes that this process has for them."""
+"""TypeRegistry: the entity types of a database and their classes."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _PYTHON_TYPES: dict[str, Any] = {
     "uuid[]": list[UUID],
     "vector": Vector,
 }
-_KEY_FIELD = re.compile(r'rem\.rem_key\("?(\w+)"?\)\Z')
+_KEY_EXPRESSION = re.compile(r'rem\.rem_key\("?(\w+)"?\)\Z')
 
 
 @dataclass(slots=True)
 class TypeRegistry:
-    """Which class stands for which table. A type that another program registered gets a class made from its columns."""
+    """The class of each table. A type that another program registered gets a class built from its columns."""
 
     models: dict[str, type[Entity]] = field(
         default_factory=lambda: {model.entity_type.table: model for model in BUILTIN_ENTITIES}
@@ -49,40 +49,40 @@ class TypeRegistry:
 
     @classmethod
     async def load(cls, database: Database) -> TypeRegistry:
-        """The types that the database knows."""
+        """Return a registry with all types of the database."""
         registry = cls()
         async with database.connection() as connection:
             await registry.refresh(connection)
         return registry
 
     async def refresh(self, connection: Connection) -> None:
-        """Get to know the types that have come into the database since."""
+        """Add the types that were registered in the database since the last call."""
         for name, natural_key in await connection.fetch(query("custom_types", "entity_types")):
             if name not in self.models:
                 self.models[name] = await _create_model(connection, name, natural_key)
 
     def get_model(self, table: str) -> type[Entity]:
-        """The class of a table."""
+        """Return the class of a table. Raise InvalidInputError if there is no such table."""
         if table in self.models:
             return self.models[table]
-        near = difflib.get_close_matches(table, self.models, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else "A type of your own is made by `rem db register`."
+        similar = difflib.get_close_matches(table, self.models, n=1)
+        hint = f"Did you mean {similar[0]!r}?" if similar else "Register your own type with `rem db register`."
         raise InvalidInputError(f"There is no table {table!r}. {hint} The tables: {', '.join(sorted(self.models))}.")
 
     def require_registered(self, model: type[Entity]) -> None:
-        """An error if the class has no table in this database yet."""
+        """Raise InvalidInputError if the class is not registered in this database."""
         if self.models.get(get_table(model).name) is not model:
             raise InvalidInputError(
                 f"{model.__name__} is not registered: call `await rem.register({model.__name__})` after opening REM."
             )
 
     async def plan(self, database: Database, model: type[Entity]) -> TypePlan:
-        """The migration that a class needs."""
+        """Return the migration that a class needs, without applying it."""
         async with database.connection() as connection:
             return await plan_type_migration(connection, model)
 
     async def register(self, database: Database, model: type[Entity]) -> TypePlan:
-        """Apply the migration that a class needs, and know the class from now on."""
+        """Apply the migration that a class needs, add the class, and return the plan."""
         async with database.unpooled_connection() as connection, connection.transaction():
             await connection.execute(query("migrations", "lock"))
             plan = await plan_type_migration(connection, model)
@@ -93,6 +93,7 @@ class TypeRegistry:
 
 
 async def _create_model(connection: Connection, table: str, natural_key: str) -> type[Entity]:
+    """Build an entity class from the columns of a table."""
     fields: dict[str, Any] = {}
     for name, sql_type, nullable, default_expression in await connection.fetch(query("custom_types", "columns"), table):
         if name not in Entity.model_fields:
@@ -100,18 +101,18 @@ async def _create_model(connection: Connection, table: str, natural_key: str) ->
             annotation = annotation | None if nullable else annotation
             default = None if nullable else ...
             if default_expression is not None:
-                # The expression comes from the migration that made the column.
+                # Safe to run: the expression comes from the migration that created the column.
                 value = await connection.fetchval(f"SELECT to_json({default_expression})")
                 default = TypeAdapter(annotation).validate_python(value)
             fields[name] = (annotation, default)
-    key_field = _KEY_FIELD.match(natural_key)
+    match = _KEY_EXPRESSION.match(natural_key)
     return create_model(
         table.title().replace("_", ""),
         __base__=Entity,
         __cls_kwargs__={
             "table": table,
             "key_expression": natural_key,
-            "key_fields": (key_field.group(1),) if key_field else ("id",),
+            "key_fields": (match.group(1),) if match else ("id",),
         },
         **fields,
     )

@@ -1,5 +1,5 @@
 -- name: bookkeeping
--- The down script is stored, so that a migration can be taken back by a process that does not have its source.
+-- The down script is stored, so a process without the source of a migration can undo it.
 CREATE SCHEMA IF NOT EXISTS rem;
 CREATE TABLE IF NOT EXISTS rem.migrations (
   position integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -25,13 +25,13 @@ SELECT checksum FROM rem.installed_functions
 -- name: record
 INSERT INTO rem.migrations (name, checksum, down_script) VALUES ($1, $2, $3)
 
--- name: forget
+-- name: delete
 DELETE FROM rem.migrations WHERE name = $1
 
 -- name: record_functions
 INSERT INTO rem.installed_functions (checksum) VALUES ($1)
 
--- name: forget_functions
+-- name: delete_functions
 DELETE FROM rem.installed_functions
 
 -- name: functions_by_name

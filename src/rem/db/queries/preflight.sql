@@ -1,11 +1,11 @@
--- name: facts
--- One round trip: all that decides whether this server can keep REM's memory.
+-- name: server_info
+-- Return everything that `rem.db.preflight` checks, in one round trip.
 SELECT current_setting('server_version_num')::integer AS version_number,
        current_setting('server_version') AS version,
        current_database() AS database_name,
        current_user AS role_name,
        current_setting('server_encoding') AS encoding,
-       -- From a row, or the planner would make the letter also where the encoding has none.
+       -- The code comes from a row: the planner would evaluate a constant even if the encoding has no such letter.
        EXISTS (SELECT FROM unnest(ARRAY[203]) AS letter (code)
                WHERE getdatabaseencoding() = 'UTF8' AND lower(chr(code)) = chr(code + 32)) AS lowers_unicode,
        pg_is_in_recovery() AS is_replica,
