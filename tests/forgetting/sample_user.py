@@ -1,4 +1,4 @@
-"""A user's life: rows of every type with a marker in every text that they have, indexed, dreamt of and queued."""
+"""Create a user with rows in every table, and with a marker in every text of these rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.dreaming.sample_claims import edge, field, moment, night_for, ref
 
 
 class Gadget(Entity, table="gadgets"):
-    """A type of our own."""
+    """A custom entity type."""
 
     name: str
     notes: str = ""
@@ -27,16 +27,16 @@ class Gadget(Entity, table="gadgets"):
     details: dict[str, Any] = Field(default_factory=dict)
 
 
-_GIVEN = frozenset(Entity.model_fields)
+_COMMON_FIELDS = frozenset(Entity.model_fields)
 _ENUMS = {"processing_status", "kind", "role", "status", "risk_level", "mode"}
 
 
-def marked(model: type[Entity], mark: str, **given: Any) -> Entity:
-    """An entity with the marker in every text, list and object that its class has."""
+def fill_with_marker(model: type[Entity], mark: str, **given: Any) -> Entity:
+    """Return an entity with the marker in every text, list and object field."""
     values: dict[str, Any] = {}
     for name, info in model.model_fields.items():
         annotation = str(info.annotation)
-        if name in _GIVEN or name in given or name in _ENUMS or "Literal" in annotation:
+        if name in _COMMON_FIELDS or name in given or name in _ENUMS or "Literal" in annotation:
             continue
         if get_origin(info.annotation) is list and "str" in annotation:
             values[name] = [mark]
@@ -52,8 +52,8 @@ def marked(model: type[Entity], mark: str, **given: Any) -> Entity:
     return model.model_validate({**values, **common, **given})
 
 
-async def live(rem: Rem, user: str, mark: str, sql: asyncpg.Connection[asyncpg.Record]) -> Store:
-    """Let a user have something everywhere."""
+async def create_sample_user(rem: Rem, user: str, mark: str, sql: asyncpg.Connection[asyncpg.Record]) -> Store:
+    """Store rows with the marker in every table, and return the user's store."""
     if "gadgets" not in rem.store().types.models:
         await rem.register(Gadget)
     store, memory = rem.store(user), rem.memory(user)
@@ -70,23 +70,23 @@ async def live(rem: Rem, user: str, mark: str, sql: asyncpg.Connection[asyncpg.R
     for name, model in sorted(store.types.models.items()):
         if name in ("messages", "sessions", "shared_sessions", "users"):
             continue
-        await store.upsert(marked(model, mark, **_needed(name, session)))
-    await store.upsert(marked(User, mark, email=user))
+        await store.upsert(fill_with_marker(model, mark, **_required_fields(name, session)))
+    await store.upsert(fill_with_marker(User, mark, email=user))
     await _summarise(sql, store, session, mark)
     file = (await store.find(File))[0]
     await sql.execute(
         "INSERT INTO uploads (tenant_id, file_id, content) VALUES ('default', $1, $2)", file.id, mark.encode()
     )
-    await _delete_something(store, mark)
+    await _delete_and_expire_rows(store, mark)
     await rem.index(user=user)
     await _dream(rem, store, session, mark)
-    await _queue_up(rem, store.scope, mark)
+    await _enqueue_job(rem, store.scope, mark)
     await store.upsert(Resource(name=f"{mark} not indexed", content=f"{mark} waits in the queue."))
     return store
 
 
-def _needed(table: str, session: Session) -> dict[str, Any]:
-    """What a type cannot do without."""
+def _required_fields(table: str, session: Session) -> dict[str, Any]:
+    """Return the required fields of a type."""
     of_session = {"session_id": session.id} if table in ("feedbacks", "approvals", "tool_gaps") else {}
     return of_session | ({"risk_level": "reversible"} if table == "approvals" else {})
 
@@ -103,31 +103,31 @@ async def _summarise(sql: asyncpg.Connection[asyncpg.Record], store: Store, sess
     )
 
 
-async def _delete_something(store: Store, mark: str) -> None:
+async def _delete_and_expire_rows(store: Store, mark: str) -> None:
     gone = await store.upsert(Resource(name=f"{mark} deleted", content=mark))
     await store.delete(gone)
-    lapsed = datetime.now(UTC) - timedelta(days=1)
-    await store.upsert(Resource(name=f"{mark} lapsed", content=mark, expires_at=lapsed))
+    expired_at = datetime.now(UTC) - timedelta(days=1)
+    await store.upsert(Resource(name=f"{mark} expired", content=mark, expires_at=expired_at))
 
 
 async def _dream(rem: Rem, store: Store, session: Session, mark: str) -> None:
-    """Statements of each kind and state."""
+    """Store statements of each kind and state."""
     notes = await store.find(Resource, {"key": await store.normalize_key(f"{mark} name")})
     me = (await store.find(User, {"user_id": store.scope.user_id}))[0]
-    night = await night_for(rem, store)
+    run = await night_for(rem, store)
     claims: list[Claim] = [
         moment(f"Met {mark}", *notes, summary=f"Talked about {mark}."),
         edge(notes[0], me, rel_type=f"knows_{mark}"),
         field(me, "summary", f"Likes {mark}.", *notes),
     ]
-    await night.store_claims("moments", ref(notes[0]), claims)
+    await run.store_claims("moments", ref(notes[0]), claims)
     await (await night_for(rem, store)).store_claims("moments", ref(notes[0]), claims[1:])
-    await night.store_claims("moments", ref(session), [moment(f"Again {mark}", *notes, summary=f"More of {mark}.")])
+    await run.store_claims("moments", ref(session), [moment(f"Again {mark}", *notes, summary=f"More of {mark}.")])
     refused = (await store.find(Moment, {"origin": "dream:moments"}))[0]
     await store.delete(refused)
 
 
-async def _queue_up(rem: Rem, scope: Scope, mark: str) -> None:
+async def _enqueue_job(rem: Rem, scope: Scope, mark: str) -> None:
     await JobQueue(rem.database).enqueue(
         "dream", {"tenant_id": scope.tenant_id, "user_id": scope.user_id, "note": mark}, dedupe=mark
     )

@@ -1,4 +1,4 @@
-"""A user is erased: nothing is left, which is proved for every table, and everybody else keeps everything."""
+"""Erasing a user removes the rows of that user from every table, and keeps the rows of all others."""
 
 from __future__ import annotations
 
@@ -17,50 +17,50 @@ from rem.forgetting.owned_tables import find_owned_tables
 from rem.memory.message import NewMessage
 from rem.models import Resource, Role, User
 from tests.dreaming.sample_claims import note
-from tests.forgetting.sample_user import live
-from tests.forgetting.text_traces import sampled, traces
+from tests.forgetting.sample_user import create_sample_user
+from tests.forgetting.text_traces import find_in_planner_stats, find_traces
 from tests.rem_command import REM, REPOSITORY, environment
 
 _ALICE, _BOB = "alice@example.com", "bob@example.com"
-_HERS, _HIS = "xylographica", "quinquereme"
+_ALICE_MARKER, _BOB_MARKER = "xylographica", "quinquereme"
 
 
 @pytest.fixture
-async def lives(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> tuple[Store, Store]:
-    """Alice and Bob, both with something everywhere, and something of each other."""
-    alice = await live(rem, _ALICE, _HERS, sql)
-    bob = await live(rem, _BOB, _HIS, sql)
+async def two_users(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> tuple[Store, Store]:
+    """Create Alice and Bob, each with rows in every table, and with a session shared with the other."""
+    alice = await create_sample_user(rem, _ALICE, _ALICE_MARKER, sql)
+    bob = await create_sample_user(rem, _BOB, _BOB_MARKER, sql)
     for owner, reader in ((_ALICE, _BOB), (_BOB, _ALICE)):
         (session,) = await rem.memory(owner).list_sessions()
         await rem.memory(owner).share_session(session.id, reader)
-    passing = await note(alice, f"{_HERS} passing", f"{_HERS} is indexed, and gone")
+    passing = await note(alice, f"{_ALICE_MARKER} passing", f"{_ALICE_MARKER} is indexed, and gone")
     await rem.index(everyone=True)
     await alice.delete(passing)
-    await note(alice, f"{_HERS} waits", f"{_HERS} is in the queue")
+    await note(alice, f"{_ALICE_MARKER} waits", f"{_ALICE_MARKER} is in the queue")
     return alice, bob
 
 
-async def test_every_table_has_something_of_a_user(
-    lives: tuple[Store, Store], sql: asyncpg.Connection[asyncpg.Record], rem: Rem
+async def test_sample_user_has_rows_in_every_table(
+    two_users: tuple[Store, Store], sql: asyncpg.Connection[asyncpg.Record], rem: Rem
 ) -> None:
     report = await rem.count_user(_ALICE)
     assert [row.table for row in report.tables if row.before == 0] == [], "the tests below would prove nothing of these"
-    assert len(await traces(sql, _HERS)) > 30
+    assert len(await find_traces(sql, _ALICE_MARKER)) > 30
 
 
-async def test_nothing_is_left_of_who_is_erased_and_everything_of_the_other(
-    lives: tuple[Store, Store], rem: Rem, sql: asyncpg.Connection[asyncpg.Record]
+async def test_erase_removes_one_user_and_keeps_the_other(
+    two_users: tuple[Store, Store], rem: Rem, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    alice, _ = lives
-    his = await traces(sql, _HIS)
+    alice, _ = two_users
+    his = await find_traces(sql, _BOB_MARKER)
     of_bob = {row.table: row.before for row in (await rem.count_user(_BOB)).tables}
     report = await rem.erase_user(_ALICE)
     assert (report.is_applied, report.after, report.passes) == (True, 0, 1)
     assert report.before > 100
     await rem.index(everyone=True)
-    assert await traces(sql, _HERS) == {}
-    assert await traces(sql, str(alice.scope.user_id)) == {}
-    assert await traces(sql, _HIS) == his
+    assert await find_traces(sql, _ALICE_MARKER) == {}
+    assert await find_traces(sql, str(alice.scope.user_id)) == {}
+    assert await find_traces(sql, _BOB_MARKER) == his
     kept = {row.table: row.before for row in (await rem.count_user(_BOB)).tables}
     assert kept.pop("rem.shared_sessions") == of_bob.pop("rem.shared_sessions") - 2, "both of them had Alice in them"
     changing = {"rem.kv_store", "rem.edges", "rem.search_queue", "rem.passage_totals", "rem.passage_total_deltas"}
@@ -71,36 +71,38 @@ async def test_nothing_is_left_of_who_is_erased_and_everything_of_the_other(
     assert (await rem.check_index()).forgotten == 0
 
 
-async def test_the_planner_has_kept_nothing_of_who_is_erased(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:
-    """Also of tables that have no row any more: Alice was the only one."""
-    await live(rem, _ALICE, _HERS, sql)
+async def test_erase_resets_planner_stats(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:
+    """Check also tables that are empty now, because Alice was the only user."""
+    await create_sample_user(rem, _ALICE, _ALICE_MARKER, sql)
     await sql.execute("ANALYZE")
-    assert {"rem.messages.content", "rem.kv_store.content_summary"} <= set(await sampled(sql, _HERS))
+    assert {"rem.messages.content", "rem.kv_store.content_summary"} <= set(
+        await find_in_planner_stats(sql, _ALICE_MARKER)
+    )
     await rem.erase_user(_ALICE)
-    assert await sampled(sql, _HERS) == []
-    await live(rem, _ALICE, _HERS, sql)
-    await live(rem, _BOB, _HIS, sql)
+    assert await find_in_planner_stats(sql, _ALICE_MARKER) == []
+    await create_sample_user(rem, _ALICE, _ALICE_MARKER, sql)
+    await create_sample_user(rem, _BOB, _BOB_MARKER, sql)
     await sql.execute("ANALYZE")
-    assert await sampled(sql, _HERS) != []
+    assert await find_in_planner_stats(sql, _ALICE_MARKER) != []
     await rem.erase_user(_ALICE)
-    assert await sampled(sql, _HERS) == []
-    assert "rem.messages.content" in await sampled(sql, _HIS), "the planner still knows the rows that are there"
+    assert await find_in_planner_stats(sql, _ALICE_MARKER) == []
+    assert "rem.messages.content" in await find_in_planner_stats(sql, _BOB_MARKER), (
+        "the planner still knows the rows that are there"
+    )
 
 
-async def test_erasing_again_changes_nothing_and_the_user_can_start_anew(
-    lives: tuple[Store, Store], rem: Rem, sql: asyncpg.Connection[asyncpg.Record]
+async def test_second_erase_changes_nothing_and_user_can_start_again(
+    two_users: tuple[Store, Store], rem: Rem, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     await rem.erase_user(_ALICE)
     again = await rem.erase_user(_ALICE)
     assert (again.before, again.after) == (0, 0)
-    anew = await live(rem, _ALICE, _HERS, sql)
+    anew = await create_sample_user(rem, _ALICE, _ALICE_MARKER, sql)
     assert await anew.count(Resource) > 1
-    assert (await rem.query(f'SEARCH "{_HERS}" FROM resources', user=_ALICE)).count > 0
+    assert (await rem.query(f'SEARCH "{_ALICE_MARKER}" FROM resources', user=_ALICE)).count > 0
 
 
-async def test_what_others_and_the_tenant_say_of_the_user_stays_and_is_counted(
-    rem: Rem, alice: Store, bob: Store
-) -> None:
+async def test_mentions_by_others_stay_and_are_counted(rem: Rem, alice: Store, bob: Store) -> None:
     await note(alice, "mine")
     await rem.store().upsert(User(name="Alice", email=_ALICE))
     await note(bob, "colleague", f"Alice can be reached at {_ALICE.upper()}.")
@@ -110,7 +112,7 @@ async def test_what_others_and_the_tenant_say_of_the_user_stays_and_is_counted(
     assert await bob.count(Resource) == 2
 
 
-async def test_the_same_user_in_another_tenant_is_somebody_else(rem: Rem, alice: Store) -> None:
+async def test_erase_is_limited_to_one_tenant(rem: Rem, alice: Store) -> None:
     await note(alice, "mine")
     elsewhere = rem.store(_ALICE, tenant="elsewhere")
     await note(elsewhere, "there")
@@ -119,24 +121,22 @@ async def test_the_same_user_in_another_tenant_is_somebody_else(rem: Rem, alice:
     assert await elsewhere.count(Resource) == 1
 
 
-async def test_looking_changes_nothing(
-    lives: tuple[Store, Store], rem: Rem, sql: asyncpg.Connection[asyncpg.Record]
+async def test_count_user_changes_nothing(
+    two_users: tuple[Store, Store], rem: Rem, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    before = await traces(sql, _HERS)
+    before = await find_traces(sql, _ALICE_MARKER)
     report = await rem.count_user(_ALICE)
     assert (report.is_applied, report.before > 100) == (False, True)
-    assert await traces(sql, _HERS) == before
+    assert await find_traces(sql, _ALICE_MARKER) == before
 
 
 @pytest.mark.parametrize("nobody", ["", "   "])
-async def test_nobody_cannot_be_erased(rem: Rem, nobody: str) -> None:
-    with pytest.raises(InvalidInputError, match="Say who"):
+async def test_empty_user_is_rejected(rem: Rem, nobody: str) -> None:
+    with pytest.raises(InvalidInputError, match="Give the user to erase"):
         await rem.erase_user(nobody)
 
 
-async def test_a_table_that_is_made_later_is_emptied_too(
-    rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
-) -> None:
+async def test_custom_table_is_erased(rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]) -> None:
     await sql.execute("CREATE TABLE rem.later (tenant_id text, user_id text, said text)")
     await sql.execute("CREATE TABLE rem.much_later (tenant_id text, owner text)")
     for table in ("later (tenant_id, user_id)", "much_later (tenant_id, owner)"):
@@ -147,8 +147,8 @@ async def test_a_table_that_is_made_later_is_emptied_too(
     assert await sql.fetchval("SELECT count(*) FROM rem.later") == 1
 
 
-async def test_every_table_is_accounted_for(sql: asyncpg.Connection[asyncpg.Record]) -> None:
-    """If this fails for a new table: give it tenant_id and user_id, or say in owned_tables.py why it holds nothing."""
+async def test_owner_of_every_table_is_known(sql: asyncpg.Connection[asyncpg.Record]) -> None:
+    """Fail for a new table without an owner: give it tenant_id and user_id, or list it in owned_tables.py."""
     tables, unknown = await find_owned_tables(sql)
     assert unknown == []
     suspicious = await sql.fetch(
@@ -164,7 +164,7 @@ async def test_every_table_is_accounted_for(sql: asyncpg.Connection[asyncpg.Reco
     assert {row["place"] for row in suspicious} <= covered
 
 
-async def test_a_table_of_which_nobody_knows_whose_it_is_stops_the_proof(
+async def test_table_without_known_owner_stops_erase(
     rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     await note(alice, "mine")
@@ -174,8 +174,8 @@ async def test_a_table_of_which_nobody_knows_whose_it_is_stops_the_proof(
     assert await alice.count(Resource) == 1
 
 
-async def test_what_the_user_writes_meanwhile_is_erased_too_or_reported(
-    lives: tuple[Store, Store], rem: Rem, sql: asyncpg.Connection[asyncpg.Record]
+async def test_rows_written_during_erase_are_erased_or_reported(
+    two_users: tuple[Store, Store], rem: Rem, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     memory = rem.memory(_ALICE)
     is_over = False
@@ -186,7 +186,7 @@ async def test_what_the_user_writes_meanwhile_is_erased_too_or_reported(
             number += 1
             session = await memory.create_session()
             try:
-                await memory.append(session.id, [NewMessage(role=Role.USER, content=f"{_HERS} {number}")])
+                await memory.append(session.id, [NewMessage(role=Role.USER, content=f"{_ALICE_MARKER} {number}")])
             except RemError:  # its session was erased under it
                 continue
 
@@ -199,11 +199,11 @@ async def test_what_the_user_writes_meanwhile_is_erased_too_or_reported(
     # It says what it saw; when nobody writes any more, nothing is left.
     assert (await rem.erase_user(_ALICE)).after == 0
     await rem.index(everyone=True)
-    assert await traces(sql, _HERS) == {}
+    assert await find_traces(sql, _ALICE_MARKER) == {}
 
 
-async def test_an_erasure_that_is_killed_is_done_by_the_next_one(
-    lives: tuple[Store, Store], rem: Rem, dsn: str, sql: asyncpg.Connection[asyncpg.Record]
+async def test_killed_erase_is_completed_by_the_next(
+    two_users: tuple[Store, Store], rem: Rem, dsn: str, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     # Somebody holds one of the last tables, so that the erasure stops in its middle.
     async with sql.transaction():
@@ -225,8 +225,8 @@ async def test_an_erasure_that_is_killed_is_done_by_the_next_one(
                 await asyncio.sleep(0.1)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-    assert len(await traces(sql, _HERS)) > 30
+    assert len(await find_traces(sql, _ALICE_MARKER)) > 30
     report = await rem.erase_user(_ALICE)
     assert report.after == 0
     await rem.index(everyone=True)
-    assert await traces(sql, _HERS) == {}
+    assert await find_traces(sql, _ALICE_MARKER) == {}

@@ -1,4 +1,4 @@
-"""What lapses: nothing finds it from then on, and it takes along what it is made of."""
+"""Expired rows are not found any more, and pass their expiry on to dependent rows."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def later() -> datetime:
     return datetime.now(UTC).replace(microsecond=0) + timedelta(days=30)
 
 
-async def until_lapsed() -> None:
+async def wait_until_expired() -> None:
     await asyncio.sleep(_SOON.total_seconds() + 0.1)
 
 
-def said(content: str) -> NewMessage:
+def user_message(content: str) -> NewMessage:
     return NewMessage(role=Role.USER, content=content)
 
 
@@ -45,34 +45,36 @@ def memory(rem: Rem) -> MemoryManager:
 @pytest.fixture
 async def session(memory: MemoryManager) -> Session:
     made = await memory.create_session(name="Trip to Rome")
-    await memory.append(made.id, [said("The hotel is called Zanzibar."), said("It is near the station.")])
+    await memory.append(
+        made.id, [user_message("The hotel is called Zanzibar."), user_message("It is near the station.")]
+    )
     return await memory.get_session(made.id)
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("30d", 2_592_000), ("12h", 43_200), ("45 min", 2700), ("1w 2d", 777_600), ("1Y", 31_536_000)]
 )
-def test_a_span_of_time_is_written_as_people_do(text: str, seconds: int) -> None:
+def test_duration_is_parsed(text: str, seconds: int) -> None:
     assert parse_duration(text) == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize("text", ["", "30", "d", "3 fortnights", "0d", "-1d", "99999y", "1d or so"])
-def test_what_is_no_span_says_how_to_write_one(text: str) -> None:
-    with pytest.raises(InvalidInputError, match=r"span of time|lapses"):
+def test_invalid_duration_is_rejected(text: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"not a duration|out of range"):
         parse_duration(text)
 
 
-def test_a_date_is_the_beginning_of_the_day_in_utc() -> None:
+def test_date_means_midnight_utc() -> None:
     assert parse_time("2026-12-01") == datetime(2026, 12, 1, tzinfo=UTC)
     assert parse_time("2026-12-01T18:00+02:00") == datetime(2026, 12, 1, 16, tzinfo=UTC)
-    with pytest.raises(InvalidInputError, match="is no date"):
+    with pytest.raises(InvalidInputError, match="is not a date"):
         parse_time("tomorrow")
 
 
-@pytest.mark.parametrize("said_twice", [(None, None, False), ("1d", "2026-12-01", False), ("1d", None, True)])
-def test_when_is_said_in_exactly_one_way(said_twice: tuple[str | None, str | None, bool]) -> None:
-    with pytest.raises(InvalidInputError, match="in one way"):
-        parse_expiry(*said_twice)
+@pytest.mark.parametrize("options", [(None, None, False), ("1d", "2026-12-01", False), ("1d", None, True)])
+def test_expiry_needs_exactly_one_option(options: tuple[str | None, str | None, bool]) -> None:
+    with pytest.raises(InvalidInputError, match="exactly one of"):
+        parse_expiry(*options)
 
 
 _QUERIES = (
@@ -87,7 +89,7 @@ _QUERIES = (
 
 
 @pytest.mark.parametrize("query", _QUERIES)
-async def test_no_verb_finds_what_has_lapsed(rem: Rem, alice: Store, query: str) -> None:
+async def test_no_query_verb_returns_expired_rows(rem: Rem, alice: Store, query: str) -> None:
     spot = Resource(name="parking spot", content="The car is parked in B12.", graph_edges=[Edge(dst="office")])
     await alice.upsert(
         Resource(name="office", content="Work.", graph_edges=[Edge(dst="parking spot", rel_type="parked_at")])
@@ -100,17 +102,17 @@ async def test_no_verb_finds_what_has_lapsed(rem: Rem, alice: Store, query: str)
     assert (await rem.query(query, user="alice@example.com")).count < before
 
 
-async def test_a_sessions_messages_lapse_with_it_also_those_that_are_written_later(
+async def test_session_expiry_applies_to_present_and_later_messages(
     rem: Rem, memory: MemoryManager, session: Session
 ) -> None:
     await rem.index(user="alice@example.com")
     at = soon()
     await expire(memory.store, [session], at)
-    await memory.append(session.id, [said("The room has number 12 of Zanzibar.")])
+    await memory.append(session.id, [user_message("The room has number 12 of Zanzibar.")])
     await memory.store.upsert(Message(session_id=session.id, message_index=3, role=Role.USER, content="Zanzibar!"))
     assert {message.expires_at for message in await memory.load_session(session.id)} == {at}
     assert len(await memory.load_session(session.id)) == 4
-    await until_lapsed()
+    await wait_until_expired()
     with pytest.raises(NotFoundError):
         await memory.load_session(session.id)
     with pytest.raises(NotFoundError):
@@ -118,7 +120,7 @@ async def test_a_sessions_messages_lapse_with_it_also_those_that_are_written_lat
     with pytest.raises(NotFoundError):
         await memory.flag_message(session.id, 0)
     with pytest.raises(DeletedError):
-        await memory.append(session.id, [said("Hello?")])
+        await memory.append(session.id, [user_message("Hello?")])
     assert await memory.list_sessions() == []
     assert await memory.search_similar("Zanzibar", min_similarity=0) == []
     assert await memory.store.find(Message) == []
@@ -126,21 +128,19 @@ async def test_a_sessions_messages_lapse_with_it_also_those_that_are_written_lat
     assert await memory.get_summary(session.id) is None
 
 
-async def test_who_may_read_a_session_may_not_read_it_longer_than_its_owner(
-    rem: Rem, memory: MemoryManager, session: Session
-) -> None:
+async def test_share_expires_with_session(rem: Rem, memory: MemoryManager, session: Session) -> None:
     bob = rem.memory("bob@example.com")
     await memory.share_session(session.id, "bob@example.com")
     assert await bob.list_shared_sessions()
     await expire(memory.store, [session], soon())
     assert len(await bob.load_session(session.id)) == 2
-    await until_lapsed()
+    await wait_until_expired()
     assert await bob.list_shared_sessions() == []
     with pytest.raises(NotFoundError):
         await bob.load_session(session.id)
 
 
-async def test_a_message_that_lapses_sooner_still_does(memory: MemoryManager, session: Session) -> None:
+async def test_earlier_message_expiry_stays(memory: MemoryManager, session: Session) -> None:
     first, second = await memory.load_session(session.id)
     sooner = later() - timedelta(days=20)
     await expire(memory.store, [first], sooner)
@@ -151,7 +151,7 @@ async def test_a_message_that_lapses_sooner_still_does(memory: MemoryManager, se
     assert second.expires_at is None
 
 
-async def test_what_has_lapsed_stays_lapsed_when_its_session_is_to_last(
+async def test_expired_message_stays_expired_when_session_expiry_is_removed(
     memory: MemoryManager, session: Session
 ) -> None:
     first, _ = await memory.load_session(session.id)
@@ -164,7 +164,7 @@ async def test_what_has_lapsed_stays_lapsed_when_its_session_is_to_last(
 
 
 @pytest.mark.parametrize("way", ["make", "rename", "talk"])
-async def test_the_name_of_a_session_that_has_lapsed_is_free(memory: MemoryManager, session: Session, way: str) -> None:
+async def test_name_of_expired_session_can_be_reused(memory: MemoryManager, session: Session, way: str) -> None:
     await expire(memory.store, [session], datetime.now(UTC) - timedelta(days=1))
     if way == "make":
         made = (await memory.create_session(name="Trip to Rome")).id
@@ -172,28 +172,30 @@ async def test_the_name_of_a_session_that_has_lapsed_is_free(memory: MemoryManag
         made = (await memory.create_session()).id
         await memory.rename_session(made, "Trip to Rome")
     else:
-        made = (await memory.begin_turn(uuid4(), said("Hello"), name="Trip to Rome")).session_id
+        made = (await memory.begin_turn(uuid4(), user_message("Hello"), name="Trip to Rome")).session_id
     assert await memory.resolve_session_id("Trip to Rome") == made != session.id
     with pytest.raises(NotFoundError):
         await memory.get_session(session.id)
 
 
-async def test_a_session_that_lapses_is_still_summarised(memory: MemoryManager) -> None:
+async def test_session_with_expiry_is_still_summarized(memory: MemoryManager) -> None:
     session = await memory.create_session()
     await expire(memory.store, [session], later())
     for number in range(40):
-        await memory.append(session.id, [said(f"The decision number {number} is to build the harbour in stone.")])
+        await memory.append(
+            session.id, [user_message(f"The decision number {number} is to build the harbour in stone.")]
+        )
     await memory.refresh_summary(session.id, strategy="hybrid", max_tokens=300)
     assert "harbour" in str(await memory.get_summary(session.id))
 
 
-async def test_writers_and_whoever_sets_the_expiry_do_not_miss_each_other(
+async def test_concurrent_writes_and_expiry_leave_no_message_without_expiry(
     memory: MemoryManager, session: Session
 ) -> None:
     at = later()
 
     async def write(number: int) -> None:
-        await memory.append(session.id, [said(f"Message {number}.")])
+        await memory.append(session.id, [user_message(f"Message {number}.")])
 
     await asyncio.gather(*map(write, range(10)), expire(memory.store, [session], at), *map(write, range(10)))
     stored = await memory.load_session(session.id)
@@ -201,21 +203,21 @@ async def test_writers_and_whoever_sets_the_expiry_do_not_miss_each_other(
     assert {message.expires_at for message in stored} == {at}
 
 
-async def test_another_users_rows_do_not_lapse(alice: Store, bob: Store) -> None:
+async def test_rows_of_another_user_cannot_be_expired(alice: Store, bob: Store) -> None:
     mine = await note(alice, "mine")
     with pytest.raises(NotFoundError):
         await expire(bob, [mine], later())
     assert (await alice.get(Resource, mine.id)).expires_at is None
 
 
-async def test_all_rows_lapse_or_none(alice: Store) -> None:
+async def test_expire_changes_all_rows_or_none(alice: Store) -> None:
     kept = await note(alice, "kept")
     with pytest.raises(NotFoundError):
         await expire(alice, [kept, Resource(name="no such row")], later())
     assert (await alice.get(Resource, kept.id)).expires_at is None
 
 
-async def test_a_file_takes_its_chunks_along_also_new_ones(alice: Store) -> None:
+async def test_file_expiry_applies_to_present_and_new_chunks(alice: Store) -> None:
     file = await alice.upsert(File(name="report.md"))
     old = await alice.upsert(Resource(name="report.md#1", content="One.", metadata={"file_id": str(file.id)}))
     other = await alice.upsert(Resource(name="other.md#1", content="One.", metadata={"file_id": str(uuid4())}))
@@ -227,10 +229,10 @@ async def test_a_file_takes_its_chunks_along_also_new_ones(alice: Store) -> None
     assert times == [at, at, None, None]
 
 
-async def test_what_was_dreamt_lapses_with_the_first_of_its_sources(rem: Rem, alice: Store) -> None:
+async def test_dreamt_row_expires_with_its_first_source(rem: Rem, alice: Store) -> None:
     first, second = await note(alice, "first"), await note(alice, "second")
-    night = await night_for(rem, alice)
-    await night.store_claims("moments", ref(first), [moment("both", first, second)])
+    run = await night_for(rem, alice)
+    await run.store_claims("moments", ref(first), [moment("both", first, second)])
     at = later()
     await expire(alice, [second], at)
     assert [row.expires_at for row in await moments(alice)] == [at]
@@ -241,42 +243,40 @@ async def test_what_was_dreamt_lapses_with_the_first_of_its_sources(rem: Rem, al
     assert (await moments(alice))[0].origin == "dream:moments"
 
 
-async def test_what_was_dreamt_of_a_conversation_lapses_with_it(
-    rem: Rem, memory: MemoryManager, session: Session
-) -> None:
+async def test_moment_expires_with_its_session(rem: Rem, memory: MemoryManager, session: Session) -> None:
     messages = await memory.load_session(session.id)
-    night = await night_for(rem, memory.store)
-    await night.store_claims("moments", ref(session), [moment("the trip", *messages)])
+    run = await night_for(rem, memory.store)
+    await run.store_claims("moments", ref(session), [moment("the trip", *messages)])
     at = later()
     await expire(memory.store, [session], at)
     assert [row.expires_at for row in await moments(memory.store)] == [at]
 
 
-async def test_what_was_dreamt_lapses_also_if_its_source_is_written_over(
+async def test_dreamt_row_expires_when_source_is_overwritten_with_expiry(
     rem: Rem, memory: MemoryManager, session: Session
 ) -> None:
     message, *_ = await memory.load_session(session.id)
-    night = await night_for(rem, memory.store)
-    await night.store_claims("moments", ref(session), [moment("the trip", message)])
+    run = await night_for(rem, memory.store)
+    await run.store_claims("moments", ref(session), [moment("the trip", message)])
     for at in (later(), None):
         stored = await memory.store.get(Message, message.id)
         await memory.store.upsert(stored.model_copy(update={"expires_at": at}))
         assert [row.expires_at for row in await moments(memory.store)] == [at]
 
 
-async def test_who_is_known_from_two_conversations_lapses_with_the_last(rem: Rem, alice: Store) -> None:
+async def test_entity_from_two_sessions_expires_with_the_later_one(rem: Rem, alice: Store) -> None:
     first = await talk(alice, "first", "user: My colleague Sarah Chen <sarah@acme.com> is here.")
     second = await talk(alice, "second", "user: I called Sarah Chen <sarah@acme.com> again.")
     await rem.dreamer().dream(alice.scope, ["entities"])
     at = later()
     expected = [(first, at, None), (second, at + timedelta(days=1), at + timedelta(days=1)), (second, None, None)]
-    for session, expiry, lapses in expected:
+    for session, expiry, entity_expiry in expected:
         await expire(alice, [await alice.get(Session, session)], expiry)
         (sarah,) = [row for row in await alice.find(Ontology) if row.key == "sarah-chen"]
-        assert sarah.expires_at == lapses
+        assert sarah.expires_at == entity_expiry
 
 
-async def test_a_row_that_is_renewed_is_not_swept_away(rem: Rem, alice: Store) -> None:
+async def test_renewed_row_is_not_swept(rem: Rem, alice: Store) -> None:
     spot = await note(alice, "parking spot", "B12")
     await expire(alice, [spot], datetime.now(UTC) - timedelta(seconds=1))
     await note(alice, "parking spot", "C3")

@@ -1,4 +1,4 @@
-"""The API says when something lapses."""
+"""Clients set expiry times through the API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def as_alice(settings: Settings) -> AsyncIterator[httpx2.AsyncClient]:
         yield opened
 
 
-async def test_a_session_lapses_by_request_with_its_messages(as_alice: httpx2.AsyncClient) -> None:
+async def test_patch_expires_session_with_its_messages(as_alice: httpx2.AsyncClient) -> None:
     made = (await as_alice.post("/api/v1/sessions", json={"name": "Trip", "system_prompt": "Be brief."})).json()
     assert made["expires_at"] is None
     path = f"/api/v1/sessions/{made['id']}"
@@ -42,7 +42,7 @@ async def test_a_session_lapses_by_request_with_its_messages(as_alice: httpx2.As
     assert (await as_alice.get("/api/v1/entities/messages")).json()["data"] == []
 
 
-async def test_an_entity_lapses_by_request(as_alice: httpx2.AsyncClient) -> None:
+async def test_patch_expires_entity(as_alice: httpx2.AsyncClient) -> None:
     await as_alice.post("/api/v1/entities/resources", json={"name": "Spot", "content": "B12", "expires_at": _THEN})
     path = "/api/v1/entities/resources/spot"
     assert (await as_alice.get(path)).json()["expires_at"] == _THEN
@@ -51,9 +51,7 @@ async def test_an_entity_lapses_by_request(as_alice: httpx2.AsyncClient) -> None
     assert (await as_alice.get(path)).status_code == 404
 
 
-async def test_a_dreamt_row_that_is_to_lapse_by_request_is_its_owners(
-    rem: Rem, alice: Store, as_alice: httpx2.AsyncClient
-) -> None:
+async def test_patched_expiry_makes_dreamt_row_the_owners(rem: Rem, alice: Store, as_alice: httpx2.AsyncClient) -> None:
     plan = await note(alice, "plan")
     await (await night_for(rem, alice)).store_claims("moments", ref(plan), [moment("the plan", plan)])
     path = "/api/v1/entities/moments/the-plan"

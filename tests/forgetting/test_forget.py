@@ -1,4 +1,4 @@
-"""Forget everything about X: what will go is shown first, that goes as a whole, and nothing else."""
+"""Forgetting removes exactly the rows and statements of the plan."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from rem.ingest.models import FetchedFile
 from rem.memory.message import NewMessage
 from rem.models import Edge, Message, Moment, Ontology, Resource, Role, Session, User
 from tests.dreaming.sample_claims import dreamt_edges, edge, field, moment, moments, night_for, note, ref, sources
-from tests.forgetting.text_traces import sampled, traces
+from tests.forgetting.text_traces import find_in_planner_stats, find_traces
 
 _ALICE, _BOB = "alice@example.com", "bob@example.com"
 
 
 def person(*made_from: Resource | Message, name: str = "Sarah Chen", aliases: tuple[str, ...] = ("Sally",)) -> RowClaim:
-    """What the entities dream claims of a person."""
+    """Return the claim of the entities dream for a person."""
     entity = Ontology(name=name, content=f"{name} was named.", extracted_data={"aliases": list(aliases)})
     return RowClaim(entity=entity, sources=sources(*made_from), confidence=0.9, is_named=True)
 
 
-async def talk(rem: Rem, *texts: str, name: str | None = None, user: str = _ALICE) -> Session:
+async def store_session(rem: Rem, *texts: str, name: str | None = None, user: str = _ALICE) -> Session:
     memory = rem.memory(user)
     session = await memory.create_session(name=name)
     await memory.append(session.id, [NewMessage(role=Role.USER, content=text) for text in texts])
     return await memory.get_session(session.id)
 
 
-async def plan_of(rem: Rem, label: str = "Sarah Chen", **options: Any) -> ForgetPlan:
+async def make_plan(rem: Rem, label: str = "Sarah Chen", **options: Any) -> ForgetPlan:
     return await rem.plan_forget(label, user=_ALICE, **options)
 
 
 @pytest.fixture
 async def known(rem: Rem, alice: Store) -> Resource:
-    """Alice knows Sarah Chen, called Sally: by a row, a conversation, a note, dreams, lists and edges."""
-    session = await talk(rem, "I had lunch with Sally.", "The weather was fine.", name="Lunch")
+    """Store Sarah Chen, called Sally, in a row, a session, a note, statements, lists and edges."""
+    session = await store_session(rem, "I had lunch with Sally.", "The weather was fine.", name="Lunch")
     await alice.upsert(User(name="Alice", email=_ALICE, interests=["sailing", "Sarah Chen"], summary="Sails."))
     notes = await note(alice, "team notes", "sarah-chen leads the harbour project.")
     harbour = await alice.upsert(
@@ -56,11 +56,11 @@ async def known(rem: Rem, alice: Store) -> Resource:
         )
     )
     messages = await rem.memory(_ALICE).load_session(session.id)
-    night = await night_for(rem, alice)
-    await night.store_claims("entities", ref(notes), [person(notes, messages[0])])
-    await night.store_claims("affinity", ref(harbour), [edge(harbour, notes), _edge_to_sarah(harbour, notes)])
+    run = await night_for(rem, alice)
+    await run.store_claims("entities", ref(notes), [person(notes, messages[0])])
+    await run.store_claims("affinity", ref(harbour), [edge(harbour, notes), _edge_to_sarah(harbour, notes)])
     (me,) = await alice.find(User, {"user_id": alice.scope.user_id})
-    await night.store_claims(
+    await run.store_claims(
         "profiles",
         ref(me),
         [
@@ -68,7 +68,7 @@ async def known(rem: Rem, alice: Store) -> Resource:
             field(me, "preferred_topics", ["harbours", "Sarah Chen"], notes),
         ],
     )
-    await night.store_claims(
+    await run.store_claims(
         "moments",
         ref(session),
         [
@@ -89,11 +89,11 @@ def _edge_to_sarah(harbour: Resource, notes: Resource) -> Any:
     return type(claim)(src=claim.src, edge=line, sources=claim.sources)
 
 
-async def test_a_plan_shows_what_would_go_and_changes_nothing(
+async def test_plan_lists_affected_rows_and_changes_nothing(
     rem: Rem, alice: Store, known: Resource, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    before = await traces(sql, "sarah"), await traces(sql, "sally")
-    plan = await plan_of(rem)
+    before = await find_traces(sql, "sarah"), await find_traces(sql, "sally")
+    plan = await make_plan(rem)
     assert set(plan.names) == {"Sarah Chen", "Sally"}
     assert [finding.ref.table for finding in plan.rows] == ["ontologies"]
     assert {(finding.key, finding.fields) for finding in plan.facts} == {
@@ -112,11 +112,11 @@ async def test_a_plan_shows_what_would_go_and_changes_nothing(
     texts = {finding.ref.table: finding.excerpt for finding in plan.mentions}
     assert set(texts) == {"messages", "resources", "moments"}, "what is taken back of the profile is not kept"
     assert texts["messages"] == "I had lunch with Sally."
-    assert (await traces(sql, "sarah"), await traces(sql, "sally")) == before
+    assert (await find_traces(sql, "sarah"), await find_traces(sql, "sally")) == before
 
 
-async def test_what_was_shown_goes_and_the_texts_stay(rem: Rem, alice: Store, known: Resource) -> None:
-    report = await rem.forget(await plan_of(rem))
+async def test_forget_removes_planned_rows_and_keeps_texts(rem: Rem, alice: Store, known: Resource) -> None:
+    report = await rem.forget(await make_plan(rem))
     assert (report.is_gone, report.left) == (True, [])
     assert await alice.lookup("Sarah Chen") == await alice.lookup("sally") == []
     harbour = await alice.get(Resource, known.id)
@@ -132,20 +132,18 @@ async def test_what_was_shown_goes_and_the_texts_stay(rem: Rem, alice: Store, kn
     assert await alice.count(Resource, {"key": "team-notes"}) == 1
 
 
-async def test_the_dream_does_not_make_it_anew(rem: Rem, alice: Store, known: Resource) -> None:
-    report = await rem.forget(await plan_of(rem))
+async def test_dream_does_not_make_forgotten_entity_again(rem: Rem, alice: Store, known: Resource) -> None:
+    report = await rem.forget(await make_plan(rem))
     assert report.refused == ["sally", "sarah-chen"]
     (notes,) = await alice.find(Resource, {"key": "team-notes"})
-    night = await night_for(rem, alice)
-    assert (await night.store_claims("entities", ref(notes), [person(notes), person(notes, name="Sally")])).refused == 2
+    run = await night_for(rem, alice)
+    assert (await run.store_claims("entities", ref(notes), [person(notes), person(notes, name="Sally")])).refused == 2
     assert await alice.lookup("Sarah Chen") == []
 
 
 @pytest.mark.parametrize("with_mentions", [False, True])
-async def test_the_report_tells_what_the_plan_has_announced(
-    rem: Rem, alice: Store, known: Resource, with_mentions: bool
-) -> None:
-    plan = await plan_of(rem, mentions=with_mentions)
+async def test_report_agrees_with_plan(rem: Rem, alice: Store, known: Resource, with_mentions: bool) -> None:
+    plan = await make_plan(rem, mentions=with_mentions)
     report = await rem.forget(plan)
     if with_mentions:
         assert report.erased.total() == len(plan.rows) + 3
@@ -157,45 +155,45 @@ async def test_the_report_tells_what_the_plan_has_announced(
     assert report.statements == len(plan.statements)
 
 
-async def test_the_rest_of_an_episode_is_remembered_on(rem: Rem, alice: Store, known: Resource) -> None:
-    await rem.forget(await plan_of(rem))
+async def test_rest_of_an_episode_is_kept(rem: Rem, alice: Store, known: Resource) -> None:
+    await rem.forget(await make_plan(rem))
     messages = await alice.find(Message, order_by="message_index")
     (session,) = await alice.find(Session)
-    night = await night_for(rem, alice)
-    again = await night.store_claims("moments", ref(session), [moment("Lunch", messages[0], summary="They ate fish.")])
+    run = await night_for(rem, alice)
+    again = await run.store_claims("moments", ref(session), [moment("Lunch", messages[0], summary="They ate fish.")])
     assert (again.said, again.refused) == (1, 0)
 
 
-async def test_texts_that_have_another_name_only_are_found_after_the_row_is_gone(
+async def test_alias_mentions_are_found_after_the_row_is_gone(
     rem: Rem, alice: Store, known: Resource, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    await rem.forget(await plan_of(rem))
-    plan = await plan_of(rem, mentions=True)
+    await rem.forget(await make_plan(rem))
+    plan = await make_plan(rem, mentions=True)
     assert {"Sarah Chen", "sally"} <= set(plan.names)
     assert (await rem.forget(plan)).is_gone
     await rem.index(everyone=True)
-    assert await traces(sql, "sally") == await traces(sql, "chen") == {}
-    assert (await plan_of(rem, mentions=True)).names == ("Sarah Chen",), "no refusal is kept, nor its keys"
+    assert await find_traces(sql, "sally") == await find_traces(sql, "chen") == {}
+    assert (await make_plan(rem, mentions=True)).names == ("Sarah Chen",), "no refusal is kept, nor its keys"
 
 
-async def test_a_row_of_the_users_own_is_refused_to_the_dream_as_well(rem: Rem, alice: Store) -> None:
+async def test_forgotten_user_row_is_refused_to_dreams(rem: Rem, alice: Store) -> None:
     await alice.upsert(User(name="Sarah Chen", email="sarah@example.com", summary="Leads."))
     notes = await note(alice, "notes", "Sarah Chen leads.")
-    await rem.forget(await plan_of(rem, "sarah@example.com"))
-    night = await night_for(rem, alice)
-    assert (await night.store_claims("entities", ref(notes), [person(notes)])).refused == 1
+    await rem.forget(await make_plan(rem, "sarah@example.com"))
+    run = await night_for(rem, alice)
+    assert (await run.store_claims("entities", ref(notes), [person(notes)])).refused == 1
 
 
-async def test_with_mentions_no_trace_is_left_anywhere(
+async def test_forget_with_mentions_leaves_no_trace(
     rem: Rem, alice: Store, known: Resource, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    plan = await plan_of(rem, mentions=True)
+    plan = await make_plan(rem, mentions=True)
     report = await rem.forget(plan)
     assert report.is_gone
     await rem.index(everyone=True)
-    assert await traces(sql, "sally") == {}
-    assert await traces(sql, "sarah") == {}
-    assert await traces(sql, "chen") == {}
+    assert await find_traces(sql, "sally") == {}
+    assert await find_traces(sql, "sarah") == {}
+    assert await find_traces(sql, "chen") == {}
     assert [message.content for message in await alice.find(Message)] == ["The weather was fine."]
     assert {row.key for row in await alice.find(Resource)} == {"harbour"}
     assert await alice.count(Session) == 1
@@ -203,7 +201,7 @@ async def test_with_mentions_no_trace_is_left_anywhere(
     assert (await rem.check_index()).forgotten == 0
 
 
-async def test_an_unchanged_file_does_not_bring_back_what_was_forgotten(rem: Rem, alice: Store) -> None:
+async def test_unchanged_file_does_not_restore_forgotten_parts(rem: Rem, alice: Store) -> None:
     ingester = rem.ingester(_ALICE)
     page = FetchedFile("team.md", "file:///team.md", b"# Harbour\n\nOf stone.\n\n# People\n\nSarah Chen leads it.\n")
 
@@ -211,22 +209,22 @@ async def test_an_unchanged_file_does_not_bring_back_what_was_forgotten(rem: Rem
         return [row.content for row in await alice.find(Resource, order_by="ordinal")]
 
     await ingester.ingest(page)
-    await rem.forget(await plan_of(rem, mentions=True))
+    await rem.forget(await make_plan(rem, mentions=True))
     assert (await ingester.ingest(page)).status == "unchanged"
     assert await pieces() == ["# Harbour\n\nOf stone."]
     # Who changes the file, or forgets the file itself, tells it anew.
     assert (await ingester.ingest(replace(page, data=page.data + b"And more.\n"))).status == "changed"
     assert "Sarah Chen" in (await pieces())[1]
-    await rem.forget(await plan_of(rem, "team.md"))
+    await rem.forget(await make_plan(rem, "team.md"))
     assert await pieces() == []
     assert (await ingester.ingest(page)).status == "added"
     assert len(await pieces()) == 2
 
 
-async def test_sessions_and_profiles_stay_without_what_they_say_of_it(
+async def test_sessions_and_profiles_are_emptied_not_erased(
     rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    session = await talk(rem, "Nothing of interest.", name="About Sarah Chen and boats")
+    session = await store_session(rem, "Nothing of interest.", name="About Sarah Chen and boats")
     await alice.upsert(Session(id=session.id, description="With sarah chen.", metadata={"with": "Sarah Chen", "n": 1}))
     await alice.upsert(User(name="Alice", summary="Knows Sarah Chen.", role="engineer"))
     await sql.execute(
@@ -235,39 +233,37 @@ async def test_sessions_and_profiles_stay_without_what_they_say_of_it(
         alice.scope.user_id,
         session.id,
     )
-    report = await rem.forget(await plan_of(rem, mentions=True))
+    report = await rem.forget(await make_plan(rem, mentions=True))
     assert (report.is_gone, report.erased, report.changed) == (True, {}, 2)
     kept = await rem.memory(_ALICE).get_session(session.id)
     assert (kept.name, kept.description, kept.metadata) == (None, None, {"n": 1})
     (me,) = await alice.find(User, {"user_id": alice.scope.user_id})
     assert (me.summary, me.role) == ("", "engineer")
-    assert await traces(sql, "chen") == {}
+    assert await find_traces(sql, "chen") == {}
 
 
-async def test_a_session_of_that_name_goes_with_its_messages(rem: Rem, alice: Store) -> None:
-    await talk(rem, "One.", "Two.", name="Trip to Rome")
-    plan = await plan_of(rem, "trip-to-rome")
-    assert [(finding.ref.table, finding.along) for finding in plan.rows] == [("sessions", 2)]
+async def test_session_with_the_name_is_erased_with_its_messages(rem: Rem, alice: Store) -> None:
+    await store_session(rem, "One.", "Two.", name="Trip to Rome")
+    plan = await make_plan(rem, "trip-to-rome")
+    assert [(finding.ref.table, finding.dependent_rows) for finding in plan.rows] == [("sessions", 2)]
     await rem.forget(plan)
     assert await alice.count(Message, with_deleted=True) == 0
 
 
-async def test_what_was_deleted_before_goes_too(
-    rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
-) -> None:
+async def test_deleted_rows_are_erased(rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]) -> None:
     await alice.delete(await note(alice, "Sarah Chen"))
     await alice.delete(await note(alice, "diary", "Sarah Chen was here."))
-    report = await rem.forget(await plan_of(rem, mentions=True))
+    report = await rem.forget(await make_plan(rem, mentions=True))
     assert report.erased == {"resources": 2}
-    assert await traces(sql, "chen") == {}
+    assert await find_traces(sql, "chen") == {}
 
 
-async def test_others_and_what_is_shared_keep_what_they_know(
+async def test_rows_of_others_and_shared_rows_stay(
     rem: Rem, alice: Store, bob: Store, shared: Store, known: Resource
 ) -> None:
     await shared.upsert(User(name="Sarah Chen", summary="Leads the team."))
     await bob.upsert(Resource(name="Sarah Chen", content="Bob's own Sarah Chen."))
-    plan = await plan_of(rem, mentions=True)
+    plan = await make_plan(rem, mentions=True)
     assert plan.shared == ["users/sarah-chen"]
     await rem.forget(plan)
     assert [row.user_id for row in await alice.lookup("Sarah Chen")] == [None]
@@ -284,23 +280,23 @@ async def test_others_and_what_is_shared_keep_what_they_know(
         lambda store: note(store, "newcomer", "Sally was here, too."),
     ],
 )
-async def test_what_changed_since_it_was_shown_is_not_removed(
+async def test_changed_plan_is_rejected(
     rem: Rem, alice: Store, known: Resource, change: Any, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    plan = await plan_of(rem, mentions=True)
+    plan = await make_plan(rem, mentions=True)
     await change(alice)
-    before = await traces(sql, "sally")
-    with pytest.raises(ConflictError, match="has changed since it was shown"):
+    before = await find_traces(sql, "sally")
+    with pytest.raises(ConflictError, match="have changed since they were shown"):
         await rem.forget(plan)
-    assert await traces(sql, "sally") == before
-    assert (await rem.forget(await plan_of(rem, mentions=True))).is_gone
+    assert await find_traces(sql, "sally") == before
+    assert (await rem.forget(await make_plan(rem, mentions=True))).is_gone
 
 
-async def test_an_interrupted_removal_changes_nothing(
+async def test_interrupted_forget_changes_nothing(
     rem: Rem, alice: Store, known: Resource, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    plan = await plan_of(rem, mentions=True)
-    before = await traces(sql, "sally")
+    plan = await make_plan(rem, mentions=True)
+    before = await find_traces(sql, "sally")
     async with sql.transaction():
         await sql.execute("LOCK TABLE rem.search_queue IN ACCESS EXCLUSIVE MODE")
         removal = asyncio.create_task(rem.forget(plan))
@@ -308,50 +304,48 @@ async def test_an_interrupted_removal_changes_nothing(
         removal.cancel()
         with pytest.raises(asyncio.CancelledError):
             await removal
-    assert await traces(sql, "sally") == before
+    assert await find_traces(sql, "sally") == before
     assert (await rem.forget(plan)).is_gone
 
 
-async def test_removals_at_once_are_as_one(rem: Rem, alice: Store, known: Resource) -> None:
-    plan = await plan_of(rem)
+async def test_concurrent_forgets_have_the_effect_of_one(rem: Rem, alice: Store, known: Resource) -> None:
+    plan = await make_plan(rem)
     outcomes = await asyncio.gather(rem.forget(plan), rem.forget(plan), return_exceptions=True)
     assert sum(isinstance(outcome, ConflictError) for outcome in outcomes) == 1
-    assert (await plan_of(rem)).is_empty
+    assert (await make_plan(rem)).is_empty
 
 
-async def test_a_name_that_nobody_knows_has_nothing_to_forget(rem: Rem, alice: Store) -> None:
+async def test_unknown_name_gives_empty_plan(rem: Rem, alice: Store) -> None:
     await note(alice, "notes", "Adapters and Canada.")
-    plan = await plan_of(rem, "Ada", mentions=True)
+    plan = await make_plan(rem, "Ada", mentions=True)
     assert plan.is_empty
     assert (plan.rows, plan.mentions) == ([], [])
 
 
-async def test_what_its_owner_corrected_is_not_written_over(rem: Rem, alice: Store, known: Resource) -> None:
+async def test_owner_corrections_are_kept(rem: Rem, alice: Store, known: Resource) -> None:
     (row,) = await alice.find(Moment, {"key": "fine-weather"})
     await alice.upsert(Moment(name="Fine weather", summary="It rained, in truth."))
-    await rem.forget(await plan_of(rem))
+    await rem.forget(await make_plan(rem))
     kept = await alice.get(Moment, row.id)
     assert (kept.summary, kept.present_persons) == ("It rained, in truth.", ["Bob"])
 
 
 @pytest.mark.parametrize("label", ["", "  ", "a\0b", "x" * 2000, "---"])
-async def test_what_can_be_no_name_is_refused(rem: Rem, label: str) -> None:
+async def test_invalid_name_is_rejected(rem: Rem, label: str) -> None:
     with pytest.raises(InvalidInputError):
-        await plan_of(rem, label)
+        await make_plan(rem, label)
 
 
-async def test_forgetting_a_message_is_not_writing_to_its_conversation(rem: Rem) -> None:
-    session = await talk(rem, "I had lunch with Sarah Chen.", "The weather was fine.")
-    assert (await rem.forget(await plan_of(rem, mentions=True))).is_gone
+async def test_forgetting_a_message_does_not_touch_its_session(rem: Rem) -> None:
+    session = await store_session(rem, "I had lunch with Sarah Chen.", "The weather was fine.")
+    assert (await rem.forget(await make_plan(rem, mentions=True))).is_gone
     after = await rem.memory(_ALICE).get_session(session.id)
     assert (after.message_count, after.updated_at) == (1, session.updated_at)
 
 
-async def test_the_planner_has_kept_nothing_of_what_is_forgotten(
-    rem: Rem, sql: asyncpg.Connection[asyncpg.Record]
-) -> None:
-    await talk(rem, "I had lunch with Sarah Chen.", "The weather was fine.")
+async def test_forget_resets_planner_stats(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:
+    await store_session(rem, "I had lunch with Sarah Chen.", "The weather was fine.")
     await sql.execute("ANALYZE")
-    assert "rem.messages.content" in await sampled(sql, "Sarah Chen")
-    await rem.forget(await plan_of(rem, mentions=True))
-    assert await sampled(sql, "Sarah Chen") == []
+    assert "rem.messages.content" in await find_in_planner_stats(sql, "Sarah Chen")
+    await rem.forget(await make_plan(rem, mentions=True))
+    assert await find_in_planner_stats(sql, "Sarah Chen") == []

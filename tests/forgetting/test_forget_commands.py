@@ -1,4 +1,4 @@
-"""`rem expire`, `rem forget`, `rem erase-user`, `rem sweep`, and what the docs say of them."""
+"""The commands `rem expire`, `rem forget`, `rem erase-user` and `rem sweep`, as the docs show them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def known(rem: Rem) -> None:
 
 
 @pytest.mark.parametrize("example", ["expire", "forget", "erase"])
-async def test_the_commands_of_the_docs_work(known: None, database: dict[str, str], example: str) -> None:
+async def test_docs_commands_work(known: None, database: dict[str, str], example: str) -> None:
     commands = _EXAMPLES[example].splitlines()
     assert len(commands) >= 3
     for command in commands:
@@ -47,7 +47,7 @@ async def test_the_commands_of_the_docs_work(known: None, database: dict[str, st
         assert output(*words[1:], settings=database)
 
 
-async def test_the_program_of_the_docs_prints_what_its_comments_say(database: dict[str, str], rem: Rem) -> None:
+async def test_docs_program_prints_its_comments(database: dict[str, str], rem: Rem) -> None:
     program = _EXAMPLES["library"]
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment(database), capture_output=True, text=True, check=False
@@ -57,9 +57,9 @@ async def test_the_program_of_the_docs_prints_what_its_comments_say(database: di
     assert done.stdout.splitlines() == promised
 
 
-async def test_a_row_and_a_session_lapse_by_command(known: None, rem: Rem, database: dict[str, str]) -> None:
+async def test_expire_command_sets_row_and_session_expiry(known: None, rem: Rem, database: dict[str, str]) -> None:
     shown = output("expire", "parking-spot", "--at", "2030-12-01", *_ALICE, settings=database)
-    assert shown == "resources/parking-spot lapses at 2030-12-01 00:00:00 (UTC).\n"
+    assert shown == "resources/parking-spot expires at 2030-12-01 00:00:00 (UTC).\n"
     rows = json.loads(output("expire", "parking-spot", "--in", "1s", "--json", *_ALICE, settings=database))
     assert [row["row"] for row in rows] == ["resources/parking-spot"]
     output("sessions", "expire", "Trip to Rome", "--at", "2001-01-01", *_ALICE, settings=database)
@@ -72,41 +72,37 @@ async def test_a_row_and_a_session_lapse_by_command(known: None, rem: Rem, datab
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["expire", "parking-spot", *_ALICE], "in one way"),
-        (["expire", "parking-spot", "--in", "soon", *_ALICE], "no span of time"),
+        (["expire", "parking-spot", *_ALICE], "exactly one of"),
+        (["expire", "parking-spot", "--in", "soon", *_ALICE], "not a duration"),
         (["expire", "no-such-thing", "--never", *_ALICE], "Nothing answers to no-such-thing"),
         (["sessions", "expire", "Trip to Rome", "--in", "1d"], "say whose with --user"),
         (["sessions", "expire", "Trip to Paris", "--in", "1d", *_ALICE], "There is no session"),
-        (["forget", "  ", *_ALICE], "Say what is to be forgotten"),
-        (["erase-user", " "], "Say who"),
+        (["forget", "  ", *_ALICE], "Give a name or a key"),
+        (["erase-user", " "], "Give the user to erase"),
     ],
 )
-async def test_what_is_wrong_says_what_to_do(
+async def test_invalid_arguments_explain_the_fix(
     known: None, database: dict[str, str], arguments: list[str], says: str
 ) -> None:
     done = run_rem(*arguments, settings=database)
     assert (done.returncode in (2, 3), says in done.stderr) == (True, True), done.stderr
 
 
-async def test_forgetting_shows_first_and_does_nothing_without_a_yes(
-    known: None, rem: Rem, database: dict[str, str]
-) -> None:
+async def test_forget_shows_plan_and_needs_confirmation(known: None, rem: Rem, database: dict[str, str]) -> None:
     done = run_rem("forget", "Sarah Chen", *_ALICE, settings=database, stdin="n\n")
     assert done.returncode == 1
     assert "Known as: Sarah Chen, Sarah" in done.stdout
     assert "To erase: 1 ontologies" in done.stdout
-    assert "To take out of other rows: 1 users" in done.stdout
+    assert "To remove from other rows: 1 users" in done.stdout
     assert "Texts that name it, kept: 1 messages, 1 resources" in done.stdout
     assert "Sarah came along." in done.stdout
     assert await rem.store("alice@example.com").lookup("sarah-chen")
     done = run_rem("forget", "Sarah Chen", *_ALICE, settings=database, stdin="y\n")
-    assert "Searched again: nothing of it is left, besides 2 texts that name it." in done.stdout
+    assert "Searched again: nothing is left except 2 texts that name it." in done.stdout
     assert not await rem.store("alice@example.com").lookup("sarah-chen")
 
 
-async def test_what_would_go_is_shown_before_it_is_asked_for_also_for_programs(
-    known: None, database: dict[str, str]
-) -> None:
+async def test_json_mode_shows_plan_on_stderr_before_asking(known: None, database: dict[str, str]) -> None:
     done = run_rem("forget", "Sarah Chen", "--json", *_ALICE, settings=database, stdin="n\n")
     assert (done.returncode, done.stdout.strip()) == (1, "")
     assert done.stderr.index("To erase: 1 ontologies") < done.stderr.index("Forget Sarah Chen for good?")
@@ -115,7 +111,7 @@ async def test_what_would_go_is_shown_before_it_is_asked_for_also_for_programs(
     assert re.search(r"resources +user_id +1.*Would erase .*Erase alice", done.stderr, re.DOTALL), done.stderr
 
 
-async def test_forgetting_tells_programs_every_row(known: None, database: dict[str, str]) -> None:
+async def test_forget_json_lists_every_row(known: None, database: dict[str, str]) -> None:
     told = json.loads(output("forget", "Sarah Chen", "--mentions", "--yes", "--json", *_ALICE, settings=database))
     assert [row["key"] for row in told["plan"]["rows"]] == ["sarah-chen"]
     assert {row["table"] for row in told["plan"]["mentions"]} == {"messages", "resources"}
@@ -124,7 +120,7 @@ async def test_forgetting_tells_programs_every_row(known: None, database: dict[s
     assert again["report"] is None
 
 
-async def test_erasing_shows_the_proof_and_asks(known: None, rem: Rem, database: dict[str, str]) -> None:
+async def test_erase_user_asks_and_shows_counts(known: None, rem: Rem, database: dict[str, str]) -> None:
     done = run_rem("erase-user", "alice@example.com", settings=database, stdin="n\n")
     assert done.returncode == 1
     assert await rem.store("alice@example.com").count(Resource) == 1
@@ -133,12 +129,12 @@ async def test_erasing_shows_the_proof_and_asks(known: None, rem: Rem, database:
     assert re.search(r"rem\.messages +user_id +1 +0 *\n", done.stdout)
     assert re.search(r"rem_jobs\.pgqueuer +headers +0 +0 *\n", done.stdout)
     assert "nothing is left" in done.stdout
-    assert "Rows of others that mention alice@example.com stay: 1 resources." in done.stderr
+    assert "Rows of other users that mention alice@example.com stay: 1 resources." in done.stderr
     told = json.loads(output("erase-user", "alice@example.com", "--yes", "--json", settings=database))
     assert (told["before"], told["after"]) == (0, 0)
 
 
-async def test_pruning_shows_first_what_it_would_delete(known: None, rem: Rem, database: dict[str, str]) -> None:
+async def test_prune_dry_run_shows_sessions_to_delete(known: None, rem: Rem, database: dict[str, str]) -> None:
     shown = output("sessions", "prune", "--days", "0", "--dry-run", *_ALICE, settings=database)
     assert "1 message  Trip to Rome" in shown
     assert "Would delete 1 session." in shown

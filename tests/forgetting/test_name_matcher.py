@@ -1,4 +1,4 @@
-"""What counts as a mention: whole words, in any case and spelling of Unicode."""
+"""A mention is the name as whole words, in any case and Unicode spelling."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rem.forgetting.name_matcher import NameMatcher
         ("Ada", "co\u00ador A\u00adda"),
     ],
 )
-def test_a_name_is_found_as_a_whole_word(name: str, text: str) -> None:
+def test_name_matches_whole_words(name: str, text: str) -> None:
     assert NameMatcher([name]).occurs_in(text)
 
 
@@ -44,11 +44,11 @@ def test_a_name_is_found_as_a_whole_word(name: str, text: str) -> None:
         ("Ada", ""),
     ],
 )
-def test_a_part_of_a_word_is_not_the_name(name: str, text: str) -> None:
+def test_name_does_not_match_parts_of_words(name: str, text: str) -> None:
     assert not NameMatcher([name]).occurs_in(text)
 
 
-def test_a_name_is_found_inside_json_and_shown_with_what_stands_around_it() -> None:
+def test_name_is_found_in_json_with_excerpt() -> None:
     names = NameMatcher(["Ada"])
     value = {"a": [{"deep": "x" * 200 + " Ada " + "y" * 200}]}
     assert names.occurs_in_json(value)
@@ -57,13 +57,13 @@ def test_a_name_is_found_inside_json_and_shown_with_what_stands_around_it() -> N
     assert names.occurs_in_json({"ada": 1})
 
 
-def test_spellings_of_a_name_are_the_name() -> None:
+def test_spellings_of_a_name_match() -> None:
     names = NameMatcher(["Sarah Chen"])
     assert all(map(names.matches, ("sarah-chen", "SARAH_CHEN", "SarahChen", " sarah  chen ")))
     assert not names.matches("Sarah Chen's team")
 
 
 @pytest.mark.parametrize("nothing", ["", "  ", "\u200b"])
-def test_nothing_is_no_name(nothing: str) -> None:
-    with pytest.raises(InvalidInputError, match="Say what is to be forgotten"):
+def test_empty_names_are_rejected(nothing: str) -> None:
+    with pytest.raises(InvalidInputError, match="Give a name or a key to forget"):
         NameMatcher([nothing])

@@ -1,4 +1,4 @@
-"""A sweep erases what has lapsed, of everyone, with what was dreamt from it; and nothing else."""
+"""A sweep erases expired rows of all users with the statements derived from them, and nothing else."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from rem.models import Entity, File, Moment, Resource, Role, Session, User
 from rem.settings import Settings
 from rem.worker.handlers import HANDLERS, HandlerContext
 from tests.dreaming.sample_claims import dreamt_edges, edge, field, moment, moments, night_for, note, ref
-from tests.forgetting.text_traces import traces
+from tests.forgetting.text_traces import find_traces
 
 _MARK = "Quetzalcoatl"
 
 
-def lapsed() -> datetime:
+def past_time() -> datetime:
     return datetime.now(UTC) - timedelta(seconds=1)
 
 
-async def talk(rem: Rem, user: str, *texts: str, expires_at: datetime | None = None) -> Session:
+async def store_session(rem: Rem, user: str, *texts: str, expires_at: datetime | None = None) -> Session:
     memory = rem.memory(user)
     session = await memory.create_session()
     await memory.append(session.id, [NewMessage(role=Role.USER, content=text) for text in texts])
@@ -36,9 +36,7 @@ async def talk(rem: Rem, user: str, *texts: str, expires_at: datetime | None = N
     return session
 
 
-async def test_what_has_lapsed_is_erased_for_everyone_and_leaves_nothing(
-    rem: Rem, sql: asyncpg.Connection[asyncpg.Record]
-) -> None:
+async def test_sweep_erases_expired_rows_of_all_users(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:
     class Gadget(Entity, table="gadgets"):
         name: str
         notes: str = ""
@@ -46,29 +44,29 @@ async def test_what_has_lapsed_is_erased_for_everyone_and_leaves_nothing(
     await rem.register(Gadget)
     for user in ("alice@example.com", "bob@example.com", None):
         store = rem.store(user)
-        await store.upsert(Resource(name=f"{_MARK} note", content=_MARK, expires_at=lapsed()))
-        await store.upsert(Gadget(name=f"{_MARK} gadget", notes=_MARK, expires_at=lapsed()))
+        await store.upsert(Resource(name=f"{_MARK} note", content=_MARK, expires_at=past_time()))
+        await store.upsert(Gadget(name=f"{_MARK} gadget", notes=_MARK, expires_at=past_time()))
         await note(store, "kept")
-    await talk(rem, "alice@example.com", _MARK, "And more.", expires_at=lapsed())
+    await store_session(rem, "alice@example.com", _MARK, "And more.", expires_at=past_time())
     await rem.index(everyone=True)
     report = await rem.sweep()
     assert report.erased == {"resources": 3, "gadgets": 3, "messages": 2, "sessions": 1}
     assert report.total == 9
     await rem.index(everyone=True)
-    assert await traces(sql, _MARK) == {}
+    assert await find_traces(sql, _MARK) == {}
     assert await sql.fetchval("SELECT count(*) FROM resources") == 3
     assert (await rem.sweep()).total == 0, "a second time changes nothing"
     assert (await rem.check_cache()).wrong_keys == 0
 
 
-async def test_what_was_dreamt_from_it_goes_along_and_may_be_dreamt_again_from_the_rest(
+async def test_statements_of_swept_sources_are_derived_again_from_the_rest(
     rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     brief = await alice.upsert(Resource(name="brief", content=_MARK))
     lasting = await note(alice, "lasting")
     me = await alice.upsert(User(name="Alice"))
-    night = await night_for(rem, alice)
-    await night.store_claims(
+    run = await night_for(rem, alice)
+    await run.store_claims(
         "test",
         ref(lasting),
         [
@@ -77,31 +75,31 @@ async def test_what_was_dreamt_from_it_goes_along_and_may_be_dreamt_again_from_t
             field(me, "summary", f"Likes {_MARK}.", brief),
         ],
     )
-    await alice.upsert(Resource(name="brief", content=_MARK, expires_at=lapsed()))
+    await alice.upsert(Resource(name="brief", content=_MARK, expires_at=past_time()))
     await rem.sweep()
     assert await moments(alice) == []
     assert await dreamt_edges(alice, lasting) == []
     await rem.index(everyone=True)
-    assert await traces(sql, _MARK) == {}
+    assert await find_traces(sql, _MARK) == {}
     assert await sql.fetchval("SELECT count(*) FROM statements") == 0, "it was not taken back by its owner"
-    night = await night_for(rem, alice)
-    assert (await night.store_claims("test", ref(lasting), [moment("both", lasting)])).said == 1
+    run = await night_for(rem, alice)
+    assert (await run.store_claims("test", ref(lasting), [moment("both", lasting)])).said == 1
 
 
-async def test_a_dreamt_row_that_its_owner_let_lapse_is_not_dreamt_again(rem: Rem, alice: Store) -> None:
+async def test_row_expired_by_owner_is_not_dreamt_again(rem: Rem, alice: Store) -> None:
     source = await note(alice, "source")
     await (await night_for(rem, alice)).store_claims("test", ref(source), [moment("it", source)])
     (row,) = await moments(alice)
-    await alice.modify(Moment, row.id, lambda it: it.model_copy(update={"expires_at": lapsed()}))
+    await alice.modify(Moment, row.id, lambda it: it.model_copy(update={"expires_at": past_time()}))
     assert (await rem.sweep()).erased == {"moments": 1}
     again = await (await night_for(rem, alice)).store_claims("test", ref(source), [moment("it", source)])
     assert (again.said, again.refused) == (0, 1)
     assert await moments(alice) == []
 
 
-async def test_an_entity_that_is_to_lapse_is_neither_renewed_nor_made_again(rem: Rem, alice: Store) -> None:
+async def test_entity_with_owner_expiry_is_not_changed_or_made_again(rem: Rem, alice: Store) -> None:
     async def tell(text: str) -> None:
-        await talk(rem, "alice@example.com", text)
+        await store_session(rem, "alice@example.com", text)
         await rem.dreamer().dream(alice.scope, ["entities"])
 
     await tell("Sarah Chen <sarah.chen@acme.com> asked for the numbers.")
@@ -118,7 +116,7 @@ async def test_an_entity_that_is_to_lapse_is_neither_renewed_nor_made_again(rem:
     assert await alice.lookup("Sarah Chen") == []
 
 
-async def test_a_file_that_lapses_takes_its_chunks_and_its_upload_along(
+async def test_expired_file_is_erased_with_chunks_and_upload(
     rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     file = await alice.upsert(File(name=f"{_MARK}.md"))
@@ -126,16 +124,14 @@ async def test_a_file_that_lapses_takes_its_chunks_and_its_upload_along(
     await sql.execute(
         "INSERT INTO uploads (tenant_id, file_id, content) VALUES ('default', $1, $2)", file.id, b"Quetzalcoatl"
     )
-    assert "rem.uploads.content" in await traces(sql, _MARK)
-    await alice.upsert(File(name=f"{_MARK}.md", expires_at=lapsed()))
+    assert "rem.uploads.content" in await find_traces(sql, _MARK)
+    await alice.upsert(File(name=f"{_MARK}.md", expires_at=past_time()))
     await rem.sweep()
-    assert await traces(sql, _MARK) == {}
+    assert await find_traces(sql, _MARK) == {}
 
 
-async def test_many_rows_go_in_small_transactions(
-    rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
-) -> None:
-    await alice.upsert_many([Resource(name=f"old {n}", content="x", expires_at=lapsed()) for n in range(100)])
+async def test_sweep_uses_small_transactions(rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]) -> None:
+    await alice.upsert_many([Resource(name=f"old {n}", content="x", expires_at=past_time()) for n in range(100)])
     await alice.upsert_many([Resource(name=f"new {n}", content="x") for n in range(100)])
     await sql.execute("""
         CREATE TABLE public.seen (transaction xid8);
@@ -148,10 +144,10 @@ async def test_many_rows_go_in_small_transactions(
     assert await sql.fetchval("SELECT count(*) FROM resources") == 100
 
 
-async def test_a_sweep_waits_for_nobody_and_takes_nothing_that_is_renewed(
+async def test_sweep_skips_locked_and_renewed_rows(
     rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    await alice.upsert_many([Resource(name=f"old {n}", content="x", expires_at=lapsed()) for n in range(3)])
+    await alice.upsert_many([Resource(name=f"old {n}", content="x", expires_at=past_time()) for n in range(3)])
     async with sql.transaction():
         await sql.execute("UPDATE resources SET expires_at = NULL WHERE name = 'old 1'")
         report = await asyncio.wait_for(rem.sweep(), timeout=10)
@@ -160,8 +156,8 @@ async def test_a_sweep_waits_for_nobody_and_takes_nothing_that_is_renewed(
     assert [row.key for row in await alice.find(Resource)] == ["old-1"]
 
 
-async def test_two_sweeps_and_writers_at_once_are_as_one(rem: Rem, alice: Store) -> None:
-    await alice.upsert_many([Resource(name=f"old {n}", content="x", expires_at=lapsed()) for n in range(50)])
+async def test_concurrent_sweeps_and_writers_agree(rem: Rem, alice: Store) -> None:
+    await alice.upsert_many([Resource(name=f"old {n}", content="x", expires_at=past_time()) for n in range(50)])
 
     async def write(number: int) -> None:
         await note(alice, f"old {number}", "renewed")
@@ -172,20 +168,20 @@ async def test_two_sweeps_and_writers_at_once_are_as_one(rem: Rem, alice: Store)
     assert kept == {"old-0", "old-10", "old-20", "old-30", "old-40"}
 
 
-async def test_the_worker_sweeps(rem: Rem, alice: Store, settings: Settings) -> None:
-    await alice.upsert(Resource(name="old", content="x", expires_at=lapsed()))
+async def test_worker_sweeps(rem: Rem, alice: Store, settings: Settings) -> None:
+    await alice.upsert(Resource(name="old", content="x", expires_at=past_time()))
     await HANDLERS["sweep"](HandlerContext(rem, settings, JobQueue(rem.database)), {})
     assert await alice.count(Resource, with_deleted=True) == 0
 
 
-async def test_pruned_sessions_take_their_dreams_along_and_bring_nothing_back(
+async def test_pruned_sessions_lose_their_statements(
     rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    session = await talk(rem, "alice@example.com", "It was long ago.")
-    recent = await talk(rem, "alice@example.com", "It was today.")
+    session = await store_session(rem, "alice@example.com", "It was long ago.")
+    recent = await store_session(rem, "alice@example.com", "It was today.")
     memory = rem.memory("alice@example.com")
-    night = await night_for(rem, alice)
-    await night.store_claims("test", ref(session), [moment("long ago", *await memory.load_session(session.id))])
+    run = await night_for(rem, alice)
+    await run.store_claims("test", ref(session), [moment("long ago", *await memory.load_session(session.id))])
     await sql.execute("ALTER TABLE sessions DISABLE TRIGGER touch")
     await sql.execute(
         "UPDATE sessions SET (created_at, updated_at) = ROW(now() - interval '40 days', now() - interval '40 days') "

@@ -1,9 +1,9 @@
-"""`rem expire`, `rem forget`, `rem erase-user` and `rem sweep`: what is not to be remembered any longer."""
+"""The commands `rem expire`, `rem forget`, `rem erase-user` and `rem sweep`."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,14 +31,15 @@ if TYPE_CHECKING:
     from rem.forgetting.sweep import SweepReport
     from rem.models import Entity
 
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
-_EXAMPLES = 3
-_LEFT_OVER = 5
-"""The exit code of an erasure that left something."""
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+MAX_EXAMPLES = 3
+"""Rows that are shown for each kind."""
+INCOMPLETE_EXIT_CODE = 5
+"""The exit code of a removal that left rows."""
 
 
 def expire(
-    keys: Annotated[list[str], typer.Argument(help="The keys of what lapses, such as parking-spot.")],
+    keys: Annotated[list[str], typer.Argument(help="The keys of the rows, such as parking-spot.")],
     within: ExpireInOption = None,
     at: ExpireAtOption = None,
     never: ExpireNeverOption = False,
@@ -47,52 +48,54 @@ def expire(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Let the user's own rows lapse: nothing finds them from then on, and a sweep erases them for good."""
+    """Set when rows of the user expire. A sweep erases expired rows for good."""
     from rem.cli.delete import find_own_row
     from rem.cli.lookup import require_nonempty_keys
     from rem.cli.output import print_json
     from rem.forgetting.expiry import expire, parse_expiry
 
     require_nonempty_keys(keys)
-    moment = parse_expiry(within, at, never)
+    expires_at = parse_expiry(within, at, never)
 
     async def work(rem: Rem) -> list[Entity]:
         store = rem.store(user, tenant=tenant)
         rows = list({row.id: row for key in keys for row in [await find_own_row(store, key, table)]}.values())
-        await expire(store, rows, moment)
+        await expire(store, rows, expires_at)
         return rows
 
     rows = run_with_rem(work)
     names = [f"{row.entity_type.table}/{row.key or row.id}" for row in rows]
     if as_json:
-        print_json([{"row": name, "id": row.id, "expires_at": moment} for name, row in zip(names, rows, strict=True)])
+        print_json(
+            [{"row": name, "id": row.id, "expires_at": expires_at} for name, row in zip(names, rows, strict=True)]
+        )
         return
     for name in names:
-        typer.echo(f"{name} {moment_text(moment)}.")
+        typer.echo(f"{name} {format_expiry(expires_at)}.")
 
 
 def forget(
     label: Annotated[str, typer.Argument(metavar="NAME", help="A name or a key, such as 'Sarah Chen'.")],
     mentions: Annotated[
-        bool, typer.Option("--mentions", help="Erase the messages and texts that name it, too.")
+        bool, typer.Option("--mentions", help="Also erase the messages and texts that name it.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
-    yes: Yes = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
+    yes: YesOption = False,
     user: UserOption = None,
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Forget everything about a person or thing in the user's memory. What will go is shown first."""
+    """Remove everything about a person or thing, after showing it."""
     from rem.cli.output import print_json
 
     async def work(rem: Rem) -> tuple[ForgetPlan, ForgetReport | None]:
         plan = await rem.plan_forget(label, user=user, tenant=tenant, mentions=mentions)
-        is_asked = not (yes or dry_run or plan.is_empty)
-        if is_asked or not as_json:
+        needs_confirmation = not (yes or dry_run or plan.is_empty)
+        if needs_confirmation or not as_json:
             _show_plan(plan, err=as_json)
         if dry_run or plan.is_empty:
             return plan, None
-        if is_asked:
+        if needs_confirmation:
             confirm(f"Forget {label} for good?")
         return plan, await rem.forget(plan)
 
@@ -100,29 +103,28 @@ def forget(
     if as_json:
         print_json({"plan": _plan_json(plan), "report": None if report is None else _report_json(report)})
     elif report is not None:
-        _show_report(plan, report)
+        _show_report(report)
     if report is not None and not report.is_gone:
-        raise typer.Exit(_LEFT_OVER)
+        raise typer.Exit(INCOMPLETE_EXIT_CODE)
 
 
 def erase_user(
-    user: Annotated[str, typer.Argument(metavar="USER", help="Who: an e-mail address, or the owner's id.")],
+    user: Annotated[str, typer.Argument(metavar="USER", help="The user's e-mail address or id.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be erased.")] = False,
-    yes: Yes = False,
+    yes: YesOption = False,
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Erase everything of a user for good, and prove for every table that nothing is left."""
+    """Erase all rows of a user for good, and count the rows left in every table."""
     from rem.cli.output import format_count, print_json
 
     async def work(rem: Rem) -> EraseReport:
-        found = await rem.count_user(user, tenant=tenant)
+        preview = await rem.count_user(user, tenant=tenant)
         if dry_run:
-            return found
+            return preview
         if not yes:
-            _show_erasure(user, found, err=True)
-            rows = format_count(found.before, "row")
-            confirm(f"Erase {user} in {tenant} for good, {rows} of memory?")
+            _show_erasure(user, preview, err=True)
+            confirm(f"Erase {user} in {tenant} for good, {format_count(preview.before, 'row')}?")
         return await rem.erase_user(user, tenant=tenant)
 
     report = run_with_rem(work)
@@ -131,11 +133,11 @@ def erase_user(
     else:
         _show_erasure(user, report)
     if report.is_applied and report.after:
-        raise typer.Exit(_LEFT_OVER)
+        raise typer.Exit(INCOMPLETE_EXIT_CODE)
 
 
 def sweep(as_json: JsonOption = False) -> None:
-    """Erase what has lapsed, of everyone. A worker does it every hour."""
+    """Erase expired rows of all users. A worker does this every hour."""
     from rem.cli.output import format_count, print_json
 
     async def work(rem: Rem) -> SweepReport:
@@ -145,111 +147,112 @@ def sweep(as_json: JsonOption = False) -> None:
     if as_json:
         print_json(asdict(report))
         return
-    for table, number in sorted(report.erased.items()):
-        typer.echo(f"{table}: {number}")
-    typer.echo(f"Erased {format_count(report.total, 'row')} that had lapsed.")
+    for table, count in sorted(report.erased.items()):
+        typer.echo(f"{table}: {count}")
+    typer.echo(f"Erased {format_count(report.total, 'expired row')}.")
 
 
-def moment_text(moment: datetime | None) -> str:
-    """What becomes of a row, for people."""
-    return "does not lapse" if moment is None else f"lapses at {moment:%Y-%m-%d %H:%M:%S} ({moment.tzname()})"
+def format_expiry(expires_at: datetime | None) -> str:
+    """Return the rest of a sentence about a row, such as "expires at 2030-12-01 00:00:00 (UTC)"."""
+    if expires_at is None:
+        return "does not expire"
+    return f"expires at {expires_at:%Y-%m-%d %H:%M:%S} ({expires_at.tzname()})"
 
 
 def _show_plan(plan: ForgetPlan, *, err: bool) -> None:
     from rem.cli.output import format_count
 
     typer.echo(f"Known as: {', '.join(plan.names)}", err=err)
-    _show_findings("To erase", plan.rows, err=err)
-    _show_findings("To take out of other rows", plan.facts, err=err)
+    _show_rows("To erase", plan.rows, err=err)
+    _show_rows("To remove from other rows", plan.facts, err=err)
     if plan.statements:
-        typer.echo(f"To take back: {format_count(len(plan.statements), 'dreamt statement')}", err=err)
-        for said in plan.statements[:_EXAMPLES]:
-            typer.echo(f"  {said.text}", err=err)
-    kept = "Texts that name it, to erase" if plan.with_mentions else "Texts that name it, kept"
-    _show_findings(kept, plan.mentions, err=err)
+        typer.echo(f"To retract: {format_count(len(plan.statements), 'dreamt statement')}", err=err)
+        for statement in plan.statements[:MAX_EXAMPLES]:
+            typer.echo(f"  {statement.text}", err=err)
+    title = "Texts that name it, to erase" if plan.with_mentions else "Texts that name it, kept"
+    _show_rows(title, plan.mentions, err=err)
     if plan.shared and plan.scope.user_id is not None:
-        print_to_stderr(f"Shared, and not this user's to forget: {', '.join(plan.shared)}.")
+        print_to_stderr(f"Shared rows with this name stay: {', '.join(plan.shared)}.")
     if plan.is_empty:
         typer.echo("There is nothing to forget.", err=err)
     if plan.mentions and not plan.with_mentions:
-        print_to_stderr("--mentions erases those texts, too.")
+        print_to_stderr("Add --mentions to erase these texts as well.")
 
 
-def _show_findings(title: str, findings: Sequence[AffectedRow], *, err: bool) -> None:
-    if not findings:
+def _show_rows(title: str, rows: Sequence[AffectedRow], *, err: bool) -> None:
+    if not rows:
         return
-    counts = Counter[str]()
-    for finding in findings:
-        counts[finding.ref.table] += 1
-    typer.echo(f"{title}: {', '.join(f'{number} {table}' for table, number in sorted(counts.items()))}", err=err)
-    for finding in findings[:_EXAMPLES]:
-        along = f" and {finding.along} rows of it" if finding.along else ""
-        excerpt = f": {finding.excerpt}" if finding.excerpt else ""
-        typer.echo(f"  {finding.ref.table}/{finding.key}{along}{excerpt}", err=err)
-    if len(findings) > _EXAMPLES:
-        typer.echo(f"  and {len(findings) - _EXAMPLES} more; --json lists them all", err=err)
+    typer.echo(f"{title}: {_format_counts(Counter(row.ref.table for row in rows))}", err=err)
+    for row in rows[:MAX_EXAMPLES]:
+        dependents = f" with {row.dependent_rows} dependent rows" if row.dependent_rows else ""
+        excerpt = f": {row.excerpt}" if row.excerpt else ""
+        typer.echo(f"  {row.ref.table}/{row.key}{dependents}{excerpt}", err=err)
+    if len(rows) > MAX_EXAMPLES:
+        typer.echo(f"  and {len(rows) - MAX_EXAMPLES} more; --json lists them all", err=err)
 
 
-def _show_report(plan: ForgetPlan, report: ForgetReport) -> None:
+def _format_counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {table}" for table, count in sorted(counts.items()))
+
+
+def _show_report(report: ForgetReport) -> None:
     from rem.cli.output import format_count
 
     typer.echo(
         f"Erased {format_count(report.erased.total(), 'row')}, changed {report.changed}, "
-        f"took back {format_count(report.statements, 'statement')}."
+        f"retracted {format_count(report.statements, 'statement')}."
     )
     if report.left:
-        print_to_stderr(f"Still found, written meanwhile: {', '.join(report.left)}. Run it again.")
+        print_to_stderr(f"Still stored, written in the meantime: {', '.join(report.left)}. Run it again.")
     else:
-        typer.echo(f"Searched again: nothing of it is left{_kept(report)}.")
-
-
-def _kept(report: ForgetReport) -> str:
-    return f", besides {report.kept_mentions} texts that name it" if report.kept_mentions else ""
+        kept = f" except {report.kept_mentions} texts that name it" if report.kept_mentions else ""
+        typer.echo(f"Searched again: nothing is left{kept}.")
 
 
 def _show_erasure(user: str, report: EraseReport, *, err: bool = False) -> None:
     from rem.cli.output import format_count, print_table
 
     print_table(
-        ("table", "known by", "before", "after"),
+        ("table", "identified by", "before", "after"),
         [(row.table, row.how, row.before, row.after if report.is_applied else "") for row in report.tables],
         err=err,
     )
     if report.mentions:
-        numbers = ", ".join(f"{number} {table}" for table, number in sorted(report.mentions.items()))
-        print_to_stderr(f"Rows of others that mention {user} stay: {numbers}.")
+        print_to_stderr(f"Rows of other users that mention {user} stay: {_format_counts(report.mentions)}.")
     if not report.is_applied:
         typer.echo(f"Would erase {format_count(report.before, 'row')} of {user}.", err=err)
     elif report.after:
         print_to_stderr(
-            f"Left, because written meanwhile: {format_count(report.after, 'row')}. Stop what writes for {user}, "
-            "and run it again."
+            f"{format_count(report.after, 'row')} left, written in the meantime. Stop the processes that write for "
+            f"{user}, and run it again."
         )
     else:
         typer.echo(f"Erased {format_count(report.before, 'row')} of {user}; nothing is left.")
 
 
 def _plan_json(plan: ForgetPlan) -> dict[str, Any]:
-    def rows(findings: Sequence[AffectedRow]) -> list[dict[str, Any]]:
+    def rows_json(rows: Sequence[AffectedRow]) -> list[dict[str, Any]]:
         return [
             {
-                "table": finding.ref.table,
-                "id": finding.ref.id,
-                "key": finding.key,
-                "fields": finding.fields,
-                "excerpt": finding.excerpt,
-                "along": finding.along,
+                "table": row.ref.table,
+                "id": row.ref.id,
+                "key": row.key,
+                "fields": row.fields,
+                "excerpt": row.excerpt,
+                "along": row.dependent_rows,
             }
-            for finding in findings
+            for row in rows
         ]
 
     return {
         "names": plan.names,
         "with_mentions": plan.with_mentions,
-        "rows": rows(plan.rows),
-        "facts": rows(plan.facts),
-        "statements": [{"id": said.id, "says": said.text, "state": said.state} for said in plan.statements],
-        "mentions": rows(plan.mentions),
+        "rows": rows_json(plan.rows),
+        "facts": rows_json(plan.facts),
+        "statements": [
+            {"id": statement.id, "says": statement.text, "state": statement.state} for statement in plan.statements
+        ],
+        "mentions": rows_json(plan.mentions),
         "summaries": plan.summaries,
         "shared": plan.shared,
     }

@@ -207,7 +207,7 @@ def expire_session(
     tenant: TenantOption = "default",
 ) -> None:
     """Let a session lapse, with all its messages, also those that are written later."""
-    from rem.cli.forget import moment_text
+    from rem.cli.forget import format_expiry
     from rem.forgetting.expiry import expire, parse_expiry
 
     moment = parse_expiry(within, at, never)
@@ -219,7 +219,7 @@ def expire_session(
         await expire(memory.store, [session], moment)
         return session.id
 
-    typer.echo(f"{run_with_rem(work)} {moment_text(moment)}.")
+    typer.echo(f"{run_with_rem(work)} {format_expiry(moment)}.")
 
 
 @app.command()

@@ -39,3 +39,8 @@ def identifier(name: str) -> str:
 def literal(text: str) -> str:
     """Quote a text as an SQL string, for DDL, which takes no parameters."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def query_table(file: str, name: str, table: str, **parts: str) -> str:
+    """Return a named block with its `{table}` replaced by an entity table, and its other `{part}`s by `parts`."""
+    return fill(query(file, name), table=f"rem.{identifier(table)}", **parts)

@@ -1,1 +1,1 @@
-"""Forgetting: what lapses, what is to be forgotten, and users who leave."""
+"""Expiring rows, forgetting a person or thing, and erasing users."""

@@ -1,4 +1,4 @@
-"""Erasing a user: everything of one user in one tenant, with a proof that nothing is left."""
+"""Erase all rows of one user in one tenant, and count the rows that are left."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rem.context import Scope
 from rem.db.retry import retry_when_busy
-from rem.db.sql import fill, identifier, query
+from rem.db.sql import fill, query, query_table
 from rem.dreaming.owner_lock import hold_owner_lock
 from rem.errors import DatabaseError, InvalidInputError
 from rem.forgetting.forget import LOCK_TIMEOUT_SECONDS
@@ -20,85 +20,85 @@ if TYPE_CHECKING:
     from rem.db.database import Connection, Database
 
 MAX_PASSES = 5
+"""How often the erasure is repeated for rows that the user writes in the meantime."""
 _JOBS_TABLE = ".".join(JOBS)
 
 
 @dataclass(frozen=True, slots=True)
 class TableCount:
-    """What a table holds of a user."""
+    """The number of a user's rows in one table, before and after the erasure."""
 
     table: str
     how: str
-    """By what its rows are known to be the user's."""
+    """The column or reference that identifies the user's rows."""
     before: int
     after: int
 
 
 @dataclass(slots=True)
 class EraseReport:
-    """What was erased of a user, and that nothing is left."""
+    """The result of an erasure, or of a dry run."""
 
     tenant_id: str
     user_id: str
     is_applied: bool = False
-    """Whether something was erased, or this only says what would be."""
+    """False for a dry run."""
     tables: list[TableCount] = field(default_factory=list)
     mentions: dict[str, int] = field(default_factory=dict)
-    """Rows of others, by table, that have the user's id or e-mail address in them. They stay."""
+    """Rows of other users, by table, that contain the user's id or e-mail address. They stay."""
     passes: int = 0
-    """More than one if the user wrote while being erased."""
+    """More than one if the user wrote during the erasure."""
 
     @property
     def before(self) -> int:
-        """How many rows were the user's."""
+        """Return the number of the user's rows before the erasure."""
         return sum(table.before for table in self.tables)
 
     @property
     def after(self) -> int:
-        """How many rows still are; 0 is the proof."""
+        """Return the number of the user's rows after the erasure. 0 proves that nothing is left."""
         return sum(table.after for table in self.tables)
 
 
 async def count_user(database: Database, user: str, tenant: str) -> EraseReport:
-    """What `erase_user` would erase. Nothing changes."""
+    """Count the rows that `erase_user` would erase. Change nothing."""
     scope = _parse_scope(user, tenant)
     tables = await _find_tables(database)
     async with database.connection() as connection:
         counts = await _count_rows(connection, tables, scope, await _find_session_ids(connection, scope))
-        names = await _find_identifiers(connection, scope, user)
-        report = EraseReport(
-            scope.tenant_id, str(scope.user_id), mentions=await _count_mentions(connection, scope, names)
-        )
+        identifiers = await _find_identifiers(connection, scope, user)
+        mentions = await _count_mentions(connection, scope, identifiers)
+    report = EraseReport(scope.tenant_id, str(scope.user_id), mentions=mentions)
     report.tables = _build_counts(tables, counts, counts)
     return report
 
 
 async def erase_user(database: Database, user: str, tenant: str) -> EraseReport:
-    """Erase everything of a user in a tenant, for good.
+    """Erase all rows of a user in a tenant for good.
 
-    Each pass is one transaction: interrupted, it changed nothing, and can be run again. What the user writes meanwhile
-    is looked for again, some times; what is still left then stands in the report.
+    Each pass is one transaction. An interrupted pass has changed nothing, and the erasure can be started again. If the
+    user writes in the meantime, repeat up to MAX_PASSES times. The report counts the rows that are left after that.
     """
     scope = _parse_scope(user, tenant)
     tables = await _find_tables(database)
-    # First of all, because a dream that runs for the user would be waited for.
+    # Jobs first, because a running dream of the user would hold the owner lock.
     before = {_JOBS_TABLE: await JobQueue(database).erase_owner(scope.tenant_id, scope.user_id)}
     after: dict[str, int] = {}
     async with hold_owner_lock(database, scope, timeout_seconds=LOCK_TIMEOUT_SECONDS):
         async with database.connection() as connection:
-            names = await _find_identifiers(connection, scope, user)
+            identifiers = await _find_identifiers(connection, scope, user)
             sessions = await _find_session_ids(connection, scope)
         passes = 0
         while passes < MAX_PASSES and (passes == 0 or any(after.values())):
             passes += 1
-            found = await _erase_once(database, tables, scope, sessions)
-            for table, number in found.items():
-                before[table] = before.get(table, 0) + number
+            erased = await _erase_once(database, tables, scope, sessions)
+            for table, count in erased.items():
+                before[table] = before.get(table, 0) + count
             async with database.connection() as connection:
                 sessions = [*sessions, *await _find_session_ids(connection, scope)]
                 after = await _count_rows(connection, tables, scope, sessions)
         async with database.connection() as connection:
-            mentions = await _count_mentions(connection, scope, names)
+            mentions = await _count_mentions(connection, scope, identifiers)
     await reset_planner_stats(database)
     report = EraseReport(scope.tenant_id, str(scope.user_id), True, mentions=mentions, passes=passes)
     report.tables = _build_counts(tables, before, after)
@@ -107,7 +107,7 @@ async def erase_user(database: Database, user: str, tenant: str) -> EraseReport:
 
 def _parse_scope(user: str, tenant: str) -> Scope:
     if not user.strip():
-        raise InvalidInputError("Say who is to be erased: an e-mail address or an id.")
+        raise InvalidInputError("Give the user to erase: an e-mail address or an id.")
     return Scope.for_user(user, tenant)
 
 
@@ -116,8 +116,8 @@ async def _find_tables(database: Database) -> list[OwnedTable]:
         tables, unknown = await find_owned_tables(connection)
     if unknown:
         raise DatabaseError(
-            f"It is not known whose the rows of {', '.join(unknown)} are, so that nothing could be proved: give such a "
-            "table the columns tenant_id and user_id, or keep it in another schema."
+            f"REM cannot tell which rows of {', '.join(unknown)} belong to the user: give each of these tables the "
+            "columns tenant_id and user_id, or move it to another schema."
         )
     return tables
 
@@ -125,28 +125,28 @@ async def _find_tables(database: Database) -> list[OwnedTable]:
 async def _erase_once(
     database: Database, tables: Sequence[OwnedTable], scope: Scope, sessions: Sequence[Any]
 ) -> dict[str, int]:
-    async def work() -> dict[str, int]:
+    async def erase() -> dict[str, int]:
         async with database.transaction() as inside, inside.connection() as connection:
-            # Batches of the same owner, and whoever folds the statistics, wait.
+            # Block batch writes of the same owner and the folding of statistics.
             await connection.execute(query("repository", "take_turns"), scope.tenant_id, scope.user_id)
             await connection.execute(query("forgetting", "lock_statistics"))
-            # What goes by a trigger or a foreign key counts, too.
+            # Count first, because triggers and foreign keys also erase rows.
             counts = await _count_rows(connection, tables, scope, sessions)
             for table in tables:
                 statement = fill(query("forgetting", "erase_owned"), table=table.full_name, condition=table.condition)
                 await connection.execute(statement, *_query_parameters(table, scope, sessions))
             await JobQueue(inside).erase_owner(scope.tenant_id, scope.user_id, connection=connection)
-            # The user's words are not counted any more, and the counts that are left have no owner.
+            # Remove the user's words from the word counts. The counts that are left have no owner.
             await connection.execute(query("forgetting", "fold_statistics"))
             return counts
 
-    return await retry_when_busy(work)
+    return await retry_when_busy(erase)
 
 
 async def _count_rows(
     connection: Connection, tables: Sequence[OwnedTable], scope: Scope, sessions: Sequence[Any]
 ) -> dict[str, int]:
-    """How many rows of a user each table has."""
+    """Count the user's rows in each table, by full table name."""
     counts = {}
     for table in tables:
         statement = fill(query("forgetting", "count_owned"), table=table.full_name, condition=table.condition)
@@ -163,7 +163,7 @@ def _build_counts(
     tables: Sequence[OwnedTable], before: Mapping[str, int], after: Mapping[str, int]
 ) -> list[TableCount]:
     how = {**{table.full_name: table.how for table in tables}, _JOBS_TABLE: "headers"}
-    return [TableCount(place, how[place], before.get(place, 0), after.get(place, 0)) for place in sorted(how)]
+    return [TableCount(name, how[name], before.get(name, 0), after.get(name, 0)) for name in sorted(how)]
 
 
 async def _find_session_ids(connection: Connection, scope: Scope) -> list[Any]:
@@ -172,18 +172,18 @@ async def _find_session_ids(connection: Connection, scope: Scope) -> list[Any]:
 
 
 async def _find_identifiers(connection: Connection, scope: Scope, user: str) -> list[str]:
-    """What others may know the user by: the id, and the addresses that are known."""
+    """Return the user's id and known e-mail addresses in lower case."""
     rows = await connection.fetch(query("forgetting", "emails"), scope.tenant_id, scope.user_id)
     addresses = [row["email"] for row in rows] + ([user.strip()] if "@" in user else [])
     return sorted({name.lower() for name in (str(scope.user_id), *addresses)})
 
 
-async def _count_mentions(connection: Connection, scope: Scope, names: Sequence[str]) -> dict[str, int]:
-    """How many rows of others have one of the names in them."""
+async def _count_mentions(connection: Connection, scope: Scope, identifiers: Sequence[str]) -> dict[str, int]:
+    """Count the rows of other users that contain one of the identifiers, by table."""
     mentions = {}
     for row in await connection.fetch(query("custom_types", "entity_types")):
-        statement = fill(query("forgetting", "count_mentions"), table=f"rem.{identifier(row['name'])}")
-        number = await connection.fetchval(statement, scope.tenant_id, scope.user_id, list(names))
-        if number:
-            mentions[row["name"]] = int(number)
+        statement = query_table("forgetting", "count_mentions", row["name"])
+        count = await connection.fetchval(statement, scope.tenant_id, scope.user_id, list(identifiers))
+        if count:
+            mentions[row["name"]] = int(count)
     return mentions

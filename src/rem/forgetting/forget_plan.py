@@ -1,14 +1,14 @@
-"""Plan: what "forget everything about X" would remove. It is shown first, and what was shown is what goes."""
+"""Find everything that forgetting a person or thing would remove. The plan is shown before anything is removed."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
-from rem.db.sql import fill, identifier, query
+from rem.db.sql import query, query_table
 from rem.errors import InvalidInputError
 from rem.forgetting.name_matcher import NameMatcher
 from rem.models.field_types import check_text
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from rem.context import Scope
     from rem.db.database import Connection
 
-
-TextPredicate: TypeAlias = Callable[[str], bool]
-
+MAX_LABEL_CHARS = 1024
+CURSOR_PREFETCH_ROWS = 500
+_CONTAINERS = frozenset({"sessions", "users"})
+"""Tables whose rows hold much other information. Their fields are emptied, and the rows stay."""
 _NOT_CONTENT = frozenset(
     {
         *("id", "tenant_id", "user_id", "key", "created_at", "updated_at", "deleted_at", "expires_at", "origin"),
@@ -27,39 +28,13 @@ _NOT_CONTENT = frozenset(
     }
 )
 _REFERENCES = frozenset({"sources", "previous_moment_keys"})
-"""Keys of other rows. What they are called is no statement about the thing, as long as those rows are there."""
-
-
-def get_content_fields(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a stored row in which people or machines said something."""
-    return {name: value for name, value in record.items() if name not in _NOT_CONTENT | _REFERENCES}
-
-
-def get_list_fields(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a stored row from which single items can be taken."""
-    return {
-        name: value for name, value in record.items() if name not in _NOT_CONTENT and isinstance(value, list | dict)
-    }
-
-
-def remove_items(value: Any, is_it: TextPredicate) -> Any:
-    """A JSON value without the items of its lists that are the thing."""
-    if isinstance(value, list):
-        return [remove_items(item, is_it) for item in value if not (isinstance(item, str) and is_it(item))]
-    if isinstance(value, dict):
-        return {name: remove_items(inner, is_it) for name, inner in value.items()}
-    return value
-
-
-MAX_LABEL_CHARS = 1024
-CURSOR_PREFETCH_ROWS = 500
-_CONTAINERS = frozenset({"sessions", "users"})
-"""Rows that hold much else: what they say of the thing is emptied, and they stay."""
+"""Fields with keys of other rows. A key is no mention as long as its row exists."""
+TextPredicate: TypeAlias = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class StoredRow:
-    """A stored row."""
+    """The table and id of a row."""
 
     table: str
     id: UUID
@@ -67,22 +42,22 @@ class StoredRow:
 
 @dataclass(frozen=True, slots=True)
 class AffectedRow:
-    """A row that has to do with the thing."""
+    """A row that a removal erases or changes."""
 
     ref: StoredRow
     key: str
     version: str
-    """When it was written last."""
+    """The time of its last change."""
     excerpt: str = ""
-    along: int = 0
-    """How many rows go with it: the messages of a session, the chunks of a file."""
+    dependent_rows: int = 0
+    """The number of rows that are erased with it: the messages of a session, the chunks of a file."""
     fields: tuple[str, ...] = ()
-    """In which of its fields the thing stands."""
+    """The fields that name the person or thing."""
 
 
 @dataclass(frozen=True, slots=True)
 class AffectedStatement:
-    """A statement of a dream that has to do with the thing."""
+    """A statement of a dream that a removal retracts."""
 
     id: UUID
     dream: str
@@ -95,99 +70,69 @@ class AffectedStatement:
 
     @property
     def text(self) -> str:
-        """What it says, for people."""
+        """Return the statement as a short text for people."""
         return f"{self.dream}: {self.kind} {self.name}"
 
 
 @dataclass(slots=True)
 class ForgetPlan:
-    """What is known of a thing, and what would go."""
+    """Everything that is stored about a person or thing."""
 
     scope: Scope
     label: str
     names: tuple[str, ...]
     with_mentions: bool
     rows: list[AffectedRow] = field(default_factory=list)
-    """What answers to the name: erased."""
+    """Rows with one of the names. They are erased."""
     facts: list[AffectedRow] = field(default_factory=list)
-    """Edges to it, and items of lists that name it, in other rows: taken out of them."""
+    """Other rows with an edge to it, or with list items that name it. The edges and items are removed."""
     statements: list[AffectedStatement] = field(default_factory=list)
-    """What was dreamt of it: taken back."""
+    """Statements of dreams about it. They are retracted."""
     mentions: list[AffectedRow] = field(default_factory=list)
-    """Texts in which it is named: erased only if asked for."""
+    """Texts that name it. They are erased only with `with_mentions`."""
     summaries: list[UUID] = field(default_factory=list)
-    """Sessions whose summary names it; it goes with the mentions, and is made anew."""
+    """Sessions whose summary names it. With `with_mentions` the summary is deleted and written again."""
     shared: list[str] = field(default_factory=list)
-    """What the tenant shares under this name, by table and key. It is not the user's, and stays."""
+    """Rows of the tenant with this name, as table/key. They do not belong to the user, and stay."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to forget."""
-        return not (self.rows or self.facts or self.statements or (self.with_mentions and self._mentioning))
-
-    @property
-    def _mentioning(self) -> bool:
-        return bool(self.mentions or self.summaries)
+        """Return whether there is nothing to forget."""
+        has_mentions = bool(self.mentions or self.summaries)
+        return not (self.rows or self.facts or self.statements or (self.with_mentions and has_mentions))
 
     @property
     def fingerprint(self) -> str:
-        """The same for two plans exactly if the same would go."""
-        going = [f"{f.ref.table}/{f.ref.id}/{f.version}/{f.along}" for f in (*self.rows, *self.facts)]
-        going += [f"{said.id}/{said.state}" for said in self.statements]
+        """Return a hash that is equal for two plans exactly if they remove the same."""
+        parts = [
+            f"{row.ref.table}/{row.ref.id}/{row.version}/{row.dependent_rows}" for row in (*self.rows, *self.facts)
+        ]
+        parts += [f"{statement.id}/{statement.state}" for statement in self.statements]
         if self.with_mentions:
-            going += [f"{f.ref.table}/{f.ref.id}/{f.version}" for f in self.mentions] + list(map(str, self.summaries))
-        return hashlib.sha256("\n".join(sorted(going)).encode()).hexdigest()
-
-
-def is_container(table: str) -> bool:
-    """Whether rows of a table stay when they mention the thing, without what they say of it."""
-    return table in _CONTAINERS
-
-
-def is_edge_to(edge: Any, names: NameMatcher) -> bool:
-    """Whether an edge leads to the thing; its target may be written with its type, as users/sarah."""
-    target = edge.get("dst") if isinstance(edge, dict) else None
-    return isinstance(target, str) and (names.matches(target) or names.matches(target.partition("/")[2]))
-
-
-def scrub_record(record: Mapping[str, Any], table: str, names: NameMatcher, with_mentions: bool) -> dict[str, Any]:
-    """The fields of a row that are others without the thing: its edges and lists."""
-
-    def is_it(item: str) -> bool:
-        return names.occurs_in(item) if with_mentions else names.matches(item)
-
-    edges = [
-        edge
-        for edge in record["graph_edges"]
-        if not is_edge_to(edge, names) and not (with_mentions and names.occurs_in_json(edge))
-    ]
-    changes: dict[str, Any] = {} if edges == record["graph_edges"] else {"graph_edges": edges}
-    for name, value in get_list_fields(record).items():
-        # The calls of a message are what was said, and never change.
-        if (table, name) != ("messages", "tool_calls") and (less := remove_items(value, is_it)) != value:
-            changes[name] = less
-    return changes
+            parts += [f"{row.ref.table}/{row.ref.id}/{row.version}" for row in self.mentions]
+            parts += map(str, self.summaries)
+        return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()
 
 
 class ForgetPlanner:
-    """Looks through everything that an owner has. Inside one transaction, so that it sees one state."""
+    """Search all rows and statements of an owner. Use it inside one transaction, so that it sees one state."""
 
     def __init__(self, connection: Connection, scope: Scope) -> None:
         self._connection = connection
         self._scope = scope
 
     async def plan(self, label: str, *, with_mentions: bool, known_as: Sequence[str] = ()) -> ForgetPlan:
-        """What would go with a name or a key; also known as what nothing may tell any more."""
+        """Return the plan for a name or key. `known_as` adds names that are no longer stored."""
         tables = [row["name"] for row in await self._connection.fetch(query("custom_types", "entity_types"))]
         targets, names = await self._find_targets(_check_label(label), tables, known_as)
         plan = ForgetPlan(self._scope, label, names.all, with_mentions)
         await self._scan_statements(plan, targets, names)
         for table in tables:
             await self._scan_table(plan, table, targets, names)
-        rows = await self._connection.fetch(query("forgetting", "summaries_of"), *self._owner)
+        rows = await self._connection.fetch(query("forgetting", "own_summaries"), *self._owner)
         plan.summaries = [row["session_id"] for row in rows if names.occurs_in(row["summary"])]
-        answering = await self._connection.fetch(query("forgetting", "shared_answering"), self._owner[0], label)
-        plan.shared = [f"{row['entity_type']}/{row['entity_key']}" for row in answering]
+        shared = await self._connection.fetch(query("forgetting", "find_shared_rows"), self._owner[0], label)
+        plan.shared = [f"{row['entity_type']}/{row['entity_key']}" for row in shared]
         return plan
 
     @property
@@ -197,36 +142,38 @@ class ForgetPlanner:
     async def _find_targets(
         self, label: str, tables: Sequence[str], known_as: Sequence[str]
     ) -> tuple[set[StoredRow], NameMatcher]:
-        """The owner's rows that answer to a label, and under which names they are known."""
-        found = await self._find_rows_named([label])
-        before, slash, behind = label.partition("/")
-        names = [behind if slash and before in tables else label]
-        for ref in found:
+        """Return the owner's rows with a name, and all names of these rows."""
+        targets = await self._find_rows_named([label])
+        table, slash, key = label.partition("/")
+        names = [key if slash and table in tables else label]
+        for ref in targets:
             names += _collect_names(await self._load_record(ref))
-        # What it was called before it was forgotten: texts that name it may still be there.
-        refused = await self._connection.fetch(query("forgetting", "refused_with"), *self._owner, names)
+        # Texts can still contain the names that the entity had before it was forgotten.
+        refused = await self._connection.fetch(query("forgetting", "names_refused_together"), *self._owner, names)
         names += [row["name"] for row in refused]
-        known = NameMatcher([*names, *known_as])
-        found |= await self._find_rows_named(list(known.all))
-        return found, known
+        matcher = NameMatcher([*names, *known_as])
+        targets |= await self._find_rows_named(list(matcher.all))
+        return targets, matcher
 
     async def _find_rows_named(self, labels: Sequence[str]) -> set[StoredRow]:
-        rows = await self._connection.fetch(query("forgetting", "answering"), *self._owner, labels)
+        rows = await self._connection.fetch(query("forgetting", "find_rows_named"), *self._owner, labels)
         found = {StoredRow(row["entity_type"], row["entity_id"]) for row in rows}
         for table in {row["name"] for row in await self._connection.fetch(query("custom_types", "entity_types"))}:
-            # Also what was deleted, or has lapsed: it could come back.
-            buried = await self._connection.fetch(_table_query(table, "holders"), *self._owner, labels)
-            found |= {StoredRow(table, row["id"]) for row in buried}
+            # Deleted and expired rows too, because they could be restored.
+            statement = query_table("forgetting", "find_rows_by_key", table)
+            hidden = await self._connection.fetch(statement, *self._owner, labels)
+            found |= {StoredRow(table, row["id"]) for row in hidden}
         return found
 
     async def _load_record(self, ref: StoredRow) -> dict[str, Any]:
         record: dict[str, Any] = await self._connection.fetchval(
-            _table_query(ref.table, "record"), self._scope.tenant_id, ref.id
+            query_table("forgetting", "record", ref.table), self._scope.tenant_id, ref.id
         )
         return record
 
     async def _scan_table(self, plan: ForgetPlan, table: str, targets: set[StoredRow], names: NameMatcher) -> None:
-        rows = self._connection.cursor(_table_query(table, "own_rows"), *self._owner, prefetch=CURSOR_PREFETCH_ROWS)
+        statement = query_table("forgetting", "own_rows", table)
+        rows = self._connection.cursor(statement, *self._owner, prefetch=CURSOR_PREFETCH_ROWS)
         async for (record,) in rows:
             ref = StoredRow(table, UUID(record["id"]))
             if ref in targets:
@@ -239,27 +186,27 @@ class ForgetPlanner:
             if plan.with_mentions:
                 rest |= scrub_record(rest, table, names, with_mentions=True)
             else:
-                rest = _remove_retracted(rest, [said for said in plan.statements if said.entity == ref])
-            mentioning = tuple(
-                sorted(name for name, text in get_content_fields(rest).items() if names.occurs_in_json(text))
+                rest = _remove_retracted(rest, [statement for statement in plan.statements if statement.entity == ref])
+            fields = tuple(
+                sorted(name for name, value in get_content_fields(rest).items() if names.occurs_in_json(value))
             )
-            if mentioning or (plan.with_mentions and rest != {**record, **changes}):
-                plan.mentions.append(_build_affected_row(ref, record, names, fields=mentioning))
-        plan.rows[:] = [await self._count_dependents(finding) for finding in plan.rows]
+            if fields or (plan.with_mentions and rest != {**record, **changes}):
+                plan.mentions.append(_build_affected_row(ref, record, names, fields=fields))
+        plan.rows[:] = [await self._count_dependents(row) for row in plan.rows]
 
-    async def _count_dependents(self, finding: AffectedRow) -> AffectedRow:
-        name = {"sessions": "count_messages", "files": "count_chunks"}.get(finding.ref.table)
-        if name is None or finding.along:
-            return finding
-        along = await self._connection.fetchval(query("forgetting", name), *self._owner, finding.ref.id)
-        return AffectedRow(finding.ref, finding.key, finding.version, finding.excerpt, along, finding.fields)
+    async def _count_dependents(self, row: AffectedRow) -> AffectedRow:
+        name = {"sessions": "count_messages", "files": "count_chunks"}.get(row.ref.table)
+        if name is None or row.dependent_rows:
+            return row
+        count = await self._connection.fetchval(query("forgetting", name), *self._owner, row.ref.id)
+        return replace(row, dependent_rows=count)
 
     async def _scan_statements(self, plan: ForgetPlan, targets: set[StoredRow], names: NameMatcher) -> None:
         rows = self._connection.cursor(
             query("forgetting", "own_statements"), *self._owner, prefetch=CURSOR_PREFETCH_ROWS
         )
         async for row in rows:
-            said = AffectedStatement(
+            statement = AffectedStatement(
                 row["id"],
                 row["dream"],
                 row["kind"],
@@ -269,39 +216,87 @@ class ForgetPlanner:
                 row["value"],
                 row["state"],
             )
-            if _is_about(said, targets, names, plan.with_mentions) or (
-                plan.with_mentions and any(map(names.occurs_in, (said.name, *row["source_keys"])))
+            if _is_about(statement, targets, names, plan.with_mentions) or (
+                plan.with_mentions and any(map(names.occurs_in, (statement.name, *row["source_keys"])))
             ):
-                plan.statements.append(said)
+                plan.statements.append(statement)
 
 
-def _is_about(said: AffectedStatement, targets: set[StoredRow], names: NameMatcher, with_mentions: bool) -> bool:
-    """Whether a statement is to go. A refusal says nothing, and keeps the dream from saying it again."""
-    if said.state == "refused":
-        return said.entity in targets and said.kind != "row"
-    if said.entity in targets or (said.kind == "row" and names.matches(said.name)):
+def is_container(table: str) -> bool:
+    """Return whether rows of a table stay when they mention the person or thing."""
+    return table in _CONTAINERS
+
+
+def is_edge_to(edge: Any, names: NameMatcher) -> bool:
+    """Return whether an edge leads to one of the names. Its target may include the table, as in users/sarah."""
+    target = edge.get("dst") if isinstance(edge, dict) else None
+    return isinstance(target, str) and (names.matches(target) or names.matches(target.partition("/")[2]))
+
+
+def scrub_record(record: Mapping[str, Any], table: str, names: NameMatcher, with_mentions: bool) -> dict[str, Any]:
+    """Return the changed fields of a row after its edges to the names and its matching list items are removed."""
+    is_removed = names.occurs_in if with_mentions else names.matches
+    edges = [
+        edge
+        for edge in record["graph_edges"]
+        if not is_edge_to(edge, names) and not (with_mentions and names.occurs_in_json(edge))
+    ]
+    changes: dict[str, Any] = {} if edges == record["graph_edges"] else {"graph_edges": edges}
+    for name, value in get_list_fields(record).items():
+        # The tool calls of a message are part of its text, which never changes.
+        if (table, name) != ("messages", "tool_calls") and (rest := remove_items(value, is_removed)) != value:
+            changes[name] = rest
+    return changes
+
+
+def get_content_fields(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a row that hold texts of people or models."""
+    return {name: value for name, value in record.items() if name not in _NOT_CONTENT | _REFERENCES}
+
+
+def get_list_fields(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a row from which single items can be removed."""
+    return {
+        name: value for name, value in record.items() if name not in _NOT_CONTENT and isinstance(value, list | dict)
+    }
+
+
+def remove_items(value: Any, is_removed: TextPredicate) -> Any:
+    """Return a JSON value without the strings of its lists for which `is_removed` is true."""
+    if isinstance(value, list):
+        return [remove_items(item, is_removed) for item in value if not (isinstance(item, str) and is_removed(item))]
+    if isinstance(value, dict):
+        return {name: remove_items(inner, is_removed) for name, inner in value.items()}
+    return value
+
+
+def _is_about(statement: AffectedStatement, targets: set[StoredRow], names: NameMatcher, with_mentions: bool) -> bool:
+    """Return whether a statement is to be retracted. A refusal stays, because it keeps dreams from repeating it."""
+    if statement.state == "refused":
+        return statement.entity in targets and statement.kind != "row"
+    if statement.entity in targets or (statement.kind == "row" and names.matches(statement.name)):
         return True
-    value = said.value
-    if said.kind == "row" and not with_mentions:
-        # It repeats texts that stay, and stays as they do; but not what its lists say.
+    value = statement.value
+    if statement.kind == "row" and not with_mentions:
+        # The row repeats texts that stay, so it stays as well. Only its matching list items go.
         return bool(remove_items(value, names.matches) != value)
-    if said.kind == "edge":
+    if statement.kind == "edge":
         value = {**value, "properties": {**value.get("properties", {}), "sources": []}}
         if not with_mentions:
             return is_edge_to(value, names)
     return names.occurs_in_json(value)
 
 
-def _remove_retracted(record: dict[str, Any], taken: Sequence[AffectedStatement]) -> dict[str, Any]:
-    """A row without the fields that say what a dream said, and that go with it."""
+def _remove_retracted(record: dict[str, Any], statements: Sequence[AffectedStatement]) -> dict[str, Any]:
+    """Return a row without the field values that retracted statements wrote."""
     rest = dict(record)
-    for said in taken:
-        if said.kind != "field" or said.state != "live":
+    for statement in statements:
+        if statement.kind != "field" or statement.state != "live":
             continue
-        outer, _, inner = said.name.partition(".")
-        if inner and isinstance(rest.get(outer), dict) and rest[outer].get(inner) == said.value:
+        outer, _, inner = statement.name.partition(".")
+        if inner and isinstance(rest.get(outer), dict) and rest[outer].get(inner) == statement.value:
             rest[outer] = {name: value for name, value in rest[outer].items() if name != inner}
-        elif not inner and rest.get(outer) == said.value:
+        elif not inner and rest.get(outer) == statement.value:
             rest[outer] = None
     return rest
 
@@ -314,7 +309,7 @@ def _build_affected_row(
 
 
 def _collect_names(record: Mapping[str, Any]) -> list[str]:
-    """What a row is called: its name, its address, its aliases."""
+    """Return the name, e-mail address and aliases of a row."""
     extracted = record.get("extracted_data")
     aliases = extracted.get("aliases") if isinstance(extracted, dict) else None
     names = [record.get("name"), record.get("email"), *(aliases if isinstance(aliases, list) else [])]
@@ -327,9 +322,5 @@ def _check_label(label: str) -> str:
     except ValueError as error:
         raise InvalidInputError(f"The name {error}.") from error
     if not label.strip() or len(label) > MAX_LABEL_CHARS:
-        raise InvalidInputError(f"Say what is to be forgotten: a name or a key of 1 to {MAX_LABEL_CHARS} characters.")
+        raise InvalidInputError(f"Give a name or a key of 1 to {MAX_LABEL_CHARS} characters to forget.")
     return label.strip()
-
-
-def _table_query(table: str, name: str) -> str:
-    return fill(query("forgetting", name), table=f"rem.{identifier(table)}")

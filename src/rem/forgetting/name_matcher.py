@@ -1,4 +1,4 @@
-"""Names: under which names something is known, and whether a text mentions one of them."""
+"""Compare texts with the names of one person or thing."""
 
 from __future__ import annotations
 
@@ -15,50 +15,50 @@ _ADDRESS = re.compile(r"[^\s@]+@[^\s@]+\Z|[^\W\d_][\w+.-]*://")
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-"""Scripts that write words without spaces between them: there a name may stand right beside other letters."""
+"""Scripts without spaces between words. There, letters may directly precede or follow a name."""
 _LETTER = "[^\\W_]|[\u0300-\u036f]"
 EXCERPT_CONTEXT_CHARS = 60
 
 
 class NameMatcher:
-    """The names of one thing. They are compared as whole words, in any case and spelling of Unicode."""
+    """The names of one person or thing, compared as whole words in any case and Unicode spelling."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.all = tuple(dict.fromkeys(name.strip() for name in names if _strip_separators(name)))
         if not self.all:
-            raise InvalidInputError("Say what is to be forgotten: a name or a key.")
+            raise InvalidInputError("Give a name or a key to forget.")
         self._spellings = {_strip_separators(name) for name in self.all}
         longest_first = sorted({fold_text(name) for name in self.all}, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(_build_pattern, longest_first)))
 
     def matches(self, text: str) -> bool:
-        """Whether a text is one of the names, and nothing else."""
+        """Return whether the whole text is one of the names."""
         return _strip_separators(text) in self._spellings
 
     def occurs_in(self, text: str) -> bool:
-        """Whether a text mentions one of the names."""
+        """Return whether the text mentions one of the names."""
         return self._pattern.search(fold_text(text)) is not None
 
     def occurs_in_json(self, value: Any) -> bool:
-        """Whether a text inside a JSON value, or the name of a field in it, mentions one of the names."""
+        """Return whether a string or a field name inside a JSON value mentions one of the names."""
         return any(self.occurs_in(text) for text in iterate_texts(value))
 
     def excerpt(self, value: Any) -> str:
-        """What stands around the first mention in a JSON value."""
+        """Return the text around the first mention in a JSON value; empty without a mention."""
         for text in iterate_texts(value):
             plain = " ".join(_INVISIBLE.sub("", text).split())
-            found = self._pattern.search(fold_text(plain))
-            if found is None:
+            match = self._pattern.search(fold_text(plain))
+            if match is None:
                 continue
-            # Folding may change the length of a text a little: the excerpt is for people.
-            start = max(0, found.start() - EXCERPT_CONTEXT_CHARS)
-            end = found.end() + EXCERPT_CONTEXT_CHARS
+            # Folding can shift offsets by a few characters. That is fine, because only people read the excerpt.
+            start = max(0, match.start() - EXCERPT_CONTEXT_CHARS)
+            end = match.end() + EXCERPT_CONTEXT_CHARS
             return ("… " if start else "") + plain[start:end] + (" …" if end < len(plain) else "")
         return ""
 
 
 def fold_text(text: str) -> str:
-    """The text in one spelling, without capitals."""
+    """Return the text in lower case and normalized Unicode (NFKC), without invisible characters."""
     if text.isascii():
         return text.lower().strip()
     plain = unicodedata.normalize("NFKC", _INVISIBLE.sub("", text)).casefold()
@@ -66,7 +66,7 @@ def fold_text(text: str) -> str:
 
 
 def iterate_texts(value: Any) -> Iterator[str]:
-    """All texts in a JSON value, the names of fields among them."""
+    """Yield all strings in a JSON value, including field names."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -79,13 +79,13 @@ def iterate_texts(value: Any) -> Iterator[str]:
 
 
 def _strip_separators(text: str) -> str:
-    """What spellings of a name have in common: Sarah Chen, sarah-chen, SarahChen."""
+    """Return the form that all spellings of a name share: Sarah Chen, sarah-chen, SarahChen."""
     return _SEPARATORS.sub("", fold_text(text))
 
 
 def _build_pattern(name: str) -> str:
     if _ADDRESS.match(name):
-        # a.b@example.com is not b@example.com, and example.com.au is not example.com.
+        # b@example.com does not match inside a.b@example.com, nor example.com inside example.com.au.
         return rf"(?<![\w.+-]){re.escape(name)}(?!\.?(?:{_LETTER}))(?!-\w)"
     words = [re.escape(word) for word in _SEPARATORS.split(name) if word]
     before = "" if _UNSPACED.match(words[0][0]) else "(?<![^\\W_])"

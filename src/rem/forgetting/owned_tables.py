@@ -1,4 +1,4 @@
-"""Which tables hold something of a user, found from the database's own catalogue, so that none is forgotten."""
+"""Find the tables that hold rows of users, in PostgreSQL's catalog."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from rem.db.database import Connection
 
 OWNER_COLUMNS = ("user_id", "owner", "owner_user_id", "shared_with_user_id")
-"""Columns that say whose a row is, or with whom it is shared."""
+"""Columns with the id of the user who owns a row, or with whom it is shared."""
 
 JOBS = ("rem_jobs", "pgqueuer")
-"""A job says in its headers whose it is."""
+"""The table of jobs. A job has its owner in its headers."""
 
 _BY_SESSION = ("rem", "session_counters")
 _NOT_PERSONAL = frozenset(
@@ -24,30 +24,30 @@ _NOT_PERSONAL = frozenset(
             ("rem", name)
             for name in ("entity_types", "migrations", "installed_functions", "embedding_models", "sql_access")
         ),
-        # How often words occur in a tenant: numbers in place of the words, and counts.
+        # Word counts of a tenant, with hashes instead of words.
         *(("rem", "term_counts"), ("rem", "term_count_deltas")),
-        # When which kind of job ran. Nothing of a user is written there.
+        # Times and kinds of jobs, without user data.
         *(("rem_jobs", name) for name in ("pgqueuer_log", "pgqueuer_schedules", "pgqueuer_statistics")),
     }
 )
-_EARLY = frozenset({"statement_sources", "statements", "dream_progress", "dream_runs"})
+_ERASED_FIRST = frozenset({"statement_sources", "statements", "dream_progress", "dream_runs"})
 
 
 @dataclass(frozen=True, slots=True)
 class OwnedTable:
-    """A table that may hold rows of a user."""
+    """A table that can hold rows of a user."""
 
     schema: str
     name: str
     how: str
-    """By what its rows are known to be the user's."""
+    """The column or reference that identifies the user's rows, for people."""
     condition: str
-    """SQL over a row `t`: $1 is the tenant, $2 the user; where it is known by its session, the ids of those."""
+    """SQL condition on a row `t`. $1 is the tenant, $2 the user id, or the session ids if `is_by_session`."""
     is_by_session: bool = False
 
     @property
     def full_name(self) -> str:
-        """The table's full name, for people and for SQL; the catalogue gave it."""
+        """Return the table name with its schema. It is safe in SQL, because it comes from the catalog."""
         return f"{self.schema}.{self.name}"
 
 
@@ -62,9 +62,10 @@ class _Reference:
 
 
 async def find_owned_tables(connection: Connection) -> tuple[list[OwnedTable], list[str]]:
-    """The tables that hold something of users, in an order in which they can be emptied; and those unaccounted for.
+    """Return the tables with rows of users, in an order in which they can be emptied, and the unknown tables.
 
-    A table that is made later and has a column for its owner is among the first without anybody's doing.
+    A table with an owner column is found without any registration. A table is unknown if neither a column nor a
+    reference identifies the owner of its rows.
     """
     columns = {
         (row["schema"], row["name"]): set(row["columns"])
@@ -80,21 +81,22 @@ async def find_owned_tables(connection: Connection) -> tuple[list[OwnedTable], l
         for row in await connection.fetch(query("forgetting", "references"))
     ]
     entities = {row["name"] for row in await connection.fetch(query("custom_types", "entity_types"))}
-    owned = {table: found for table in columns if (found := _find_owner_columns(table, columns[table])) is not None}
+    by_columns = {table: _find_owner_columns(table, names) for table, names in columns.items()}
+    owned = {table: owned_table for table, owned_table in by_columns.items() if owned_table is not None}
     _add_referencing_tables(owned, columns, references)
     unknown = sorted(f"{schema}.{name}" for schema, name in set(columns) - set(owned) - _NOT_PERSONAL - {JOBS})
     return [owned[table] for table in _sort_for_deletion(owned, references, entities)], unknown
 
 
 def _find_owner_columns(table: tuple[str, str], columns: set[str]) -> OwnedTable | None:
-    """The table, if its own columns say whose a row is."""
+    """Return the table if its own columns identify the owner of a row."""
     if table == _BY_SESSION:
         return OwnedTable(*table, "its session", "t.tenant_id = $1 AND t.session_id = ANY ($2::uuid[])", True)
-    found = [column for column in OWNER_COLUMNS if column in columns]
-    if not found or "tenant_id" not in columns:
+    owner_columns = [column for column in OWNER_COLUMNS if column in columns]
+    if not owner_columns or "tenant_id" not in columns:
         return None
-    condition = " OR ".join(f"t.{column} = $2" for column in found)
-    return OwnedTable(*table, ", ".join(found), f"t.tenant_id = $1 AND ({condition})")
+    condition = " OR ".join(f"t.{column} = $2" for column in owner_columns)
+    return OwnedTable(*table, ", ".join(owner_columns), f"t.tenant_id = $1 AND ({condition})")
 
 
 def _add_referencing_tables(
@@ -102,13 +104,14 @@ def _add_referencing_tables(
     columns: Mapping[tuple[str, str], set[str]],
     references: Sequence[_Reference],
 ) -> None:
-    """Add the tables whose rows belong to rows of the others, by their foreign keys."""
+    """Add the tables whose rows reference rows of owned tables."""
     for reference in references:
         child, parent = reference.child, owned.get(reference.parent)
         if child in owned or child not in columns or parent is None:
             continue
         match = " AND ".join(
-            f"p.{theirs} = t.{ours}" for ours, theirs in zip(reference.columns, reference.parent_columns, strict=True)
+            f"p.{parent_column} = t.{column}"
+            for column, parent_column in zip(reference.columns, reference.parent_columns, strict=True)
         )
         inner = parent.condition.replace("t.", "p.")
         condition = f"EXISTS (SELECT FROM {parent.full_name} p WHERE {match} AND {inner})"
@@ -118,19 +121,19 @@ def _add_referencing_tables(
 def _sort_for_deletion(
     owned: Mapping[tuple[str, str], OwnedTable], references: Sequence[_Reference], entities: set[str]
 ) -> list[tuple[str, str]]:
-    """Who refers before who is referred to; statements before their sources; what triggers keep exact at the end."""
+    """Sort referencing tables before referenced ones, and tables that triggers maintain last."""
 
     def rank(table: tuple[str, str]) -> tuple[int, tuple[str, str]]:
         name = table[1]
-        # A trigger writes the totals of an owner anew when passages go.
-        place = 0 if name in _EARLY else 1 if name in entities else 2 if name == "passages" else 3
-        return place, table
+        # A trigger updates the owner's totals when passages are deleted, so the totals come after them.
+        group = 0 if name in _ERASED_FIRST else 1 if name in entities else 2 if name == "passages" else 3
+        return group, table
 
     ordered: list[tuple[str, str]] = []
     left = set(owned)
     while left:
-        waiting = {reference.parent for reference in references if reference.child in left - {reference.parent}}
-        free = sorted(left - waiting, key=rank) or sorted(left, key=rank)
-        ordered.append(free[0])
-        left.remove(free[0])
+        referenced = {reference.parent for reference in references if reference.child in left - {reference.parent}}
+        table = min(left - referenced or left, key=rank)
+        ordered.append(table)
+        left.remove(table)
     return ordered

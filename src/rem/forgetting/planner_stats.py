@@ -1,4 +1,4 @@
-"""Samples: what PostgreSQL's planner keeps of the rows of a table, which would outlive the rows that are erased."""
+"""Remove erased values from the statistics of PostgreSQL's query planner."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ if TYPE_CHECKING:
 
 
 async def reset_planner_stats(database: Database) -> None:
-    """Let the planner know only rows that are there by now. However much there is, a bounded number of rows is read."""
+    """Delete the planner's sample values of all REM tables, and collect new ones.
 
-    async def work() -> None:
+    The samples (`pg_stats`) contain texts, which would outlive the erased rows. PostgreSQL reads a bounded number of
+    rows for new samples, whatever the size of a table.
+    """
+
+    async def reset() -> None:
         async with database.connection() as connection:
-            await connection.execute(query("forgetting", "renew_samples"))
+            await connection.execute(query("forgetting", "reset_planner_stats"))
 
-    await retry_when_busy(work)
+    await retry_when_busy(reset)

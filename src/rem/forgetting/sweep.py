@@ -1,4 +1,4 @@
-"""Sweep: erases for good what has lapsed, of everyone, and thereby what was dreamt from it."""
+"""Erase expired rows of all users for good, together with the statements derived from them."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from uuid import UUID
 from loguru import logger
 
 from rem.db.retry import retry_when_busy
-from rem.db.sql import fill, identifier, query
+from rem.db.sql import query, query_table
 
 if TYPE_CHECKING:
     from rem.db.database import Connection, Database
 
 SCAN_FACTOR = 10
-"""So many times more rows are looked at than are erased in one transaction."""
+"""Each query reads this many times more rows than one transaction erases."""
 _NO_ID = UUID(int=0)
 _SWEPT_FIRST = ("messages", "resources")
-"""Sessions and files take these along in one piece, however many there are; so they go before, some at a time."""
+"""A session or file erases all of these rows in one statement. Sweeping them first keeps transactions small."""
 
 
 @dataclass(slots=True)
 class SweepReport:
-    """What a sweep erased."""
+    """The result of one sweep."""
 
     erased: dict[str, int] = field(default_factory=dict)
-    """Rows by table, those that lapsed; what was dreamt from them goes with them."""
+    """Erased expired rows by table. Rows that were derived from them are not counted."""
     busy: int = 0
-    """Rows that somebody was just writing; the next sweep looks at them again."""
+    """Rows that another transaction was writing. The next sweep erases them."""
 
     @property
     def total(self) -> int:
-        """How many rows it were."""
+        """Return the number of erased rows."""
         return sum(self.erased.values())
 
 
 async def sweep(database: Database, *, at_once: int = 500) -> SweepReport:
-    """Erase what has lapsed, so many rows in one transaction; a second time changes nothing.
+    """Erase all expired rows, `at_once` rows per transaction. A second sweep changes nothing.
 
-    It waits for nobody: what is just being written, or lapses no longer, is left alone.
+    A sweep waits for no lock. It skips rows that another transaction writes, and rows that no longer expire.
     """
     report = SweepReport()
     if database.server_info.is_replica:
@@ -50,7 +50,7 @@ async def sweep(database: Database, *, at_once: int = 500) -> SweepReport:
         if erased:
             report.erased[table] = erased
     if report.total:
-        logger.info("Erased {} rows that had lapsed", report.total)
+        logger.info("Erased {} expired rows", report.total)
     return report
 
 
@@ -61,38 +61,34 @@ async def _find_tables(database: Database) -> list[str]:
 
 
 async def _sweep_table(database: Database, table: str, report: SweepReport, at_once: int) -> int:
-    erased, page, behind = 0, at_once * SCAN_FACTOR, ("", _NO_ID)
+    erased, page_rows, after = 0, at_once * SCAN_FACTOR, ("", _NO_ID)
     while True:
         async with database.connection() as connection:
-            found = await connection.fetch(_table_query(table, "lapsed"), *behind, page)
-        for start in range(0, len(found), at_once):
-            batch = [(row["tenant_id"], row["id"]) for row in found[start : start + at_once]]
-            gone = await _erase_batch(database, table, batch)
-            erased += gone
-            report.busy += len(batch) - gone
-        if len(found) < page:
+            expired = await connection.fetch(query_table("forgetting", "expired", table), *after, page_rows)
+        for start in range(0, len(expired), at_once):
+            batch = [(row["tenant_id"], row["id"]) for row in expired[start : start + at_once]]
+            erased_in_batch = await _erase_batch(database, table, batch)
+            erased += erased_in_batch
+            report.busy += len(batch) - erased_in_batch
+        if len(expired) < page_rows:
             return erased
-        behind = (found[-1]["tenant_id"], found[-1]["id"])
+        after = (expired[-1]["tenant_id"], expired[-1]["id"])
 
 
 async def _erase_batch(database: Database, table: str, batch: Sequence[tuple[str, UUID]]) -> int:
-    async def work() -> int:
+    async def erase() -> int:
         async with database.transaction() as inside, inside.connection() as connection:
             return await _erase_locked(connection, table, batch)
 
-    return await retry_when_busy(work)
+    return await retry_when_busy(erase)
 
 
 async def _erase_locked(connection: Connection, table: str, batch: Sequence[tuple[str, UUID]]) -> int:
-    rows = await connection.fetch(
-        _table_query(table, "lock_lapsed"), [tenant for tenant, _ in batch], [row for _, row in batch]
-    )
+    """Erase the rows of a batch that can be locked now, and return their number."""
+    tenants, ids = [tenant for tenant, _ in batch], [row_id for _, row_id in batch]
+    rows = await connection.fetch(query_table("forgetting", "lock_expired", table), tenants, ids)
     tenants, ids = [row["tenant_id"] for row in rows], [row["id"] for row in rows]
-    # A dreamt row that lapses with a source was not taken back by its owner: from what is left it may be dreamt again.
-    await connection.execute(query("forgetting", "forget_statements_of_lapsed"), table, tenants, ids)
-    await connection.execute(_table_query(table, "erase_rows"), tenants, ids)
+    # The owner did not delete a dreamt row that expires with its source, so dreams may make it again from the rest.
+    await connection.execute(query("forgetting", "delete_statements_of_expired"), table, tenants, ids)
+    await connection.execute(query_table("forgetting", "erase_rows", table), tenants, ids)
     return len(ids)
-
-
-def _table_query(table: str, name: str) -> str:
-    return fill(query("forgetting", name), table=f"rem.{identifier(table)}")

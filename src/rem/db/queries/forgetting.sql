@@ -1,57 +1,58 @@
 -- name: expire
+-- Set the expiry of one row that is neither deleted nor expired.
 UPDATE {table} r SET expires_at = $4
 WHERE r.tenant_id = $1 AND {owner} AND r.id = $3 AND r.deleted_at IS NULL AND (r.expires_at IS NULL OR r.expires_at > now())
 RETURNING r.id
 
--- name: lapse_by_hand
--- A dreamt row that its owner lets lapse is its owner's from then on: no dream renews it, nor says it again afterwards.
+-- name: adopt_expiring_row
+-- Make a dreamt row the owner's own, because the owner set an expiry on it: no dream changes it or makes it again.
 WITH refused AS (
   UPDATE rem.statements s SET state = 'refused', value = '{}', ended_at = clock_timestamp()
   WHERE s.tenant_id = $1 AND s.entity_type = $2 AND s.entity_id = $3 AND s.kind = 'row' AND s.state = 'live')
 UPDATE {table} r SET origin = 'user' WHERE r.tenant_id = $1 AND r.id = $3 AND r.origin LIKE 'dream:%'
 
--- name: lapsed
--- Rows that have lapsed, of everyone, behind one of them.
+-- name: expired
+-- Return a page of expired rows of all owners, after the row ($1, $2).
 SELECT r.tenant_id, r.id FROM {table} r
 WHERE r.expires_at <= now() AND (r.tenant_id, r.id) > ($1, $2)
 ORDER BY r.tenant_id, r.id LIMIT $3
 
--- name: lock_lapsed
--- Those of them that still have, and that nobody is just writing.
+-- name: lock_expired
+-- Lock those of the rows that are still expired, and that no other transaction writes.
 SELECT r.tenant_id, r.id FROM {table} r
 JOIN unnest($1::text[], $2::uuid[]) AS d (tenant_id, id) ON (r.tenant_id, r.id) = (d.tenant_id, d.id)
 WHERE r.expires_at <= now()
 ORDER BY r.tenant_id, r.id FOR UPDATE OF r SKIP LOCKED
 
--- name: forget_statements_of_lapsed
--- Lets what was said of rows that lapse with a source go without a refusal, and be looked at again. What their owner let
--- lapse is refused when the row goes.
-WITH said AS (
+-- name: delete_statements_of_expired
+-- Delete the statements of rows that expire with a source, without a refusal, and let dreams read their sources again. A row
+-- whose owner set the expiry is refused when it is erased.
+WITH stated AS (
   SELECT s.tenant_id, s.id, s.dream, s.subject_id, s.entity_id, s.state,
-         coalesce(rem.rem_earliest_expiry(s.tenant_id, s.id) <= now(), false) AS has_lapsed
+         coalesce(rem.rem_earliest_expiry(s.tenant_id, s.id) <= now(), false) AS has_expired
   FROM unnest($2::text[], $3::uuid[]) AS d (tenant_id, id)
   JOIN rem.statements s ON (s.tenant_id, s.entity_id, s.entity_type) = (d.tenant_id, d.id, $1)
   WHERE s.kind = 'row' AND s.state <> 'refused'),
-lapsed AS (
-  SELECT s.tenant_id, s.id, s.dream, s.subject_id FROM said s
+expired AS (
+  SELECT s.tenant_id, s.id, s.dream, s.subject_id FROM stated s
   WHERE NOT EXISTS (
-    SELECT FROM said o
-    WHERE (o.tenant_id, o.entity_id, o.state) = (s.tenant_id, s.entity_id, 'live') AND NOT o.has_lapsed)),
-again AS (
+    SELECT FROM stated o
+    WHERE (o.tenant_id, o.entity_id, o.state) = (s.tenant_id, s.entity_id, 'live') AND NOT o.has_expired)),
+rescanned AS (
   DELETE FROM rem.dream_progress p USING (
-    SELECT l.tenant_id, l.dream, l.subject_id AS id FROM lapsed l
+    SELECT l.tenant_id, l.dream, l.subject_id AS id FROM expired l
     UNION
-    SELECT l.tenant_id, l.dream, x.source_id FROM lapsed l
+    SELECT l.tenant_id, l.dream, x.source_id FROM expired l
     JOIN rem.statement_sources x ON (x.tenant_id, x.statement_id) = (l.tenant_id, l.id)) a
   WHERE (p.tenant_id, p.source_id, p.dream) = (a.tenant_id, a.id, a.dream))
-DELETE FROM rem.statements s USING lapsed l WHERE (s.tenant_id, s.id) = (l.tenant_id, l.id)
+DELETE FROM rem.statements s USING expired l WHERE (s.tenant_id, s.id) = (l.tenant_id, l.id)
 
 -- name: erase_rows
 DELETE FROM {table} r USING unnest($1::text[], $2::uuid[]) AS d (tenant_id, id)
 WHERE (r.tenant_id, r.id) = (d.tenant_id, d.id)
 
 -- name: tables
--- All tables of REM's schemas with their columns.
+-- Return all tables of REM's schemas with their columns.
 SELECT n.nspname::text AS schema, c.relname::text AS name, array_agg(a.attname::text ORDER BY a.attnum) AS columns
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -60,12 +61,12 @@ WHERE n.nspname IN ('rem', 'rem_jobs') AND c.relkind IN ('r', 'p') AND NOT c.rel
 GROUP BY n.nspname, c.relname ORDER BY n.nspname, c.relname
 
 -- name: references
--- Their foreign keys.
+-- Return the foreign keys of these tables.
 SELECT ns.nspname::text AS child_schema, c.relname::text AS child, ps.nspname::text AS parent_schema, p.relname::text AS parent,
-       ARRAY(SELECT a.attname::text FROM unnest(k.conkey) WITH ORDINALITY AS x (number, place)
-             JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = x.number ORDER BY x.place) AS columns,
-       ARRAY(SELECT a.attname::text FROM unnest(k.confkey) WITH ORDINALITY AS x (number, place)
-             JOIN pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = x.number ORDER BY x.place) AS parent_columns
+       ARRAY(SELECT a.attname::text FROM unnest(k.conkey) WITH ORDINALITY AS x (number, position)
+             JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = x.number ORDER BY x.position) AS columns,
+       ARRAY(SELECT a.attname::text FROM unnest(k.confkey) WITH ORDINALITY AS x (number, position)
+             JOIN pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = x.number ORDER BY x.position) AS parent_columns
 FROM pg_constraint k
 JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace ns ON ns.oid = c.relnamespace
 JOIN pg_class p ON p.oid = k.confrelid JOIN pg_namespace ps ON ps.oid = p.relnamespace
@@ -79,13 +80,13 @@ SELECT count(*) FROM {table} t WHERE {condition}
 DELETE FROM {table} t WHERE {condition}
 
 -- name: lock_statistics
--- As rem_fold_statistics does, but waiting for whoever folds.
+-- Take the lock of rem_fold_statistics, and wait for it.
 SELECT pg_advisory_xact_lock(hashtextextended('rem.fold_statistics', 0))
 
 -- name: fold_statistics
 SELECT rem.rem_fold_statistics()
 
--- name: renew_samples
+-- name: reset_planner_stats
 SELECT rem.rem_reset_planner_stats()
 
 -- name: session_ids
@@ -95,38 +96,39 @@ SELECT s.id FROM rem.sessions s WHERE s.tenant_id = $1 AND s.user_id = $2
 SELECT DISTINCT u.email FROM rem.users u WHERE u.tenant_id = $1 AND u.user_id = $2 AND u.email IS NOT NULL
 
 -- name: count_mentions
--- Rows of others in which one of some texts stands, written in small letters.
+-- Count the rows of other owners that contain one of the lower-case texts $3.
 SELECT count(*) FROM {table} t
 WHERE t.tenant_id = $1 AND t.user_id IS DISTINCT FROM $2
   AND EXISTS (SELECT FROM unnest($3::text[]) AS n (name) WHERE strpos(lower(to_json(t.*)::text), n.name) > 0)
 
--- name: answering
--- The owner's rows that answer to some labels, by key or alias; not the shared ones.
-SELECT DISTINCT k.entity_type, k.entity_id FROM unnest($3::text[]) AS asked (label)
-CROSS JOIN LATERAL rem.rem_resolve_label($1, $2, asked.label, NULL) k
+-- name: find_rows_named
+-- Return the owner's own rows whose key or alias is one of the labels $3.
+SELECT DISTINCT k.entity_type, k.entity_id FROM unnest($3::text[]) AS names (label)
+CROSS JOIN LATERAL rem.rem_resolve_label($1, $2, names.label, NULL) k
 WHERE k.is_own = ($2::text IS NOT NULL)
 
--- name: shared_answering
+-- name: find_shared_rows
+-- Return the tenant's shared rows whose key or alias is the label $2.
 SELECT DISTINCT k.entity_type, k.entity_key FROM rem.rem_resolve_label($1, NULL, $2, NULL) k ORDER BY 1, 2
 
--- name: holders
--- The owner's rows with one of some keys, also those that no lookup finds any more.
+-- name: find_rows_by_key
+-- Return the owner's rows with one of the keys, including deleted and expired rows.
 SELECT r.id FROM {table} r
 WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2
-  AND r.key = ANY (ARRAY(SELECT rem.rem_key(asked.label) FROM unnest($3::text[]) AS asked (label)))
+  AND r.key = ANY (ARRAY(SELECT rem.rem_key(names.label) FROM unnest($3::text[]) AS names (label)))
 
 -- name: record
 SELECT to_json(r.*) FROM {table} r WHERE r.tenant_id = $1 AND r.id = $2
 
 -- name: own_rows
--- Everything that an owner has in a table, deleted or not.
+-- Return all rows of an owner in a table, including deleted ones.
 SELECT to_json(r.*) FROM {table} r WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 ORDER BY r.created_at, r.id
 
 -- name: own_statements
 SELECT s.id, s.dream, s.kind, s.entity_type, s.entity_id, s.subject_id, s.name, s.value, s.state, s.source_keys
 FROM rem.statements s WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 ORDER BY s.stated_at, s.id
 
--- name: summaries_of
+-- name: own_summaries
 SELECT s.session_id, s.summary FROM rem.session_summaries s WHERE s.tenant_id = $1 AND s.user_id = $2 ORDER BY s.session_id
 
 -- name: count_messages
@@ -141,32 +143,33 @@ DELETE FROM {table} r
 WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.id = ANY ($3::uuid[]) RETURNING r.id
 
 -- name: change_row
-UPDATE {table} r SET {settings} FROM jsonb_populate_record(NULL::{table}, $3) p WHERE r.tenant_id = $1 AND r.id = $2
+UPDATE {table} r SET {assignments} FROM jsonb_populate_record(NULL::{table}, $3) p WHERE r.tenant_id = $1 AND r.id = $2
 
--- name: reword_statement
+-- name: replace_statement_value
 UPDATE rem.statements s SET value = $3 WHERE s.tenant_id = $1 AND s.id = $2 AND s.state = 'live'
 
--- name: forget_statement
+-- name: delete_statement
 DELETE FROM rem.statements s WHERE s.tenant_id = $1 AND s.id = $2
 
--- name: look_again
+-- name: rescan_subject
+-- Let a dream read a subject again.
 DELETE FROM rem.dream_progress p WHERE p.tenant_id = $1 AND p.source_id = $2 AND p.dream = $3
 
--- name: forget_summaries
+-- name: delete_summaries
 DELETE FROM rem.session_summaries s WHERE s.tenant_id = $1 AND s.session_id = ANY ($2::uuid[])
 
 -- name: errors_of_runs
 SELECT r.id, r.error FROM rem.dream_runs r WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.error IS NOT NULL
 
--- name: forget_errors
+-- name: clear_run_errors
 UPDATE rem.dream_runs r SET error = NULL WHERE r.tenant_id = $1 AND r.id = ANY ($2::uuid[])
 
 -- name: keys
 SELECT DISTINCT rem.rem_key(n.name) AS key FROM unnest($1::text[]) AS n (name)
 
--- name: refuse
--- Refusals of names, as the ledger reads them (`refused_name`): they hold the key and nothing else. Those of one thing have
--- one subject (`refused_with`).
+-- name: refuse_names
+-- Store refusals of the keys $3, in the form that the ledger reads (`refused_name`). They contain only the key. The refusals of one
+-- removal share a subject, which `names_refused_together` uses.
 WITH missing AS (
   SELECT k.key FROM unnest($3::text[]) AS k (key)
   WHERE EXISTS (
@@ -184,8 +187,8 @@ SELECT $1, $2, run.id, 'entities', 'ontologies', $4, 'row', 'ontologies', gen_ra
        clock_timestamp()
 FROM missing m CROSS JOIN run
 
--- name: refused_with
--- Under which keys something was known that was forgotten under one of these names.
+-- name: names_refused_together
+-- Return all keys that were refused together with one of these names.
 SELECT DISTINCT other.name FROM rem.statements s
 JOIN rem.dream_runs r ON (r.tenant_id, r.id) = (s.tenant_id, s.run_id) AND r.dreams = '{forget}'
 JOIN rem.statements other ON (other.tenant_id, other.run_id, other.subject_id) = (s.tenant_id, s.run_id, s.subject_id)
@@ -195,4 +198,5 @@ WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.dream = 'enti
 ORDER BY other.name
 
 -- name: count_traces
+-- Count the rows of a derived table that refer to one of the ids $2.
 SELECT count(*) FROM {table} t WHERE t.tenant_id = $1 AND t.{column} = ANY ($2::uuid[])
