@@ -163,7 +163,7 @@ def _float32(weights: Path, corpus: list[str], threads: int) -> Baseline:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    graph = build_encoder(load_file(weights / TENSORS), heads=HEADS, loud=OUTLIER_CHANNELS, weight_steps=None)
+    graph = build_encoder(load_file(weights / TENSORS), heads=HEADS, outliers=OUTLIER_CHANNELS, weight_steps=None)
     session = onnxruntime.InferenceSession(graph.SerializeToString(), options, providers=["CPUExecutionProvider"])
     tokenizer = load_tokenizer(weights)
 

@@ -211,7 +211,7 @@ def test_unusable_mode_fails_before_storing(here: dict[str, str], tmp_path: Path
     data = write_json(tmp_path / "locomo.json", LOCOMO)
     refused = rem("bench", "locomo", str(data), "--mode", "vector", "--here", settings=here, cwd=tmp_path)
     assert (refused.returncode, refused.stdout) == (6, "")
-    assert refused.stderr.startswith("Error: Embeddings are off")
+    assert refused.stderr.startswith("Error: Embeddings are disabled")
 
 
 async def test_temporary_server_leaves_the_configured_database_alone(

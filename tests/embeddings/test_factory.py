@@ -79,7 +79,7 @@ async def test_every_provider_has_a_model(wanted: dict[str, object], model: str)
 
 def test_every_provider_of_the_settings_can_be_opened() -> None:
     annotation = EmbeddingSettings.model_fields["provider"].annotation
-    assert {*factory._PROVIDERS, "auto", "none"} == set(annotation.__args__)  # type: ignore[union-attr]
+    assert {*factory.PROVIDERS, "auto", "none"} == set(annotation.__args__)  # type: ignore[union-attr]
 
 
 async def test_the_key_is_in_no_description() -> None:

@@ -22,7 +22,9 @@ _REFERENCE = json.loads((Path(__file__).parent / "reference.json").read_text(enc
 def _run(weight_steps: int | None, texts: list[str]) -> NDArray[Any]:
     folder = find_weights(Path("/nowhere"))
     assert folder is not None
-    model = build_encoder(load_file(folder / TENSORS), heads=HEADS, loud=OUTLIER_CHANNELS, weight_steps=weight_steps)
+    model = build_encoder(
+        load_file(folder / TENSORS), heads=HEADS, outliers=OUTLIER_CHANNELS, weight_steps=weight_steps
+    )
     graph = model.SerializeToString()
     session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
     tokens = [encoding.ids for encoding in load_tokenizer(folder).encode_batch(texts)]

@@ -340,7 +340,7 @@ async def test_nobody_there_is_unavailable(url: str) -> None:
 @pytest.mark.parametrize("url", ["localhost:11434", "ftp://host", "http://host:port", "nonsense"])
 async def test_an_address_that_is_none_is_misconfigured(url: str) -> None:
     embedder = ProviderEmbedder(OllamaProvider(HttpService(url, {}, RetryPolicy(3, 2.0, 0.01)), "m", 4, 3), 8)
-    with pytest.raises(EmbeddingMisconfiguredError, match=r"EMBEDDING__BASE_URL .* is no address"):
+    with pytest.raises(EmbeddingMisconfiguredError, match=r"EMBEDDING__BASE_URL .* is not a valid address"):
         await embedder.embed(["abc"])
     await embedder.close()
 

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from rem.embeddings import Embedder, Vectors, open_embedder
 from rem.embeddings.minilm.graph_cache import graph_path
 from rem.embeddings.minilm.weights import MAX_TOKENS, TENSORS, TOKENIZER, downloaded_weights_folder, find_weights
-from rem.embeddings.providers.local import _HEAD_CHARACTERS, LocalProvider, load_tokenizer, plan_batches
+from rem.embeddings.providers.local import HEAD_CHARS, LocalProvider, load_tokenizer
+from rem.embeddings.thread_pool import plan_batches
 from rem.errors import EmbeddingMisconfiguredError, InvalidInputError
 from rem.settings import EmbeddingSettings, Settings
 from tests.rem_command import REPOSITORY
@@ -115,10 +116,10 @@ async def test_a_long_text_is_known_by_its_first_256_tokens(local: Embedder) -> 
 )
 def test_the_start_of_a_long_text_gives_the_tokens_of_the_whole(seed: int, glue: str, words: list[str]) -> None:
     weights = _weights()
-    text = glue.join(random.Random(seed).choices(words, k=3 * _HEAD_CHARACTERS // (len(words[0]) + len(glue)) + 1))
+    text = glue.join(random.Random(seed).choices(words, k=3 * HEAD_CHARS // (len(words[0]) + len(glue)) + 1))
     provider = LocalProvider(Path("/nowhere"), weights, threads=1, batch_size=8)
     provider._load = lambda: _Tokenizing  # type: ignore[assignment,method-assign,return-value]
-    assert provider._tokens([text])[0] == _Tokenizing.tokenizer.encode(text).ids
+    assert provider._tokenize([text])[0] == _Tokenizing.tokenizer.encode(text).ids
 
 
 def _weights() -> Path:

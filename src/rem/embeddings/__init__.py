@@ -1,4 +1,4 @@
-"""Vectors of texts: one protocol, and the providers behind it."""
+"""Embeddings: turn texts into vectors. One protocol, several providers."""
 
 from __future__ import annotations
 

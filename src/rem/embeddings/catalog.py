@@ -1,9 +1,9 @@
-"""Which providers can be used here, and what the others lack."""
+"""List the embedding providers, and say which of them can be used here."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from rem.errors import RemError
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProviderStatus:
-    """A provider under the current settings. Services are not called: usable means that nothing is missing here."""
+    """A provider under the current settings. `usable` means that nothing is missing here; services are not called."""
 
     provider: str
     model: str
@@ -24,46 +24,46 @@ class ProviderStatus:
 
 
 async def list_providers(settings: Settings) -> list[ProviderStatus]:
-    """Every provider, the chosen one marked."""
-    from rem.settings import EmbeddingSettings
+    """Return the status of every provider. The one that the settings select has `chosen` set."""
+    from rem.embeddings.factory import PROVIDERS
 
-    chosen = settings.embedding.provider
-    providers = get_args(EmbeddingSettings.model_fields["provider"].annotation)
-    found = [await _offer(settings, provider) for provider in providers if provider not in ("auto", "none")]
-    effective = "local" if chosen == "auto" and found[0].usable else chosen
-    return [replace(offer, chosen=offer.provider == effective) for offer in found]
+    selected = settings.embedding.provider
+    statuses = [await _check_provider(settings, provider) for provider in PROVIDERS]
+    if selected == "auto" and statuses[0].usable:
+        selected = "local"
+    return [replace(status, chosen=status.provider == selected) for status in statuses]
 
 
-async def _offer(settings: Settings, provider: str) -> ProviderStatus:
+async def _check_provider(settings: Settings, provider: str) -> ProviderStatus:
     from rem.embeddings.factory import open_embedder
 
-    wanted = settings.embedding
-    # Model, address and key are those of the chosen provider; the others are shown with their defaults.
-    own = wanted.provider in (provider, "auto" if provider == "local" else provider)
+    options = settings.embedding
+    # Model, address and key belong to the selected provider; the others are shown with their defaults.
+    is_selected = options.provider in (provider, "auto" if provider == "local" else provider)
     changes: dict[str, object] = {"provider": provider}
-    if not own:
+    if not is_selected:
         changes |= {"model": None, "model_path": None, "base_url": None, "api_key": None}
-    trial = settings.model_copy(update={"embedding": wanted.model_copy(update=changes)})
+    provider_settings = settings.model_copy(update={"embedding": options.model_copy(update=changes)})
     try:
-        embedder = open_embedder(trial)
+        embedder = open_embedder(provider_settings)
     except RemError as error:
-        return ProviderStatus(provider, "", wanted.dimension, chosen=False, usable=False, note=str(error))
-    note = _notes(settings).get(provider, "")
-    offer = ProviderStatus(provider, embedder.model, embedder.dimension, chosen=False, usable=True, note=note)
+        return ProviderStatus(provider, "", options.dimension, chosen=False, usable=False, note=str(error))
+    note = _provider_notes(settings).get(provider, "")
+    status = ProviderStatus(provider, embedder.model, embedder.dimension, chosen=False, usable=True, note=note)
     await embedder.close()
-    return offer
+    return status
 
 
-def _notes(settings: Settings) -> dict[str, str]:
+def _provider_notes(settings: Settings) -> dict[str, str]:
     from rem.embeddings.minilm.weights import find_weights
     from rem.embeddings.providers import ollama, openai
 
-    address = settings.embedding.base_url if settings.embedding.provider in ("ollama", "openai") else None
-    hub = "downloads the model at its first use, unless EMBEDDING__MODEL_PATH is set"
+    base_url = settings.embedding.base_url if settings.embedding.provider in ("ollama", "openai") else None
+    download_note = "downloads the model at its first use, unless EMBEDDING__MODEL_PATH is set"
     return {
         "local": f"weights in {find_weights(settings.rem_home)}",
-        "fastembed": hub,
-        "sentence-transformers": hub,
-        "ollama": f"not asked: {address or ollama.DEFAULT_BASE_URL}",
-        "openai": f"not asked: {address or openai.DEFAULT_BASE_URL}",
+        "fastembed": download_note,
+        "sentence-transformers": download_note,
+        "ollama": f"not checked: {base_url or ollama.DEFAULT_BASE_URL}",
+        "openai": f"not checked: {base_url or openai.DEFAULT_BASE_URL}",
     }

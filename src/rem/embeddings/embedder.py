@@ -1,4 +1,4 @@
-"""What an embedder promises, and the one that keeps the promise for every provider."""
+"""The protocols of embedders and providers, and the embedder that works with every provider."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from rem.embeddings.validation import check_vectors, clean_for_embedding, reject_blank_texts
+from rem.embeddings.validation import check_vectors, reject_blank_texts
+from rem.text import clean_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,57 +16,58 @@ if TYPE_CHECKING:
 Vector: TypeAlias = "NDArray[np.float32]"
 """One row of `dimension` numbers."""
 Vectors: TypeAlias = "NDArray[np.float32]"
-"""One row per text."""
+"""One row for each text."""
 
-_LONGEST_CACHED_TEXT = 2_000
+MAX_CACHED_TEXT_CHARS = 2_000
+"""Queries are shorter. Longer texts are documents, which are embedded once."""
 
 
 class EmbeddingProvider(Protocol):
-    """Where vectors come from. It is asked for at least one text, none of them blank and none twice."""
+    """A source of vectors. It is called with at least one text, without blank texts and without repetitions."""
 
     @property
     def model(self) -> str:
-        """What is recorded with the data: vectors of equal models can be compared."""
+        """The name that is stored with the data. Vectors of the same model can be compared."""
 
     @property
     def dimension(self) -> int:
-        """How long a vector is."""
+        """The length of a vector."""
 
-    async def vectors(self, texts: Sequence[str]) -> Vectors:
-        """One row per text, in their order."""
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return one row for each text, in the same order."""
 
     async def close(self) -> None:
-        """Give back connections and threads."""
+        """Release connections and threads."""
 
 
 class Embedder(Protocol):
-    """Texts to vectors. A failure is an `EmbeddingError`, never a zero or made-up vector."""
+    """Turns texts into vectors. A failure raises an `EmbeddingError`; it never gives a zero or invented vector."""
 
     @property
     def model(self) -> str:
-        """What is recorded with the data: vectors of equal models can be compared."""
+        """The name that is stored with the data. Vectors of the same model can be compared."""
 
     @property
     def dimension(self) -> int:
-        """How long a vector is."""
+        """The length of a vector."""
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
-        """One float32 row per text, in their order; `InvalidInputError` if a text is blank (see `is_blank`)."""
+        """Return one float32 row for each text, in the same order. Raise `InvalidInputError` for a blank text."""
 
     async def embed_one(self, text: str) -> Vector:
-        """The vector of one text, read-only; those of recent short texts are remembered, for queries."""
+        """Return the read-only vector of one text. The vectors of recent short texts are cached, for queries."""
 
     async def close(self) -> None:
-        """Give back connections and threads."""
+        """Release connections and threads."""
 
 
 class ProviderEmbedder:
-    """An embedder over a provider: it refuses blank texts, asks once per text, and checks every answer."""
+    """An embedder on top of a provider: rejects blank texts, removes repetitions, and checks every vector."""
 
     def __init__(self, provider: EmbeddingProvider, cache_size: int) -> None:
         self._provider = provider
         self._cache_size = cache_size
-        self._recent: OrderedDict[str, Vector] = OrderedDict()
+        self._cache: OrderedDict[str, Vector] = OrderedDict()
 
     @property
     def model(self) -> str:
@@ -78,36 +80,36 @@ class ProviderEmbedder:
         return self._provider.dimension
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
-        """One row per text, in their order."""
+        """Return one row for each text, in the same order."""
         import numpy as np
 
         reject_blank_texts(texts)
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
-        cleaned = [clean_for_embedding(text) for text in texts]
-        places = {text: place for place, text in enumerate(dict.fromkeys(cleaned))}
-        answer = await self._provider.vectors(list(places))
-        rows = check_vectors(answer, count=len(places), dimension=self.dimension, model=self.model)
-        return rows if len(places) == len(texts) else rows[[places[text] for text in cleaned]]
+        cleaned = [clean_text(text, " ") for text in texts]
+        row_numbers = {text: number for number, text in enumerate(dict.fromkeys(cleaned))}
+        rows = await self._provider.embed(list(row_numbers))
+        rows = check_vectors(rows, count=len(row_numbers), dimension=self.dimension, model=self.model)
+        return rows if len(row_numbers) == len(texts) else rows[[row_numbers[text] for text in cleaned]]
 
     async def embed_one(self, text: str) -> Vector:
-        """The vector of one text."""
-        vector = self._recent.get(text)
+        """Return the vector of one text."""
+        vector = self._cache.get(text)
         if vector is None:
             vector = (await self.embed([text]))[0]
             vector.flags.writeable = False
-            self._remember(text, vector)
+            self._add_to_cache(text, vector)
         else:
-            self._recent.move_to_end(text)
+            self._cache.move_to_end(text)
         return vector
 
-    def _remember(self, text: str, vector: Vector) -> None:
-        if len(text) > _LONGEST_CACHED_TEXT:
+    def _add_to_cache(self, text: str, vector: Vector) -> None:
+        if len(text) > MAX_CACHED_TEXT_CHARS:
             return
-        self._recent[text] = vector
-        while len(self._recent) > self._cache_size:
-            self._recent.popitem(last=False)
+        self._cache[text] = vector
+        while len(self._cache) > self._cache_size:
+            self._cache.popitem(last=False)
 
     async def close(self) -> None:
-        """Give back connections and threads."""
+        """Release connections and threads."""
         await self._provider.close()

@@ -1,4 +1,4 @@
-"""Which embedder the settings ask for."""
+"""Open the embedder that the settings select."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from rem.embeddings.providers.http_service import HttpService
     from rem.settings import EmbeddingSettings, Settings
 
-_NO_WEIGHTS = (
-    "The weights of the local embedding model are not there. Run `rem models pull`, or choose another "
+MISSING_WEIGHTS_MESSAGE = (
+    "The weights of the local embedding model are missing. Run `rem models pull`, or choose another "
     "EMBEDDING__PROVIDER."
 )
-_OFF = "Embeddings are off (EMBEDDING__PROVIDER=none), so search goes by words alone."
+DISABLED_MESSAGE = "Embeddings are disabled (EMBEDDING__PROVIDER=none), so search uses words only."
 
 
 class UnavailableEmbedder:
-    """Stands where an embedder would: every call says why there is none, and what to do."""
+    """The embedder of an installation that has none. Every call raises the error that says why and what to do."""
 
     model = "none"
 
@@ -31,73 +31,77 @@ class UnavailableEmbedder:
         self.error = error
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
-        """Refuse."""
+        """Raise the error."""
         raise self.error
 
     async def embed_one(self, text: str) -> Vector:
-        """Refuse."""
+        """Raise the error."""
         raise self.error
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
 
 def open_embedder(settings: Settings) -> Embedder:
-    """The embedder that the settings ask for. Cheap: models are loaded and services called at the first text."""
-    chosen = settings.embedding.provider
-    if chosen == "none":
-        return UnavailableEmbedder(settings.embedding.dimension, EmbeddingDisabledError(_OFF))
-    if chosen == "auto":
+    """Return the embedder that the settings select. Raise `EmbeddingMisconfiguredError` if it cannot work.
+
+    This is fast: models are loaded and services are called at the first text.
+    """
+    provider = settings.embedding.provider
+    if provider == "none":
+        return UnavailableEmbedder(settings.embedding.dimension, EmbeddingDisabledError(DISABLED_MESSAGE))
+    if provider == "auto":
         from rem.embeddings.minilm.weights import find_weights
 
         if find_weights(settings.rem_home) is None:
-            return UnavailableEmbedder(settings.embedding.dimension, EmbeddingDisabledError(_NO_WEIGHTS))
-        chosen = "local"
-    return ProviderEmbedder(_PROVIDERS[chosen](settings), settings.embedding.cache_size)
+            return UnavailableEmbedder(settings.embedding.dimension, EmbeddingDisabledError(MISSING_WEIGHTS_MESSAGE))
+        provider = "local"
+    return ProviderEmbedder(PROVIDERS[provider](settings), settings.embedding.cache_size)
 
 
 def try_open_embedder(settings: Settings) -> Embedder:
-    """The same, but settings that cannot work are an error only when something is to be embedded."""
+    """Return the embedder that the settings select. If it cannot work, the error is raised at the first text."""
     try:
         return open_embedder(settings)
     except EmbeddingMisconfiguredError as error:
         return UnavailableEmbedder(settings.embedding.dimension, error)
 
 
-def _local(settings: Settings) -> EmbeddingProvider:
+def _open_local(settings: Settings) -> EmbeddingProvider:
     from rem.embeddings.minilm.weights import DIMENSION, MODEL, find_weights
     from rem.embeddings.providers.local import LocalProvider
     from rem.embeddings.validation import dimension_error
 
-    wanted = settings.embedding
-    if wanted.model not in (None, MODEL, MODEL.rpartition("/")[2]):
+    options = settings.embedding
+    if options.model not in (None, MODEL, MODEL.rpartition("/")[2]):
         raise EmbeddingMisconfiguredError(
-            f"The local provider has one model, {MODEL}, not {wanted.model!r}: unset EMBEDDING__MODEL, "
+            f"The local provider has one model, {MODEL}, not {options.model!r}: unset EMBEDDING__MODEL, "
             "or choose another EMBEDDING__PROVIDER."
         )
-    if wanted.dimension != DIMENSION:
-        raise dimension_error(MODEL, DIMENSION, wanted.dimension)
+    if options.dimension != DIMENSION:
+        raise dimension_error(MODEL, DIMENSION, options.dimension)
     weights = find_weights(settings.rem_home)
     if weights is None:
-        raise EmbeddingMisconfiguredError(_NO_WEIGHTS)
-    return LocalProvider(settings.rem_home, weights, threads=thread_count(wanted.threads), batch_size=wanted.batch_size)
+        raise EmbeddingMisconfiguredError(MISSING_WEIGHTS_MESSAGE)
+    threads = thread_count(options.threads)
+    return LocalProvider(settings.rem_home, weights, threads=threads, batch_size=options.batch_size)
 
 
-def _fastembed(settings: Settings) -> EmbeddingProvider:
+def _open_fastembed(settings: Settings) -> EmbeddingProvider:
     from rem.embeddings.providers.libraries import DEFAULT_MODEL, FastembedEncoder, LibraryProvider, require_library
 
     require_library("fastembed", "fastembed")
-    wanted = settings.embedding
-    model = wanted.model or DEFAULT_MODEL
+    options = settings.embedding
+    model = options.model or DEFAULT_MODEL
     return LibraryProvider(
         model,
-        wanted.dimension,
-        wanted.batch_size,
-        lambda: FastembedEncoder(model, wanted.model_path, settings.rem_home, thread_count(wanted.threads)),
+        options.dimension,
+        options.batch_size,
+        lambda: FastembedEncoder(model, options.model_path, settings.rem_home, thread_count(options.threads)),
     )
 
 
-def _sentence_transformers(settings: Settings) -> EmbeddingProvider:
+def _open_sentence_transformers(settings: Settings) -> EmbeddingProvider:
     from rem.embeddings.providers.libraries import (
         DEFAULT_MODEL,
         LibraryProvider,
@@ -106,44 +110,45 @@ def _sentence_transformers(settings: Settings) -> EmbeddingProvider:
     )
 
     require_library("sentence_transformers", "sentence-transformers")
-    wanted = settings.embedding
-    model = wanted.model or DEFAULT_MODEL
+    options = settings.embedding
+    model = options.model or DEFAULT_MODEL
     return LibraryProvider(
-        model, wanted.dimension, wanted.batch_size, lambda: SentenceTransformersEncoder(model, wanted.model_path)
+        model, options.dimension, options.batch_size, lambda: SentenceTransformersEncoder(model, options.model_path)
     )
 
 
-def _ollama(settings: Settings) -> EmbeddingProvider:
+def _open_ollama(settings: Settings) -> EmbeddingProvider:
     from rem.embeddings.providers.ollama import DEFAULT_BASE_URL, DEFAULT_MODEL, OllamaProvider
 
-    wanted = settings.embedding
-    service = _service(wanted, wanted.base_url or DEFAULT_BASE_URL)
-    return OllamaProvider(service, wanted.model or DEFAULT_MODEL, wanted.dimension, wanted.batch_size)
+    options = settings.embedding
+    service = _open_service(options, options.base_url or DEFAULT_BASE_URL)
+    return OllamaProvider(service, options.model or DEFAULT_MODEL, options.dimension, options.batch_size)
 
 
-def _openai(settings: Settings) -> EmbeddingProvider:
+def _open_openai(settings: Settings) -> EmbeddingProvider:
     from rem.embeddings.providers.openai import DEFAULT_BASE_URL, DEFAULT_MODEL, OpenAIProvider
 
-    wanted = settings.embedding
-    if not wanted.api_key and not wanted.base_url:
+    options = settings.embedding
+    if not options.api_key and not options.base_url:
         raise EmbeddingMisconfiguredError(
             "EMBEDDING__PROVIDER=openai needs EMBEDDING__API_KEY, or EMBEDDING__BASE_URL of a server that needs no key."
         )
-    service = _service(wanted, wanted.base_url or DEFAULT_BASE_URL)
-    return OpenAIProvider(service, wanted.model or DEFAULT_MODEL, wanted.dimension, wanted.batch_size)
+    service = _open_service(options, options.base_url or DEFAULT_BASE_URL)
+    return OpenAIProvider(service, options.model or DEFAULT_MODEL, options.dimension, options.batch_size)
 
 
-def _service(wanted: EmbeddingSettings, base_url: str) -> HttpService:
+def _open_service(options: EmbeddingSettings, base_url: str) -> HttpService:
     from rem.embeddings.providers.http_service import HttpService, RetryPolicy
 
-    headers = {"Authorization": f"Bearer {wanted.api_key.get_secret_value()}"} if wanted.api_key else {}
-    return HttpService(base_url, headers, RetryPolicy(wanted.max_retries, wanted.timeout_seconds))
+    headers = {"Authorization": f"Bearer {options.api_key.get_secret_value()}"} if options.api_key else {}
+    return HttpService(base_url, headers, RetryPolicy(options.max_retries, options.timeout_seconds))
 
 
-_PROVIDERS: dict[str, Callable[[Settings], EmbeddingProvider]] = {
-    "local": _local,
-    "fastembed": _fastembed,
-    "sentence-transformers": _sentence_transformers,
-    "ollama": _ollama,
-    "openai": _openai,
+PROVIDERS: dict[str, Callable[[Settings], EmbeddingProvider]] = {
+    "local": _open_local,
+    "fastembed": _open_fastembed,
+    "sentence-transformers": _open_sentence_transformers,
+    "ollama": _open_ollama,
+    "openai": _open_openai,
 }
+"""The function that opens each provider. The names are those of `EMBEDDING__PROVIDER`."""

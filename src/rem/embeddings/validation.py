@@ -1,4 +1,4 @@
-"""Which texts have something to embed, and what is sent of them."""
+"""Check texts before they are embedded, and vectors before they are used."""
 
 from __future__ import annotations
 
@@ -10,40 +10,38 @@ from rem.errors import EmbeddingMisconfiguredError, EmbeddingUnavailableError, I
 if TYPE_CHECKING:
     from rem.embeddings.embedder import Vectors
 
+MAX_SHOWN_POSITIONS = 10
+
 
 def is_blank(text: str) -> bool:
-    """Whether there is nothing to read in the text: whitespace and control characters have no meaning to embed."""
+    """Return True if a text has only white space and control characters, so that it has no meaning to embed."""
     return not any(character.isprintable() and not character.isspace() for character in text)
 
 
-def clean_for_embedding(text: str) -> str:
-    """The text as any provider takes it: NUL is a space, half of a surrogate pair a question mark."""
-    return text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
-
-
 def reject_blank_texts(texts: Sequence[str]) -> None:
-    """Refuse blank texts: a vector for them would be made up."""
-    blank = [number for number, text in enumerate(texts) if is_blank(text)]
-    if blank:
-        shown = ", ".join(map(str, blank[:10])) + (" ..." if len(blank) > 10 else "")
+    """Raise `InvalidInputError` with the positions of blank texts: their vectors would be meaningless."""
+    positions = [position for position, text in enumerate(texts) if is_blank(text)]
+    if positions:
+        shown = ", ".join(map(str, positions[:MAX_SHOWN_POSITIONS]))
+        shown += " ..." if len(positions) > MAX_SHOWN_POSITIONS else ""
         raise InvalidInputError(f"Nothing to embed: blank text at position {shown}. Leave blank texts out.")
 
 
 def parse_vectors(rows: Sequence[Any], model: str) -> Vectors:
-    """Rows of numbers as a service wrote them."""
+    """Convert the JSON lists of a service to an array. Raise `EmbeddingUnavailableError` if they are not numbers."""
     import numpy as np
 
     try:
         if any(type(number) not in (int, float) for row in rows for number in row):
             raise TypeError("not a number")
-        with np.errstate(over="ignore"):  # what becomes infinite is refused by `checked`
+        with np.errstate(over="ignore"):  # `check_vectors` rejects infinite numbers
             return np.array(rows, dtype=np.float32)
     except (TypeError, ValueError, OverflowError) as error:
         raise EmbeddingUnavailableError(f"{model} answered with something that is not a list of vectors.") from error
 
 
 def check_vectors(rows: Vectors, *, count: int, dimension: int, model: str) -> Vectors:
-    """The same rows, or an error that says what is wrong with them."""
+    """Return the rows as unit vectors. Raise an `EmbeddingError` if their number, length or values are wrong."""
     import numpy as np
 
     if rows.ndim != 2 or len(rows) != count:
@@ -55,12 +53,12 @@ def check_vectors(rows: Vectors, *, count: int, dimension: int, model: str) -> V
         raise EmbeddingUnavailableError(f"{model} answered with a vector that is not finite.")
     if not norms.all():
         raise EmbeddingUnavailableError(f"{model} answered with a vector of zeros.")
-    # Only the direction counts, and half-precision numbers, as they are stored, have little range.
+    # Only the direction matters, and the stored half-precision numbers have a small range.
     return rows if np.allclose(norms, 1, atol=1e-3) else (rows / norms[:, None]).astype(np.float32)
 
 
 def dimension_error(model: str, actual: int, expected: int) -> EmbeddingMisconfiguredError:
-    """What to do about vectors of another length."""
+    """Return the error for vectors whose length is not the configured one."""
     return EmbeddingMisconfiguredError(
         f"{model} makes vectors of {actual} dimensions, and EMBEDDING__DIMENSION is {expected}: "
         f"set EMBEDDING__DIMENSION={actual}, or choose another EMBEDDING__MODEL."

@@ -12,18 +12,13 @@ from typing import TypeAlias
 from rem.memory.message import message_key
 from rem.memory.tokens import count_tokens, truncate_to_tokens
 from rem.models import Message, Role
+from rem.text import STOP_WORDS, collapse_spaces, split_sentences
 
 Summarizer: TypeAlias = Callable[[str | None, list[Message]], Awaitable[str]]
 """Returns one summary of the previous summary, if there is one, and the messages after it."""
 
-SENTENCE_PATTERN = re.compile(r"\S[^\n]*?(?:[.!?]+(?=\s|$)|[。！？]+|$)", re.MULTILINE)
 WORD_PATTERN = re.compile(r"\w{3,}")
 SUMMARY_LINE_PATTERN = re.compile(r"^- (user|assistant|system): (.*) \[(\S+)\]$", re.MULTILINE)
-STOP_WORD_PATTERN = re.compile(
-    r"(?:the|and|for|are|was|were|you|your|with|that|this|have|has|had|not|but|from|they|what|when|where|which|who|will|"
-    r"would|can|could|should|about|there|their|then|than|them|its|our|out|all|any|how|did|does|just|also|into|here|some|"
-    r"more|very|please|thanks|thank|okay|yes|sure)"
-)
 MAX_SENTENCE_CHARS = 240
 MIN_LINE_TOKENS = 30
 """The key in a line alone takes most of these tokens, so less room is not worth a line."""
@@ -112,15 +107,15 @@ def _split_messages(messages: Iterable[Message]) -> Iterator[_Sentence]:
         if message.role == Role.TOOL:
             continue
         key = message_key(message.session_id, message.message_index)
-        for sentence in SENTENCE_PATTERN.findall(message.content)[:MAX_SENTENCES_PER_MESSAGE]:
-            text = " ".join(sentence.split())[:MAX_SENTENCE_CHARS]
+        for sentence in split_sentences(message.content)[:MAX_SENTENCES_PER_MESSAGE]:
+            text = collapse_spaces(sentence)[:MAX_SENTENCE_CHARS]
             if WORD_PATTERN.search(text) and text not in seen:
                 seen.add(text)
                 yield _Sentence(message.role.value, text, key)
 
 
 def _content_words(text: str) -> list[str]:
-    return [word for word in WORD_PATTERN.findall(text.lower()) if not STOP_WORD_PATTERN.fullmatch(word)]
+    return [word for word in WORD_PATTERN.findall(text.lower()) if word not in STOP_WORDS]
 
 
 def _weigh_words(sentences: Sequence[_Sentence]) -> dict[str, float]:

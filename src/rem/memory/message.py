@@ -13,6 +13,7 @@ from rem.errors import InvalidInputError
 from rem.memory.tokens import count_message_tokens
 from rem.models.field_types import check_text, to_json_value
 from rem.models.message import Role
+from rem.text import clean_text
 
 MAX_NESTED_VALUES = 50
 """Deeper JSON is stored as text."""
@@ -69,9 +70,9 @@ class NewMessage(BaseModel):
 def _replace_unstorable(value: Any, depth: int = 0) -> Any:
     """Return the value without anything that PostgreSQL cannot store: marked, as text, or None."""
     if isinstance(value, str):
-        return _replace_unstorable_text(value)
+        return clean_text(value)
     if isinstance(value, dict | list) and depth > MAX_NESTED_VALUES:
-        return _replace_unstorable_text(str(value))
+        return clean_text(str(value))
     if isinstance(value, dict):
         return {_replace_unstorable(key): _replace_unstorable(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list):
@@ -79,12 +80,6 @@ def _replace_unstorable(value: Any, depth: int = 0) -> Any:
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
         return str(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _replace_unstorable_text(text: str) -> str:
-    if text.isascii() and "\0" not in text:
-        return text
-    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").replace("\0", "\ufffd")
 
 
 @dataclass(frozen=True, slots=True)

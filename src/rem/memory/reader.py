@@ -12,6 +12,7 @@ from rem.memory.history import SessionHistory, Strategy, fit_history, restore_fu
 from rem.memory.message import HistoryMessage
 from rem.memory.queries import SessionQueries, parse_messages
 from rem.models import Message, Session
+from rem.text import collapse_spaces
 
 if TYPE_CHECKING:
     from rem.context import Scope
@@ -139,7 +140,7 @@ class SessionReader:
     async def get_titles(self, session_ids: Collection[UUID]) -> dict[UUID, str]:
         """Return the title of each readable session: its name, its description, or the start of its first message."""
         rows = await self._queries.fetch_rows("titles", *self._owner, list(session_ids), MAX_TITLE_CHARS)
-        return {session_id: " ".join(title.split()) for session_id, title in rows}
+        return {session_id: collapse_spaces(title) for session_id, title in rows}
 
     async def get_summary(self, session_id: UUID) -> str | None:
         """Return the stored summary of an own session, or None if it has none."""

@@ -22,6 +22,7 @@ from rem.memory.tokens import count_message_tokens
 from rem.memory.transfer import ImportedSession, ImportReport, ProgressCallback, SessionBundle, store_session
 from rem.models import Message, Role, Session
 from rem.models.field_types import to_json_value, utc_now
+from rem.text import clean_text
 
 SQLITE_HEADER = b"SQLite format 3\0"
 SESSION_COLUMNS = ("id", "created_at", "updated_at", "metadata", "system_prompt")
@@ -205,8 +206,7 @@ def _to_text(value: Any) -> str:
     """Return a column value as text that PostgreSQL can store; NULL is empty."""
     if value is None:
         return ""
-    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-    return text.replace("\0", "\ufffd")
+    return clean_text(value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value))
 
 
 def _parse_role(value: Any) -> Role:

@@ -13,6 +13,7 @@ from rem.memory.history import max_summary_tokens
 from rem.memory.queries import SessionQueries, parse_messages
 from rem.memory.tokens import count_tokens, truncate_to_tokens
 from rem.models import Message, Role
+from rem.text import clean_text
 
 if TYPE_CHECKING:
     from rem.db.store import Store
@@ -94,7 +95,7 @@ class _FallbackSummarizer:
         """Return one summary of the previous summary and the messages after it."""
         if self._summarizer is not None:
             try:
-                text = (await self._summarizer(previous, messages)).replace("\0", "\ufffd").strip()
+                text = clean_text(await self._summarizer(previous, messages)).strip()
             except Exception as error:  # noqa: BLE001  # providers' libraries raise anything
                 text, reason = "", str(error) or type(error).__name__
             else:

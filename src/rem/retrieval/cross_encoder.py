@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rem.embeddings.providers.local import plan_batches
-from rem.embeddings.thread_pool import BatchThreadPool
-from rem.embeddings.validation import clean_for_embedding
+from rem.embeddings.thread_pool import BatchThreadPool, plan_batches
 from rem.errors import RerankerError
 from rem.retrieval.cross_encoder_loader import MAX_TOKENS, LoadedModel, find_model_folder, load_model, model_error
+from rem.text import clean_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -91,7 +90,7 @@ class CrossEncoder:
 
 
 def _head(text: str) -> str:
-    return clean_for_embedding(text[:_HEAD_CHARACTERS])
+    return clean_text(text[:_HEAD_CHARACTERS], " ")
 
 
 def _feed(model: LoadedModel, pairs: list[Encoding]) -> dict[str, NDArray[Any]]:

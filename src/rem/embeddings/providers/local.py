@@ -1,15 +1,15 @@
-"""all-MiniLM-L6-v2 in this process, on ONNX Runtime: no torch, no network."""
+"""Provider for the local model all-MiniLM-L6-v2. It runs in this process on ONNX Runtime, without torch or network."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rem.embeddings.minilm.weights import DIMENSION, MAX_TOKENS, MODEL, TOKENIZER, read_verified
-from rem.embeddings.thread_pool import BatchThreadPool
+from rem.embeddings.thread_pool import BatchThreadPool, plan_batches
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -17,22 +17,19 @@ if TYPE_CHECKING:
 
     from rem.embeddings.embedder import Vectors
 
-# What fits into a core's cache with all activations; larger batches are slower (measured: 512 tokens 8.0 ms per text,
-# 2,048 tokens 12.4) and make a query wait longer.
-_BATCH_TOKENS = 512
-# Long texts are tokenised from their start only; if that gives too few tokens, whole.
-_HEAD_CHARACTERS = 4_096
-_TOKENISED_AT_ONCE = 256
+HEAD_CHARS = 4_096
+"""A long text is tokenized from its start only. If that gives too few tokens, the whole text is tokenized."""
+TOKENIZER_BATCH_TEXTS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class _Loaded:
+class _LoadedModel:
     tokenizer: Tokenizer
     session: InferenceSession
 
 
 class LocalProvider:
-    """The model, loaded at its first use. Only a text's first 256 tokens count: make passages of long ones."""
+    """The local model, loaded at its first use. It reads the first 256 tokens of a text."""
 
     model = MODEL
     dimension = DIMENSION
@@ -41,73 +38,75 @@ class LocalProvider:
         self._home = home
         self._weights = weights
         self._batch_size = batch_size
-        self._workers: BatchThreadPool[Sequence[int]] = BatchThreadPool(threads)
+        self._pool: BatchThreadPool[Sequence[int]] = BatchThreadPool(threads)
         self._loading = threading.Lock()
-        self._loaded: _Loaded | None = None
+        self._loaded: _LoadedModel | None = None
 
-    async def vectors(self, texts: Sequence[str]) -> Vectors:
-        """One row per text; texts of similar length share a batch."""
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return one row for each text, in the same order. Texts of similar length share a batch."""
         import numpy as np
 
-        tokens: list[list[int]] = [[] for _ in texts]
+        token_ids: list[list[int]] = [[] for _ in texts]
         rows = np.empty((len(texts), DIMENSION), dtype=np.float32)
 
-        def tokenise(numbers: Sequence[int]) -> None:
-            for number, ids in zip(numbers, self._tokens([texts[number] for number in numbers]), strict=True):
-                tokens[number] = ids
+        def tokenize_batch(batch: Sequence[int]) -> None:
+            for position, ids in zip(batch, self._tokenize([texts[position] for position in batch]), strict=True):
+                token_ids[position] = ids
 
-        def run(numbers: Sequence[int]) -> None:
-            rows[list(numbers)] = self._run([tokens[number] for number in numbers])
+        def embed_batch(batch: Sequence[int]) -> None:
+            rows[list(batch)] = self._run_model([token_ids[position] for position in batch])
 
-        groups = [
-            range(len(texts))[start : start + _TOKENISED_AT_ONCE] for start in range(0, len(texts), _TOKENISED_AT_ONCE)
-        ]
-        await self._workers.run(tokenise, groups)
-        await self._workers.run(run, plan_batches([len(ids) for ids in tokens], self._batch_size))
+        positions = range(len(texts))
+        await self._pool.run(
+            tokenize_batch,
+            [positions[start : start + TOKENIZER_BATCH_TEXTS] for start in positions[::TOKENIZER_BATCH_TEXTS]],
+        )
+        await self._pool.run(embed_batch, plan_batches([len(ids) for ids in token_ids], self._batch_size))
         return rows
 
     async def close(self) -> None:
-        """Give back the threads and the model's memory."""
-        await self._workers.close()
+        """Release the threads and the model."""
+        await self._pool.close()
         self._loaded = None
 
-    def _load(self) -> _Loaded:
+    def _load(self) -> _LoadedModel:
         with self._loading:
             if self._loaded is None:
                 from rem.embeddings.minilm.graph_cache import open_session
 
                 tokenizer = load_tokenizer(self._weights)
-                self._loaded = _Loaded(tokenizer, open_session(self._home, self._weights))
+                self._loaded = _LoadedModel(tokenizer, open_session(self._home, self._weights))
             return self._loaded
 
-    def _tokens(self, texts: list[str]) -> list[list[int]]:
+    def _tokenize(self, texts: list[str]) -> list[list[int]]:
+        """Return the token ids of each text, at most 256 for each."""
         tokenizer = self._load().tokenizer
-        found = [encoding.ids for encoding in tokenizer.encode_batch_fast([_head(text) for text in texts])]
-        for number, ids in enumerate(found):
-            if len(ids) < MAX_TOKENS and len(texts[number]) > _HEAD_CHARACTERS:
-                found[number] = tokenizer.encode_batch_fast([texts[number]])[0].ids
-        return found
+        token_ids = [encoding.ids for encoding in tokenizer.encode_batch_fast([_cut_head(text) for text in texts])]
+        for position, ids in enumerate(token_ids):
+            if len(ids) < MAX_TOKENS and len(texts[position]) > HEAD_CHARS:
+                token_ids[position] = tokenizer.encode_batch_fast([texts[position]])[0].ids
+        return token_ids
 
-    def _run(self, tokens: list[list[int]]) -> Vectors:
+    def _run_model(self, token_ids: list[list[int]]) -> Vectors:
+        """Return one row for each list of token ids, which are padded to the longest."""
         import numpy as np
 
-        longest = max(map(len, tokens))
-        ids = np.zeros((len(tokens), longest), dtype=np.int32)
-        mask = np.zeros_like(ids)
-        for row, own in enumerate(tokens):
-            ids[row, : len(own)] = own
-            mask[row, : len(own)] = 1
-        (answer,) = self._load().session.run(["embedding"], {"input_ids": ids, "attention_mask": mask})
-        return np.asarray(answer, dtype=np.float32)
+        padded = np.zeros((len(token_ids), max(map(len, token_ids))), dtype=np.int32)
+        mask = np.zeros_like(padded)
+        for row, ids in enumerate(token_ids):
+            padded[row, : len(ids)] = ids
+            mask[row, : len(ids)] = 1
+        (embedding,) = self._load().session.run(["embedding"], {"input_ids": padded, "attention_mask": mask})
+        return np.asarray(embedding, dtype=np.float32)
 
 
 def load_tokenizer(weights: Path) -> Tokenizer:
-    """The model's tokenizer: at most 256 tokens, no padding (its file says 128, and pads)."""
+    """Return the model's tokenizer with at most 256 tokens and no padding. Its file says 128, and pads."""
     import os
 
     from tokenizers import Tokenizer
 
-    # Our threads are bounded; the tokenizer's own would not be, and warn whenever the process forks.
+    # The tokenizer's own threads would not be bounded, and they warn when the process forks.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     tokenizer: Tokenizer = Tokenizer.from_buffer(read_verified(weights, TOKENIZER))
     tokenizer.enable_truncation(MAX_TOKENS)
@@ -115,22 +114,10 @@ def load_tokenizer(weights: Path) -> Tokenizer:
     return tokenizer
 
 
-def plan_batches(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
-    """The texts' numbers, longest first, in batches of little padding and bounded tokens."""
-    batch: list[int] = []
-    for number in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
-        if batch and (len(batch) == batch_size or (len(batch) + 1) * lengths[batch[0]] > _BATCH_TOKENS):
-            yield batch
-            batch = []
-        batch.append(number)
-    if batch:
-        yield batch
-
-
-def _head(text: str) -> str:
-    """The start of a long text, cut between words, so that its tokens are those of the whole text."""
-    if len(text) <= _HEAD_CHARACTERS:
+def _cut_head(text: str) -> str:
+    """Return the start of a long text, cut between words, so that its tokens are those of the whole text."""
+    if len(text) <= HEAD_CHARS:
         return text
-    head = text[:_HEAD_CHARACTERS]
+    head = text[:HEAD_CHARS]
     words = head.rsplit(None, 1)
     return words[0] if len(words) == 2 else head

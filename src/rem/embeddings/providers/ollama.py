@@ -1,4 +1,4 @@
-"""Vectors from Ollama."""
+"""Provider for an Ollama server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFAULT_MODEL = "all-minilm"
 
 
 class OllamaProvider:
-    """An Ollama server, which cuts texts that are longer than its model's context."""
+    """An Ollama server. It truncates texts that are longer than the model's context."""
 
     def __init__(self, service: HttpService, model: str, dimension: int, batch_size: int) -> None:
         self.model = model
@@ -25,18 +25,18 @@ class OllamaProvider:
         self._service = service
         self._batch_size = batch_size
 
-    async def vectors(self, texts: Sequence[str]) -> Vectors:
-        """One row per text."""
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return one row for each text, in the same order."""
         rows: list[Any] = []
         for start in range(0, len(texts), self._batch_size):
-            rows += await self._ask(texts[start : start + self._batch_size])
+            rows += await self._request(texts[start : start + self._batch_size])
         return parse_vectors(rows, self.model)
 
     async def close(self) -> None:
         """Close the connections."""
         await self._service.close()
 
-    async def _ask(self, texts: Sequence[str]) -> list[Any]:
+    async def _request(self, texts: Sequence[str]) -> list[Any]:
         try:
             answer = await self._service.post("/api/embed", {"model": self.model, "input": texts, "truncate": True})
         except EmbeddingMisconfiguredError as error:
