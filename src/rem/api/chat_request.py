@@ -1,4 +1,4 @@
-"""ChatRequest: the body of a chat completion, as OpenAI's clients send it."""
+"""The body of a chat completion, as OpenAI's clients send it, and readable errors for it."""
 
 from __future__ import annotations
 
@@ -11,73 +11,85 @@ from rem.agents.chat import ClientMessage
 from rem.api.dependencies import JSON_CONTENT_TYPE_MISSING
 from rem.errors import InvalidInputError
 
-_LONGEST_MESSAGE = 2_000_000
+MAX_MESSAGE_CHARS = 2_000_000
+"""About 500,000 tokens, more than the context of most models."""
+NO_OBJECT_TYPES = ("dict_type", "model_type", "model_attributes_type")
+IMAGE_TYPES = ("image_url", "image", "input_image")
+ADVICE = {
+    "tools": " (an agent's tools are in its definition)",
+    "tool_choice": " (an agent's tools are in its definition)",
+    "functions": " (an agent's tools are in its definition)",
+    "function_call": " (an agent's tools are in its definition)",
+    "logprobs": " (REM's events do not contain them)",
+    "n": " other than 1",
+}
+"""Explanations for parameters that are refused."""
 
 
-class _Lenient(BaseModel):
+class _LenientModel(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
 
-class TextPart(_Lenient):
-    """A piece of text."""
+class TextPart(_LenientModel):
+    """A part of a message: text."""
 
     type: Literal["text"]
     text: str
 
 
-class AudioData(_Lenient):
-    """A recording."""
+class AudioData(_LenientModel):
+    """A recording and its format."""
 
     data: str = Field(description="base64")
     format: str = "wav"
 
 
-class AudioPart(_Lenient):
-    """A recording that is written down before the agent reads it."""
+class AudioPart(_LenientModel):
+    """A part of a message: a recording, which is transcribed for the agent."""
 
     type: Literal["input_audio"]
     input_audio: AudioData
 
 
-class ChatMessage(_Lenient):
-    """A message of the conversation."""
+class ChatMessage(_LenientModel):
+    """One message of the request."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: (
-        Annotated[str, Field(max_length=_LONGEST_MESSAGE)]
+        Annotated[str, Field(max_length=MAX_MESSAGE_CHARS)]
         | list[Annotated[TextPart | AudioPart, Field(discriminator="type")]]
         | None
     ) = None
 
     @property
     def text(self) -> str:
-        """What the message says."""
+        """The text parts of the message."""
         if isinstance(self.content, list):
             return "\n".join(part.text for part in self.content if isinstance(part, TextPart))
         return self.content or ""
 
     @property
     def recordings(self) -> list[str]:
-        """What of it was spoken, in base64."""
+        """The recordings of the message, in base64."""
         parts = self.content if isinstance(self.content, list) else []
         return [part.input_audio.data for part in parts if isinstance(part, AudioPart)]
 
 
-class StreamOptions(_Lenient):
-    """What a stream contains."""
+class StreamOptions(_LenientModel):
+    """Options of a stream."""
 
     include_usage: bool = False
 
 
-class JsonSchema(_Lenient):
-    """A schema that the answer shall fulfil."""
+class JsonSchema(_LenientModel):
+    """The JSON schema of the answer."""
 
     name: str = "answer"
     json_schema: dict[str, Any] = Field(alias="schema", default_factory=dict)
 
 
-class ResponseFormat(_Lenient):
-    """Whether the answer is text, any JSON object, or one that fulfils a schema."""
+class ResponseFormat(_LenientModel):
+    """The format of the answer: text, any JSON object, or JSON with a schema."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchema | None = None
@@ -87,12 +99,12 @@ class ResponseFormat(_Lenient):
         """The JSON schema of the answer; None for text."""
         if self.type == "text":
             return None
-        wanted = self.json_schema.json_schema if self.type == "json_schema" and self.json_schema else {}
-        return wanted or {"type": "object", "additionalProperties": True}
+        schema = self.json_schema.json_schema if self.type == "json_schema" and self.json_schema else {}
+        return schema or {"type": "object", "additionalProperties": True}
 
 
 class ChatRequest(BaseModel):
-    """A chat completion. Every parameter reaches the model, or is refused by its name."""
+    """A request for a chat completion. Parameters that cannot reach the model are refused by name."""
 
     model_config = ConfigDict(
         extra="allow",
@@ -119,25 +131,27 @@ class ChatRequest(BaseModel):
     parallel_tool_calls: bool | None = None
     reasoning_effort: Literal["minimal", "low", "medium", "high"] | None = None
     response_format: ResponseFormat | None = None
-    user: str | None = Field(default=None, description="passed on to the model; who asks is not taken from here")
+    user: str | None = Field(default=None, description="passed on to the model; it does not identify the caller")
     n: Literal[1] | None = None
 
     @model_validator(mode="wrap")
     @classmethod
-    def _explained(cls, value: Any, handler: ModelWrapValidatorHandler[ChatRequest]) -> ChatRequest:
+    def _make_errors_readable(cls, value: Any, handler: ModelWrapValidatorHandler[ChatRequest]) -> ChatRequest:
         if isinstance(value, bytes):
             raise InvalidInputError(JSON_CONTENT_TYPE_MISSING)
         try:
             return handler(value)
         except ValidationError as error:
-            raise _readable(error, value) from error
+            raise _readable_error(error, value) from error
 
     @model_validator(mode="after")
-    def _nothing_unknown(self) -> ChatRequest:
-        given = {name: value for name, value in (self.model_extra or {}).items() if value not in (None, False, [], {})}
-        if given:
-            name = sorted(given)[0]
-            raise ValueError(f"{name}: is not supported{_ADVICE.get(name, '')}; leave it out")
+    def _refuse_unknown_parameters(self) -> ChatRequest:
+        unknown = {
+            name: value for name, value in (self.model_extra or {}).items() if value not in (None, False, [], {})
+        }
+        if unknown:
+            name = sorted(unknown)[0]
+            raise ValueError(f"{name}: is not supported{ADVICE.get(name, '')}; leave it out")
         return self
 
     @property
@@ -150,7 +164,7 @@ class ChatRequest(BaseModel):
 
     @property
     def history(self) -> list[ClientMessage]:
-        """What was said before, by the user and the assistant."""
+        """The earlier messages of the user and the assistant."""
         return [
             ClientMessage(message.role, message.text)
             for message in self.messages[:-1]
@@ -159,14 +173,14 @@ class ChatRequest(BaseModel):
 
     @property
     def instructions(self) -> str | None:
-        """What the client tells the model beside the agent's own instructions."""
-        told = [message.text for message in self.messages if message.role in ("system", "developer")]
-        return "\n\n".join(text for text in told if text.strip()) or None
+        """The system messages, which are added to the agent's own instructions; None if there are none."""
+        texts = [message.text for message in self.messages if message.role in ("system", "developer")]
+        return "\n\n".join(text for text in texts if text.strip()) or None
 
     @property
     def model_settings(self) -> dict[str, Any]:
-        """The parameters by the names that pydantic-ai gives them."""
-        asked = {
+        """The given parameters, by pydantic-ai's names."""
+        settings = {
             "temperature": self.temperature,
             "top_p": self.top_p,
             "max_tokens": self.max_completion_tokens or self.max_tokens,
@@ -179,63 +193,56 @@ class ChatRequest(BaseModel):
             "thinking": self.reasoning_effort,
             "openai_user": self.user,
         }
-        return {name: value for name, value in asked.items() if value is not None}
+        return {name: value for name, value in settings.items() if value is not None}
 
 
-_ADVICE = {
-    "tools": " (an agent's tools are in its definition)",
-    "tool_choice": " (an agent's tools are in its definition)",
-    "functions": " (an agent's tools are in its definition)",
-    "function_call": " (an agent's tools are in its definition)",
-    "logprobs": " (REM's events have no place for them)",
-    "n": " other than 1",
-}
+def _readable_error(error: ValidationError, value: Any) -> ValidationError:
+    """Return the error with locations such as `messages[0].content[1]`, and one message for each location.
+
+    Pydantic reports an error for every member of a union that did not match.
+    """
+    details_by_path: dict[tuple[str | int, ...], list[ErrorDetails]] = {}
+    for detail in error.errors(include_url=False):
+        details_by_path.setdefault(_request_path(value, detail), []).append(detail)
+    # An error deeper inside a value says more than "the value has another type".
+    deepest = [
+        path for path in details_by_path if not any(other[: len(path)] == path != other for other in details_by_path)
+    ]
+    return ValidationError.from_exception_data(
+        error.title, [_merge_details(path, details_by_path[path]) for path in deepest]
+    )
 
 
-def _readable(error: ValidationError, value: Any) -> ValidationError:
-    """The same problems at places such as `messages[0].content[1]`, without what each kind of a union would want."""
-    reasons: dict[tuple[str | int, ...], list[ErrorDetails]] = {}
-    for problem in error.errors(include_url=False):
-        reasons.setdefault(_within(value, problem), []).append(problem)
-    # What is wrong deeper in a value says more than that the value is of another kind.
-    places = [place for place in reasons if not any(other[: len(place)] == place != other for other in reasons)]
-    return ValidationError.from_exception_data(error.title, [_problem(place, reasons[place]) for place in places])
-
-
-def _within(value: Any, problem: ErrorDetails) -> tuple[str | int, ...]:
-    """Where in the request a problem is: pydantic's place, without the names of the kinds that a union has."""
-    place: list[str | int] = []
-    last = len(problem["loc"]) - 1
-    for depth, part in enumerate(problem["loc"]):
+def _request_path(value: Any, detail: ErrorDetails) -> tuple[str | int, ...]:
+    """Return the location of an error in the request: pydantic's location without the names of union members."""
+    path: list[str | int] = []
+    last = len(detail["loc"]) - 1
+    for depth, part in enumerate(detail["loc"]):
         if isinstance(value, dict) and part in value:
             value = value[str(part)]
         elif isinstance(value, list) and isinstance(part, int):
             value = value[part]
-        elif problem["type"] != "missing" or depth != last:
+        elif detail["type"] != "missing" or depth != last:
             continue
-        place.append(part)
-    return tuple(place)
+        path.append(part)
+    return tuple(path)
 
 
-def _problem(place: tuple[str | int, ...], problems: list[ErrorDetails]) -> InitErrorDetails:
-    # A text that is too long is not meant to be a list.
-    meant = [problem for problem in problems if not problem["type"].endswith("_type")] or problems
-    texts = list(dict.fromkeys(map(_reason, meant)))
-    text = texts[0] + "".join(f", or {other[:1].lower()}{other[1:]}" for other in texts[1:])
-    # Braces would be taken for a template.
-    kind = PydanticCustomError(meant[0]["type"], "{text}", {"text": text})
-    written = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
-    return InitErrorDetails(type=kind, loc=(written,) if written else (), input=None)
+def _merge_details(path: tuple[str | int, ...], details: list[ErrorDetails]) -> InitErrorDetails:
+    # For example, a text that is too long was not meant to be a list.
+    relevant = [detail for detail in details if not detail["type"].endswith("_type")] or details
+    messages = list(dict.fromkeys(map(_describe_detail, relevant)))
+    text = messages[0] + "".join(f", or {other[:1].lower()}{other[1:]}" for other in messages[1:])
+    # Pydantic would read braces in the message as a template.
+    error_type = PydanticCustomError(relevant[0]["type"], "{text}", {"text": text})
+    location = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+    return InitErrorDetails(type=error_type, loc=(location,) if location else (), input=None)
 
 
-def _reason(problem: ErrorDetails) -> str:
-    if problem["type"] == "union_tag_invalid":
-        kind = "images are" if problem["ctx"]["tag"] in _IMAGES else "this type of content is"
-        return f"{kind} not supported; send text or input_audio"
-    if problem["type"] == "union_tag_not_found":
+def _describe_detail(detail: ErrorDetails) -> str:
+    if detail["type"] == "union_tag_invalid":
+        subject = "images are" if detail["ctx"]["tag"] in IMAGE_TYPES else "this type of content is"
+        return f"{subject} not supported; send text or input_audio"
+    if detail["type"] == "union_tag_not_found":
         return "its type is missing; send text or input_audio"
-    return "input should be an object" if problem["type"] in _NO_OBJECT else problem["msg"]
-
-
-_NO_OBJECT = ("dict_type", "model_type", "model_attributes_type")
-_IMAGES = ("image_url", "image", "input_image")
+    return "input should be an object" if detail["type"] in NO_OBJECT_TYPES else detail["msg"]

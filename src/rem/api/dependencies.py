@@ -1,4 +1,4 @@
-"""Who asks, and what they may use: the dependencies of the routes."""
+"""FastAPI dependencies of the routes: the caller, the open REM, the agents, the settings, and JSON bodies."""
 
 from __future__ import annotations
 
@@ -13,56 +13,48 @@ from rem.context import AgentContext, Scope
 from rem.errors import InvalidInputError, MemoryDisabledError
 from rem.settings import Settings
 
+JSON_CONTENT_TYPE_MISSING = "The body is not sent as JSON: add the header Content-Type: application/json."
 
-async def _context(
+
+async def _get_context(
     request: Request,
     x_user_id: Annotated[
-        str | None, Header(description="Who asks: an e-mail address or an id. Without it: nobody in particular.")
+        str | None, Header(description="The user: an e-mail address or an id. Without it, the caller is anonymous.")
     ] = None,
-    x_tenant_id: Annotated[str | None, Header(description="The workspace; `default` if not given.")] = None,
+    x_tenant_id: Annotated[str | None, Header(description="The workspace; default: `default`.")] = None,
 ) -> AgentContext:
-    """The caller. The headers are parameters only so that the documentation shows them."""
+    """Return the caller. The headers are parameters only to appear in the OpenAPI document."""
     return AgentContext.from_request(request)
 
 
-ContextDep = Annotated[AgentContext, Depends(_context)]
+ContextDep = Annotated[AgentContext, Depends(_get_context)]
 
 
-async def _scope(context: ContextDep) -> Scope:
+async def _get_scope(context: ContextDep) -> Scope:
     return context.scope
 
 
-async def _rem(request: Request) -> Rem:
+async def _get_rem(request: Request) -> Rem:
     rem: Rem | None = request.app.state.rem
     if rem is None:
         raise MemoryDisabledError
     return rem
 
 
-async def _agents(request: Request) -> Agents:
+async def _get_agents(request: Request) -> Agents:
     agents: Agents = request.app.state.agents
     return agents
 
 
-async def _settings(request: Request) -> Settings:
+async def _get_settings(request: Request) -> Settings:
     settings: Settings = request.app.state.settings
     return settings
 
 
-ScopeDep = Annotated[Scope, Depends(_scope)]
-RemDep = Annotated[Rem, Depends(_rem)]
-AgentsDep = Annotated[Agents, Depends(_agents)]
-SettingsDep = Annotated[Settings, Depends(_settings)]
-
-
-async def resolve_session(rem: Rem, context: AgentContext, session: str) -> AgentContext:
-    """The caller in the session that a request names. Who is nobody in particular owns one whose id they know."""
-    context = context.in_session(session)
-    named = await rem.memory(context.scope).resolve_session_id(session)
-    return context.model_copy(update={"session_id": str(named)}) if context.user_id else context
-
-
-JSON_CONTENT_TYPE_MISSING = "The body is not sent as JSON: add the header Content-Type: application/json."
+ScopeDep = Annotated[Scope, Depends(_get_scope)]
+RemDep = Annotated[Rem, Depends(_get_rem)]
+AgentsDep = Annotated[Agents, Depends(_get_agents)]
+SettingsDep = Annotated[Settings, Depends(_get_settings)]
 
 
 async def _require_json_content_type(request: Request) -> None:
@@ -70,11 +62,22 @@ async def _require_json_content_type(request: Request) -> None:
         raise InvalidInputError(JSON_CONTENT_TYPE_MISSING)
 
 
+JsonBody = Depends(_require_json_content_type)
+"""Refuses a body without a JSON Content-Type. FastAPI alone would report that the body has no fields."""
+
+
 def _is_json(content_type: str) -> bool:
     headers = MimeHeaders()
     headers["content-type"] = content_type
-    kind = headers.get_content_subtype()
-    return headers.get_content_maintype() == "application" and (kind == "json" or kind.endswith("+json"))
+    subtype = headers.get_content_subtype()
+    return headers.get_content_maintype() == "application" and (subtype == "json" or subtype.endswith("+json"))
 
 
-JsonBody = Depends(_require_json_content_type)
+async def resolve_session(rem: Rem, context: AgentContext, session: str) -> AgentContext:
+    """Return the caller's context with the id of `session`, which is an id or a name.
+
+    An anonymous caller owns the session whose id it knows.
+    """
+    context = context.in_session(session)
+    session_id = await rem.memory(context.scope).resolve_session_id(session)
+    return context.model_copy(update={"session_id": str(session_id)}) if context.user_id else context

@@ -1,4 +1,4 @@
-"""Clients that go away: nobody works for them any longer."""
+"""Cancel the work of a request when its client disconnects."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of some work; it is cancelled if the client goes away before."""
-    working = asyncio.create_task(work)
-    listening = asyncio.create_task(wait_for_disconnect(request.receive))
+async def cancel_on_disconnect(request: Request, coroutine: Coroutine[Any, Any, T]) -> T:
+    """Return the result of the coroutine. Cancel it and raise ClientDisconnect if the client disconnects first."""
+    work = asyncio.create_task(coroutine)
+    listener = asyncio.create_task(wait_for_disconnect(request.receive))
     try:
-        await asyncio.wait((working, listening), return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
+        await asyncio.wait((work, listener), return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
             raise ClientDisconnect
-        return working.result()
+        return work.result()
     finally:
-        for task in (working, listening):
+        for task in (work, listener):
             task.cancel()
-        await asyncio.wait((working, listening))
+        await asyncio.wait((work, listener))
 
 
 async def wait_for_disconnect(receive: Receive) -> None:
-    """Return when the client has gone away."""
+    """Return when the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass

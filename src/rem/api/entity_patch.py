@@ -1,4 +1,4 @@
-"""What a client writes of an entity: the fields of its class, without those that the store gives."""
+"""Create entities from request fields, apply PATCH fields to them, and check their ETags."""
 
 from __future__ import annotations
 
@@ -14,67 +14,49 @@ from rem.db.table import IMMUTABLE_COLUMNS
 from rem.errors import InvalidInputError
 from rem.models import Entity
 
-
-def entity_etag(entity: Entity) -> str:
-    """The ETag of an entity as it was read."""
-    return f'"{entity.updated_at.isoformat()}"'
-
-
-def check_if_match(entity: Entity, if_match: str | None) -> None:
-    """An error if the client knows another version of the entity than this."""
-    if if_match is None:
-        return
-    known = [tag.strip().removeprefix("W/") for tag in if_match.split(",")]
-    if "*" not in known and entity_etag(entity) not in known:
-        raise precondition_failed()
-
-
-def precondition_failed() -> HTTPException:
-    """The error for who knows an older version."""
-    return HTTPException(412, "It was changed since it was read: read it again.")
-
-
 T = TypeVar("T", bound=Entity)
 STORE_FIELDS = IMMUTABLE_COLUMNS - {"id", "created_at"}
-"""What only the store gives. A new entity may bring its id and when it was made, as an imported one does."""
+"""The fields that only the store sets. A new entity may bring `id` and `created_at`, for example for an import."""
 
 
 def build_entity(model: type[T], fields: Mapping[str, Any]) -> T:
-    """A new entity with these fields."""
-    given = sorted(STORE_FIELDS & set(fields))
-    if given:
-        raise InvalidInputError(f"{', '.join(given)}: given by the store; leave it out.")
-    return _validated(model, fields)
+    """Return a new entity with these fields. Raise InvalidInputError if a field is invalid or set by the store."""
+    forbidden = sorted(STORE_FIELDS & set(fields))
+    if forbidden:
+        raise InvalidInputError(f"{', '.join(forbidden)}: set by the store; leave it out.")
+    return _validate(model, fields)
 
 
 def apply_patch(entity: T, fields: Mapping[str, Any]) -> T:
-    """The entity with some fields changed. Fields of the store's may be sent back as they were read."""
+    """Return the entity with some fields changed.
+
+    `fields` may contain fields of the store with their stored values, so that a client can send back what it read.
+    """
     stored = entity.model_dump(mode="json")
-    fields = _without_table(entity, fields)
+    fields = _drop_table(entity, fields)
     if "updated_at" in fields:
-        _check_time(entity, fields["updated_at"])
-    touched = sorted(
-        name for name in (IMMUTABLE_COLUMNS - {"updated_at"}) & set(fields) if fields[name] != stored[name]
-    )
-    if touched:
-        raise InvalidInputError(f"{', '.join(touched)}: given by the store and never changed; leave it out.")
+        _check_updated_at(entity, fields["updated_at"])
+    immutable = (IMMUTABLE_COLUMNS - {"updated_at"}) & set(fields)
+    changed = sorted(name for name in immutable if fields[name] != stored[name])
+    if changed:
+        raise InvalidInputError(f"{', '.join(changed)}: set by the store and cannot change; leave it out.")
     changes = {name: value for name, value in fields.items() if name not in IMMUTABLE_COLUMNS}
-    kept = {name: value for name, value in stored.items() if name not in IMMUTABLE_COLUMNS}
-    checked = _validated(type(entity), {**kept, **changes})
-    return entity.model_copy(update={name: getattr(checked, name) for name in changes})
+    unchanged = {name: value for name, value in stored.items() if name not in IMMUTABLE_COLUMNS}
+    validated = _validate(type(entity), {**unchanged, **changes})
+    return entity.model_copy(update={name: getattr(validated, name) for name in changes})
 
 
-def _without_table(entity: Entity, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The fields without the table, which every answer names beside them; an error if it is another one."""
+def _drop_table(entity: Entity, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields without `table`, which every response contains. Raise an error if it names another table."""
     table = entity.entity_type.table
     if "table" not in fields or "table" in type(entity).model_fields:
         return fields
     if fields["table"] != table:
-        raise InvalidInputError(f"table: this one is in {table}, and stays there; leave it out.")
+        raise InvalidInputError(f"table: this entity is in {table} and cannot move; leave it out.")
     return {name: value for name, value in fields.items() if name != "table"}
 
 
-def _validated(model: type[T], fields: Mapping[str, Any]) -> T:
+def _validate(model: type[T], fields: Mapping[str, Any]) -> T:
     try:
         return model.model_validate(dict(fields))
     except ValidationError as error:
@@ -82,11 +64,30 @@ def _validated(model: type[T], fields: Mapping[str, Any]) -> T:
         raise InvalidInputError(f"{model.entity_type.table}: {message}") from error
 
 
-def _check_time(entity: Entity, value: Any) -> None:
-    """An error if the entity has changed since the time that was read."""
+def _check_updated_at(entity: Entity, value: Any) -> None:
+    """Raise an error if the entity has changed since `value`."""
     try:
         known = datetime.fromisoformat(str(value))
     except ValueError as error:
         raise InvalidInputError("updated_at: must be the time that was read; or leave it out.") from error
     if known != entity.updated_at:
         raise precondition_failed()
+
+
+def entity_etag(entity: Entity) -> str:
+    """Return the ETag of this version of the entity."""
+    return f'"{entity.updated_at.isoformat()}"'
+
+
+def check_if_match(entity: Entity, if_match: str | None) -> None:
+    """Raise a 412 error if the header If-Match names another version of the entity."""
+    if if_match is None:
+        return
+    tags = [tag.strip().removeprefix("W/") for tag in if_match.split(",")]
+    if "*" not in tags and entity_etag(entity) not in tags:
+        raise precondition_failed()
+
+
+def precondition_failed() -> HTTPException:
+    """Return the error for a client that knows an older version."""
+    return HTTPException(412, "The entity has changed since you read it: read it again.")

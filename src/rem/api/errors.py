@@ -1,4 +1,4 @@
-"""One shape for every error of the API, which is OpenAI's: `{"error": {"message", "type", "code", "param", …}}`."""
+"""Error responses of the API, all in OpenAI's format: `{"error": {"message", "type", "code", "param", "details"}}`."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ from starlette.routing import Match
 
 from rem import errors
 
-_LONGEST_MESSAGE = 4000
-_MOST_PROBLEMS = 5
-_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+MAX_MESSAGE_CHARS = 4000
+"""Messages may quote the input; more of it would not help the reader."""
+MAX_VALIDATION_ERRORS = 5
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 class ErrorBody(BaseModel):
-    """What went wrong, and what to do about it."""
+    """The error itself."""
 
-    message: str = Field(description="For people: what is wrong and what to do next.")
+    message: str = Field(description="For people: the problem, and the next step.")
     type: str = Field(description="`invalid_request_error`, `rate_limit_error` or `server_error`.")
-    code: str = Field(description="For programs: one word for what is wrong.")
-    param: str | None = Field(default=None, description="The field of the request that is wrong.")
+    code: str = Field(description="For programs: a fixed identifier of the problem.")
+    param: str | None = Field(default=None, description="The invalid field of the request.")
     details: dict[str, Any] | None = None
 
 
 class ErrorResponse(BaseModel):
-    """The body of every answer that is an error."""
+    """The body of every error response."""
 
     error: ErrorBody
 
 
-_STATUSES: dict[type[errors.RemError], int] = {
-    # OpenAI answers an unknown model with 404, and its clients know the code.
+STATUS_BY_ERROR: dict[type[errors.RemError], int] = {
+    # As OpenAI does; its clients know the code.
     errors.ModelNotFoundError: 404,
     errors.FetchForbiddenError: 403,
     errors.FileTooLargeError: 413,
@@ -53,7 +54,7 @@ _STATUSES: dict[type[errors.RemError], int] = {
     errors.ModelRequiredError: 422,
     errors.ModelTimeoutError: 504,
     errors.ModelRateLimitError: 429,
-    # Not a 5xx: clients try those again by themselves, and it would cost as much again.
+    # Not a 5xx: clients retry those on their own, and each retry would cost as much again.
     errors.RunLimitError: 422,
     errors.ModelError: 502,
     errors.ToolFailedError: 502,
@@ -63,7 +64,7 @@ _STATUSES: dict[type[errors.RemError], int] = {
     errors.RemError: 500,
 }
 
-_CODES = {
+CODE_BY_STATUS = {
     400: "invalid_request",
     401: "unauthorized",
     403: "forbidden",
@@ -80,23 +81,27 @@ _CODES = {
 
 
 def http_status(error: errors.RemError) -> int:
-    """The HTTP status that one of REM's errors amounts to."""
-    return next(_STATUSES[kind] for kind in type(error).__mro__ if kind in _STATUSES)
+    """Return the HTTP status of an error of REM; subclasses inherit it."""
+    return next(STATUS_BY_ERROR[kind] for kind in type(error).__mro__ if kind in STATUS_BY_ERROR)
 
 
 def make_error_body(
     status: int, code: str, message: str, *, param: str | None = None, details: dict[str, Any] | None = None
 ) -> ErrorBody:
-    """An error in the one shape; `status` decides its type."""
+    """Return the error in OpenAI's format. `status` determines its `type`."""
     return ErrorBody(
-        message=_sendable(message), type=_type_of(status), code=code, param=param and _sendable(param), details=details
+        message=_make_sendable(message),
+        type=_error_type(status),
+        code=code,
+        param=param and _make_sendable(param),
+        details=details,
     )
 
 
 def to_error_body(error: errors.RemError) -> ErrorBody:
-    """One of REM's errors in the one shape; also for the error event of a stream."""
+    """Return an error of REM in OpenAI's format, for a response or for the error event of a stream."""
     param = "model" if isinstance(error, errors.ModelNotFoundError) else None
-    return make_error_body(http_status(error), error.code, str(error), param=param, details=_details(error))
+    return make_error_body(http_status(error), error.code, str(error), param=param, details=_error_details(error))
 
 
 def make_error_response(
@@ -108,104 +113,101 @@ def make_error_response(
     details: dict[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    """An answer that says what is wrong."""
-    return _response(status, make_error_body(status, code, message, param=param, details=details), headers)
+    """Return an error response in OpenAI's format."""
+    return _to_response(status, make_error_body(status, code, message, param=param, details=details), headers)
 
 
 def describe_validation_error(error: ValidationError | RequestValidationError) -> tuple[str, str | None]:
-    """What is wrong with the input, in a sentence that names the fields, and the first of these fields."""
-    problems = error.errors() if isinstance(error, RequestValidationError) else error.errors(include_url=False)
-    shown = [_problem(problem) for problem in problems[:_MOST_PROBLEMS]]
-    more = f" And {len(problems) - len(shown)} more." if len(problems) > len(shown) else ""
-    return "; ".join(f"{place}: {text}" if place else text for place, text in shown) + "." + more, shown[0][0] or None
+    """Return a sentence that names the invalid fields and their errors, and the name of the first field."""
+    details = error.errors() if isinstance(error, RequestValidationError) else error.errors(include_url=False)
+    shown = [(_field_path(detail["loc"]), _describe_detail(detail)) for detail in details[:MAX_VALIDATION_ERRORS]]
+    more = f" And {len(details) - len(shown)} more." if len(details) > len(shown) else ""
+    text = "; ".join(f"{field}: {message}" if field else message for field, message in shown)
+    return f"{text}.{more}", shown[0][0] or None
 
 
-def install(app: FastAPI) -> None:
-    """Let an application answer with the one shape, whatever goes wrong."""
-    app.exception_handler(errors.RemError)(_rem_error)
-    app.exception_handler(RequestValidationError)(_validation_error)
-    app.exception_handler(HTTPException)(_http_error)
+def install_error_handlers(app: FastAPI) -> None:
+    """Make an application answer every error in OpenAI's format."""
+    app.exception_handler(errors.RemError)(_handle_rem_error)
+    app.exception_handler(RequestValidationError)(_handle_validation_error)
+    app.exception_handler(HTTPException)(_handle_http_error)
 
 
-async def _rem_error(_request: Request, error: errors.RemError) -> JSONResponse:
-    # OpenAI's clients would ask again by themselves, and the question would be stored each time.
+async def _handle_rem_error(_request: Request, error: errors.RemError) -> JSONResponse:
+    # OpenAI's clients would retry on their own, and each retry would store the question again.
     headers = {"x-should-retry": "false"} if isinstance(error, errors.ModelError | errors.MemoryDisabledError) else None
-    return _response(http_status(error), to_error_body(error), headers)
+    return _to_response(http_status(error), to_error_body(error), headers)
 
 
-async def _validation_error(_request: Request, error: RequestValidationError) -> JSONResponse:
-    problems = error.errors()
-    if problems and problems[0]["type"] == "json_invalid":
-        problem = problems[0]
-        at = f" at character {problem['loc'][1]}" if len(problem["loc"]) > 1 else ""
-        return make_error_response(400, "invalid_json", f"The body is not JSON: {problem['ctx']['error']}{at}.")
+async def _handle_validation_error(_request: Request, error: RequestValidationError) -> JSONResponse:
+    details = error.errors()
+    if details and details[0]["type"] == "json_invalid":
+        detail = details[0]
+        position = f" at character {detail['loc'][1]}" if len(detail["loc"]) > 1 else ""
+        return make_error_response(400, "invalid_json", f"The body is not JSON: {detail['ctx']['error']}{position}.")
     message, param = describe_validation_error(error)
     return make_error_response(422, "invalid_request", message, param=param)
 
 
-async def _http_error(request: Request, error: HTTPException) -> JSONResponse:
+async def _handle_http_error(request: Request, error: HTTPException) -> JSONResponse:
     status = error.status_code
     message = str(error.detail)
     if status == 404 and message == HTTPStatus(404).phrase:
-        message = "There is no such path: see /docs for those that there are."
+        message = "There is no such path: /docs lists all paths."
     elif status == 405:
-        return _wrong_method(request)
+        return _method_not_allowed(request)
     elif status == 400 and message == "There was an error parsing the body":
         return make_error_response(400, "invalid_json", "The body is not JSON in UTF-8, or it is nested too deeply.")
-    return make_error_response(status, _CODES.get(status, "error"), message, headers=error.headers)
+    return make_error_response(status, CODE_BY_STATUS.get(status, "error"), message, headers=error.headers)
 
 
-def _wrong_method(request: Request) -> JSONResponse:
-    """What the path takes instead. A route knows only its own methods, so all of them are asked."""
+def _method_not_allowed(request: Request) -> JSONResponse:
+    """Return an error with the methods of the path. A route knows only its own method, so all routes are tried."""
     path = {name: request.scope[name] for name in ("type", "path", "root_path", "headers")}
     routes = request.app.router.routes
     allowed = [
         method
-        for method in _METHODS
+        for method in METHODS
         if any(route.matches({**path, "method": method})[0] is Match.FULL for route in routes)
     ]
-    message = f"This path does not take {request.method} but {' and '.join(allowed)}: see /docs."
+    message = f"This path supports {' and '.join(allowed)}, not {request.method}: see /docs."
     return make_error_response(405, "method_not_allowed", message, headers={"Allow": ", ".join(allowed)})
 
 
-def _response(status: int, body: ErrorBody, headers: Mapping[str, str] | None = None) -> JSONResponse:
+def _to_response(status: int, body: ErrorBody, headers: Mapping[str, str] | None = None) -> JSONResponse:
     return JSONResponse({"error": body.model_dump(mode="json")}, status, headers)
 
 
-def _type_of(status: int) -> str:
+def _error_type(status: int) -> str:
     if status == 429:
         return "rate_limit_error"
     return "invalid_request_error" if status < 500 else "server_error"
 
 
-def _details(error: errors.RemError) -> dict[str, Any] | None:
+def _error_details(error: errors.RemError) -> dict[str, Any] | None:
     if isinstance(error, errors.QuerySyntaxError):
-        suggestion = error.suggestion and _sendable(error.suggestion)
+        suggestion = error.suggestion and _make_sendable(error.suggestion)
         return {"line": error.line, "column": error.column, "suggestion": suggestion}
     return None
 
 
-def _sendable(text: str) -> str:
-    """Text that may quote what the client sent, as JSON can carry it: bounded, without lone surrogates."""
-    return text[:_LONGEST_MESSAGE].encode(errors="replace").decode()
+def _make_sendable(text: str) -> str:
+    """Return text that JSON can carry: bounded, and without lone surrogates. It may quote what the client sent."""
+    return text[:MAX_MESSAGE_CHARS].encode(errors="replace").decode()
 
 
-def _problem(problem: Mapping[str, Any]) -> tuple[str, str]:
-    """Where a problem is and what it is; never the input itself."""
-    return _place(problem["loc"]), _in_words(problem)
-
-
-def _place(location: Sequence[Any]) -> str:
+def _field_path(location: Sequence[Any]) -> str:
     parts = list(map(str, location))
     if parts and parts[0] in ("body", "query", "path", "header"):
         parts = parts[1:]
     return ".".join(parts)
 
 
-def _in_words(problem: Mapping[str, Any]) -> str:
-    if problem["type"] == "missing":
+def _describe_detail(detail: Mapping[str, Any]) -> str:
+    """Return what is wrong with a field, without quoting the input."""
+    if detail["type"] == "missing":
         return "is missing"
-    if problem["type"] == "extra_forbidden":
+    if detail["type"] == "extra_forbidden":
         return "there is no such field"
-    text = str(problem["msg"]).removeprefix("Value error, ")
+    text = str(detail["msg"]).removeprefix("Value error, ")
     return text[:1].lower() + text[1:] if text[1:2].islower() else text

@@ -1,4 +1,4 @@
-"""Where the server's logs go: uvicorn's and REM's own in one form, on standard error."""
+"""Logging of the server: uvicorn's messages and REM's own in one format, on standard error."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
 
 
 class LogHandler(logging.Handler):
-    """Passes what uvicorn logs on to loguru, which it sets up first. `rem serve` lets each process make one."""
+    """Sets up loguru and passes uvicorn's log records to it. `rem serve` creates one in each server process."""
 
-    def __init__(self, lowest: str) -> None:
-        super().__init__(lowest)
+    def __init__(self, min_level: str) -> None:
+        super().__init__(min_level)
         logger.remove()
-        # Variables stay out of tracebacks: they hold what users wrote.
-        logger.add(sys.stderr, level=lowest, diagnose=False, backtrace=False, format=_format)
+        # Tracebacks must not show variables: they hold texts of users.
+        logger.add(sys.stderr, level=min_level, diagnose=False, backtrace=False, format=_format_record)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Log one record."""
         level = record.levelname if record.levelname in ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL") else "DEBUG"
-        failure = f": {describe_exception(record.exc_info[1])}" if record.exc_info and record.exc_info[1] else ""
-        logger.log(level, "{}{}", record.getMessage(), failure)
+        exception = f": {describe_exception(record.exc_info[1])}" if record.exc_info and record.exc_info[1] else ""
+        logger.log(level, "{}{}", record.getMessage(), exception)
 
 
 def describe_exception(error: BaseException) -> str:
-    """What kind of error it is and where it happened. Its message may quote what a user wrote, so it stays out."""
+    """Return the type and the traceback of an exception, without its message, which may quote texts of users."""
     return f"{type(error).__name__} in\n{''.join(traceback.format_tb(error.__traceback__))}".rstrip()
 
 
-def _format(record: Record) -> str:
-    known = "".join(f" {name}={{extra[{name}]}}" for name in record["extra"])
-    return f"{{time:YYYY-MM-DDTHH:mm:ss.SSSZ}} {{level}} {{message}}{known}\n"
+def _format_record(record: Record) -> str:
+    fields = "".join(f" {name}={{extra[{name}]}}" for name in record["extra"])
+    return f"{{time:YYYY-MM-DDTHH:mm:ss.SSSZ}} {{level}} {{message}}{fields}\n"

@@ -1,4 +1,4 @@
-"""The HTTP application: `uvicorn rem.api.main:app`."""
+"""The HTTP application, for `uvicorn rem.api.main:app`: routes, middleware and lifespan."""
 
 from __future__ import annotations
 
@@ -14,69 +14,75 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from rem.agents.service import Agents
-from rem.api import errors, middleware
-from rem.api.middleware import BodyLimitMiddleware, HostCheckMiddleware, RequestLogMiddleware
+from rem.api.errors import install_error_handlers
+from rem.api.middleware import (
+    REQUEST_ID_HEADER,
+    BodyLimitMiddleware,
+    HostCheckMiddleware,
+    RequestLogMiddleware,
+)
 from rem.api.openapi_errors import COMMON_ERRORS
-from rem.api.routes import agents, entities, feedback, files, health, messages, models, moments, query, sessions
-from rem.api.routes.chat import router as chat
+from rem.api.routes import agents, chat, entities, feedback, files, health, messages, models, moments, query, sessions
 from rem.api.telemetry import export_traces
 from rem.app import Rem
 from rem.mcp.http import mount_mcp
 from rem.settings import Settings, get_settings
 from rem.worker.in_process import run_in_process_worker
 
-_DESCRIPTION = """A memory for AI agents: what they saw, what they know and what happened, under readable keys.
+DESCRIPTION = """A memory for AI agents: documents, knowledge and events under keys that people can read.
 
-Who asks is said by `X-User-Id` (an e-mail address or an id) and `X-Tenant-Id`; everyone sees their own memory and what
-their workspace shares. Every error has the shape `{"error": {"message", "type", "code", "param", "details"}}`.
+The headers `X-User-Id` (an e-mail address or an id) and `X-Tenant-Id` identify the caller. Users see their own memory
+and the rows that their workspace shares. Every error has the form
+`{"error": {"message", "type", "code", "param", "details"}}`.
 """
-_TAGS: list[dict[str, Any]] = [
-    {"name": "chat", "description": "Agents that remember, by OpenAI's protocol."},
-    {"name": "models", "description": "Which language models answer."},
-    {"name": "query", "description": "The memory, asked directly."},
-    {"name": "sessions", "description": "Conversations: theirs, and those that others share with them."},
-    {"name": "messages", "description": "What was said, word for word."},
-    {"name": "feedback", "description": "What people think of answers."},
-    {"name": "moments", "description": "What happened, by time."},
-    {"name": "files", "description": "Documents that are taken in, and what became of them."},
+TAGS: list[dict[str, Any]] = [
+    {"name": "chat", "description": "Chat with agents that have a memory, by OpenAI's protocol."},
+    {"name": "models", "description": "The language models that can answer."},
+    {"name": "query", "description": "Query the memory directly."},
+    {"name": "sessions", "description": "The caller's sessions, and the sessions that others share with the caller."},
+    {"name": "messages", "description": "The messages of sessions, word for word."},
+    {"name": "feedback", "description": "Ratings of answers."},
+    {"name": "moments", "description": "Events, by time."},
+    {"name": "files", "description": "Ingested files and their processing status."},
     {"name": "agents", "description": "Agents that are defined in YAML."},
-    {"name": "entities", "description": "Everything that is remembered, to be seen and corrected."},
-    {"name": "health", "description": "Whether the service works."},
+    {"name": "entities", "description": "All rows of the memory, to read and to change."},
+    {"name": "health", "description": "The state of the service."},
 ]
-_ROOM_BESIDE_AUDIO = _ROOM_BESIDE_FILES = 1_000_000
+MAX_OTHER_BYTES = 1_000_000
+"""Room in a body for everything besides the audio or the files."""
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
-    """An application with a REM of its own, open as long as it runs."""
+    """Return an application with its own Rem, which is open while the application runs."""
     settings = settings or get_settings()
     app = FastAPI(
         title="REM",
         version=version("remstack"),
-        description=_DESCRIPTION,
-        openapi_tags=_TAGS,
-        lifespan=_running,
-        middleware=_middleware(settings),
+        description=DESCRIPTION,
+        openapi_tags=TAGS,
+        lifespan=_lifespan,
+        middleware=_build_middleware(settings),
         # A redirect would lose the Authorization header.
         redirect_slashes=False,
         generate_unique_id_function=_operation_id,
     )
     app.state.settings = settings
-    # Nobody has to log in yet, so who they are is what they say.
+    # There is no authentication yet, so the headers are trusted.
     app.state.trusts_headers = True
-    errors.install(app)
+    install_error_handlers(app)
     _include_routes(app)
     return app
 
 
 def _include_routes(app: FastAPI) -> None:
-    routers = [chat, models.router, query.router, sessions.router, messages.router, feedback.router]
+    routers = [chat.router, models.router, query.router, sessions.router, messages.router, feedback.router]
     routers += [moments.router, files.router, agents.router, entities.router]
     api = APIRouter(prefix="/api/v1", responses=COMMON_ERRORS)
     for router in routers:
         api.include_router(router)
     app.include_router(api)
-    # Where OpenAI's clients look, if they are given only the host.
-    for router in (chat, models.router):
+    # The paths that OpenAI's clients use if they are given only the host.
+    for router in (chat.router, models.router):
         app.include_router(router, prefix="/v1", responses=COMMON_ERRORS, include_in_schema=False)
     app.include_router(health.router)
     mount_mcp(
@@ -87,8 +93,8 @@ def _include_routes(app: FastAPI) -> None:
     )
 
 
-def _middleware(settings: Settings) -> list[Middleware]:
-    """From the outside in. Authentication stands between CORS and the log."""
+def _build_middleware(settings: Settings) -> list[Middleware]:
+    """Return the middleware, outermost first. Authentication will stand between CORS and the log."""
     return [
         Middleware(
             CORSMiddleware,
@@ -96,14 +102,15 @@ def _middleware(settings: Settings) -> list[Middleware]:
             allow_credentials="*" not in settings.api.cors_origins,
             allow_methods=["*"],
             allow_headers=["*"],
-            expose_headers=["ETag", "X-Session-Id", middleware.REQUEST_ID_HEADER],
+            expose_headers=["ETag", "X-Session-Id", REQUEST_ID_HEADER],
         ),
         Middleware(RequestLogMiddleware),
         Middleware(HostCheckMiddleware, allowed=settings.api.allowed_hosts),
         Middleware(
             BodyLimitMiddleware,
-            most_bytes=settings.audio.max_bytes * 4 // 3 + _ROOM_BESIDE_AUDIO,
-            by_path={"/api/v1/files": settings.ingest.max_bytes + _ROOM_BESIDE_FILES},
+            # Audio is in base64, which takes four bytes for three.
+            max_bytes=settings.audio.max_bytes * 4 // 3 + MAX_OTHER_BYTES,
+            max_bytes_by_path={"/api/v1/files": settings.ingest.max_bytes + MAX_OTHER_BYTES},
         ),
     ]
 
@@ -113,10 +120,10 @@ def _operation_id(route: APIRoute) -> str:
 
 
 @asynccontextmanager
-async def _running(app: FastAPI) -> AsyncIterator[None]:
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
     with export_traces(settings):
-        async with _memory(settings) as rem:
+        async with _open_memory(settings) as rem:
             app.state.rem = rem
             app.state.agents = Agents(rem, settings)
             await app.state.agents.warm_up()
@@ -128,18 +135,18 @@ async def _running(app: FastAPI) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _memory(settings: Settings) -> AsyncIterator[Rem | None]:
-    """The memory, with what is done for it in the background; None if it is switched off."""
+async def _open_memory(settings: Settings) -> AsyncIterator[Rem | None]:
+    """Open REM and index in the background; yield None if the database is switched off."""
     if not settings.postgres.enabled:
         yield None
         return
     async with Rem.open(settings) as rem:
-        indexing = asyncio.create_task(rem.keep_indexed())
+        indexer = asyncio.create_task(rem.keep_indexed())
         try:
             yield rem
         finally:
-            indexing.cancel()
-            await asyncio.wait([indexing])
+            indexer.cancel()
+            await asyncio.wait([indexer])
 
 
 app = create_app()

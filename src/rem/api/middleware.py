@@ -1,4 +1,4 @@
-"""Requests get an id and one line in the log, which says nothing of what was asked."""
+"""ASGI middleware: the request log with request ids, the limit on body sizes, and the check of host names."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from rem.api.errors import make_error_response
 from rem.api.logs import describe_exception
 
 REQUEST_ID_HEADER = "X-Request-Id"
-_SANE = re.compile(r"[A-Za-z0-9._:-]{1,128}\Z")
+REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}\Z")
+"""Ids that clients may choose: short, and safe to write into a log line."""
 
 
 class RequestLogMiddleware:
-    """Gives each request an id, logs how it ended, and answers for code that failed.
+    """Gives each request an id, logs its status and duration, and answers 500 for unexpected exceptions.
 
-    The line has the path's template, not the path: keys and names of people are parts of paths.
+    The log line has the template of the path, not the path, because paths contain keys and names of people.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -34,7 +35,7 @@ class RequestLogMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = _request_id(Headers(scope=scope))
+        request_id = _choose_request_id(Headers(scope=scope))
         scope.setdefault("state", {})["request_id"] = request_id
         status = 0
         start = time.perf_counter()
@@ -49,90 +50,91 @@ class RequestLogMiddleware:
         with logger.contextualize(request_id=request_id):
             try:
                 await self._app(scope, receive, send_with_id)
-            except Exception as error:  # whatever it is, the client gets an answer and we a line
+            except Exception as error:  # any failure must give the client a response and us a log line
                 logger.error("{}", describe_exception(error))
                 if status:
                     raise
-                await _failed(request_id)(scope, receive, send_with_id)
+                await _internal_error_response(request_id)(scope, receive, send_with_id)
             finally:
                 _log_request(scope, status, (time.perf_counter() - start) * 1000)
 
 
-def _request_id(headers: Headers) -> str:
-    """The client's own id, if it is one that may stand in a log; else a new one."""
-    given = headers.get(REQUEST_ID_HEADER, "")
-    return given if _SANE.match(given) else uuid4().hex
+def _choose_request_id(headers: Headers) -> str:
+    """Return the id that the client sent if it is safe to log, otherwise a new one."""
+    client_id = headers.get(REQUEST_ID_HEADER, "")
+    return client_id if REQUEST_ID.match(client_id) else uuid4().hex
 
 
-def _failed(request_id: str) -> ASGIApp:
+def _internal_error_response(request_id: str) -> ASGIApp:
     return make_error_response(
         500,
         "internal_error",
-        f"REM failed, and the reason is in its log: look for the request id {request_id} there.",
+        f"REM failed. Find the reason in its log, under the request id {request_id}.",
         details={"request_id": request_id},
     )
 
 
 def _log_request(scope: Scope, status: int, milliseconds: float) -> None:
-    route = _template(scope)
+    route = _path_template(scope)
     fields = {"method": scope["method"], "route": route, "status": status, "ms": round(milliseconds, 1)}
-    # A client that went away before the answer began has no status.
+    # There is no status if the client disconnected before the response began.
     logger.bind(**fields).info("{} {} {} {} ms", scope["method"], route, status or "-", fields["ms"])
 
 
-def _template(scope: Scope) -> str:
-    """The path with names in place of values. A route knows only its own part, behind the prefix of its router."""
+def _path_template(scope: Scope) -> str:
+    """Return the path with parameter names instead of values, such as `/api/v1/entities/{table}/{key}`.
+
+    A route knows only its own part of the template, without the prefix of its router.
+    """
     template = getattr(scope.get("route"), "path_format", None)
     if template is None:
         return "(no route)"
     values = scope.get("path_params", {})
-    end = re.sub(r"{(\w+)}", lambda name: str(values.get(name[1], name[0])), template)
+    suffix = re.sub(r"{(\w+)}", lambda name: str(values.get(name[1], name[0])), template)
     path: str = scope["path"]
-    return path[: len(path) - len(end)] + template if path.endswith(end) else str(template)
+    return path[: len(path) - len(suffix)] + template if path.endswith(suffix) else str(template)
 
 
 class BodyLimitMiddleware:
-    """Refuses bodies that are larger than `most_bytes`: at once if they say so, else when they become so.
+    """Refuses request bodies of more than `max_bytes`, by their Content-Length or while they arrive.
 
-    `by_path` has the paths that take more, or less.
+    `max_bytes_by_path` has the paths with another limit.
     """
 
-    def __init__(self, app: ASGIApp, most_bytes: int, by_path: Mapping[str, int] | None = None) -> None:
+    def __init__(self, app: ASGIApp, max_bytes: int, max_bytes_by_path: Mapping[str, int] | None = None) -> None:
         self._app = app
-        self._most_bytes = most_bytes
-        self._by_path = by_path or {}
+        self._max_bytes = max_bytes
+        self._max_bytes_by_path = max_bytes_by_path or {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        most = self._by_path.get(scope["path"], self._most_bytes)
+        max_bytes = self._max_bytes_by_path.get(scope["path"], self._max_bytes)
+        message_text = f"The body is larger than {max_bytes:,} bytes, the limit for one request."
         length = Headers(scope=scope).get("content-length", "")
-        if length.isascii() and length.isdigit() and int(length[:20]) > most:
-            await make_error_response(413, "body_too_large", _reason(most))(scope, receive, send)
+        if length.isascii() and length.isdigit() and int(length[:20]) > max_bytes:
+            await make_error_response(413, "body_too_large", message_text)(scope, receive, send)
             return
-        received = 0
+        received_bytes = 0
 
-        async def bounded() -> Message:
-            nonlocal received
+        async def receive_limited() -> Message:
+            nonlocal received_bytes
             message = await receive()
-            received += len(message.get("body", b""))
-            if received > most:
-                raise HTTPException(413, _reason(most))
+            received_bytes += len(message.get("body", b""))
+            if received_bytes > max_bytes:
+                raise HTTPException(413, message_text)
             return message
 
-        await self._app(scope, bounded, send)
-
-
-def _reason(most: int) -> str:
-    return f"The body is larger than {most:,} bytes, which is the most that one request may send."
+        await self._app(scope, receive_limited, send)
 
 
 class HostCheckMiddleware:
-    """Answers only requests that call the server by an address, by a name without a dot, or by an allowed name.
+    """Serves only requests whose Host is an IP address, a name without a dot, or an allowed name.
 
-    Whoever sets up a name to point here owns a domain, and such names have a dot.
+    This prevents DNS rebinding: a web page in the user's browser cannot reach this server by a name that it controls,
+    because such a name belongs to a domain and has a dot.
     """
 
     def __init__(self, app: ASGIApp, allowed: Sequence[str]) -> None:
@@ -142,27 +144,29 @@ class HostCheckMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] == "http" and not self._is_allowed(Headers(scope=scope).get("host", "")):
-            refusal = make_error_response(
-                421, "host_not_allowed", "REM is not called by this name: use its address, or set API__ALLOWED_HOSTS."
+            response = make_error_response(
+                421,
+                "host_not_allowed",
+                "REM does not answer to this host name: use its IP address, or set API__ALLOWED_HOSTS.",
             )
-            await refusal(scope, receive, send)
+            await response(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
     def _is_allowed(self, host: str) -> bool:
-        name = _without_port(host.strip().lower()).rstrip(".")
-        is_plain = "." not in name or name.endswith(".localhost") or _is_ip(name)
-        return is_plain or name in self._allowed or "*" in self._allowed
+        name = _strip_port(host.strip().lower()).rstrip(".")
+        is_local_name = "." not in name or name.endswith(".localhost") or _is_ip_address(name)
+        return is_local_name or name in self._allowed or "*" in self._allowed
 
 
-def _without_port(host: str) -> str:
+def _strip_port(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     name, _, port = host.rpartition(":")
     return name if name and port.isdigit() else host
 
 
-def _is_ip(name: str) -> bool:
+def _is_ip_address(name: str) -> bool:
     try:
         ip_address(name)
     except ValueError:

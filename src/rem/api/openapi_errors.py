@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of errors, the same for every route."""
+"""The documentation of error responses in the OpenAPI document, the same for every route."""
 
 from __future__ import annotations
 
@@ -8,29 +8,30 @@ from rem.api.errors import ErrorResponse, make_error_body
 
 Responses: TypeAlias = dict[int | str, dict[str, Any]]
 
-_MEANINGS = {
-    400: ("The input is not valid.", "invalid_input", "limit must not be negative."),
-    403: ("Nothing may be fetched from there.", "place_forbidden", "/etc/passwd may not be read."),
-    404: ("There is no such thing, or it is somebody else's.", "not_found", "resources has no such row."),
-    409: ("The change contradicts what is stored.", "conflict", "Another of the owner's rows has this key already."),
-    412: ("It was changed since it was read.", "precondition_failed", "It was changed since: read it again."),
+EXAMPLES = {
+    400: ("The input is invalid.", "invalid_input", "limit must not be negative."),
+    403: ("The server may not read this path or address.", "place_forbidden", "/etc/passwd may not be read."),
+    404: ("It does not exist, or it belongs to another user.", "not_found", "resources has no such row."),
+    409: ("The change conflicts with a stored row.", "conflict", "Another of the owner's rows has this key already."),
+    412: ("The entity has changed since it was read.", "precondition_failed", "The entity has changed: read it again."),
     413: ("The body is too large.", "body_too_large", "The body is larger than one request may send."),
-    415: ("The body is of a kind that is not read here.", "unsupported_media_type", "Send YAML or JSON."),
-    422: ("The request does not fit its schema.", "invalid_request", "query: is missing."),
-    500: ("REM failed.", "internal_error", "REM failed, and the reason is in its log."),
+    415: ("The Content-Type of the body is not supported.", "unsupported_media_type", "Send YAML or JSON."),
+    422: ("The request does not match its schema.", "invalid_request", "query: is missing."),
+    500: ("REM failed.", "internal_error", "REM failed. Find the reason in its log."),
     502: ("The language model failed.", "model_error", "The language model closed the connection."),
-    503: ("The memory cannot be used at the moment.", "memory_off", "This needs the database, which is switched off."),
-    504: ("The language model took too long.", "model_timeout", "The language model takes too long."),
+    503: ("The memory is not available.", "memory_off", "This needs the database, which is switched off."),
+    504: ("The language model did not answer in time.", "model_timeout", "The language model takes too long."),
 }
+"""Description, code and example message of each status."""
 
 
 def error_responses(*statuses: int) -> Responses:
-    """The documentation of errors with these statuses."""
-    return {status: _documented(status) for status in statuses}
+    """Return the documentation of errors with these statuses, for the `responses` of a route."""
+    return {status: _document(status) for status in statuses}
 
 
-def _documented(status: int) -> dict[str, Any]:
-    description, code, message = _MEANINGS[status]
+def _document(status: int) -> dict[str, Any]:
+    description, code, message = EXAMPLES[status]
     example = {"error": make_error_body(status, code, message).model_dump(mode="json")}
     return {
         "model": ErrorResponse,
@@ -40,4 +41,4 @@ def _documented(status: int) -> dict[str, Any]:
 
 
 COMMON_ERRORS = error_responses(400, 413, 422, 500, 503)
-"""What every route of the API may answer."""
+"""The errors that every route of the API may return."""

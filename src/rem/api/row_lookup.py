@@ -1,4 +1,4 @@
-"""Rows that a path names, by key or by id."""
+"""Find the row that a path names by its key or id."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ T = TypeVar("T", bound=Entity)
 
 
 async def find_row(store: Store, model: type[T], name: str) -> T:
-    """The row with this id or key; the user's own before a shared one."""
+    """Return the row whose id or key is `name`; the user's own before a shared one. Raise NotFoundError."""
     entity_id = parse_uuid(name)
     if entity_id is not None:
         try:
             return await store.get(model, entity_id)
         except NotFoundError:
-            # What looks like an id may be a key all the same.
+            # A key may look like an id.
             pass
     table = model.entity_type.table
     for row in await store.lookup(name, table=table):
@@ -30,7 +30,7 @@ async def find_row(store: Store, model: type[T], name: str) -> T:
 
 
 async def find_own_row(store: Store, model: type[T], name: str) -> T:
-    """The row with this id or key, which the scope may also change."""
+    """Return the row whose id or key is `name`. Raise ConflictError if it is shared, because users cannot change it."""
     row = await find_row(store, model, name)
     if row.user_id != store.scope.user_id:
         raise ConflictError(
@@ -40,11 +40,11 @@ async def find_own_row(store: Store, model: type[T], name: str) -> T:
 
 
 async def find_deleted_row(store: Store, model: type[T], name: str) -> T:
-    """The scope's own deleted row with this id or key, the last if several were deleted."""
+    """Return the scope's own deleted row whose id or key is `name`, the latest if several were deleted."""
     entity_id = parse_uuid(name)
     where: dict[str, UUID | str] = {"id": entity_id} if entity_id else {"key": await store.normalize_key(name)}
     rows = await store.find(model, where, order_by="-deleted_at", with_deleted=True)
-    gone = [row for row in rows if row.deleted_at is not None and row.user_id == store.scope.user_id]
-    if not gone:
+    own_rows = [row for row in rows if row.deleted_at is not None and row.user_id == store.scope.user_id]
+    if not own_rows:
         raise NotFoundError(f"{model.entity_type.table} has no deleted {name!r}.")
-    return max(gone, key=lambda row: row.deleted_at or row.updated_at)
+    return max(own_rows, key=lambda row: row.deleted_at or row.updated_at)

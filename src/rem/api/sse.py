@@ -1,4 +1,4 @@
-"""SseResponse: a stream of server-sent events that notices at once when nobody listens any more."""
+"""Stream an answer as server-sent events: OpenAI's chunks, and REM's named events between them."""
 
 from __future__ import annotations
 
@@ -22,137 +22,135 @@ if TYPE_CHECKING:
 
     from rem.agents.answer_stream import AnswerStream
 
-
 PING = b": ping\n\n"
-_PING_SECONDS = 15.0
-_WAITING = 256
-"""So many chunks may wait for a slow client before the model has to wait, too."""
-
-
-class SseResponse(Response):
-    """Sends what an iterator yields, several pieces at once if they are there, and a ping when it is quiet.
-
-    Starlette's own response learns of a closed connection only when it sends the next piece: a model that thinks for
-    a minute would think for nobody.
-    """
-
-    media_type = "text/event-stream"
-
-    def __init__(
-        self, pieces: AsyncGenerator[bytes], headers: Mapping[str, str], ping_seconds: float = _PING_SECONDS
-    ) -> None:
-        super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no", **headers})
-        del self.headers["content-length"]
-        self._pieces = pieces
-        self._ping_seconds = ping_seconds
-        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue(_WAITING)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the stream, until it ends or the client goes away."""
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        producing = asyncio.create_task(self._produce())
-        sending = asyncio.create_task(self._send(send))
-        listening = asyncio.create_task(wait_for_disconnect(receive))
-        tasks = (producing, sending, listening)
-        try:
-            await asyncio.wait((sending, listening), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-        for task in (producing, sending):
-            if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, OSError):
-                raise error
-
-    async def _produce(self) -> None:
-        try:
-            async with aclosing(self._pieces) as pieces:
-                async for piece in pieces:
-                    await self._queue.put(piece)
-        finally:
-            with suppress(asyncio.QueueFull):
-                self._queue.put_nowait(None)
-
-    async def _send(self, send: Send) -> None:
-        while True:
-            try:
-                async with asyncio.timeout(self._ping_seconds):
-                    pieces = [await self._queue.get()]
-            except TimeoutError:
-                await send({"type": "http.response.body", "body": PING, "more_body": True})
-                continue
-            while not self._queue.empty():
-                pieces.append(self._queue.get_nowait())
-            body = b"".join(piece for piece in pieces if piece is not None)
-            is_over = None in pieces
-            await send({"type": "http.response.body", "body": body, "more_body": not is_over})
-            if is_over:
-                return
-
-
 DONE = b"data: [DONE]\n\n"
+PING_SECONDS = 15.0
+"""Shorter than the idle timeouts that are common in proxies (30 to 60 seconds)."""
+MAX_QUEUED_CHUNKS = 256
+"""A client that is slower than this buffer slows down the model, instead of filling the memory."""
 
 
 class ChunkEncoder:
-    """Encodes the events of one answer. A named event is a chunk with more beside it, because clients read them all."""
+    """Encodes the events of one answer as OpenAI chunks.
 
-    def __init__(self, conversation: AnswerStream, *, with_usage: bool) -> None:
-        self._conversation = conversation
+    A named event is also a complete chunk, with further fields, because OpenAI's clients parse every event.
+    """
+
+    def __init__(self, answer: AnswerStream, *, with_usage: bool) -> None:
+        self._answer = answer
         self._with_usage = with_usage
         self._base: dict[str, Any] = {
             "id": new_completion_id(),
             "object": "chat.completion.chunk",
             "created": int(time.time()),
-            "model": conversation.model,
+            "model": answer.model,
         }
 
     async def encode(self) -> AsyncGenerator[bytes]:
-        """The stream's lines, a chunk or event at a time."""
-        yield self._chunk({"role": "assistant", "content": ""})
-        async with aclosing(self._conversation.events()) as events:
+        """Yield the encoded chunks and events of the answer, `[DONE]` last."""
+        yield self._encode_chunk({"role": "assistant", "content": ""})
+        async with aclosing(self._answer.events()) as events:
             async for event in events:
                 if isinstance(event, TextEvent):
-                    yield self._chunk({"content": event.content})
+                    yield self._encode_chunk({"content": event.content})
                     continue
                 if isinstance(event, DoneEvent):
-                    yield self._chunk({}, self._finish_reason())
-                yield self._named(event)
+                    yield self._encode_chunk({}, self._finish_reason())
+                yield self._encode_event(event)
         if self._with_usage:
-            yield self._usage()
+            yield self._encode({"choices": [], "usage": token_usage(self._answer)})
         yield DONE
 
     def _finish_reason(self) -> str:
-        reason = self._conversation.finish_reason
+        reason = self._answer.finish_reason
         return "stop" if reason == "error" else reason
 
-    def _chunk(self, delta: dict[str, Any], finish_reason: str | None = None) -> bytes:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
-        return b"data: " + orjson.dumps({**self._base, "choices": [choice]}) + b"\n\n"
+    def _encode_chunk(self, delta: dict[str, Any], finish_reason: str | None = None) -> bytes:
+        return self._encode({"choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]})
 
-    def _named(self, event: Event) -> bytes:
-        told = event.model_dump(mode="json", exclude_none=True)
-        if isinstance(event, ErrorEvent) and self._conversation.error is not None:
-            told["error"] = to_error_body(self._conversation.error).model_dump(mode="json")
+    def _encode_event(self, event: Event) -> bytes:
+        fields = event.model_dump(mode="json", exclude_none=True)
+        if isinstance(event, ErrorEvent) and self._answer.error is not None:
+            fields["error"] = to_error_body(self._answer.error).model_dump(mode="json")
         choice = {"index": 0, "delta": {}, "finish_reason": None}
-        data = orjson.dumps({**self._base, "choices": [choice], **to_json_safe(told)})
-        return b"event: " + event.type.encode() + b"\ndata: " + data + b"\n\n"
+        return b"event: " + event.type.encode() + b"\n" + self._encode({"choices": [choice], **to_json_safe(fields)})
 
-    def _usage(self) -> bytes:
-        return (
-            b"data: " + orjson.dumps({**self._base, "choices": [], "usage": token_usage(self._conversation)}) + b"\n\n"
-        )
+    def _encode(self, fields: dict[str, Any]) -> bytes:
+        return b"data: " + orjson.dumps({**self._base, **fields}) + b"\n\n"
 
 
 def new_completion_id() -> str:
-    """The id of an answer."""
+    """Return a new id for an answer."""
     return f"chatcmpl-{uuid4().hex}"
 
 
-def token_usage(conversation: AnswerStream) -> dict[str, int]:
-    """How many tokens an answer took, in OpenAI's words."""
-    usage = conversation.usage
+def token_usage(answer: AnswerStream) -> dict[str, int]:
+    """Return the number of tokens that an answer used, by OpenAI's field names."""
+    usage = answer.usage
     return {
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,
         "total_tokens": usage.total_tokens,
     }
+
+
+class SseResponse(Response):
+    """Sends the chunks of an iterator, as many at once as are ready, and a ping when there are none for a while.
+
+    It cancels the iterator as soon as the client disconnects. Starlette's own streaming response notices that only
+    when it sends the next chunk; meanwhile a model would go on for nobody.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self, chunks: AsyncGenerator[bytes], headers: Mapping[str, str], ping_seconds: float = PING_SECONDS
+    ) -> None:
+        super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no", **headers})
+        del self.headers["content-length"]
+        self._chunks = chunks
+        self._ping_seconds = ping_seconds
+        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue(MAX_QUEUED_CHUNKS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream until it ends or the client disconnects."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        producer = asyncio.create_task(self._fill_queue())
+        sender = asyncio.create_task(self._send_queue(send))
+        listener = asyncio.create_task(wait_for_disconnect(receive))
+        tasks = (producer, sender, listener)
+        try:
+            await asyncio.wait((sender, listener), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        for task in (producer, sender):
+            if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, OSError):
+                raise error
+
+    async def _fill_queue(self) -> None:
+        """Put the chunks into the queue, and None at the end."""
+        try:
+            async with aclosing(self._chunks) as chunks:
+                async for chunk in chunks:
+                    await self._queue.put(chunk)
+        finally:
+            with suppress(asyncio.QueueFull):
+                self._queue.put_nowait(None)
+
+    async def _send_queue(self, send: Send) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._ping_seconds):
+                    chunks = [await self._queue.get()]
+            except TimeoutError:
+                await send({"type": "http.response.body", "body": PING, "more_body": True})
+                continue
+            while not self._queue.empty():
+                chunks.append(self._queue.get_nowait())
+            body = b"".join(chunk for chunk in chunks if chunk is not None)
+            is_last = None in chunks
+            await send({"type": "http.response.body", "body": body, "more_body": not is_last})
+            if is_last:
+                return

@@ -1,4 +1,4 @@
-"""Traces of agents, models, tools and queries, for an OpenTelemetry collector."""
+"""Export traces of agents, models, tools and queries to an OpenTelemetry collector."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from rem.errors import SettingsError
 if TYPE_CHECKING:
     from rem.settings import Settings
 
-_FLUSH_MILLISECONDS = 5000
+FLUSH_TIMEOUT_MS = 5000
+"""A collector that does not answer must not block the shutdown for longer."""
 
 
 @contextmanager
 def export_traces(settings: Settings) -> Iterator[None]:
-    """Send traces to the collector, if the settings say so, until the end. What users wrote is not in them."""
+    """Send traces to the collector while the context is open, if OTEL__ENABLED is set. They hold no user texts."""
     if not settings.otel.enabled:
         yield
         return
@@ -42,5 +43,5 @@ def export_traces(settings: Settings) -> Iterator[None]:
         yield
     finally:
         Agent.instrument_all(False)
-        provider.force_flush(_FLUSH_MILLISECONDS)
+        provider.force_flush(FLUSH_TIMEOUT_MS)
         provider.shutdown()

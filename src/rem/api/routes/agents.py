@@ -1,4 +1,4 @@
-"""`/agents`: agents that are defined in YAML, and their answers."""
+"""`/agents`: list, save and delete agents that are defined in YAML, and run them."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from rem.models.field_types import utc_now
 
 router = APIRouter(prefix="/agents", tags=["agents"])
 
-_YAML = "application/yaml"
-_YAML_TYPES = (_YAML, "application/x-yaml", "text/yaml", "text/x-yaml")
-_EXAMPLE = {
+YAML = "application/yaml"
+YAML_TYPES = (YAML, "application/x-yaml", "text/yaml", "text/x-yaml")
+EXAMPLE = {
     "type": "object",
     "description": "You answer questions about cooking, in two sentences.",
     "properties": {},
     "json_schema_extra": {"kind": "agent", "name": "cook", "version": "1.0.0", "tools": [{"name": "search_rem"}]},
 }
-_DOCUMENT: dict[str, Any] = {"schema": {"type": "object", "title": "AgentDocument"}, "example": _EXAMPLE}
-_CONTENT = {"application/json": _DOCUMENT, _YAML: _DOCUMENT}
-_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": _CONTENT}}
-_AS_WRITTEN: Responses = {200: {"description": "The agent's definition.", "content": _CONTENT}}
-Name = Annotated[str, Path(description="The agent's name, such as `rem`.", max_length=200)]
+DOCUMENT: dict[str, Any] = {"schema": {"type": "object", "title": "AgentDocument"}, "example": EXAMPLE}
+CONTENT = {"application/json": DOCUMENT, YAML: DOCUMENT}
+REQUEST_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": CONTENT}}
+DEFINITION_RESPONSE: Responses = {200: {"description": "The agent's definition.", "content": CONTENT}}
+AgentName = Annotated[str, Path(description="The agent's name, such as `rem`.", max_length=200)]
 
 
 class AgentSummary(BaseModel):
-    """An agent, in a few words."""
+    """The main fields of an agent."""
 
     name: str
     version: str
@@ -49,19 +49,21 @@ class AgentSummary(BaseModel):
 
 
 class AgentRunRequest(BaseModel):
-    """What an agent is asked."""
+    """A message to an agent."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"example": {"input": "What do we know about Sarah Chen?"}}
     )
 
     input: str = Field(min_length=1, description="The message.")
-    session_id: str | None = Field(default=None, description="The conversation to go on with; X-Session-Id, too.")
-    model: str | None = Field(default=None, description="Another model than the agent's own.")
+    session_id: str | None = Field(
+        default=None, description="The session to continue; also as the header X-Session-Id."
+    )
+    model: str | None = Field(default=None, description="A model to use instead of the agent's own.")
 
 
 class ToolCall(BaseModel):
-    """A tool that the agent called."""
+    """One tool call of the agent."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -71,7 +73,7 @@ class ToolCall(BaseModel):
 
 
 class TokenUsage(BaseModel):
-    """How many tokens the answer took."""
+    """The number of tokens of the answer."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -79,7 +81,7 @@ class TokenUsage(BaseModel):
 
 
 class AgentResponse(BaseModel):
-    """What an agent answered."""
+    """The answer of an agent."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -98,96 +100,103 @@ class AgentResponse(BaseModel):
     )
 
     answer: str
-    reasoning: str | None = Field(default=None, description="What the model thought before it answered.")
+    reasoning: str | None = Field(default=None, description="The reasoning of the model before its answer.")
     tool_calls: list[ToolCall] = Field(default_factory=list)
-    confidence: float | None = Field(default=None, ge=0, le=1, description="As the agent noted it; null if it did not.")
+    confidence: float | None = Field(
+        default=None, ge=0, le=1, description="The confidence that the agent noted; null if it noted none."
+    )
     timestamp: datetime = Field(default_factory=utc_now)
     output: dict[str, Any] | None = Field(default=None, description="The fields of an agent with structured output.")
     agent: str
     model: str
-    session_id: str | None = Field(default=None, description="Where the conversation is kept.")
+    session_id: str | None = Field(default=None, description="The session that stores the answer.")
     message_id: str | None = None
     usage: TokenUsage
 
 
 @router.get("", summary="List the agents")
 async def list_agents(agents: AgentsDep, scope: ScopeDep) -> Page[AgentSummary]:
-    """The agents that the caller can ask: built in, of the server's folder, and stored ones."""
-    return Page[AgentSummary](data=[_summary(schema) for schema in await agents.catalog.list(scope)])
+    """List the agents that the caller can run: built-in ones, those of the server's folder, and saved ones."""
+    return Page[AgentSummary](data=[_to_summary(schema) for schema in await agents.catalog.list(scope)])
 
 
-@router.get("/{name}", summary="Get an agent", response_model=None, responses=_AS_WRITTEN | error_responses(404))
+@router.get(
+    "/{name}", summary="Get an agent", response_model=None, responses=DEFINITION_RESPONSE | error_responses(404)
+)
 async def get_agent(
     agents: AgentsDep,
     scope: ScopeDep,
-    name: Name,
+    name: AgentName,
     form: Annotated[
-        Literal["json", "yaml"] | None, Query(alias="format", description="In place of the Accept header.")
+        Literal["json", "yaml"] | None, Query(alias="format", description="Overrides the Accept header.")
     ] = None,
     accept: Annotated[str, Header(description="`application/yaml` for YAML.")] = "",
 ) -> Response:
-    """The definition of an agent, as JSON or as YAML."""
+    """Return the definition of an agent as JSON or YAML."""
     schema = await agents.catalog.get(name, scope)
-    wants_yaml = form == "yaml" or (form is None and any(kind in accept for kind in _YAML_TYPES))
-    return Response(schema.as_yaml(), media_type=_YAML) if wants_yaml else JSONResponse(schema.as_document())
+    wants_yaml = form == "yaml" or (form is None and any(media_type in accept for media_type in YAML_TYPES))
+    return Response(schema.as_yaml(), media_type=YAML) if wants_yaml else JSONResponse(schema.as_document())
 
 
-@router.post("", summary="Save an agent", openapi_extra=_BODY, responses=error_responses(409, 415))
+@router.post("", summary="Save an agent", openapi_extra=REQUEST_BODY, responses=error_responses(409, 415))
 async def save_agent(request: Request, agents: AgentsDep, scope: ScopeDep) -> AgentSummary:
-    """Keep an agent of the caller's own, written in YAML or JSON, over the one of its name if there is one."""
-    return _summary(await agents.catalog.save(await _text(request), scope))
+    """Save an agent of the caller, in YAML or JSON. It replaces the caller's agent with the same name."""
+    return _to_summary(await agents.catalog.save(await _read_text(request), scope))
 
 
 @router.put(
-    "/{name}", summary="Save an agent under its name", openapi_extra=_BODY, responses=error_responses(404, 409, 415)
+    "/{name}",
+    summary="Save an agent under its name",
+    openapi_extra=REQUEST_BODY,
+    responses=error_responses(404, 409, 415),
 )
-async def put_agent(request: Request, agents: AgentsDep, scope: ScopeDep, name: Name) -> AgentSummary:
-    """The same, refused if the definition has another name than the path."""
+async def put_agent(request: Request, agents: AgentsDep, scope: ScopeDep, name: AgentName) -> AgentSummary:
+    """Save an agent of the caller. The name in the definition must be the name in the path."""
     from rem.agents.yaml_parser import parse_agent
 
-    text = await _text(request)
-    written = parse_agent(text, "the body").name
-    if written != name:
-        raise InvalidInputError(f"The definition is of {written!r} and the path says {name!r}: make them the same.")
-    return _summary(await agents.catalog.save(text, scope))
+    text = await _read_text(request)
+    defined_name = parse_agent(text, "the body").name
+    if defined_name != name:
+        raise InvalidInputError(f"The definition has the name {defined_name!r}, the path {name!r}: use the same name.")
+    return _to_summary(await agents.catalog.save(text, scope))
 
 
 @router.delete("/{name}", status_code=204, summary="Delete an agent", responses=error_responses(404, 409))
-async def delete_agent(agents: AgentsDep, scope: ScopeDep, name: Name) -> None:
+async def delete_agent(agents: AgentsDep, scope: ScopeDep, name: AgentName) -> None:
     """Delete an agent that the caller saved."""
     await agents.catalog.delete(name, scope)
 
 
 @router.post(
-    "/{name}/run", summary="Ask an agent", responses=error_responses(404, 409, 502, 504), dependencies=[JsonBody]
+    "/{name}/run", summary="Run an agent", responses=error_responses(404, 409, 502, 504), dependencies=[JsonBody]
 )
 async def run_agent(
     http: Request,
     agents: AgentsDep,
     context: ContextDep,
-    name: Name,
+    name: AgentName,
     request: AgentRunRequest,
     response: Response,
-    x_session_id: Annotated[str | None, Header(description="The conversation to go on with.")] = None,
+    x_session_id: Annotated[str | None, Header(description="The session to continue.")] = None,
 ) -> AgentResponse:
-    """The whole answer of an agent at once. `POST /chat/completions` streams it."""
+    """Run an agent and return its complete answer. `POST /chat/completions` can stream it."""
     if request.session_id:
         context = context.in_session(request.session_id)
-    turn = AgentRequest(context=context, text=request.input, agent=name, model=request.model)
-    answer = await cancel_on_disconnect(http, agents.run(turn))
+    agent_request = AgentRequest(context=context, text=request.input, agent=name, model=request.model)
+    answer = await cancel_on_disconnect(http, agents.run(agent_request))
     if answer.session_id:
         response.headers["X-Session-Id"] = answer.session_id
-    return _response(answer)
+    return _to_response(answer)
 
 
-def _summary(schema: AgentSchema) -> AgentSummary:
+def _to_summary(schema: AgentSchema) -> AgentSummary:
     is_file = schema.source not in ("built in", "database")
     return AgentSummary(
         name=schema.name,
         version=schema.version,
         kind=schema.kind,
         summary=schema.summary,
-        # The path of the file is the server's own business.
+        # Clients need not know the paths of the server.
         source="folder" if is_file else schema.source,
         tools=schema.tool_names,
         structured_output=schema.structured_output,
@@ -195,7 +204,7 @@ def _summary(schema: AgentSchema) -> AgentSummary:
     )
 
 
-def _response(answer: AgentAnswer) -> AgentResponse:
+def _to_response(answer: AgentAnswer) -> AgentResponse:
     usage = answer.usage
     return AgentResponse(
         answer=answer.text,
@@ -213,11 +222,11 @@ def _response(answer: AgentAnswer) -> AgentResponse:
     )
 
 
-async def _text(request: Request) -> str:
-    """The body, if its type says what it is: plain text, which any web page may send, is not enough."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in ("application/json", *_YAML_TYPES):
-        raise HTTPException(415, f"An agent is written in YAML or JSON: send it as {_YAML} or application/json.")
+async def _read_text(request: Request) -> str:
+    """Return the body. Refuse other types than YAML and JSON, because any web page may send plain text."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type not in ("application/json", *YAML_TYPES):
+        raise HTTPException(415, f"An agent is written in YAML or JSON: send it as {YAML} or application/json.")
     try:
         return (await request.body()).decode()
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""`POST /chat/completions`."""
+"""`POST /chat/completions`: chat with an agent by OpenAI's protocol."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from rem.settings import Settings
 
 router = APIRouter(tags=["chat"])
 
-_SESSION = "X-Session-Id"
+SESSION_HEADER = "X-Session-Id"
 
 
 class CompletionMessage(BaseModel):
-    """What the agent said."""
+    """The message of the agent."""
 
     role: Literal["assistant"] = "assistant"
     content: str
 
 
 class Choice(BaseModel):
-    """The one answer."""
+    """The only choice: REM returns one answer."""
 
     index: int = 0
     message: CompletionMessage
@@ -41,7 +41,7 @@ class Choice(BaseModel):
 
 
 class CompletionUsage(BaseModel):
-    """How many tokens the answer took, those of agents that were asked on the way included."""
+    """The number of tokens of the answer, including those of agents that it delegated to."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -49,7 +49,7 @@ class CompletionUsage(BaseModel):
 
 
 class ChatCompletion(BaseModel):
-    """A whole answer, in OpenAI's shape."""
+    """A complete answer in OpenAI's format."""
 
     id: str
     object: Literal["chat.completion"] = "chat.completion"
@@ -57,73 +57,77 @@ class ChatCompletion(BaseModel):
     model: str
     choices: list[Choice]
     usage: CompletionUsage
-    session_id: str | None = Field(default=None, description="also in the header X-Session-Id")
+    session_id: str | None = Field(
+        default=None, description="the session that stores the answer; also in the header X-Session-Id"
+    )
     message_id: str | None = None
 
 
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "model": ChatCompletion,
-        "description": "The answer; with `stream`, server-sent events: OpenAI's chunks, and REM's named events.",
+        "description": "The answer; with `stream`: server-sent events, OpenAI's chunks and REM's named events.",
         "content": {"text/event-stream": {}},
-        "headers": {_SESSION: {"description": "Where it is remembered.", "schema": {"type": "string"}}},
+        "headers": {
+            SESSION_HEADER: {"description": "The session that stores the answer.", "schema": {"type": "string"}}
+        },
     },
     **{status: {"model": ErrorResponse} for status in (404, 409, 502, 503, 504)},
 }
 
 
 @router.post("/chat/completions", responses=_RESPONSES, response_model=None)
-async def complete_chat(  # the headers are parameters so that the documentation shows them
+async def complete_chat(  # the headers are parameters to appear in the OpenAPI document
     request: Request,
     body: ChatRequest,
     context: ContextDep,
     agents: AgentsDep,
     settings: SettingsDep,
-    x_session_id: Annotated[str | None, Header(description="The conversation; a new one if not given.")] = None,
-    x_agent_schema: Annotated[str | None, Header(description="Which agent answers; `rem` if not given.")] = None,
-    x_model_name: Annotated[str | None, Header(description="The model; goes before the body's.")] = None,
+    x_session_id: Annotated[str | None, Header(description="The session; default: a new one.")] = None,
+    x_agent_schema: Annotated[str | None, Header(description="The agent; default: `rem`.")] = None,
+    x_model_name: Annotated[str | None, Header(description="The model; overrides the one in the body.")] = None,
     x_chat_is_audio: Annotated[bool, Header(description="The last message is a recording in base64.")] = False,
 ) -> Response:
-    """Ask an agent. It is told what was said before in the session, and what it answers is remembered."""
-    question = body.question
-    turn = AgentRequest(
+    """Ask an agent. It receives the earlier messages of the session, and its answer is stored in the session."""
+    agent_request = AgentRequest(
         context=context,
-        text=await _text_of(question, x_chat_is_audio, settings),
+        text=await _get_text(body.question, x_chat_is_audio, settings),
         model=body.model,
         client_history=body.history,
         instructions=body.instructions,
         model_settings=body.model_settings,
         output_schema=body.response_format.output_schema if body.response_format else None,
     )
-    conversation = await agents.start(turn)
-    headers = {_SESSION: conversation.session_id} if conversation.session_id else {}
+    stream = await agents.start(agent_request)
+    headers = {SESSION_HEADER: stream.session_id} if stream.session_id else {}
     if body.stream:
         with_usage = body.stream_options is not None and body.stream_options.include_usage
-        return SseResponse(ChunkEncoder(conversation, with_usage=with_usage).encode(), headers)
-    answer = await cancel_on_disconnect(request, conversation.collect())
-    return JSONResponse(_completion(answer, conversation).model_dump(mode="json"), headers=headers)
+        return SseResponse(ChunkEncoder(stream, with_usage=with_usage).encode(), headers)
+    answer = await cancel_on_disconnect(request, stream.collect())
+    return JSONResponse(_to_completion(answer, stream).model_dump(mode="json"), headers=headers)
 
 
-async def _text_of(question: ChatMessage, is_audio: bool, settings: Settings) -> str:
-    """What the user says, also if it was spoken."""
-    is_recording = is_audio and not question.recordings
-    recordings = [question.text] if is_recording else question.recordings
+async def _get_text(question: ChatMessage, is_audio: bool, settings: Settings) -> str:
+    """Return the text of the user's message, with its recordings transcribed."""
+    text_is_recording = is_audio and not question.recordings
+    recordings = [question.text] if text_is_recording else question.recordings
     if not recordings:
         return question.text
-    spoken = [await transcribe(decode_audio(recording, settings), settings) for recording in recordings]
-    said = "\n".join(text for text in ("" if is_recording else question.text, *spoken) if text.strip())
-    if not said:
+    transcripts = [await transcribe(decode_audio(recording, settings), settings) for recording in recordings]
+    written = "" if text_is_recording else question.text
+    text = "\n".join(part for part in (written, *transcripts) if part.strip())
+    if not text:
         raise InvalidInputError("No words were understood in the recording: speak again, or send text.")
-    return said
+    return text
 
 
-def _completion(answer: AgentAnswer, conversation: AnswerStream) -> ChatCompletion:
+def _to_completion(answer: AgentAnswer, stream: AnswerStream) -> ChatCompletion:
     return ChatCompletion(
         id=new_completion_id(),
         created=int(time.time()),
         model=answer.model,
         choices=[Choice(message=CompletionMessage(content=answer.text), finish_reason=answer.finish_reason)],
-        usage=CompletionUsage(**token_usage(conversation)),
+        usage=CompletionUsage(**token_usage(stream)),
         session_id=answer.session_id,
         message_id=answer.message_id,
     )

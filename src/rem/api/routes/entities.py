@@ -1,4 +1,4 @@
-"""`/entities`: whatever is remembered, to be seen and corrected by the people whom it is about."""
+"""`/entities`: list, read, create, change, delete and restore the rows of all tables."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from rem.query.language.where import parse_condition
 
 router = APIRouter(tags=["entities"])
 
-_EXAMPLE: dict[str, Any] = {
+EXAMPLE_FIELDS: dict[str, Any] = {
     "name": "Sarah Chen",
     "email": "sarah@example.com",
     "summary": "Leads the API team.",
     "graph_edges": [{"dst": "api-team", "rel_type": "leads"}],
 }
-_STORED: dict[str, Any] = {
+EXAMPLE_ENTITY: dict[str, Any] = {
     "table": "users",
     "id": "0198f6c2-7b7a-7cc0-8d1e-3c2f5b1e9a10",
     "key": "sarah-chen",
@@ -36,36 +36,36 @@ _STORED: dict[str, Any] = {
     "user_id": None,
     "created_at": "2026-11-15T09:30:00Z",
     "updated_at": "2026-11-15T09:30:00Z",
-    **_EXAMPLE,
+    **EXAMPLE_FIELDS,
 }
 
 
 class EntityView(BaseModel):
-    """A stored entity: the fields that all have, and those of its table."""
+    """A stored entity: the common fields, and those of its table."""
 
-    model_config = ConfigDict(extra="allow", json_schema_extra={"example": _STORED})
+    model_config = ConfigDict(extra="allow", json_schema_extra={"example": EXAMPLE_ENTITY})
 
     table: str
     id: str
     key: str | None
     tenant_id: str
-    user_id: str | None = Field(description="The owner; null if it is shared in the workspace.")
+    user_id: str | None = Field(description="The owner; null if the workspace shares the row.")
     created_at: str
     updated_at: str
     deleted_at: str | None = None
 
 
 class EntityTable(BaseModel):
-    """A kind of entity."""
+    """One table of entities."""
 
     name: str
     description: str
     fields: dict[str, Any] = Field(description="The JSON schema of each field.")
     required: list[str]
-    key_fields: list[str] = Field(description="What a row may be known by, the natural key first.")
+    key_fields: list[str] = Field(description="The fields that identify a row, the natural key first.")
 
 
-async def _table(
+async def _get_table(
     table: Annotated[str, Path(description="The table, such as `users`; `GET /entities` lists them.")],
     rem: RemDep,
     scope: ScopeDep,
@@ -73,7 +73,7 @@ async def _table(
     store = rem.store(scope)
     if table not in store.types.models:
         async with rem.database.connection() as connection:
-            # Another process may have registered it in the meantime.
+            # Another process may have registered the table in the meantime.
             await store.types.refresh(connection)
     try:
         return store, store.types.get_model(table)
@@ -81,18 +81,18 @@ async def _table(
         raise NotFoundError(str(error)) from error
 
 
-TableDep = Annotated[tuple[Store, type[Entity]], Depends(_table)]
-Name = Annotated[str, Path(description="The row's key, such as `sarah-chen`, or its id.")]
+TableDep = Annotated[tuple[Store, type[Entity]], Depends(_get_table)]
+EntityName = Annotated[str, Path(description="The row's key, such as `sarah-chen`, or its id.")]
 IfMatch = Annotated[
-    str | None, Header(description="The ETag that was read: the change is refused if there was another one since.")
+    str | None, Header(description="The ETag that was read; the server answers 412 if the entity has changed since.")
 ]
 
 
 @router.get("/entities", summary="List the tables")
 async def list_tables(rem: RemDep, scope: ScopeDep) -> Page[EntityTable]:
-    """The kinds of entities that this memory keeps, with their fields."""
+    """List the tables of this memory with their fields."""
     models = rem.store(scope).types.models
-    return Page(data=[_described(name, models[name]) for name in sorted(models)])
+    return Page(data=[_describe_table(name, models[name]) for name in sorted(models)])
 
 
 @router.get("/entities/{table}", summary="List entities", responses=error_responses(404))
@@ -102,21 +102,24 @@ async def list_entities(
     where: Annotated[
         str | None,
         Query(
-            description="A condition as in the query language.",
+            description="A condition of the query language.",
             examples=["tags CONTAINS 'vip' AND created_at > '2026'"],
         ),
     ] = None,
     order_by: Annotated[
         str,
-        Query(description="Fields by which to sort; `-` before one sorts downwards.", examples=["name, -created_at"]),
+        Query(
+            description="The fields to sort by; `-` before a field sorts in descending order.",
+            examples=["name, -created_at"],
+        ),
     ] = "-created_at",
-    with_deleted: Annotated[bool, Query(description="Also what was deleted and can be restored.")] = False,
+    with_deleted: Annotated[bool, Query(description="Include deleted rows that can be restored.")] = False,
 ) -> Page[EntityView]:
-    """The caller's own rows of a table and the shared ones, a page at a time."""
+    """List the caller's own rows of a table and the shared ones."""
     store, model = entities
     rows = await store.find(
         model,
-        _condition(where),
+        _parse_where(where),
         order_by=order_by,
         limit=window.fetch_limit,
         offset=window.offset,
@@ -128,14 +131,14 @@ async def list_entities(
 @router.post(
     "/entities/{table}",
     status_code=201,
-    summary="Store an entity",
+    summary="Create an entity",
     responses=error_responses(404, 409),
     dependencies=[JsonBody],
 )
 async def create_entity(
-    entities: TableDep, fields: Annotated[dict[str, Any], Body(examples=[_EXAMPLE])], response: Response
+    entities: TableDep, fields: Annotated[dict[str, Any], Body(examples=[EXAMPLE_FIELDS])], response: Response
 ) -> EntityView:
-    """Store a new entity of the caller's own. One whose key or id is taken is refused: change that one instead."""
+    """Create an entity of the caller. If its key or id exists, the answer is 409: change that entity instead."""
     store, model = entities
     entity = build_entity(model, fields)
     async with store.transaction() as transaction:
@@ -143,33 +146,33 @@ async def create_entity(
         if written.outcome == "deleted":
             raise DeletedError(f"{written.key!r} was deleted: restore it (id {written.id}), or choose another name.")
         if written.outcome != "inserted":
-            raise ConflictError(f"There is {written.key!r} already (id {written.id}): change that one by PATCH.")
+            raise ConflictError(f"{written.key!r} exists already (id {written.id}): change it with PATCH.")
         stored = await transaction.get(model, written.id)
-    return _answered(stored, response)
+    return _to_response(stored, response)
 
 
 @router.get("/entities/{table}/{key:path}", summary="Get an entity", responses=error_responses(404))
-async def get_entity(entities: TableDep, key: Name, response: Response) -> EntityView:
-    """One entity, by key or id; the caller's own before a shared one. Its ETag is for If-Match."""
-    return _answered(await find_row(*entities, key), response)
+async def get_entity(entities: TableDep, key: EntityName, response: Response) -> EntityView:
+    """Return one entity by key or id, the caller's own before a shared one. Its ETag can be sent as If-Match."""
+    return _to_response(await find_row(*entities, key), response)
 
 
 @router.patch(
     "/entities/{table}/{key:path}",
-    summary="Correct an entity",
+    summary="Change an entity",
     responses=error_responses(404, 409, 412),
     dependencies=[JsonBody],
 )
 async def change_entity(
     entities: TableDep,
-    key: Name,
+    key: EntityName,
     fields: Annotated[dict[str, Any], Body(examples=[{"summary": "Leads the API team since May."}])],
     response: Response,
     if_match: IfMatch = None,
 ) -> EntityView:
-    """Change some fields of one of the caller's own entities; the others stay as they are.
+    """Change some fields of one of the caller's own entities; the other fields stay unchanged.
 
-    An `updated_at` among the fields works like If-Match, so that what was read can be sent back with its changes.
+    An `updated_at` among the fields works like If-Match. Therefore a client can send back the entity that it read.
     """
     store, model = entities
     row = await find_own_row(store, model, key)
@@ -182,7 +185,7 @@ async def change_entity(
         written = await transaction.modify(model, row.id, change)
         if "expires_at" in fields:
             await adopt_expiring_row(transaction, written)
-    return _answered(written, response)
+    return _to_response(written, response)
 
 
 @router.delete(
@@ -193,8 +196,8 @@ async def change_entity(
 )
 async def delete_entity(
     entities: TableDep,
-    key: Name,
-    erase: Annotated[bool, Query(description="For good, also what was deleted before.")] = False,
+    key: EntityName,
+    erase: Annotated[bool, Query(description="Erase it for good, even if it was deleted before.")] = False,
     if_match: IfMatch = None,
 ) -> None:
     """Delete one of the caller's own entities. It can be restored, unless it is erased."""
@@ -211,14 +214,14 @@ async def delete_entity(
 
 
 @router.post("/restore/{table}/{key:path}", summary="Restore an entity", responses=error_responses(404, 409))
-async def restore_entity(entities: TableDep, key: Name, response: Response) -> EntityView:
-    """Bring one of the caller's own deleted entities back, under its old id."""
+async def restore_entity(entities: TableDep, key: EntityName, response: Response) -> EntityView:
+    """Restore one of the caller's own deleted entities under its old id."""
     store, model = entities
-    gone = await find_deleted_row(store, model, key)
-    return _answered(await store.restore(model, gone.id), response)
+    deleted = await find_deleted_row(store, model, key)
+    return _to_response(await store.restore(model, deleted.id), response)
 
 
-def _answered(entity: Entity, response: Response) -> EntityView:
+def _to_response(entity: Entity, response: Response) -> EntityView:
     response.headers["ETag"] = entity_etag(entity)
     return EntityView.model_validate(_as_json(entity))
 
@@ -227,7 +230,7 @@ def _as_json(entity: Entity) -> dict[str, Any]:
     return {"table": entity.entity_type.table, **entity.model_dump(mode="json")}
 
 
-def _condition(where: str | None) -> Condition:
+def _parse_where(where: str | None) -> Condition:
     if where is None:
         return And([])
     try:
@@ -236,7 +239,7 @@ def _condition(where: str | None) -> Condition:
         raise to_syntax_error(where, problem, None) from None
 
 
-def _described(name: str, model: type[Entity]) -> EntityTable:
+def _describe_table(name: str, model: type[Entity]) -> EntityTable:
     schema = model.model_json_schema()
     return EntityTable(
         name=name,

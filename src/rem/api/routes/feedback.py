@@ -1,4 +1,4 @@
-"""`/feedback`: what people think of answers."""
+"""`/feedback`: rate sessions and messages."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from rem.models.field_types import check_text
 
 router = APIRouter(prefix="/feedback", tags=["feedback"])
 
-Text = Annotated[str, AfterValidator(check_text)]
+StorableText = Annotated[str, AfterValidator(check_text)]
 
 
 class CreateFeedbackRequest(BaseModel):
-    """A rating of a conversation, or of one message in it."""
+    """A rating of a session or of one of its messages."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -39,17 +39,19 @@ class CreateFeedbackRequest(BaseModel):
         },
     )
 
-    session_id: Annotated[Text, Field(min_length=1)] | None = Field(
-        default=None, description="The conversation, by id or name; that of the message if not given."
+    session_id: Annotated[StorableText, Field(min_length=1)] | None = Field(
+        default=None, description="The session, by id or name; default: the session of the message."
     )
-    message_id: Annotated[Text, Field(min_length=1)] | None = Field(default=None, description="By id or key.")
+    message_id: Annotated[StorableText, Field(min_length=1)] | None = Field(
+        default=None, description="The message, by id or key."
+    )
     rating: int | None = Field(
         default=None, ge=-1, le=5, strict=True, description="-1 and 1 for thumbs, 1 to 5 for stars."
     )
-    categories: list[Annotated[Text, Field(max_length=255)]] = Field(default_factory=list, max_length=100)
-    comment: Text | None = Field(default=None, max_length=100_000)
-    trace_id: Text | None = Field(default=None, max_length=255, description="Of the trace that the answer belongs to.")
-    span_id: Text | None = Field(default=None, max_length=255)
+    categories: list[Annotated[StorableText, Field(max_length=255)]] = Field(default_factory=list, max_length=100)
+    comment: StorableText | None = Field(default=None, max_length=100_000)
+    trace_id: StorableText | None = Field(default=None, max_length=255, description="The trace of the answer.")
+    span_id: StorableText | None = Field(default=None, max_length=255)
 
 
 class FeedbackView(BaseModel):
@@ -71,34 +73,34 @@ class FeedbackView(BaseModel):
 @router.post(
     "", status_code=201, summary="Rate an answer", responses=error_responses(404, 409), dependencies=[JsonBody]
 )
-async def give_feedback(rem: RemDep, context: ContextDep, new: CreateFeedbackRequest) -> FeedbackView:
-    """Rate a conversation that the caller may read, or one message in it. The rating is the caller's own."""
-    if new.rating is None and not new.categories and not (new.comment or "").strip():
-        raise InvalidInputError("Say something: give a rating, categories or a comment.")
-    if new.session_id is not None:
-        context = await resolve_session(rem, context, new.session_id)
-    elif new.message_id is not None:
-        context = with_message_session(context, new.message_id)
-    session_id, message_id = await _rated(rem, context, new)
-    given = new.model_dump(exclude={"session_id", "message_id"}, exclude_none=True)
-    stored = await rem.store(context.scope).upsert(Feedback(session_id=session_id, message_id=message_id, **given))
+async def give_feedback(rem: RemDep, context: ContextDep, feedback: CreateFeedbackRequest) -> FeedbackView:
+    """Rate a session that the caller may read, or one of its messages. The rating belongs to the caller."""
+    if feedback.rating is None and not feedback.categories and not (feedback.comment or "").strip():
+        raise InvalidInputError("The feedback is empty: give a rating, categories or a comment.")
+    if feedback.session_id is not None:
+        context = await resolve_session(rem, context, feedback.session_id)
+    elif feedback.message_id is not None:
+        context = with_message_session(context, feedback.message_id)
+    session_id, message_id = await _resolve_rated(rem, context, feedback)
+    fields = feedback.model_dump(exclude={"session_id", "message_id"}, exclude_none=True)
+    stored = await rem.store(context.scope).upsert(Feedback(session_id=session_id, message_id=message_id, **fields))
     return FeedbackView.model_validate(stored)
 
 
-async def _rated(rem: Rem, context: AgentContext, new: CreateFeedbackRequest) -> tuple[UUID, UUID | None]:
-    """The conversation that is rated and the message, both of which the caller may read."""
+async def _resolve_rated(rem: Rem, context: AgentContext, feedback: CreateFeedbackRequest) -> tuple[UUID, UUID | None]:
+    """Return the ids of the rated session and message. Raise an error if the caller may not read them."""
     memory = rem.memory(context.scope)
-    session = None if new.session_id is None else await memory.get_session(UUID(context.session_id))
-    if new.message_id is None:
+    session = None if feedback.session_id is None else await memory.get_session(UUID(context.session_id))
+    if feedback.message_id is None:
         if session is None:
-            raise InvalidInputError("Say what you rate: give a message_id or a session_id.")
+            raise InvalidInputError("The feedback needs a target: give a message_id or a session_id.")
         return session.id, None
-    message = await find_readable_message(rem, context, new.message_id)
+    message = await find_readable_message(rem, context, feedback.message_id)
     if session is None:
-        # A message of a conversation that was deleted is not rated, either.
+        # This fails for a deleted session: its messages cannot be rated, either.
         session = await memory.get_session(message.session_id)
     elif message.session_id != session.id:
-        raise NotFoundError(f"The session {session.id} has no message {new.message_id!r}.")
+        raise NotFoundError(f"The session {session.id} has no message {feedback.message_id!r}.")
     return session.id, message.id
 
 
@@ -107,13 +109,13 @@ async def list_feedback(
     rem: RemDep,
     context: ContextDep,
     window: WindowDep,
-    session_id: Annotated[str | None, Query(min_length=1, description="Only of this conversation.")] = None,
+    session_id: Annotated[str | None, Query(min_length=1, description="Only ratings of this session.")] = None,
 ) -> Page[FeedbackView]:
-    """The caller's own ratings, the newest first."""
+    """List the caller's own ratings, newest first."""
     where = {}
     if session_id is not None:
         context = await resolve_session(rem, context, session_id)
         where["session_id"] = UUID(context.session_id)
     rows = await rem.store(context.scope).find(Feedback, where, limit=window.fetch_limit, offset=window.offset)
-    own = [FeedbackView.model_validate(row) for row in rows]
-    return Page[FeedbackView].model_validate(window.slice_page(own))
+    views = [FeedbackView.model_validate(row) for row in rows]
+    return Page[FeedbackView].model_validate(window.slice_page(views))

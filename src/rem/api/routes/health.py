@@ -1,4 +1,4 @@
-"""`/health`: is the process alive, and can it do its work?"""
+"""`/health`: whether the process is alive, and whether the database answers."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ class Health(BaseModel):
     """The state of the service."""
 
     status: Literal["ok", "unavailable"]
-    detail: str | None = Field(default=None, description="What is wrong, or what is switched off.")
+    detail: str | None = Field(default=None, description="The problem, or what is switched off.")
 
 
-_UNAVAILABLE: Responses = {503: {"model": Health, "description": "The database does not answer."}}
+UNAVAILABLE: Responses = {503: {"model": Health, "description": "The database does not answer."}}
 
 
-@router.get("/live", summary="Is the process alive?")
+@router.get("/live", summary="Check that the process is alive")
 async def live() -> Health:
-    """The process answers. Does not touch the database."""
+    """Answer without using the database."""
     return Health(status="ok")
 
 
-@router.get("/ready", summary="Can it do its work?", responses=_UNAVAILABLE)
+@router.get("/ready", summary="Check that the database answers", responses=UNAVAILABLE)
 async def ready(request: Request, response: Response) -> Health:
-    """The database answers, too; or it is switched off, and there is chat without memory."""
+    """Check that the database answers. Without a database (POSTGRES__ENABLED=false) the answer is ok, too."""
     rem: Rem | None = request.app.state.rem
     if rem is None:
         return Health(status="ok", detail="The memory is switched off (POSTGRES__ENABLED=false).")
@@ -45,4 +45,4 @@ async def ready(request: Request, response: Response) -> Health:
     return Health(status="ok")
 
 
-router.add_api_route("", ready, name="health", summary="The same as /health/ready", responses=_UNAVAILABLE)
+router.add_api_route("", ready, name="health", summary="The same as /health/ready", responses=UNAVAILABLE)

@@ -1,4 +1,4 @@
-"""`/messages`: what was said, one message at a time."""
+"""`/messages`: read, flag and delete single messages."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from rem.models import Message, Role
 
 router = APIRouter(prefix="/messages", tags=["messages"])
 
-_KEY = re.compile(r"(?:messages/)?session-([0-9a-f-]{36})-msg-([0-9]{1,10})\Z", re.IGNORECASE)
-_MOST_SHARED = 1000
-Name = Annotated[str, Path(description="The message's id, or its key `session-{id}-msg-{index}`.", min_length=1)]
+MESSAGE_KEY = re.compile(r"(?:messages/)?session-([0-9a-f-]{36})-msg-([0-9]{1,10})\Z", re.IGNORECASE)
+MAX_SHARED_SESSIONS = 1000
+"""The number of shared sessions in which a message is searched by its id."""
+MessageName = Annotated[str, Path(description="The message's id, or its key `session-{id}-msg-{index}`.", min_length=1)]
 
 
 class MessageView(BaseModel):
-    """A message."""
+    """One message of a session."""
 
     model_config = ConfigDict(
         from_attributes=True,
@@ -65,66 +66,69 @@ class MessageView(BaseModel):
 
 
 class FlagMessageRequest(BaseModel):
-    """Whether a message is important."""
+    """Mark a message as important, or not."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"important": True}})
 
-    important: bool = Field(strict=True, description="Let hybrid memory keep the message however long ago it was said.")
+    important: bool = Field(strict=True, description="Whether hybrid memory keeps the message, however old it is.")
 
 
 @router.get("/{message}", summary="Get a message", responses=error_responses(404))
-async def get_message(rem: RemDep, context: ContextDep, message: Name) -> MessageView:
-    """A message of a conversation that the caller may read, word for word."""
+async def get_message(rem: RemDep, context: ContextDep, message: MessageName) -> MessageView:
+    """Return a message, word for word, of a session that the caller may read."""
     return MessageView.model_validate(await find_readable_message(rem, with_message_session(context, message), message))
 
 
 @router.patch("/{message}", summary="Flag a message", responses=error_responses(404), dependencies=[JsonBody])
-async def flag_message(rem: RemDep, context: ContextDep, message: Name, flag: FlagMessageRequest) -> MessageView:
-    """Mark a message of the caller's own as important, or no longer. What was said never changes."""
+async def flag_message(rem: RemDep, context: ContextDep, message: MessageName, flag: FlagMessageRequest) -> MessageView:
+    """Mark one of the caller's own messages as important, or not. Its content never changes."""
     context = with_message_session(context, message)
-    own = await find_row(rem.store(context.scope), Message, message)
-    flagged = await rem.memory(context.scope).flag_message(own.session_id, own.message_index, flag.important)
+    row = await find_row(rem.store(context.scope), Message, message)
+    flagged = await rem.memory(context.scope).flag_message(row.session_id, row.message_index, flag.important)
     return MessageView.model_validate(flagged)
 
 
 @router.delete("/{message}", status_code=204, summary="Delete a message", responses=error_responses(404, 409))
-async def delete_message(rem: RemDep, context: ContextDep, message: Name) -> None:
-    """Delete a message of the caller's own. `POST /restore/messages/{id}` brings it back."""
+async def delete_message(rem: RemDep, context: ContextDep, message: MessageName) -> None:
+    """Delete one of the caller's own messages. `POST /restore/messages/{id}` restores it."""
     store = rem.store(with_message_session(context, message).scope)
     await store.delete(await find_row(store, Message, message))
 
 
 async def find_readable_message(rem: Rem, context: AgentContext, name: str) -> Message:
-    """A message by id or key, of the caller's own or of a conversation that is shared with the caller."""
+    """Return the message with this id or key, from the caller's sessions or from a session shared with the caller."""
     try:
         return await find_row(rem.store(context.scope), Message, name)
     except NotFoundError:
-        message = await _shared_message(rem, context, name) if context.scope.user_id else None
+        message = await _find_shared_message(rem, context, name) if context.scope.user_id else None
         if message is None:
             raise
         return message
 
 
-async def _shared_message(rem: Rem, context: AgentContext, name: str) -> Message | None:
+async def _find_shared_message(rem: Rem, context: AgentContext, name: str) -> Message | None:
     memory = rem.memory(context.scope)
-    key, message_id = _KEY.match(name), parse_uuid(name)
+    key, message_id = MESSAGE_KEY.match(name), parse_uuid(name)
     if key is not None:
         index = int(key[2])
         page = await memory.get_messages(UUID(key[1]), after=index - 1, limit=1)
         return next((message for message in page if message.message_index == index), None)
     if message_id is None:
         return None
-    shared: dict[str | None, list[UUID]] = {}
-    for session in await memory.list_shared_sessions(_MOST_SHARED):
-        shared.setdefault(session.user_id, []).append(session.id)
-    for owner, sessions in shared.items():
+    session_ids_by_owner: dict[str | None, list[UUID]] = {}
+    for session in await memory.list_shared_sessions(MAX_SHARED_SESSIONS):
+        session_ids_by_owner.setdefault(session.user_id, []).append(session.id)
+    for owner, session_ids in session_ids_by_owner.items():
         store = rem.store(Scope(context.tenant_id, owner))
-        for message in await store.find(Message, {"id": message_id, "session_id": sessions}, limit=1):
+        for message in await store.find(Message, {"id": message_id, "session_id": session_ids}, limit=1):
             return message
     return None
 
 
 def with_message_session(context: AgentContext, name: str) -> AgentContext:
-    """Who is nobody in particular owns the conversation whose id is in the message's key."""
-    key = _KEY.match(name)
+    """Return the context of an anonymous caller in the session whose id is part of the message's key.
+
+    Anonymous callers own the sessions whose ids they know. The context of other callers is returned as it is.
+    """
+    key = MESSAGE_KEY.match(name)
     return context.in_session(key[1]) if key and parse_uuid(key[1]) and context.user_id is None else context

@@ -1,4 +1,4 @@
-"""`/models`: which language models answer, in OpenAI's shape."""
+"""`/models`: the language models that can answer, in OpenAI's format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ router = APIRouter(prefix="/models", tags=["models"])
 
 
 class ModelObject(BaseModel):
-    """A model."""
+    """One language model."""
 
     id: str = Field(examples=["rem"])
     object: Literal["model"] = "model"
@@ -27,7 +27,7 @@ class ModelObject(BaseModel):
 
 
 class ModelList(BaseModel):
-    """The models."""
+    """All language models."""
 
     object: Literal["list"] = "list"
     data: list[ModelObject]
@@ -35,21 +35,20 @@ class ModelList(BaseModel):
 
 @router.get("", summary="List the models")
 async def get_models(settings: SettingsDep) -> ModelList:
-    """The models that answer here by name. Others that a provider has can be named as `provider:model`."""
-    return ModelList(data=_models(settings))
+    """List the models by name. Other models of a provider can be used as `provider:model`."""
+    return ModelList(data=_list_models(settings))
 
 
 @router.get("/{model:path}", summary="Get a model", responses=error_responses(404))
 async def get_model(settings: SettingsDep, model: Annotated[str, Path(description="The model's id.")]) -> ModelObject:
-    """One of the models that the list shows."""
-    models = _models(settings)
-    for known in models:
-        if known.id == model:
-            return known
-    raise ModelNotFoundError(f"There is no model {model!r} here: there are {', '.join(each.id for each in models)}.")
+    """Return one model of the list."""
+    models = {known.id: known for known in _list_models(settings)}
+    if model not in models:
+        raise ModelNotFoundError(f"There is no model {model!r}: choose one of {', '.join(models)}.")
+    return models[model]
 
 
-def _models(settings: Settings) -> list[ModelObject]:
+def _list_models(settings: Settings) -> list[ModelObject]:
     return [
         ModelObject(id=card.id, owned_by=card.owned_by, description=card.description) for card in list_models(settings)
     ]

@@ -1,4 +1,4 @@
-"""`/moments`: what happened, by time."""
+"""`/moments`: events, by time."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from rem.models.field_types import UtcDateTime
 router = APIRouter(prefix="/moments", tags=["moments"])
 
 
-def _written_as_time(value: object) -> object:
-    """A number would be taken for seconds since 1970, which is hardly what is meant."""
+def _require_date_format(value: object) -> object:
+    """Refuse numbers, which pydantic would read as seconds since 1970."""
     if isinstance(value, str) and not re.match(r"\d{4}-\d\d-\d\d", value):
         raise ValueError("must be a time such as 2026-05-01 or 2026-05-01T12:00:00Z")
     return value
 
 
-Time = Annotated[UtcDateTime, BeforeValidator(_written_as_time)]
+Time = Annotated[UtcDateTime, BeforeValidator(_require_date_format)]
 
 
-@router.get("", summary="List what happened")
+@router.get("", summary="List moments")
 async def list_moments(
     rem: RemDep,
     scope: ScopeDep,
     window: WindowDep,
-    since: Annotated[Time | None, Query(description="Only what ended at this time or later.")] = None,
-    until: Annotated[Time | None, Query(description="Only what began before this time.")] = None,
+    since: Annotated[Time | None, Query(description="Only moments that ended at this time or later.")] = None,
+    until: Annotated[Time | None, Query(description="Only moments that began before this time.")] = None,
     category: Annotated[str | None, Query(description="Only of this category.")] = None,
     moment_type: Annotated[str | None, Query(description="Only of this type.")] = None,
 ) -> Page[Moment]:
-    """The moments that the caller may see, the newest first; those without a time come last."""
+    """List the moments that the caller may see, newest first; moments without a time come last."""
     conditions: list[Condition] = []
     if since is not None:
-        still_going = And([IsNull("ends_timestamp"), Compare("starts_timestamp", ">=", since)])
-        conditions.append(Or([Compare("ends_timestamp", ">=", since), still_going]))
+        without_end = And([IsNull("ends_timestamp"), Compare("starts_timestamp", ">=", since)])
+        conditions.append(Or([Compare("ends_timestamp", ">=", since), without_end]))
     if until is not None:
         conditions.append(Compare("starts_timestamp", "<", until))
-    given = {"category": category, "moment_type": moment_type}
-    conditions += [Compare(field, "=", value) for field, value in given.items() if value is not None]
+    filters = {"category": category, "moment_type": moment_type}
+    conditions += [Compare(field, "=", value) for field, value in filters.items() if value is not None]
     moments = await rem.store(scope).find(
         Moment,
         And(conditions),
@@ -62,5 +62,5 @@ async def list_moments(
 async def get_moment(
     rem: RemDep, scope: ScopeDep, key: Annotated[str, Path(description="The moment's key or id.")]
 ) -> Moment:
-    """One moment, by its key or its id."""
+    """Return one moment by its key or id."""
     return await find_row(rem.store(scope), Moment, key)

@@ -1,4 +1,4 @@
-"""`POST /query`: the memory, asked in REM's language, in plain language, or by a plan."""
+"""`POST /query`: query the memory in REM's query language, in natural language, or by a plan."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ router = APIRouter(tags=["query"])
 
 Mode: TypeAlias = Literal["rem-dialect", "natural-language", "staged-plan"]
 
-_EXAMPLES: dict[str, Any] = {
+EXAMPLES: dict[str, Any] = {
     "lookup": {"summary": "By key", "value": {"query": "LOOKUP sarah-chen"}},
     "search": {"summary": "By meaning", "value": {"query": 'SEARCH "database migration" FROM resources', "limit": 5}},
     "natural": {
-        "summary": "In plain language",
+        "summary": "In natural language",
         "value": {"query": "who is sarah chen?", "mode": "natural-language"},
     },
     "plan": {
-        "summary": "Queries that feed each other",
+        "summary": "A plan: the results of a query feed the next",
         "value": {
             "mode": "staged-plan",
             "plan": {
@@ -49,63 +49,69 @@ class QueryRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    query: str | None = Field(default=None, description="The query, or the question; not for a plan.")
-    mode: Mode = Field(default="rem-dialect", description="How the query is written.")
+    query: str | None = Field(default=None, description="The query or the question; not used with a plan.")
+    mode: Mode = Field(default="rem-dialect", description="The language of the query.")
     plan: dict[str, Any] | None = Field(default=None, description="The stages, for `staged-plan`.")
     limit: int | None = Field(
-        default=None, ge=1, le=1000, strict=True, description="How many rows, in place of the query's LIMIT."
+        default=None,
+        ge=1,
+        le=1000,
+        strict=True,
+        description="The maximum number of rows; overrides the LIMIT of the query.",
     )
-    explain: bool = Field(default=False, strict=True, description="Also tell how long each step took.")
+    explain: bool = Field(default=False, strict=True, description="Also return the duration of each step.")
 
 
 class QueryResponse(BaseModel):
-    """The rows of an answer, best first. All but those of SQL have `table`, `key` and `record`, most a `score`."""
+    """The rows of the result, best first. Except for SQL, rows have `table`, `key`, `record`, mostly a `score`."""
 
     model_config = ConfigDict(extra="allow")
 
-    query_type: str = Field(description="The verb that answered: LOOKUP, FUZZY, SEARCH, TRAVERSE, SQL, PLAN or AGENT.")
+    query_type: str = Field(description="The verb of the result: LOOKUP, FUZZY, SEARCH, TRAVERSE, SQL, PLAN or AGENT.")
     results: list[dict[str, Any]]
     count: int
-    notes: list[str] | None = Field(default=None, description="What to know of the answer: how it was understood, …")
+    notes: list[str] | None = Field(
+        default=None, description="Remarks on the result, for example the query that was derived."
+    )
 
 
-@router.post("/query", response_model_exclude_none=True, summary="Ask the memory", dependencies=[JsonBody])
+@router.post("/query", response_model_exclude_none=True, summary="Query the memory", dependencies=[JsonBody])
 async def query(
     http: Request,
-    request: Annotated[QueryRequest, Body(openapi_examples=_EXAMPLES)],
+    request: Annotated[QueryRequest, Body(openapi_examples=EXAMPLES)],
     rem: RemDep,
     agents: AgentsDep,
     context: ContextDep,
 ) -> QueryResponse:
-    """Answer a query over what the caller may see: their own memory and what their workspace shares.
+    """Run a query over the caller's own memory and the rows that the workspace shares.
 
-    `rem-dialect` takes LOOKUP, FUZZY, SEARCH, TRAVERSE and SQL; `natural-language` takes a question or a name, which an
-    agent answers (`query_type` is then `AGENT`), or without a language model the nearest query; `staged-plan` takes
-    queries whose results feed each other.
+    `rem-dialect`: LOOKUP, FUZZY, SEARCH, TRAVERSE or SQL. `natural-language`: a question or a name; an agent answers
+    it (`query_type` is then `AGENT`), or, without a language model, the nearest query. `staged-plan`: several queries,
+    where the results of one feed the next.
     """
     if request.mode == "natural-language":
-        asked = _plain_language(request, rem, agents.env_with_delegate(context))
-        answer = await cancel_on_disconnect(http, asked)
+        answer = _answer_natural_language(request, rem, agents.env_with_delegate(context))
+        result = await cancel_on_disconnect(http, answer)
     else:
-        answer = await _answer(request, rem, context.scope)
-    if request.limit is not None and len(answer["results"]) > request.limit:
-        answer["results"] = answer["results"][: request.limit]
-        answer["count"] = request.limit
-    return QueryResponse.model_validate(answer)
+        result = await _run_query(request, rem, context.scope)
+    if request.limit is not None and len(result["results"]) > request.limit:
+        result["results"] = result["results"][: request.limit]
+        result["count"] = request.limit
+    return QueryResponse.model_validate(result)
 
 
-async def _answer(request: QueryRequest, rem: Rem, scope: Scope) -> dict[str, Any]:
+async def _run_query(request: QueryRequest, rem: Rem, scope: Scope) -> dict[str, Any]:
     if request.mode == "staged-plan":
         if request.plan is None or request.query is not None:
-            raise InvalidInputError('A staged plan is given as `plan`, and without `query`: {"plan": {"stages": […]}}.')
+            raise InvalidInputError('The mode staged-plan needs `plan` and no `query`: {"plan": {"stages": […]}}.')
         return (await rem.run_plan(request.plan, user=scope)).as_json(explain=request.explain)
-    result = await rem.query(_limited(_text(request), request.limit), user=scope)
+    result = await rem.query(_override_limit(_require_query(request), request.limit), user=scope)
     return result.as_json(explain=request.explain)
 
 
-async def _plain_language(request: QueryRequest, rem: Rem, env: ToolEnv) -> dict[str, Any]:
-    """What the agent that writes queries answers; without a language model, the rows of the nearest query."""
-    text = _text(request)
+async def _answer_natural_language(request: QueryRequest, rem: Rem, env: ToolEnv) -> dict[str, Any]:
+    """Return the answer of the query agent or, without a language model, the rows of the nearest query."""
+    text = _require_query(request)
     if not env.has_model:
         return (await rem.ask(text, user=env.scope)).as_json(explain=request.explain)
     answer = await ask_rem(env, text)
@@ -116,7 +122,7 @@ async def _plain_language(request: QueryRequest, rem: Rem, env: ToolEnv) -> dict
     return {"query_type": "AGENT", "results": [row], "count": 1, "notes": [f"Answered by the agent {answer['agent']}."]}
 
 
-def _text(request: QueryRequest) -> str:
+def _require_query(request: QueryRequest) -> str:
     if request.plan is not None:
         raise InvalidInputError('A `plan` needs "mode": "staged-plan".')
     if request.query is None:
@@ -124,8 +130,8 @@ def _text(request: QueryRequest) -> str:
     return request.query
 
 
-def _limited(text: str, limit: int | None) -> str | Query:
-    """The query with another limit, if the verb has one."""
+def _override_limit(text: str, limit: int | None) -> str | Query:
+    """Return the query with another limit, if there is one and the verb has a limit."""
     if limit is None:
         return text
     tree = parse_query(text)

@@ -1,4 +1,4 @@
-"""`/sessions`: conversations, and with whom they are shared."""
+"""`/sessions`: create, read, change, clone, share and delete sessions."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from rem.models.field_types import Label, UtcDateTime, check_text
 
 router = APIRouter(tags=["sessions"], dependencies=[JsonBody])
 
-Text = Annotated[str, AfterValidator(check_text)]
-Name = Annotated[Label, AfterValidator(check_text)]
+StorableText = Annotated[str, AfterValidator(check_text)]
+SessionName = Annotated[Label, AfterValidator(check_text)]
 
 
 class SessionView(BaseModel):
-    """A conversation."""
+    """One session."""
 
     model_config = ConfigDict(
         from_attributes=True,
@@ -53,7 +53,7 @@ class SessionView(BaseModel):
 
     id: UUID
     name: str | None
-    title: str | None = Field(default=None, description="The name, else how the conversation began.")
+    title: str | None = Field(default=None, description="The name, or the beginning of the first message.")
     user_id: str | None = Field(description="The owner.")
     mode: str
     description: str | None
@@ -64,63 +64,66 @@ class SessionView(BaseModel):
     tags: list[str]
     created_at: datetime
     updated_at: datetime
-    expires_at: datetime | None = Field(default=None, description="When it lapses, with all its messages.")
+    expires_at: datetime | None = Field(default=None, description="The time when the session and its messages expire.")
 
 
 class CreateSessionRequest(BaseModel):
-    """A conversation that is to be."""
+    """The fields of a new session."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"name": "Planning the launch"}})
 
-    id: UUID | None = Field(default=None, description="One of the client's own choice.")
-    name: Name | None = None
-    description: Text | None = None
-    agent: Text | None = Field(default=None, description="The agent that it is with.")
-    mode: Text = "normal"
-    system_prompt: Text | None = Field(default=None, description="Becomes the first message.")
+    id: UUID | None = Field(default=None, description="An id that the client chooses.")
+    name: SessionName | None = None
+    description: StorableText | None = None
+    agent: StorableText | None = Field(default=None, description="The agent of the session.")
+    mode: StorableText = "normal"
+    system_prompt: StorableText | None = Field(default=None, description="It becomes the first message.")
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 
 class UpdateSessionRequest(BaseModel):
-    """Another name, or when it lapses. What is left out stays as it is."""
+    """A new name or expiry. Fields that are left out stay unchanged."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"name": "The launch"}, "minProperties": 1})
 
-    name: Name | None = Field(default=None, description="null takes the name away.")
+    name: SessionName | None = Field(default=None, description="The new name; null removes it.")
     expires_at: UtcDateTime | None = Field(
-        default=None, description="When it lapses, with all its messages, also later ones; null means never."
+        default=None,
+        description="The time when the session expires with all its messages, also later ones; null: never.",
     )
 
     @field_validator("expires_at", mode="before")
     @classmethod
-    def _is_written_out(cls, value: object) -> object:
-        """A number would be taken for seconds since 1970, which nobody means who writes 7."""
+    def _require_date_format(cls, value: object) -> object:
+        """Refuse numbers, which pydantic would read as seconds since 1970."""
         if value is not None and not (isinstance(value, str) and "-" in value[1:]):
             raise ValueError("must be a date and time such as 2030-01-31T12:00:00Z, or null")
         return value
 
 
 class CloneSessionRequest(BaseModel):
-    """How a conversation is copied."""
+    """Options for copying a session."""
 
     model_config = ConfigDict(extra="forbid")
 
-    name: Name | None = Field(default=None, description="The name of the copy.")
+    name: SessionName | None = Field(default=None, description="The name of the copy.")
     up_to: int | None = Field(
-        default=None, ge=0, lt=2**31, strict=True, description="The last message that is copied, by index."
+        default=None, ge=0, lt=2**31, strict=True, description="The index of the last message to copy."
     )
 
 
 class ShareSessionRequest(BaseModel):
-    """With whom a conversation is shared."""
+    """The user to share a session with."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"user": "bob@example.com"}})
 
-    user: Annotated[Text, Field(min_length=1, max_length=320)] = Field(description="An e-mail address or an id.")
+    user: Annotated[StorableText, Field(min_length=1, max_length=320)] = Field(
+        description="An e-mail address or an id."
+    )
 
 
 class ShareView(BaseModel):
-    """A permission to read a conversation."""
+    """A permission to read a session."""
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -131,150 +134,153 @@ class ShareView(BaseModel):
 
 
 class ClearSessionResponse(BaseModel):
-    """How much was deleted."""
+    """The number of deleted messages."""
 
     deleted: int
 
 
-class _Place:
-    """A conversation that the path names, in the memory of who asks."""
+class _SessionTarget:
+    """The session that the path names, and the memory of the caller."""
 
     def __init__(self, memory: MemoryManager, session_id: UUID) -> None:
         self.memory = memory
         self.session_id = session_id
 
-    async def own(self) -> Session:
-        """The session, which must be the caller's own: who may read another's may not change it."""
+    async def require_own(self) -> Session:
+        """Return the session. Raise NotFoundError if the caller may read it, but is not its owner."""
         session = await self.memory.get_session(self.session_id)
         if session.user_id != self.memory.scope.user_id:
             raise NotFoundError(f"There is no session {self.session_id} of this user.")
         return session
 
 
-async def _place(
+async def _get_session_target(
     rem: RemDep,
     context: ContextDep,
     session: Annotated[str, Path(description="The session's id or name.", min_length=1)],
-) -> _Place:
+) -> _SessionTarget:
     context = await resolve_session(rem, context, session)
-    return _Place(rem.memory(context.scope), UUID(context.session_id))
+    return _SessionTarget(rem.memory(context.scope), UUID(context.session_id))
 
 
-async def _memory(rem: RemDep, scope: ScopeDep) -> MemoryManager:
+async def _get_memory(rem: RemDep, scope: ScopeDep) -> MemoryManager:
     return rem.memory(scope)
 
 
-PlaceDep = Annotated[_Place, Depends(_place)]
-MemoryDep = Annotated[MemoryManager, Depends(_memory)]
+SessionDep = Annotated[_SessionTarget, Depends(_get_session_target)]
+MemoryDep = Annotated[MemoryManager, Depends(_get_memory)]
 
 
-@router.get("/sessions", summary="List the conversations")
+@router.get("/sessions", summary="List sessions")
 async def list_sessions(memory: MemoryDep, window: WindowDep) -> Page[SessionView]:
-    """The caller's conversations, those that were written to last first."""
+    """List the caller's sessions, most recently used first."""
     page = window.slice_page(await memory.list_sessions(window.fetch_limit, window.offset))
-    return Page(data=await _titled(memory, page["data"]), has_more=page["has_more"])
+    return Page(data=await _to_titled_views(memory, page["data"]), has_more=page["has_more"])
 
 
-@router.post("/sessions", status_code=201, summary="Begin a conversation", responses=error_responses(409))
+@router.post("/sessions", status_code=201, summary="Create a session", responses=error_responses(409))
 async def create_session(
-    rem: RemDep, context: ContextDep, response: Response, new: Annotated[CreateSessionRequest | None, Body()] = None
+    rem: RemDep, context: ContextDep, response: Response, create: Annotated[CreateSessionRequest | None, Body()] = None
 ) -> SessionView:
-    """Make a conversation. `POST /chat/completions` makes one by itself for an X-Session-Id that is new."""
-    new = new or CreateSessionRequest()
-    context = context.in_session(str(new.id or uuid4()))
+    """Create a session. `POST /chat/completions` also creates one for a new X-Session-Id."""
+    create = create or CreateSessionRequest()
+    context = context.in_session(str(create.id or uuid4()))
     session = await rem.memory(context.scope).create_session(
-        new.system_prompt,
-        new.metadata,
+        create.system_prompt,
+        create.metadata,
         session_id=UUID(context.session_id),
-        name=new.name,
-        agent=new.agent,
-        description=new.description,
-        mode=new.mode,
+        name=create.name,
+        agent=create.agent,
+        description=create.description,
+        mode=create.mode,
     )
     response.headers["X-Session-Id"] = str(session.id)
-    return _view(session)
+    return _to_view(session)
 
 
-@router.get("/shared-with-me", summary="List what others share")
+@router.get("/shared-with-me", summary="List shared sessions")
 async def shared_with_me(memory: MemoryDep, window: WindowDep) -> Page[SessionView]:
-    """The conversations of others that the caller may read."""
+    """List the sessions that other users share with the caller."""
     page = window.slice_page(await memory.list_shared_sessions(window.fetch_limit, window.offset))
-    return Page(data=await _titled(memory, page["data"]), has_more=page["has_more"])
+    return Page(data=await _to_titled_views(memory, page["data"]), has_more=page["has_more"])
 
 
-@router.get("/sessions/{session}", summary="Get a conversation", responses=error_responses(404))
-async def get_session(place: PlaceDep) -> SessionView:
-    """A conversation of the caller's own, or one that is shared with the caller."""
-    (view,) = await _titled(place.memory, [await place.memory.get_session(place.session_id)])
+@router.get("/sessions/{session}", summary="Get a session", responses=error_responses(404))
+async def get_session(target: SessionDep) -> SessionView:
+    """Return one of the caller's own sessions, or one that is shared with the caller."""
+    (view,) = await _to_titled_views(target.memory, [await target.memory.get_session(target.session_id)])
     return view
 
 
-@router.patch("/sessions/{session}", summary="Change a conversation", responses=error_responses(404, 409))
-async def change_session(place: PlaceDep, change: UpdateSessionRequest) -> SessionView:
-    """Give one of the caller's own conversations another name, or let it lapse."""
+@router.patch("/sessions/{session}", summary="Change a session", responses=error_responses(404, 409))
+async def change_session(target: SessionDep, change: UpdateSessionRequest) -> SessionView:
+    """Rename one of the caller's own sessions, or set its expiry."""
     if not change.model_fields_set:
-        raise InvalidInputError("Say what is to change: name or expires_at.")
-    async with place.memory.store.transaction() as store:
-        memory = place.memory.with_store(store)
-        session = await _Place(memory, place.session_id).own()
+        raise InvalidInputError("Nothing to change: give name or expires_at.")
+    async with target.memory.store.transaction() as store:
+        memory = target.memory.with_store(store)
+        session = await _SessionTarget(memory, target.session_id).require_own()
         if "name" in change.model_fields_set:
             session = await memory.rename_session(session.id, change.name)
         if "expires_at" in change.model_fields_set:
             await expire(store, [session], change.expires_at)
             session = session.model_copy(update={"expires_at": change.expires_at})
-    return _view(session)
+    return _to_view(session)
 
 
-@router.delete("/sessions/{session}", status_code=204, summary="Delete a conversation", responses=error_responses(404))
+@router.delete("/sessions/{session}", status_code=204, summary="Delete a session", responses=error_responses(404))
 async def delete_session(
-    place: PlaceDep, erase: Annotated[bool, Query(description="For good, also what was deleted before.")] = False
+    target: SessionDep,
+    erase: Annotated[bool, Query(description="Erase it for good, even if it was deleted before.")] = False,
 ) -> None:
-    """Delete one of the caller's own conversations with its messages. It can be restored, unless it is erased."""
-    await place.memory.delete_session(place.session_id, erase=erase)
+    """Delete one of the caller's own sessions with its messages. It can be restored, unless it is erased."""
+    await target.memory.delete_session(target.session_id, erase=erase)
 
 
-@router.post("/sessions/{session}/restore", summary="Restore a conversation", responses=error_responses(404, 409))
-async def restore_session(place: PlaceDep) -> SessionView:
-    """Bring a deleted conversation back, with the messages that it had."""
-    return _view(await place.memory.restore_session(place.session_id))
+@router.post("/sessions/{session}/restore", summary="Restore a session", responses=error_responses(404, 409))
+async def restore_session(target: SessionDep) -> SessionView:
+    """Restore a deleted session with its messages."""
+    return _to_view(await target.memory.restore_session(target.session_id))
 
 
-@router.get("/sessions/{session}/messages", summary="Read a conversation", responses=error_responses(404))
+@router.get("/sessions/{session}/messages", summary="Read a session", responses=error_responses(404))
 async def list_session_messages(
-    place: PlaceDep,
-    limit: Annotated[int, Query(ge=1, le=500, description="How many at most.")] = 100,
-    after: Annotated[int, Query(ge=-1, lt=2**31, description="The index of the last message that is known.")] = -1,
+    target: SessionDep,
+    limit: Annotated[int, Query(ge=1, le=500, description="The maximum number of messages.")] = 100,
+    after: Annotated[
+        int, Query(ge=-1, lt=2**31, description="The index of the last message that the client has.")
+    ] = -1,
 ) -> Page[MessageView]:
-    """The messages of a conversation that the caller may read, in their order and word for word."""
-    messages = await place.memory.get_messages(place.session_id, after=after, limit=limit + 1)
+    """Return the messages of a session that the caller may read, in order and word for word."""
+    messages = await target.memory.get_messages(target.session_id, after=after, limit=limit + 1)
     views = [MessageView.model_validate(message) for message in messages[:limit]]
     return Page(data=views, has_more=len(messages) > limit)
 
 
-@router.post("/sessions/{session}/clear", summary="Clear a conversation", responses=error_responses(404))
-async def clear_session(place: PlaceDep) -> ClearSessionResponse:
-    """Delete the messages of one of the caller's own conversations, and keep the conversation."""
-    return ClearSessionResponse(deleted=await place.memory.clear_session(place.session_id))
+@router.post("/sessions/{session}/clear", summary="Clear a session", responses=error_responses(404))
+async def clear_session(target: SessionDep) -> ClearSessionResponse:
+    """Delete the messages of one of the caller's own sessions, and keep the session."""
+    return ClearSessionResponse(deleted=await target.memory.clear_session(target.session_id))
 
 
 @router.post(
-    "/sessions/{session}/clone", status_code=201, summary="Copy a conversation", responses=error_responses(404, 409)
+    "/sessions/{session}/clone", status_code=201, summary="Copy a session", responses=error_responses(404, 409)
 )
 async def clone_session(
-    place: PlaceDep, context: ContextDep, clone: Annotated[CloneSessionRequest | None, Body()] = None
+    target: SessionDep, context: ContextDep, clone: Annotated[CloneSessionRequest | None, Body()] = None
 ) -> SessionView:
-    """A new conversation of the caller's own with the same messages; also of one that another shares."""
+    """Create a session of the caller with the same messages, also from a session that another user shares."""
     if context.user_id is None:
-        raise InvalidInputError("A copy needs an owner: say who you are with X-User-Id.")
+        raise InvalidInputError("A copy needs an owner: identify yourself with X-User-Id.")
     clone = clone or CloneSessionRequest()
-    return _view(await place.memory.clone_session(place.session_id, name=clone.name, up_to=clone.up_to))
+    return _to_view(await target.memory.clone_session(target.session_id, name=clone.name, up_to=clone.up_to))
 
 
-@router.get("/sessions/{session}/share", summary="Who may read a conversation?", responses=error_responses(404))
-async def list_shares(place: PlaceDep, window: WindowDep) -> Page[ShareView]:
-    """With whom one of the caller's own conversations is shared."""
-    session = await place.own()
-    shares = await place.memory.store.find(
+@router.get("/sessions/{session}/share", summary="List the readers of a session", responses=error_responses(404))
+async def list_shares(target: SessionDep, window: WindowDep) -> Page[ShareView]:
+    """List the users with whom one of the caller's own sessions is shared."""
+    session = await target.require_own()
+    shares = await target.memory.store.find(
         SharedSession,
         {"session_id": session.id, "user_id": session.user_id},
         limit=window.fetch_limit,
@@ -283,31 +289,31 @@ async def list_shares(place: PlaceDep, window: WindowDep) -> Page[ShareView]:
     return Page[ShareView].model_validate(window.slice_page([ShareView.model_validate(share) for share in shares]))
 
 
-@router.post("/sessions/{session}/share", summary="Share a conversation", responses=error_responses(404, 409))
-async def share_session(place: PlaceDep, share: ShareSessionRequest) -> ShareView:
-    """Let another person of the workspace read one of the caller's own conversations, and nothing else."""
+@router.post("/sessions/{session}/share", summary="Share a session", responses=error_responses(404, 409))
+async def share_session(target: SessionDep, share: ShareSessionRequest) -> ShareView:
+    """Allow another user of the workspace to read one of the caller's own sessions."""
     receiver = Scope.for_user(share.user.strip()).user_id or ""
-    return ShareView.model_validate(await place.memory.share_session(place.session_id, receiver))
+    return ShareView.model_validate(await target.memory.share_session(target.session_id, receiver))
 
 
 @router.delete(
     "/sessions/{session}/share/{user}",
     status_code=204,
-    summary="Stop sharing a conversation",
+    summary="Stop sharing a session",
     responses=error_responses(404),
 )
 async def unshare_session(
-    place: PlaceDep, user: Annotated[Text, Path(description="An e-mail address or an id.", min_length=1)]
+    target: SessionDep, user: Annotated[StorableText, Path(description="An e-mail address or an id.", min_length=1)]
 ) -> None:
-    """Take back the permission to read one of the caller's own conversations."""
-    if not await place.memory.unshare_session(place.session_id, user):
-        raise NotFoundError(f"The session {place.session_id} is not shared with {resolve_user_id(user)}.")
+    """Remove the permission to read one of the caller's own sessions."""
+    if not await target.memory.unshare_session(target.session_id, user):
+        raise NotFoundError(f"The session {target.session_id} is not shared with {resolve_user_id(user)}.")
 
 
-async def _titled(memory: MemoryManager, sessions: list[Session]) -> list[SessionView]:
+async def _to_titled_views(memory: MemoryManager, sessions: list[Session]) -> list[SessionView]:
     titles = await memory.get_titles([session.id for session in sessions])
-    return [_view(session).model_copy(update={"title": titles.get(session.id)}) for session in sessions]
+    return [_to_view(session).model_copy(update={"title": titles.get(session.id)}) for session in sessions]
 
 
-def _view(session: Session) -> SessionView:
+def _to_view(session: Session) -> SessionView:
     return SessionView.model_validate(session).model_copy(update={"title": session.name})
