@@ -99,7 +99,7 @@ async def test_syntax_error_has_its_position(as_alice: httpx2.AsyncClient) -> No
         ({}, "`query` is missing"),
         ({"query": ""}, ""),
         ({"query": "x", "plan": {"stages": []}}, "staged-plan"),
-        ({"mode": "staged-plan", "query": "LOOKUP a"}, "without `query`"),
+        ({"mode": "staged-plan", "query": "LOOKUP a"}, "no `query`"),
         ({"mode": "staged-plan", "plan": {"stages": []}}, "at least one"),
         ({"query": "DELETE FROM users"}, ""),
         ({"query": "SELECT pg_sleep(1)"}, ""),
