@@ -135,7 +135,7 @@ async def test_a_killed_server_comes_back_with_what_was_acknowledged(home: Path,
     async with Rem.open(settings) as rem:
         await assert_exactly(rem, acknowledged)
     logger.remove(sink)
-    assert said == ["The key cache was empty after a crash of PostgreSQL; it has been rebuilt from the tables.\n"]
+    assert said == ["kv_store was empty after a crash of PostgreSQL. It was rebuilt from the tables.\n"]
 
 
 async def test_an_open_rem_goes_on_after_a_crash(home: Path) -> None:

@@ -199,7 +199,7 @@ BAD_FILES = [
     ("- {table: resources, key_field: name, rows: 3}", "rows.yaml:1: rows must be a list"),
     ("- {table: [x], key_field: name, rows: []}", "rows.yaml:1: table must be a word"),
     (block("- {name: A}", "resource"), "rows.yaml:1: There is no table 'resource'. Did you mean 'resources'?"),
-    (block("- {name: A}", "kv_store"), "There is no table 'kv_store'. A type of your own is made by `rem db regi"),
+    (block("- {name: A}", "kv_store"), "There is no table 'kv_store'. Register your own type with `rem db regi"),
     (block("- {name: A}", key_field="uri"), "rows.yaml:1: the key_field of resources is name or id, not uri"),
     (block("- {name: A}", "users", "mail"), "the key_field of users is name or email or id, not mail"),
     (block("- {content: x}"), f"{place(1, 4)}: field name: is missing, and it is the key of the row"),
@@ -232,9 +232,9 @@ BAD_FILES = [
     (block("- {name: A, content: a\0b}"), "rows.yaml: not valid YAML: "),
     (
         block("- {name: A, tenant_id: other}"),
-        "field tenant_id: is given by the store: leave it out (choose the owner",
+        "field tenant_id: is set by the store: leave it out (choose the owner",
     ),
-    (block("- {name: A, user_id: bob}"), "field user_id: is given by the store: leave it out"),
+    (block("- {name: A, user_id: bob}"), "field user_id: is set by the store: leave it out"),
     (block("- {name: A, created_at: 2999-01-01}"), "field created_at: is in the future"),
     (
         block("- {name: A, updated_at: 2001-01-01, created_at: 2002-01-01}"),

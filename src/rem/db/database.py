@@ -1,4 +1,4 @@
-"""Database: one pool for the life of the process, on the server that the settings name or on the embedded one."""
+"""Database: the connection pool of the process, on your own PostgreSQL server or on the embedded one."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ if TYPE_CHECKING:
     Connection: TypeAlias = asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
 
 Progress: TypeAlias = Callable[[str], None]
-_RETRY_SECONDS = 0.1
-_AFTER_START_SECONDS = 1.0
-_CONNECTION_STRING_FORM = (
+CONNECT_RETRY_SECONDS = 0.1
+AFTER_START_SECONDS = 1.0
+"""Time for a connection after the embedded server was started, even if the connect timeout is over."""
+_CONNECTION_STRING_MESSAGE = (
     "POSTGRES__CONNECTION_STRING must look like postgresql://user:password@host:5432/database, with special characters "
     "of the user and password written as %XX."
 )
-_NOT_UP_YET = (
+_NOT_STARTED_ERRORS = (
     ConnectionError,
     FileNotFoundError,
     asyncpg.CannotConnectNowError,
@@ -44,36 +45,36 @@ _NOT_UP_YET = (
 
 
 class Executor(Protocol):
-    """Whatever can lend a connection: the pool, or one transaction."""
+    """Runs statements: the pool, or one transaction."""
 
     @property
     def embedding_dimension(self) -> int:
-        """How long the vectors of this database are."""
+        """Return the number of dimensions of the vectors of this database."""
 
     def connection(self) -> AbstractAsyncContextManager[Connection]:
-        """A connection for a few statements; the driver's errors come out as REM's."""
+        """Yield a connection for a few statements. Errors of the driver become errors of REM."""
 
     def transaction(self) -> AbstractAsyncContextManager[Executor]:
-        """One transaction, or a part of one that can fail alone."""
+        """Yield an executor in one transaction, or in a savepoint of the current one."""
 
     def snapshot(self) -> AbstractAsyncContextManager[Executor]:
-        """A transaction that only reads, and always the same state."""
+        """Yield an executor in a read-only transaction. All its reads see the same state."""
 
 
 class Database:
-    """The open database. Make one with `Database.open`."""
+    """The database of REM. Open it with `Database.open`."""
 
     def __init__(self, settings: Settings, on_progress: Progress | None = None) -> None:
         self._settings = settings
-        self._on_progress = on_progress or _to_log
+        self._on_progress = on_progress or _log_progress
         self._embedded = create_embedded_server(settings, self._on_progress)
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
-        self._facts: ServerInfo | None = None
+        self._server_info: ServerInfo | None = None
 
     @classmethod
     @asynccontextmanager
     async def open(cls, settings: Settings, on_progress: Progress | None = None) -> AsyncIterator[Database]:
-        """The database, migrated and ready; an embedded server is started if need be and left running."""
+        """Yield the migrated database. Start the embedded server if necessary, and leave it running."""
         database = cls(settings, on_progress)
         await database.start()
         try:
@@ -83,33 +84,33 @@ class Database:
 
     @property
     def embedding_dimension(self) -> int:
-        """How long the vectors of this database are."""
+        """Return the number of dimensions of the vectors of this database."""
         return self._settings.embedding.dimension
 
     @property
     def is_embedded(self) -> bool:
-        """Whether REM runs the server itself."""
+        """Return True if REM runs the server itself."""
         return self._embedded is not None
 
     def embedded_status(self) -> ServerStatus | None:
-        """The state of the embedded server; None if the settings name another."""
+        """Return the status of the embedded server, or None for your own server."""
         return self._embedded.status() if self._embedded else None
 
     @property
     def server_info(self) -> ServerInfo:
-        """What the server said of itself when it was opened."""
-        if self._facts is None:
+        """Return the properties of the server, as read when the database was opened."""
+        if self._server_info is None:
             raise DatabaseUnavailableError("The database is not open.")
-        return self._facts
+        return self._server_info
 
     async def start(self) -> None:
-        """Check the server, bring the schema up to date, fill the pool."""
+        """Check the server, migrate the schema of an embedded server, and open the pool."""
         async with self.unpooled_connection() as connection:
-            self._facts = await read_server_info(connection)
-            check_requirements(self._facts)
-            await self._bring_up_to_date(connection)
-            # A fresh schema may have brought the extensions along.
-            self._facts = await read_server_info(connection)
+            self._server_info = await read_server_info(connection)
+            check_requirements(self._server_info)
+            await self._migrate_if_embedded(connection)
+            # The migration may have created the extensions.
+            self._server_info = await read_server_info(connection)
         with translate_driver_errors():
             self._pool = await asyncpg.create_pool(
                 min_size=self._settings.postgres.pool_min_size,
@@ -120,40 +121,40 @@ class Database:
             )
 
     async def close(self) -> None:
-        """Give the connections back to the server."""
+        """Close all connections."""
         if self._pool is not None:
             pool, self._pool = self._pool, None
             await pool.close()
 
     def connection(self) -> AbstractAsyncContextManager[Connection]:
-        """A pooled connection; the driver's errors come out as REM's."""
-        return _Lease(self.pool)
+        """Yield a connection of the pool. Errors of the driver become errors of REM."""
+        return _PooledLease(self.pool)
 
     @property
     def pool(self) -> asyncpg.Pool[asyncpg.Record]:
-        """The pool itself, for who wants the driver's own interface."""
+        """Return the pool of the driver, for callers that need its interface."""
         if self._pool is None:
             raise DatabaseUnavailableError("The database is not open: use `async with Rem.open() as rem:`.")
         return self._pool
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Executor]:
-        """One transaction: what is done through the yielded executor happens as a whole or not at all."""
-        async with _Lease(self.pool, ASYNCPG_ERRORS) as connection, connection.transaction():
-            yield _Pinned(connection, self.embedding_dimension)
+        """Yield an executor in one transaction. An error in the block undoes all its writes."""
+        async with _PooledLease(self.pool, ASYNCPG_ERRORS) as connection, connection.transaction():
+            yield _TransactionExecutor(connection, self.embedding_dimension)
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Executor]:
-        """A transaction that only reads, and always the same state."""
+        """Yield an executor in a read-only transaction. All its reads see the same state."""
         async with (
-            _Lease(self.pool, ASYNCPG_ERRORS) as connection,
+            _PooledLease(self.pool, ASYNCPG_ERRORS) as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),
         ):
-            yield _Pinned(connection, self.embedding_dimension)
+            yield _TransactionExecutor(connection, self.embedding_dimension)
 
     @asynccontextmanager
     async def unpooled_connection(self) -> AsyncIterator[Connection]:
-        """A connection outside the pool, for what comes before the schema is known to be right."""
+        """Yield a connection outside the pool, for work before the schema is checked, or with its own session."""
         with translate_driver_errors():
             connection = await self._connect()
             try:
@@ -162,15 +163,15 @@ class Database:
                 await connection.close(timeout=5)
 
     async def connect_as(self, login: Mapping[str, Any], **kwargs: Any) -> asyncpg.Connection[asyncpg.Record]:
-        """A connection of another role to the same database: its user and password, or a connection string."""
+        """Connect to the same database as another role. `login` has its user and password, or a dsn."""
         return await self._connect(**login, **kwargs)
 
-    async def _bring_up_to_date(self, connection: Connection) -> None:
+    async def _migrate_if_embedded(self, connection: Connection) -> None:
         migrator = Migrator(connection, self.server_info.search_path)
         if await migrator.is_current():
             return
         if not self.is_embedded:
-            raise MigrationError("The database's schema is not the one this REM needs: run `rem db migrate`.")
+            raise MigrationError("The schema of the database does not fit this version of REM: run `rem db migrate`.")
         self._on_progress("Preparing the schema ...")
         await migrate_schema(connection, self._settings, self.server_info)
 
@@ -178,21 +179,21 @@ class Database:
         return await self._connect(**kwargs)
 
     async def _connect(self, **kwargs: Any) -> asyncpg.Connection[asyncpg.Record]:
-        """Connect, waiting for a server that is starting; an embedded one that is down is started."""
+        """Connect. Wait for a server that is starting, and start the embedded server if it is down."""
         deadline = asyncio.get_running_loop().time() + self._settings.postgres.connect_timeout_seconds
         while True:
             try:
                 return await asyncpg.connect(**{**self._address(), **kwargs})
-            except _NOT_UP_YET as error:
+            except _NOT_STARTED_ERRORS as error:
                 if self._embedded is not None:
                     await asyncio.to_thread(self._embedded.ensure_running)
-                    # It has a time limit of its own, and a first start under load may take long.
-                    deadline = max(deadline, asyncio.get_running_loop().time() + _AFTER_START_SECONDS)
+                    # A first start under load may take long, and has its own time limit.
+                    deadline = max(deadline, asyncio.get_running_loop().time() + AFTER_START_SECONDS)
                 if asyncio.get_running_loop().time() > deadline:
                     raise DatabaseUnavailableError(
                         f"No PostgreSQL server answers at {self.describe_address()} ({error}): is it running?"
                     ) from error
-                await asyncio.sleep(_RETRY_SECONDS if self._embedded is None else 0)
+                await asyncio.sleep(CONNECT_RETRY_SECONDS if self._embedded is None else 0)
             except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError) as error:
                 raise DatabaseUnavailableError(
                     f"The server at {self.describe_address()} refuses the user or password: {error}"
@@ -207,19 +208,19 @@ class Database:
                     f"No PostgreSQL server can be reached at {self.describe_address()} ({error}): check the address."
                 ) from error
             except asyncpg.ClientConfigurationError as error:
-                raise SettingsError(f"{_CONNECTION_STRING_FORM} ({error})") from error
+                raise SettingsError(f"{_CONNECTION_STRING_MESSAGE} ({error})") from error
             except ValueError:
                 # What could not be read may be a part of the password.
-                raise SettingsError(_CONNECTION_STRING_FORM) from None
+                raise SettingsError(_CONNECTION_STRING_MESSAGE) from None
 
     def _address(self) -> dict[str, Any]:
-        search_path = {"search_path": self._facts.search_path} if self._facts else {}
+        search_path = {"search_path": self._server_info.search_path} if self._server_info else {}
         common = {
             "timeout": self._settings.postgres.connect_timeout_seconds,
             "server_settings": {"application_name": "rem", "timezone": "UTC", "jit": "off", **search_path},
         }
         if self._embedded is None:
-            return {"dsn": _connection_string(self._settings), **common}
+            return {"dsn": _get_connection_string(self._settings), **common}
         address = self._embedded.address()
         if address is None:
             raise ConnectionError("the embedded server is not running")
@@ -232,10 +233,10 @@ class Database:
         }
 
     def describe_address(self) -> str:
-        """Where the server is, without its password."""
+        """Return the address of the server for messages, without its password."""
         if self._embedded is not None:
             return f"the embedded server in {self._embedded.data_dir}"
-        parts = urlsplit(_connection_string(self._settings))
+        parts = urlsplit(_get_connection_string(self._settings))
         host = parts.netloc.rpartition("@")[2] or parse_qs(parts.query).get("host", ["localhost"])[0]
         return f"{host}{parts.path}"
 
@@ -246,17 +247,17 @@ class Database:
         await connection.set_type_codec(
             "json", encoder=orjson.dumps, decoder=orjson.loads, schema="pg_catalog", format="binary"
         )
-        # A crash takes every connection along, so looking once for each new one is looking after every crash.
+        # A crash of PostgreSQL closes every connection, so a check of each new one notices every crash.
         if self.server_info.is_replica or await connection.fetchval("SELECT rem.rem_kv_store_is_complete()"):
             return
         if await connection.fetchval("SELECT rem.rem_fix_kv_store()"):
-            logger.warning("The key cache was empty after a crash of PostgreSQL; it has been rebuilt from the tables.")
+            logger.warning("kv_store was empty after a crash of PostgreSQL. It was rebuilt from the tables.")
 
 
 async def migrate_schema(connection: Connection, settings: Settings, facts: ServerInfo) -> list[str]:
-    """Bring the schema to the version of this REM; the names of the migrations that were applied."""
+    """Migrate the schema to the version of this REM, and return the names of the applied migrations."""
     migrator = Migrator(connection, facts.search_path)
-    # One transaction, so that the migrator's lock is held to the end: two CREATE INDEX IF NOT EXISTS at once collide.
+    # One transaction holds the lock of the migrator to the end: two concurrent CREATE INDEX IF NOT EXISTS collide.
     async with connection.transaction():
         applied = await migrator.migrate()
         await connection.execute("SELECT rem.rem_index_embeddings($1)", settings.embedding.dimension)
@@ -266,18 +267,18 @@ async def migrate_schema(connection: Connection, settings: Settings, facts: Serv
 
 class _PooledConnection(asyncpg.Connection):
     def get_reset_query(self) -> str:
-        """Nothing to reset: all settings are made at connecting or LOCAL to a transaction. Saves a round trip."""
+        """Return no reset query: settings are made at connect time or LOCAL to a transaction. Saves a round trip."""
         return ""
 
 
-class _Lease:
-    """A connection on loan from the pool. A class, because a generator costs a tenth of a lookup."""
+class _PooledLease:
+    """Borrows a connection from the pool. It is a class, because a generator costs a tenth of a lookup."""
 
     __slots__ = ("_acquisition", "_errors")
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record], errors: tuple[type[Exception], ...] = DRIVER_ERRORS) -> None:
         self._acquisition = pool.acquire()
-        # Where the caller's own code runs inside, an OSError may be the caller's.
+        # If code of the caller runs in the block, an OSError may come from that code.
         self._errors = errors
 
     async def __aenter__(self) -> Connection:
@@ -287,18 +288,18 @@ class _Lease:
             raise to_rem_error(error) from error
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            await self._acquisition.__aexit__(kind, error, trace)
-        except DRIVER_ERRORS as failure:
-            raise to_rem_error(failure) from failure
+            await self._acquisition.__aexit__(error_type, error, trace)
+        except DRIVER_ERRORS as release_error:
+            raise to_rem_error(release_error) from release_error
         if isinstance(error, self._errors):
             raise to_rem_error(error) from error
 
 
-class _Pinned:
-    """An executor that is one transaction."""
+class _TransactionExecutor:
+    """An executor whose statements all run in one transaction."""
 
     def __init__(self, connection: Connection, embedding_dimension: int) -> None:
         self._connection = connection
@@ -309,7 +310,7 @@ class _Pinned:
     async def connection(self) -> AsyncIterator[Connection]:
         if asyncio.current_task() is not self._task:
             raise InvalidInputError(
-                "A transaction belongs to the task that began it: make its calls one after the other, not by gather."
+                "A transaction belongs to the task that began it: await its calls one after another, without gather."
             )
         with translate_driver_errors():
             # A savepoint: after a failed statement PostgreSQL would turn the final COMMIT into a silent ROLLBACK.
@@ -327,7 +328,7 @@ class _Pinned:
 
 
 def create_embedded_server(settings: Settings, on_progress: Progress) -> EmbeddedServer | None:
-    """The server that REM runs itself, unless the settings name another."""
+    """Return the embedded server, or None if the settings name your own server."""
     if settings.postgres.connection_string is not None:
         return None
     from rem.db.embedded.server import EmbeddedServer
@@ -340,17 +341,17 @@ def create_embedded_server(settings: Settings, on_progress: Progress) -> Embedde
     )
 
 
-def _connection_string(settings: Settings) -> str:
-    assert settings.postgres.connection_string is not None  # noqa: S101  # the callers have looked
+def _get_connection_string(settings: Settings) -> str:
+    assert settings.postgres.connection_string is not None  # noqa: S101  # checked by the callers
     text = settings.postgres.connection_string.get_secret_value().strip()
     scheme, separator, rest = text.partition("://")
     if not separator or scheme.split("+")[0] not in ("postgresql", "postgres") or "#" in rest:
-        raise SettingsError(_CONNECTION_STRING_FORM)
-    # SQLAlchemy's spelling (postgresql+asyncpg://) means the same.
+        raise SettingsError(_CONNECTION_STRING_MESSAGE)
+    # SQLAlchemy writes postgresql+asyncpg://.
     return f"postgresql://{rest}"
 
 
-def _to_log(message: str) -> None:
+def _log_progress(message: str) -> None:
     logger.info(message)
 
 

@@ -1,4 +1,4 @@
-"""`rem db dump`: the store as YAML that `rem db load` turns into the same memory."""
+"""`rem db dump`: write the rows of a scope as YAML that `rem db load` can read."""
 
 from __future__ import annotations
 
@@ -18,46 +18,50 @@ from rem.models import Entity
 from rem.models.field_types import MIN_DATETIME
 
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-_ROWS_PER_BLOCK = 1_000
-_GIVEN_BY_STORE = {"tenant_id", "user_id", "key"}
+ROWS_PER_BLOCK = 1_000
+"""Rows that are held in memory at a time."""
+_SET_BY_STORE = {"tenant_id", "user_id", "key"}
 
 
 @contextmanager
 def open_for_replacement(path: Path) -> Iterator[TextIO]:
-    """A file that takes its place only when it is complete; a pipe or a device is written to as it is."""
+    """Open a file for writing that replaces `path` when the block ends without an error.
+
+    A pipe or a device is written directly. Raise InvalidInputError if the file cannot be written.
+    """
     try:
         if path.exists() and not path.is_file():
             with path.open("w", encoding="utf-8") as stream:
                 yield stream
             return
-        with _put_in_place(path.resolve()) as stream:
+        with _open_temporary(path.resolve()) as stream:
             yield stream
     except OSError as error:
         raise InvalidInputError(f"{path} cannot be written: {error.strerror}.") from error
 
 
 @contextmanager
-def _put_in_place(target: Path) -> Iterator[TextIO]:
-    part = target.with_name(f".rem-dump-{uuid4().hex}")
+def _open_temporary(target: Path) -> Iterator[TextIO]:
+    temporary = target.with_name(f".rem-dump-{uuid4().hex}")
     try:
-        with part.open("x", encoding="utf-8") as stream:
+        with temporary.open("x", encoding="utf-8") as stream:
             if target.exists():
-                copymode(target, part)
+                copymode(target, temporary)
             yield stream
-        part.replace(target)
+        temporary.replace(target)
     finally:
-        part.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 async def dump(
     store: Store, stream: TextIO, *, with_deleted: bool = False, on_rows: Callable[[int], None] | None = None
 ) -> int:
-    """Write the scope's own rows; how many there were."""
+    """Write the own rows of a scope to `stream`, and return their number."""
     rows = 0
-    # Written here and not inside the snapshot, where a full disk would look like a failure of the database.
-    async with aclosing(_all_pages(store, with_deleted)) as pages:
+    # Written outside the snapshot: inside it, a full disk would look like an error of the database.
+    async with aclosing(_iter_all_pages(store, with_deleted)) as pages:
         async for model, page in pages:
-            stream.write(_block(model, page))
+            stream.write(_format_block(model, page))
             rows += len(page)
             if on_rows:
                 on_rows(rows)
@@ -66,22 +70,22 @@ async def dump(
     return rows
 
 
-async def _all_pages(store: Store, with_deleted: bool) -> AsyncGenerator[tuple[type[Entity], list[Entity]], None]:
-    """The scope's own rows as they are at one moment."""
-    async with store.snapshot() as frozen:
-        for model in frozen.types.models.values():
+async def _iter_all_pages(store: Store, with_deleted: bool) -> AsyncGenerator[tuple[type[Entity], list[Entity]], None]:
+    """Yield the own rows of the scope, all from the same moment."""
+    async with store.snapshot() as snapshot:
+        for model in snapshot.types.models.values():
             for deleted in (False, True) if with_deleted else (False,):
-                async for page in _pages(frozen, model, deleted):
+                async for page in _iter_pages(snapshot, model, deleted):
                     yield model, page
 
 
-async def _pages(store: Store, model: type[Entity], deleted: bool) -> AsyncIterator[list[Entity]]:
+async def _iter_pages(store: Store, model: type[Entity], deleted: bool) -> AsyncIterator[list[Entity]]:
     statement = fill(query("lookup", "own_page"), table=f"rem.{identifier(model.entity_type.table)}")
     last: tuple[Any, UUID] = (MIN_DATETIME, UUID(int=0))
     while True:
         async with store.executor.connection() as connection:
             rows = await connection.fetch(
-                statement, store.scope.tenant_id, store.scope.user_id, deleted, *last, _ROWS_PER_BLOCK
+                statement, store.scope.tenant_id, store.scope.user_id, deleted, *last, ROWS_PER_BLOCK
             )
         if not rows:
             return
@@ -90,17 +94,17 @@ async def _pages(store: Store, model: type[Entity], deleted: bool) -> AsyncItera
         yield page
 
 
-def _block(model: type[Entity], page: list[Entity]) -> str:
+def _format_block(model: type[Entity], page: list[Entity]) -> str:
     block = {
         "table": model.entity_type.table,
         "key_field": "id",
-        "rows": [_row(entity) for entity in page],
+        "rows": [_to_row(entity) for entity in page],
     }
     text: str = yaml.dump([block], Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
     return text
 
 
-def _row(entity: Entity) -> dict[str, Any]:
-    """The fields that differ from their defaults; the rest comes back by itself."""
-    row = entity.model_dump(mode="json", exclude_defaults=True, exclude=_GIVEN_BY_STORE)
+def _to_row(entity: Entity) -> dict[str, Any]:
+    """Return the id and the fields that differ from their defaults."""
+    row = entity.model_dump(mode="json", exclude_defaults=True, exclude=_SET_BY_STORE)
     return {"id": str(entity.id)} | row

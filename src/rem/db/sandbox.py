@@ -1,4 +1,4 @@
-"""SqlSandbox: SELECTs that users write, over their own and their tenant's shared rows, and nothing else."""
+"""SqlSandbox: run SELECT statements of users. They see own and shared rows of their scope, and nothing else."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from rem.settings import Settings
 
 MAX_STATEMENT_CHARS = 100_000
-_GRACE_SECONDS = 2.0
-"""How much later than the server the client gives up, in case the server does not notice."""
-_QUEUE_SECONDS = 30.0
+GRACE_SECONDS = 2.0
+"""The client gives up this much later than the server, in case the server does not notice its timeout."""
+MAX_QUEUE_SECONDS = 30.0
+"""Maximum wait for a free connection."""
 _INT64 = 2**63
 
 
@@ -44,78 +45,82 @@ class SelectResult:
 
     rows: list[dict[str, Any]]
     is_cut_off: bool
-    """Whether there are more rows than one answer may have."""
+    """True if there are more rows than the limits allow."""
     milliseconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class ReadableSchema:
-    """What a SELECT may name."""
+    """The tables and functions that a SELECT may use."""
 
     tables: Mapping[str, tuple[str, ...]]
-    """Each table with its columns."""
+    """The columns of each table."""
     functions: frozenset[str]
 
 
 StatementCheck: TypeAlias = Callable[[str, ReadableSchema], None]
-"""Refuses a statement before the database does, in better words."""
+"""Raises an error for an unsupported statement, with a clearer message than that of the database."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Credentials:
+    """The login of the sandbox role, and the keys that sign scopes."""
+
     role_name: str
     login: Mapping[str, Any] = field(repr=False)
     inner_key: bytes = field(repr=False)
     outer_key: bytes = field(repr=False)
 
-    def sign(self, scope: Scope, pid: int, moment: int) -> str:
-        """The scope as the policies believe it, in one transaction of one backend."""
-        payload = json.dumps([pid, moment, scope.tenant_id, scope.user_id], ensure_ascii=False)
+    def sign(self, scope: Scope, pid: int, started_at: int) -> str:
+        """Return the signed scope. It is valid in one transaction of one backend."""
+        payload = json.dumps([pid, started_at, scope.tenant_id, scope.user_id], ensure_ascii=False)
         inner = hashlib.sha256(self.inner_key + payload.encode()).digest()
         return f"{hashlib.sha256(self.outer_key + inner).hexdigest()}:{payload}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Access:
+    """The credentials, and the pool that was opened with them."""
+
     credentials: _Credentials
     pool: asyncpg.Pool[asyncpg.Record]
 
 
 class SqlSandbox:
-    """Runs SELECTs of users on a small pool of its own, which is opened by the first of them."""
+    """Runs SELECT statements on a separate small pool, which the first statement opens."""
 
-    def __init__(self, database: Database, settings: Settings, gate: StatementCheck | None) -> None:
-        """`gate` is `rem.query.verbs.sql_guard.check_select`. None, for tests, leaves all to the database."""
+    def __init__(self, database: Database, settings: Settings, check: StatementCheck | None) -> None:
+        """Use `check` (`rem.query.verbs.sql_guard.check_select`) before each statement. Tests pass None."""
         self._database = database
         self._postgres = settings.postgres
         self._settings = settings.sql
-        self._gate = gate
+        self._check = check
         self._lock = asyncio.Lock()
         self._access: _Access | None = None
         self._readable: ReadableSchema | None = None
         self._retired: list[asyncio.Task[None]] = []
 
     async def select(self, scope: Scope, statement: str, *, limit: int | None = None) -> SelectResult:
-        """The rows of one SELECT in a scope, at most `limit` and what the settings allow."""
-        _refuse_unsendable(statement)
+        """Run one SELECT in a scope. Return at most `limit` rows, and at most what the settings allow."""
+        _check_text(statement)
         if limit is not None and limit < 1:
             raise InvalidInputError(f"The limit is {limit}: it must be at least 1.")
-        most = min(limit or self._settings.max_rows, self._settings.max_rows)
-        access = await self._opened()
-        await self._check(statement)
+        max_rows = min(limit or self._settings.max_rows, self._settings.max_rows)
+        access = await self._get_access()
+        await self._check_statement(statement)
         started = time.perf_counter()
         try:
-            lines = await self._run(access, scope, statement, most + 1)
-        except _StaleError as stale:
-            access = await self._renewed(access, stale)
+            lines = await self._run(access, scope, statement, max_rows + 1)
+        except _StaleAccessError as stale:
+            access = await self._renew_access(access, stale)
             try:
-                lines = await self._run(access, scope, statement, most + 1)
-            except _StaleError as error:
-                raise error.meaning from error
-        return _selection(lines, most, self._settings.max_bytes, (time.perf_counter() - started) * 1000)
+                lines = await self._run(access, scope, statement, max_rows + 1)
+            except _StaleAccessError as error:
+                raise error.rem_error from error
+        return _build_result(lines, max_rows, self._settings.max_bytes, (time.perf_counter() - started) * 1000)
 
     async def close(self) -> None:
-        """Give the connections back to the server."""
+        """Close all connections."""
         async with self._lock:
             access, self._access = self._access, None
         if access is not None:
@@ -123,41 +128,41 @@ class SqlSandbox:
         await asyncio.gather(*self._retired)
 
     async def find_security_gaps(self) -> list[str]:
-        """What this server leaves to the gate alone; an error if it cannot run SELECTs of users at all."""
+        """Return the rights that only the statement check restricts. Raise an error if no SELECT can run."""
         await self.select(Scope(), "SELECT 1")
-        access = await self._opened()
+        access = await self._get_access()
         async with self._database.connection() as connection:
-            gaps = await connection.fetch(query("sandbox", "gaps"), access.credentials.role_name)
+            gaps = await connection.fetch(query("sandbox", "security_gaps"), access.credentials.role_name)
         return [gap for (gap,) in gaps]
 
     async def _run(self, access: _Access, scope: Scope, statement: str, rows: int) -> list[str | None]:
         seconds = self._settings.timeout_seconds
-        async with _leased(access.pool) as connection:
-            is_deaf = False
+        async with _lease(access.pool) as connection:
+            has_timed_out = False
             transaction = connection.transaction(readonly=True)
             await transaction.start()
             try:
-                moment = await connection.fetchval(query("sandbox", "moment"))
-                signed = access.credentials.sign(scope, connection.get_server_pid(), moment)
-                found = await connection.fetch(
+                started_at = await connection.fetchval(query("sandbox", "transaction_start"))
+                signed = access.credentials.sign(scope, connection.get_server_pid(), started_at)
+                lines = await connection.fetch(
                     query("sandbox", "run"), signed, statement, rows, self._settings.max_bytes
                 )
             except (asyncpg.PostgresError, TimeoutError) as error:
-                is_deaf = isinstance(error, TimeoutError)
+                has_timed_out = isinstance(error, TimeoutError)
                 if is_stale_access_error(error):
-                    raise _StaleError(to_select_error(error, seconds)) from error
+                    raise _StaleAccessError(to_select_error(error, seconds)) from error
                 raise to_select_error(error, seconds) from error
             finally:
-                # Never a commit: also a setting or a message of the query's would be kept by it.
-                if is_deaf:
-                    # The server has not noticed the end of its time: it would not answer a rollback either.
+                # Never a commit: it would keep settings and messages of the statement.
+                if has_timed_out:
+                    # The server has not noticed its timeout, so it would not answer a rollback either.
                     connection.terminate()
                 else:
                     await transaction.rollback()
-        return [line for (line,) in found]
+        return [line for (line,) in lines]
 
-    async def _check(self, statement: str) -> None:
-        if self._gate is None:
+    async def _check_statement(self, statement: str) -> None:
+        if self._check is None:
             return
         if self._readable is None:
             async with self._database.connection() as connection:
@@ -165,42 +170,42 @@ class SqlSandbox:
                 tables = await _read_tables(connection)
             self._readable = ReadableSchema(tables, frozenset(name for (name,) in functions))
         try:
-            await asyncio.to_thread(self._gate, statement, self._readable)
+            await asyncio.to_thread(self._check, statement, self._readable)
         except InvalidInputError:
             async with self._database.connection() as connection:
                 tables = await _read_tables(connection)
             if tables == self._readable.tables:
                 raise
-            # It may name a type that has been registered since.
+            # The statement may use a type that was registered since the schema was read.
             self._readable = ReadableSchema(tables, self._readable.functions)
-            await asyncio.to_thread(self._gate, statement, self._readable)
+            await asyncio.to_thread(self._check, statement, self._readable)
 
-    async def _opened(self) -> _Access:
+    async def _get_access(self) -> _Access:
         if self._access is None:
             async with self._lock:
                 if self._access is None:
-                    self._access = await self._open()
+                    self._access = await self._open_access()
         return self._access
 
-    async def _renewed(self, stale: _Access, error: _StaleError) -> _Access:
-        """Another access, if the login or the keys have been replaced; else the error was the query's own."""
+    async def _renew_access(self, stale: _Access, error: _StaleAccessError) -> _Access:
+        """Open a new access if the login or the keys were replaced. Otherwise raise the error of the statement."""
         async with self._lock:
             if self._access is stale:
                 async with self._database.connection() as connection:
-                    if await self._credentials(connection) == stale.credentials:
-                        raise error.meaning from error
-                self._access = await self._open()
-                # Others may be in the middle of a query there: they end it, or find out the same.
+                    if await self._read_credentials(connection) == stale.credentials:
+                        raise error.rem_error from error
+                self._access = await self._open_access()
+                # Other statements may still run there. They end, or get the same error.
                 self._retired.append(asyncio.create_task(stale.pool.close()))
             elif self._access is None:
-                self._access = await self._open()
+                self._access = await self._open_access()
             return self._access
 
-    async def _open(self) -> _Access:
+    async def _open_access(self) -> _Access:
         async with self._database.connection() as connection:
-            credentials = await self._credentials(connection)
+            credentials = await self._read_credentials(connection)
             await self._refuse_unsafe(connection, credentials.role_name)
-            if self._database.is_embedded and not await connection.fetchval(query("sandbox", "is_closed")):
+            if self._database.is_embedded and not await connection.fetchval(query("sandbox", "is_catalog_closed")):
                 await connection.execute(query("sandbox", "close_catalog"))
 
         async def connect(*_args: Any, **kwargs: Any) -> asyncpg.Connection[asyncpg.Record]:
@@ -215,52 +220,52 @@ class SqlSandbox:
         )
         return _Access(credentials, pool)
 
-    async def _credentials(self, connection: Connection) -> _Credentials:
-        """The login and the keys, as only the owner of the schema can read them."""
-        given = self._postgres.sql_connection_string
-        if given is not None and not self._database.is_embedded:
-            login = {"dsn": given.get_secret_value().strip()}
-            role_name = await self._adopt(connection, login)
+    async def _read_credentials(self, connection: Connection) -> _Credentials:
+        """Read the login and the keys. Only the owner of the schema can read them."""
+        dsn = self._postgres.sql_connection_string
+        if dsn is not None and not self._database.is_embedded:
+            login = {"dsn": dsn.get_secret_value().strip()}
+            role_name = await self._use_role(connection, login)
         else:
             try:
                 row = await connection.fetchrow(query("sandbox", "login"))
             except (asyncpg.InsufficientPrivilegeError, asyncpg.ReadOnlySQLTransactionError) as error:
-                raise await self._cannot_create_role(connection, error) from error
+                raise await self._explain_missing_role(connection, error) from error
             except asyncpg.UndefinedFunctionError as error:
                 raise MigrationError(f"The schema is not complete ({error.args[0]}): run `rem db migrate`.") from error
-            assert row is not None  # noqa: S101  # a function gives one row
+            assert row is not None  # noqa: S101  # the function returns one row
             role_name = row["role_name"]
             login = {"user": role_name, "password": row["role_password"]}
         keys = await connection.fetchrow(query("sandbox", "keys"))
-        assert keys is not None  # noqa: S101  # the migration has put it there
+        assert keys is not None  # noqa: S101  # a migration inserted it
         return _Credentials(role_name, login, keys["inner_key"], keys["outer_key"])
 
-    async def _adopt(self, connection: Connection, login: Mapping[str, Any]) -> str:
-        """Let the role that the settings name see what the SQL verb shows; its name."""
-        own = await self._log_in(login)
+    async def _use_role(self, connection: Connection, login: Mapping[str, Any]) -> str:
+        """Grant the role of the settings the rights that the SQL verb needs, and return its name."""
+        connection_of_role = await self._log_in(login)
         try:
-            role_name = str(await own.fetchval("SELECT current_user"))
+            role_name = str(await connection_of_role.fetchval("SELECT current_user"))
         finally:
-            await own.close()
+            await connection_of_role.close()
         await self._refuse_unsafe(connection, role_name)
         if not self._database.server_info.is_replica:
-            await connection.execute(query("sandbox", "adopt"), role_name)
+            await connection.execute(query("sandbox", "use_role"), role_name)
         return role_name
 
     async def _refuse_unsafe(self, connection: Connection, role_name: str) -> None:
-        faults = [fault for (fault,) in await connection.fetch(query("sandbox", "faults"), role_name)]
-        if faults:
+        unsafe_rights = [right for (right,) in await connection.fetch(query("sandbox", "unsafe_rights"), role_name)]
+        if unsafe_rights:
             raise DatabaseUnsupportedError(
-                f"The role {role_name} must not run SELECTs of users: {'; '.join(faults)}. Take that from the role, or "
-                "let REM create one (docs/sql.md)."
+                f"The role {role_name} must not run SELECT statements of users: {'; '.join(unsafe_rights)}. Revoke "
+                "these rights, or let REM create a role (docs/sql.md)."
             )
 
-    async def _cannot_create_role(
+    async def _explain_missing_role(
         self, connection: Connection, error: asyncpg.PostgresError
     ) -> DatabaseUnsupportedError:
         if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
             return DatabaseUnsupportedError(
-                "The SQL verb has no login role yet, and a replica cannot make one: run `rem doctor` on the primary."
+                "The SQL verb has no login role yet, and a replica cannot create one: run `rem doctor` on the primary."
             )
         role_name = await connection.fetchval(query("sandbox", "role_name"))
         return DatabaseUnsupportedError(
@@ -275,8 +280,8 @@ class SqlSandbox:
             return await self._database.connect_as(login)
         except DatabaseUnavailableError as error:
             raise DatabaseUnavailableError(
-                f"The SQL verb's own role cannot log in. {error} Let it in by pg_hba.conf and, if there is one, by the "
-                "connection pooler, or set POSTGRES__SQL_CONNECTION_STRING."
+                f"The role of the SQL verb cannot log in. {error} Allow it in pg_hba.conf and in any connection "
+                "pooler, or set POSTGRES__SQL_CONNECTION_STRING."
             ) from error
 
     async def _connect(self, credentials: _Credentials, **kwargs: Any) -> asyncpg.Connection[asyncpg.Record]:
@@ -284,9 +289,9 @@ class SqlSandbox:
         return await self._log_in(
             {
                 **credentials.login,
-                # Every statement is described anew: what one user ran leaves nothing for the next.
+                # No cache: a statement of one user leaves nothing for the next user.
                 "statement_cache_size": 0,
-                "command_timeout": self._settings.timeout_seconds + _GRACE_SECONDS,
+                "command_timeout": self._settings.timeout_seconds + GRACE_SECONDS,
                 "server_settings": {
                     "application_name": "rem sql",
                     "search_path": self._database.server_info.search_path,
@@ -305,44 +310,44 @@ class SqlSandbox:
         )
 
 
-class _StaleError(Exception):
-    """The signature was not believed, or the login refused: by what was read too long ago, or as it is meant."""
+class _StaleAccessError(Exception):
+    """The server refused the signature or the login. They may have been replaced, or the refusal is meant."""
 
-    def __init__(self, meaning: RemError) -> None:
-        super().__init__(str(meaning))
-        self.meaning = meaning
+    def __init__(self, rem_error: RemError) -> None:
+        super().__init__(str(rem_error))
+        self.rem_error = rem_error
 
 
 class _SandboxConnection(asyncpg.Connection):
     def get_reset_query(self) -> str:
-        """Nothing of one query is there for the next, not even what the walls should have kept out."""
+        """Return the query that removes all session state before the next statement."""
         return "DISCARD ALL"
 
 
 @asynccontextmanager
-async def _leased(pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterator[Connection]:
+async def _lease(pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterator[Connection]:
     try:
-        lease = await pool.acquire(timeout=_QUEUE_SECONDS)
+        connection = await pool.acquire(timeout=MAX_QUEUE_SECONDS)
     except TimeoutError as error:
         raise QueryLimitError("Too many SQL queries are running: try again in a moment.") from error
     except DatabaseUnavailableError as error:
-        raise _StaleError(error) from error
+        raise _StaleAccessError(error) from error
     except DRIVER_ERRORS as error:
         raise to_rem_error(error) from error
     try:
-        yield lease
+        yield connection
     except DRIVER_ERRORS as error:
         raise to_rem_error(error) from error
     finally:
-        await asyncio.shield(_give_back(pool, lease))
+        await asyncio.shield(_release(pool, connection))
 
 
-async def _give_back(pool: asyncpg.Pool[asyncpg.Record], lease: Any) -> None:
+async def _release(pool: asyncpg.Pool[asyncpg.Record], connection: Any) -> None:
     try:
-        await pool.release(lease, timeout=_GRACE_SECONDS)
+        await pool.release(connection, timeout=GRACE_SECONDS)
     except DRIVER_ERRORS:
-        # It is broken, so the pool has thrown it away and makes another.
-        lease.terminate()
+        # The connection is broken. The pool drops it and opens another.
+        connection.terminate()
 
 
 async def _read_tables(connection: Connection) -> dict[str, tuple[str, ...]]:
@@ -350,7 +355,7 @@ async def _read_tables(connection: Connection) -> dict[str, tuple[str, ...]]:
     return {row["table_name"]: tuple(row["columns"]) for row in rows}
 
 
-def _refuse_unsendable(statement: str) -> None:
+def _check_text(statement: str) -> None:
     if not statement.strip():
         raise InvalidInputError("The SQL is empty: write a SELECT, such as SELECT name FROM users LIMIT 3.")
     if len(statement) > MAX_STATEMENT_CHARS:
@@ -365,21 +370,23 @@ def _refuse_unsendable(statement: str) -> None:
         raise InvalidInputError("The SQL contains a NUL character; remove it.")
 
 
-def _selection(lines: list[str | None], most: int, max_bytes: int, milliseconds: float) -> SelectResult:
-    is_cut_off = len(lines) > most or (bool(lines) and lines[-1] is None)
-    rows = [_row(line) for line in lines[:most] if line is not None]
+def _build_result(lines: list[str | None], max_rows: int, max_bytes: int, milliseconds: float) -> SelectResult:
+    is_cut_off = len(lines) > max_rows or (bool(lines) and lines[-1] is None)
+    rows = [_parse_row(line) for line in lines[:max_rows] if line is not None]
     if is_cut_off and not rows:
         raise QueryLimitError(f"The first row alone has more than {max_bytes:,} bytes: select less of it.")
     return SelectResult(rows, is_cut_off, milliseconds)
 
 
-def _row(line: str) -> dict[str, Any]:
-    row: dict[str, Any] = json.loads(line, object_pairs_hook=_object, parse_int=_integer, parse_float=_number)
+def _parse_row(line: str) -> dict[str, Any]:
+    row: dict[str, Any] = json.loads(
+        line, object_pairs_hook=_build_object, parse_int=_parse_int, parse_float=_parse_float
+    )
     return row
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Columns of the same name (`SELECT * FROM a JOIN b`) are told apart by a number."""
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Build a row. Number columns that have the same name (`SELECT * FROM a JOIN b`): `id`, `id_2`."""
     named = dict(pairs)
     if len(named) == len(pairs):
         return named
@@ -393,15 +400,15 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return named
 
 
-def _integer(text: str) -> int | str:
-    """An integer that every reader of JSON takes; what is longer stays the text that it is."""
+def _parse_int(text: str) -> int | str:
+    """Return an integer of 64 bits, or the text of a longer one, which other readers of JSON would not accept."""
     if len(text) > 20:
         return text
     value = int(text)
     return value if -_INT64 <= value < _INT64 else text
 
 
-def _number(text: str) -> float | str:
-    """A float, unless it would lose digits."""
+def _parse_float(text: str) -> float | str:
+    """Return a float, or the text if a float would lose digits."""
     value = float(text)
     return value if Decimal(repr(value)) == Decimal(text) else text

@@ -1,4 +1,4 @@
-"""Why the database did not run a SELECT of a user, in words that say what to do."""
+"""Translate errors of PostgreSQL for a SELECT of a user into errors that name the next step."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import asyncpg
 from rem.db.driver_errors import to_rem_error
 from rem.errors import DatabaseUnavailableError, InvalidInputError, QueryLimitError, QuerySyntaxError, RemError
 
-_STALE = frozenset(
+_STALE_ACCESS_MESSAGES = frozenset(
     {
         "the scope of this query is not genuine",
-        # What a role has left that was dropped while it was logged in.
+        # A role that was dropped during its session gets these.
         "permission denied for schema rem",
         "permission denied for function rem_sql_run",
     }
@@ -18,12 +18,12 @@ _STALE = frozenset(
 SELECT_ONLY_MESSAGE = (
     "SQL only reads: write a single SELECT. Rows are written and deleted by `rem db load` and `rem delete`."
 )
-_NO_SELECT = (
+_NOT_SELECT_ERRORS = (
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.InvalidCursorDefinitionError,
     asyncpg.ActiveSQLTransactionError,
 )
-_TOO_LARGE = (
+_TOO_LARGE_ERRORS = (
     asyncpg.ProgramLimitExceededError,
     asyncpg.InsufficientResourcesError,
     asyncpg.StatementTooComplexError,
@@ -31,41 +31,41 @@ _TOO_LARGE = (
 
 
 def is_stale_access_error(error: Exception) -> bool:
-    """Whether the keys or the role may have been replaced since the sandbox read them."""
-    return isinstance(error, asyncpg.InsufficientPrivilegeError) and error.args[0] in _STALE
+    """Return True if the keys or the role may have been replaced since the sandbox read them."""
+    return isinstance(error, asyncpg.InsufficientPrivilegeError) and error.args[0] in _STALE_ACCESS_MESSAGES
 
 
 def to_select_error(error: Exception, seconds: float) -> RemError:
-    """The error of REM's tree for what PostgreSQL says of a SELECT."""
+    """Return the error of REM for an error of PostgreSQL. `seconds` is the timeout of the statement."""
     if isinstance(error, asyncpg.QueryCanceledError | TimeoutError):
         return QueryLimitError(
-            f"The query took longer than {seconds:g} s and was stopped: narrow it with WHERE, or ask for less at once."
+            f"The query took longer than {seconds:g} s and was stopped: narrow it with WHERE, or select less at once."
         )
     if not isinstance(error, asyncpg.PostgresError):
         return to_rem_error(error)
-    said = str(error.args[0]) if error.args else type(error).__name__
-    if isinstance(error, _NO_SELECT) or "non-volatile function" in said:
-        return InvalidInputError(f"{SELECT_ONLY_MESSAGE} (PostgreSQL: {said}.)")
-    if isinstance(error, _TOO_LARGE):
-        return QueryLimitError(f"The query needs more room than it may have ({said}): ask for less at once.")
+    message = str(error.args[0]) if error.args else type(error).__name__
+    if isinstance(error, _NOT_SELECT_ERRORS) or "non-volatile function" in message:
+        return InvalidInputError(f"{SELECT_ONLY_MESSAGE} (PostgreSQL: {message}.)")
+    if isinstance(error, _TOO_LARGE_ERRORS):
+        return QueryLimitError(f"The query needs more memory than its limit ({message}): select less at once.")
     if isinstance(error, asyncpg.InsufficientPrivilegeError):
-        return InvalidInputError(f"SQL reads REM's own tables, with functions that only compute: {said}.")
+        return InvalidInputError(f"SQL reads REM's own tables, with functions that only compute: {message}.")
     if isinstance(error, asyncpg.SyntaxOrAccessError):
-        return _to_syntax_error(error, said)
+        return _to_syntax_error(error, message)
     if isinstance(error, asyncpg.AdminShutdownError | asyncpg.CrashShutdownError):
-        return DatabaseUnavailableError("The query was ended by the server: try again.")
+        return DatabaseUnavailableError("The server ended the query: try again.")
     if isinstance(error, asyncpg.PostgresConnectionError):
         return to_rem_error(error)
-    return InvalidInputError(f"PostgreSQL cannot run this: {said}.{_hint(error)}")
+    return InvalidInputError(f"PostgreSQL cannot run this: {message}.{_hint(error)}")
 
 
-def _to_syntax_error(error: asyncpg.PostgresError, said: str) -> QuerySyntaxError:
+def _to_syntax_error(error: asyncpg.PostgresError, message: str) -> QuerySyntaxError:
     text = error.internal_query or ""
     before = text[: max(int(error.internal_position or 1) - 1, 0)]
     line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
     return QuerySyntaxError(
-        f"{said[:1].upper()}{said[1:]} (line {line}, column {column}).{_hint(error)}",
-        reason=said,
+        f"{message[:1].upper()}{message[1:]} (line {line}, column {column}).{_hint(error)}",
+        reason=message,
         line=line,
         column=column,
         suggestion=error.hint,

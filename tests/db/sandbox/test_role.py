@@ -175,7 +175,9 @@ async def test_an_owner_who_may_not_create_roles_is_told_what_is_missing(subtest
         ):
             with subtests.test(reason):
                 await admin.execute(unsafe.format(managed.given))
-                with pytest.raises(DatabaseUnsupportedError, match=f"must not run SELECTs of users: .*{reason}"):
+                with pytest.raises(
+                    DatabaseUnsupportedError, match=f"must not run SELECT statements of users: .*{reason}"
+                ):
                     await _names(rem, given)
                 await admin.execute(safe.format(managed.given))
                 assert await _names(rem, given) == ["mine"]
@@ -220,9 +222,9 @@ async def test_a_catalogue_that_an_earlier_rem_closed_is_closed_further(
     assert await sql.fetchval("SELECT rem.rem_sql_close_catalog()")
     assert await sql.fetchval("SELECT rem.rem_sql_close_catalog()") == 0
     await sql.execute("GRANT EXECUTE ON FUNCTION pg_catalog.translate(text, text, text) TO PUBLIC")
-    assert not await sql.fetchval(query("sandbox", "is_closed"))
+    assert not await sql.fetchval(query("sandbox", "is_catalog_closed"))
     assert await sql.fetchval("SELECT rem.rem_sql_close_catalog()")
-    assert await sql.fetchval(query("sandbox", "is_closed"))
+    assert await sql.fetchval(query("sandbox", "is_catalog_closed"))
     assert (await sandbox.select(ALICE, "SELECT rem_key('Sarah Chen') AS key")).rows == [{"key": "sarah-chen"}]
     role_name = await sql.fetchval("SELECT role_name FROM sql_access")
     can_call = "SELECT has_function_privilege($1, $2, 'EXECUTE')"

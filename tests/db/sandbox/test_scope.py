@@ -17,7 +17,7 @@ _MOMENT = "SELECT (extract(epoch FROM now()) * 1000000)::bigint"
 
 async def _sign(sandbox: SqlSandbox, scope: Scope, connection: Connection, **other: int) -> str:
     """What REM would sign for the transaction that the connection is in."""
-    access = await sandbox._opened()
+    access = await sandbox._get_access()
     moment = other.get("moment") or await connection.fetchval(_MOMENT)
     return access.credentials.sign(scope, other.get("pid") or connection.get_server_pid(), moment)
 

@@ -1,7 +1,7 @@
 -- name: login
 SELECT role_name, role_password FROM rem.rem_sql_login()
 
--- name: adopt
+-- name: use_role
 SELECT rem.rem_sql_use_role($1)
 
 -- name: role_name
@@ -10,18 +10,18 @@ SELECT rem.rem_sql_role_name()
 -- name: keys
 SELECT inner_key, outer_key FROM rem.sql_access
 
--- name: is_closed
--- By this REM: the functions are what one of them stands for that earlier ones allowed.
+-- name: is_catalog_closed
+-- Return true if this version of REM closed the catalogue. Earlier versions still allowed translate().
 SELECT reopening IS NOT NULL AND NOT has_function_privilege('public', 'pg_catalog.translate(text, text, text)', 'EXECUTE')
 FROM rem.sql_access
 
 -- name: close_catalog
 SELECT rem.rem_sql_close_catalog()
 
--- name: faults
+-- name: unsafe_rights
 SELECT * FROM rem.rem_sql_unsafe_rights($1)
 
--- name: gaps
+-- name: security_gaps
 SELECT * FROM rem.rem_sql_security_gaps($1)
 
 -- name: tables
@@ -33,8 +33,8 @@ GROUP BY t ORDER BY t
 -- name: functions
 SELECT DISTINCT name FROM rem.rem_sql_functions()
 
--- name: moment
--- What a signature is bound to, besides the backend: the transaction's start in microseconds.
+-- name: transaction_start
+-- Return the start of the transaction in microseconds. A signature is valid only for this start and this backend.
 SELECT (extract(epoch FROM now()) * 1000000)::bigint
 
 -- name: run
