@@ -1,4 +1,4 @@
-"""What the README and the docs say is what happens."""
+"""The README and the docs are correct: their examples and commands run, and generated pages are up to date."""
 
 from __future__ import annotations
 
@@ -6,24 +6,51 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 
+import rem
 from rem import errors
+from rem.cli.main import app
 from rem.cli.reference import render_reference
+from rem.cli.settings_reference import render_settings
 from rem.settings import Settings
 from tests.rem_command import REPOSITORY, environment, output
 
-_README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-_EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```\w+\n(.*?)```", _README, re.DOTALL))
+DOCS = REPOSITORY / "docs"
+README = REPOSITORY / "README.md"
+PAGES = [README, REPOSITORY / "CONTRIBUTING.md", REPOSITORY / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+MAX_README_LINES = 170
 
 
-def run_example(name: str, dsn: str) -> list[str]:
-    """The lines that an example of the README prints."""
+def read_page(path: Path) -> str:
+    """Return the text of a page."""
+    return path.read_text(encoding="utf-8")
+
+
+def read_example(path: Path, name: str) -> str:
+    """Return the code of the example that the comment `example: name` marks."""
+    (code,) = re.findall(rf"<!-- example: {name} -->\n```\w+\n(.*?)```", read_page(path), re.DOTALL)
+    return str(code)
+
+
+def read_commands(path: Path, name: str) -> list[list[str]]:
+    """Return the arguments of each `rem` command in the block that the comment `commands: name` marks."""
+    (block,) = re.findall(rf"<!-- commands: {name} -->\n```sh\n(.*?)```", read_page(path), re.DOTALL)
+    return [shlex.split(line)[1:] for line in block.splitlines()]
+
+
+def run_example(path: Path, name: str, dsn: str, cwd: Path | None = None) -> list[str]:
+    """Run an example as a program of its own, and return the lines that it prints."""
     done = subprocess.run(
-        [sys.executable, "-c", _EXAMPLES[name]],
+        [sys.executable, "-c", read_example(path, name)],
         env=environment({"POSTGRES__CONNECTION_STRING": dsn}),
+        cwd=cwd,
         capture_output=True,
         text=True,
         check=False,
@@ -33,88 +60,182 @@ def run_example(name: str, dsn: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.parametrize(("name", "lines"), [("library", 4), ("query", 5), ("find", 6)])
-def test_an_example_prints_what_its_comments_say_also_again_and_after_make_run(dsn: str, name: str, lines: int) -> None:
-    promised = [
-        line.split("# ", 1)[1].split("]: ")[0] + ("]" if "]: " in line else "")
-        for line in _EXAMPLES[name].splitlines()
-        if "print(" in line
-    ]
-    assert run_example(name, dsn) == promised
-    output("demo", settings={"POSTGRES__CONNECTION_STRING": dsn})
-    assert run_example(name, dsn) == promised
-    assert len(promised) == lines
-
-
-def test_the_example_of_an_own_type_works_twice(dsn: str) -> None:
-    first = run_example("custom", dsn)
-    assert first[0].startswith("CREATE TABLE rem.")
-    assert first[-1] == "apollo"
-    second = run_example("custom", dsn)
-    assert second[0] == "-- projects is up to date."
-
-
-def test_the_yaml_example_loads(dsn: str, tmp_path: Path) -> None:
-    path = tmp_path / "example.yaml"
-    path.write_text(_EXAMPLES["yaml"], encoding="utf-8")
-    output("db", "load", str(path), settings={"POSTGRES__CONNECTION_STRING": dsn})
-    assert "-> authored_by ada-lovelace" in output(
-        "lookup", "analytical-engine", settings={"POSTGRES__CONNECTION_STRING": dsn}
-    )
-
-
-def test_the_first_commands_of_the_readme_work_on_the_sample_workspace(dsn: str) -> None:
-    commands = re.findall(r"^\.venv/bin/rem (.*)$", _README, re.MULTILINE)
-    output("demo", settings={"POSTGRES__CONNECTION_STRING": dsn})
-    assert len(commands) == 8
-    for command in commands:
-        assert output(*shlex.split(command), settings={"POSTGRES__CONNECTION_STRING": dsn})
-
-
-def test_the_settings_of_the_readme_exist_with_these_defaults() -> None:
-    rows = dict(re.findall(r"^\| `([A-Z_]+)` \|.*\| (\S+) \|$", _README, re.MULTILINE))
-    settings = Settings()
-    checked = 0
-    for name, default in rows.items():
-        group, separator, field = name.partition("__")
-        if separator and field != "CONNECTION_STRING":
-            stored: object = settings
-            for part in (group, *field.split("__")):
-                stored = getattr(stored, part.lower())
-            assert str(stored).removesuffix(".0").lower() == default.strip("`").lower(), name
-            checked += 1
-    assert checked >= 40
-
-
-def test_the_exit_codes_of_the_readme_are_those_of_the_errors() -> None:
-    listed = {int(code) for code in re.findall(r"^\| (\d+) \|", _README, re.MULTILINE)}
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.RemError)]
-    assert listed - {130} == {kind.exit_code for kind in kinds}
-
-
-def test_the_command_reference_is_up_to_date() -> None:
-    assert (REPOSITORY / "docs" / "cli.md").read_text(encoding="utf-8") == render_reference(), "run `make docs`"
+def expected_output(path: Path, name: str) -> list[str]:
+    """Return the comments behind the `print` calls of an example."""
+    return [line.split("  # ", 1)[1] for line in read_example(path, name).splitlines() if "print(" in line]
 
 
 @pytest.mark.parametrize(
-    "path",
-    [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").rglob("*.md"))],
-    ids=lambda path: path.name,
+    ("path", "name", "prints"),
+    [
+        (README, "library", 2),
+        (DOCS / "library.md", "store", 4),
+        (DOCS / "library.md", "query", 5),
+        (DOCS / "library.md", "find", 6),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
+def test_example_prints_its_comments_twice_and_with_demo_data(dsn: str, path: Path, name: str, prints: int) -> None:
+    expected = expected_output(path, name)
+    assert len(expected) == prints
+    assert run_example(path, name, dsn) == expected
+    output("demo", settings={"POSTGRES__CONNECTION_STRING": dsn})
+    assert run_example(path, name, dsn) == expected
+
+
+def test_custom_type_example_runs_twice(dsn: str) -> None:
+    first = run_example(DOCS / "library.md", "custom", dsn)
+    assert first[0].startswith("CREATE TABLE rem.")
+    assert first[-1] == "apollo"
+    second = run_example(DOCS / "library.md", "custom", dsn)
+    assert second[0] == "-- projects is up to date."
+
+
+def test_yaml_example_loads(dsn: str, tmp_path: Path) -> None:
+    settings = {"POSTGRES__CONNECTION_STRING": dsn}
+    path = DOCS / "database.md"
+    (tmp_path / "example.yaml").write_text(read_example(path, "yaml"), encoding="utf-8")
+    load, lookup, dangling, dump = (
+        output(*command, settings=settings, cwd=tmp_path) for command in read_commands(path, "load")
+    )
+    assert load
+    assert "-> authored_by ada-lovelace" in lookup
+    assert "ada-lovelace" not in dangling
+    assert not dump
+    assert "analytical-engine" in (tmp_path / "copy.yaml").read_text(encoding="utf-8")
+
+
+def test_readme_commands_run_on_the_demo_workspace(dsn: str) -> None:
+    settings = {"POSTGRES__CONNECTION_STRING": dsn}
+    output("demo", settings=settings)
+    commands = read_commands(README, "ask")
+    assert len(commands) == 8
+    for command in commands:
+        assert output(*command, settings=settings)
+
+
+def test_readme_ingest_and_dream_commands_run(dsn: str) -> None:
+    settings = {"POSTGRES__CONNECTION_STRING": dsn, "EMBEDDING__PROVIDER": "none"}
+    output("demo", settings=settings)
+    ingest, search = (
+        output(*command, settings=settings, cwd=REPOSITORY) for command in read_commands(README, "ingest")
+    )
+    assert "added" in ingest
+    assert "forgetting" in search
+    for command in read_commands(README, "dream"):
+        assert output(*command, settings=settings, cwd=REPOSITORY)
+
+
+@pytest.mark.parametrize(("page", "name"), [("database.md", "inspect"), ("embeddings.md", "models")])
+def test_commands_of_the_operating_guides_run(dsn: str, page: str, name: str) -> None:
+    for command in read_commands(DOCS / page, name):
+        assert output(*command, settings={"POSTGRES__CONNECTION_STRING": dsn})
+
+
+def _documented_commands(path: Path) -> Iterator[list[str]]:
+    """Yield the arguments of each line in a code block that starts with `rem`."""
+    for block in re.findall(r"```(?:sh|bash|text)\n(.*?)```", read_page(path), re.DOTALL):
+        for line in re.sub(r"\\\n\s*", "", block).splitlines():
+            if line.startswith("rem "):
+                yield shlex.split(line, comments=True)[1:]
+
+
+@pytest.mark.parametrize("path", [page for page in PAGES if page.name != "cli.md"], ids=lambda path: path.name)
+def test_documented_commands_and_options_exist(path: Path) -> None:
+    for arguments in _documented_commands(path):
+        command: Any = typer.main.get_command(app)
+        for argument in arguments:
+            subcommands = getattr(command, "commands", {})
+            if not argument.startswith("-") and argument in subcommands:
+                command = subcommands[argument]
+        options = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        used = {argument.split("=")[0] for argument in arguments if re.match(r"--?[a-z]", argument)}
+        assert used <= options | {"--help"}, f"rem {' '.join(arguments)}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_documented_python_imports_only_public_names(path: Path) -> None:
+    for block in re.findall(r"```python\n(.*?)```", read_page(path), re.DOTALL):
+        assert not re.search(r"^\s*(?:from|import) rem\.", block, re.MULTILINE)
+        for names in re.findall(r"^\s*from rem import (.+)$", block, re.MULTILINE):
+            assert {name.strip() for name in names.split(",")} <= set(rem.__all__)
+
+
+def test_library_guide_lists_every_public_name() -> None:
+    public_names = read_page(DOCS / "library.md").partition("## Public names")[2]
+    assert sorted(re.findall(r"`(\w+)`", public_names)) == sorted(rem.__all__)
+
+
+def test_command_reference_is_up_to_date() -> None:
+    assert read_page(DOCS / "cli.md") == render_reference(), "run `make docs`"
+
+
+def test_settings_page_is_up_to_date() -> None:
+    assert read_page(DOCS / "settings.md") == render_settings(), "run `make docs`"
+
+
+def test_every_setting_has_a_description() -> None:
+    undescribed = [line for line in render_settings().splitlines() if re.match(r"\| `[A-Z_]+` \|\s+\|", line)]
+    assert not undescribed
+    rows = re.findall(r"^\| `([A-Z_]+)` \| .+ \| (.+) \|$", render_settings(), re.MULTILINE)
+    assert len(rows) > 80
+    settings = Settings()
+    for name, default in rows:
+        value: Any = settings
+        for part in [name] if name == "REM_HOME" else name.split("__"):
+            value = getattr(value, part.lower())
+        if name != "REM_HOME":
+            shown = "not set" if value is None else f"`{str(value).removesuffix('.0')}`"
+            assert default.lower() == shown.lower(), name
+
+
+def test_every_exit_code_has_a_meaning() -> None:
+    classes = [item for item in vars(errors).values() if isinstance(item, type) and issubclass(item, errors.RemError)]
+    assert {error.exit_code for error in classes} == set(errors.EXIT_CODES) - {0, 130}
+
+
+def test_glossary_has_each_word_once_and_its_modules_exist() -> None:
+    rows = re.findall(r"^\| (.+?) \| (.+?) \| `(rem[\w.]*)` \|$", read_page(DOCS / "glossary.md"), re.MULTILINE)
+    words = [word for word, _, _ in rows]
+    assert len(words) > 80
+    assert sorted(set(words)) == sorted(words)
+    for _, meaning, module in rows:
+        assert meaning.endswith(".")
+        import_module(module)
+
+
+def test_readme_is_short_and_uses_the_installed_command() -> None:
+    readme = read_page(README)
+    assert len(readme.splitlines()) <= MAX_README_LINES
+    assert not any(".venv/bin/rem" in read_page(path) for path in PAGES)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_links_inside_the_repository_lead_somewhere(path: Path) -> None:
-    for target in re.findall(r"\]\((?!http)([^)#]+)\)", path.read_text(encoding="utf-8")):
-        assert (path.parent / target).exists(), target
+    for target in re.findall(r"\]\((?!http)([^)]+)\)", read_page(path)):
+        file_name, _, anchor = target.partition("#")
+        page = path.parent / file_name if file_name else path
+        assert page.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", read_page(page), re.MULTILINE)
+            anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            assert anchor in anchors, target
 
 
-def test_the_make_targets_that_the_docs_name_exist() -> None:
+def test_documented_make_targets_exist() -> None:
     makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
-    docs = _README + (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"make (?:PYTHON=\S+ )?(\w+)", docs))
-    assert named
-    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in named - {"with"})
+    blocks = "".join(
+        block
+        for path in (README, REPOSITORY / "CONTRIBUTING.md")
+        for block in re.findall(r"```sh\n(.*?)```|`(make [^`]+)`", read_page(path), re.DOTALL)
+        for block in block
+    )
+    targets = set(re.findall(r"make (?:PYTHON=\S+ )?([\w-]+)", blocks))
+    assert {"run", "test", "lint", "docs"} <= targets
+    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
 
 
-def test_the_lock_file_names_no_address_and_no_torch() -> None:
+def test_lock_file_has_no_address_and_no_torch() -> None:
     lock = (REPOSITORY / "requirements.lock").read_text(encoding="utf-8")
     assert "://" not in lock
     assert not re.search(r"^(torch|nvidia)", lock, re.MULTILINE)
