@@ -224,13 +224,9 @@ def test_links_inside_the_repository_lead_somewhere(path: Path) -> None:
 
 def test_documented_make_targets_exist() -> None:
     makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
-    blocks = "".join(
-        block
-        for path in (README, REPOSITORY / "CONTRIBUTING.md")
-        for block in re.findall(r"```sh\n(.*?)```|`(make [^`]+)`", read_page(path), re.DOTALL)
-        for block in block
-    )
-    targets = set(re.findall(r"make (?:PYTHON=\S+ )?([\w-]+)", blocks))
+    docs = read_page(README) + read_page(REPOSITORY / "CONTRIBUTING.md")
+    commands = [*re.findall(r"^make .+$", docs, re.MULTILINE), *re.findall(r"`(make [^`]+)`", docs)]
+    targets = set(re.findall(r"make (?:PYTHON=\S+ )?([\w-]+)", "\n".join(commands)))
     assert {"run", "test", "lint", "docs"} <= targets
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
 

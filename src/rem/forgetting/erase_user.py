@@ -128,7 +128,7 @@ async def _erase_once(
     async def erase() -> dict[str, int]:
         async with database.transaction() as inside, inside.connection() as connection:
             # Block batch writes of the same owner and the folding of statistics.
-            await connection.execute(query("repository", "take_turns"), scope.tenant_id, scope.user_id)
+            await connection.execute(query("repository", "lock_batches"), scope.tenant_id, scope.user_id)
             await connection.execute(query("forgetting", "lock_statistics"))
             # Count first, because triggers and foreign keys also erase rows.
             counts = await _count_rows(connection, tables, scope, sessions)

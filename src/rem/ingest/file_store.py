@@ -88,7 +88,7 @@ class FileStore:
 
     async def lock(self) -> None:
         """Let nobody else write files of this owner until the transaction ends."""
-        await self._connection.execute(query("repository", "take_turns"), *self._scope)
+        await self._connection.execute(query("repository", "lock_batches"), *self._scope)
 
     async def find_by_uri(self, uris: Iterable[str], *, lock: bool = False) -> dict[str, StoredFile]:
         """What there is of some places."""
