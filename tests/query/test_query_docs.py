@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from rem.errors import QuerySyntaxError
-from rem.query.language.grammar import grammar
+from rem.query.language.grammar import describe_grammar
 from rem.query.language.parser import parse_query
 from rem.query.language.printer import print_query
 from rem.query.language.where import describe_condition_grammar
@@ -21,7 +21,9 @@ _IN_TEXT = re.findall(r"`((?:LOOKUP|FUZZY|SEARCH|TRAVERSE|SQL|SELECT) [^`]*[^`â€
 _TRANSCRIPTS = re.findall(r"```text\n\$ rem parse '(.*?)'\nError: (.*?)\n```", _PAGE, re.DOTALL)
 
 
-@pytest.mark.parametrize(("name", "text"), [("grammar", grammar()), ("condition", describe_condition_grammar())])
+@pytest.mark.parametrize(
+    ("name", "text"), [("grammar", describe_grammar()), ("condition", describe_condition_grammar())]
+)
 def test_the_grammar_is_that_of_the_parser(name: str, text: str) -> None:
     found = re.search(rf"<!-- {name} -->\n```text\n(.*?)\n```", _PAGE, re.DOTALL)
     assert found is not None

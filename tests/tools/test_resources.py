@@ -15,7 +15,7 @@ from rem.context import resolve_user_id
 from rem.db.store import Store
 from rem.errors import InvalidInputError, MemoryDisabledError, NotFoundError, ToolFailedError
 from rem.models import Message, Moment, Resource, Role, Session, User
-from rem.query.language.grammar import VERBS, grammar
+from rem.query.language.grammar import VERBS, describe_grammar
 from rem.query.language.parser import parse_query
 from rem.settings import Settings
 from rem.tools.resources import RESOURCE_PAGES, read_page
@@ -55,7 +55,7 @@ async def test_the_agents_are_listed_and_shown(rem: Rem, settings: Settings) -> 
 
 async def test_the_query_language_is_told_from_its_own_grammar(rem: Rem) -> None:
     page = await read_page(env_for(rem), "rem://schema/query-types")
-    assert page["grammar"] == grammar()
+    assert page["grammar"] == describe_grammar()
     assert [verb["verb"] for verb in page["query_types"]] == list(VERBS)
     for verb in page["query_types"]:
         assert type(parse_query(verb["example"])).__name__.upper() == verb["verb"]

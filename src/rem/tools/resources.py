@@ -17,7 +17,7 @@ from pydantic import Field
 from rem.context import resolve_user_id
 from rem.errors import InvalidInputError, NotFoundError, ToolFailedError
 from rem.models import Entity, Message, Moment, Session
-from rem.query.language.grammar import VERBS, grammar
+from rem.query.language.grammar import VERBS, describe_grammar
 from rem.retrieval.embedding_model import load_current_model
 from rem.text import collapse_spaces
 from rem.tools.binding import tool
@@ -116,7 +116,7 @@ async def entities(env: ToolEnv) -> dict[str, Any]:
 
 async def query_types(env: ToolEnv) -> dict[str, Any]:
     """Describe the query language: its grammar, and each verb with its purpose and an example."""
-    lines = grammar().splitlines()
+    lines = describe_grammar().splitlines()
     verbs = [
         {
             "verb": verb.name,
@@ -127,7 +127,11 @@ async def query_types(env: ToolEnv) -> dict[str, Any]:
         }
         for verb, line in zip(VERBS.values(), lines, strict=True)
     ]
-    return {"query_types": verbs, "grammar": grammar(), "modes": ["rem-dialect", "natural-language", "staged-plan"]}
+    return {
+        "query_types": verbs,
+        "grammar": describe_grammar(),
+        "modes": ["rem-dialect", "natural-language", "staged-plan"],
+    }
 
 
 async def sessions(env: ToolEnv) -> dict[str, Any]:

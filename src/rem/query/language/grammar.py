@@ -1,4 +1,4 @@
-"""The grammar as data: the verbs, their clauses and what each takes. The parser, errors and docs all read it."""
+"""The grammar as data: the verbs and their clauses. The parser, the error messages and the docs use it."""
 
 from __future__ import annotations
 
@@ -10,40 +10,60 @@ from rem.query.tree import Direction, Fuzzy, Lookup, Mode, Search, Sql, Traverse
 MAX_LIMIT = 10_000
 MAX_DEPTH = 100
 MAX_NESTED_QUERIES = 20
+"""No useful query nests deeper, and the recursive parser stays far from Python's stack limit."""
+_NON_SELECT = """
+    ALTER ANALYZE BEGIN CALL CHECKPOINT CLUSTER COMMENT COMMIT COPY CREATE DEALLOCATE DECLARE DELETE DISCARD DO DROP
+    EXECUTE EXPLAIN GRANT IMPORT INSERT LISTEN LOAD LOCK MERGE MOVE NOTIFY PREPARE REASSIGN REFRESH REINDEX RELEASE
+    RESET REVOKE ROLLBACK SAVEPOINT SECURITY SET SHOW START TRUNCATE UNLISTEN UPDATE VACUUM VALUES
+"""
+NON_SELECT_KEYWORDS = frozenset(_NON_SELECT.split())
+"""The first words of SQL statements that are not a SELECT."""
 MODES: tuple[str, ...] = get_args(Mode)
 DIRECTIONS: tuple[str, ...] = get_args(Direction)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clause:
-    """A part of a query that a keyword opens: the field of the tree that it fills, and the value that it takes."""
+    """A part of a query that starts with a keyword, such as LIMIT 5."""
 
     field: str
+    """The field of the tree that holds the value."""
     words: tuple[str, ...]
-    symbol: str
+    """The keywords. The first is the main one."""
+    placeholder: str
+    """The value as the grammar in the docs shows it."""
     expected: str
-    second: str = ""
+    """The value in words, for error messages."""
+    second_word: str = ""
     aliases: tuple[str, ...] = ()
+    """Keywords that the docs and errors do not show."""
 
     @property
     def name(self) -> str:
-        """The clause as errors call it."""
-        return f"{self.words[0]} {self.second}".rstrip()
+        """The keyword in error messages."""
+        return f"{self.words[0]} {self.second_word}".rstrip()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verb:
-    """A kind of query: what its text is, and which clauses it takes."""
+    """A kind of query: its operand and its clauses."""
 
     name: str
     tree: type
-    lead: str
+    """The class of its tree."""
+    operand: str
+    """The operand as the grammar in the docs shows it."""
     missing: str
+    """The operand in words, for error messages."""
     example: str
+    """An operand that fixes a query without one."""
     clauses: tuple[Clause, ...]
-    in_lead: tuple[Clause, ...] = ()
+    operand_clauses: tuple[Clause, ...] = ()
+    """Clauses that are part of the operand in the docs and in printed queries."""
     takes_keys: bool = False
+    """Whether the operand is a list of keys, and not a text."""
     by_word: dict[str, Clause] = field(init=False)
+    """The clauses by their keywords."""
 
     def __post_init__(self) -> None:
         words = {word: clause for clause in self.clauses for word in (*clause.words, *clause.aliases)}
@@ -91,7 +111,7 @@ VERBS: dict[str, Verb] = {
             "a key or a query to start from",
             '"a-key"',
             (START_KEY, START_QUERY, TYPE, DIRECTION, DEPTH, ORDER, LIMIT),
-            in_lead=(START_KEY, START_QUERY),
+            operand_clauses=(START_KEY, START_QUERY),
             takes_keys=True,
         ),
         Verb(
@@ -101,28 +121,30 @@ VERBS: dict[str, Verb] = {
             "a SELECT, or a table",
             "resources",
             (TABLE, SQL_WHERE, SQL_ORDER, LIMIT),
-            in_lead=(TABLE,),
+            operand_clauses=(TABLE,),
             takes_keys=True,
         ),
     )
 }
 CLAUSE_WORDS = frozenset(word for verb in VERBS.values() for word in verb.by_word)
 CONDITION_ENDS = frozenset({"LIMIT", "FIELD", "MIN_SIMILARITY", "MODE", "TABLE", "ORDER", "ORDER_BY"})
-"""The keywords that end an unquoted WHERE; FROM and IN do not, as they are operators in it."""
+"""The keywords that end an unquoted WHERE. FROM and IN do not: they are operators in it."""
 
 
-def grammar() -> str:
-    """The grammar as the docs show it."""
+def describe_grammar() -> str:
+    """Return the grammar as the docs show it, one line for each verb."""
     width = max(map(len, VERBS)) + 1
-    return "\n".join(f"{verb.name:{width}}{verb.lead} {_shown_clauses(verb)}" for verb in VERBS.values())
+    return "\n".join(f"{verb.name:{width}}{verb.operand} {_describe_clauses(verb)}" for verb in VERBS.values())
 
 
-def _shown_clauses(verb: Verb) -> str:
-    defaults: dict[str, Any] = {entry.name: entry.default for entry in fields(verb.tree)}
-    shown = []
+def _describe_clauses(verb: Verb) -> str:
+    defaults: dict[str, Any] = {field.name: field.default for field in fields(verb.tree)}
+    descriptions = []
     for clause in verb.clauses:
+        if clause in verb.operand_clauses:
+            continue
         default = defaults.get(clause.field)
-        assigned = "" if default in (None, MISSING, (), *MODES, *DIRECTIONS) else f"={default}"
-        name = " ".join(filter(None, ("|".join(clause.words), clause.second)))
-        shown += [] if clause in verb.in_lead else [f"[{name} {clause.symbol}{assigned}]"]
-    return " ".join(shown)
+        assignment = "" if default in (None, MISSING, (), *MODES, *DIRECTIONS) else f"={default}"
+        name = " ".join(filter(None, ("|".join(clause.words), clause.second_word)))
+        descriptions.append(f"[{name} {clause.placeholder}{assignment}]")
+    return " ".join(descriptions)

@@ -1,4 +1,4 @@
-"""Lexer: reads a query from left to right, a piece at a time. What a piece is depends on where it stands."""
+"""Split queries and WHERE conditions into words, strings, numbers and signs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from rem.query.language.syntax_errors import Fix, ParseError
+
+QUOTES = ('"', "'")
+MAX_CONDITION_DEPTH = 50
+"""No sensible condition is nested deeper, and recursive functions over it stay far from Python's stack limit."""
 
 _NO_SPACE = re.compile(r"\S")
 _WORD = re.compile(r"[^\s,()\[\]]+")
@@ -18,16 +22,30 @@ _STRINGS = {
 }
 _ESCAPE = re.compile(r"\\([\\\"'])")
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_CONDITION_TOKEN = re.compile(
+    r"\s*+(?:(?P<word>[^\W\d]\w*+(?:\.[\w-]++)*+)"
+    r"|(?P<number>[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)"
+    r"|(?P<string>'(?:[^'\\]++|\\.|'')*+'|\"(?:[^\"\\]++|\\.|\"\")*+\")"
+    r"|(?P<sign><=|>=|<>|!=|==|=|<|>|\(|\)|\[|\]|,|;)"
+    r"|(?P<other>\S))",
+    re.DOTALL,
+)
+_OPENING_BRACKETS = {")": "(", "]": "["}
 
 
 class Lexer:
-    """A query, and how far it has been read."""
+    """The text of a query, and the position up to which it has been read.
 
-    __slots__ = ("at", "end", "text")
+    The parser asks for the kind of token that it expects: the same characters are a keyword, a key or a number,
+    depending on their position in the query.
+    """
+
+    __slots__ = ("end", "position", "text")
 
     def __init__(self, text: str) -> None:
+        """Start at the first character. Raise ParseError if the text has a character that cannot be stored."""
         self.text = text
-        self.at = 0
+        self.position = 0
         self.end = len(text)
         unstorable = _UNSTORABLE.search(text)
         if unstorable:
@@ -36,136 +54,124 @@ class Lexer:
             raise ParseError(unstorable.start(), f"The character {code} cannot stand in a query: remove it", fix)
 
     def skip_spaces(self) -> str:
-        """Go past spaces; the character that comes then, or nothing at the end."""
-        found = _NO_SPACE.search(self.text, self.at, self.end)
-        if found is None:
-            self.at = self.end
+        """Move to the next character that is not a space, and return it. Return "" at the end."""
+        match = _NO_SPACE.search(self.text, self.position, self.end)
+        if match is None:
+            self.position = self.end
             return ""
-        self.at = found.start()
-        return found[0]
+        self.position = match.start()
+        return match[0]
 
-    def peek_keyword(self, at: int) -> str:
-        """What stands at a place, in capitals, if a keyword can be written like that."""
-        found = _KEYWORD.match(self.text, at, self.end)
-        return found[0].upper() if found else ""
+    def is_at_quote(self) -> bool:
+        """Return whether a quoted string starts here."""
+        return self.text[self.position : self.position + 1] in QUOTES
+
+    def peek_keyword(self, offset: int) -> str:
+        """Return the word at an offset in capitals, if it can be a keyword; else ""."""
+        match = _KEYWORD.match(self.text, offset, self.end)
+        return match[0].upper() if match else ""
 
     def skip_assignment(self) -> None:
-        """Go past the `=` that may stand between a clause and its value."""
-        found = _ASSIGNMENT.match(self.text, self.at, self.end)
-        if found:
-            self.at = found.end()
+        """Skip the optional `=` between a clause and its value, and the spaces around it."""
+        match = _ASSIGNMENT.match(self.text, self.position, self.end)
+        if match:
+            self.position = match.end()
         self.skip_spaces()
 
     def read_word(self) -> str:
-        """Read what comes before the next space, comma or bracket."""
-        found = _WORD.match(self.text, self.at, self.end)
-        if found is None:
+        """Read up to the next space, comma or bracket."""
+        match = _WORD.match(self.text, self.position, self.end)
+        if match is None:
             return ""
-        self.at = found.end()
-        return found[0]
+        self.position = match.end()
+        return match[0]
 
     def read_string(self) -> str:
-        """Read a quoted string."""
-        quote = self.text[self.at]
-        found = _STRINGS[quote].match(self.text, self.at, self.end)
-        if found is None:
+        """Read a quoted string, and return it without quotes and escapes."""
+        quote = self.text[self.position]
+        match = _STRINGS[quote].match(self.text, self.position, self.end)
+        if match is None:
             name = "double" if quote == '"' else "single"
-            hint = f": it needs a {name} quote at its end" + (
-                " (a backslash before a quote makes it part of the string)" if "\\" in self.text[self.at :] else ""
-            )
-            raise ParseError(self.at, f"Unclosed string{hint}", Fix(self.end, self.end, quote))
-        self.at = found.end()
-        return unescape(found[1])
+            has_backslash = "\\" in self.text[self.position :]
+            hint = " (a backslash before a quote makes it part of the string)" if has_backslash else ""
+            message = f"Unclosed string: it needs a {name} quote at its end{hint}"
+            raise ParseError(self.position, message, Fix(self.end, self.end, quote))
+        self.position = match.end()
+        return _ESCAPE.sub(r"\1", match[1]) if "\\" in match[1] else match[1]
 
 
-def unescape(raw: str) -> str:
-    """What stands between quotes, without the backslashes that protect quotes and backslashes."""
-    return _ESCAPE.sub(r"\1", raw) if "\\" in raw else raw
-
-
-def offset_in_raw(raw: str, place: int) -> int:
-    """The place in a string as it was written, of a place in what it stands for."""
+def offset_in_raw(raw: str, offset: int) -> int:
+    """Translate an offset in an unescaped string into the offset in the string as written."""
     removed = 0
     for escape in _ESCAPE.finditer(raw):
-        if escape.start() - removed >= place:
+        if escape.start() - removed >= offset:
             break
         removed += 1
-    return place + removed
-
-
-_TOKEN = re.compile(
-    r"\s*+(?:(?P<word>[^\W\d]\w*+(?:\.[\w-]++)*+)"
-    r"|(?P<number>[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)"
-    r"|(?P<string>'(?:[^'\\]++|\\.|'')*+'|\"(?:[^\"\\]++|\\.|\"\")*+\")"
-    r"|(?P<sign><=|>=|<>|!=|==|=|<|>|\(|\)|\[|\]|,|;)"
-    r"|(?P<other>\S))",
-    re.DOTALL,
-)
-MAX_CONDITION_DEPTH = 50
-_OPENING = {")": "(", "]": "["}
+    return offset + removed
 
 
 class ConditionToken(NamedTuple):
-    """A piece of a condition. `text` is what it is compared by: words in capitals, everything else as written."""
+    """A token of a condition. `text` is in capitals for words, and as written for everything else."""
 
     kind: str
+    """word, number, string, sign, other or end."""
     text: str
     start: int
     end: int
 
 
 class ConditionTokens(NamedTuple):
-    """The pieces of a condition, closed by one of the kind `end`, and where the text goes on."""
+    """The tokens of a condition, closed by a token of the kind `end`, and the offset where the condition ends."""
 
     items: list[ConditionToken]
     end: int
 
 
-def tokenize_condition(text: str, start: int, end: int, stops: Collection[str] = ()) -> ConditionTokens:
-    """Cut a condition into its pieces, up to a stop word or a closing bracket that belong to what is around it."""
+def tokenize_condition(text: str, start: int, end: int, stop_words: Collection[str] = ()) -> ConditionTokens:
+    """Split a condition into tokens, up to a stop word, or a closing bracket or semicolon outside of brackets."""
     items: list[ConditionToken] = []
-    opened: list[ConditionToken] = []
-    at = start
-    while found := _TOKEN.match(text, at, end):
-        kind = found.lastgroup or ""
-        token = _token(kind, found)
-        if kind == "word" and not opened and token.text in stops:
+    open_brackets: list[ConditionToken] = []
+    offset = start
+    while match := _CONDITION_TOKEN.match(text, offset, end):
+        kind = match.lastgroup or ""
+        token = _make_token(kind, match)
+        if kind == "word" and not open_brackets and token.text in stop_words:
             break
-        if kind == "sign" and token.text in ")];" and not opened:
+        if kind == "sign" and token.text in ")];" and not open_brackets:
             break
         if kind == "sign":
-            _balance(opened, token)
+            _track_bracket(open_brackets, token)
         elif kind == "other" and token.text in "\"'":
             raise ParseError(token.start, "Unclosed string in the condition", Fix(end, end, token.text))
         items.append(token)
-        at = token.end
-    if opened:
-        opening = opened[-1]
+        offset = token.end
+    if open_brackets:
+        opening = open_brackets[-1]
         closing = ")" if opening.text == "(" else "]"
         message = f"Unclosed '{opening.text}' in the condition: it needs a '{closing}'"
-        raise ParseError(opening.start, message, Fix(at, at, closing))
-    items.append(ConditionToken("end", "", at, at))
-    return ConditionTokens(items, at)
+        raise ParseError(opening.start, message, Fix(offset, offset, closing))
+    items.append(ConditionToken("end", "", offset, offset))
+    return ConditionTokens(items, offset)
 
 
-def _token(kind: str, found: re.Match[str]) -> ConditionToken:
-    written = found[kind]
-    return ConditionToken(kind, written.upper() if kind == "word" else written, found.end() - len(written), found.end())
+def _make_token(kind: str, match: re.Match[str]) -> ConditionToken:
+    written = match[kind]
+    text = written.upper() if kind == "word" else written
+    return ConditionToken(kind, text, match.end() - len(written), match.end())
 
 
-def _balance(opened: list[ConditionToken], token: ConditionToken) -> None:
+def _track_bracket(open_brackets: list[ConditionToken], token: ConditionToken) -> None:
     if token.text in "([":
-        opened.append(token)
-        check_depth(len(opened), token)
+        open_brackets.append(token)
+        check_condition_depth(len(open_brackets), token)
     elif token.text in ")]":
-        if opened[-1].text != _OPENING[token.text]:
-            raise ParseError(token.start, f"'{token.text}' does not close the '{opened[-1].text}' before it")
-        opened.pop()
+        if open_brackets[-1].text != _OPENING_BRACKETS[token.text]:
+            raise ParseError(token.start, f"'{token.text}' does not close the '{open_brackets[-1].text}' before it")
+        open_brackets.pop()
 
 
-def check_depth(depth: int, token: ConditionToken) -> None:
-    """A condition nested too deeply is an error, so that whoever walks through it need not fear for the stack."""
+def check_condition_depth(depth: int, token: ConditionToken) -> None:
+    """Raise ParseError if a condition is nested too deeply."""
     if depth > MAX_CONDITION_DEPTH:
-        raise ParseError(
-            token.start, f"The condition is nested more than {MAX_CONDITION_DEPTH} levels deep: write it flatter"
-        )
+        message = f"The condition is nested more than {MAX_CONDITION_DEPTH} levels deep: write it flatter"
+        raise ParseError(token.start, message)

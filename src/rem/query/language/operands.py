@@ -1,4 +1,4 @@
-"""Keys and texts: in quotes, or as plain words up to the next clause; several keys with commas or as a list."""
+"""Read the operands of a query: its keys or text, and the values of its clauses."""
 
 from __future__ import annotations
 
@@ -9,58 +9,316 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from rem.query.language.grammar import CLAUSE_WORDS, LIMIT, VERBS, Clause, Verb
-from rem.query.language.lexer import Lexer
+from rem.query.language.lexer import QUOTES, Lexer
 from rem.query.language.syntax_errors import Fix, ParseError, find_nearest, find_nearest_number, quote, show_word
+
+_WORD_OR_SIGN = re.compile(r"[^\s,()]+|[,()]")
+_LIST_ITEM = re.compile(r"[^,\[\]]+")
+_ASSIGNMENT = re.compile(r"([A-Za-z_]{3,20})=([\"']?)")
+_NUMBER_LIKE = re.compile(r"[-+]?[0-9.][^\s()\[\]]*")
+_WHOLE_NUMBER = re.compile(r"[0-9]{1,9}\Z")
+_FRACTION = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
+_TABLE_NAME = re.compile(r"[^\W\d]\w*\Z")
+_FIELD_NAME = re.compile(r"[^\W\d]\w*(?:\.[\w-]+)*\Z")
+_ORDER_TERM = re.compile(
+    r"\s*(?P<sign>[-+]?)(?P<field>[^\W\d]\w*(?:\.[\w-]+)*)(?:\s+(?P<direction>ASC|DESC)\b)?", re.IGNORECASE
+)
+_COMMA = re.compile(r"\s*,")
+_NOT_ORDER_FIELDS = frozenset({"FROM", "WITH", "LIMIT", "ORDER", "BY"})
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """The keys or the text of a query, and where they stand; `last` is where the last of them does.
-
-    `spaced`: an item has spaces in it and no quotes around it.
-    """
+    """The keys or the text of a query, and their offsets in it."""
 
     items: tuple[str, ...]
     start: int
     last: int
+    """The offset of the last item."""
     end: int
-    quoted: bool
-    spaced: bool = False
+    is_quoted: bool
+    has_unquoted_spaces: bool = False
+    """Whether an item contains spaces and is not in quotes."""
 
 
 @dataclass(slots=True, eq=False)
 class PartialQuery:
-    """A verb with what has been read for it. An inner query without parentheses knows the one around it."""
+    """A query that is being parsed: its verb, and the operand and clauses that have been read so far."""
 
     verb: Verb
-    at: int
+    position: int
     outer: PartialQuery | None = None
-    text: Operand | None = None
+    """The TRAVERSE around this query, if it stands after WITH without parentheses."""
+    operand: Operand | None = None
     values: dict[str, Any] = field(default_factory=dict)
-    places: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """The values of the clauses, by the field of the tree."""
+    keywords: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """The keyword of each clause and its offset, by the field of the tree."""
 
     def find_owner(self, word: str) -> tuple[PartialQuery, Clause] | None:
-        """Whose clause a keyword opens: the innermost query's that has it, but LIMIT is the outermost one's."""
-        frame: PartialQuery | None = self
-        while frame is not None:
-            clause = frame.verb.by_word.get(word)
-            if clause is not None and (clause is not LIMIT or frame.outer is None):
-                return frame, clause
-            frame = frame.outer
+        """Return the query that a clause belongs to: the innermost that supports it. LIMIT belongs to the outermost."""
+        partial: PartialQuery | None = self
+        while partial is not None:
+            clause = partial.verb.by_word.get(word)
+            if clause is not None and (clause is not LIMIT or partial.outer is None):
+                return partial, clause
+            partial = partial.outer
         return None
 
     @property
     def clause_words(self) -> list[str]:
-        """The keywords that may stand here."""
+        """The keywords that may follow."""
         outer = [word for word in self.outer.clause_words if word not in self.verb.by_word] if self.outer else []
         own = [word for word, clause in self.verb.by_word.items() if clause is not LIMIT or self.outer is None]
         return own + outer
 
+    def is_meant_as_clause(self, lexer: Lexer, offset: int, keyword: str) -> bool:
+        """Return whether a keyword that this verb does not support was still meant as a clause.
 
-_TERM = re.compile(
-    r"\s*(?P<sign>[-+]?)(?P<field>[^\W\d]\w*(?:\.[\w-]+)*)(?:\s+(?P<direction>ASC|DESC)\b)?", re.IGNORECASE
-)
-_COMMA = re.compile(r"\s*,")
+        In a key it always was, so that a mistake does not look like an unknown key. In the text of FUZZY and SEARCH it
+        is an ordinary word, unless it is in capitals or has a `=` after it.
+        """
+        end = offset + len(keyword)
+        return self.verb.takes_keys or lexer.text[offset:end].isupper() or lexer.text[end : end + 1] == "="
+
+    def find_text_end(self, lexer: Lexer, start: int, *, ends_at_comma: bool, for_suggestion: bool = False) -> int:
+        """Return the offset where unquoted words end: before a clause, a string, an unopened `)` or a comma.
+
+        `for_suggestion`: clauses of other verbs count as words, and an unclosed `(` raises no error.
+        """
+        text = lexer.text
+        end = start
+        open_brackets: list[int] = []
+        for match in _WORD_OR_SIGN.finditer(text, start, lexer.end):
+            offset = match.start()
+            word = match[0]
+            if word == "(":
+                open_brackets.append(offset)
+            elif word == ")":
+                if not open_brackets:
+                    break
+                open_brackets.pop()
+            elif not open_brackets and (
+                (word == "," and ends_at_comma)
+                or (
+                    (offset == end == start or text[offset - 1].isspace())
+                    and self._ends_text(lexer, offset, word, for_suggestion)
+                )
+                or (word.upper() in VERBS and text[end - 1 : end] == ";")
+            ):
+                break
+            end = match.end()
+        if open_brackets and not for_suggestion:
+            fix = Fix(start, lexer.end, quote(text[start : lexer.end]))
+            raise ParseError(open_brackets[-1], "Unclosed '(': close it, or put the text in quotes", fix)
+        return end
+
+    def _ends_text(self, lexer: Lexer, offset: int, word: str, for_suggestion: bool) -> bool:
+        if word[0] in QUOTES:
+            return True
+        keyword = lexer.peek_keyword(offset)
+        if keyword in CLAUSE_WORDS:
+            is_foreign_clause = not for_suggestion and self.is_meant_as_clause(lexer, offset, keyword)
+            return self.find_owner(keyword) is not None or is_foreign_clause
+        return "=" in word and _is_misspelt_clause(word)
+
+
+def _is_misspelt_clause(word: str) -> bool:
+    """Return whether `name=value` has a name that is nearly a clause, or a value in quotes."""
+    assignment = _ASSIGNMENT.match(word)
+    return assignment is not None and (bool(assignment[2]) or _is_nearly_clause(assignment[1].upper()))
+
+
+@lru_cache(maxsize=1024)
+def _is_nearly_clause(name: str) -> bool:
+    return find_nearest(name, (word for word in CLAUSE_WORDS if word[0] == name[0])) is not None
+
+
+def read_text(lexer: Lexer, partial: PartialQuery) -> Operand:
+    """Read the text of FUZZY or SEARCH. It has no items if there is none."""
+    start = lexer.position
+    if lexer.text[start] in QUOTES:
+        return Operand((_read_string(lexer, partial),), start, start, lexer.position, is_quoted=True)
+    text = _read_words(lexer, partial, ends_at_comma=False)
+    return Operand(
+        (text,) if text else (), start, start, lexer.position, is_quoted=False, has_unquoted_spaces=" " in text
+    )
+
+
+def read_keys(lexer: Lexer, partial: PartialQuery) -> Operand:
+    """Read one or more keys. It has no items if there is none."""
+    start = lexer.position
+    if lexer.text[start : start + 1] == "[":
+        items = _read_list(lexer, "key")
+        return Operand(tuple(items), start, start, lexer.position, is_quoted=True)
+    keys: list[str] = []
+    has_unquoted_spaces = False
+    while True:
+        is_string = lexer.skip_spaces() in QUOTES
+        last = lexer.position
+        key = _read_string(lexer, partial) if is_string else _read_words(lexer, partial, ends_at_comma=True)
+        if not key and not keys and lexer.text[lexer.position : lexer.position + 1] != ",":
+            return Operand((), start, start, start, is_quoted=False)
+        if not key:
+            raise _missing_item(lexer, "key", after_comma=bool(keys))
+        keys.append(key)
+        has_unquoted_spaces = has_unquoted_spaces or (not is_string and " " in key)
+        end = lexer.position
+        if lexer.skip_spaces() != ",":
+            return Operand(tuple(keys), start, last, end, is_string, has_unquoted_spaces)
+        lexer.position += 1
+
+
+def read_edge_types(lexer: Lexer, clause: Clause) -> tuple[str, ...]:
+    """Read edge types: strings or single words separated by commas, or a list in brackets."""
+    if lexer.text[lexer.position : lexer.position + 1] == "[":
+        return tuple(_read_list(lexer, "edge type"))
+    types: list[str] = []
+    while True:
+        is_string = lexer.skip_spaces() in QUOTES
+        start = lexer.position
+        name = lexer.read_string() if is_string else lexer.read_word()
+        if not name.strip() or (not is_string and name.upper() in CLAUSE_WORDS):
+            if not types or is_string:
+                raise missing_value(lexer, clause, start, "manages")
+            raise _missing_item(lexer, "edge type", after_comma=True)
+        types.append(name)
+        end = lexer.position
+        if lexer.skip_spaces() != ",":
+            lexer.position = end
+            return tuple(types)
+        lexer.position += 1
+
+
+def _read_list(lexer: Lexer, item_name: str) -> list[str]:
+    """Read a list such as `[a, "b"]`."""
+    opening = lexer.position
+    items: list[str] = []
+    while True:
+        lexer.position += 1
+        items.append(_read_list_item(lexer, opening, item_name))
+        next_character = lexer.skip_spaces()
+        if next_character == "]":
+            lexer.position += 1
+            return items
+        if not next_character:
+            raise ParseError(opening, "Unclosed '[': it needs a ']'", Fix(lexer.end, lexer.end, "]"))
+        if next_character != ",":
+            word = show_word(lexer.read_word() or next_character)
+            raise ParseError(lexer.position, f"Expected ',' or ']' in the list, not {word}")
+
+
+def _read_list_item(lexer: Lexer, opening: int, item_name: str) -> str:
+    if lexer.skip_spaces() in QUOTES:
+        start = lexer.position
+        item = lexer.read_string()
+        if not item.strip():
+            raise ParseError(start, f"The list needs at least one {item_name} in every place, not an empty string")
+        return item
+    match = _LIST_ITEM.match(lexer.text, lexer.position, lexer.end)
+    if match is None or not match[0].strip():
+        raise _missing_item(lexer, item_name, after_comma=lexer.text[opening + 1 : lexer.position].strip() != "")
+    lexer.position = match.end()
+    return " ".join(match[0].split())
+
+
+def _missing_item(lexer: Lexer, item_name: str, *, after_comma: bool) -> ParseError:
+    if not after_comma:
+        return ParseError(lexer.position, f"There must be at least one {item_name} here")
+    comma = lexer.text.rfind(",", 0, lexer.position)
+    return ParseError(lexer.position, f"Expected another {item_name} after the comma", Fix(comma, comma + 1, ""))
+
+
+def _read_string(lexer: Lexer, partial: PartialQuery) -> str:
+    start = lexer.position
+    value = lexer.read_string()
+    if not value.strip():
+        fix = Fix(start, lexer.position, partial.verb.example)
+        raise ParseError(start, f"{partial.verb.name} needs {partial.verb.missing}, not an empty string", fix)
+    return value
+
+
+def _read_words(lexer: Lexer, partial: PartialQuery, *, ends_at_comma: bool) -> str:
+    start = lexer.position
+    lexer.position = partial.find_text_end(lexer, start, ends_at_comma=ends_at_comma)
+    return " ".join(lexer.text[start : lexer.position].split())
+
+
+def read_whole_number(lexer: Lexer, clause: Clause, low: int, high: int) -> int:
+    """Read a whole number from `low` to `high`."""
+    start, word = lexer.position, _read_number_like(lexer)
+    if _WHOLE_NUMBER.match(word) and low <= int(word) <= high:
+        return int(word)
+    raise _not_a_number(lexer, clause, start, word, f"{find_nearest_number(word, low, high, max(low, 1)):.0f}")
+
+
+def read_fraction(lexer: Lexer, clause: Clause) -> float:
+    """Read a number from 0 to 1."""
+    start, word = lexer.position, _read_number_like(lexer)
+    if _FRACTION.match(word) and (number := float(word)) <= 1:
+        return number
+    raise _not_a_number(lexer, clause, start, word, f"{find_nearest_number(word, 0, 1, 0.5):g}")
+
+
+def _read_number_like(lexer: Lexer) -> str:
+    """Read a word where a number is expected. It may contain commas, as in 10,000."""
+    match = _NUMBER_LIKE.match(lexer.text, lexer.position, lexer.end)
+    if match is None:
+        return lexer.read_word()
+    lexer.position = match.end()
+    return match[0]
+
+
+def _not_a_number(lexer: Lexer, clause: Clause, start: int, word: str, nearest: str) -> ParseError:
+    if not word or word.upper() in CLAUSE_WORDS:
+        return missing_value(lexer, clause, start, nearest)
+    message = f"{clause.name} takes {clause.expected}, not {show_word(word)}"
+    return ParseError(start, message, Fix(start, lexer.position, nearest))
+
+
+def missing_value(lexer: Lexer, clause: Clause, offset: int, example: str = "") -> ParseError:
+    """Return the error for a clause without a value. The fix inserts the example."""
+    space = "" if lexer.text[offset - 1 : offset].isspace() or lexer.text[offset - 1 : offset] == "=" else " "
+    fix = Fix(offset, offset, f"{space}{example}{' ' if offset < lexer.end else ''}") if example else None
+    return ParseError(offset, f"{clause.name} needs {clause.expected}", fix)
+
+
+def read_choice(lexer: Lexer, clause: Clause, choices: Sequence[str]) -> str:
+    """Read one of a few words, and return it in lower case."""
+    start = lexer.position
+    word = _read_word_or_string(lexer)
+    if word.lower() in choices:
+        return word.lower()
+    if not word:
+        raise missing_value(lexer, clause, start, choices[0])
+    nearest = find_nearest(word, choices)
+    fix = Fix(start, lexer.position, nearest or choices[0])
+    raise ParseError(start, f"{clause.name} takes {clause.expected}, not {show_word(word)}", fix, nearest)
+
+
+def read_table_name(lexer: Lexer, clause: Clause) -> str:
+    """Read the name of a table."""
+    return _read_name(lexer, clause, _TABLE_NAME, "resources")
+
+
+def read_field_name(lexer: Lexer, clause: Clause) -> str:
+    """Read the name of a field, or a path inside a JSON field."""
+    return _read_name(lexer, clause, _FIELD_NAME, "content")
+
+
+def _read_name(lexer: Lexer, clause: Clause, pattern: re.Pattern[str], example: str) -> str:
+    start = lexer.position
+    is_quoted = lexer.is_at_quote()
+    word = _read_word_or_string(lexer)
+    if not word or (not is_quoted and word.upper() in CLAUSE_WORDS):
+        raise missing_value(lexer, clause, start, example)
+    if not pattern.match(word):
+        raise ParseError(start, f"{clause.name} takes {clause.expected}, not {show_word(word)}")
+    return word
+
+
+def _read_word_or_string(lexer: Lexer) -> str:
+    return lexer.read_string() if lexer.is_at_quote() else lexer.read_word()
 
 
 class OrderTerm(NamedTuple):
@@ -70,299 +328,35 @@ class OrderTerm(NamedTuple):
     descending: bool = False
 
 
-def read_order_terms(text: str, at: int, end: int) -> tuple[list[OrderTerm], int]:
-    """The terms that stand at a place, and where they end; none if there are none, or one is missing behind a comma."""
-    terms = []
-    while term := _TERM.match(text, at, end):
-        descending = term["sign"] == "-" or (term["direction"] or "").upper() == "DESC"
-        terms.append(OrderTerm(term["field"], descending))
-        comma = _COMMA.match(text, term.end(), end)
-        if comma is None:
-            return terms, term.end()
-        at = comma.end()
-    return [], at
-
-
-def parse_order_by(order_by: str) -> list[OrderTerm]:
-    """The terms of a tree's `order_by`; none if it is not one order from end to end."""
-    terms, end = read_order_terms(order_by, 0, len(order_by))
-    return [] if order_by[end:].strip() else terms
-
-
-_DIGITS = re.compile(r"[-+]?[0-9.][^\s()\[\]]*")
-_WHOLE = re.compile(r"[0-9]{1,9}\Z")
-_FRACTION = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
-_NAME = re.compile(r"[^\W\d]\w*\Z")
-_NO_FIELDS = frozenset({"FROM", "WITH", "LIMIT", "ORDER", "BY"})
-_FIELD = re.compile(r"[^\W\d]\w*(?:\.[\w-]+)*\Z")
-
-
-def whole_number(lexer: Lexer, clause: Clause, low: int, high: int) -> int:
-    """A whole number within bounds."""
-    start, word = lexer.at, _digits(lexer)
-    if _WHOLE.match(word) and low <= int(word) <= high:
-        return int(word)
-    raise _no_number(lexer, clause, start, word, f"{find_nearest_number(word, low, high, max(low, 1)):.0f}")
-
-
-def fraction(lexer: Lexer, clause: Clause) -> float:
-    """A number from 0 to 1."""
-    start, word = lexer.at, _digits(lexer)
-    if _FRACTION.match(word) and (number := float(word)) <= 1:
-        return number
-    raise _no_number(lexer, clause, start, word, f"{find_nearest_number(word, 0, 1, 0.5):g}")
-
-
-def _digits(lexer: Lexer) -> str:
-    """What stands where a number should, also if it is written with commas."""
-    found = _DIGITS.match(lexer.text, lexer.at, lexer.end)
-    if found is None:
-        return lexer.read_word()
-    lexer.at = found.end()
-    return found[0]
-
-
-def _no_number(lexer: Lexer, clause: Clause, start: int, word: str, near: str) -> ParseError:
-    if not word or word.upper() in CLAUSE_WORDS:
-        return missing(lexer, clause, start, near)
-    return ParseError(
-        start, f"{clause.name} takes {clause.expected}, not {show_word(word)}", Fix(start, lexer.at, near)
-    )
-
-
-def missing(lexer: Lexer, clause: Clause, at: int, example: str = "") -> ParseError:
-    """The clause has no value."""
-    glue = "" if lexer.text[at - 1 : at].isspace() or lexer.text[at - 1 : at] == "=" else " "
-    fix = Fix(at, at, f"{glue}{example}{' ' if at < lexer.end else ''}") if example else None
-    return ParseError(at, f"{clause.name} needs {clause.expected}", fix)
-
-
-def choice(lexer: Lexer, clause: Clause, choices: Sequence[str]) -> str:
-    """One of a few words."""
-    start = lexer.at
-    word = _word_or_string(lexer)
-    if word.lower() in choices:
-        return word.lower()
-    if not word:
-        raise missing(lexer, clause, start, choices[0])
-    near = find_nearest(word, choices)
-    fix = Fix(start, lexer.at, near or choices[0])
-    raise ParseError(start, f"{clause.name} takes {clause.expected}, not {show_word(word)}", fix, near)
-
-
-def table_name(lexer: Lexer, clause: Clause) -> str:
-    """The name of a table."""
-    return _name(lexer, clause, _NAME, "resources")
-
-
-def field_name(lexer: Lexer, clause: Clause) -> str:
-    """The name of a field, or of a place inside a JSON field."""
-    return _name(lexer, clause, _FIELD, "content")
-
-
-def _name(lexer: Lexer, clause: Clause, pattern: re.Pattern[str], example: str) -> str:
-    start = lexer.at
-    quoted = _at_quote(lexer)
-    word = _word_or_string(lexer)
-    if not word or (not quoted and word.upper() in CLAUSE_WORDS):
-        raise missing(lexer, clause, start, example)
-    if not pattern.match(word):
-        raise ParseError(start, f"{clause.name} takes {clause.expected}, not {show_word(word)}")
-    return word
-
-
-def _word_or_string(lexer: Lexer) -> str:
-    return lexer.read_string() if _at_quote(lexer) else lexer.read_word()
-
-
-def _at_quote(lexer: Lexer) -> bool:
-    return lexer.text[lexer.at : lexer.at + 1] in ('"', "'")
-
-
-def order(lexer: Lexer, clause: Clause) -> str:
-    """Fields to order by, as they were written."""
-    start = lexer.at
-    if _at_quote(lexer):
+def read_order_by(lexer: Lexer, clause: Clause) -> str:
+    """Read the fields of ORDER BY, and return them as written."""
+    start = lexer.position
+    if lexer.is_at_quote():
         text = lexer.read_string()
         terms = parse_order_by(text)
     else:
-        terms, lexer.at = read_order_terms(lexer.text, start, lexer.end)
-        text = lexer.text[start : lexer.at]
-    if not terms or any(term.field.upper() in _NO_FIELDS for term in terms):
-        raise missing(lexer, clause, start, "weight")
+        terms, lexer.position = _match_order_terms(lexer.text, start, lexer.end)
+        text = lexer.text[start : lexer.position]
+    if not terms or any(term.field.upper() in _NOT_ORDER_FIELDS for term in terms):
+        raise missing_value(lexer, clause, start, "weight")
     return " ".join(text.split())
 
 
-_QUOTES = ('"', "'")
-_PIECE = re.compile(r"[^\s,()]+|[,()]")
-_LIST_ITEM = re.compile(r"[^,\[\]]+")
-_NAMED = re.compile(r"([A-Za-z_]{3,20})=([\"']?)")
+def parse_order_by(order_by: str) -> list[OrderTerm]:
+    """Parse the `order_by` of a tree. Return an empty list if it is not valid."""
+    terms, end = _match_order_terms(order_by, 0, len(order_by))
+    return [] if order_by[end:].strip() else terms
 
 
-def read_text(lexer: Lexer, frame: PartialQuery) -> Operand:
-    """Read the text of FUZZY and SEARCH."""
-    start = lexer.at
-    if lexer.text[start] in _QUOTES:
-        return Operand((_string(lexer, frame),), start, start, lexer.at, quoted=True)
-    item = _words(lexer, frame, commas_end=False)
-    return Operand((item,) if item else (), start, start, lexer.at, quoted=False, spaced=" " in item)
-
-
-def read_keys(lexer: Lexer, frame: PartialQuery) -> Operand:
-    """Read one key or several; no items if none stands here."""
-    start = lexer.at
-    if lexer.text[start : start + 1] == "[":
-        items = read_list(lexer, "key")
-        return Operand(tuple(items), start, start, lexer.at, quoted=True)
-    keys: list[str] = []
-    spaced = False
-    while True:
-        is_string = lexer.skip_spaces() in _QUOTES
-        last = lexer.at
-        key = _string(lexer, frame) if is_string else _words(lexer, frame, commas_end=True)
-        if not key and not keys and lexer.text[lexer.at : lexer.at + 1] != ",":
-            return Operand((), start, start, start, quoted=False)
-        if not key:
-            raise _no_item(lexer, "key", after_comma=bool(keys))
-        keys.append(key)
-        spaced = spaced or (not is_string and " " in key)
-        end = lexer.at
-        if lexer.skip_spaces() != ",":
-            return Operand(tuple(keys), start, last, end, is_string, spaced)
-        lexer.at += 1
-
-
-def read_types(lexer: Lexer, clause: Clause) -> tuple[str, ...]:
-    """Read edge types: strings or single words with commas between them, or a list."""
-    if lexer.text[lexer.at : lexer.at + 1] == "[":
-        return tuple(read_list(lexer, "edge type"))
-    types: list[str] = []
-    while True:
-        is_string = lexer.skip_spaces() in _QUOTES
-        start = lexer.at
-        name = lexer.read_string() if is_string else lexer.read_word()
-        if not name.strip() or (not is_string and name.upper() in CLAUSE_WORDS):
-            if not types or is_string:
-                raise missing(lexer, clause, start, "manages")
-            raise _no_item(lexer, "edge type", after_comma=True)
-        types.append(name)
-        end = lexer.at
-        if lexer.skip_spaces() != ",":
-            lexer.at = end
-            return tuple(types)
-        lexer.at += 1
-
-
-def read_list(lexer: Lexer, what: str) -> list[str]:
-    """Read `[a, "b"]`."""
-    opening = lexer.at
-    items: list[str] = []
-    while True:
-        lexer.at += 1
-        items.append(_list_item(lexer, opening, what))
-        follower = lexer.skip_spaces()
-        if follower == "]":
-            lexer.at += 1
-            return items
-        if not follower:
-            raise ParseError(opening, "Unclosed '[': it needs a ']'", Fix(lexer.end, lexer.end, "]"))
-        if follower != ",":
-            raise ParseError(
-                lexer.at, f"Expected ',' or ']' in the list, not {show_word(lexer.read_word() or follower)}"
-            )
-
-
-def _list_item(lexer: Lexer, opening: int, what: str) -> str:
-    if lexer.skip_spaces() in _QUOTES:
-        start = lexer.at
-        item = lexer.read_string()
-        if not item.strip():
-            raise ParseError(start, f"The list needs at least one {what} in every place, not an empty string")
-        return item
-    found = _LIST_ITEM.match(lexer.text, lexer.at, lexer.end)
-    if found is None or not found[0].strip():
-        raise _no_item(lexer, what, after_comma=lexer.text[opening + 1 : lexer.at].strip() != "")
-    lexer.at = found.end()
-    return " ".join(found[0].split())
-
-
-def _no_item(lexer: Lexer, what: str, *, after_comma: bool) -> ParseError:
-    if not after_comma:
-        return ParseError(lexer.at, f"There must be at least one {what} here")
-    comma = lexer.text.rfind(",", 0, lexer.at)
-    return ParseError(lexer.at, f"Expected another {what} after the comma", Fix(comma, comma + 1, ""))
-
-
-def _string(lexer: Lexer, frame: PartialQuery) -> str:
-    start = lexer.at
-    value = lexer.read_string()
-    if not value.strip():
-        fix = Fix(start, lexer.at, frame.verb.example)
-        raise ParseError(start, f"{frame.verb.name} needs {frame.verb.missing}, not an empty string", fix)
-    return value
-
-
-def _words(lexer: Lexer, frame: PartialQuery, *, commas_end: bool) -> str:
-    start = lexer.at
-    lexer.at = find_text_end(lexer, frame, start, commas_end=commas_end)
-    return " ".join(lexer.text[start : lexer.at].split())
-
-
-def find_text_end(lexer: Lexer, frame: PartialQuery, start: int, *, commas_end: bool, own_only: bool = False) -> int:
-    """Where plain words end: before a clause, a string, a bracket that nothing opened or, between keys, a comma.
-
-    `own_only`: a proposal is looked for, so the clauses of other verbs are words, and nothing is wrong.
-    """
-    text = lexer.text
-    end = start
-    opened: list[int] = []
-    for piece in _PIECE.finditer(text, start, lexer.end):
-        at = piece.start()
-        word = piece[0]
-        if word == "(":
-            opened.append(at)
-        elif word == ")":
-            if not opened:
-                break
-            opened.pop()
-        elif not opened and (
-            (word == "," and commas_end)
-            or ((at == end == start or text[at - 1].isspace()) and _ends_run(lexer, frame, at, word, own_only))
-            or (word.upper() in VERBS and text[end - 1 : end] == ";")
-        ):
-            break
-        end = piece.end()
-    if opened and not own_only:
-        fix = Fix(start, lexer.end, quote(text[start : lexer.end]))
-        raise ParseError(opened[-1], "Unclosed '(': close it, or put the text in quotes", fix)
-    return end
-
-
-def _ends_run(lexer: Lexer, frame: PartialQuery, at: int, word: str, own_only: bool) -> bool:
-    if word[0] in _QUOTES:
-        return True
-    keyword = lexer.peek_keyword(at)
-    if keyword in CLAUSE_WORDS:
-        return frame.find_owner(keyword) is not None or (not own_only and is_meant_as_clause(lexer, frame, at, keyword))
-    return "=" in word and _is_misspelt_clause(word)
-
-
-def is_meant_as_clause(lexer: Lexer, frame: PartialQuery, at: int, keyword: str) -> bool:
-    """Whether a keyword that the verb does not have is meant as one all the same.
-
-    In a key it always is, so that a mistake does not look like a key that nothing has. A text is language, where such a
-    word is a word, unless it is written as a clause would be.
-    """
-    end = at + len(keyword)
-    return frame.verb.takes_keys or lexer.text[at:end].isupper() or lexer.text[end : end + 1] == "="
-
-
-def _is_misspelt_clause(word: str) -> bool:
-    """Whether `name=value` has a name that is no clause but nearly one, or a value that is a string."""
-    named = _NAMED.match(word)
-    return named is not None and (bool(named[2]) or _is_nearly_clause(named[1].upper()))
-
-
-@lru_cache(maxsize=1024)
-def _is_nearly_clause(name: str) -> bool:
-    return find_nearest(name, (word for word in CLAUSE_WORDS if word[0] == name[0])) is not None
+def _match_order_terms(text: str, start: int, end: int) -> tuple[list[OrderTerm], int]:
+    """Return the terms at an offset, and where they end. Return no terms if one is missing after a comma."""
+    terms = []
+    offset = start
+    while match := _ORDER_TERM.match(text, offset, end):
+        is_descending = match["sign"] == "-" or (match["direction"] or "").upper() == "DESC"
+        terms.append(OrderTerm(match["field"], is_descending))
+        comma = _COMMA.match(text, match.end(), end)
+        if comma is None:
+            return terms, match.end()
+        offset = comma.end()
+    return [], offset

@@ -1,4 +1,4 @@
-"""From the text of a query to its tree."""
+"""Parse the text of a query into its tree."""
 
 from __future__ import annotations
 
@@ -6,323 +6,359 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from rem.query.language import grammar, operands
-from rem.query.language.grammar import CLAUSE_WORDS, MAX_NESTED_QUERIES, TYPE, VERBS, Clause
-from rem.query.language.lexer import Lexer
-from rem.query.language.mistakes import (
+from rem.query.language import grammar
+from rem.query.language.grammar import (
+    CLAUSE_WORDS,
+    MAX_NESTED_QUERIES,
+    NON_SELECT_KEYWORDS,
+    VERBS,
+    Clause,
+)
+from rem.query.language.lexer import QUOTES, Lexer
+from rem.query.language.operands import (
+    Operand,
+    PartialQuery,
+    missing_value,
+    read_choice,
+    read_edge_types,
+    read_field_name,
+    read_fraction,
+    read_keys,
+    read_order_by,
+    read_table_name,
+    read_text,
+    read_whole_number,
+)
+from rem.query.language.sql_lexer import find_fragment_end, is_statement_end, starts_with_select
+from rem.query.language.syntax_errors import (
+    Fix,
+    ParseError,
+    fix_keyword_in_text,
     foreign_clause,
     given_twice,
     query_as_key,
-    quoted_word,
+    quote,
+    quote_query_text,
     table_twice,
+    to_syntax_error,
     unexpected,
     unknown_start,
     unknown_verb,
 )
-from rem.query.language.operands import Operand, PartialQuery, is_meant_as_clause, read_keys, read_text, read_types
-from rem.query.language.sql_lexer import NON_SELECT_KEYWORDS, find_fragment_end, is_statement_end, starts_with_select
-from rem.query.language.syntax_errors import Fix, ParseError, quote, quote_query_text, to_syntax_error
 from rem.query.language.where import read_filter, read_sql_fragment
 from rem.query.tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
 
-
-def build_tree(lexer: Lexer, frame: PartialQuery) -> Query:
-    """The tree of a query that has been read to its end."""
-    match frame.verb.name:
-        case "LOOKUP":
-            return Lookup(_items(lexer, frame), **frame.values)
-        case "FUZZY":
-            return Fuzzy(_items(lexer, frame)[0], **frame.values)
-        case "SEARCH":
-            return Search(_items(lexer, frame)[0], **frame.values)
-        case "TRAVERSE":
-            return _traverse(lexer, frame)
-    return Sql(_select(lexer, frame))
-
-
-def _items(lexer: Lexer, frame: PartialQuery) -> tuple[str, ...]:
-    if frame.text is None:
-        name, example = frame.verb.name, frame.verb.example
-        after = frame.at + len(name)
-        raise ParseError(frame.at, f"{name} needs {frame.verb.missing}", Fix(after, after, f" {example}"))
-    return frame.text.items
-
-
-def _traverse(lexer: Lexer, frame: PartialQuery) -> Traverse:
-    values: dict[str, Any] = dict(frame.values)
-    if "start" not in values:
-        return Traverse(Lookup(_items(lexer, frame)), **values)
-    start = values.pop("start")
-    if frame.text is not None:
-        values["edge_types"] = _leading_types(lexer, frame, frame.text)
-    return Traverse(build_tree(lexer, start) if isinstance(start, PartialQuery) else start, **values)
-
-
-def _leading_types(lexer: Lexer, frame: PartialQuery, text: Operand) -> tuple[str, ...]:
-    """What stands before FROM or WITH are edge types."""
-    word, place = frame.places["start"]
-    if text.start > place:
-        fix = Fix(text.start, text.start, "TYPE ")
-        raise ParseError(text.start, f"{word} already says where to start: edge types come after TYPE", fix)
-    if "edge_types" in frame.values:
-        lexer.at = text.end
-        raise given_twice(lexer, TYPE, " ".join(text.items), text.start, "TYPE")
-    if text.spaced:
-        written = lexer.text[text.start : text.end]
-        message = f"Edge types before {word} are single words with commas between them, or strings in quotes"
-        raise ParseError(text.start, message, Fix(text.start, text.end, quote(" ".join(written.split()))))
-    return text.items
-
-
-def _select(lexer: Lexer, frame: PartialQuery) -> str:
-    """The SELECT that `SQL table …` means."""
-    values = frame.values
-    if frame.text is not None and "table" in values:
-        word, place = frame.places["table"]
-        raise ParseError(max(place, frame.text.start), f"The table is given twice, once after {word}")
-    table = values.get("table") or _items(lexer, frame)[0]
-    parts = [f"SELECT * FROM {table}"]  # noqa: S608  # runs as the SQL that the user may write anyway
-    for name, keyword in (("where", "WHERE"), ("order_by", "ORDER BY"), ("limit", "LIMIT")):
-        if name in values:
-            parts.append(f"{keyword} {values[name]}")
-    return " ".join(parts)
-
-
-_FIXES = 3
-_LONGEST_TO_FIX = 5_000
+MAX_FIXES = 3
+"""A query with more mistakes gets no suggestion."""
+MAX_FIXED_CHARS = 5_000
+"""A longer query gets no suggestion: every fix parses it again."""
 _HAS_SELECT = re.compile(r"\bSELECT\b", re.IGNORECASE)
 
 
 def parse_query(text: str) -> Query:
-    """The tree of a query. A QuerySyntaxError says what is wrong, where, and the nearest valid form if there is one."""
+    """Parse a query and return its tree.
+
+    Raise QuerySyntaxError if it is not valid, with the position, the reason and the nearest valid query.
+    """
     try:
-        return _Parser(text).whole()
-    except ParseError as problem:
-        raise to_syntax_error(text, problem, _nearest_valid_form(text, problem)) from None
+        return _Parser(text).parse()
+    except ParseError as error:
+        raise to_syntax_error(text, error, _suggest_query(text, error)) from None
 
 
 def suggest_quoted_text(text: str) -> str | None:
-    """The query with its text in quotes, if a keyword in small letters may be a word of it."""
-    quoted = quote_query_text(text) if len(text) <= _LONGEST_TO_FIX else None
+    """Return the query with its text in quotes, if that is valid and the text contains a keyword in lower case."""
+    quoted = quote_query_text(text) if len(text) <= MAX_FIXED_CHARS else None
     if quoted is None:
         return None
     try:
-        _Parser(quoted).whole()
+        _Parser(quoted).parse()
     except ParseError:
         return None
     return quoted
 
 
-def _nearest_valid_form(text: str, problem: ParseError) -> str | None:
-    if len(text) > _LONGEST_TO_FIX:
+def _suggest_query(text: str, error: ParseError) -> str | None:
+    """Return the nearest valid query, or None."""
+    if len(text) > MAX_FIXED_CHARS:
         return None
-    if problem.in_text and (quoted := suggest_quoted_text(text)) is not None:
+    if error.is_maybe_text and (quoted := suggest_quoted_text(text)) is not None:
         return quoted
-    return _mended(text, problem) or suggest_quoted_text(text)
+    return _apply_fixes(text, error) or suggest_quoted_text(text)
 
 
-def _mended(text: str, problem: ParseError) -> str | None:
-    """The text with its mistakes mended one after the other, if that makes it a query."""
-    for _ in range(_FIXES):
-        if problem.fix is None:
+def _apply_fixes(text: str, error: ParseError) -> str | None:
+    """Fix one mistake after the other. Return None if the query is still not valid."""
+    for _ in range(MAX_FIXES):
+        if error.fix is None:
             return None
-        text = problem.fix.apply_to(text)
+        text = error.fix.apply_to(text)
         try:
-            _Parser(text).whole()
-        except ParseError as next_problem:
-            problem = next_problem
+            _Parser(text).parse()
+        except ParseError as next_error:
+            error = next_error
         else:
             return text.strip()
     return None
 
 
 class _Parser:
+    """Parses one query."""
+
     def __init__(self, text: str) -> None:
         self._lexer = Lexer(text)
         self._parentheses = 0
         self._depth = 0
-        self._loose: Operand | None = None
-        """The plain words that were read last: a keyword after them may be meant as one of them."""
+        self._unquoted: Operand | None = None
+        """The operand that was read last, if it has no quotes: a keyword after it may be meant as a word of it."""
 
-    def whole(self) -> Query:
+    @property
+    def lexer(self) -> Lexer:
+        """The text and the position in it."""
+        return self._lexer
+
+    def parse(self) -> Query:
+        """Parse the whole text. Raise ParseError at the first mistake."""
         lexer = self._lexer
         lexer.end = len(lexer.text.rstrip().rstrip("; \t\r\n"))
         if not lexer.skip_spaces():
             raise ParseError(0, f"Empty query: write a verb ({', '.join(VERBS)}) and what it needs")
-        return self._query()
+        return self._parse_query()
 
-    def _query(self) -> Query:
+    def _parse_query(self) -> Query:
         lexer = self._lexer
-        if self._at_select():
-            return self._select()
-        if self._parentheses and lexer.text[lexer.at] == "(":
-            return self._parenthesised()
-        verb = VERBS.get(lexer.peek_keyword(lexer.at))
+        if self._is_at_select():
+            return self._parse_select()
+        if self._parentheses and lexer.text[lexer.position] == "(":
+            return self._parse_parentheses()
+        verb = VERBS.get(lexer.peek_keyword(lexer.position))
         if verb is None:
-            raise unknown_verb(lexer, nested=self._parentheses > 0)
-        frame = PartialQuery(verb, lexer.at)
-        lexer.at += len(verb.name)
-        if verb.name == "SQL" and self._at_select():
-            return self._select()
-        if verb.name == "SQL" and lexer.skip_spaces() and lexer.peek_keyword(lexer.at) in NON_SELECT_KEYWORDS:
-            raise unknown_verb(lexer, nested=True)
-        self._read_parts(frame)
-        return build_tree(lexer, frame)
+            raise unknown_verb(lexer, is_nested=self._parentheses > 0)
+        partial = PartialQuery(verb, lexer.position)
+        lexer.position += len(verb.name)
+        if verb.name == "SQL" and self._is_at_select():
+            return self._parse_select()
+        if verb.name == "SQL" and lexer.skip_spaces() and lexer.peek_keyword(lexer.position) in NON_SELECT_KEYWORDS:
+            raise unknown_verb(lexer, is_nested=True)
+        self._read_operand_and_clauses(partial)
+        return _build_tree(lexer, partial)
 
-    def _at_select(self) -> bool:
-        return starts_with_select(self._lexer.text, self._lexer.at, self._lexer.end)
+    def _is_at_select(self) -> bool:
+        return starts_with_select(self._lexer.text, self._lexer.position, self._lexer.end)
 
-    def _select(self) -> Sql:
-        """Read SQL to its end; a closing parenthesis around it or a semicolon after it is no part of it."""
+    def _parse_select(self) -> Sql:
+        """Read SQL to its end: before the closing parenthesis around it, or before the semicolon after it."""
         lexer = self._lexer
         if not self._parentheses:
             lexer.end = len(lexer.text)
         lexer.skip_spaces()
-        start = lexer.at
-        end = lexer.at = find_fragment_end(lexer.text, start, lexer.end)
+        start = lexer.position
+        end = lexer.position = find_fragment_end(lexer.text, start, lexer.end)
         statement = lexer.text[start:end].strip()
-        follower = lexer.text[end : min(end + 1, lexer.end)]
-        if follower == ";" and (self._parentheses or not is_statement_end(lexer.text, end)):
+        next_character = lexer.text[end : min(end + 1, lexer.end)]
+        if next_character == ";" and (self._parentheses or not is_statement_end(lexer.text, end)):
             raise ParseError(end, "One statement at a time: there is more after the ';'", Fix(end, lexer.end, ""))
-        if follower == ")" and not self._parentheses:
+        if next_character == ")" and not self._parentheses:
             message = "Unexpected ')': nothing was opened that it could close"
             raise ParseError(end, message, Fix(end, end + 1, ""))
         if not _HAS_SELECT.search(statement):
             raise ParseError(start, "A WITH needs a SELECT after it: WITH x AS (SELECT …) SELECT … FROM x")
         return Sql(statement)
 
-    def _parenthesised(self) -> Query:
+    def _parse_parentheses(self) -> Query:
         lexer = self._lexer
-        opening = lexer.at
-        lexer.at += 1
+        opening = lexer.position
+        lexer.position += 1
         self._parentheses += 1
-        self._go_deeper()
-        query = self._query() if lexer.skip_spaces() else None
+        self._increase_depth()
+        query = self._parse_query() if lexer.skip_spaces() else None
         if query is None or lexer.skip_spaces() != ")":
             raise ParseError(opening, "Unclosed '(': it needs a ')'", Fix(lexer.end, lexer.end, ")"))
-        lexer.at += 1
+        lexer.position += 1
         self._parentheses -= 1
         return query
 
-    def _go_deeper(self) -> None:
+    def _increase_depth(self) -> None:
         self._depth += 1
         if self._depth > MAX_NESTED_QUERIES:
-            raise ParseError(self._lexer.at, f"Queries are nested more than {MAX_NESTED_QUERIES} deep: ask in steps")
+            message = f"Queries are nested more than {MAX_NESTED_QUERIES} deep: ask in steps"
+            raise ParseError(self._lexer.position, message)
 
-    def _read_parts(self, frame: PartialQuery) -> None:
-        """Read clauses and the text, in any order, up to the end or the closing parenthesis."""
+    def _read_operand_and_clauses(self, partial: PartialQuery) -> None:
+        """Read the operand and the clauses, in any order, up to the end or the closing parenthesis."""
         lexer = self._lexer
         while (character := lexer.skip_spaces()) and not (character == ")" and self._parentheses):
-            word = lexer.peek_keyword(lexer.at)
-            owned = frame.find_owner(word) if word in CLAUSE_WORDS else None
-            if owned is not None:
-                frame = self._read_clause(frame, owned, word)
-            elif word in CLAUSE_WORDS and (frame.text is not None or is_meant_as_clause(lexer, frame, lexer.at, word)):
-                raise foreign_clause(lexer, frame, word, self._loose)
-            elif frame.text is not None:
-                raise unexpected(lexer, frame, self._loose)
+            word = lexer.peek_keyword(lexer.position)
+            is_keyword = word in CLAUSE_WORDS
+            owner = partial.find_owner(word) if is_keyword else None
+            has_operand = partial.operand is not None
+            if owner is not None:
+                partial = self._read_clause(partial, owner, word)
+            elif is_keyword and (has_operand or partial.is_meant_as_clause(lexer, lexer.position, word)):
+                raise foreign_clause(lexer, partial, word, self._unquoted)
+            elif has_operand:
+                raise unexpected(lexer, partial, self._unquoted)
             else:
-                self._read_text(frame)
+                self._read_operand(partial)
 
-    def _read_text(self, frame: PartialQuery) -> None:
+    def _read_operand(self, partial: PartialQuery) -> None:
         lexer = self._lexer
-        if frame.verb.name == "SQL":
-            start = lexer.at
-            table = operands.table_name(lexer, grammar.TABLE)
-            text = Operand((table,), start, start, lexer.at, quoted=True)
-        elif frame.verb.takes_keys:
-            text = read_keys(lexer, frame)
+        if partial.verb.name == "SQL":
+            start = lexer.position
+            table = read_table_name(lexer, grammar.TABLE)
+            operand = Operand((table,), start, start, lexer.position, is_quoted=True)
+        elif partial.verb.takes_keys:
+            operand = read_keys(lexer, partial)
         else:
-            text = read_text(lexer, frame)
-        if not text.items:
-            raise unexpected(lexer, frame, None)
-        frame.text = text
-        self._loose = None if text.quoted else text
+            operand = read_text(lexer, partial)
+        if not operand.items:
+            raise unexpected(lexer, partial, None)
+        partial.operand = operand
+        self._unquoted = None if operand.is_quoted else operand
 
-    def _read_clause(self, frame: PartialQuery, owned: tuple[PartialQuery, Clause], word: str) -> PartialQuery:
-        """Read a clause into the query that it belongs to. The frame that comes back is the one to go on with."""
+    def _read_clause(self, partial: PartialQuery, owner: tuple[PartialQuery, Clause], word: str) -> PartialQuery:
+        """Read a clause into the query that it belongs to. Return the query to continue with."""
         lexer = self._lexer
-        owner, clause = owned
-        at = lexer.at
-        lexer.at += len(word)
+        target, clause = owner
+        start = lexer.position
+        lexer.position += len(word)
         try:
-            self._take_second_word(clause, word)
+            self._skip_second_word(clause, word)
             lexer.skip_assignment()
-            value = _READERS[clause](self, frame, clause)
-        except ParseError as problem:
-            problem.fix = quoted_word(lexer, frame, word, at, self._loose, problem.fix)
-            problem.in_text = lexer.text[at].islower() and lexer.text[frame.at].isupper()
+            value = _CLAUSE_READERS[clause](self, partial, clause)
+        except ParseError as error:
+            error.fix = fix_keyword_in_text(lexer, partial, word, start, self._unquoted, error.fix)
+            error.is_maybe_text = lexer.text[start].islower() and lexer.text[partial.position].isupper()
             raise
-        if clause.field in owner.values:
+        if clause.field in target.values:
             if clause is grammar.TABLE:
-                raise table_twice(lexer, owner, clause, word, at)
-            raise given_twice(lexer, clause, word, at, owner.places[clause.field][0])
-        owner.values[clause.field] = value
-        owner.places[clause.field] = (word, at)
-        return value if isinstance(value, PartialQuery) else frame
+                raise table_twice(lexer, target, clause, word, start)
+            raise given_twice(lexer, clause, word, start, target.keywords[clause.field][0])
+        target.values[clause.field] = value
+        target.keywords[clause.field] = (word, start)
+        return value if isinstance(value, PartialQuery) else partial
 
-    def _take_second_word(self, clause: Clause, word: str) -> None:
-        """ORDER has a BY after it, unless it is written as `order=…` or `order_by=…`."""
+    def _skip_second_word(self, clause: Clause, word: str) -> None:
+        """Skip the BY after ORDER. It is not required in `order=…` and `order_by=…`."""
         lexer = self._lexer
-        if not clause.second or word in clause.aliases or lexer.skip_spaces() == "=":
+        if not clause.second_word or word in clause.aliases or lexer.skip_spaces() == "=":
             return
-        if lexer.peek_keyword(lexer.at) != clause.second:
-            fix = Fix(lexer.at, lexer.at, f"{clause.second} ")
-            raise ParseError(lexer.at, f"Expected {clause.second} after {word}", fix)
-        lexer.at += len(clause.second)
+        if lexer.peek_keyword(lexer.position) != clause.second_word:
+            fix = Fix(lexer.position, lexer.position, f"{clause.second_word} ")
+            raise ParseError(lexer.position, f"Expected {clause.second_word} after {word}", fix)
+        lexer.position += len(clause.second_word)
 
-    def read_start_query(self, frame: PartialQuery, clause: Clause) -> Query | PartialQuery:
-        """Read the query after WITH. Without parentheses it is a frame whose parts are still to come."""
+    def read_start_query(self, partial: PartialQuery, clause: Clause) -> Query | PartialQuery:
+        """Read the query after WITH. Without parentheses, return a partial query: its operand is read next."""
         lexer = self._lexer
-        if lexer.text[lexer.at : lexer.at + 1] == "(":
-            return self._parenthesised()
-        word = lexer.peek_keyword(lexer.at)
-        if word == "SQL" or (word and self._at_select()):
-            fix = Fix(lexer.at, lexer.end, f"({lexer.text[lexer.at : lexer.end]})")
-            raise ParseError(lexer.at, "SQL after WITH needs parentheses around it", fix)
+        start = lexer.position
+        if lexer.text[start : start + 1] == "(":
+            return self._parse_parentheses()
+        word = lexer.peek_keyword(start)
+        if word == "SQL" or (word and self._is_at_select()):
+            fix = Fix(start, lexer.end, f"({lexer.text[start : lexer.end]})")
+            raise ParseError(start, "SQL after WITH needs parentheses around it", fix)
         if word not in VERBS:
             raise unknown_start(lexer, word, clause)
-        self._go_deeper()
-        inner = PartialQuery(VERBS[word], lexer.at, frame)
-        lexer.at += len(word)
-        self._loose = None
+        self._increase_depth()
+        inner = PartialQuery(VERBS[word], start, partial)
+        lexer.position += len(word)
+        self._unquoted = None
         return inner
 
-    def read_start_key(self, frame: PartialQuery, clause: Clause) -> Lookup:
-        """Read the key after FROM."""
+    def read_start_key(self, partial: PartialQuery, clause: Clause) -> Lookup:
+        """Read the keys after FROM in a TRAVERSE."""
         lexer = self._lexer
-        start = lexer.at
-        text = read_keys(lexer, frame)
-        if not text.items:
-            raise operands.missing(lexer, clause, lexer.at, frame.verb.example)
-        if lexer.peek_keyword(start) in VERBS and lexer.text[lexer.at : lexer.at + 1] in ('"', "'"):
+        start = lexer.position
+        operand = read_keys(lexer, partial)
+        if not operand.items:
+            raise missing_value(lexer, clause, lexer.position, partial.verb.example)
+        if lexer.peek_keyword(start) in VERBS and lexer.text[lexer.position : lexer.position + 1] in QUOTES:
             raise query_as_key(lexer, start, clause)
-        self._loose = None if text.quoted else text
-        return Lookup(text.items)
-
-    @property
-    def lexer(self) -> Lexer:
-        """The query, and how far it has been read."""
-        return self._lexer
+        self._unquoted = None if operand.is_quoted else operand
+        return Lookup(operand.items)
 
 
-_Reader = Callable[[_Parser, PartialQuery, Clause], Any]
+_ClauseReader = Callable[[_Parser, PartialQuery, Clause], Any]
 
 
-_READERS: dict[Clause, _Reader] = {
-    grammar.TABLE: lambda parser, _, clause: operands.table_name(parser.lexer, clause),
-    grammar.THRESHOLD: lambda parser, _, clause: operands.fraction(parser.lexer, clause),
-    grammar.LIMIT: lambda parser, _, clause: operands.whole_number(parser.lexer, clause, 1, grammar.MAX_LIMIT),
-    grammar.WHERE: lambda parser, frame, _: read_filter(parser.lexer, inner=frame.outer is not None),
-    grammar.FIELD: lambda parser, _, clause: operands.field_name(parser.lexer, clause),
-    grammar.MIN_SIMILARITY: lambda parser, _, clause: operands.fraction(parser.lexer, clause),
-    grammar.MODE: lambda parser, _, clause: operands.choice(parser.lexer, clause, grammar.MODES),
+_CLAUSE_READERS: dict[Clause, _ClauseReader] = {
+    grammar.TABLE: lambda parser, _, clause: read_table_name(parser.lexer, clause),
+    grammar.THRESHOLD: lambda parser, _, clause: read_fraction(parser.lexer, clause),
+    grammar.LIMIT: lambda parser, _, clause: read_whole_number(parser.lexer, clause, 1, grammar.MAX_LIMIT),
+    grammar.WHERE: lambda parser, partial, _: read_filter(parser.lexer, is_inner=partial.outer is not None),
+    grammar.FIELD: lambda parser, _, clause: read_field_name(parser.lexer, clause),
+    grammar.MIN_SIMILARITY: lambda parser, _, clause: read_fraction(parser.lexer, clause),
+    grammar.MODE: lambda parser, _, clause: read_choice(parser.lexer, clause, grammar.MODES),
     grammar.START_KEY: _Parser.read_start_key,
     grammar.START_QUERY: _Parser.read_start_query,
-    grammar.TYPE: lambda parser, _, clause: read_types(parser.lexer, clause),
-    grammar.DIRECTION: lambda parser, _, clause: operands.choice(parser.lexer, clause, grammar.DIRECTIONS),
-    grammar.DEPTH: lambda parser, _, clause: operands.whole_number(parser.lexer, clause, 0, grammar.MAX_DEPTH),
-    grammar.ORDER: lambda parser, _, clause: operands.order(parser.lexer, clause),
+    grammar.TYPE: lambda parser, _, clause: read_edge_types(parser.lexer, clause),
+    grammar.DIRECTION: lambda parser, _, clause: read_choice(parser.lexer, clause, grammar.DIRECTIONS),
+    grammar.DEPTH: lambda parser, _, clause: read_whole_number(parser.lexer, clause, 0, grammar.MAX_DEPTH),
+    grammar.ORDER: lambda parser, _, clause: read_order_by(parser.lexer, clause),
     grammar.SQL_WHERE: lambda parser, _, clause: read_sql_fragment(parser.lexer, clause),
     grammar.SQL_ORDER: lambda parser, _, clause: read_sql_fragment(parser.lexer, clause),
 }
+"""The function that reads the value of each clause."""
+
+
+def _build_tree(lexer: Lexer, partial: PartialQuery) -> Query:
+    """Return the tree of a query whose operand and clauses have been read."""
+    match partial.verb.name:
+        case "LOOKUP":
+            return Lookup(_require_operand(partial), **partial.values)
+        case "FUZZY":
+            return Fuzzy(_require_operand(partial)[0], **partial.values)
+        case "SEARCH":
+            return Search(_require_operand(partial)[0], **partial.values)
+        case "TRAVERSE":
+            return _build_traverse(lexer, partial)
+    return Sql(_build_select(partial))
+
+
+def _require_operand(partial: PartialQuery) -> tuple[str, ...]:
+    if partial.operand is None:
+        end = partial.position + len(partial.verb.name)
+        message = f"{partial.verb.name} needs {partial.verb.missing}"
+        raise ParseError(partial.position, message, Fix(end, end, f" {partial.verb.example}"))
+    return partial.operand.items
+
+
+def _build_traverse(lexer: Lexer, partial: PartialQuery) -> Traverse:
+    values: dict[str, Any] = dict(partial.values)
+    if "start" not in values:
+        return Traverse(Lookup(_require_operand(partial)), **values)
+    start = values.pop("start")
+    if partial.operand is not None:
+        values["edge_types"] = _take_edge_types(lexer, partial, partial.operand)
+    return Traverse(_build_tree(lexer, start) if isinstance(start, PartialQuery) else start, **values)
+
+
+def _take_edge_types(lexer: Lexer, partial: PartialQuery, operand: Operand) -> tuple[str, ...]:
+    """Return the operand before FROM or WITH as edge types."""
+    word, start = partial.keywords["start"]
+    if operand.start > start:
+        fix = Fix(operand.start, operand.start, "TYPE ")
+        raise ParseError(operand.start, f"{word} already says where to start: edge types come after TYPE", fix)
+    if "edge_types" in partial.values:
+        lexer.position = operand.end
+        raise given_twice(lexer, grammar.TYPE, " ".join(operand.items), operand.start, "TYPE")
+    if operand.has_unquoted_spaces:
+        text = " ".join(lexer.text[operand.start : operand.end].split())
+        message = f"Edge types before {word} are single words with commas between them, or strings in quotes"
+        raise ParseError(operand.start, message, Fix(operand.start, operand.end, quote(text)))
+    return operand.items
+
+
+def _build_select(partial: PartialQuery) -> str:
+    """Return the SELECT that `SQL table …` stands for."""
+    values = partial.values
+    if partial.operand is not None and "table" in values:
+        word, start = partial.keywords["table"]
+        raise ParseError(max(start, partial.operand.start), f"The table is given twice, once after {word}")
+    table = values.get("table") or _require_operand(partial)[0]
+    parts = [f"SELECT * FROM {table}"]  # noqa: S608  # the user may write any SELECT; the sandbox restricts it
+    for name, keyword in (("where", "WHERE"), ("order_by", "ORDER BY"), ("limit", "LIMIT")):
+        if name in values:
+            parts.append(f"{keyword} {values[name]}")
+    return " ".join(parts)

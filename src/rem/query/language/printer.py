@@ -1,4 +1,4 @@
-"""From a tree back to text: the short way to write it, which parses to the same tree."""
+"""Print a query tree as text that parses to the same tree."""
 
 from __future__ import annotations
 
@@ -13,35 +13,33 @@ from rem.query.language.syntax_errors import ParseError, quote
 from rem.query.language.where import can_print_unquoted, parse_condition
 from rem.query.tree import Filter, Fuzzy, Lookup, Query, Search, Sql, Traverse
 
-_DEFAULTS = {(kind, field.name): field.default for kind in (Lookup, Fuzzy, Search, Traverse) for field in fields(kind)}
-_NAMES = frozenset({"table", "field"})
+_DEFAULTS = {(tree, field.name): field.default for tree in (Lookup, Fuzzy, Search, Traverse) for field in fields(tree)}
+_NAME_FIELDS = frozenset({"table", "field"})
+_CONSTANTS = {None: "NULL", True: "TRUE", False: "FALSE"}
 
 
 def print_query(query: Query) -> str:
-    """The query as text. What a clause would say by default is left out."""
+    """Return the query as text, without the clauses that have their default values."""
     if isinstance(query, Sql):
-        return (
-            query.statement
-            if starts_with_select(query.statement, 0, len(query.statement))
-            else f"SQL {query.statement}"
-        )
+        is_select = starts_with_select(query.statement, 0, len(query.statement))
+        return query.statement if is_select else f"SQL {query.statement}"
     verb = VERBS[type(query).__name__.upper()]
-    parts = [verb.name, _lead(query)]
+    parts = [verb.name, _print_operand(query)]
     for clause in verb.clauses:
         value = getattr(query, clause.field)
-        if clause not in verb.in_lead and value != _DEFAULTS[type(query), clause.field]:
+        if clause not in verb.operand_clauses and value != _DEFAULTS[type(query), clause.field]:
             parts.append(f"{clause.name} {_print_value(clause.field, value)}")
     return " ".join(parts)
 
 
-def _lead(query: Lookup | Fuzzy | Search | Traverse) -> str:
+def _print_operand(query: Lookup | Fuzzy | Search | Traverse) -> str:
     match query:
         case Lookup(keys):
-            return _strings(keys)
+            return _print_strings(keys)
         case Fuzzy(text) | Search(text):
             return quote(text)
         case Traverse(Lookup(keys, None)):
-            return f"FROM {_strings(keys)}"
+            return f"FROM {_print_strings(keys)}"
         case Traverse(start):
             # A comment at the end of SQL would hide the parenthesis.
             closing = "\n)" if isinstance(start, Sql) and "--" in start.statement else ")"
@@ -53,49 +51,46 @@ def _print_value(field: str, value: Any) -> str:
         case Filter(text):
             return text if can_print_unquoted(text) else quote(text)
         case tuple():
-            return _strings(value)
-        case str() if field in _NAMES and value.upper() in CLAUSE_WORDS:
+            return _print_strings(value)
+        case str() if field in _NAME_FIELDS and value.upper() in CLAUSE_WORDS:
             return quote(value)
     return str(value)
 
 
-def _strings(items: tuple[str, ...]) -> str:
+def _print_strings(items: tuple[str, ...]) -> str:
     return ", ".join(map(quote, items))
 
 
-_CONSTANTS = {None: "NULL", True: "TRUE", False: "FALSE"}
-
-
 def print_condition(condition: Condition) -> str:
-    """The condition as it stands after WHERE."""
+    """Return the condition as text for WHERE."""
     match condition:
         case And(conditions):
-            return _joined(" AND ", conditions)
+            return _print_conditions(" AND ", conditions)
         case Or(conditions):
-            return _joined(" OR ", conditions)
+            return _print_conditions(" OR ", conditions)
         case Not(inner):
             return f"NOT ({print_condition(inner)})"
         case IsNull(field):
-            return f"{_field(field)} IS NULL"
+            return f"{_print_field(field)} IS NULL"
         case In(field, values):
-            return f"{_field(field)} IN {_list(values)}"
+            return f"{_print_field(field)} IN {_print_list(values)}"
         case Between(field, low, high):
-            return f"{_field(field)} BETWEEN {_print_literal(low)} AND {_print_literal(high)}"
+            return f"{_print_field(field)} BETWEEN {_print_literal(low)} AND {_print_literal(high)}"
         case Compare(field, operator, list(values)):
-            return f"{_field(field)} {operator} {_list(values)}"
+            return f"{_print_field(field)} {operator} {_print_list(values)}"
         case Compare(field, operator, value):
-            return f"{_field(field)} {operator} {_print_literal(value)}"
+            return f"{_print_field(field)} {operator} {_print_literal(value)}"
 
 
-def _joined(separator: str, conditions: Sequence[Condition]) -> str:
+def _print_conditions(separator: str, conditions: Sequence[Condition]) -> str:
     parts = (print_condition(part) for part in conditions)
     return separator.join(
         f"({text})" if isinstance(part, And | Or) else text for part, text in zip(conditions, parts, strict=True)
     )
 
 
-def _field(name: str) -> str:
-    """The field without quotes if it is read as the same field so."""
+def _print_field(name: str) -> str:
+    """Return the name of a field, in quotes if it would be parsed differently without them."""
     try:
         is_plain = parse_condition(f"{name} IS NULL") == IsNull(name)
     except ParseError:
@@ -103,7 +98,7 @@ def _field(name: str) -> str:
     return name if is_plain else quote(name)
 
 
-def _list(values: Sequence[Any]) -> str:
+def _print_list(values: Sequence[Any]) -> str:
     return f"({', '.join(map(_print_literal, values))})"
 
 

@@ -1,4 +1,7 @@
-"""Where a piece of SQL ends. It is PostgreSQL that understands it; here only quotes, comments and brackets count."""
+"""Split SQL into words, and find where a piece of SQL ends.
+
+PostgreSQL parses the SQL. This module only knows quotes, comments and brackets.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from collections.abc import Collection, Iterator
 from typing import Literal, NamedTuple
 
 from rem.query.language.syntax_errors import Fix, ParseError
+
+SqlWordKind = Literal["word", "quoted", "string", "number", "mark"]
 
 _MARK = re.compile(
     r"(?P<escaped>\b[eE]')|(?P<word>[^\W\d][\w$]*+)|(?P<line>--[^\n\r]*+)|(?P<block>/\*)"
@@ -17,98 +22,9 @@ _REST_OF_STRING = {
     '"': re.compile(r'(?:[^"]++|"")*+"'),
     "E'": re.compile(r"(?:[^'\\]++|\\.|'')*+'", re.DOTALL),
 }
-_COMMENT_EDGE = re.compile(r"/\*|\*/")
-_NOTHING = re.compile(r"(?:[\s;]++|--[^\n\r]*+|/\*.*?\*/)*+", re.DOTALL)
+_COMMENT_BOUND = re.compile(r"/\*|\*/")
+_BLANK = re.compile(r"(?:[\s;]++|--[^\n\r]*+|/\*.*?\*/)*+", re.DOTALL)
 _SELECT = re.compile(r"(?:\s|\(|--[^\n\r]*+(?:[\n\r]|\Z)|/\*.*?\*/)*+(?:SELECT|WITH)\b(?!-)", re.IGNORECASE | re.DOTALL)
-
-_WRITING = """
-    ALTER ANALYZE BEGIN CALL CHECKPOINT CLUSTER COMMENT COMMIT COPY CREATE DEALLOCATE DECLARE DELETE DISCARD DO DROP
-    EXECUTE EXPLAIN GRANT IMPORT INSERT LISTEN LOAD LOCK MERGE MOVE NOTIFY PREPARE REASSIGN REFRESH REINDEX RELEASE
-    RESET REVOKE ROLLBACK SAVEPOINT SECURITY SET SHOW START TRUNCATE UNLISTEN UPDATE VACUUM VALUES
-"""
-NON_SELECT_KEYWORDS = frozenset(_WRITING.split())
-"""The first words of statements that are no SELECT."""
-
-
-def starts_with_select(text: str, at: int, end: int) -> bool:
-    """Whether a SELECT stands here, perhaps behind comments, brackets or a WITH of its own."""
-    return _SELECT.match(text, at, end) is not None
-
-
-def is_statement_end(text: str, at: int) -> bool:
-    """Whether nothing but semicolons and comments stand here."""
-    return _NOTHING.fullmatch(text, at) is not None
-
-
-def find_fragment_end(text: str, start: int, end: int, stops: Collection[str] = (), *, comments: bool = True) -> int:
-    """Where SQL ends: before a `;`, one of the stop words or a `)` that nothing opened, else at the end."""
-    at = start
-    opened: list[int] = []
-    while mark := _MARK.search(text, at, end):
-        at = mark.end()
-        if mark.lastgroup == "word":
-            if not opened and mark[0].upper() in stops:
-                return mark.start()
-        elif mark[0] in ("(", ")", ";"):
-            if not opened and mark[0] != "(":
-                return mark.start()
-            _balance(opened, mark)
-        elif not comments and mark.lastgroup in ("line", "block"):
-            raise ParseError(mark.start(), "A comment can stand in a whole SELECT only")
-        else:
-            at = _quoted_end(text, mark, end)
-    if opened:
-        raise ParseError(opened[-1], "Unclosed '(': it needs a ')'", Fix(end, end, ")"))
-    return end
-
-
-def _quoted_end(text: str, mark: re.Match[str], end: int) -> int:
-    """Where a string or a comment ends."""
-    match mark.lastgroup:
-        case "line":
-            return mark.end()
-        case "block":
-            return _comment_end(text, mark.start(), end)
-        case "dollar":
-            return _dollar_end(text, mark, end)
-    return _string_end(text, mark, end)
-
-
-def _balance(opened: list[int], mark: re.Match[str]) -> None:
-    if mark[0] == "(":
-        opened.append(mark.start())
-    elif mark[0] == ")":
-        opened.pop()
-    else:
-        raise ParseError(
-            opened[-1], "Unclosed '(': it needs a ')' before the ';'", Fix(mark.start(), mark.start(), ")")
-        )
-
-
-def _string_end(text: str, mark: re.Match[str], end: int) -> int:
-    closed = _REST_OF_STRING[mark[0].upper()].match(text, mark.end(), end)
-    if closed is None:
-        raise ParseError(mark.start(), "Unclosed string in the SQL", Fix(end, end, mark[0][-1]))
-    return closed.end()
-
-
-def _dollar_end(text: str, mark: re.Match[str], end: int) -> int:
-    closed = text.find(mark[0], mark.end(), end)
-    if closed < 0:
-        raise ParseError(mark.start(), f"Unclosed string in the SQL: it needs {mark[0]} at its end")
-    return closed + len(mark[0])
-
-
-def _comment_end(text: str, start: int, end: int) -> int:
-    """Comments of PostgreSQL nest."""
-    depth = 0
-    for edge in _COMMENT_EDGE.finditer(text, start, end):
-        depth += 1 if edge[0] == "/*" else -1
-        if depth == 0:
-            return edge.end()
-    raise ParseError(start, "Unclosed comment in the SQL: it needs a */", Fix(end, end, " */"))
-
-
 _WORD = re.compile(
     r"""(?P<space>\s++|--[^\n\r]*+)
     |(?P<comment>/\*)
@@ -120,12 +36,93 @@ _WORD = re.compile(
     |(?P<mark>::|.)""",
     re.VERBOSE | re.DOTALL,
 )
-_COMMENT_BOUND = re.compile(r"/\*|\*/")
-SqlWordKind = Literal["word", "quoted", "string", "number", "mark"]
+
+
+def starts_with_select(text: str, offset: int, end: int) -> bool:
+    """Return whether a SELECT or WITH starts at an offset, possibly after comments and brackets."""
+    return _SELECT.match(text, offset, end) is not None
+
+
+def is_statement_end(text: str, offset: int) -> bool:
+    """Return whether only semicolons, spaces and comments follow."""
+    return _BLANK.fullmatch(text, offset) is not None
+
+
+def find_fragment_end(
+    text: str, start: int, end: int, stop_words: Collection[str] = (), *, allow_comments: bool = True
+) -> int:
+    """Return where a piece of SQL ends: before a `;`, a stop word or a `)` that nothing opened, or at `end`."""
+    offset = start
+    open_brackets: list[int] = []
+    while mark := _MARK.search(text, offset, end):
+        offset = mark.end()
+        if mark.lastgroup == "word":
+            if not open_brackets and mark[0].upper() in stop_words:
+                return mark.start()
+        elif mark[0] in ("(", ")", ";"):
+            if not open_brackets and mark[0] != "(":
+                return mark.start()
+            _track_bracket(open_brackets, mark)
+        elif not allow_comments and mark.lastgroup in ("line", "block"):
+            raise ParseError(mark.start(), "A comment can stand in a whole SELECT only")
+        else:
+            offset = _find_quoted_end(text, mark, end)
+    if open_brackets:
+        raise ParseError(open_brackets[-1], "Unclosed '(': it needs a ')'", Fix(end, end, ")"))
+    return end
+
+
+def _track_bracket(open_brackets: list[int], mark: re.Match[str]) -> None:
+    if mark[0] == "(":
+        open_brackets.append(mark.start())
+    elif mark[0] == ")":
+        open_brackets.pop()
+    else:
+        fix = Fix(mark.start(), mark.start(), ")")
+        raise ParseError(open_brackets[-1], "Unclosed '(': it needs a ')' before the ';'", fix)
+
+
+def _find_quoted_end(text: str, mark: re.Match[str], end: int) -> int:
+    """Return the offset where a string or a comment ends."""
+    match mark.lastgroup:
+        case "line":
+            return mark.end()
+        case "block":
+            return _find_comment_end(text, mark.start(), end)
+        case "dollar":
+            return _find_dollar_end(text, mark, end)
+    return _find_string_end(text, mark, end)
+
+
+def _find_string_end(text: str, mark: re.Match[str], end: int) -> int:
+    rest = _REST_OF_STRING[mark[0].upper()].match(text, mark.end(), end)
+    if rest is None:
+        raise ParseError(mark.start(), "Unclosed string in the SQL", Fix(end, end, mark[0][-1]))
+    return rest.end()
+
+
+def _find_dollar_end(text: str, mark: re.Match[str], end: int) -> int:
+    closing = text.find(mark[0], mark.end(), end)
+    if closing < 0:
+        raise ParseError(mark.start(), f"Unclosed string in the SQL: it needs {mark[0]} at its end")
+    return closing + len(mark[0])
+
+
+def _find_comment_end(text: str, start: int, end: int) -> int:
+    """Return the offset where a block comment ends. PostgreSQL's comments nest."""
+    depth = 0
+    for bound in _COMMENT_BOUND.finditer(text, start, end):
+        depth += 1 if bound[0] == "/*" else -1
+        if depth == 0:
+            return bound.end()
+    raise ParseError(start, "Unclosed comment in the SQL: it needs a */", Fix(end, end, " */"))
 
 
 class SqlWord(NamedTuple):
-    """A piece of a statement. A `word` is in lower case, as PostgreSQL folds it; a `quoted` one stands as it is."""
+    """A word, string, number or sign of a statement.
+
+    A `word` is in lower case, as PostgreSQL folds it. A `quoted` name is unchanged. The text of a string is left out.
+    """
 
     kind: SqlWordKind
     text: str
@@ -133,50 +130,37 @@ class SqlWord(NamedTuple):
 
     @property
     def is_name(self) -> bool:
-        """Whether a table or function may be named by it."""
+        """Whether it can name a table or a function."""
         return self.kind in ("word", "quoted")
 
 
 def split_sql_words(statement: str) -> Iterator[SqlWord]:
-    """All of a statement but spaces and comments."""
-    at = 0
-    while found := _WORD.match(statement, at):
-        at = found.end()
-        match found.lastgroup:
+    """Yield the words of a statement, without spaces and comments. Raise ParseError if a string is not closed."""
+    offset = 0
+    while token := _WORD.match(statement, offset):
+        offset = token.end()
+        match token.lastgroup:
             case "comment":
-                at = _find_comment_end(statement, found.start())
+                offset = _find_comment_end(statement, token.start(), len(statement))
             case "dollar":
-                end = statement.find(found[0], at)
-                if end < 0:
-                    raise ParseError(found.start(), f"Unclosed string in the SQL: it needs {found[0]} at its end")
-                at = end + len(found[0])
-                yield SqlWord("string", "", found.start())
+                offset = _find_dollar_end(statement, token, len(statement))
+                yield SqlWord("string", "", token.start())
             case "string" | "quoted":
-                if not (found["string_end"] or found["quoted_end"]):
-                    raise ParseError(found.start(), "Unclosed string in the SQL")
-                yield _quoted(found)
+                if not (token["string_end"] or token["quoted_end"]):
+                    raise ParseError(token.start(), "Unclosed string in the SQL")
+                yield _make_quoted_word(token)
             case "word":
-                yield SqlWord("word", found[0].lower(), found.start())
+                yield SqlWord("word", token[0].lower(), token.start())
             case "number":
-                yield SqlWord("number", found[0], found.start())
+                yield SqlWord("number", token[0], token.start())
             case "mark":
-                yield SqlWord("mark", found[0], found.start())
+                yield SqlWord("mark", token[0], token.start())
 
 
-def _quoted(found: re.Match[str]) -> SqlWord:
-    if found["quoted"] is None:
-        return SqlWord("string", "", found.start())
-    name = found["quoted"]
-    # A name with escapes (U&"…") stays as it is written, and so is none that is known.
+def _make_quoted_word(match: re.Match[str]) -> SqlWord:
+    name = match["quoted"]
+    if name is None:
+        return SqlWord("string", "", match.start())
+    # A name with escapes (U&"…") stays as written, so it equals no known name.
     text = name[1:-1].replace('""', '"') if name.startswith('"') else name
-    return SqlWord("quoted", text, found.start())
-
-
-def _find_comment_end(statement: str, start: int) -> int:
-    """Comments of PostgreSQL nest."""
-    depth = 0
-    for edge in _COMMENT_BOUND.finditer(statement, start):
-        depth += 1 if edge[0] == "/*" else -1
-        if depth == 0:
-            return edge.end()
-    raise ParseError(start, "Unclosed comment in the SQL: it needs a */")
+    return SqlWord("quoted", text, match.start())

@@ -135,7 +135,7 @@ def _check_call(words: Sequence[SqlWord], at: int, functions: frozenset[str]) ->
         if name.text in _UNSTOPPABLE:
             raise _unstoppable(name, name.text, _UNSTOPPABLE[name.text])
         message = f"SQL reads rows and computes: there is no function {name.text} that it may call"
-        raise ParseError(name.start, message, near=_nearest(name.text, functions))
+        raise ParseError(name.start, message, nearest=_find_nearest(name.text, functions))
 
 
 def _takes_characters(words: Sequence[SqlWord], at: int) -> bool:
@@ -259,10 +259,10 @@ def _check_table(table: tuple[str, SqlWord], own_names: Iterable[str], tables: I
     if schema in ("pg_catalog", "information_schema") or name.text.startswith("pg_"):
         raise ParseError(name.start, f"SQL does not read PostgreSQL's own tables: {listed}")
     full = f"{schema}.{name.text}" if schema else name.text
-    raise ParseError(name.start, f"There is no table {full}: {listed}", near=_nearest(name.text, tables))
+    raise ParseError(name.start, f"There is no table {full}: {listed}", nearest=_find_nearest(name.text, tables))
 
 
-def _nearest(name: str, known: Iterable[str]) -> str | None:
+def _find_nearest(name: str, known: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.82)), None)
 
 
