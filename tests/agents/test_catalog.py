@@ -84,9 +84,7 @@ async def test_a_broken_file_hides_no_other_and_says_what_is_wrong(files_only: A
     (folder / "f.yaml").mkdir()
     (folder / "notes.txt").write_text("not an agent")
     assert "fine" in await names(files_only, EVERYONE)
-    problems = {
-        entry.name: entry.problem or "" for entry in await files_only.list_entries(EVERYONE) if not entry.schema
-    }
+    problems = {entry.name: entry.error or "" for entry in await files_only.list_entries(EVERYONE) if not entry.schema}
     assert set(problems) == {"broken", "b-no-yaml", "c-no-text", "d-huge"}
     assert f"{folder / 'a-broken.yaml'}, line 4: json_schema_extra.retries" in problems["broken"]
     assert "longer than 256 KB" in problems["d-huge"]
@@ -108,7 +106,7 @@ async def test_the_first_of_a_name_counts_and_the_others_say_so(files_only: Agen
     (folder / "3.yaml").write_text(minimal("rem", "You are not REM."))
     assert (await files_only.get("twin", EVERYONE)).description == "You are the first."
     assert (await files_only.get("rem", EVERYONE)).source == "built in"
-    problems = [entry.problem for entry in await files_only.list_entries(EVERYONE) if entry.problem]
+    problems = [entry.error for entry in await files_only.list_entries(EVERYONE) if entry.error]
     assert problems == [
         f"{folder / '2.yaml'}: twin is the name of an agent that is in {folder / '1.yaml'}, which is used instead.",
         f"{folder / '3.yaml'}: rem is the name of an agent that is built in, which is used instead.",
@@ -118,20 +116,20 @@ async def test_the_first_of_a_name_counts_and_the_others_say_so(files_only: Agen
 async def test_a_stored_agent_that_a_file_hides_says_so(catalog: AgentCatalog, folder: Path) -> None:
     await catalog.save(minimal(), ALICE)
     (folder / "a.yaml").write_text(minimal())
-    (problem,) = [entry.problem for entry in await catalog.list_entries(ALICE) if entry.problem]
+    (problem,) = [entry.error for entry in await catalog.list_entries(ALICE) if entry.error]
     assert problem.startswith("The stored agent my-agent: my-agent is the name of an agent that is in ")
 
 
 async def test_a_check_says_that_the_name_is_taken_by_a_built_in_agent(folder: Path) -> None:
     path = folder / "mine.yaml"
     path.write_text(minimal("rem"))
-    (problem,) = read_agent_file(path).problems
+    (problem,) = read_agent_file(path).issues
     said = f"{path}: json_schema_extra.name: rem is the name of an agent that is built in: choose another"
-    assert problem.at(str(path)) == said
+    assert problem.format(str(path)) == said
     checked = rem_command("agents", "validate", str(path), settings={"POSTGRES__ENABLED": "false"})
     assert (checked.returncode, checked.stderr) == (2, f"Error: {said}\n")
     path.write_text(minimal("rem-helper"))
-    assert read_agent_file(path).problems == []
+    assert read_agent_file(path).issues == []
 
 
 async def test_a_saved_agent_is_found_at_once_and_by_its_owner_only(catalog: AgentCatalog) -> None:
@@ -195,7 +193,7 @@ async def test_only_ones_own_agents_can_be_deleted(catalog: AgentCatalog, folder
     await catalog.save(minimal("of-everyone"), EVERYONE)
     with pytest.raises(AgentNotFoundError, match="no agent 'of-alice'"):
         await catalog.delete("of-alice", BOB)
-    with pytest.raises(AgentNotFoundError, match="is shared and not yours"):
+    with pytest.raises(AgentNotFoundError, match="is shared: only your own"):
         await catalog.delete("of-everyone", BOB)
     with pytest.raises(ConflictError, match="cannot be deleted"):
         await catalog.delete("rem", ALICE)
@@ -208,7 +206,7 @@ async def test_a_stored_definition_that_is_no_agent_is_listed_with_its_problem(c
     await rem.store(ALICE).upsert(Schema(name="odd-one", spec={"description": "You."}))
     entry = (await catalog.list_entries(ALICE))[-1]
     assert (entry.name, entry.schema) == ("odd-one", None)
-    assert entry.problem == "The stored agent odd-one: json_schema_extra: is missing"
+    assert entry.error == "The stored agent odd-one: json_schema_extra: is missing"
     with pytest.raises(InvalidAgentError, match="odd-one"):
         await catalog.get("odd-one", ALICE)
     assert (await catalog.get("rem", ALICE)).name == "rem"

@@ -28,7 +28,7 @@ from rem.settings import LlmSettings, Settings
 from tests.scripted_model import Call, HangUp, Pause, Raw, Refuse, ScriptedModel, scripted_model
 
 _KEY = "sk-very-secret-key-0123456789"
-_REFUSED = "The provider refuses the key for the model llama3: check LLM__OPENAI_API_KEY or the provider's own."
+_REFUSED = "The provider rejected the key for the model llama3: check LLM__OPENAI_API_KEY or the provider's own."
 
 
 def settings(**llm: Any) -> Settings:
@@ -111,7 +111,7 @@ def test_keys_and_addresses_of_the_environment_are_honoured(monkeypatch: pytest.
         ("anthropic:claude", "Set LLM__ANTHROPIC_API_KEY or ANTHROPIC_API_KEY"),
         ("openrouter:x", "is not set up: Set the `OPENROUTER_API_KEY` environment variable to use"),
         ("groq:x", "needs a package that is not installed: Please install the `groq` package"),
-        ("openai-codex:x", "needs the login of a person"),
+        ("openai-codex:x", "needs a personal login"),
         ("voyageai:x", "voyageai"),
         ("x" * 1_000, "at most 200 printable characters"),
         ("a\nb", "at most 200 printable characters"),
@@ -190,13 +190,13 @@ async def failure(models: ModelRegistry, name: str = "llama3", **run: Any) -> Re
     [
         (Refuse(401, f"Incorrect API key provided: {_KEY}"), ModelError, _REFUSED),
         (Refuse(404, "The model does not exist"), ModelNotFoundError, "has no model 'llama3'"),
-        (Refuse(429), ModelRateLimitError, "The model llama3 is asked too often: try again"),
-        (Refuse(400, f"Bad parameter top_q, Bearer {_KEY}"), ModelError, "refuses the request: Bad parameter top_q"),
-        (Refuse(500, "kaboom"), ModelError, "does not work at the moment: kaboom"),
-        (Refuse(503, ""), ModelError, "does not work at the moment"),
-        (Pause(3), ModelTimeoutError, "takes too long"),
-        (HangUp(), ModelError, "broke off"),
-        (Raw(b"data: {not json\n\n"), ModelError, "cannot be read"),
+        (Refuse(429), ModelRateLimitError, "The model llama3 has reached its rate limit: try again"),
+        (Refuse(400, f"Bad parameter top_q, Bearer {_KEY}"), ModelError, "rejected the request: Bad parameter top_q"),
+        (Refuse(500, "kaboom"), ModelError, "is not available at the moment: kaboom"),
+        (Refuse(503, ""), ModelError, "is not available at the moment"),
+        (Pause(3), ModelTimeoutError, "did not answer in time"),
+        (HangUp(), ModelError, "closed the connection"),
+        (Raw(b"data: {not json\n\n"), ModelError, "malformed answer"),
     ],
     ids=["key", "model", "rate", "request", "broken", "down", "slow", "hang-up", "garbage"],
 )
@@ -229,10 +229,10 @@ async def test_a_limit_of_tokens_names_itself(models: ModelRegistry, server: Scr
 @pytest.mark.parametrize(
     ("kind", "says"),
     [
-        (library.ModelAuthenticationError, "The provider refuses the key for the model fake: check"),
+        (library.ModelAuthenticationError, "The provider rejected the key for the model fake: check"),
         (library.ModelQuotaExceededError, "The account for the model fake has no credit left"),
-        (library.ModelContextWindowExceededError, "The conversation is too long for the model fake: lower"),
-        (library.ModelRateLimitError, "The model fake is asked too often"),
+        (library.ModelContextWindowExceededError, "The session is too long for the model fake: lower"),
+        (library.ModelRateLimitError, "The model fake has reached its rate limit"),
     ],
 )
 def test_the_model_is_named_as_the_sentence_wants_it(kind: type[library.ModelAPIError], says: str) -> None:
@@ -243,7 +243,7 @@ async def test_a_model_that_keeps_calling_what_does_not_exist_is_described(
     models: ModelRegistry, server: ScriptedModel
 ) -> None:
     server.script = lambda _body: [Call("no_such_tool")]
-    assert "kept calling a tool in a wrong way" in str(await failure(models))
+    assert "kept making invalid tool calls" in str(await failure(models))
 
 
 async def test_a_server_that_is_not_there_is_described() -> None:

@@ -172,7 +172,7 @@ def test_an_agent_whose_answer_is_too_large_is_refused() -> None:
 
 def test_a_file_that_is_not_utf8_is_refused_with_its_line() -> None:
     read = read_agent_bytes("description: ok\nname: Zoë\n".encode("latin-1"), "x.yaml")
-    assert read.problems[0].at("x.yaml") == "x.yaml, line 2: is not UTF-8 text: save it as UTF-8"
+    assert read.issues[0].format("x.yaml") == "x.yaml, line 2: is not UTF-8 text: save it as UTF-8"
 
 
 def test_a_byte_order_mark_does_no_harm() -> None:

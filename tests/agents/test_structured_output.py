@@ -62,7 +62,7 @@ async def test_after_the_retries_there_is_a_clear_error() -> None:
         await Answers(bad, bad, bad).agent(retries=1).run("When?")
     described = describe_model_error(caught.value)
     assert type(described) is ModelError
-    assert "did not give an answer that fits the agent's schema" in str(described)
+    assert "did not give an answer that matches the agent's schema" in str(described)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""AgentCatalog: where agents are found: built in, in a folder of the user's own, in the database."""
+"""AgentCatalog: find agents by name: built in, in the folder of the user, in the database."""
 
 from __future__ import annotations
 
@@ -32,56 +32,64 @@ if TYPE_CHECKING:
     from rem.db.store import Store
     from rem.settings import Settings
 
-_MOST_LISTED = 1000
-_MOST_CACHED = 256
-_LONGEST_SHOWN = 100
-_ADDRESS = "rem://agents/"
+MAX_LISTED_AGENTS = 1000
+MAX_CACHED_AGENTS = 256
+MAX_NAME_CHARS = 100
+_URI_PREFIX = "rem://agents/"
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogEntry:
-    """An agent of the catalogue, or a definition that cannot be used and why."""
+    """An agent of the catalog, or the error of a definition that cannot be used."""
 
     name: str
     source: str
     schema: AgentSchema | None
-    problem: str | None = None
+    error: str | None = None
     owner: str | None = None
-    """In the database: whose it is; None for what the tenant shares."""
+    """The user who saved it in the database; None if it is shared or not in the database."""
 
 
 class AgentCatalog:
-    """The agents that a caller can use. A name means the first of: built in, in the folder, the caller's, shared."""
+    """The agents that a caller can use.
+
+    A name is looked up in this order: built-in agents, agents in the folder, the caller's own, shared ones.
+    """
 
     def __init__(self, settings: Settings, rem: Rem | None) -> None:
-        self._folder = _Folder(settings.agents.path or settings.rem_home / "agents")
+        self._folder = _AgentFolder(settings.agents.path or settings.rem_home / "agents")
         self._rem = rem
         self._parsed: dict[tuple[UUID, datetime], AgentSchema] = {}
 
     @property
     def folder(self) -> Path:
-        """Where agents of one's own can be put as files."""
+        """The folder for agent files."""
         return self._folder.path
 
     async def get(self, name: str, scope: Scope) -> AgentSchema:
-        """The agent with this name, or with the address `rem://agents/{name}`."""
-        name = name.strip().removeprefix(_ADDRESS)
-        entry = self._at_hand(name) or await self._stored(name, scope)
+        """Return the agent with this name or with the address `rem://agents/{name}`.
+
+        Raise AgentNotFoundError if there is none, or InvalidAgentError if its definition has errors.
+        """
+        name = name.strip().removeprefix(_URI_PREFIX)
+        entry = self._find_without_database(name) or await self._find_in_database(name, scope)
         if entry is None:
-            raise AgentNotFoundError(await self._not_found(name, scope))
-        return _usable(entry)
+            raise AgentNotFoundError(await self._describe_missing(name, scope))
+        if entry.schema is None:
+            raise InvalidAgentError(entry.error)
+        return entry.schema
 
     async def list_entries(self, scope: Scope) -> Sequence[CatalogEntry]:
-        """Everything that the caller may see, in the order in which names are looked up; also what cannot be used."""
-        rows = [] if self._rem is None else await self._rem.store(scope).find(Schema, limit=_MOST_LISTED)
-        found = [*_built_in().values(), *self._folder.entries(), *map(self._entry, _own_first(rows, scope))]
-        return [*_marked_as_hidden(found)]
+        """Return all entries that the caller may see, in lookup order, including definitions with errors."""
+        rows = [] if self._rem is None else await self._rem.store(scope).find(Schema, limit=MAX_LISTED_AGENTS)
+        stored = map(self._make_entry, _sort_own_first(rows, scope))
+        return [*_report_duplicates([*_load_built_in().values(), *self._folder.list_entries(), *stored])]
 
     async def save(self, text: str, scope: Scope) -> AgentSchema:
-        """Check an agent's YAML and keep it in the database as the caller's own, over what had its name."""
-        # By a thread, because a long text takes its time.
+        """Check the YAML of an agent and store it as the caller's own, in place of one with the same name."""
+        # In a thread, because parsing a long text takes time.
         schema = (await asyncio.to_thread(parse_agent, text, "The agent")).model_copy(update={"source": DATABASE})
-        self._refuse_taken(schema.name)
+        self._refuse_taken_name(schema.name)
         row = Schema(
             name=schema.name,
             version=schema.version,
@@ -89,8 +97,8 @@ class AgentCatalog:
             spec=schema.as_document(),
             description=schema.description,
         )
-        async with self._store(scope).transaction() as store:
-            # Whoever saves an agent wants it, also if one of this name was deleted.
+        async with self._get_store(scope).transaction() as store:
+            # Saving an agent overrides an earlier deletion.
             for deleted in await store.find(Schema, {"key": schema.name}, with_deleted=True):
                 if deleted.deleted_at is not None and deleted.user_id == scope.user_id:
                     await store.erase(deleted)
@@ -98,43 +106,43 @@ class AgentCatalog:
         return schema
 
     async def delete(self, name: str, scope: Scope) -> None:
-        """Delete an agent that the caller saved."""
-        entry = self._at_hand(name)
+        """Delete an agent that the caller saved. Raise AgentNotFoundError or ConflictError for any other agent."""
+        entry = self._find_without_database(name)
         if entry is not None:
             hint = "it cannot be deleted" if entry.source == BUILT_IN else "delete the file"
-            raise ConflictError(f"The agent {name} is not in the database but {_whereabouts(entry)}: {hint}.")
-        store = self._store(scope)
+            raise ConflictError(f"The agent {name} is not in the database but {_describe_source(entry)}: {hint}.")
+        store = self._get_store(scope)
         rows = await store.find(Schema, {"key": name})
         own = [row for row in rows if row.user_id == scope.user_id]
         if rows and not own:
-            raise AgentNotFoundError(f"The agent {_shown(name)} is shared and not yours, so it stays.")
+            raise AgentNotFoundError(f"The agent {_quote(name)} is shared: only your own agents can be deleted.")
         if not own:
-            raise AgentNotFoundError(await self._not_found(name, scope))
+            raise AgentNotFoundError(await self._describe_missing(name, scope))
         await store.delete(own[0])
 
     async def list(self, scope: Scope) -> list[AgentSchema]:
-        """The agents that the caller can use."""
+        """Return the agents that the caller can use, in lookup order."""
         return [entry.schema for entry in await self.list_entries(scope) if entry.schema is not None]
 
-    def _store(self, scope: Scope) -> Store:
+    def _get_store(self, scope: Scope) -> Store:
         if self._rem is None:
             raise MemoryDisabledError
         return self._rem.store(scope)
 
-    def _at_hand(self, name: str) -> CatalogEntry | None:
-        """What needs no database. A broken file does not stand in the way of a sound one."""
-        if name in _built_in():
-            return _built_in()[name]
-        named = [entry for entry in self._folder.entries() if entry.name == name]
+    def _find_without_database(self, name: str) -> CatalogEntry | None:
+        """Return the built-in agent or the file with this name. A valid file takes precedence over an invalid one."""
+        if name in _load_built_in():
+            return _load_built_in()[name]
+        named = [entry for entry in self._folder.list_entries() if entry.name == name]
         return next((entry for entry in named if entry.schema is not None), named[0] if named else None)
 
-    async def _stored(self, name: str, scope: Scope) -> CatalogEntry | None:
-        if self._rem is None or len(name) > _LONGEST_SHOWN or "\0" in name:
+    async def _find_in_database(self, name: str, scope: Scope) -> CatalogEntry | None:
+        if self._rem is None or len(name) > MAX_NAME_CHARS or "\0" in name:
             return None
         rows = await self._rem.store(scope).find(Schema, {"key": name}, limit=2)
-        return next((self._entry(row) for row in _own_first(rows, scope)), None)
+        return next((self._make_entry(row) for row in _sort_own_first(rows, scope)), None)
 
-    def _entry(self, row: Schema) -> CatalogEntry:
+    def _make_entry(self, row: Schema) -> CatalogEntry:
         label = row.key or row.name
         try:
             return CatalogEntry(label, DATABASE, self._parse(row, label), owner=row.user_id)
@@ -147,65 +155,70 @@ class AgentCatalog:
         if schema is None:
             schema = parse_agent_document(row.spec, f"The stored agent {label}").model_copy(update={"source": DATABASE})
             if schema.name != label:
-                raise InvalidAgentError(f"The stored agent {label} calls itself {schema.name}: save it again.")
-            if len(self._parsed) >= _MOST_CACHED:
+                raise InvalidAgentError(
+                    f"The stored agent {label} has the name {schema.name} in its definition: save it again."
+                )
+            if len(self._parsed) >= MAX_CACHED_AGENTS:
                 self._parsed.clear()
             self._parsed[version] = schema
         return schema
 
-    def _refuse_taken(self, name: str) -> None:
-        entry = self._at_hand(name)
+    def _refuse_taken_name(self, name: str) -> None:
+        entry = self._find_without_database(name)
         if entry is not None and entry.schema is not None:
-            raise ConflictError(f"The name {name} belongs to an agent that is {_whereabouts(entry)}: choose another.")
+            raise ConflictError(
+                f"The name {name} belongs to an agent that is {_describe_source(entry)}: choose another."
+            )
 
-    async def _not_found(self, name: str, scope: Scope) -> str:
+    async def _describe_missing(self, name: str, scope: Scope) -> str:
         names = sorted({entry.name for entry in await self.list_entries(scope)})
-        return f"There is no agent {_shown(name)}.{did_you_mean(name, names)} `rem agents list` shows them all."
+        return f"There is no agent {_quote(name)}.{did_you_mean(name, names)} `rem agents list` shows them all."
 
 
-class _Folder:
-    """A folder with agents. Files are read again only when they change."""
+class _AgentFolder:
+    """A folder with agents. A file is read again only when it changes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._read: dict[Path, tuple[tuple[int, int], ParsedAgent]] = {}
+        self._parsed: dict[Path, tuple[tuple[int, int], ParsedAgent]] = {}
+        """The agent of a file, for the time of its last change and its size."""
 
-    def entries(self) -> list[CatalogEntry]:
-        """The agents of the files, by file name."""
+    def list_entries(self) -> list[CatalogEntry]:
+        """Return the agents of the files, ordered by file name."""
         try:
             paths = sorted(path for path in self.path.iterdir() if path.suffix in (".yaml", ".yml") and path.is_file())
         except OSError:
             return []
-        self._read = {path: version for path, version in self._read.items() if path in paths}
-        return [self._entry(path) for path in paths]
+        self._parsed = {path: parsed for path, parsed in self._parsed.items() if path in paths}
+        return [self._make_entry(path) for path in paths]
 
-    def _entry(self, path: Path) -> CatalogEntry:
-        read = self._agent(path)
-        problem = describe_issues(read.problems, str(path)) if read.problems else None
-        return CatalogEntry(read.name or path.stem, str(path), read.schema, problem)
+    def _make_entry(self, path: Path) -> CatalogEntry:
+        parsed = self._parse(path)
+        error = describe_issues(parsed.issues, str(path)) if parsed.issues else None
+        return CatalogEntry(parsed.name or path.stem, str(path), parsed.schema, error)
 
-    def _agent(self, path: Path) -> ParsedAgent:
+    def _parse(self, path: Path) -> ParsedAgent:
         try:
             status = path.stat()
             version = (status.st_mtime_ns, status.st_size)
-            if path not in self._read or self._read[path][0] != version:
-                self._read[path] = (version, _read_file(path))
+            if path not in self._parsed or self._parsed[path][0] != version:
+                self._parsed[path] = (version, _read_file(path))
         except OSError as error:
             return ParsedAgent(None, [AgentIssue(f"cannot be read: {error.strerror}")])
-        return self._read[path][1]
+        return self._parsed[path][1]
 
 
 def read_agent_file(path: Path) -> ParsedAgent:
-    """The agent of a file, or all that is wrong with it, also with its name; an OSError if it cannot be read."""
+    """Parse the agent of a file, and check that its name is free. Raise OSError if the file cannot be read."""
     return check_name(_read_file(path))
 
 
-def check_name(read: ParsedAgent) -> ParsedAgent:
-    """What was read; a problem more if the name is that of a built-in agent, which would be used instead."""
-    if read.schema is None or read.schema.name not in _built_in():
-        return read
-    taken = f"{read.schema.name} is the name of an agent that is {BUILT_IN}: choose another"
-    return replace(read, problems=[*read.problems, AgentIssue(taken, "json_schema_extra.name")])
+def check_name(parsed: ParsedAgent) -> ParsedAgent:
+    """Add an error if the name is that of a built-in agent, which would be used instead."""
+    if parsed.schema is None or parsed.schema.name not in _load_built_in():
+        return parsed
+    message = f"{parsed.schema.name} is the name of an agent that is {BUILT_IN}: choose another"
+    return replace(parsed, issues=[*parsed.issues, AgentIssue(message, "json_schema_extra.name")])
 
 
 def _read_file(path: Path) -> ParsedAgent:
@@ -214,50 +227,43 @@ def _read_file(path: Path) -> ParsedAgent:
 
 
 @cache
-def _built_in() -> dict[str, CatalogEntry]:
+def _load_built_in() -> dict[str, CatalogEntry]:
     folder = files("rem.agents") / "builtin"
     texts = sorted(
         (file.name, file.read_text(encoding="utf-8")) for file in folder.iterdir() if file.name[-5:] == ".yaml"
     )
     schemas = [parse_agent(text, name).model_copy(update={"source": BUILT_IN}) for name, text in texts]
-    # The default agent comes first, also where they are listed.
+    # The default agent comes first in every list.
     schemas.sort(key=lambda schema: schema.name != "rem")
     return {schema.name: CatalogEntry(schema.name, BUILT_IN, schema) for schema in schemas}
 
 
 def load_built_in_agents() -> list[AgentSchema]:
-    """The agents that are part of REM."""
-    return [entry.schema for entry in _built_in().values() if entry.schema is not None]
+    """Return the built-in agents, the default agent first."""
+    return [entry.schema for entry in _load_built_in().values() if entry.schema is not None]
 
 
-def _own_first(rows: Iterable[Schema], scope: Scope) -> list[Schema]:
+def _sort_own_first(rows: Iterable[Schema], scope: Scope) -> list[Schema]:
     return sorted(rows, key=lambda row: (row.user_id != scope.user_id, row.key or ""))
 
 
-def _marked_as_hidden(entries: Iterable[CatalogEntry]) -> Iterator[CatalogEntry]:
-    """The entries; those that cannot be reached, because another has their name, say so."""
+def _report_duplicates(entries: Iterable[CatalogEntry]) -> Iterator[CatalogEntry]:
+    """Yield the entries. An entry whose name is already taken becomes an error."""
     first: dict[str, CatalogEntry] = {}
     for entry in entries:
         if entry.schema is None or (winner := first.setdefault(entry.name, entry)) is entry:
             yield entry
         else:
-            what = f"The stored agent {entry.name}" if entry.source == DATABASE else entry.source
-            taken = f"{entry.name} is the name of an agent that is {_whereabouts(winner)}, which is used instead."
-            problem = f"{what}: {taken}"
-            yield CatalogEntry(entry.name, entry.source, None, problem, entry.owner)
+            label = f"The stored agent {entry.name}" if entry.source == DATABASE else entry.source
+            reason = f"{entry.name} is the name of an agent that is {_describe_source(winner)}, which is used instead."
+            yield CatalogEntry(entry.name, entry.source, None, f"{label}: {reason}", entry.owner)
 
 
-def _whereabouts(entry: CatalogEntry) -> str:
+def _describe_source(entry: CatalogEntry) -> str:
     if entry.source == BUILT_IN:
         return "built in"
     return f"in the {DATABASE}" if entry.source == DATABASE else f"in {entry.source}"
 
 
-def _usable(entry: CatalogEntry) -> AgentSchema:
-    if entry.schema is None:
-        raise InvalidAgentError(entry.problem)
-    return entry.schema
-
-
-def _shown(name: str) -> str:
-    return repr(name if len(name) <= _LONGEST_SHOWN else f"{name[:_LONGEST_SHOWN]}…")
+def _quote(name: str) -> str:
+    return repr(name if len(name) <= MAX_NAME_CHARS else f"{name[:MAX_NAME_CHARS]}…")

@@ -1,4 +1,4 @@
-"""From an agent's definition to a pydantic-ai agent."""
+"""AgentFactory: build pydantic-ai agents from agent schemas, with validated structured output."""
 
 from __future__ import annotations
 
@@ -27,112 +27,95 @@ from rem.tools.registry import TOOLS
 if TYPE_CHECKING:
     from rem.agents.schema import AgentSchema
 
-
-def make_output_type(name: str, output_schema: Mapping[str, Any]) -> Any:
-    """What pydantic-ai takes as `output_type` for answers of a JSON schema; an error if it is none.
-
-    The library shows the schema to the model and takes whatever comes back, so `validate_output` has to be the
-    agent's output validator.
-    """
-    problems = check_schema(dict(output_schema))
-    if problems:
-        raise _refused(problems)
-    title = "".join(word.capitalize() for word in name.split("-"))
-    # The library writes references out as well, but not all of them.
-    return StructuredDict(expand_references(output_schema), name=f"{title}Output", description="The answer.")
-
-
-def encode_output_schema(output_schema: Mapping[str, Any]) -> bytes:
-    """A schema as JSON, before it is looked at any closer; an error if it is too long or cannot be JSON."""
-    try:
-        return encode_schema(output_schema)
-    except SchemaTooLargeError as error:
-        raise _refused([SchemaIssue((), str(error))]) from error
-
-
-def validate_output(output_schema: Mapping[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-    """The answer, if it fits the schema; else a ModelRetry that tells the model what to mend."""
-    problems = check_answer(output_schema, data)
-    if problems:
-        raise ModelRetry(
-            f"The answer does not fit its schema. {describe_schema_issues(problems)} Answer again with these mended."
-        )
-    return data
-
-
-def describe_schema_issues(problems: list[SchemaIssue]) -> str:
-    """The problems as sentences."""
-    return " ".join(f"{format_path(problem.path) or 'As a whole'}: {problem.message}." for problem in problems)
-
-
-def _refused(problems: list[SchemaIssue]) -> InvalidInputError:
-    return InvalidInputError(f"The answer cannot have this schema. {describe_schema_issues(problems)}")
-
-
-_OWN = (256, 16 * 1024 * 1024)
-"""Agents that are kept built, and how long their definitions may be together.
-
-Making the schemas of the tools' arguments takes longer than a short answer.
-"""
-_WANTED = (32, 1024 * 1024)
-"""The same for agents with a schema that a caller wants: few, and apart, so that they push out nobody's agent."""
+MAX_CACHED_AGENTS = 256
+MAX_CACHED_AGENTS_BYTES = 16 * 1024 * 1024
+"""Size of the cached definitions together. Building an agent takes longer than a short answer."""
+MAX_CACHED_REQUEST_AGENTS = 32
+MAX_CACHED_REQUEST_AGENTS_BYTES = 1024 * 1024
+"""Agents with an output schema of a request have a small cache of their own, so they do not evict other agents."""
 
 
 class AgentFactory:
-    """Builds agents, and keeps those that were used last."""
+    """Builds agents, and caches those that were used last."""
 
     def __init__(self) -> None:
-        self._own = _Kept(*_OWN)
-        self._wanted = _Kept(*_WANTED)
+        self._agents = _AgentCache(MAX_CACHED_AGENTS, MAX_CACHED_AGENTS_BYTES)
+        self._request_agents = _AgentCache(MAX_CACHED_REQUEST_AGENTS, MAX_CACHED_REQUEST_AGENTS_BYTES)
 
-    def build(self, schema: AgentSchema, wanted: Mapping[str, Any] | None = None) -> Agent[RunDeps, Any]:
-        """The agent of a definition, with an answer of its own schema, or of the one that the caller wants.
+    def build(self, schema: AgentSchema, requested_schema: Mapping[str, Any] | None = None) -> Agent[RunDeps, Any]:
+        """Return the agent of a schema. `requested_schema` replaces its output schema.
 
-        What is wrong with the wanted schema is an InvalidInputError.
+        Raise InvalidInputError if `requested_schema` cannot be used.
         """
-        output_schema = wanted or (schema.output_schema if schema.structured_output else None)
-        key = orjson.dumps(schema.model_dump(mode="json")) + (encode_output_schema(wanted) if wanted else b"")
-        kept = self._wanted if wanted else self._own
-        agent = kept.get(key)
+        output_schema = requested_schema or (schema.output_schema if schema.structured_output else None)
+        key = orjson.dumps(schema.model_dump(mode="json"))
+        if requested_schema:
+            key += _encode_output_schema(requested_schema)
+        cache = self._request_agents if requested_schema else self._agents
+        agent = cache.get(key)
         if agent is None:
-            agent = _agent(schema, output_schema)
-            kept.add(key, agent)
+            agent = _make_agent(schema, output_schema)
+            cache.add(key, agent)
         return agent
 
 
-class _Kept:
-    """The agents that were used last, at most so many, and not those whose definitions are too long together."""
+class _AgentCache:
+    """The agents that were used last, limited in number and in the size of their keys."""
 
-    def __init__(self, most: int, room: int) -> None:
-        self._most = most
-        self._room = room
-        self._size = 0
+    def __init__(self, max_agents: int, max_bytes: int) -> None:
+        self._max_agents = max_agents
+        self._max_bytes = max_bytes
+        self._bytes = 0
         self._agents: OrderedDict[bytes, Agent[RunDeps, Any]] = OrderedDict()
 
     def get(self, key: bytes) -> Agent[RunDeps, Any] | None:
-        """The agent of a definition, if it is kept."""
+        """Return the cached agent, or None."""
         agent = self._agents.get(key)
         if agent is not None:
             self._agents.move_to_end(key)
         return agent
 
     def add(self, key: bytes, agent: Agent[RunDeps, Any]) -> None:
-        """Keep an agent, instead of others if need be."""
+        """Cache an agent, and evict the agents that were not used for the longest time."""
         self._agents[key] = agent
-        self._size += len(key)
-        while self._size > self._room or len(self._agents) > self._most:
+        self._bytes += len(key)
+        while self._bytes > self._max_bytes or len(self._agents) > self._max_agents:
             oldest, _ = self._agents.popitem(last=False)
-            self._size -= len(oldest)
+            self._bytes -= len(oldest)
 
 
-def _agent(schema: AgentSchema, output_schema: Mapping[str, Any] | None) -> Agent[RunDeps, Any]:
-    described = {tool.name: tool.description for tool in schema.tools}
+def make_output_type(name: str, output_schema: Mapping[str, Any]) -> Any:
+    """Return the `output_type` of pydantic-ai for answers that match a JSON schema.
+
+    The library shows the schema to the model but does not validate the answer: use `validate_output` as the agent's
+    output validator. Raise InvalidInputError if the schema cannot be used.
+    """
+    issues = check_schema(dict(output_schema))
+    if issues:
+        raise _make_schema_error(issues)
+    title = "".join(word.capitalize() for word in name.split("-"))
+    # The library does not expand all references.
+    return StructuredDict(expand_references(output_schema), name=f"{title}Output", description="The answer.")
+
+
+def validate_output(output_schema: Mapping[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer if it matches the schema. Raise ModelRetry, which tells the model all errors, if not."""
+    issues = check_answer(output_schema, data)
+    if issues:
+        raise ModelRetry(
+            f"The answer does not match its schema. {_describe_issues(issues)} Correct these errors and answer again."
+        )
+    return data
+
+
+def _make_agent(schema: AgentSchema, output_schema: Mapping[str, Any] | None) -> Agent[RunDeps, Any]:
+    descriptions = {tool.name: tool.description for tool in schema.tools}
     agent: Agent[RunDeps, Any] = Agent(
         name=schema.name,
         deps_type=RunDeps,
         instructions=schema.description,
         tools=[
-            make_agent_tool(TOOLS[name], env_of=make_tool_env, description=described.get(name))
+            make_agent_tool(TOOLS[name], env_of=make_tool_env, description=descriptions.get(name))
             for name in schema.tool_names
         ],
         output_type=str if output_schema is None else make_output_type(schema.name, output_schema),
@@ -141,3 +124,18 @@ def _agent(schema: AgentSchema, output_schema: Mapping[str, Any] | None) -> Agen
     if output_schema is not None:
         agent.output_validator(partial(validate_output, output_schema))
     return agent
+
+
+def _encode_output_schema(output_schema: Mapping[str, Any]) -> bytes:
+    try:
+        return encode_schema(output_schema)
+    except SchemaTooLargeError as error:
+        raise _make_schema_error([SchemaIssue((), str(error))]) from error
+
+
+def _make_schema_error(issues: list[SchemaIssue]) -> InvalidInputError:
+    return InvalidInputError(f"The answer cannot have this schema. {_describe_issues(issues)}")
+
+
+def _describe_issues(issues: list[SchemaIssue]) -> str:
+    return " ".join(f"{format_path(issue.path) or 'As a whole'}: {issue.message}." for issue in issues)

@@ -1,4 +1,4 @@
-"""What a model sends, as JSON and UTF-8 can carry it: a model may write half a character or a number without end."""
+"""Make the output of a model safe for JSON and UTF-8: it may contain half characters or huge numbers."""
 
 from __future__ import annotations
 
@@ -6,50 +6,52 @@ from typing import Any
 
 import orjson
 
-_LARGEST = 2**63
-_DEEPEST = 100
+MAX_INTEGER = 2**63
+"""Integers from here on are sent as text."""
+MAX_DEPTH = 100
+MAX_DEEP_VALUE_CHARS = 1000
 
 
 class SurrogateBuffer:
-    """Text that comes in pieces, which may end in the middle of a character."""
+    """Text that arrives in parts, which may end in the middle of a character."""
 
     def __init__(self) -> None:
-        self._held = ""
+        self._half = ""
 
-    def feed(self, piece: str) -> str:
-        """The piece, with whole characters only; what is half waits for the next one."""
-        if not self._held and piece.isascii():
-            return piece
-        text = self._held + piece
-        self._held = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
-        return _characters(text[: len(text) - len(self._held)])
+    def feed(self, part: str) -> str:
+        """Return the text up to the last complete character. Half a character waits for the next part."""
+        if not self._half and part.isascii():
+            return part
+        text = self._half + part
+        self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+        return _join_surrogates(text[: len(text) - len(self._half)])
 
 
 def to_json_safe(value: Any) -> Any:
-    """The value as JSON that every client reads; the value itself if it is that already."""
+    """Return the value in a form that JSON can hold; the value itself if it already has one."""
     try:
         orjson.dumps(value)
     except (TypeError, ValueError):
-        return _mended(value, _DEEPEST)
+        return _convert(value, MAX_DEPTH)
     return value
 
 
-def _mended(value: Any, depth: int) -> Any:
-    if depth == 0:
-        return _characters(str(value)[:1000])
+def _convert(value: Any, levels_left: int) -> Any:
+    if levels_left == 0:
+        return _join_surrogates(str(value)[:MAX_DEEP_VALUE_CHARS])
     if isinstance(value, str):
-        return _characters(value)
+        return _join_surrogates(value)
     if isinstance(value, dict):
-        return {_characters(str(key)): _mended(item, depth - 1) for key, item in value.items()}
+        return {_join_surrogates(str(key)): _convert(item, levels_left - 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_mended(item, depth - 1) for item in value]
+        return [_convert(item, levels_left - 1) for item in value]
     if isinstance(value, bool) or value is None or isinstance(value, float):
         return value
     if isinstance(value, int):
-        return value if -_LARGEST <= value < _LARGEST else str(value)
-    return _characters(str(value))
+        return value if -MAX_INTEGER <= value < MAX_INTEGER else str(value)
+    return _join_surrogates(str(value))
 
 
-def _characters(text: str) -> str:
-    """Halves of characters put together, or replaced."""
+def _join_surrogates(text: str) -> str:
+    """Join the halves of characters, and replace halves that have no counterpart."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

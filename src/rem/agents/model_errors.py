@@ -1,4 +1,4 @@
-"""What went wrong with a language model, as an error of REM's: clear, and without anything secret."""
+"""Convert errors of a language model into REM's errors, with clear messages and without secrets."""
 
 from __future__ import annotations
 
@@ -9,38 +9,40 @@ import httpx2
 from pydantic_ai import exceptions as library
 
 from rem.errors import ModelError, ModelNotFoundError, ModelRateLimitError, ModelTimeoutError, RemError, RunLimitError
+from rem.text import collapse_spaces
 
-_LONGEST_QUOTED = 300
+MAX_QUOTED_CHARS = 300
 _SECRET = re.compile(r"\b(?:sk|pk|rk|xai|gsk|key)[-_][\w*.-]{6,}|\bBearer\s+\S+|(?<=://)[^/\s@]+@", re.IGNORECASE)
 
 
 def describe_model_error(error: BaseException) -> RemError:
-    """The error of REM's that a failed run amounts to; one that is REM's already is itself."""
+    """Return the RemError for the error of a run, with the original as its cause. A RemError is returned unchanged."""
     if isinstance(error, RemError):
         return error
-    for kind, describe in _KINDS:
-        if isinstance(error, kind):
-            return _caused_by(describe(error), error)
-    return _caused_by(ModelError(f"The answer failed unexpectedly ({type(error).__name__}). Try again."), error)
-
-
-def _caused_by(described: RemError, error: BaseException) -> RemError:
+    describe = next(
+        (describe for classes, describe in _DESCRIPTIONS if isinstance(error, classes)), _describe_unexpected
+    )
+    described = describe(error)
     described.__cause__ = error
     return described
 
 
-def _timeout(error: BaseException) -> RemError:
+def _describe_unexpected(error: BaseException) -> RemError:
+    return ModelError(f"The answer failed unexpectedly ({type(error).__name__}). Try again.")
+
+
+def _describe_timeout(error: BaseException) -> RemError:
     return ModelTimeoutError(
-        f"{_model(error)} takes too long. Try again, or raise LLM__TIMEOUT_SECONDS if it is always as slow."
+        f"{_name_model(error)} did not answer in time. Try again, or raise LLM__TIMEOUT_SECONDS if it is always slow."
     )
 
 
-def _limit(error: BaseException) -> RemError:
+def _describe_limit(error: BaseException) -> RemError:
     reason = str(error).split(" Consider raising")[0].rstrip(".")
-    return RunLimitError(f"The answer took more than the agent may use: {reason}. {_raise_limit(reason)}")
+    return RunLimitError(f"The answer exceeded a limit of the agent: {reason}. {_suggest_limit(reason)}")
 
 
-def _raise_limit(reason: str) -> str:
+def _suggest_limit(reason: str) -> str:
     if "request_limit" in reason:
         return "Ask for less at once, or raise LLM__REQUEST_LIMIT, or the agent's request_limit if it has one."
     if "total_tokens_limit" in reason:
@@ -48,95 +50,106 @@ def _raise_limit(reason: str) -> str:
     return "Ask for less at once."
 
 
-def _unknown(error: BaseException) -> RemError:
-    near = getattr(error, "suggested_model_id", None)
-    hint = f" Did you mean {near}?" if near else " Check its name, and LLM__BASE_URL if that is set."
+def _describe_unknown_model(error: BaseException) -> RemError:
+    suggestion = getattr(error, "suggested_model_id", None)
+    hint = f" Did you mean {suggestion}?" if suggestion else " Check its name, and LLM__BASE_URL if that is set."
     return ModelNotFoundError(f"The provider has no model {getattr(error, 'model_name', '')!r}.{hint}")
 
 
-def _authentication(error: BaseException) -> RemError:
+def _describe_invalid_key(error: BaseException) -> RemError:
     return ModelError(
-        f"The provider refuses the key for {_named(error)}: check LLM__OPENAI_API_KEY or the provider's own."
+        f"The provider rejected the key for {_name_model_inline(error)}: "
+        "check LLM__OPENAI_API_KEY or the provider's own."
     )
 
 
-def _rate(error: BaseException) -> RemError:
-    wait = getattr(error, "retry_after", None)
-    when = f"in {wait:.0f} seconds" if wait else "in a moment"
-    return ModelRateLimitError(f"{_model(error)} is asked too often: try again {when}.")
+def _describe_rate_limit(error: BaseException) -> RemError:
+    seconds = getattr(error, "retry_after", None)
+    when = f"in {seconds:.0f} seconds" if seconds else "in a moment"
+    return ModelRateLimitError(f"{_name_model(error)} has reached its rate limit: try again {when}.")
 
 
-def _quota(error: BaseException) -> RemError:
-    return ModelError(f"The account for {_named(error)} has no credit left: top it up, or choose another model.")
-
-
-def _context(error: BaseException) -> RemError:
+def _describe_quota(error: BaseException) -> RemError:
     return ModelError(
-        f"The conversation is too long for {_named(error)}: lower MEMORY__MAX_HISTORY_TOKENS, or begin a new session."
+        f"The account for {_name_model_inline(error)} has no credit left: top it up, or choose another model."
     )
 
 
-def _rejected(error: BaseException) -> RemError:
-    return ModelError(f"{_model(error)} refuses the request: {_provider_message(error)}")
-
-
-def _down(error: BaseException) -> RemError:
-    return ModelError(f"{_model(error)} does not work at the moment: {_provider_message(error)} Try again later.")
-
-
-def _unreachable(error: BaseException) -> RemError:
+def _describe_long_context(error: BaseException) -> RemError:
     return ModelError(
-        f"{_model(error)} cannot be reached, or broke off: check the network and LLM__BASE_URL, or try again."
+        f"The session is too long for {_name_model_inline(error)}: lower MEMORY__MAX_HISTORY_TOKENS, "
+        "or start a new session."
     )
 
 
-def _filtered(error: BaseException) -> RemError:
-    return ModelError("The provider's content filter stopped the answer: put the question differently.")
+def _describe_rejection(error: BaseException) -> RemError:
+    return ModelError(f"{_name_model(error)} rejected the request: {_quote_provider(error)}")
 
 
-def _odd(error: BaseException) -> RemError:
+def _describe_outage(error: BaseException) -> RemError:
+    return ModelError(f"{_name_model(error)} is not available at the moment: {_quote_provider(error)} Try again later.")
+
+
+def _describe_connection_error(error: BaseException) -> RemError:
+    return ModelError(
+        f"{_name_model(error)} cannot be reached, or closed the connection: "
+        "check the network and LLM__BASE_URL, or try again."
+    )
+
+
+def _describe_filtered_answer(error: BaseException) -> RemError:
+    return ModelError("The provider's content filter stopped the answer: rephrase the question.")
+
+
+def _describe_malformed_answer(error: BaseException) -> RemError:
     text = str(error)
     if "output retries" in text:
-        return ModelError("The model did not give an answer that fits the agent's schema: try again, or another model.")
+        return ModelError(
+            "The model did not give an answer that matches the agent's schema: try again, or choose another model."
+        )
     if "retries" in text and "ool" in text:
-        return ModelError("The model kept calling a tool in a wrong way: try again, or another model.")
-    return ModelError("The model sent an answer that cannot be read: try again, or choose another model.")
+        return ModelError("The model kept making invalid tool calls: try again, or choose another model.")
+    return ModelError("The model sent a malformed answer: try again, or choose another model.")
 
 
-def _misused(error: BaseException) -> RemError:
-    return ModelError(f"The model cannot be asked this way: {_safe(str(error))}")
+def _describe_misuse(error: BaseException) -> RemError:
+    return ModelError(f"The model does not support this request: {_remove_secrets(str(error))}")
 
 
-def _model(error: BaseException) -> str:
+def _name_model(error: BaseException) -> str:
     name = getattr(error, "model_name", None)
     return f"The model {name}" if name else "The model"
 
 
-def _named(error: BaseException) -> str:
-    """The same inside of a sentence."""
+def _name_model_inline(error: BaseException) -> str:
+    """Return the name for use inside of a sentence."""
     name = getattr(error, "model_name", None)
     return f"the model {name}" if name else "the model"
 
 
-def _provider_message(error: BaseException) -> str:
+def _quote_provider(error: BaseException) -> str:
     body = getattr(error, "body", None)
     inner = body.get("error", body) if isinstance(body, dict) else body
     message = inner.get("message") if isinstance(inner, dict) else None
     status = getattr(error, "status_code", None)
-    text = _safe(message) if isinstance(message, str) and message.strip() else f"it answered with status {status}"
+    text = (
+        _remove_secrets(message)
+        if isinstance(message, str) and message.strip()
+        else f"it answered with status {status}"
+    )
     return f"{text.rstrip('.')}."
 
 
-def _safe(text: str) -> str:
-    """The text in one line, without keys, and not too much of it."""
-    text = _SECRET.sub("…", " ".join(text.split()))
-    return text if len(text) <= _LONGEST_QUOTED else f"{text[:_LONGEST_QUOTED]}…"
+def _remove_secrets(text: str) -> str:
+    """Return the text in one line, without keys, with at most MAX_QUOTED_CHARS characters."""
+    text = _SECRET.sub("…", collapse_spaces(text))
+    return text if len(text) <= MAX_QUOTED_CHARS else f"{text[:MAX_QUOTED_CHARS]}…"
 
 
-_KINDS: tuple[
+_DESCRIPTIONS: tuple[
     tuple[type[BaseException] | tuple[type[BaseException], ...], Callable[[BaseException], RemError]], ...
 ] = (
-    (library.UsageLimitExceeded, _limit),
+    (library.UsageLimitExceeded, _describe_limit),
     (
         (
             library.ModelTimeoutError,
@@ -145,18 +158,18 @@ _KINDS: tuple[
             httpx2.TimeoutException,
             TimeoutError,
         ),
-        _timeout,
+        _describe_timeout,
     ),
-    (library.ModelNotFoundError, _unknown),
-    (library.ModelAuthenticationError, _authentication),
-    (library.ModelRateLimitError, _rate),
-    (library.ModelQuotaExceededError, _quota),
-    (library.ModelContextWindowExceededError, _context),
-    (library.ModelRequestRejectedError, _rejected),
-    ((library.ModelConnectionError, httpx2.TransportError, ConnectionError), _unreachable),
-    ((library.ModelUnavailableError, library.ModelServerError, library.ModelHTTPError), _down),
-    (library.ContentFilterError, _filtered),
-    ((library.UnexpectedModelBehavior, library.ModelAPIError), _odd),
-    (library.UserError, _misused),
+    (library.ModelNotFoundError, _describe_unknown_model),
+    (library.ModelAuthenticationError, _describe_invalid_key),
+    (library.ModelRateLimitError, _describe_rate_limit),
+    (library.ModelQuotaExceededError, _describe_quota),
+    (library.ModelContextWindowExceededError, _describe_long_context),
+    (library.ModelRequestRejectedError, _describe_rejection),
+    ((library.ModelConnectionError, httpx2.TransportError, ConnectionError), _describe_connection_error),
+    ((library.ModelUnavailableError, library.ModelServerError, library.ModelHTTPError), _describe_outage),
+    (library.ContentFilterError, _describe_filtered_answer),
+    ((library.UnexpectedModelBehavior, library.ModelAPIError), _describe_malformed_answer),
+    (library.UserError, _describe_misuse),
 )
-"""From the special to the general: the first that fits counts."""
+"""Special errors before general ones: the first match is used."""

@@ -1,4 +1,4 @@
-"""AgentSchema: an agent that a document defines, and the document again."""
+"""AgentSchema: the definition of an agent, and its conversion from and to a document."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from rem.agents.uri_pattern import check_uri_pattern, matches_uri_pattern
 from rem.tools.registry import TOOLS
 
 KNOWN_TOOLS = tuple(TOOLS)
-"""The tools that an agent may be given."""
+"""The tools that an agent may have."""
 BUILT_IN = "built in"
 DATABASE = "database"
 READ_RESOURCE = "read_resource"
-_LONGEST_SUMMARY = 160
-_MOST_LISTED = 16
+MAX_SUMMARY_CHARS = 160
+MAX_LISTED_CHOICES = 16
+"""Up to this number of choices are listed in an error message."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s")
 
 AgentName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=64)]
 Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+([-+][0-9A-Za-z.+-]+)?$", max_length=64)]
 
 
-class _Part(BaseModel):
-    """Part of a document. A misspelt field is an error: silently it would mean the default."""
+class _DocumentPart(BaseModel):
+    """A part of a document. An unknown field is an error: ignoring a misspelt field would silently use the default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class ToolRef(_Part):
-    """A tool that the agent may call. The description, if given, stands before the tool's own."""
+class ToolRef(_DocumentPart):
+    """A tool that the agent may call. The description, if given, replaces the tool's own."""
 
     name: str
     description: str | None = Field(default=None, min_length=1, max_length=10_000)
@@ -39,26 +40,26 @@ class ToolRef(_Part):
 
     @field_validator("name")
     @classmethod
-    def _known(cls, value: str) -> str:
+    def _check_name(cls, value: str) -> str:
         if value not in KNOWN_TOOLS:
             raise ValueError(f"there is no tool {value!r}.{did_you_mean(value, KNOWN_TOOLS)}")
         return value
 
 
-class ResourceRef(_Part):
-    """Resources that the agent may read: those whose address matches the pattern, such as `rem://sessions/.*`."""
+class ResourceRef(_DocumentPart):
+    """Resources that the agent may read: their address matches the pattern, such as `rem://sessions/.*`."""
 
     uri_pattern: str = Field(min_length=1, max_length=500)
 
     @field_validator("uri_pattern")
     @classmethod
-    def _readable(cls, value: str) -> str:
+    def _check_pattern(cls, value: str) -> str:
         check_uri_pattern(value)
         return value
 
 
-class AgentExtra(_Part):
-    """What a document says of the agent beside its prompt and its output: `json_schema_extra`."""
+class AgentExtra(_DocumentPart):
+    """The options of an agent beside its prompt and its output schema: `json_schema_extra`."""
 
     kind: Literal["agent", "evaluator"] = "agent"
     name: AgentName
@@ -76,16 +77,16 @@ class AgentExtra(_Part):
 
     @field_validator("tools")
     @classmethod
-    def _each_once(cls, value: list[ToolRef]) -> list[ToolRef]:
+    def _refuse_duplicates(cls, value: list[ToolRef]) -> list[ToolRef]:
         names = [tool.name for tool in value]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise ValueError(f"{twice} is listed more than once")
+        duplicate = next((name for name in names if names.count(name) > 1), None)
+        if duplicate is not None:
+            raise ValueError(f"{duplicate} is listed more than once")
         return value
 
 
-class AgentDocument(_Part):
-    """An agent as it is written: a JSON schema whose description is the system prompt."""
+class AgentDocument(_DocumentPart):
+    """An agent as users write it: a JSON schema whose description is the system prompt."""
 
     type: Literal["object"] = "object"
     title: str | None = Field(default=None, max_length=200)
@@ -98,14 +99,14 @@ class AgentDocument(_Part):
 
     @field_validator("description")
     @classmethod
-    def _says_something(cls, value: str) -> str:
+    def _refuse_empty(cls, value: str) -> str:
         if not value.strip():
-            raise ValueError("is empty: it is the system prompt, so say what the agent does")
+            raise ValueError("is empty: it is the system prompt, so describe what the agent does")
         return value
 
 
 class AgentSchema(AgentExtra):
-    """An agent. `source` is where it was found: "built in", the path of a file, or "database"."""
+    """The definition of an agent. `source` is BUILT_IN, DATABASE or the path of a file."""
 
     title: str | None = None
     description: str
@@ -117,13 +118,13 @@ class AgentSchema(AgentExtra):
 
     @classmethod
     def from_document(cls, document: AgentDocument, source: str) -> AgentSchema:
-        """The agent that a checked document defines."""
-        outer = {name: getattr(document, name) for name in _OUTER}
+        """Return the agent of a validated document."""
+        outer = {name: getattr(document, name) for name in _OUTER_FIELDS}
         inner = {name: getattr(document.json_schema_extra, name) for name in AgentExtra.model_fields}
         return cls(**outer, **inner, source=source)
 
     @model_validator(mode="after")
-    def _has_output(self) -> AgentSchema:
+    def _check_structured_output(self) -> AgentSchema:
         if self.structured_output and not self.properties:
             raise ValueError("structured_output needs properties")
         return self
@@ -140,24 +141,27 @@ class AgentSchema(AgentExtra):
 
     @property
     def tool_names(self) -> list[str]:
-        """The tools that the agent may call. Who may read some resources may call `read_resource`."""
+        """The tools that the agent may call. An agent with resources may call `read_resource`."""
         names = [tool.name for tool in self.tools]
         return [*names, READ_RESOURCE] if self.resources and READ_RESOURCE not in names else names
 
     @property
     def summary(self) -> str:
-        """What the agent is, in one line: the first sentence of its prompt."""
+        """The first sentence of the prompt, with at most MAX_SUMMARY_CHARS characters."""
         first = _SENTENCE_END.split(" ".join(self.description.split()), maxsplit=1)[0]
-        return first if len(first) <= _LONGEST_SUMMARY else f"{first[: _LONGEST_SUMMARY - 1].rstrip()}…"
+        return first if len(first) <= MAX_SUMMARY_CHARS else f"{first[: MAX_SUMMARY_CHARS - 1].rstrip()}…"
 
     def may_read(self, uri: str) -> bool:
-        """Whether the agent may read a resource: one that its patterns match; any, if it has the tool and none."""
+        """Return whether the agent may read the resource at `uri`.
+
+        It may read resources that match its patterns; without patterns, all if it has the tool `read_resource`.
+        """
         if not self.resources:
             return READ_RESOURCE in self.tool_names
         return any(matches_uri_pattern(resource.uri_pattern, uri) for resource in self.resources)
 
     def as_document(self) -> dict[str, Any]:
-        """The document again, without what is said by default."""
+        """Return the document of the agent, without default values."""
         document: dict[str, Any] = {"type": "object"}
         if self.title is not None:
             document["title"] = self.title
@@ -169,33 +173,35 @@ class AgentSchema(AgentExtra):
         return document
 
     def as_yaml(self) -> str:
-        """The document again, as YAML."""
-        text: str = yaml.dump(self.as_document(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+        """Return the document of the agent as YAML."""
+        text: str = yaml.dump(
+            self.as_document(), Dumper=_BlockTextDumper, sort_keys=False, allow_unicode=True, width=120
+        )
         return text
 
 
-_OUTER = ("title", "description", "properties", "required", "additional_properties", "defs")
+_OUTER_FIELDS = ("title", "description", "properties", "required", "additional_properties", "defs")
 
 
-class _Dumper(yaml.SafeDumper):
-    """Writes text of several lines as a block, as people do, and nothing by reference."""
+class _BlockTextDumper(yaml.SafeDumper):
+    """Writes text of several lines as a block, and uses no aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
-def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+def _represent_text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
 
 
-_Dumper.add_representer(str, _text)
+_BlockTextDumper.add_representer(str, _represent_text)
 
 
 def did_you_mean(word: str, choices: tuple[str, ...] | list[str]) -> str:
-    """A sentence that proposes the choice that a word is nearly, or lists them if it is like none and they are few."""
+    """Return a sentence with the most similar choice; if none is similar, a list of all choices if they are few."""
     from difflib import get_close_matches
 
-    near = get_close_matches(word.lower()[:200], choices, n=1, cutoff=0.6)
-    if near:
-        return f" Did you mean {near[0]}?"
-    return f" There are {', '.join(choices)}." if 0 < len(choices) <= _MOST_LISTED else ""
+    similar = get_close_matches(word.lower()[:200], choices, n=1, cutoff=0.6)
+    if similar:
+        return f" Did you mean {similar[0]}?"
+    return f" There are {', '.join(choices)}." if 0 < len(choices) <= MAX_LISTED_CHOICES else ""

@@ -1,7 +1,7 @@
-"""Which addresses a pattern such as `rem://sessions/.*` allows.
+"""Match addresses with patterns such as `rem://sessions/.*`.
 
-Patterns are written by users and matched with what a model asks for, so they are a part of regular expressions that
-can be matched in linear time: letters, `.`, `[...]`, `\\` before a sign, and `*`, `+` or `?` behind any of them.
+Users write the patterns and a model writes the addresses, so matching must take linear time. A pattern is a restricted
+regular expression: characters, `.`, `[...]`, `\\` before a special character, and `*`, `+` or `?` after any of them.
 """
 
 from __future__ import annotations
@@ -16,65 +16,66 @@ _STEP = re.compile(
 
 
 class _Step(NamedTuple):
-    """One sign of an address, and how often it may come."""
+    """One character of an address: what it may be, and how often it may occur."""
 
-    sign: re.Pattern[str]
-    optional: bool
-    repeats: bool
+    character: re.Pattern[str]
+    is_optional: bool
+    is_repeated: bool
 
 
 def check_uri_pattern(pattern: str) -> None:
-    """A ValueError that says what is wrong with a pattern, if anything is."""
-    _steps(pattern)
+    """Raise ValueError, which says what is wrong, if the pattern is not valid."""
+    _parse(pattern)
 
 
 def matches_uri_pattern(pattern: str, uri: str) -> bool:
-    """Whether the whole address is as the pattern says."""
-    steps = _steps(pattern)
-    states = _reachable(steps, {0})
-    for sign in uri:
-        moved = {state for state in states if state < len(steps) and steps[state].sign.match(sign)}
-        states = _reachable(steps, {state + 1 for state in moved} | {state for state in moved if steps[state].repeats})
+    """Return whether the pattern matches the whole address."""
+    steps = _parse(pattern)
+    states = _skip_optional(steps, {0})
+    for character in uri:
+        matched = {state for state in states if state < len(steps) and steps[state].character.match(character)}
+        following = {state + 1 for state in matched} | {state for state in matched if steps[state].is_repeated}
+        states = _skip_optional(steps, following)
         if not states:
             return False
     return len(steps) in states
 
 
 @lru_cache(maxsize=256)
-def _steps(pattern: str) -> tuple[_Step, ...]:
+def _parse(pattern: str) -> tuple[_Step, ...]:
     steps, position = [], 0
-    # Anchors say what is so anyway: the whole address is compared.
+    # Anchors are redundant: the whole address is compared.
     pattern = pattern.removeprefix("^").removesuffix("$")
     while position < len(pattern):
-        step = _STEP.match(pattern, position)
-        if step is None:
+        match = _STEP.match(pattern, position)
+        if match is None:
             raise ValueError(
                 f"{pattern[position]!r} at position {position + 1} is not supported here: write a pattern with .* such "
                 "as rem://sessions/.*, and one pattern for each alternative"
             )
-        position = step.end()
-        times = step["times"]
-        steps.append(_Step(_sign(step), optional=times in ("*", "?"), repeats=times in ("*", "+")))
+        position = match.end()
+        times = match["times"]
+        steps.append(_Step(_compile_character(match), is_optional=times in ("*", "?"), is_repeated=times in ("*", "+")))
     return tuple(steps)
 
 
-def _sign(step: re.Match[str]) -> re.Pattern[str]:
-    if step["any"]:
+def _compile_character(match: re.Match[str]) -> re.Pattern[str]:
+    if match["any"]:
         return re.compile(".", re.DOTALL)
-    if step["set"]:
+    if match["set"]:
         try:
-            return re.compile(f"[{step['set']}]")
+            return re.compile(f"[{match['set']}]")
         except re.error as error:
-            raise ValueError(f"[{step['set']}]: {error.msg}") from error
-    return re.compile(re.escape(step["escaped"] or step["plain"]))
+            raise ValueError(f"[{match['set']}]: {error.msg}") from error
+    return re.compile(re.escape(match["escaped"] or match["plain"]))
 
 
-def _reachable(steps: tuple[_Step, ...], states: set[int]) -> set[int]:
-    """The states, and those behind signs that may be left out."""
-    pending, found = list(states), set(states)
+def _skip_optional(steps: tuple[_Step, ...], states: set[int]) -> set[int]:
+    """Return the states, and those that are reachable by skipping optional steps."""
+    pending, reachable = list(states), set(states)
     while pending:
         state = pending.pop()
-        if state < len(steps) and steps[state].optional and state + 1 not in found:
-            found.add(state + 1)
+        if state < len(steps) and steps[state].is_optional and state + 1 not in reachable:
+            reachable.add(state + 1)
             pending.append(state + 1)
-    return found
+    return reachable

@@ -1,4 +1,4 @@
-"""From the YAML of an agent to its schema; what is wrong is named with file, line and field."""
+"""Parse the YAML of an agent. Errors name file, line and field."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ from rem.agents.schema_references import Path
 from rem.db.yaml import BoundedLoader
 from rem.errors import InvalidAgentError
 from rem.models.field_types import to_json_value
+from rem.text import collapse_spaces
 
 MAX_AGENT_BYTES = 256 * 1024
-"""How long the text of an agent may be, in bytes."""
-_DEEPEST = 50
+"""Length of the YAML of an agent."""
+MAX_DEPTH = 50
 
 
 @dataclass(frozen=True, slots=True)
 class AgentIssue:
-    """One thing that is wrong with an agent."""
+    """One error in the definition of an agent."""
 
     message: str
     field: str = ""
     line: int | None = None
 
-    def at(self, source: str) -> str:
-        """The problem with its place: `agents/x.yaml, line 7: json_schema_extra.name: is missing`."""
-        place = source if self.line is None else f"{source}, line {self.line}"
-        return ": ".join(part for part in (place, self.field, self.message) if part)
+    def format(self, source: str) -> str:
+        """Return the error with its position: `agents/x.yaml, line 7: json_schema_extra.name: is missing`."""
+        position = source if self.line is None else f"{source}, line {self.line}"
+        return ": ".join(part for part in (position, self.field, self.message) if part)
 
 
 _TOO_LONG = AgentIssue(f"is longer than {MAX_AGENT_BYTES // 1024} KB: shorten the description")
@@ -41,50 +42,50 @@ _TOO_LONG = AgentIssue(f"is longer than {MAX_AGENT_BYTES // 1024} KB: shorten th
 
 @dataclass(frozen=True, slots=True)
 class ParsedAgent:
-    """What came of reading an agent: the agent, or what is wrong with it and, if it says so, what it is called."""
+    """The agent of a YAML document, or its errors and its name, if it has one."""
 
     schema: AgentSchema | None
-    problems: list[AgentIssue] = field(default_factory=list)
+    issues: list[AgentIssue] = field(default_factory=list)
     name: str | None = None
 
 
 def parse_agent(text: str, source: str) -> AgentSchema:
-    """The agent that a YAML document defines; an InvalidAgentError names every problem with its line and field."""
-    return _required(read_agent(text, source), source)
+    """Return the agent of a YAML document. Raise InvalidAgentError, which names every error with line and field."""
+    return _require_schema(read_agent(text, source), source)
 
 
 def parse_agent_document(document: Mapping[str, Any], source: str) -> AgentSchema:
-    """The agent that a document defines which is stored already, so that there are no lines."""
-    return _required(_checked(dict(document), source, {}), source)
+    """Return the agent of a stored document. Raise InvalidAgentError, which names every error with its field."""
+    return _require_schema(_validate(dict(document), source, {}), source)
 
 
-def describe_issues(problems: list[AgentIssue], source: str) -> str:
-    """The problems, a line for each."""
-    return "\n".join(problem.at(source) for problem in problems)
+def describe_issues(issues: list[AgentIssue], source: str) -> str:
+    """Return the errors with their positions, one in each line."""
+    return "\n".join(issue.format(source) for issue in issues)
 
 
-def _required(read: ParsedAgent, source: str) -> AgentSchema:
-    if read.schema is None:
-        raise InvalidAgentError(describe_issues(read.problems, source))
-    return read.schema
+def _require_schema(parsed: ParsedAgent, source: str) -> AgentSchema:
+    if parsed.schema is None:
+        raise InvalidAgentError(describe_issues(parsed.issues, source))
+    return parsed.schema
 
 
 def read_agent(text: str, source: str) -> ParsedAgent:
-    """The agent that a YAML document defines, or all that is wrong with it."""
+    """Parse a YAML document. Return the agent, or all of its errors."""
     try:
         value, lines = _load(text)
     except _YamlError as error:
-        return ParsedAgent(None, [error.problem])
+        return ParsedAgent(None, [error.issue])
     if not isinstance(value, dict):
         message = "is empty" if value is None else "must be a mapping"
         return ParsedAgent(
             None, [AgentIssue(f"{message}: write description, properties and json_schema_extra", line=1)]
         )
-    return _checked(value, source, lines)
+    return _validate(value, source, lines)
 
 
 def read_agent_bytes(content: bytes, source: str) -> ParsedAgent:
-    """The same of what a file holds; of a file that is too long, the beginning is enough."""
+    """Parse the content of a file. Of a file over MAX_AGENT_BYTES its first MAX_AGENT_BYTES + 1 bytes are enough."""
     if len(content) > MAX_AGENT_BYTES:
         return ParsedAgent(None, [_TOO_LONG])
     try:
@@ -95,23 +96,23 @@ def read_agent_bytes(content: bytes, source: str) -> ParsedAgent:
 
 
 class _YamlError(Exception):
-    """The text is not the YAML of one plain document."""
+    """The text is not one plain YAML document."""
 
     def __init__(self, message: str, line: int | None = None, path: Path = ()) -> None:
         super().__init__(message)
-        self.problem = AgentIssue(message, format_path(path), line)
+        self.issue = AgentIssue(message, format_path(path), line)
 
 
 def _load(text: str) -> tuple[Any, dict[Path, int]]:
-    """The value of a YAML text, and the line of everything in it."""
+    """Return the value of a YAML text, and the line of every node."""
     if len(text) > MAX_AGENT_BYTES or len(text.encode(errors="surrogatepass")) > MAX_AGENT_BYTES:
         raise _YamlError(_TOO_LONG.message)
     try:
-        _refuse_explosives(text)
+        _refuse_unsafe_yaml(text)
         loader = BoundedLoader(text)
         try:
             root = loader.get_single_node()
-            return (None, {}) if root is None else _Reader(loader).read(root)
+            return (None, {}) if root is None else _NodeReader(loader).read(root)
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
@@ -120,11 +121,11 @@ def _load(text: str) -> tuple[Any, dict[Path, int]]:
             f"not valid YAML: {error.problem or error.context}", mark.line + 1 if mark else None
         ) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise _YamlError(f"not valid YAML: {' '.join(str(error).split())}") from error
+        raise _YamlError(f"not valid YAML: {collapse_spaces(str(error))}") from error
 
 
-def _refuse_explosives(text: str) -> None:
-    """Aliases let a few lines stand for gigabytes, tags mean what only their author knows, and depth costs stack."""
+def _refuse_unsafe_yaml(text: str) -> None:
+    """Refuse aliases, which can expand to gigabytes, tags, which may create any object, and deep nesting."""
     depth = 0
     for event in yaml.parse(text, Loader=BoundedLoader):
         line = event.start_mark.line + 1
@@ -133,43 +134,43 @@ def _refuse_explosives(text: str) -> None:
         if getattr(event, "tag", None):
             raise _YamlError(f"the YAML tag {event.tag} is not supported: leave it out", line)
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _DEEPEST:
-            raise _YamlError(f"is nested more than {_DEEPEST} levels deep", line)
+        if depth > MAX_DEPTH:
+            raise _YamlError(f"is nested more than {MAX_DEPTH} levels deep", line)
 
 
-class _Reader:
-    """Makes plain JSON of the nodes of a document and remembers where each part stands."""
+class _NodeReader:
+    """Converts YAML nodes into plain JSON, and records the line of every node."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
         self._lines: dict[Path, int] = {}
 
     def read(self, root: Any) -> tuple[Any, dict[Path, int]]:
-        return self._value(root, ()), self._lines
+        return self._read_node(root, ()), self._lines
 
-    def _value(self, node: Any, path: Path) -> Any:
+    def _read_node(self, node: Any, path: Path) -> Any:
         self._lines.setdefault(path, node.start_mark.line + 1)
         if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, path)
+            return self._read_mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
-            return [self._value(item, (*path, index)) for index, item in enumerate(node.value)]
-        return self._scalar(node, path)
+            return [self._read_node(item, (*path, index)) for index, item in enumerate(node.value)]
+        return self._read_scalar(node, path)
 
-    def _mapping(self, node: Any, path: Path) -> dict[str, Any]:
+    def _read_mapping(self, node: Any, path: Path) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
-            key = self._scalar(key_node, path) if isinstance(key_node, yaml.ScalarNode) else None
+            key = self._read_scalar(key_node, path) if isinstance(key_node, yaml.ScalarNode) else None
             if not isinstance(key, str):
                 raise _YamlError("a field's name must be text: quote it", line, path)
             if key in values:
                 raise _YamlError("is given more than once", line, (*path, key))
-            # The line of a field is that of its name: its value may begin on the next.
+            # The line of a field is the line of its name. The value may start on the next line.
             self._lines[(*path, key)] = line
-            values[key] = self._value(value_node, (*path, key))
+            values[key] = self._read_node(value_node, (*path, key))
         return values
 
-    def _scalar(self, node: Any, path: Path) -> Any:
+    def _read_scalar(self, node: Any, path: Path) -> Any:
         value, line = self._loader.construct_object(node), node.start_mark.line + 1
         if value is not None and not isinstance(value, str | bool | int | float):
             raise _YamlError(f"{node.value} is a {type(value).__name__} to YAML: quote it", line, path)
@@ -179,61 +180,58 @@ class _Reader:
             raise _YamlError(str(error), line, path) from error
 
 
-def _checked(value: dict[str, Any], source: str, lines: dict[Path, int]) -> ParsedAgent:
+def _validate(value: dict[str, Any], source: str, lines: dict[Path, int]) -> ParsedAgent:
     extra = value.get("json_schema_extra")
     name = extra.get("name") if isinstance(extra, dict) else None
-    problems = _output_problems(value, lines)
+    issues = _check_output_schema(value, lines)
     try:
         document = AgentDocument.model_validate(value)
     except ValidationError as error:
-        problems += [_problem(detail, lines) for detail in error.errors()]
-    if problems:
-        # Two checks may have stumbled over the same field.
-        once = {problem.field: problem for problem in reversed(problems)}
-        return ParsedAgent(None, sorted(once.values(), key=_place), name if isinstance(name, str) else None)
+        issues += [_make_issue(detail, lines) for detail in error.errors()]
+    if issues:
+        # Two checks may report the same field.
+        unique = {issue.field: issue for issue in reversed(issues)}
+        in_order = sorted(unique.values(), key=lambda issue: (issue.line or 0, issue.field))
+        return ParsedAgent(None, in_order, name if isinstance(name, str) else None)
     return ParsedAgent(AgentSchema.from_document(document, source), name=document.json_schema_extra.name)
 
 
-def _place(problem: AgentIssue) -> tuple[int, str]:
-    return problem.line or 0, problem.field
-
-
-def _output_problems(value: dict[str, Any], lines: dict[Path, int]) -> list[AgentIssue]:
-    """What is wrong with what the document says of the answer."""
+def _check_output_schema(value: dict[str, Any], lines: dict[Path, int]) -> list[AgentIssue]:
+    """Return the errors in the parts of the document that describe the answer."""
     parts = ("properties", "required", "additionalProperties", "$defs")
     schema: dict[str, Any] = {name: value[name] for name in parts if name in value}
-    found = [(problem.path, problem.message) for problem in check_schema({"type": "object", **schema})]
+    errors = [(issue.path, issue.message) for issue in check_schema({"type": "object", **schema})]
     extra = value.get("json_schema_extra")
     if isinstance(extra, dict) and extra.get("structured_output") is True and not value.get("properties"):
-        message = "needs properties: they say what the answer looks like"
-        found.append((("json_schema_extra", "structured_output"), message))
-    return [AgentIssue(message, format_path(path), _line(path, lines)) for path, message in found]
+        message = "needs properties: they describe the answer"
+        errors.append((("json_schema_extra", "structured_output"), message))
+    return [AgentIssue(message, format_path(path), _find_line(path, lines)) for path, message in errors]
 
 
-def _problem(detail: ErrorDetails, lines: dict[Path, int]) -> AgentIssue:
-    # Behind the field pydantic names the alternative of a union that it tried.
+def _make_issue(detail: ErrorDetails, lines: dict[Path, int]) -> AgentIssue:
+    # After the field pydantic names the member of the union that it tried.
     path = tuple(part for part in detail["loc"] if part not in ("bool", "dict[str,any]"))
-    return AgentIssue(_message(detail, path), format_path(path), _line(path, lines))
+    return AgentIssue(_describe_error(detail, path), format_path(path), _find_line(path, lines))
 
 
-def _line(path: Path, lines: dict[Path, int]) -> int | None:
-    """The line of a field, or of what it is missing from."""
+def _find_line(path: Path, lines: dict[Path, int]) -> int | None:
+    """Return the line of a field, or the line of its parent if the field is missing."""
     while path and path not in lines:
         path = path[:-1]
     return lines.get(path)
 
 
-_FIELDS: dict[str, list[str]] = {
+_FIELDS_OF_PARENT: dict[str, list[str]] = {
     "": [field.alias or name for name, field in AgentDocument.model_fields.items()],
     "json_schema_extra": list(AgentExtra.model_fields),
     "tools": list(ToolRef.model_fields),
     "resources": list(ResourceRef.model_fields),
 }
-_PATTERNS = {
+_PATTERN_MESSAGES = {
     "name": "must be in kebab case: small letters and digits, joined by hyphens, such as query-agent",
     "version": 'must be a version such as "1.0.0"',
 }
-_TYPES = {
+_TYPE_MESSAGES = {
     "string_type": "must be text: quote it",
     "bool_type": "must be true or false",
     "int_type": "must be a whole number",
@@ -245,24 +243,24 @@ _TYPES = {
 }
 
 
-def _message(detail: ErrorDetails, path: Path) -> str:
-    kind, last = detail["type"], str(path[-1]) if path else ""
-    if kind == "extra_forbidden":
-        return _unknown_field(path)
-    if kind == "string_pattern_mismatch" and last in _PATTERNS:
-        return _PATTERNS[last]
-    if kind == "model_type" and len(path) > 1 and path[-2] in ("tools", "resources"):
+def _describe_error(detail: ErrorDetails, path: Path) -> str:
+    error_type, last = detail["type"], str(path[-1]) if path else ""
+    if error_type == "extra_forbidden":
+        return _describe_unknown_field(path)
+    if error_type == "string_pattern_mismatch" and last in _PATTERN_MESSAGES:
+        return _PATTERN_MESSAGES[last]
+    if error_type == "model_type" and len(path) > 1 and path[-2] in ("tools", "resources"):
         return f"must be a mapping: write - {'name' if path[-2] == 'tools' else 'uri_pattern'}: …"
-    if kind in _TYPES:
-        return _TYPES[kind]
+    if error_type in _TYPE_MESSAGES:
+        return _TYPE_MESSAGES[error_type]
     message = detail["msg"].removeprefix("Value error, ")
     return message.replace("Input should", "must").replace("String should", "must").replace("List should", "must")
 
 
-def _unknown_field(path: Path) -> str:
+def _describe_unknown_field(path: Path) -> str:
     parents = [str(part) for part in path[:-1] if isinstance(part, str)]
-    fields = _FIELDS.get(parents[-1] if parents else "", [])
-    elsewhere = next((place for place, names in _FIELDS.items() if path[-1] in names), None)
-    if elsewhere == "json_schema_extra" and not parents:
+    fields = _FIELDS_OF_PARENT.get(parents[-1] if parents else "", [])
+    other_parent = next((parent for parent, names in _FIELDS_OF_PARENT.items() if path[-1] in names), None)
+    if other_parent == "json_schema_extra" and not parents:
         return "belongs under json_schema_extra"
     return f"there is no such field.{did_you_mean(str(path[-1]), fields)}"

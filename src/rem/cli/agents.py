@@ -41,8 +41,8 @@ def list_agents(user: UserOption = None, tenant: TenantOption = "default", as_js
             typer.echo(f"{entry.name:<20} {entry.source}")
             typer.echo(f"    {entry.schema.summary}")
     for entry in entries:
-        if entry.problem is not None:
-            print_to_stderr(f"Cannot be used: {entry.problem}")
+        if entry.error is not None:
+            print_to_stderr(f"Cannot be used: {entry.error}")
 
 
 @app.command()
@@ -75,9 +75,9 @@ def validate(
         print_json([_report(file, read) for file, read in found])
     else:
         for file, read in found:
-            if read.schema is not None and not read.problems:
+            if read.schema is not None and not read.issues:
                 typer.echo(f"{file}: {read.schema.name} {read.schema.version} is valid.")
-    problems = [problem.at(file) for file, read in found for problem in read.problems]
+    problems = [problem.format(file) for file, read in found for problem in read.issues]
     if problems:
         raise InvalidAgentError("\n".join(problems))
 
@@ -97,7 +97,7 @@ def save(
 
     read = _read(file)
     if read.schema is None:
-        raise InvalidAgentError(describe_issues(read.problems, str(file)))
+        raise InvalidAgentError(describe_issues(read.issues, str(file)))
     text = read.schema.as_yaml()
 
     async def work(catalog: AgentCatalog) -> AgentSchema:
@@ -166,10 +166,10 @@ def _row(entry: CatalogEntry) -> dict[str, Any]:
         "tools": schema.tool_names if schema else None,
         "structured_output": schema.structured_output if schema else None,
         "model": schema.model if schema else None,
-        "problem": entry.problem,
+        "problem": entry.error,
     }
 
 
 def _report(file: str, read: ParsedAgent) -> dict[str, Any]:
-    problems = [{"line": problem.line, "field": problem.field, "message": problem.message} for problem in read.problems]
-    return {"file": file, "name": read.name, "valid": not read.problems, "problems": problems}
+    problems = [{"line": problem.line, "field": problem.field, "message": problem.message} for problem in read.issues]
+    return {"file": file, "name": read.name, "valid": not read.issues, "problems": problems}

@@ -228,7 +228,7 @@ async def _agents() -> str:
     if get_settings().agents.path is not None and not catalog.folder.is_dir():
         raise InvalidAgentError(f"AGENTS__PATH: there is no folder {catalog.folder}.")
     entries = await catalog.list_entries(Scope.for_user(None))
-    problems = [entry.problem for entry in entries if entry.problem is not None]
+    problems = [entry.error for entry in entries if entry.error is not None]
     if problems:
         raise InvalidAgentError(" ".join(problems))
     own = sum(1 for entry in entries if entry.source.startswith(str(catalog.folder)))
