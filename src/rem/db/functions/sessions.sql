@@ -1,7 +1,8 @@
 -- Sessions: a turn takes one round trip. Its cost does not depend on the length of the session.
 
 -- Return `session_name`. If an expired session that is not swept yet has this name, remove the name from that session.
-CREATE OR REPLACE FUNCTION rem_release_expired_name(of_tenant text, of_user text, session_name text) RETURNS text LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION rem_release_expired_name(of_tenant text, of_user text, session_name text) RETURNS text
+LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE rem.sessions s SET name = NULL
   WHERE s.tenant_id = of_tenant AND s.user_id = of_user AND s.key = rem.rem_key(session_name) AND s.name IS NOT NULL
@@ -12,7 +13,8 @@ END $$;
 -- Create a session and return true, or return false if the id is taken. If another session has the name, or the name has
 -- no key, the session is created without a name.
 CREATE OR REPLACE FUNCTION rem_create_session(
-  of_tenant text, of_user text, of_session uuid, agent text, session_name text, session_metadata jsonb, added integer, added_tokens bigint
+  of_tenant text, of_user text, of_session uuid, agent text, session_name text, session_metadata jsonb, added integer,
+  added_tokens bigint
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
   IF octet_length(rem.rem_key(session_name)) BETWEEN 1 AND 1024 THEN
@@ -61,7 +63,8 @@ CREATE OR REPLACE FUNCTION rem_update_session_totals(
   of_tenant text, of_user text, of_session uuid, added integer DEFAULT 0, added_tokens bigint DEFAULT 0
 ) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  UPDATE rem.session_counters c SET is_stale = false WHERE c.tenant_id = of_tenant AND c.session_id = of_session AND c.is_stale;
+  UPDATE rem.session_counters c SET is_stale = false
+  WHERE c.tenant_id = of_tenant AND c.session_id = of_session AND c.is_stale;
   UPDATE rem.sessions s SET message_count = c.messages + added, total_tokens = c.tokens + added_tokens
   FROM (SELECT count(*) AS messages, coalesce(sum(m.token_count), 0) AS tokens FROM rem.messages m
         WHERE m.tenant_id = of_tenant AND m.user_id = of_user AND m.session_id = of_session AND m.deleted_at IS NULL) c
@@ -117,8 +120,9 @@ RETURN greatest(
   0);
 
 -- Insert messages at the end of a session. The caller must have locked the session.
-CREATE OR REPLACE FUNCTION rem_insert_messages(of_tenant text, of_user text, of_session uuid, first_index integer, new_messages json)
-RETURNS void LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION rem_insert_messages(
+  of_tenant text, of_user text, of_session uuid, first_index integer, new_messages json
+) RETURNS void LANGUAGE sql AS $$
   INSERT INTO rem.messages (tenant_id, user_id, id, session_id, message_index, role, content, tool_calls, tool_call_id,
                             tool_name, model, token_count, metadata, created_at, updated_at, expires_at)
   SELECT of_tenant, of_user, n.id, of_session, first_index + n.place::integer - 1, n.role, n.content, n.tool_calls,
@@ -135,7 +139,8 @@ $$;
 -- Store messages at the end of a session, and create the session if it does not exist and `creates` is true.
 -- Return [state, index of the first message].
 CREATE OR REPLACE FUNCTION rem_append_messages(
-  of_tenant text, of_user text, of_session uuid, agent text, new_messages json, added integer, added_tokens bigint, creates boolean
+  of_tenant text, of_user text, of_session uuid, agent text, new_messages json, added integer, added_tokens bigint,
+  creates boolean
 ) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
   state text := rem.rem_open_session(of_tenant, of_user, of_session, agent, NULL, NULL, added, added_tokens, creates);
@@ -150,7 +155,8 @@ END $$;
 
 -- Create a session with messages, unless it exists. Return 'new', or the state of the existing session.
 CREATE OR REPLACE FUNCTION rem_seed_session(
-  of_tenant text, of_user text, of_session uuid, agent text, session_name text, new_messages json, added integer, added_tokens bigint
+  of_tenant text, of_user text, of_session uuid, agent text, session_name text, new_messages json, added integer,
+  added_tokens bigint
 ) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
   state text;
@@ -162,7 +168,8 @@ BEGIN
     END IF;
     -- A concurrent call waits here until the first one has stored its messages.
     IF rem.rem_create_session(of_tenant, of_user, of_session, agent, session_name, NULL, added, added_tokens) THEN
-      PERFORM rem.rem_insert_messages(of_tenant, of_user, of_session, rem.rem_next_message_index(of_tenant, of_user, of_session), new_messages);
+      PERFORM rem.rem_insert_messages(of_tenant, of_user, of_session,
+                                      rem.rem_next_message_index(of_tenant, of_user, of_session), new_messages);
       RETURN 'new';
     END IF;
   END LOOP;
@@ -171,7 +178,8 @@ END $$;
 -- Return a message as the model gets it, as a JSON array: index, role, content, tool_name, tool_call_id, tool_calls,
 -- arguments, is_truncated, token_count (NULL if it must be counted), is_important, id. Assistant messages of more than
 -- 400 characters are shortened and name the key of the full text. Other messages are never shortened.
-CREATE OR REPLACE FUNCTION rem_history_message(m rem.messages, is_important boolean) RETURNS json LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION rem_history_message(m rem.messages, is_important boolean) RETURNS json
+LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   -- Check the length in bytes first: it is known without decompressing the text.
   is_long boolean := m.role = 'assistant' AND octet_length(m.content) > 400 AND char_length(m.content) > 400;
@@ -187,11 +195,13 @@ BEGIN
 END $$;
 
 -- Estimate the tokens of a message in the history. The estimate is rather low than high, because the caller counts exactly
--- and drops what does not fit.
+-- and drops what does not fit. A long answer is shortened to 400 characters and a hint of 45 tokens; 340 instead of 400
+-- keeps the estimate low.
 CREATE OR REPLACE FUNCTION rem_estimate_history_tokens(role text, content_bytes integer, token_count integer) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN 4 + CASE
-  WHEN role = 'assistant' AND content_bytes > 480 THEN 45 + 340 * coalesce(token_count, content_bytes / 4)::bigint / content_bytes
+  WHEN role = 'assistant' AND content_bytes > 480
+    THEN 45 + 340 * coalesce(token_count, content_bytes / 4)::bigint / content_bytes
   ELSE coalesce(token_count, content_bytes / 4)
 END;
 
@@ -199,8 +209,8 @@ END;
 -- of the newest turn. The number of rows read is bounded, however long the session is. Once the messages have
 -- `enough_tokens`, stop at the messages that the summary covers (up to `summarized_to`).
 CREATE OR REPLACE FUNCTION rem_recent_messages(
-  of_tenant text, of_user text, of_session uuid, before_index integer, budget integer, summarized_to integer, enough_tokens integer,
-  kept integer[]
+  of_tenant text, of_user text, of_session uuid, before_index integer, budget integer, summarized_to integer,
+  enough_tokens integer, kept integer[]
 ) RETURNS json[] LANGUAGE plpgsql STABLE
 -- Force the index order: the planner's statistics may be from a time when the table was small.
 SET enable_seqscan = off SET enable_sort = off AS $$
@@ -224,8 +234,8 @@ BEGIN
     EXIT WHEN has_start AND tokens > budget;
     -- If one turn exceeds the budget, return its newest messages and the message that started it.
     CONTINUE WHEN tokens > budget AND NOT is_start AND cardinality(history) > 0;
-    history := history || rem.rem_history_message(m, is_start AND m.role = 'system' OR m.metadata @> '{"important": true}'
-                                              OR m.message_index = ANY (kept));
+    history := history || rem.rem_history_message(
+      m, m.role = 'system' OR m.metadata @> '{"important": true}' OR m.message_index = ANY (kept));
     has_start := has_start OR is_start;
   END LOOP;
   RETURN history;
@@ -234,8 +244,9 @@ END $$;
 -- Return the messages before `before_index` that the hybrid strategy keeps, in no order: system messages, flagged messages,
 -- and the decisions and key facts (`kept`) that were found when the session was summarized. Each statement is simple
 -- enough to use one index with any statistics.
-CREATE OR REPLACE FUNCTION rem_kept_messages(of_tenant text, of_user text, of_session uuid, before_index integer, kept integer[])
-RETURNS json[] LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_sort = off SET enable_bitmapscan = off AS $$
+CREATE OR REPLACE FUNCTION rem_kept_messages(
+  of_tenant text, of_user text, of_session uuid, before_index integer, kept integer[]
+) RETURNS json[] LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_sort = off SET enable_bitmapscan = off AS $$
 DECLARE
   m rem.messages;
   kept_index integer;
@@ -278,11 +289,12 @@ BEGIN
     SELECT * INTO summary_row FROM rem.session_summaries s
     WHERE s.tenant_id = of_tenant AND s.session_id = of_session AND s.user_id = of_user;
   END IF;
-  history := rem.rem_recent_messages(of_tenant, of_user, of_session, before_index, budget - least(coalesce(summary_row.token_count, 0), budget / 4),
-                           coalesce(summary_row.last_index, -1), budget * 2 / 5, coalesce(summary_row.kept, '{}'));
+  history := rem.rem_recent_messages(
+    of_tenant, of_user, of_session, before_index, budget - least(coalesce(summary_row.token_count, 0), budget / 4),
+    coalesce(summary_row.last_index, -1), budget * 2 / 5, coalesce(summary_row.kept, '{}'));
   IF strategy = 'hybrid' AND cardinality(history) > 0 THEN
-    kept_history := rem.rem_kept_messages(of_tenant, of_user, of_session, (history[cardinality(history)] ->> 0)::integer,
-                                        coalesce(summary_row.kept, '{}'));
+    kept_history := rem.rem_kept_messages(
+      of_tenant, of_user, of_session, (history[cardinality(history)] ->> 0)::integer, coalesce(summary_row.kept, '{}'));
   END IF;
   RETURN json_build_object('history', array_to_json(history), 'kept', array_to_json(kept_history),
                            'summary', nullif(summary_row.summary, ''));
@@ -294,18 +306,19 @@ CREATE OR REPLACE FUNCTION rem_begin_turn(
   budget integer, strategy text, session_name text
 ) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
-  state text := rem.rem_open_session(of_tenant, of_user, of_session, agent, session_name, session_metadata, 1, new_tokens, true);
+  state text := rem.rem_open_session(
+    of_tenant, of_user, of_session, agent, session_name, session_metadata, 1, new_tokens, true);
   next_index integer := 0;
-  conversation json;
+  history json;
 BEGIN
   IF state = 'open' THEN
     next_index := rem.rem_next_message_index(of_tenant, of_user, of_session);
-    conversation := rem.rem_session_history(of_tenant, of_user, of_session, next_index, budget, strategy);
+    history := rem.rem_session_history(of_tenant, of_user, of_session, next_index, budget, strategy);
   END IF;
   IF state IN ('open', 'new') THEN
     PERFORM rem.rem_insert_messages(of_tenant, of_user, of_session, next_index, new_message);
   END IF;
-  RETURN json_build_array(state, next_index, conversation);
+  RETURN json_build_array(state, next_index, history);
 END $$;
 
 -- Claim the job of updating a session's summary, if it is due. It is due when the messages after the summary use more than
@@ -349,7 +362,8 @@ BEGIN
   WHERE s.claimed_until IS NULL OR s.claimed_until <= clock_timestamp()
   RETURNING * INTO summary_row;
   RETURN CASE WHEN FOUND THEN json_build_object(
-    'summary', nullif(summary_row.summary, ''), 'last_index', summary_row.last_index, 'kept', summary_row.kept, 'until', until) END;
+    'summary', nullif(summary_row.summary, ''), 'last_index', summary_row.last_index, 'kept', summary_row.kept,
+    'until', until) END;
 END $$;
 
 -- Recount the messages of a session that is not deleted. Wait at most half a second for its lock: a process that deletes
@@ -384,18 +398,21 @@ END $$;
 -- Update everything that depends on the messages of a session after they changed. Delete the summary if it covers a deleted
 -- message. Reserve the indexes of erased messages. Recount the totals.
 CREATE OR REPLACE FUNCTION rem_apply_message_changes(
-  of_tenant text, of_user text, of_session uuid, first_hidden_index integer, last_erased_index integer, has_other_totals boolean
+  of_tenant text, of_user text, of_session uuid, first_hidden_index integer, last_erased_index integer,
+  has_other_totals boolean
 ) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF first_hidden_index IS NOT NULL THEN
     DELETE FROM rem.session_summaries s
-    WHERE s.tenant_id = of_tenant AND s.session_id = of_session AND (s.last_index >= first_hidden_index OR s.claimed_until IS NOT NULL);
+    WHERE s.tenant_id = of_tenant AND s.session_id = of_session
+      AND (s.last_index >= first_hidden_index OR s.claimed_until IS NOT NULL);
   END IF;
   IF last_erased_index IS NOT NULL THEN
     -- The SELECT finds nothing if the session itself is being erased.
     INSERT INTO rem.session_counters AS c (tenant_id, session_id, next_index)
     SELECT s.tenant_id, s.id, last_erased_index + 1 FROM rem.sessions s
-    WHERE s.tenant_id = of_tenant AND s.id = of_session AND last_erased_index >= rem.rem_next_message_index(of_tenant, of_user, of_session)
+    WHERE s.tenant_id = of_tenant AND s.id = of_session
+      AND last_erased_index >= rem.rem_next_message_index(of_tenant, of_user, of_session)
     ON CONFLICT (tenant_id, session_id) DO UPDATE SET next_index = greatest(c.next_index, excluded.next_index);
   END IF;
   IF has_other_totals THEN
@@ -406,12 +423,15 @@ END $$;
 CREATE OR REPLACE FUNCTION rem_on_messages_changed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF TG_OP = 'DELETE' THEN
-    PERFORM rem.rem_apply_message_changes(c.tenant_id, c.user_id, c.session_id, c.first_hidden_index, c.last_erased_index, c.has_other_totals) FROM (
-      SELECT o.tenant_id, o.user_id, o.session_id, min(o.message_index) AS first_hidden_index, max(o.message_index) AS last_erased_index,
+    PERFORM rem.rem_apply_message_changes(c.tenant_id, c.user_id, c.session_id, c.first_hidden_index, c.last_erased_index,
+                                          c.has_other_totals) FROM (
+      SELECT o.tenant_id, o.user_id, o.session_id, min(o.message_index) AS first_hidden_index,
+             max(o.message_index) AS last_erased_index,
              bool_or(o.deleted_at IS NULL) AS has_other_totals
       FROM old_rows o GROUP BY 1, 2, 3 ORDER BY 1, 3 OFFSET 0) c;
   ELSE
-    PERFORM rem.rem_apply_message_changes(c.tenant_id, c.user_id, c.session_id, c.first_hidden_index, NULL, c.has_other_totals) FROM (
+    PERFORM rem.rem_apply_message_changes(c.tenant_id, c.user_id, c.session_id, c.first_hidden_index, NULL,
+                                          c.has_other_totals) FROM (
       SELECT o.tenant_id, o.user_id, o.session_id,
              min(o.message_index) FILTER (WHERE o.deleted_at IS NULL AND n.deleted_at IS NOT NULL
                                                 OR o.expires_at IS DISTINCT FROM n.expires_at) AS first_hidden_index,

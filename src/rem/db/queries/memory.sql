@@ -1,32 +1,35 @@
 -- name: begin_turn
+-- Store a user message, and return [state, message index, history before it].
 SELECT rem.rem_begin_turn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 
 -- name: append
+-- Store messages at the end of a session, and return [state, index of the first message].
 SELECT rem.rem_append_messages($1, $2, $3, $4, $5, $6, $7, $8)
 
 -- name: seed_session
+-- Create a session with messages, unless it exists, and return its state.
 SELECT rem.rem_seed_session($1, $2, $3, $4, $5, $6, $7, $8)
 
 -- name: find_session_by_name
--- The user's own live session of a name.
+-- Return the id of the user's session with a name.
 SELECT s.id FROM rem.sessions s
 WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.key = rem.rem_key($3) AND s.name IS NOT NULL AND s.deleted_at IS NULL
   AND (s.expires_at IS NULL OR s.expires_at > now())
 
 -- name: full_texts
--- The texts of some messages of a session, without those that alone have more than $5 tokens.
+-- Return the full texts of messages, without those that have more than $5 tokens.
 SELECT m.message_index, m.content, m.token_count FROM rem.messages m
 WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index = ANY ($4::integer[])
   AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now()) AND coalesce(m.token_count, 0) <= $5
 
 -- name: session_history
--- What a model would be told of a session by now; NULL if the user has no such session.
+-- Return the history for the next turn of a session, or nothing if the user has no such session.
 SELECT rem.rem_session_history(s.tenant_id, s.user_id, s.id, 2147483647, $4, $5) FROM rem.sessions s
 WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.id = $3 AND s.deleted_at IS NULL
   AND (s.expires_at IS NULL OR s.expires_at > now())
 
 -- name: readable_session
--- A session of the user's own, or one that its owner shares with the user; whether its messages are counted.
+-- Return a session that the user owns or that is shared with the user; with counted totals if $4 is true.
 SELECT CASE WHEN $4 THEN rem.rem_session_with_totals(s) ELSE to_jsonb(s) END FROM rem.sessions s
 WHERE s.tenant_id = $1 AND s.id = $3 AND s.deleted_at IS NULL AND (s.expires_at IS NULL OR s.expires_at > now())
   AND (s.user_id = $2 OR EXISTS (
@@ -35,21 +38,21 @@ WHERE s.tenant_id = $1 AND s.id = $3 AND s.deleted_at IS NULL AND (s.expires_at 
       AND h.deleted_at IS NULL AND (h.expires_at IS NULL OR h.expires_at > now())))
 
 -- name: messages_after
--- A page of a session's messages, in their order, behind an index.
+-- Return up to $5 messages of a session whose index is greater than $4, in order.
 SELECT to_json(m.*) FROM rem.messages m
 WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index > $4 AND m.deleted_at IS NULL
   AND (m.expires_at IS NULL OR m.expires_at > now())
 ORDER BY m.message_index LIMIT $5
 
 -- name: own_sessions
--- Only those of the page are counted.
+-- Return a page of the user's sessions, the most recently written first. Only the sessions of the page are counted.
 SELECT rem.rem_session_with_totals(p) FROM (
   SELECT s::rem.sessions AS p FROM rem.sessions s
   WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.deleted_at IS NULL AND (s.expires_at IS NULL OR s.expires_at > now())
   ORDER BY s.updated_at DESC, s.id LIMIT $3 OFFSET $4) page
 
 -- name: shared_sessions
--- The sessions that others share with the user, those that were shared last first.
+-- Return a page of the sessions that other users share with the user, the most recently shared first.
 SELECT rem.rem_session_with_totals(p) FROM (
   SELECT s::rem.sessions AS p FROM rem.shared_sessions h
   JOIN rem.sessions s ON (s.tenant_id, s.user_id, s.id) = (h.tenant_id, h.user_id, h.session_id)
@@ -58,13 +61,14 @@ SELECT rem.rem_session_with_totals(p) FROM (
   ORDER BY h.created_at DESC, s.id LIMIT $3 OFFSET $4) page
 
 -- name: unshare
+-- Delete the shares of a session with one user ($4), or with all users if $4 is NULL.
 UPDATE rem.shared_sessions h SET deleted_at = clock_timestamp()
 WHERE h.tenant_id = $1 AND h.user_id = $2 AND h.session_id = $3 AND h.deleted_at IS NULL
   AND ($4::text IS NULL OR h.shared_with_user_id = $4)
 RETURNING h.id
 
 -- name: titles
--- What sessions of the user's own, or that others share with the user, are about: their name, else how it began.
+-- Return a title for each readable session: its name, its description, or the start of its first user message.
 SELECT s.id, coalesce(s.name, s.description, (
     SELECT left(m.content, $4) FROM rem.messages m
     WHERE m.tenant_id = s.tenant_id AND m.user_id = s.user_id AND m.session_id = s.id AND m.role = 'user' AND m.deleted_at IS NULL
@@ -78,29 +82,33 @@ WHERE s.tenant_id = $1 AND s.id = ANY ($3::uuid[]) AND s.deleted_at IS NULL AND 
       AND h.deleted_at IS NULL AND (h.expires_at IS NULL OR h.expires_at > now())))
 
 -- name: rename
+-- Rename a session. An expired session with the same name loses it.
 UPDATE rem.sessions s SET name = rem.rem_release_expired_name($1, $2, $4)
 WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.id = $3 AND s.deleted_at IS NULL
   AND (s.expires_at IS NULL OR s.expires_at > now())
 RETURNING to_json(s.*)
 
 -- name: delete_messages
--- Deletes the messages of a session that the caller has locked.
+-- Delete the messages of a session. The caller must have locked the session.
 UPDATE rem.messages m SET deleted_at = clock_timestamp()
 WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.deleted_at IS NULL
 
 -- name: reset_totals
+-- Set the totals of a session to 0, which locks it until the end of the transaction.
 UPDATE rem.sessions s SET message_count = 0, total_tokens = 0
 WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.id = $3 AND s.deleted_at IS NULL
 RETURNING s.id
 
 -- name: flag_message
+-- Mark a message as important, or remove the mark.
 UPDATE rem.messages m SET metadata = CASE WHEN $5 THEN m.metadata || '{"important": true}' ELSE m.metadata - 'important' END
 WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index = $4 AND m.deleted_at IS NULL
   AND (m.expires_at IS NULL OR m.expires_at > now())
 RETURNING to_json(m.*)
 
 -- name: delete_idle
--- Deletes some of the user's sessions that nobody has written to for so many days; who is just writing keeps it alive.
+-- Delete up to $4 of the user's sessions that nobody has written to for $3 days. SKIP LOCKED keeps a session that is being
+-- written to.
 UPDATE rem.sessions s SET deleted_at = clock_timestamp()
 WHERE s.tenant_id = $1 AND s.deleted_at IS NULL AND s.id IN (
   SELECT i.id FROM rem.sessions i
@@ -110,7 +118,7 @@ WHERE s.tenant_id = $1 AND s.deleted_at IS NULL AND s.id IN (
 RETURNING s.id
 
 -- name: idle_sessions
--- What `delete_idle` would delete, the longest idle first.
+-- Return the sessions that `delete_idle` would delete, the longest idle first.
 SELECT rem.rem_session_with_totals(p) FROM (
   SELECT s::rem.sessions AS p FROM rem.sessions s
   WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.deleted_at IS NULL AND s.updated_at < now() - make_interval(days => $3)
@@ -118,11 +126,12 @@ SELECT rem.rem_session_with_totals(p) FROM (
   ORDER BY s.updated_at, s.id LIMIT $4 OFFSET $5) page
 
 -- name: owners_of_idle_sessions
+-- Return the owners of all sessions that nobody has written to for $1 days.
 SELECT DISTINCT s.tenant_id, s.user_id FROM rem.sessions s
 WHERE s.deleted_at IS NULL AND s.updated_at < now() - make_interval(days => $1)
 
 -- name: copy_messages
--- The messages of a session, up to an index, as those of another one of the user's own.
+-- Copy the messages of a session ($4, $5) up to index $6 into another session of the user ($3).
 INSERT INTO rem.messages (tenant_id, user_id, session_id, message_index, role, content, tool_calls, tool_call_id, tool_name,
                           model, token_count, metadata, tags, created_at, updated_at)
 SELECT $1, $2, $3, (row_number() OVER (ORDER BY m.message_index) - 1)::integer, m.role, m.content, m.tool_calls,
@@ -132,7 +141,7 @@ WHERE m.tenant_id = $1 AND m.user_id = $4 AND m.session_id = $5 AND m.deleted_at
   AND (m.expires_at IS NULL OR m.expires_at > now())
 
 -- name: update_totals
--- Sets a session's totals to what its messages say.
+-- Set the totals of a session to those of its messages, and return the session.
 UPDATE rem.sessions s SET (message_count, total_tokens) = (
   SELECT count(*), coalesce(sum(m.token_count), 0) FROM rem.messages m
   WHERE m.tenant_id = s.tenant_id AND m.user_id = s.user_id AND m.session_id = s.id AND m.deleted_at IS NULL)
@@ -140,10 +149,12 @@ WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.id = $3
 RETURNING to_json(s.*)
 
 -- name: claim_summary
+-- Claim the job of updating a summary for $5 seconds, if it is due.
 SELECT rem.rem_claim_summary($1, $2, $3, $4, make_interval(secs => $5))
 
 -- name: messages_to_summarize
--- What is to be summarised next, very long texts without their middle. What lapses before its session does is in no summary.
+-- Return the next messages to summarize; texts of more than 4,000 characters without their middle. A message that expires
+-- before its session is not summarized.
 SELECT (to_jsonb(m.*) || jsonb_build_object('content', CASE WHEN octet_length(m.content) > 4000 AND char_length(m.content) > 4000
          THEN left(m.content, 2000) || E'\n...\n' || right(m.content, 2000) ELSE m.content END))
 FROM rem.messages m
@@ -153,7 +164,7 @@ WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_in
 ORDER BY m.message_index LIMIT $6
 
 -- name: store_summary
--- Only in place of the summary that it continues, and if all that it tells is still there ($9 messages).
+-- Store a summary, unless another one was stored since ($4), or the $9 messages that it covers have changed.
 UPDATE rem.session_summaries s
 SET summary = $6, last_index = $5, token_count = $7, kept = $8, updated_at = clock_timestamp(),
     claimed_until = CASE WHEN $10 THEN clock_timestamp() + make_interval(secs => $11) END
@@ -165,16 +176,19 @@ WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.session_id = $3 AND s.last_index
 RETURNING s.last_index
 
 -- name: release_summary
+-- End the claim on a summary.
 UPDATE rem.session_summaries s SET claimed_until = NULL WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.session_id = $3
 
 -- name: summary
+-- Return the summary of a session that has not expired.
 SELECT nullif(s.summary, '') FROM rem.session_summaries s
 JOIN rem.sessions t ON (t.tenant_id, t.id) = (s.tenant_id, s.session_id) AND (t.expires_at IS NULL OR t.expires_at > now())
 WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.session_id = $3
 
 -- name: release_expired_name
+-- Take a name from an expired session that is not swept yet.
 SELECT rem.rem_release_expired_name($1, $2, $3)
 
 -- name: is_foreign_id
--- Whether a session of this id is somebody else's.
+-- Return true if a session with this id belongs to another user.
 SELECT EXISTS (SELECT FROM rem.sessions s WHERE s.tenant_id = $1 AND s.user_id <> $2 AND s.id = $3)
