@@ -124,9 +124,9 @@ def marker(number: int) -> str:
     return f"zyx{number:02d}quark"
 
 
-async def dream(rem: Rem, store: Store, *names: str, again: bool = False) -> DreamReport:
+async def dream(rem: Rem, store: Store, *names: str, rescan: bool = False) -> DreamReport:
     """One night of a store's owner, without a mind."""
-    return await rem.dreamer().dream(store.scope, names or ("moments",), again=again)
+    return await rem.dreamer().dream(store.scope, names or ("moments",), rescan=rescan)
 
 
 async def moments(store: Store) -> list[Moment]:

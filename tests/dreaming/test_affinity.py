@@ -11,7 +11,7 @@ import pytest
 from rem.agents.service import Agents
 from rem.app import Rem
 from rem.db.store import Store
-from rem.dreaming.affinity.neighbours import Neighbours, fetch_compared_rows
+from rem.dreaming.affinity import Neighbours, fetch_compared_rows
 from rem.dreaming.claims import RowRef
 from rem.models import Edge, Moment, Ontology, Resource
 from rem.settings import Settings
@@ -61,7 +61,7 @@ async def test_what_belongs_together_is_connected_once_and_walked_both_ways(rem:
     assert [row["key"] for row in outward.results] == ["kiln-repair"]
     stood = await statements(sql)
     assert (await dream(rem, alice, "affinity")).run_id is None
-    assert (await dream(rem, alice, "affinity", again=True)).statement_count == 0
+    assert (await dream(rem, alice, "affinity", rescan=True)).statement_count == 0
     assert await statements(sql) == stood
 
 
@@ -84,7 +84,7 @@ async def test_an_edge_goes_with_either_end_and_with_what_it_said(rem: Rem, alic
     await alice.modify(Resource, stored["postgres rehearsal"].id, lambda r: r.model_copy(update={"content": text}))
     await dream(rem, alice, "affinity")
     assert await _drawn(sql) == set()
-    assert (await dream(rem, alice, "affinity", again=True)).statement_count == 0
+    assert (await dream(rem, alice, "affinity", rescan=True)).statement_count == 0
 
 
 async def test_an_edge_that_its_owner_removes_never_comes_back(rem: Rem, alice: Store, sql: Sql) -> None:
@@ -96,7 +96,7 @@ async def test_an_edge_that_its_owner_removes_never_comes_back(rem: Rem, alice: 
 
     await alice.modify(Resource, stored["pottery class"].id, without_dreams)
     await dream(rem, alice, "affinity")
-    await dream(rem, alice, "affinity", again=True)
+    await dream(rem, alice, "affinity", rescan=True)
     assert ("pottery-class", "related_to", "kiln-repair") not in await _drawn(sql)
     kept = await alice.get(Resource, stored["pottery class"].id)
     assert [(edge.rel_type, edge.dst) for edge in kept.graph_edges] == [("knows", "marathon")]
@@ -195,7 +195,7 @@ async def test_a_mind_that_fails_leaves_it_for_another_night(
     async with agents_with(settings, model) as agents:
         report = await _judged(agents, rem, alice)
     assert await _drawn(sql) == set()
-    assert any("waits for the next dream" in note for note in report.notes)
+    assert any("the next run tries again" in note for note in report.notes)
     await dream(rem, alice, "affinity")
     assert len(await _drawn(sql)) == 1
 

@@ -1,4 +1,4 @@
-"""The audit finds what has gone wrong with what was dreamt, and mends it; where nothing has, it finds nothing."""
+"""The audit finds what has gone wrong with what was dreamt, and fixes it; where nothing has, it finds nothing."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ async def _counts(rem: Rem, store: Store) -> dict[str, int]:
     return {check: count for check, count in found.items() if count}
 
 
-async def _mend(rem: Rem, store: Store) -> None:
-    assert (await rem.dreamer().audit(store.scope, mend=True)).mended > 0
+async def _fix(rem: Rem, store: Store) -> None:
+    assert (await rem.dreamer().audit(store.scope, fix=True)).fixed > 0
     assert (await rem.dreamer().audit(store.scope)).is_clean
 
 
@@ -48,7 +48,7 @@ async def test_duplicates(rem: Rem, alice: Store, dreamt: Resource) -> None:
     await night.store_claims("moments", ref(dreamt), [moment("D", dreamt, other, summary=f"{story}.")])
     found = await _counts(rem, alice)
     assert (found["exact_duplicates"], found["near_duplicates"]) == (1, 3)
-    await _mend(rem, alice)
+    await _fix(rem, alice)
     assert keys(await moments(alice)) == ["a", "the-plan"]
 
 
@@ -57,7 +57,7 @@ async def test_a_statement_that_lost_its_source(
 ) -> None:
     await sql.execute("DELETE FROM statement_sources")
     assert await _counts(rem, alice) == {"without_source": 2}
-    await _mend(rem, alice)
+    await _fix(rem, alice)
     assert await moments(alice) == []
     assert await dreamt_edges(alice, dreamt) == []
 
@@ -69,7 +69,7 @@ async def test_a_source_that_was_removed_past_rem(
     await sql.execute("DELETE FROM resources WHERE key = 'review'")
     found = await _counts(rem, alice)
     assert found["without_source"] == 1
-    assert (await rem.dreamer().audit(alice.scope, mend=True)).mended > 0
+    assert (await rem.dreamer().audit(alice.scope, fix=True)).fixed > 0
     assert await dreamt_edges(alice, dreamt) == []
 
 
@@ -80,7 +80,7 @@ async def test_a_row_and_an_edge_that_no_statement_stands_for(rem: Rem, alice: S
     await alice.upsert(Resource(name="review", graph_edges=[stray], origin="dream:affinity"))
     found = await _counts(rem, alice)
     assert (found["orphan_rows"], found["orphan_edges"]) == (2, 1)
-    await _mend(rem, alice)
+    await _fix(rem, alice)
     assert keys(await moments(alice)) == ["the-plan"]
 
 
@@ -88,7 +88,7 @@ async def test_an_edge_to_nothing(rem: Rem, alice: Store, dreamt: Resource) -> N
     nowhere = Resource(name="nowhere", key="nowhere")
     await (await night_for(rem, alice)).store_claims("affinity", ref(dreamt), [edge(dreamt, nowhere, dreamt)])
     assert await _counts(rem, alice) == {"dangling_edges": 1}
-    await _mend(rem, alice)
+    await _fix(rem, alice)
     assert await dreamt_edges(alice, dreamt) == [("related_to", "review")]
 
 
@@ -106,5 +106,5 @@ async def test_a_stale_profile(
 async def test_an_audit_looks_at_one_owner(rem: Rem, alice: Store, bob: Store, dreamt: Resource) -> None:
     await alice.upsert(Moment(name="From a dump", summary="x", origin="dream:moments"))
     assert await _counts(rem, bob) == {}
-    assert (await rem.dreamer().audit(bob.scope, mend=True)).mended == 0
+    assert (await rem.dreamer().audit(bob.scope, fix=True)).fixed == 0
     assert "from-a-dump" in keys(await moments(alice))

@@ -115,7 +115,7 @@ async def test_what_is_left_is_as_if_it_had_never_been_said(
     before = await statements(sql)
     assert (await dream(rem, alice, *_DREAMS)).changes == {}
     assert await statements(sql) == before
-    assert (await dream(rem, alice, *_DREAMS, again=True)).statement_count == 0
+    assert (await dream(rem, alice, *_DREAMS, rescan=True)).statement_count == 0
 
 
 async def test_a_message_that_comes_back_is_dreamt_on_with_the_rest(rem: Rem, alice: Store, sql: Sql) -> None:

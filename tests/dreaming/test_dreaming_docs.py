@@ -97,7 +97,7 @@ def test_a_second_dream_has_nothing_to_say(dsn: str) -> None:
 def test_a_dream_is_undone_by_its_id(dsn: str) -> None:
     settings = _talk(dsn)
     (report,) = orjson.loads(output("dreaming", "moments", "--json", *_ALICE, settings=settings))
-    assert "Took back" in output("dreaming", "undo", report["run_id"], *_ALICE, settings=settings)
+    assert "Deleted" in output("dreaming", "undo", report["run_id"], *_ALICE, settings=settings)
     query = "SQL SELECT count(*) AS moments FROM moments"
     (row,) = orjson.loads(output("query", query, "--json", *_ALICE, settings=settings))["results"]
     assert row["moments"] == 0

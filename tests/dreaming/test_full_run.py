@@ -47,11 +47,11 @@ async def test_the_first_full_night_knows_who_was_named_and_another_look_changes
         assert not {"sarah", "chen", "acme", "ltd"} & set(moment.topic_tags)
     before = await _statements(sql)
     assert (await rem.dreamer().dream(alice.scope)).run_id is None
-    report = await rem.dreamer().dream(alice.scope, again=True)
+    report = await rem.dreamer().dream(alice.scope, rescan=True)
     assert report.statement_count == 0
     for name in DREAMS:
         assert (await rem.dreamer().dream(alice.scope, [name])).statement_count == 0
-        assert (await rem.dreamer().dream(alice.scope, [name], again=True)).statement_count == 0
+        assert (await rem.dreamer().dream(alice.scope, [name], rescan=True)).statement_count == 0
     assert await _statements(sql) == before
 
 
@@ -95,7 +95,7 @@ async def test_somebody_who_is_known_later_was_there_before(rem: Rem, alice: Sto
     await talk(alice, "late", "user: My colleague Tom Okafor baked sourdough bread with rye flour.")
     await rem.dreamer().dream(alice.scope)
     assert [moment.present_persons for moment in await alice.find(Moment)] == [["tom-okafor"], ["tom-okafor"]]
-    assert (await rem.dreamer().dream(alice.scope, again=True)).statement_count == 0
+    assert (await rem.dreamer().dream(alice.scope, rescan=True)).statement_count == 0
 
 
 async def test_a_profile_answers_to_the_address_and_keeps_it(rem: Rem) -> None:
@@ -103,15 +103,15 @@ async def test_a_profile_answers_to_the_address_and_keeps_it(rem: Rem) -> None:
     await _three_talks(mia)
     await rem.dreamer().dream(mia.scope)
     assert await mia.lookup("mia@northwind.example") == []
-    await rem.dreamer().dream(mia.scope, address="Mia@Northwind.example")
+    await rem.dreamer().dream(mia.scope, email="Mia@Northwind.example")
     (found,) = await mia.lookup("mia@northwind.example")
     assert isinstance(found, User)
     assert found.summary
     # Every night only the id is known.
     await talk(mia, "news", "user: The sailmaker in Cowes quoted 3,400 euros for Dacron.")
     assert (await rem.dreamer().dream(mia.scope)).statement_count
-    assert (await rem.dreamer().dream(mia.scope, again=True)).statement_count == 0
+    assert (await rem.dreamer().dream(mia.scope, rescan=True)).statement_count == 0
     assert [row.id for row in await mia.lookup("mia@northwind.example")] == [found.id]
     # Somebody else's address is not the owner's.
-    await rem.dreamer().dream(mia.scope, address="bob@northwind.example")
+    await rem.dreamer().dream(mia.scope, email="bob@northwind.example")
     assert await mia.lookup("bob@northwind.example") == []

@@ -112,7 +112,7 @@ async def test_entity_with_owner_expiry_is_not_changed_or_made_again(rem: Rem, a
     await asyncio.sleep(max(0.0, (soon - datetime.now(UTC)).total_seconds()) + 0.1)
     assert (await rem.sweep()).erased == {"ontologies": 1}
     await tell("Sarah Chen <sarah.chen@acme.com> asked a third time.")
-    await rem.dreamer().dream(alice.scope, ["entities"], again=True)
+    await rem.dreamer().dream(alice.scope, ["entities"], rescan=True)
     assert await alice.lookup("Sarah Chen") == []
 
 

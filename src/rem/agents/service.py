@@ -49,7 +49,7 @@ class CatalogOutputSchemas:
     def __init__(self, catalog: AgentCatalog) -> None:
         self._catalog = catalog
 
-    async def schema_of(self, agent: str, scope: Scope) -> dict[str, Any]:
+    async def output_schema(self, agent: str, scope: Scope) -> dict[str, Any]:
         """The JSON schema of what an agent returns; an error if there is no such agent, or it returns plain text."""
         schema = await self._catalog.get(agent, scope)
         if not schema.structured_output:
@@ -67,7 +67,7 @@ class AgentExtractionModel(CatalogOutputSchemas):
         self._agents = agents
         self.model = model
 
-    async def think(self, agent: str, text: str, scope: Scope) -> dict[str, Any]:
+    async def extract(self, agent: str, text: str, scope: Scope) -> dict[str, Any]:
         """The agent's output, valid against its schema; a ModelError if there is none."""
         context = AgentContext(user_id=scope.user_id, tenant_id=scope.tenant_id)
         answer = await self._agents.run_without_session(agent, text, context)

@@ -1,4 +1,4 @@
-"""Audit: what is wrong with what was dreamt, and how to mend it."""
+"""Audit: checks the statements of an owner, and fixes what is wrong."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from rem.db.store import Store
 
 MAX_ISSUES = 1000
+"""Per check, to bound the report."""
 MAX_SUMMARIES = 5000
+"""Latest moments that are compared with each other, to bound the memory for their vectors."""
 MIN_DUPLICATE_COSINE = 0.95
 Embed: TypeAlias = Callable[[Sequence[str]], Awaitable[Any]]
 CHECKS = (
@@ -31,11 +33,11 @@ CHECKS = (
 
 @dataclass(frozen=True, slots=True)
 class AuditIssue:
-    """One thing that is wrong."""
+    """One row, edge or statement that is wrong."""
 
     key: str
     other: str | None
-    """The moment that it repeats, or where the edge leads."""
+    """Key of the moment that it duplicates, or target of the edge."""
     id: UUID
     table: str | None = None
     rel_type: str | None = None
@@ -43,29 +45,29 @@ class AuditIssue:
 
 @dataclass(slots=True)
 class AuditReport:
-    """What an audit found, at most a thousand of each kind, and how much of it was mended."""
+    """Issues by check, and how many of them were fixed."""
 
-    findings: dict[str, list[AuditIssue]] = field(default_factory=dict)
-    mended: int = 0
+    issues: dict[str, list[AuditIssue]] = field(default_factory=dict)
+    fixed: int = 0
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many findings there are of each kind."""
-        return {check: len(found) for check, found in self.findings.items()}
+        """Number of issues by check."""
+        return {check: len(issues) for check, issues in self.issues.items()}
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing was found."""
-        return not any(self.findings.values())
+        """Whether there is no issue."""
+        return not any(self.issues.values())
 
 
-async def run_audit(store: Store, embed: Embed, *, mend: bool = False) -> AuditReport:
-    """Look through what was dreamt for an owner. Mending removes what is wrong; stale profiles wait for a dream."""
+async def run_audit(store: Store, embed: Embed, *, fix: bool = False) -> AuditReport:
+    """Check the statements of an owner. With `fix`, remove what is wrong; a stale profile waits for the next dream."""
     async with store.transaction() as inside, inside.executor.connection() as connection:
         auditor = _Auditor(connection, store, embed)
         report = AuditReport({check: await auditor.find(check) for check in CHECKS})
-        if mend and not report.is_clean:
-            report.mended = await auditor.fix(report.findings)
+        if fix and not report.is_clean:
+            report.fixed = await auditor.fix(report.issues)
     return report
 
 
@@ -77,95 +79,90 @@ class _Auditor:
         self._tenant_id, self._user_id = store.scope.tenant_id, store.scope.user_id
 
     async def find(self, check: str) -> list[AuditIssue]:
+        """Return the issues of one check."""
         if check == "near_duplicates":
-            return await self._near_duplicates()
+            return await self._find_near_duplicates()
         if check != "orphan_rows":
-            return [_to_issue(row) for row in await self._rows(query("dream_audit", check))]
-        found = []
+            return [_to_issue(row) for row in await self._fetch(query("dream_audit", check))]
+        issues = []
         for table in self._store.types.models:
-            rows = await self._rows(fill(query("dream_audit", check), table=identifier(table)))
-            found += [_to_issue(row, table) for row in rows]
-        return found
+            rows = await self._fetch(fill(query("dream_audit", check), table=identifier(table)))
+            issues += [_to_issue(row, table) for row in rows]
+        return issues
 
-    async def _near_duplicates(self) -> list[AuditIssue]:
-        """Moments that mean almost what an older one means; none where nothing embeds."""
-        rows = list(
-            await self._connection.fetch(
-                query("dream_audit", "summaries"), self._tenant_id, self._user_id, MAX_SUMMARIES
-            )
+    async def _find_near_duplicates(self) -> list[AuditIssue]:
+        """Return the moments that mean almost the same as an older one; none if embeddings are off."""
+        latest_first = await self._connection.fetch(
+            query("dream_audit", "latest_summaries"), self._tenant_id, self._user_id, MAX_SUMMARIES
         )
+        rows = list(reversed(latest_first))
         try:
-            vectors = await self._embed([row["summary"] for row in reversed(rows)]) if len(rows) > 1 else []
+            vectors = await self._embed([row["summary"] for row in rows]) if len(rows) > 1 else []
         except EmbeddingDisabledError:
             return []
-        rows.reverse()
         return [
             AuditIssue(rows[later]["key"], rows[earlier]["key"], rows[later]["id"])
             for later, earlier in _find_near_pairs(vectors)
         ][:MAX_ISSUES]
 
-    async def _rows(self, statement: str) -> list[Any]:
+    async def _fetch(self, statement: str) -> list[Any]:
         return list(await self._connection.fetch(statement, self._tenant_id, self._user_id, MAX_ISSUES))
 
-    async def fix(self, findings: dict[str, list[AuditIssue]]) -> int:
+    async def fix(self, issues: dict[str, list[AuditIssue]]) -> int:
+        """Remove what is wrong in a run of its own, and return how many issues were fixed."""
         run_id: UUID = await self._connection.fetchval(
             query("dreaming", "begin_run"), self._tenant_id, self._user_id, ["audit"], None
         )
-        for finding in findings["exact_duplicates"] + findings["near_duplicates"]:
-            await self._connection.execute(query("dream_audit", "end_row"), self._tenant_id, finding.id, run_id)
-            await self._project("moments", finding.id)
-        for finding in findings["without_source"]:
-            await self._forget(finding.id)
-        for finding in findings["orphan_rows"]:
-            erase = fill(query("dream_audit", "erase_orphan"), table=identifier(str(finding.table)))
-            await self._connection.execute(erase, self._tenant_id, finding.id)
-        for finding in findings["dangling_edges"]:
+        for issue in issues["exact_duplicates"] + issues["near_duplicates"]:
+            await self._connection.execute(query("dream_audit", "end_row"), self._tenant_id, issue.id, run_id)
+            await self._project("moments", issue.id)
+        for issue in issues["without_source"]:
+            await self._delete_statement(issue.id)
+        for issue in issues["orphan_rows"]:
+            delete = fill(query("dream_audit", "delete_orphan"), table=identifier(str(issue.table)))
+            await self._connection.execute(delete, self._tenant_id, issue.id)
+        for issue in issues["dangling_edges"]:
             await self._connection.execute(
-                query("dream_audit", "end_dangling"),
-                self._tenant_id,
-                finding.id,
-                run_id,
-                finding.rel_type,
-                finding.other,
+                query("dream_audit", "end_edge"), self._tenant_id, issue.id, run_id, issue.rel_type, issue.other
             )
-        for finding in findings["orphan_edges"] + findings["dangling_edges"]:
-            await self._project(str(finding.table), finding.id)
+        for issue in issues["orphan_edges"] + issues["dangling_edges"]:
+            await self._project(str(issue.table), issue.id)
         await self._connection.execute(query("dreaming", "end_run"), self._tenant_id, run_id, "done", {}, None)
-        await self._connection.execute(query("dreaming", "forget_empty_run"), self._tenant_id, run_id)
-        return sum(len(found) for check, found in findings.items() if check != "stale_profiles")
+        await self._connection.execute(query("dreaming", "delete_empty_run"), self._tenant_id, run_id)
+        return sum(len(found) for check, found in issues.items() if check != "stale_profiles")
 
-    async def _forget(self, statement_id: UUID) -> None:
-        gone = await self._connection.fetchrow(query("dream_audit", "forget_statement"), self._tenant_id, statement_id)
-        if gone is None:
+    async def _delete_statement(self, statement_id: UUID) -> None:
+        row = await self._connection.fetchrow(query("dream_audit", "delete_statement"), self._tenant_id, statement_id)
+        if row is None:
             return
-        place = self._tenant_id, gone["entity_type"], gone["entity_id"]
-        if gone["kind"] == "field":
-            await self._connection.execute(query("dreaming", "set_field"), *place, gone["name"])
-        elif gone["kind"] == "row":
-            await self._connection.execute(query("dreaming", "project_row"), *place, gone["filled"])
-        await self._project(gone["entity_type"], gone["entity_id"])
+        entity = self._tenant_id, row["entity_type"], row["entity_id"]
+        if row["kind"] == "field":
+            await self._connection.execute(query("dreaming", "set_field"), *entity, row["name"])
+        elif row["kind"] == "row":
+            await self._connection.execute(query("dreaming", "project_row"), *entity, row["filled"])
+        await self._project(row["entity_type"], row["entity_id"])
 
     async def _project(self, table: str, row_id: UUID) -> None:
         await self._connection.execute(query("dreaming", "project"), self._tenant_id, [table], [row_id])
 
 
 def _find_near_pairs(vectors: Sequence[Any]) -> list[tuple[int, int]]:
-    """Each vector that is almost an earlier one, with the nearest of those."""
+    """Return the position of each vector that is almost an earlier one, with the position of the nearest of those."""
     import numpy as np
 
     pairs = []
-    known = np.zeros((0, 0))
-    for place, vector in enumerate(vectors):
+    earlier = np.zeros((0, 0))
+    for position, vector in enumerate(vectors):
         unit = np.asarray(vector, dtype=np.float32)
         unit = unit / (np.linalg.norm(unit) or 1.0)
-        if place:
-            alike = known[:place] @ unit
-            nearest = int(alike.argmax())
-            if alike[nearest] > MIN_DUPLICATE_COSINE:
-                pairs.append((place, nearest))
+        if position:
+            cosines = earlier[:position] @ unit
+            nearest = int(cosines.argmax())
+            if cosines[nearest] > MIN_DUPLICATE_COSINE:
+                pairs.append((position, nearest))
         else:
-            known = np.zeros((len(vectors), unit.size), dtype=np.float32)
-        known[place] = unit
+            earlier = np.zeros((len(vectors), unit.size), dtype=np.float32)
+        earlier[position] = unit
     return pairs
 
 

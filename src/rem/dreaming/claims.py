@@ -1,11 +1,11 @@
-"""Claims: what a dream wants to say, before the ledger has decided what becomes of it."""
+"""Claims: the rows, edges and field values that a dream proposes. The ledger decides which become statements."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeAlias
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from rem.models import Edge, Entity
 
@@ -21,18 +21,18 @@ class RowRef:
 
 @dataclass(frozen=True, slots=True)
 class ClaimSource:
-    """A row that a claim was made from."""
+    """A row that a claim is based on."""
 
     ref: RowRef
     key: str
-    """What LOOKUP finds it by, for people."""
+    """Key that LOOKUP finds it by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowClaim:
-    """That there is a row, such as a moment. The fields that are set on the entity are the claim.
+    """A row that should exist, such as a moment. The fields that are set on the entity are the claim.
 
-    A claim that was made before from mostly the same sources keeps its row's id and name, however it is worded now.
+    A claim with mostly the same sources as an earlier one keeps the id and the name of its row.
     """
 
     entity: Entity
@@ -41,13 +41,13 @@ class RowClaim:
     valid_from: datetime | None = None
     valid_to: datetime | None = None
     is_named: bool = False
-    """Whether its name is what it is (a person, a project): claims from several subjects speak for one row together.
-    Otherwise its sources are: a moment that is worded anew is still the same moment."""
+    """Whether the name identifies the row (a person, a project): claims about several subjects then share one row.
+    Otherwise the sources identify it: a moment with a new summary is still the same moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeClaim:
-    """That an edge leads from a row to a readable key. `edge.origin` is set by the ledger."""
+    """An edge that should lead from a row to a key. The ledger sets `edge.origin`."""
 
     src: RowRef
     edge: Edge
@@ -60,7 +60,7 @@ class EdgeClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldClaim:
-    """What a field of a row should say. A part of the metadata (`metadata.profile.about`) is a field, too."""
+    """The value that a field of a row should have. A part of the metadata is a field, too: `metadata.profile.about`."""
 
     entity: RowRef
     field: str
@@ -76,27 +76,22 @@ Claim: TypeAlias = RowClaim | EdgeClaim | FieldClaim
 
 @dataclass(slots=True)
 class Changes:
-    """What became of claims."""
+    """Number of statements that claims led to."""
 
     said: int = 0
-    """New, or new in what they say."""
+    """New statements, and statements with a new value."""
     unchanged: int = 0
     ended: int = 0
     refused: int = 0
-    """Not said, because the owner took them back before."""
+    """Claims that were not stored, because the owner deleted or changed the same statement before."""
     vanished: int = 0
-    """Not said, because a source is gone."""
+    """Claims that were not stored, because a source was deleted."""
     rows: dict[str, int] = field(default_factory=dict)
     """New statements by kind."""
 
     def add(self, other: Changes) -> None:
-        """Count what another one counted."""
+        """Add the counts of `other` to these."""
         for name in ("said", "unchanged", "ended", "refused", "vanished"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for kind, count in other.rows.items():
             self.rows[kind] = self.rows.get(kind, 0) + count
-
-
-def new_row_id() -> UUID:
-    """An id for a row that a dream makes."""
-    return uuid4()

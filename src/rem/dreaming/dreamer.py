@@ -1,62 +1,54 @@
-"""Dreamer: lets the dreams of one owner happen, one run at a time."""
+"""Dreamer: runs the dreams for one owner, undoes a run, and audits the statements."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import orjson
 
 from rem.context import resolve_user_id
 from rem.db.sql import query
+from rem.dreaming.audit import AuditReport, run_audit
 from rem.dreaming.claims import Changes
 from rem.dreaming.extraction_model import AgentSchemas, ExtractionModel, ModelBudget
+from rem.dreaming.history import undo_run
 from rem.dreaming.owner_lock import OwnerBusyError, hold_owner_lock
-from rem.dreaming.run import DreamRun, OnProgress
-from rem.errors import InvalidInputError
+from rem.dreaming.registry import load_dreams
+from rem.dreaming.run import Dream, DreamRun, OnProgress
 
 if TYPE_CHECKING:
     from rem.context import Scope
     from rem.db.database import Connection, Database
     from rem.db.store import Store
-    from rem.dreaming.audit import AuditReport
     from rem.embeddings import Embedder
     from rem.retrieval.indexer import Indexer
     from rem.settings import DreamingSettings
 
 
-class Dream(Protocol):
-    """One way to look at memories."""
-
-    name: str
-
-    async def dream(self, night: DreamRun) -> None:
-        """Say what is new."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class DreamReport:
-    """What a dream did for an owner."""
+    """Result of one dream run."""
 
     run_id: UUID | None
-    """None if there was nothing to say."""
+    """None if the run changed nothing."""
     changes: dict[str, Changes] = field(default_factory=dict)
+    """Changes by the name of the dream."""
     notes: list[str] = field(default_factory=list)
     model: str | None = None
     was_busy: bool = False
-    """Whether another one was dreaming for the same owner, so that this one left it at that."""
+    """Whether nothing was done, because another run for the same owner was in progress."""
 
     @property
     def statement_count(self) -> int:
-        """How many statements are new."""
+        """Number of new statements."""
         return sum(changes.said for changes in self.changes.values())
 
 
 class Dreamer:
-    """Dreams for one owner at a time. Any number may run: those for the same owner wait for each other."""
+    """Runs dreams. Runs for the same owner wait for each other."""
 
     def __init__(
         self,
@@ -65,7 +57,7 @@ class Dreamer:
         indexer: Indexer,
         embedder: Embedder,
         settings: DreamingSettings,
-        mind: ExtractionModel | None = None,
+        model: ExtractionModel | None = None,
         schemas: AgentSchemas | None = None,
     ) -> None:
         self._database = database
@@ -73,124 +65,113 @@ class Dreamer:
         self._indexer = indexer
         self._embedder = embedder
         self._settings = settings
-        self._mind = mind if settings.use_model else None
-        self._schemas = schemas or mind
+        self._model = model if settings.use_model else None
+        self._schemas = schemas or model
 
     async def dream(
         self,
         scope: Scope,
         names: Sequence[str] | None = None,
         *,
-        again: bool = False,
-        waits: bool = True,
-        address: str | None = None,
+        rescan: bool = False,
+        wait: bool = True,
+        email: str | None = None,
         on_progress: OnProgress | None = None,
     ) -> DreamReport:
-        """Dream for an owner: all dreams, or those that are named, in their order.
+        """Run all dreams, or those with the given names, for an owner.
 
-        `again` looks at everything, and not only at what is new; what was taken back stays taken back. Without `waits`
-        it is left to whoever dreams for the owner already. An e-mail address of the owner gets into the profile.
+        `rescan` reads everything again, not only new and changed rows; refused statements stay refused. Without `wait`,
+        do nothing if another run for the owner is in progress. The owner's e-mail address is stored in the profile.
         """
-        dreams = _select_dreams(names)
+        dreams = load_dreams(names)
         try:
-            async with hold_owner_lock(self._database, scope, timeout_seconds=None if waits else 0) as connection:
-                if again:
-                    await connection.execute(
-                        query("dreaming", "forget_progress"), *_owner(scope), [dream.name for dream in dreams]
-                    )
-                return await self._dream_locked(connection, scope, dreams, address, on_progress)
+            async with hold_owner_lock(self._database, scope, timeout_seconds=None if wait else 0) as connection:
+                if rescan:
+                    dream_names = [dream.name for dream in dreams]
+                    await connection.execute(query("dreaming", "forget_progress"), *_owner(scope), dream_names)
+                return await self._run_dreams(connection, scope, dreams, email, on_progress)
         except OwnerBusyError:
             return DreamReport(None, was_busy=True)
 
-    async def _dream_locked(
+    async def _run_dreams(
         self,
         connection: Connection,
         scope: Scope,
         dreams: Sequence[Dream],
-        address: str | None,
+        email: str | None,
         on_progress: OnProgress | None,
     ) -> DreamReport:
-        run_id = await self._begin_run(connection, scope, dreams)
-        night = self._new_run(scope, run_id, on_progress)
-        if address is not None and "@" in address and resolve_user_id(address) == scope.user_id:
-            night.address = address.strip().lower()
+        run = self._new_run(scope, await self._begin_run(connection, scope, dreams), on_progress)
+        if email is not None and "@" in email and resolve_user_id(email) == scope.user_id:
+            run.email = email.strip().lower()
         try:
             for dream in dreams:
-                # Each builds on what the one before it has written.
+                # A dream searches the rows that the one before it has written.
                 await self._indexer.run(scope)
-                await dream.dream(night)
+                await dream.derive(run)
         except BaseException as error:
-            await self._end_run(connection, scope, night, "failed", str(error) or type(error).__name__)
+            await self._end_run(connection, run, "failed", str(error) or type(error).__name__)
             raise
-        kept = await self._end_run(connection, scope, night, "done", None)
-        model = self._mind.model if self._mind else None
-        return DreamReport(run_id if kept else None, night.changes, night.notes, model)
+        has_changes = await self._end_run(connection, run, "done", None)
+        return DreamReport(run.run_id if has_changes else None, run.changes, run.notes, self._model_name)
+
+    @property
+    def _model_name(self) -> str | None:
+        return self._model.model if self._model else None
 
     def _new_run(self, scope: Scope, run_id: UUID, on_progress: OnProgress | None) -> DreamRun:
-        night = DreamRun(
+        run = DreamRun(
             self._store_for(scope),
             self._settings,
             run_id,
             self._embedder,
-            self._mind,
-            ModelBudget(self._settings.max_model_calls if self._mind else 0),
+            self._model,
+            ModelBudget(self._settings.max_model_calls if self._model else 0),
             self._schemas,
         )
         if on_progress is not None:
-            night.on_progress = on_progress
-        return night
+            run.on_progress = on_progress
+        return run
 
     async def _begin_run(self, connection: Connection, scope: Scope, dreams: Sequence[Dream]) -> UUID:
+        """Store a new run, mark killed runs of the owner as failed, and return the id of the new one."""
         names = [dream.name for dream in dreams]
-        model = self._mind.model if self._mind else None
-        run_id: UUID = await connection.fetchval(query("dreaming", "begin_run"), *_owner(scope), names, model)
+        run_id: UUID = await connection.fetchval(
+            query("dreaming", "begin_run"), *_owner(scope), names, self._model_name
+        )
         await connection.execute(query("dreaming", "fail_abandoned_runs"), *_owner(scope), run_id)
         return run_id
 
-    async def _end_run(
-        self, connection: Connection, scope: Scope, night: DreamRun, state: str, error: str | None
-    ) -> bool:
-        """Record how a run ended; whether there is something to record."""
-        counts: dict[str, Any] = {name: asdict(changes) for name, changes in night.changes.items()}
-        # This connection is none of the pool's, which take objects for JSON.
-        told = orjson.dumps(counts).decode()
-        await connection.execute(query("dreaming", "end_run"), scope.tenant_id, night.run_id, state, told, error)
+    async def _end_run(self, connection: Connection, run: DreamRun, state: str, error: str | None) -> bool:
+        """Store the result of a run, or delete the run if it changed nothing. Return whether it is kept."""
+        counts: dict[str, Any] = {name: asdict(changes) for name, changes in run.changes.items()}
+        # Connections of the pool encode JSON; this one is not of the pool.
+        encoded = orjson.dumps(counts).decode()
+        tenant_id = run.scope.tenant_id
+        await connection.execute(query("dreaming", "end_run"), tenant_id, run.run_id, state, encoded, error)
         if state == "failed":
             return True
-        done = await connection.execute(query("dreaming", "forget_empty_run"), scope.tenant_id, night.run_id)
-        return bool(done.endswith(" 0"))
+        deleted = await connection.execute(query("dreaming", "delete_empty_run"), tenant_id, run.run_id)
+        return bool(deleted.endswith(" 0"))
 
     async def undo(self, scope: Scope, run_id: UUID) -> int:
-        """Take back what a run said, and let stand again what it ended; how many statements it were.
+        """Delete the statements of a run, reopen those that it ended, and return how many were deleted.
 
-        Its sources count as seen: what was undone is not dreamt again until something about it is new.
+        The sources count as seen: a dream derives an undone statement again only when a source changes.
         """
-        from rem.dreaming.history import undo_run
-
         async with hold_owner_lock(self._database, scope):
             return await undo_run(self._store_for(scope), run_id)
 
-    async def audit(self, scope: Scope, *, mend: bool = False) -> AuditReport:
-        """Look through what was dreamt for an owner: duplicates, statements without source, edges to nothing."""
-        from rem.dreaming.audit import run_audit
-
+    async def audit(self, scope: Scope, *, fix: bool = False) -> AuditReport:
+        """Check an owner's statements for duplicates, missing sources, dangling edges and stale profiles."""
         async with hold_owner_lock(self._database, scope):
-            return await run_audit(self._store_for(scope), self._embedder.embed, mend=mend)
+            return await run_audit(self._store_for(scope), self._embedder.embed, fix=fix)
 
     async def list_owners(self, tenant: str | None = None) -> list[tuple[str, str | None]]:
-        """Everyone who has memories, as tenant and user; without a user, what the tenant shares."""
+        """Return tenant and user of everyone with memories; the user is None for the rows that a tenant shares."""
         async with self._database.connection() as connection:
             return [(row[0], row[1]) for row in await connection.fetch(query("dreaming", "owners"), tenant)]
 
 
 def _owner(scope: Scope) -> tuple[str, str | None]:
     return scope.tenant_id, scope.user_id
-
-
-def _select_dreams(names: Sequence[str] | None) -> list[Dream]:
-    from rem.dreaming.registry import DREAMS
-
-    unknown = set(names or ()) - set(DREAMS)
-    if unknown:
-        raise InvalidInputError(f"There is no dream {', '.join(sorted(unknown))}; there are {', '.join(DREAMS)}.")
-    return [dream for name, dream in DREAMS.items() if names is None or name in names]

@@ -1,4 +1,4 @@
-"""Record: what was dreamt, when, and from what, for people to read."""
+"""History: lists the dream runs and statements of an owner, and undoes a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A dream that happened."""
+    """A dream run."""
 
     id: UUID
     user_id: str | None
@@ -32,7 +32,7 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class StatementRecord:
-    """Something that a dream said, with where it came from and how long it held."""
+    """A statement with its sources and the time for which it was valid."""
 
     id: UUID
     run_id: UUID
@@ -50,13 +50,13 @@ class StatementRecord:
     stated_at: datetime
     ended_at: datetime | None
     key: str
-    """Of the row that it is about; if that is gone, of what it was called, or its id."""
+    """Key of the row that it is about; if the row is gone, its former name or its id."""
     is_evidence: bool
-    """Whether it speaks for a row that is not there, because all that does is not enough."""
+    """Whether its row does not exist, because there is too little evidence."""
 
 
 async def list_runs(store: Store, limit: int = 20) -> list[RunRecord]:
-    """An owner's dreams, the latest first."""
+    """Return the dream runs of an owner, latest first."""
     async with store.executor.connection() as connection:
         rows = await connection.fetch(query("dreaming", "runs"), store.scope.tenant_id, store.scope.user_id, limit)
     return [RunRecord(*row) for row in rows]
@@ -65,9 +65,10 @@ async def list_runs(store: Store, limit: int = 20) -> list[RunRecord]:
 async def list_statements(
     store: Store, key: str | None = None, *, at: datetime | None = None, limit: int = 100
 ) -> list[StatementRecord]:
-    """What dreams said of what answers to a key, or of everything, the newest valid first.
+    """Return the statements about the rows with a key, or about all rows: live ones first, then newest first.
 
-    With a time: what was believed then. What its owner took back is not among it.
+    With `at`, return the statements that were valid at that time. Refused statements are left out. Raise NotFoundError
+    if no row has the key.
     """
     ids = None
     if key is not None:
@@ -82,31 +83,32 @@ async def list_statements(
 
 
 async def undo_run(store: Store, run_id: UUID) -> int:
-    """Take back what a run said, and let stand again what it ended; how many statements it were.
+    """Delete the statements of a run, reopen those that it ended, and return how many were deleted.
 
-    What its owner has changed since stays as it is.
+    Rows that the owner has changed since stay as they are. Raise NotFoundError if the owner has no such run, and
+    ConflictError if it is undone already.
     """
 
-    async def work() -> int:
+    async def undo() -> int:
         tenant_id, user_id = store.scope.tenant_id, store.scope.user_id
         async with store.transaction() as inside, inside.executor.connection() as connection:
             run = await connection.fetchrow(query("dreaming", "run"), tenant_id, user_id, run_id)
             if run is None:
-                raise NotFoundError(f"There is no dream {run_id} of this owner: `rem dreaming runs` lists them.")
+                raise NotFoundError(f"There is no dream run {run_id} of this owner: `rem dreaming runs` lists them.")
             if run["state"] == "undone":
-                raise ConflictError(f"The dream {run_id} is undone already.")
-            touched = await connection.fetch(query("dreaming", "touched_by_run"), tenant_id, run_id)
-            places = [row["entity_type"] for row in touched], [row["entity_id"] for row in touched]
-            await connection.fetch(query("dreaming", "notice"), tenant_id, *places)
-            undone = await connection.fetch(query("dreaming", "undo"), tenant_id, run_id)
-            for row in undone:
-                place = tenant_id, row["entity_type"], row["entity_id"]
+                raise ConflictError(f"The dream run {run_id} is undone already.")
+            touched = await connection.fetch(query("dreaming", "entities_of_run"), tenant_id, run_id)
+            entities = [row["entity_type"] for row in touched], [row["entity_id"] for row in touched]
+            await connection.fetch(query("dreaming", "detect_edits"), tenant_id, *entities)
+            changed = await connection.fetch(query("dreaming", "undo"), tenant_id, run_id)
+            for row in changed:
+                entity = tenant_id, row["entity_type"], row["entity_id"]
                 if row["kind"] == "field":
-                    await connection.execute(query("dreaming", "set_field"), *place, row["name"])
+                    await connection.execute(query("dreaming", "set_field"), *entity, row["name"])
                 elif row["kind"] == "row":
-                    await connection.execute(query("dreaming", "project_row"), *place, row["filled"])
-            await connection.fetch(query("dreaming", "project"), tenant_id, *places)
+                    await connection.execute(query("dreaming", "project_row"), *entity, row["filled"])
+            await connection.fetch(query("dreaming", "project"), tenant_id, *entities)
             await connection.execute(query("dreaming", "mark_undone"), tenant_id, run_id)
-            return sum(row["is_taken"] for row in undone)
+            return sum(row["is_deleted"] for row in changed)
 
-    return await retry_when_busy(work)
+    return await retry_when_busy(undo)

@@ -1,11 +1,11 @@
-"""Ledger: turns claims into statements, each with its sources, and lets the tables say what the statements say."""
+"""Ledger: turns claims into statements with sources, and writes the result into the entity tables."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -19,11 +19,17 @@ if TYPE_CHECKING:
 
 
 class Ledger:
-    """The statements of one owner, written by one run. To be used inside one transaction."""
+    """Writes the statements of one owner for one run. Use it inside one transaction."""
 
     def __init__(self, store: Store, connection: Connection, run_id: UUID) -> None:
-        self._owner = OwnerQueries(connection, store.scope.tenant_id, store.scope.user_id)
+        self._queries = OwnerQueries(connection, store.scope.tenant_id, store.scope.user_id)
         self._run_id = run_id
+
+    async def fetch_statements(self, dream: str, subject_id: UUID) -> list[LiveStatement]:
+        """Return the dream's live statements about a subject, in the order of `valid_from`."""
+        rows = await self._queries.fetch_owned("statement_ids_of_subject", dream, subject_id, None)
+        statements = await self._fetch_live([row["id"] for row in rows])
+        return sorted(statements, key=lambda statement: statement.valid_from or datetime.max.replace(tzinfo=UTC))
 
     async def replace_statements(
         self,
@@ -34,41 +40,42 @@ class Ledger:
         keep: Collection[UUID] = (),
         only: Collection[UUID] | None = None,
     ) -> Changes:
-        """Let what a dream says of a subject be these claims, and no others but the statements to keep.
+        """Replace the dream's live statements about a subject by these claims, and return what changed.
 
-        With `only`, these statements are replaced, and all others kept. What is said already is left as it is. What the
-        owner took back is not said again, nor what has lost a source.
+        The statements in `keep` stay. With `only`, just these statements are replaced. A claim that equals a live
+        statement leaves it as it is. A claim is not stored if the owner deleted or changed the same statement before,
+        or if one of its sources is gone.
         """
         changes = Changes()
         claims = [replace(claim, valid_from=_to_storable_time(claim.valid_from)) for claim in claims]
-        await self._owner.fetch("lock_subject", subject.id, table=subject.type)
-        standing = await self._lock_sources(claims)
-        whole = [
-            _set_expiry(claim, standing)
+        await self._queries.fetch("lock_subject", subject.id, table=subject.type)
+        expiry_by_source = await self._lock_sources(claims)
+        complete = [
+            _set_expiry(claim, expiry_by_source)
             for claim in claims
-            if claim.sources and all(source.ref in standing for source in claim.sources)
+            if claim.sources and all(source.ref in expiry_by_source for source in claim.sources)
         ]
-        changes.vanished = len(claims) - len(whole)
-        live = await self._live(dream, subject, whole, keep, only)
-        found = await StatementMatcher(self._owner, dream).match(whole, live) if whole else []
-        drafts = [draft for draft in found if draft is not None]
-        changes.refused = len(found) - len(drafts)
+        changes.vanished = len(claims) - len(complete)
+        live = await self._fetch_replaced(dream, subject, complete, keep, only)
+        matches = await StatementMatcher(self._queries, dream).match(complete, live) if complete else []
+        drafts = [draft for draft in matches if draft is not None]
+        changes.refused = len(matches) - len(drafts)
         await self._write(dream, subject, drafts, live, changes)
         return changes
 
     async def _lock_sources(self, claims: Iterable[Claim]) -> dict[RowRef, datetime | None]:
-        """The sources that are still there, with when they lapse."""
-        by_type: dict[str, set[UUID]] = defaultdict(set)
+        """Lock the sources that still exist, and return when each of them expires."""
+        ids_by_type: dict[str, set[UUID]] = defaultdict(set)
         for claim in claims:
             for source in claim.sources:
-                by_type[source.ref.type].add(source.ref.id)
-        standing: dict[RowRef, datetime | None] = {}
-        for kind in sorted(by_type):
-            for row_id, expires_at in await self._owner.fetch_owned("lock_sources", sorted(by_type[kind]), table=kind):
-                standing[RowRef(kind, row_id)] = expires_at
-        return standing
+                ids_by_type[source.ref.type].add(source.ref.id)
+        expiry_by_source: dict[RowRef, datetime | None] = {}
+        for table in sorted(ids_by_type):
+            rows = await self._queries.fetch_owned("lock_sources", sorted(ids_by_type[table]), table=table)
+            expiry_by_source |= {RowRef(table, row_id): expires_at for row_id, expires_at in rows}
+        return expiry_by_source
 
-    async def _live(
+    async def _fetch_replaced(
         self,
         dream: str,
         subject: RowRef,
@@ -76,16 +83,20 @@ class Ledger:
         keep: Collection[UUID],
         only: Collection[UUID] | None,
     ) -> list[LiveStatement]:
-        """The statements that are to be replaced; first it is seen what the owner has changed since, or it would be
-        written over."""
-        which = "of_subject" if only is None else "among"
-        parameters: tuple[Any, ...] = (dream, subject.type, subject.id) if only is None else (list(only),)
+        """Return the statements to replace. First mark as refused what the owner has changed, or it would be lost."""
+        if only is None:
+            rows = await self._queries.fetch_owned("statement_ids_of_subject", dream, subject.id, subject.type)
+            only = [row["id"] for row in rows]
         touched = {claim.src for claim in claims if isinstance(claim, EdgeClaim)}
         touched |= {claim.entity for claim in claims if isinstance(claim, FieldClaim)}
-        if touched or only is None or only:
+        if touched or only:
             refs = [ref.type for ref in touched], [ref.id for ref in touched]
-            await self._owner.fetch_owned(f"notice_{which}", *refs, *parameters)
-        rows = await self._owner.fetch_owned(f"live_{which}", *parameters) if only is None or only else []
+            await self._queries.fetch_owned("detect_edits_of_statements", *refs, list(only))
+        return [statement for statement in await self._fetch_live(only) if statement.id not in keep]
+
+    async def _fetch_live(self, statement_ids: Collection[UUID]) -> list[LiveStatement]:
+        """Return those of some statements that are live, oldest first."""
+        rows = await self._queries.fetch_owned("live_statements", list(statement_ids)) if statement_ids else []
         return [
             LiveStatement(
                 row["id"],
@@ -99,7 +110,6 @@ class Ledger:
                 frozenset(row["source_ids"]),
             )
             for row in rows
-            if row["id"] not in keep
         ]
 
     async def _write(
@@ -110,93 +120,99 @@ class Ledger:
         live: Sequence[LiveStatement],
         changes: Changes,
     ) -> None:
-        """End what is not said any more, say what is new, and let the rows show it."""
-        fresh: dict[tuple[StatementSlot, datetime | None], StatementDraft] = {}
-        stays: set[UUID] = set()
-        by_place: dict[StatementSlot, list[LiveStatement]] = defaultdict(list)
-        for said in live:
-            by_place[said.place].append(said)
+        """End the live statements that no draft equals, store the new ones, and update the entity rows."""
+        new: dict[tuple[StatementSlot, datetime | None], StatementDraft] = {}
+        unchanged_ids: set[UUID] = set()
+        by_slot: dict[StatementSlot, list[LiveStatement]] = defaultdict(list)
+        for statement in live:
+            by_slot[statement.slot].append(statement)
         for draft in drafts:
-            same = next((said for said in by_place[draft.place] if draft.equals_statement(said)), None)
-            if same is not None:
-                stays.add(same.id)
+            equal = next((statement for statement in by_slot[draft.slot] if draft.equals_statement(statement)), None)
+            if equal is not None:
+                unchanged_ids.add(equal.id)
                 changes.unchanged += 1
             else:
-                fresh[draft.place, draft.since] = draft
-        successors = {draft.place: draft for draft in fresh.values()}
-        ended = [said for said in live if said.id not in stays]
+                new[draft.slot, draft.exclusive_since] = draft
+        successors = {draft.slot: draft for draft in new.values()}
+        ended = [statement for statement in live if statement.id not in unchanged_ids]
         changes.ended = len(ended)
-        await self._end({said.id: _find_end(said, successors.get(said.place)) for said in ended})
-        said_now = await self._say(dream, subject, list(fresh.values()))
-        changes.unchanged += len(fresh) - len(said_now)
-        changes.said = len(said_now)
-        for draft in said_now:
+        await self._end({statement.id: _find_end(statement, successors.get(statement.slot)) for statement in ended})
+        stored = await self._store(dream, subject, list(new.values()))
+        changes.unchanged += len(new) - len(stored)
+        changes.said = len(stored)
+        for draft in stored:
             changes.rows[draft.kind] = changes.rows.get(draft.kind, 0) + 1
-        await self._show([*ended, *said_now], {said.entity for said in ended if said.kind == "row"})
+        await self._update_rows([*ended, *stored], {statement.entity for statement in ended if statement.kind == "row"})
 
-    async def _show(self, changed: Sequence[LiveStatement | StatementDraft], ended_rows: Collection[RowRef]) -> None:
-        """Let the rows say what the statements say by now."""
-        rewritten = {one.entity for one in changed if one.kind != "edge"} - set(ended_rows)
-        relinked = {one.entity for one in changed} - rewritten - set(ended_rows)
+    async def _update_rows(
+        self, changed: Sequence[LiveStatement | StatementDraft], ended_rows: Collection[RowRef]
+    ) -> None:
+        """Write the live statements about the changed entities into their rows."""
+        rewritten = {statement.entity for statement in changed if statement.kind != "edge"} - set(ended_rows)
+        relinked = {statement.entity for statement in changed} - rewritten - set(ended_rows)
         await self._project("project_edges", relinked)
         await self._project("project", rewritten)
-        # Last: a row that goes takes statements along, and edges that are not drawn yet would seem taken back.
+        # Last: a deleted row takes its statements along, and edges not drawn yet would look removed by the owner.
         await self._project("project", ended_rows)
 
-    async def _project(self, how: str, entities: Collection[RowRef]) -> None:
+    async def _project(self, name: str, entities: Collection[RowRef]) -> None:
         if entities:
-            inorder = sorted(entities)
-            await self._owner.fetch(how, [ref.type for ref in inorder], [ref.id for ref in inorder])
+            refs = sorted(entities)
+            await self._queries.fetch(name, [ref.type for ref in refs], [ref.id for ref in refs])
 
-    async def _end(self, statements: dict[UUID, datetime | None]) -> None:
-        """End statements, with when what they say ceased to hold, if that is known."""
-        if statements:
-            await self._owner.fetch("end_statements", list(statements), list(statements.values()), self._run_id)
+    async def _end(self, ends: dict[UUID, datetime | None]) -> None:
+        """End statements by id, each with the time at which it stopped being true, if that is known."""
+        if ends:
+            await self._queries.fetch("end_statements", list(ends), list(ends.values()), self._run_id)
 
-    async def _say(self, dream: str, subject: RowRef, drafts: Sequence[StatementDraft]) -> list[StatementDraft]:
-        """Write statements down; those that were not on record yet."""
-        said: list[StatementDraft] = []
-        waiting: list[tuple[StatementDraft, datetime | None]] = []
+    async def _store(self, dream: str, subject: RowRef, drafts: Sequence[StatementDraft]) -> list[StatementDraft]:
+        """Store drafts as statements, and return those that were not on record yet."""
+        stored: list[StatementDraft] = []
+        batch: list[tuple[StatementDraft, datetime | None]] = []
         for draft in drafts:
-            newer = None
+            ended_at = None
             if draft.exclusive is not None:
-                # It is held against what was said before it.
-                await self._state(dream, subject, waiting)
-                waiting = []
-                newer = await self._end_older(draft, draft.exclusive)
+                # An exclusive edge is compared with the statements before it, so these are stored first.
+                await self._insert(dream, subject, batch)
+                batch = []
+                ended_at = await self._end_older(draft, draft.exclusive)
                 if await self._is_on_record(dream, subject, draft, draft.exclusive):
                     continue
-            said.append(draft)
-            waiting.append((draft, newer))
-        await self._state(dream, subject, waiting)
-        return said
+            stored.append(draft)
+            batch.append((draft, ended_at))
+        await self._insert(dream, subject, batch)
+        return stored
 
-    async def _state(
+    async def _insert(
         self, dream: str, subject: RowRef, drafts: Sequence[tuple[StatementDraft, datetime | None]]
     ) -> None:
-        """Write statements down in their order. What something newer has ended already comes with the end."""
+        """Insert statements in their order. One that a newer statement contradicts is inserted as ended."""
         if not drafts:
             return
         ids = [uuid4() for _ in drafts]
-        rows = [_to_row(statement_id, draft, newer) for statement_id, (draft, newer) in zip(ids, drafts, strict=True)]
-        await self._owner.fetch_owned("state", self._run_id, dream, subject.type, subject.id, rows)
+        rows = [_to_row(statement_id, draft, end) for statement_id, (draft, end) in zip(ids, drafts, strict=True)]
+        await self._queries.fetch_owned("insert_statements", self._run_id, dream, subject.type, subject.id, rows)
         sources = [
             (statement_id, source.ref)
             for statement_id, (draft, _) in zip(ids, drafts, strict=True)
             for source in draft.claim.sources
         ]
         refs = [ref.type for _, ref in sources], [ref.id for _, ref in sources]
-        await self._owner.fetch("state_sources", [statement_id for statement_id, _ in sources], *refs)
+        await self._queries.fetch("insert_sources", [statement_id for statement_id, _ in sources], *refs)
 
     async def _is_on_record(self, dream: str, subject: RowRef, draft: StatementDraft, claim: EdgeClaim) -> bool:
-        same = draft.entity.type, draft.entity.id, draft.name, draft.value, claim.valid_from, claim.edge.rel_type
-        rows = await self._owner.fetch("is_on_record", dream, subject.id, *same)
+        """Return whether the same edge was stored before and was ended by a newer one that is still live."""
+        edge = draft.entity.type, draft.entity.id, draft.name, draft.value, claim.valid_from, claim.edge.rel_type
+        rows = await self._queries.fetch("is_on_record", dream, subject.id, *edge)
         return bool(rows[0][0])
 
     async def _end_older(self, draft: StatementDraft, claim: EdgeClaim) -> datetime | None:
-        """End what was true before this; when the contrary came up, if that is newer."""
-        place = draft.entity.type, draft.entity.id, claim.edge.rel_type, draft.name
-        others = await self._owner.fetch("exclusive_edges", *place)
+        """End the older edges that an exclusive edge contradicts.
+
+        If a newer edge contradicts it, end nothing and return the time at which the first newer one began.
+        """
+        edge = draft.entity.type, draft.entity.id, claim.edge.rel_type, draft.name
+        others = await self._queries.fetch("exclusive_edges", *edge)
         since = claim.valid_from
         newer: list[datetime] = [
             other["valid_from"] for other in others if since and other["valid_from"] and other["valid_from"] > since
@@ -208,17 +224,17 @@ class Ledger:
 
 
 def _to_storable_time(at: datetime | None) -> datetime | None:
-    """A time that PostgreSQL gives back as it was: the driver takes the first moment of year 1 for minus infinity."""
+    """Return a time that the driver gives back unchanged: it takes the first instant of year 1 for -infinity."""
     return at if at is None or at.replace(tzinfo=None) > datetime.min else at + timedelta(microseconds=1)
 
 
-def _find_end(said: LiveStatement, successor: StatementDraft | None) -> datetime | None:
-    """When what a statement says ceased to hold: when what takes its place began to."""
-    return successor.claim.valid_from if successor is not None and said.kind != "row" else None
+def _find_end(statement: LiveStatement, successor: StatementDraft | None) -> datetime | None:
+    """Return the time at which a statement stopped being true: when its successor became true."""
+    return successor.claim.valid_from if successor is not None and statement.kind != "row" else None
 
 
-def _to_row(statement_id: UUID, draft: StatementDraft, newer: datetime | None) -> dict[str, Any]:
-    """A statement as it is stored."""
+def _to_row(statement_id: UUID, draft: StatementDraft, ended_at: datetime | None) -> dict[str, Any]:
+    """Return the draft as a row of `statements`."""
     claim = draft.claim
     return {
         "id": statement_id,
@@ -230,16 +246,16 @@ def _to_row(statement_id: UUID, draft: StatementDraft, newer: datetime | None) -
         "source_keys": [source.key for source in claim.sources],
         "confidence": claim.confidence,
         "valid_from": claim.valid_from,
-        "valid_to": draft.valid_to if newer is None else newer,
-        "state": "live" if newer is None else "ended",
+        "valid_to": draft.valid_to if ended_at is None else ended_at,
+        "state": "live" if ended_at is None else "ended",
     }
 
 
-def _set_expiry(claim: Claim, standing: dict[RowRef, datetime | None]) -> Claim:
-    """What is made from something that lapses lapses with it."""
+def _set_expiry(claim: Claim, expiry_by_source: dict[RowRef, datetime | None]) -> Claim:
+    """Return the claim with the expiry of the source that expires first."""
     if not isinstance(claim, RowClaim):
         return claim
-    times = [at for source in claim.sources if (at := standing[source.ref]) is not None]
-    if not times:
+    expiries = [at for source in claim.sources if (at := expiry_by_source[source.ref]) is not None]
+    if not expiries:
         return claim
-    return replace(claim, entity=claim.entity.model_copy(update={"expires_at": min(times)}))
+    return replace(claim, entity=claim.entity.model_copy(update={"expires_at": min(expiries)}))

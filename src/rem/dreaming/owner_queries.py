@@ -1,4 +1,4 @@
-"""Owner: runs statements about one owner's rows, said in a way that an index understands."""
+"""OwnerQueries: runs named queries for one owner, in a form that uses an index."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ OWNER_FILTER = "user_id IS NOT DISTINCT FROM $2"
 
 
 def rewrite_owner_filter(statement: str, user_id: str | None) -> str:
-    """A statement about the rows of the owner $2, a user or, without one, what the tenant shares.
+    """Return the statement with its filter on the owner ($2) in a form that uses an index.
 
-    As it is written it would look at every row of the tenant: no index finds what is not distinct from something.
+    The owner is a user or, for the rows that a tenant shares, NULL. PostgreSQL uses no index for IS NOT DISTINCT FROM.
     """
     return _rewrite(statement, user_id is None)
 
@@ -30,24 +30,28 @@ def _rewrite(statement: str, is_shared: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OwnerQueries:
-    """Whose statements they are, on one connection. The statements are those of `queries/dreaming.sql`."""
+    """Named queries of `queries/{file}.sql` for one owner on one connection."""
 
     connection: Connection
     tenant_id: str
     user_id: str | None
+    file: str = "dreaming"
 
     async def fetch(self, name: str, *parameters: Any, table: str | None = None) -> list[Any]:
-        """What a statement finds among all that the tenant has."""
-        return await self._fetch(query("dreaming", name), table, self.tenant_id, *parameters)
+        """Run the query `name` with the tenant ($1) and `parameters` ($2 and following), and return its rows.
+
+        `table` replaces `{table}` in the query.
+        """
+        return await self._fetch(query(self.file, name), table, self.tenant_id, *parameters)
 
     async def fetch_owned(self, name: str, *parameters: Any, table: str | None = None) -> list[Any]:
-        """What a statement finds that is the owner's."""
-        statement = rewrite_owner_filter(query("dreaming", name), self.user_id)
+        """Run the query `name` with the tenant ($1), the user ($2) and `parameters`, and return its rows."""
+        statement = rewrite_owner_filter(query(self.file, name), self.user_id)
         return await self._fetch(statement, table, self.tenant_id, self.user_id, *parameters)
 
     async def fetch_keys(self, labels: Sequence[str]) -> list[Any]:
-        """Labels, each with the key that it has."""
-        return list(await self.connection.fetch(query("dreaming", "keys_of"), labels))
+        """Return a row with `label` and `key` for each label."""
+        return list(await self.connection.fetch(query("dreaming", "keys_of_labels"), labels))
 
     async def _fetch(self, statement: str, table: str | None, *parameters: Any) -> list[Any]:
         if table is not None:

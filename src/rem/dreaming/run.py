@@ -1,11 +1,11 @@
-"""Night: what a dream has at hand. One owner's memory, one run, and perhaps a mind."""
+"""DreamRun: one execution of the dreams for one owner. A dream reads and writes the owner's memory through it."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 from loguru import logger
@@ -15,12 +15,14 @@ from rem.db.sql import fill, identifier, query
 from rem.dreaming.claims import Changes, Claim, ClaimSource, RowRef
 from rem.dreaming.extraction_model import AgentSchemas, ExtractionModel, ModelBudget
 from rem.dreaming.ledger import Ledger
-from rem.dreaming.owner_queries import rewrite_owner_filter
+from rem.dreaming.matcher import LiveStatement
+from rem.dreaming.owner_queries import OwnerQueries
 from rem.errors import EmbeddingDisabledError, ModelError, RemError
 from rem.models import Entity
 
 if TYPE_CHECKING:
     from rem.context import Scope
+    from rem.db.database import Connection
     from rem.db.store import Store
     from rem.embeddings import Embedder, Vector
     from rem.settings import DreamingSettings
@@ -28,40 +30,51 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Entity)
 S = TypeVar("S")
 OnProgress: TypeAlias = Callable[[str, int, int], None]
-"""Called with the dream's name, how many subjects are done, and of how many."""
+"""Called with the name of the dream, the number of subjects that are done, and the number of all subjects."""
 MAX_MODEL_FAILURES = 3
+"""In a row: the model is down, and the next subject would fail as well."""
+
+
+class Dream(Protocol):
+    """One kind of derivation, such as moments or profiles."""
+
+    name: str
+
+    async def derive(self, run: DreamRun) -> None:
+        """Read the new and changed rows of the owner, and store claims about them."""
+        ...
 
 
 class ModelBudgetSpentError(Exception):
-    """The mind may not be asked again tonight."""
+    """The run has no model call left."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingSession:
-    """A conversation with something new in it."""
+    """A session with messages that a dream has to read."""
 
     id: UUID
     key: str
     seen_index: int
-    """The last message that the dream has seen; -1 for none."""
+    """Index of the last message that the dream has read; -1 for none."""
     last_index: int
-    again: Sequence[Sequence[int]] = ()
-    """From where to where it is to look again at what it has seen, because something that it said of it is gone."""
+    rescan_ranges: Sequence[Sequence[int]] = ()
+    """First and last index of each range to read again, because a statement about it is gone."""
 
     @property
     def ref(self) -> RowRef:
-        """The session's row."""
+        """The row of the session."""
         return RowRef("sessions", self.id)
 
     @property
-    def has_grown(self) -> bool:
-        """Whether something was said that the dream has not seen."""
+    def has_new_messages(self) -> bool:
+        """Whether the session has messages that the dream has never read."""
         return self.last_index > self.seen_index
 
 
 @dataclass(frozen=True, slots=True)
 class SourceMessage:
-    """A message of a person or an assistant."""
+    """A stored message of a person or an assistant."""
 
     id: UUID
     key: str
@@ -69,55 +82,44 @@ class SourceMessage:
     role: str
     content: str
     metadata: dict[str, Any]
-    at: datetime
+    created_at: datetime
 
     @property
-    def is_persons(self) -> bool:
-        """Whether a person said it: the user, or a speaker with a name."""
+    def is_from_person(self) -> bool:
+        """Whether the user or a named speaker wrote it."""
         return self.role == "user" or isinstance(self.metadata.get("speaker"), str)
 
     @property
     def source(self) -> ClaimSource:
-        """The message as where a claim comes from."""
+        """The message as source of a claim."""
         return ClaimSource(RowRef("messages", self.id), self.key)
-
-
-@dataclass(frozen=True, slots=True)
-class SubjectStatement:
-    """A statement of a subject that stands."""
-
-    id: UUID
-    kind: str
-    entity: RowRef
-    name: str
-    value: dict[str, Any]
-    source_ids: frozenset[UUID]
 
 
 @dataclass(slots=True)
 class DreamRun:
-    """One owner's dreams of one run."""
+    """One execution of the dreams for one owner."""
 
     store: Store
     settings: DreamingSettings
     run_id: UUID
     embedder: Embedder
-    mind: ExtractionModel | None = None
+    model: ExtractionModel | None = None
     budget: ModelBudget = field(default_factory=lambda: ModelBudget(0))
     schemas: AgentSchemas | None = None
-    """Who knows what agents return; without, what is stored of them has to do."""
+    """Output schemas of agents. Without it, only the agents that are stored in the database are known."""
     on_progress: OnProgress = lambda _dream, _done, _of: None
     changes: dict[str, Changes] = field(default_factory=dict)
-    address: str | None = None
-    """The owner's e-mail address, where it is known: the id is made from it and does not tell."""
+    """Changes by the name of the dream."""
+    email: str | None = None
+    """E-mail address of the owner, if the caller gave it: the user id is a hash of it."""
     notes: list[str] = field(default_factory=list)
-    """What the owner should know of how it went."""
+    """Messages to the owner about this run."""
     versions: dict[tuple[str, RowRef], datetime] = field(default_factory=dict)
-    """Of the rows that each dream has read."""
+    """Version of each row that a dream has read, by dream and row."""
 
     @property
     def scope(self) -> Scope:
-        """Whose memory it is."""
+        """Owner of the memory."""
         return self.store.scope
 
     async def store_claims(
@@ -129,108 +131,99 @@ class DreamRun:
         keep: Collection[UUID] = (),
         only: Collection[UUID] | None = None,
         seen_index: int | None = None,
-        stretch: tuple[int, int] | None = None,
-        marks: bool = True,
+        seen_range: tuple[int, int] | None = None,
+        mark_seen: bool = True,
     ) -> Changes:
-        """Let what a dream says of a subject be these claims, and mark it as seen, as a whole or not at all.
+        """Replace the dream's statements about a subject by claims, and mark the subject as seen, in one transaction.
 
-        Statements to keep stay as they are; with `only`, all but these do. Without `marks` it is not marked. A subject
-        that is a session is seen up to a message, and `stretch` says from where to where it was looked at for that;
-        another one is seen in the version that was read.
+        The statements in `keep` stay. With `only`, just these statements are replaced. A session is marked as seen up
+        to the message `seen_index`, and `seen_range` is the range of messages that was read for that; any other subject
+        is marked as seen in the version that was read.
         """
 
-        async def work() -> Changes:
+        async def replace() -> Changes:
             async with self.store.transaction() as store, store.executor.connection() as connection:
-                if marks:
-                    # First: an edge that is drawn from the subject lets the mark move along with its version.
-                    await self._mark(connection, dream, subject, seen_index, stretch)
+                if mark_seen:
+                    # Before the claims: an edge from the subject changes its version, and moves this mark along.
+                    await self._mark_seen(connection, dream, subject, seen_index, seen_range)
                 changes = await Ledger(store, connection, self.run_id).replace_statements(
                     dream, subject, claims, keep=keep, only=only
                 )
-                if marks and changes.vanished:
-                    # Something was deleted after it was read: what is left is to be looked at again.
-                    name = "forget_subject" if stretch is None else "look_at_stretch_again"
-                    place = self.scope.tenant_id, dream, subject.id
-                    await connection.execute(query("dreaming", name), *place, *(stretch or ()))
+                if mark_seen and changes.vanished:
+                    # A source was deleted after it was read: the next run has to read the rest again.
+                    name = "forget_progress_of_subject" if seen_range is None else "rescan_range"
+                    parameters = dream, subject.id, *(seen_range or ())
+                    await self._queries(connection).fetch(name, *parameters)
             return changes
 
-        changes = await retry_when_busy(work)
+        changes = await retry_when_busy(replace)
         self.changes.setdefault(dream, Changes()).add(changes)
         return changes
 
     async def mark_seen(self, dream: str, subject: RowRef, *, seen_index: int | None = None) -> None:
-        """Remember that a dream has looked at a subject, which said nothing to it."""
+        """Mark a subject as seen by a dream that has no claims about it."""
         async with self.store.executor.connection() as connection:
-            await self._mark(connection, dream, subject, seen_index)
+            await self._mark_seen(connection, dream, subject, seen_index)
 
-    async def _mark(
+    async def _mark_seen(
         self,
-        connection: Any,
+        connection: Connection,
         dream: str,
         subject: RowRef,
         seen_index: int | None,
-        stretch: tuple[int, int] | None = None,
+        seen_range: tuple[int, int] | None = None,
     ) -> None:
-        owner = self.scope.tenant_id, self.scope.user_id, dream, subject.type
-        if seen_index is not None:
-            if subject.type == "sessions":
-                seen = subject.id, seen_index, *(stretch or (0, max(seen_index, 0)))
-                await connection.execute(query("dreaming", "mark_session_seen"), *owner, *seen)
-            else:
-                await connection.execute(query("dreaming", "mark_seen"), *owner, subject.id, None, seen_index)
-            return
-        version = self.versions.get((dream, subject))
-        name = "mark_seen_as_stored" if version is None else "mark_seen_in_version"
-        statement = fill(query("dreaming", name), table=identifier(subject.type))
-        await connection.execute(statement, *owner, subject.id, *(() if version is None else (version,)))
+        owner = self.scope.tenant_id, self.scope.user_id, dream, subject.type, subject.id
+        if seen_index is None:
+            statement = fill(query("dreaming", "mark_version_seen"), table=identifier(subject.type))
+            await connection.execute(statement, *owner, self.versions.get((dream, subject)))
+        elif subject.type == "sessions":
+            seen = seen_range or (0, max(seen_index, 0))
+            await connection.execute(query("dreaming", "mark_session_seen"), *owner, seen_index, *seen)
+        else:
+            await connection.execute(query("dreaming", "mark_seen"), *owner, None, seen_index)
 
     def remember_version(self, dream: str, subject: RowRef, version: datetime | None) -> None:
-        """Remember which version of a row a dream has read. One that is edited meanwhile is news to the next dream."""
+        """Remember which version of a row a dream has read. The next run reads a row that is edited meanwhile."""
         if version is not None:
             self.versions[dream, subject] = version
 
     async def fetch_pending_sessions(self, dream: str) -> list[PendingSession]:
-        """The owner's conversations with messages that a dream has not seen, the oldest first."""
+        """Return the owner's sessions with messages that a dream has to read, oldest first."""
         if self.scope.user_id is None:
             return []
-        rows = await self._rows("new_sessions", dream, self.settings.max_sources)
+        rows = await self.fetch_owned("dreaming", "pending_sessions", dream, self.settings.max_sources)
         return [PendingSession(*row) for row in rows]
 
     async def fetch_new_rows(self, dream: str, model: type[T]) -> list[T]:
-        """The owner's own rows of a type that a dream has not seen in this version, the oldest first."""
-        new_rows = rewrite_owner_filter(query("dreaming", "new_rows"), self.scope.user_id)
-        statement = fill(new_rows, table=identifier(model.entity_type.table))
-        async with self.store.executor.connection() as connection:
-            found = await connection.fetch(
-                statement, self.scope.tenant_id, self.scope.user_id, dream, self.settings.max_sources
-            )
-        rows = [model.from_row(record) for (record,) in found]
+        """Return the owner's rows of a type that a dream has not seen in their current version, oldest first."""
+        table = model.entity_type.table
+        records = await self.fetch_owned("dreaming", "new_rows", dream, self.settings.max_sources, table=table)
+        rows = [model.from_row(record) for (record,) in records]
         for row in rows:
-            self.remember_version(dream, RowRef(model.entity_type.table, row.id), row.revision)
+            self.remember_version(dream, RowRef(table, row.id), row.revision)
         return rows
 
-    async def fetch_statements(self, dream: str, subject_id: UUID) -> list[SubjectStatement]:
-        """What a dream says of a subject by now, in the order of time."""
-        rows = await self._rows("statements_of_subject", dream, subject_id)
-        return [
-            SubjectStatement(
-                row["id"],
-                row["kind"],
-                RowRef(row["entity_type"], row["entity_id"]),
-                row["name"],
-                row["value"],
-                frozenset(row["source_ids"]),
-            )
-            for row in rows
-        ]
-
-    async def _rows(self, name: str, *parameters: Any) -> list[Any]:
+    async def fetch_statements(self, dream: str, subject_id: UUID) -> list[LiveStatement]:
+        """Return the dream's live statements about a subject, in the order of `valid_from`."""
         async with self.store.executor.connection() as connection:
-            statement = rewrite_owner_filter(query("dreaming", name), self.scope.user_id)
-            return list(await connection.fetch(statement, self.scope.tenant_id, self.scope.user_id, *parameters))
+            return await Ledger(self.store, connection, self.run_id).fetch_statements(dream, subject_id)
+
+    async def fetch(self, file: str, name: str, *parameters: Any, table: str | None = None) -> list[Any]:
+        """Run the query `name` of `queries/{file}.sql` with the tenant ($1) and `parameters`, and return its rows."""
+        async with self.store.executor.connection() as connection:
+            return await self._queries(connection, file).fetch(name, *parameters, table=table)
+
+    async def fetch_owned(self, file: str, name: str, *parameters: Any, table: str | None = None) -> list[Any]:
+        """Run the query `name` of `queries/{file}.sql` with the tenant ($1), the user ($2) and `parameters`."""
+        async with self.store.executor.connection() as connection:
+            return await self._queries(connection, file).fetch_owned(name, *parameters, table=table)
+
+    def _queries(self, connection: Connection, file: str = "dreaming") -> OwnerQueries:
+        return OwnerQueries(connection, self.scope.tenant_id, self.scope.user_id, file)
 
     async def embed(self, texts: Sequence[str]) -> list[Vector] | None:
-        """The vectors of texts; None where nothing embeds, so that words have to do."""
+        """Return the vectors of texts, or None if embeddings are off."""
         if not texts:
             return []
         try:
@@ -239,25 +232,28 @@ class DreamRun:
             return None
 
     async def ask_model(self, agent: str, text: str) -> dict[str, Any]:
-        """What a built-in agent makes of a text. Ask only if there is a mind."""
-        if self.mind is None or not self.budget.spend_call():
+        """Return the output of an agent for a text. Raise ModelBudgetSpentError if the run has no model call left."""
+        if self.model is None or not self.budget.spend_call():
             raise ModelBudgetSpentError
-        return await self.mind.think(agent, text, self.scope)
+        return await self.model.extract(agent, text, self.scope)
 
-    async def process_each(self, dream: str, subjects: Iterable[S], work: Callable[[S], Awaitable[object]]) -> None:
-        """Dream on subjects one by one. One that a model fails on is left for another night, and so is the rest when
-        the model may not be asked again; three failures in a row end the dream."""
-        waiting = list(subjects)
+    async def process_each(self, dream: str, subjects: Iterable[S], process: Callable[[S], Awaitable[object]]) -> None:
+        """Process subjects one by one.
+
+        A subject on which the model fails is left to the next run; three failures in a row raise the error. When the
+        model budget is spent, all remaining subjects are left to the next run.
+        """
+        pending = list(subjects)
         failures = 0
-        for done, subject in enumerate(waiting):
-            self.on_progress(dream, done, len(waiting))
+        for done, subject in enumerate(pending):
+            self.on_progress(dream, done, len(pending))
             try:
-                await work(subject)
+                await process(subject)
                 failures = 0
             except ModelBudgetSpentError:
                 self.notes.append(
-                    f"{dream}: {len(waiting) - done} of {len(waiting)} wait for the next dream, because this one may "
-                    "ask the model no more (DREAMING__MAX_MODEL_CALLS)."
+                    f"{dream}: {len(pending) - done} of {len(pending)} wait for the next run, because this one has no "
+                    "model call left (DREAMING__MAX_MODEL_CALLS)."
                 )
                 return
             except ModelError as error:
@@ -265,10 +261,10 @@ class DreamRun:
                 self._note_failure(dream, error)
                 if failures >= MAX_MODEL_FAILURES:
                     raise
-        self.on_progress(dream, len(waiting), len(waiting))
+        self.on_progress(dream, len(pending), len(pending))
 
     def _note_failure(self, dream: str, error: RemError) -> None:
-        logger.warning("A subject of {} is left for another night: {}", dream, error)
-        note = f"{dream}: the model failed, and what it failed on waits for the next dream: {error}"
+        logger.warning("The dream {} leaves a subject to the next run: {}", dream, error)
+        note = f"{dream}: the model failed; the next run tries again: {error}"
         if note not in self.notes:
             self.notes.append(note)

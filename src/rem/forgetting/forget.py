@@ -136,7 +136,7 @@ class _Removal:
         affected = sorted({statement.entity for statement in live} - {row.ref for row in self._plan.rows})
         tables_and_ids = [ref.table for ref in affected], [ref.id for ref in affected]
         # First record what the owner has edited, because a dream must not overwrite it.
-        await self._connection.fetch(query("dreaming", "notice"), self._tenant_id, *tables_and_ids)
+        await self._connection.fetch(query("dreaming", "detect_edits"), self._tenant_id, *tables_and_ids)
         for statement in self._plan.statements:
             await self._retract_statement(statement)
         # Fields before the rows that they belong to.

@@ -83,7 +83,7 @@ async def dream(work: HandlerContext, payload: Payload) -> None:
     dreamer = (
         work.rem.dreamer(agents.extraction_model, agents.output_schemas) if agents is not None else work.rem.dreamer()
     )
-    await dreamer.dream(parse_owner(payload), payload.get("dreams"), waits=False)
+    await dreamer.dream(parse_owner(payload), payload.get("dreams"), wait=False)
 
 
 async def dream_all(work: HandlerContext, _payload: Payload) -> None:

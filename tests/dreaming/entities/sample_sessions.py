@@ -39,9 +39,9 @@ async def talk_at(store: Store, at: datetime, *texts: str) -> Session:
     return session
 
 
-async def dream(rem: Rem, store: Store, *, again: bool = False, mind: ExtractionModel | None = None) -> DreamReport:
+async def dream(rem: Rem, store: Store, *, rescan: bool = False, mind: ExtractionModel | None = None) -> DreamReport:
     """A night of entities."""
-    return await rem.dreamer(mind).dream(store.scope, ["entities"], again=again)
+    return await rem.dreamer(mind).dream(store.scope, ["entities"], rescan=rescan)
 
 
 async def entities(store: Store) -> list[str]:

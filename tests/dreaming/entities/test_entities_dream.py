@@ -149,7 +149,7 @@ async def test_dreaming_again_changes_nothing(rem: Rem, alice: Store, sql: Conne
     await dream(rem, alice)
     before = await everything(sql)
     assert (await dream(rem, alice)).run_id is None
-    report = await dream(rem, alice, again=True)
+    report = await dream(rem, alice, rescan=True)
     assert report.run_id is None, report.changes
     assert await everything(sql) == before
     assert (await run_audit(alice, _no_embedding)).counts["dangling_edges"] == 0
@@ -274,11 +274,11 @@ async def test_what_was_deleted_never_comes_back_under_any_name(rem: Rem, alice:
     await alice.delete(await entity(alice, "sarah-chen"))
     assert "ontologies/sarah-chen" not in await mentions(alice, session)
     await dream(rem, alice)
-    await dream(rem, alice, again=True)
+    await dream(rem, alice, rescan=True)
     for text in (_SARAH, "Shelly Chen <s.chen@acme.com> wrote.", "sarah.chen@acme.com", "My colleague Sarah Chen."):
         await talk(rem, alice, text, text)
         await dream(rem, alice)
-    await dream(rem, alice, again=True)
+    await dream(rem, alice, rescan=True)
     assert [key for key in await entities(alice) if "chen" in key] == []
     assert "ontologies/sarah-chen" not in await mentions(alice, session)
 
@@ -287,7 +287,7 @@ async def test_what_was_erased_does_not_come_back(rem: Rem, alice: Store) -> Non
     await talk(rem, alice, _SARAH)
     await dream(rem, alice)
     await alice.erase(await entity(alice, "sarah-chen"))
-    await dream(rem, alice, again=True)
+    await dream(rem, alice, rescan=True)
     await talk(rem, alice, _SARAH)
     await dream(rem, alice)
     assert [key for key in await entities(alice) if "chen" in key] == []
@@ -302,7 +302,7 @@ async def test_a_corrected_name_stays_and_is_used(rem: Rem, alice: Store) -> Non
     by_address = await talk(rem, alice, _SARAH)
     by_old_name = await talk(rem, alice, "My colleague Sarah Chen is here.", "My colleague Sarah Chen left.")
     await dream(rem, alice)
-    await dream(rem, alice, again=True)
+    await dream(rem, alice, rescan=True)
     assert [key for key in await entities(alice) if "chen" in key] == ["sarah-cheng"]
     kept = await entity(alice, "sarah-cheng")
     assert (kept.content, kept.origin) == ("Runs the numbers.", "user")
@@ -379,7 +379,7 @@ async def test_the_newest_employer_is_in_the_graph_and_the_older_on_record(
     for at, text in reversed(told) if newest_first else told:
         sessions[at] = await talk_at(alice, at, text)
         await dream(rem, alice)
-    await dream(rem, alice, again=True)
+    await dream(rem, alice, rescan=True)
     sarah = await entity(alice, "sarah-chen")
     assert [(edge.rel_type, edge.dst) for edge in sarah.graph_edges] == [("works_at", "globex")]
     assert await _believed(alice, sarah, None) == [
@@ -412,7 +412,7 @@ async def test_two_users_never_meet(rem: Rem, alice: Store, bob: Store, sql: Con
     assert await sql.fetchval("SELECT count(*) FROM ontologies") == 0
     await talk(rem, alice, _SARAH, "Acme, acme.com")
     await dream(rem, alice)
-    await dream(rem, bob, again=True)
+    await dream(rem, bob, rescan=True)
     assert await entities(bob) == []
     assert await mentions(bob, session) == []
 
@@ -448,7 +448,7 @@ async def test_a_long_session_is_read_on_from_where_it_was_left(rem: Rem, alice:
     assert await mentions(alice, session) == ["ontologies/sarah-chen", "ontologies/victor-amsel"]
     after = await sql.fetch("SELECT id FROM statements ORDER BY id")
     assert {row[0] for row in before} <= {row[0] for row in after}
-    assert (await dream(rem, alice, again=True)).run_id is None
+    assert (await dream(rem, alice, rescan=True)).run_id is None
 
 
 async def test_a_speaker_of_an_imported_conversation_is_somebody(rem: Rem, alice: Store) -> None:
@@ -527,7 +527,7 @@ async def test_who_comes_back_was_there_twice(rem: Rem, alice: Store, sql: Conne
         ("works_at ontologies/globex", first, second),
     ]
     before = await everything(sql)
-    await dream(rem, alice, again=True)
+    await dream(rem, alice, rescan=True)
     assert await everything(sql) == before
 
 

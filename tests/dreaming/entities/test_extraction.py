@@ -212,6 +212,6 @@ async def test_a_megabyte_in_one_message_is_no_trouble(rem: Rem, alice: Store) -
     await talk(rem, alice, words * 13_000, words)
     started = time.perf_counter()
     # Without the indexer, whose time is that of the embedder.
-    await EntitiesDream().dream(await night_for(rem, alice))
+    await EntitiesDream().derive(await night_for(rem, alice))
     assert time.perf_counter() - started < 10
     assert await entities(alice) == ["amara-diallo"]

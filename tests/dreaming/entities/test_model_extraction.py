@@ -75,7 +75,7 @@ async def test_a_model_finds_what_rules_do_not(rem: Rem, alice: Store, agents: A
     assert (ravi.key, ravi.content) == ("ravi-menon", "Runs Lotus Foods.")
     assert [(edge.rel_type, edge.dst) for edge in ravi.graph_edges] == [("runs", "lotus-foods")]
     assert await mentions(alice, session) == ["ontologies/lotus-foods", "ontologies/ravi-menon"]
-    assert (await dream(rem, alice, mind=agents.extraction_model, again=True)).run_id is None
+    assert (await dream(rem, alice, mind=agents.extraction_model, rescan=True)).run_id is None
 
 
 async def test_nonsense_changes_nothing(rem: Rem, alice: Store, agents: Agents, model: ScriptedModel) -> None:
@@ -133,7 +133,7 @@ async def test_what_the_owner_deleted_a_model_does_not_bring_back(
     answers(model, [thing("Ravi Menon")])
     await dream(rem, alice, mind=agents.extraction_model)
     await alice.delete(await entity(alice, "ravi-menon"))
-    await dream(rem, alice, mind=agents.extraction_model, again=True)
+    await dream(rem, alice, mind=agents.extraction_model, rescan=True)
     await talk(rem, alice, "Ravi Menon called.")
     await dream(rem, alice, mind=agents.extraction_model)
     assert await entities(alice) == []
@@ -153,7 +153,7 @@ async def test_what_a_model_fails_on_waits_for_another_night(
     await talk(rem, alice, "Had lunch with Ravi Menon.")
     model.script = lambda _body: [Refuse(500)]
     report = await dream(rem, alice, mind=agents.extraction_model)
-    assert "waits for the next dream" in " ".join(report.notes)
+    assert "the next run tries again" in " ".join(report.notes)
     assert await entities(alice) == []
     answers(model, [thing("Ravi Menon")])
     await dream(rem, alice, mind=agents.extraction_model)

@@ -105,8 +105,8 @@ async def test_who_is_used_as_a_person_in_several_conversations_is_known(
     for session in sessions:
         assert await mentions(alice, session) == ["ontologies/tom-okafor"]
     before = await everything(sql)
-    for again in (False, True):
-        assert (await dream(rem, alice, again=again)).statement_count == 0
+    for rescan in (False, True):
+        assert (await dream(rem, alice, rescan=rescan)).statement_count == 0
     assert await everything(sql) == before
 
 
@@ -184,7 +184,7 @@ async def test_who_goes_with_the_talks_and_whom_the_owner_deleted_stays_away(rem
     await dream(rem, alice)
     await alice.delete(await entity(alice, "tom-okafor"))
     await talk(rem, alice, *_TOM)
-    await dream(rem, alice, again=True)
+    await dream(rem, alice, rescan=True)
     assert await entities(alice) == []
 
 
@@ -197,7 +197,7 @@ async def test_a_few_conversations_speak_for_somebody_however_many_there_are(
     assert await mentions(alice, session) == ["ontologies/tom-okafor"]
     count = "SELECT count(*) FROM statements WHERE kind = 'row' AND state = 'live'"
     assert await sql.fetchval(count) == 10
-    assert (await dream(rem, alice, again=True)).statement_count == 0
+    assert (await dream(rem, alice, rescan=True)).statement_count == 0
 
 
 async def test_what_named_somebody_before_is_linked_when_they_become_known(
@@ -220,7 +220,7 @@ async def test_what_named_somebody_before_is_linked_when_they_become_known(
     assert [row.present_persons for row in ghent] == [["amara-diallo"]]
     linked = await everything(sql)
     assert (await rem.dreamer().dream(alice.scope)).statement_count == 0
-    assert (await dream(rem, alice, again=True)).statement_count == 0
+    assert (await dream(rem, alice, rescan=True)).statement_count == 0
     assert await everything(sql) == linked
 
 

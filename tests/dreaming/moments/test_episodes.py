@@ -97,13 +97,15 @@ def test_people_are_known_by_their_names_as_whole_words() -> None:
 
 def test_an_episode_ends_at_a_pause_and_before_it_grows_too_long() -> None:
     said = _said(*["The kiln fires the clay bowls."] * (MAX_EPISODE_MESSAGES + 5))
-    assert [len(episode.said) for episode in split_into_episodes(said, None, _PAUSE)] == [MAX_EPISODE_MESSAGES, 5]
-    assert [len(episode.said) for episode in split_into_episodes(_said("a", "b", "c", minutes=61), None, _PAUSE)] == [
+    assert [len(episode.messages) for episode in split_into_episodes(said, None, _PAUSE)] == [MAX_EPISODE_MESSAGES, 5]
+    assert [
+        len(episode.messages) for episode in split_into_episodes(_said("a", "b", "c", minutes=61), None, _PAUSE)
+    ] == [
         1,
         1,
         1,
     ]
-    assert [len(episode.said) for episode in split_into_episodes(_said("a", "b", minutes=60), None, _PAUSE)] == [2]
+    assert [len(episode.messages) for episode in split_into_episodes(_said("a", "b", minutes=60), None, _PAUSE)] == [2]
     assert split_into_episodes([], None, _PAUSE) == []
 
 

@@ -88,7 +88,7 @@ async def test_killed_again_and_again_the_dream_ends_as_if_undisturbed(
     assert await moments(alice)
     await dream(rem, alice, "moments", "affinity")
     assert await _told(dsn) == await _undisturbed()
-    assert (await dream(rem, alice, "moments", "affinity", again=True)).statement_count == 0
+    assert (await dream(rem, alice, "moments", "affinity", rescan=True)).statement_count == 0
 
 
 async def test_three_at_once_and_another_process_are_as_one(

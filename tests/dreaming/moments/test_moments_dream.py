@@ -141,7 +141,7 @@ async def test_other_scripts_huge_messages_and_confused_clocks(rem: Rem, alice: 
     assert backwards.starts_timestamp is not None
     assert backwards.ends_timestamp is not None
     assert backwards.ends_timestamp - backwards.starts_timestamp == timedelta(minutes=9)
-    assert (await dream(rem, alice, again=True)).statement_count == 0
+    assert (await dream(rem, alice, rescan=True)).statement_count == 0
 
 
 async def test_what_is_new_lets_the_last_moment_grow_and_leaves_the_others(rem: Rem, alice: Store, sql: Sql) -> None:
@@ -165,7 +165,7 @@ async def test_what_is_new_lets_the_last_moment_grow_and_leaves_the_others(rem: 
     assert report.changes["moments"].rows["row"] == 1
     stood = await statements(sql)
     assert (await dream(rem, alice)).run_id is None
-    assert (await dream(rem, alice, again=True)).statement_count == 0
+    assert (await dream(rem, alice, rescan=True)).statement_count == 0
     assert await statements(sql) == stood
 
 
@@ -180,7 +180,7 @@ async def test_cut_night_by_night_or_at_once_the_moments_are_the_same(rem: Rem, 
     slowly = [
         (m.summary, m.topic_tags, m.metadata["first_index"], m.metadata["last_index"]) for m in await moments(alice)
     ]
-    await dream(rem, alice, again=True)
+    await dream(rem, alice, rescan=True)
     at_once = [
         (m.summary, m.topic_tags, m.metadata["first_index"], m.metadata["last_index"]) for m in await moments(alice)
     ]
@@ -311,7 +311,7 @@ async def test_what_its_owner_deletes_never_comes_back(rem: Rem, alice: Store) -
     await dream(rem, alice)
     await talk(alice, "unwanted", "user: The tomato leaves look better today.", at=MARCH + _HOUR / 4, first=3)
     await dream(rem, alice)
-    await dream(rem, alice, again=True)
+    await dream(rem, alice, rescan=True)
     assert await moments(alice) == []
     await talk(alice, "unwanted", "user: My visa for Japan arrived by courier.", at=MARCH + 9 * _HOUR, first=4)
     await dream(rem, alice)
@@ -325,7 +325,7 @@ async def test_what_its_owner_corrects_stays_corrected(rem: Rem, alice: Store) -
     await alice.modify(Moment, moment.id, lambda m: m.model_copy(update={"summary": "The potatoes had blight."}))
     await talk(alice, "wrong", "user: The copper spray arrived, 5 litres of it.", at=MARCH + _HOUR / 4, first=3)
     await dream(rem, alice)
-    await dream(rem, alice, again=True)
+    await dream(rem, alice, rescan=True)
     (corrected,) = await moments(alice)
     assert (corrected.id, corrected.summary, corrected.origin) == (moment.id, "The potatoes had blight.", "user")
 
@@ -363,7 +363,7 @@ async def test_without_an_embedder_words_have_to_do(settings: Settings, sql: Sql
         found = [(m.metadata["first_index"], m.metadata["last_index"]) for m in await moments(alice)]
         assert found == [(0, 2), (3, 5)]
         stood = await contents(sql)
-        assert (await dream(rem, alice, again=True)).statement_count == 0
+        assert (await dream(rem, alice, rescan=True)).statement_count == 0
         assert await contents(sql) == stood
 
 

@@ -52,7 +52,7 @@ async def test_ten_nights_over_fifty_sessions_and_then_half_of_them_are_gone(rem
     await dream(rem, alice, "moments", "affinity")
     told, stood = await contents(sql), await statements(sql)
     for night in range(9):
-        report = await dream(rem, alice, "moments", "affinity", again=night % 4 == 3)
+        report = await dream(rem, alice, "moments", "affinity", rescan=night % 4 == 3)
         assert (report.run_id, report.statement_count) == (None, 0)
     assert await contents(sql) == told
     assert await statements(sql) == stood
@@ -82,7 +82,7 @@ async def test_ten_nights_over_fifty_sessions_and_then_half_of_them_are_gone(rem
     assert all(marker(number) in remembered for number in kept)
     assert "ficus" in remembered
     stood = await statements(sql)
-    assert (await dream(rem, alice, "moments", "affinity", again=True)).statement_count == 0
+    assert (await dream(rem, alice, "moments", "affinity", rescan=True)).statement_count == 0
     assert await statements(sql) == stood
 
 
@@ -95,7 +95,7 @@ async def test_what_is_said_twice_is_one_moment_with_both_sources(rem: Rem, alic
     assert moment.metadata["occurrences"] == 2
     assert set(moment.sources) == {f"session-{s}-msg-{index}" for s in (first, second) for index in range(2)}
     stood = await statements(sql)
-    assert (await dream(rem, alice, again=True)).statement_count == 0
+    assert (await dream(rem, alice, rescan=True)).statement_count == 0
     assert await statements(sql) == stood
 
     memory = rem.memory("alice@example.com")
@@ -143,7 +143,7 @@ async def test_a_moment_that_grows_away_leaves_those_who_had_joined_it_remembere
     found = await moments(alice)
     assert [moment.source_session_id for moment in found] == [session_id("one"), session_id("two")]
     assert found[1].summary.count("ficus") == 1
-    assert (await dream(rem, alice, again=True)).statement_count == 0
+    assert (await dream(rem, alice, rescan=True)).statement_count == 0
 
 
 async def test_a_repetition_of_what_its_owner_deleted_or_wrote_adds_nothing(rem: Rem, alice: Store) -> None:
@@ -152,7 +152,7 @@ async def test_a_repetition_of_what_its_owner_deleted_or_wrote_adds_nothing(rem:
     await dream(rem, alice)
     (moment,) = await moments(alice)
     await alice.delete(moment)
-    await dream(rem, alice, again=True)
+    await dream(rem, alice, rescan=True)
     assert await moments(alice) == []
     own = await alice.upsert(
         Moment(name="The mainsail", summary=_BOAT[0].removeprefix("user: "), starts_timestamp=MARCH)
@@ -171,7 +171,7 @@ async def test_what_is_said_again_with_another_figure_has_the_latest_words(rem: 
     assert "870" in moment.summary
     assert (moment.source_session_id, len(moment.sources)) == (first, 2)
     stood = await statements(sql)
-    assert (await dream(rem, alice, again=True)).statement_count == 0
+    assert (await dream(rem, alice, rescan=True)).statement_count == 0
     assert await statements(sql) == stood
     memory = rem.memory("alice@example.com")
     await memory.delete_session(second, erase=True)
@@ -187,7 +187,7 @@ async def test_the_same_thing_every_morning_in_one_conversation_is_one_moment(re
     (moment,) = await moments(alice)
     assert len(moment.sources) == 10
     assert (moment.metadata["first_index"], moment.metadata["last_index"]) == (0, 1)
-    assert (await dream(rem, alice, again=True)).statement_count == 0
+    assert (await dream(rem, alice, rescan=True)).statement_count == 0
 
 
 async def test_a_note_and_a_conversation_may_say_the_same(rem: Rem, alice: Store) -> None:

@@ -126,8 +126,8 @@ async def test_dreaming_again_changes_nothing(rem: Rem, reader: Store, sql: Conn
     await take_in(reader, "other.md", "Nothing in it.")
     await dream(rem, reader)
     before = await written(sql)
-    for again in (False, True, False):
-        assert (await dream(rem, reader, again=again)).run_id is None
+    for rescan in (False, True, False):
+        assert (await dream(rem, reader, rescan=rescan)).run_id is None
     assert await written(sql) == before
 
 
@@ -224,8 +224,8 @@ async def test_what_its_owner_deleted_does_not_come_back(rem: Rem, reader: Store
     assert isinstance(renamed[0], File)
     renamed[0].name = "ana-new.md"
     await reader.upsert(renamed[0])
-    for again in (False, True):
-        assert (await dream(rem, reader, again=again)).statement_count == 0
+    for rescan in (False, True):
+        assert (await dream(rem, reader, rescan=rescan)).statement_count == 0
         assert list(await extracted(reader)) == ["bo.md/cv-reader"]
 
 
@@ -237,8 +237,8 @@ async def test_what_its_owner_corrected_stays_as_it_is(rem: Rem, reader: Store) 
     await reader.upsert(row)
     await reader.upsert(Resource(name="ana.md#1", content=_CV.replace("7", "8")))
     await reader.upsert(File(name="ana.md", checksum="changed"))
-    for again in (False, True):
-        await dream(rem, reader, again=again)
+    for rescan in (False, True):
+        await dream(rem, reader, rescan=rescan)
         (kept,) = (await extracted(reader)).values()
         assert (kept.extracted_data, kept.origin) == ({"name": "Ana Maria Núñez"}, "user")
 
@@ -347,7 +347,7 @@ async def test_two_documents_of_one_name_have_a_row_each(rem: Rem, reader: Store
     await dream(rem, reader)
     rows = await extracted(reader)
     assert sorted(row.extracted_data["name"] for row in rows.values()) == ["Ana Núñez", "Another Ana"]
-    assert (await dream(rem, reader, again=True)).statement_count == 0
+    assert (await dream(rem, reader, rescan=True)).statement_count == 0
 
 
 async def test_users_do_not_meet_and_shared_rules_are_for_everyone(
@@ -466,8 +466,8 @@ async def test_a_model_takes_the_place_of_what_was_only_stated_and_stays(
     await dream_on(settings, model, reader)
     (row,) = (await extracted(reader)).values()
     assert row.extracted_data["skills"] == ["sailing"]
-    for again in (False, True):
-        await dream(rem, reader, again=again)
+    for rescan in (False, True):
+        await dream(rem, reader, rescan=rescan)
         (row,) = (await extracted(reader)).values()
         assert row.extracted_data["skills"] == ["sailing"]
 
@@ -485,7 +485,7 @@ async def test_nonsense_of_a_model_leaves_the_file_for_another_night(
 
     model.script = script
     report = await dream_on(settings, model, reader)
-    assert any("waits for the next dream" in note for note in report.notes)
+    assert any("the next run tries again" in note for note in report.notes)
     rows = await extracted(reader)
     assert list(rows) == ["bo.md/cv-reader"]
     assert rows["bo.md/cv-reader"].extracted_data["name"] == "Bo�"
@@ -541,7 +541,7 @@ async def test_calls_of_a_night_are_limited_and_the_rest_waits(
         await take_in(reader, f"cv{number}.md", f"Number {number}.")
     report = await dream_on(settings, model, reader, max_model_calls=2)
     assert len(await extracted(reader)) == 2
-    assert any("1 of 3 wait for the next dream" in note for note in report.notes)
+    assert any("1 of 3 wait for the next run" in note for note in report.notes)
     await dream_on(settings, model, reader, max_model_calls=2)
     assert len(await extracted(reader)) == 3
     assert len(model.requests) == 3

@@ -134,8 +134,8 @@ def test_a_short_list_of_words_tells_what_would_hurt(text: str, expected: bool) 
 async def test_dreaming_again_changes_nothing(rem: Rem, sailor: Store, sql: Connection) -> None:
     assert (await dream(rem, sailor)).statement_count > 0
     before, row = await counts(sql), await profile(sailor)
-    for again in (False, True, False):
-        report = await dream(rem, sailor, again=again)
+    for rescan in (False, True, False):
+        report = await dream(rem, sailor, rescan=rescan)
         assert (report.statement_count, report.run_id) == (0, None)
     assert await counts(sql) == before
     assert await profile(sailor) == row
@@ -254,7 +254,7 @@ async def test_a_field_that_the_user_corrected_is_left_alone_for_ever(rem: Rem, 
     for day in (20, 21):
         await moment(sailor, day, "sailing", "harbour")
         await dream(rem, sailor)
-        await dream(rem, sailor, again=True)
+        await dream(rem, sailor, rescan=True)
     user = await profile(sailor)
     assert (user.summary, user.interests) == ("I build boats.", [])
     assert user.metadata["profile"]["topics"]["Sailing"] == 5
@@ -284,8 +284,8 @@ async def test_a_profile_that_its_user_deleted_does_not_come_back(rem: Rem, sail
     await dream(rem, sailor)
     await sailor.delete(await profile(sailor))
     await moment(sailor, 30, "sailing")
-    for again in (False, True):
-        await dream(rem, sailor, again=again)
+    for rescan in (False, True):
+        await dream(rem, sailor, rescan=rescan)
     assert await sailor.find(User) == []
 
 
@@ -484,8 +484,8 @@ async def test_what_comes_back_beside_other_subjects_is_an_interest_and_chatter_
         assert "rust" not in found.topic_tags
     await dream(rem, alice)
     assert (await profile(alice)).interests == ["rust"]
-    for again in (False, True):
-        assert (await dream(rem, alice, again=again)).statement_count == 0
+    for rescan in (False, True):
+        assert (await dream(rem, alice, rescan=rescan)).statement_count == 0
 
 
 async def test_a_subject_is_a_tag_once_or_has_a_capital_inside_a_sentence(rem: Rem, alice: Store) -> None:
@@ -522,8 +522,8 @@ async def test_a_correction_holds_for_its_part_alone(rem: Rem, alice: Store, sql
     await dream(rem, alice)
     await correct(alice, about=["lives in Faro"])
     await talk(rem, sql, alice, 2, "I play chess. Don't use emojis.")
-    for again in (False, True):
-        await dream(rem, alice, again=again)
+    for rescan in (False, True):
+        await dream(rem, alice, rescan=rescan)
         details = (await profile(alice)).metadata["profile"]
         assert details["about"] == ["lives in Faro"]
         assert details["preferences"] == ["Don't use emojis.", "Please always answer in German."]
@@ -559,8 +559,8 @@ async def test_what_the_owner_writes_where_a_dream_has_nothing_to_say_any_more_s
     assert "people" not in (await profile(alice)).metadata["profile"]
     await correct(alice, people=["Carla"])
     await moment(alice, 1, "harbours", persons=("Dora",))
-    for again in (False, True):
-        await dream(rem, alice, again=again)
+    for rescan in (False, True):
+        await dream(rem, alice, rescan=rescan)
         assert (await profile(alice)).metadata["profile"]["people"] == ["Carla"]
     assert "harbours" in (await profile(alice)).metadata["profile"]["topics"]
 
@@ -582,8 +582,8 @@ async def test_the_summary_says_what_the_owner_corrected(rem: Rem, sailor: Store
     await correct(sailor, people=["Dora"])
     await dream(rem, sailor)
     assert (await profile(sailor)).summary == "Lives in {}. Often speaks of Dora."
-    for again in (False, True):
-        assert (await dream(rem, sailor, again=again)).statement_count == 0
+    for rescan in (False, True):
+        assert (await dream(rem, sailor, rescan=rescan)).statement_count == 0
 
 
 async def chatter(store: Store, session_id: UUID, day: int, *, count: int = 1100) -> None:

@@ -136,7 +136,7 @@ async def test_a_model_that_fails_changes_nothing_and_is_asked_another_night(
     before = await profile(sailor)
     model.script = lambda _body: steps
     report = await dream_on(settings, model, sailor)
-    assert any("waits for the next dream" in note for note in report.notes)
+    assert any("the next run tries again" in note for note in report.notes)
     assert await profile(sailor) == before
     model.script = lambda body: answer(body, _ANSWER)
     await dream_on(settings, model, sailor)
@@ -148,7 +148,7 @@ async def test_an_answer_against_the_schema_is_no_answer(
 ) -> None:
     model.script = lambda body: answer(body, {**_ANSWER, "confidence": 7})
     report = await dream_on(settings, model, sailor)
-    assert any("waits for the next dream" in note for note in report.notes)
+    assert any("the next run tries again" in note for note in report.notes)
     assert (await profile(sailor)).summary == ""
 
 
@@ -177,7 +177,7 @@ async def test_a_model_writes_over_no_word_of_the_user(settings: Settings, model
     await dream_on(settings, model, sailor)
     (user,) = await sailor.find(User)
     assert user.interests == ["my own"]
-    await dream_on(settings, model, sailor, again=True)
+    await dream_on(settings, model, sailor, rescan=True)
     assert (await sailor.find(User))[0].interests == ["my own"]
 
 

@@ -209,8 +209,8 @@ async def test_a_profile_tells_it_with_its_source_and_says_it_once(rem: Rem, ali
     assert user.summary == "Lives in Porto, is learning Rust."
     (summary,) = [one for one in await list_statements(alice, user.key) if one.name == "summary"]
     assert len(summary.sources) == 2
-    for again in (False, True):
-        assert await dream(rem, alice, again=again) == 0
+    for rescan in (False, True):
+        assert await dream(rem, alice, rescan=rescan) == 0
 
 
 async def test_what_was_believed_in_may_is_on_record(rem: Rem, alice: Store) -> None:

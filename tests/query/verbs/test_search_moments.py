@@ -101,7 +101,7 @@ async def test_a_moment_is_evidence_as_it_is_worded_now_and_no_longer_than_it_is
     await _dream(rem, settings, model, alice, {"signed": _SOLD})
     (moment,) = await moments(alice)
     await alice.modify(Moment, moment.id, lambda row: row.model_copy(update={"summary": "Our sawmill was sold."}))
-    await dream(rem, alice, again=True)
+    await dream(rem, alice, rescan=True)
     assert _ids(await rem.query('SEARCH "sawmill" FROM sessions MODE text', user=ALICE)) == [signed]
     assert _ids(await rem.query('SEARCH "Huber" FROM sessions MODE text', user=ALICE)) == []
     await alice.delete(moment)

@@ -1,16 +1,16 @@
--- What the dream of moments reads, always of one owner.
+-- Queries of the moments dream, always for one owner.
 
--- name: said_from
--- What people and assistants said in a session from an index on, each no longer than is read of it. What REM itself
--- answered by quoting its memory, and what says that it is not to be searched, is nothing new.
+-- name: messages_from
+-- Messages of people and assistants in a session from an index on, each cut to $6 characters. Answers in which REM quotes its own
+-- memory, and messages that are not searchable, are left out.
 SELECT m.id, m.key, m.message_index, m.role, left(m.content, $6) AS content, m.metadata, m.created_at FROM rem.messages m
 WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index >= $4 AND m.deleted_at IS NULL
   AND (m.expires_at IS NULL OR m.expires_at > now()) AND m.role IN ('user', 'assistant') AND m.content ~ '\S'
   AND (m.metadata -> 'searchable') IS DISTINCT FROM 'false' AND m.model IS DISTINCT FROM 'rem:local'
 ORDER BY m.message_index LIMIT $5
 
--- name: said_before
--- The last messages up to an index, the latest first: where and when they were.
+-- name: messages_before
+-- Index and time of the last messages up to an index, latest first.
 SELECT m.message_index, m.created_at FROM rem.messages m
 WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index <= $4 AND m.deleted_at IS NULL
   AND (m.expires_at IS NULL OR m.expires_at > now()) AND m.role IN ('user', 'assistant') AND m.content ~ '\S'
@@ -18,42 +18,43 @@ WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_in
 ORDER BY m.message_index DESC LIMIT $5
 
 -- name: message_vectors
--- Messages by their first passage.
+-- Vectors of the first passage of each message.
 SELECT DISTINCT ON (p.entity_id) p.entity_id, p.embedding::real[] FROM rem.passages p
 JOIN rem.embedding_models e ON e.id = p.model_id AND e.is_current
 WHERE p.tenant_id = $1 AND p.entity_type = 'messages' AND p.entity_id = ANY ($2::uuid[])
 ORDER BY p.entity_id, p.starts
 
 -- name: moments_of_subject
--- The moments of a session or text, as statements that stand.
+-- Live statements of the moments of a session or text.
 SELECT s.id, s.entity_id, s.name, s.value, s.confidence, s.subject_type, s.subject_id FROM rem.statements s
 WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.subject_id = $3 AND s.dream = 'moments'
   AND s.kind = 'row' AND s.state = 'live'
 ORDER BY s.valid_from, s.name
 
--- name: moments_of_stretch
--- Those of a session that begin at an index or after it, and before another one.
+-- name: moments_of_range
+-- The same for the moments of a session that begin at a message from $4 to before $5. An index finds them, however long the session is.
 SELECT s.id, s.entity_id, s.name, s.value, s.confidence, s.subject_type, s.subject_id FROM rem.statements s
 WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.subject_id = $3 AND s.dream = 'moments'
   AND s.kind = 'row' AND s.state = 'live' AND (s.value #>> '{metadata,first_index}')::integer >= $4
   AND (s.value #>> '{metadata,first_index}')::integer < $5
 ORDER BY s.valid_from, s.name
 
--- name: beginnings
--- From where to where the moments of a session are that begin between two messages.
+-- name: ranges_of_moments
+-- First and last message of the moments of a session that begin between two messages.
 SELECT (s.value #>> '{metadata,first_index}')::integer AS first_index, (s.value #>> '{metadata,last_index}')::integer AS last_index
 FROM rem.statements s
 WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.subject_id = $3 AND s.dream = 'moments'
   AND s.kind = 'row' AND s.state = 'live' AND (s.value #>> '{metadata,first_index}')::integer BETWEEN $4 AND $5
 
--- name: start_before
--- Where the last moment of a session begins that begins at an index or before it.
+-- name: start_of_last_moment
+-- First message of the last moment of a session that begins at an index or before it.
 SELECT max((s.value #>> '{metadata,first_index}')::integer) FROM rem.statements s
 WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.subject_id = $3 AND s.dream = 'moments'
   AND s.kind = 'row' AND s.state = 'live' AND (s.value #>> '{metadata,first_index}')::integer <= $4
 
--- name: start_across
--- Where the first moment of a session begins that reaches over a message: a mind may remember over a pause, but not over many.
+-- name: start_of_overlapping_moment
+-- First message of the first moment of a session that spans a message. A model may join episodes over a pause; the last 50 moments
+-- before the message are looked at.
 SELECT min(s.first_index) FROM (
   SELECT (s.value #>> '{metadata,first_index}')::integer AS first_index, (s.value #>> '{metadata,last_index}')::integer AS last_index
   FROM rem.statements s
@@ -63,15 +64,16 @@ SELECT min(s.first_index) FROM (
 WHERE s.last_index >= $4
 
 -- name: statement_of_moment
+-- The live statement of a moment.
 SELECT s.id, s.entity_id, s.name, s.value, s.confidence, s.subject_type, s.subject_id FROM rem.statements s
 WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.entity_id = $3 AND s.entity_type = 'moments'
   AND s.dream = 'moments' AND s.kind = 'row' AND s.state = 'live'
 ORDER BY s.stated_at DESC LIMIT 1
 
--- name: sources_of
--- What statements were made from, with what LOOKUP finds it by, and what was looked at for it: a message's session, a chunk's file.
+-- name: sources_of_statements
+-- Sources of statements, each with its key and with its origin: the session of a message, the file of a chunk.
 SELECT x.statement_id, x.source_type, x.source_id, coalesce(m.key, k.entity_key, x.source_id::text) AS key,
-       coalesce(m.session_id, f.id, x.source_id) AS place_id
+       coalesce(m.session_id, f.id, x.source_id) AS origin_id
 FROM rem.statement_sources x
 LEFT JOIN rem.messages m ON x.source_type = 'messages' AND (m.tenant_id, m.id) = (x.tenant_id, x.source_id)
 LEFT JOIN rem.resources r ON x.source_type = 'resources' AND (r.tenant_id, r.id) = (x.tenant_id, x.source_id)
@@ -80,20 +82,21 @@ LEFT JOIN rem.files f ON f.tenant_id = x.tenant_id
 LEFT JOIN rem.kv_store k ON x.source_type <> 'messages' AND k.tenant_id = x.tenant_id AND k.entity_id = x.source_id
   AND k.entity_type = x.source_type AND k.key_rank = 1
 WHERE x.tenant_id = $1 AND x.statement_id = ANY ($2::uuid[])
-ORDER BY x.statement_id, place_id, m.message_index, x.source_id
+ORDER BY x.statement_id, origin_id, m.message_index, x.source_id
 
--- name: look_again
--- Lets rows be news to this dream, of conversations only the messages.
-WITH conversations AS (
+-- name: rescan_sources
+-- Let this dream read rows again; of sessions only the messages.
+WITH sessions AS (
   SELECT m.session_id, range_agg(int4range(m.message_index, m.message_index, '[]')) AS messages FROM rem.messages m
   WHERE m.tenant_id = $1 AND m.id = ANY ($2::uuid[]) GROUP BY m.session_id),
 parts AS (
-  UPDATE rem.dream_progress p SET again = p.again + c.messages FROM conversations c
+  UPDATE rem.dream_progress p SET again = p.again + c.messages FROM sessions c
   WHERE p.tenant_id = $1 AND p.dream = 'moments' AND p.source_id = c.session_id)
 DELETE FROM rem.dream_progress p WHERE p.tenant_id = $1 AND p.dream = 'moments' AND p.source_id = ANY ($2::uuid[])
 
--- name: look_again_for_new_names
--- Lets texts, and stretches of conversations, be news to this dream from where they name something that is known since tonight.
+-- name: rescan_for_new_names
+-- Let this dream read texts again that mention an entity which is known since this run ($3); of sessions the messages from the mention
+-- to the end of its group (rem_dream_rescan_messages).
 WITH named AS (
   SELECT DISTINCT s.tenant_id, s.id, s.subject_type, s.subject_id
   FROM rem.statements s
@@ -102,34 +105,34 @@ WITH named AS (
     AND o.deleted_at IS NULL AND o.created_at >= d.started_at
   WHERE s.tenant_id = $1 AND s.run_id = $3 AND s.dream = 'entities' AND s.kind = 'edge' AND s.state = 'live'
     AND s.value ->> 'rel_type' = 'mentions' AND s.subject_type IN ('sessions', 'resources')),
-conversations AS (
+sessions AS (
   SELECT m.session_id, range_agg(int4range(m.message_index, (m.message_index / rem.rem_dream_rescan_messages() + 1) * rem.rem_dream_rescan_messages())) AS messages
   FROM named n
   JOIN rem.statement_sources x ON (x.tenant_id, x.statement_id) = (n.tenant_id, n.id) AND x.source_type = 'messages'
   JOIN rem.messages m ON (m.tenant_id, m.id, m.session_id) = (x.tenant_id, x.source_id, n.subject_id)
   GROUP BY m.session_id),
 parts AS (
-  UPDATE rem.dream_progress p SET again = p.again + c.messages * int4multirange(int4range(0, p.seen_index, '[]')) FROM conversations c
+  UPDATE rem.dream_progress p SET again = p.again + c.messages * int4multirange(int4range(0, p.seen_index, '[]')) FROM sessions c
   WHERE p.tenant_id = $1 AND p.dream = 'moments' AND p.source_id = c.session_id AND p.seen_index >= 0)
 DELETE FROM rem.dream_progress p USING named n
 WHERE p.tenant_id = $1 AND p.user_id IS NOT DISTINCT FROM $2 AND p.dream = 'moments' AND p.source_id = n.subject_id
   AND n.subject_type = 'resources'
 
 -- name: nearest_moments
--- The owner's moments that mean most nearly the same, with how alike they are; and whether that is all of what they tell,
--- and nothing else: others have a name in their vector (retrieval/passages.py), or more text than fits in one.
-SELECT m.id, m.name, m.summary, n.alike, m.origin LIKE 'dream:%' AND n.starts = 0 AND n.ends = char_length(m.summary) AS is_exact
+-- The owner's moments nearest to a vector, with their cosines. `is_exact` says whether the vector is that of the whole summary and
+-- nothing else: others contain a name, or more text than fits into one passage.
+SELECT m.id, m.name, m.summary, n.cosine, m.origin LIKE 'dream:%' AND n.starts = 0 AND n.ends = char_length(m.summary) AS is_exact
 FROM (
-  SELECT p.entity_id, 1 - (p.embedding <=> $4::halfvec) AS alike, p.starts, p.ends FROM rem.passages p
+  SELECT p.entity_id, 1 - (p.embedding <=> $4::halfvec) AS cosine, p.starts, p.ends FROM rem.passages p
   JOIN rem.embedding_models e ON e.id = p.model_id AND e.is_current AND e.dimension = $6
   WHERE p.tenant_id = $1 AND p.owner = $3 AND p.entity_type = 'moments' AND p.entity_id <> ALL ($5::uuid[])
   ORDER BY p.embedding <=> $4::halfvec LIMIT $7) n
 JOIN rem.moments m ON (m.tenant_id, m.id) = ($1, n.entity_id)
 WHERE m.user_id IS NOT DISTINCT FROM $2 AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())
-  -- A dreamt row that no statement stands for came with a dump: the dream that would say it has it again.
+  -- A derived row without statement came with a dump: a dream will adopt it.
   AND (m.origin NOT LIKE 'dream:%' OR EXISTS (
     SELECT FROM rem.statements s WHERE (s.tenant_id, s.entity_id, s.kind, s.state) = (m.tenant_id, m.id, 'row', 'live')))
-ORDER BY n.alike DESC, m.id
+ORDER BY n.cosine DESC, m.id
 
 -- name: moments_by_id
 SELECT m.id, m.name, m.summary, m.origin FROM rem.moments m
@@ -138,8 +141,8 @@ WHERE m.tenant_id = $1 AND m.user_id IS NOT DISTINCT FROM $2 AND m.id = ANY ($3:
   AND (m.origin NOT LIKE 'dream:%' OR EXISTS (
     SELECT FROM rem.statements s WHERE (s.tenant_id, s.entity_id, s.kind, s.state) = (m.tenant_id, m.id, 'row', 'live')))
 
--- name: same_moment
--- A moment of the owner that says the same in the same words, whatever it is called.
+-- name: moment_with_summary
+-- A moment of the owner with exactly this summary, whatever its name.
 SELECT m.id FROM rem.moments m
 WHERE m.tenant_id = $1 AND m.user_id IS NOT DISTINCT FROM $2 AND md5(m.summary) = md5($3) AND m.summary = $3
   AND m.id <> ALL ($4::uuid[]) AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())
@@ -148,7 +151,7 @@ WHERE m.tenant_id = $1 AND m.user_id IS NOT DISTINCT FROM $2 AND md5(m.summary) 
 ORDER BY m.created_at, m.id LIMIT 1
 
 -- name: latest_moments
--- For where nothing embeds.
+-- The latest moments, for the comparison by words if embeddings are off.
 SELECT m.id, m.name, m.summary, m.origin FROM rem.moments m
 WHERE m.tenant_id = $1 AND m.user_id IS NOT DISTINCT FROM $2 AND m.deleted_at IS NULL
   AND (m.expires_at IS NULL OR m.expires_at > now())
@@ -156,8 +159,8 @@ WHERE m.tenant_id = $1 AND m.user_id IS NOT DISTINCT FROM $2 AND m.deleted_at IS
     SELECT FROM rem.statements s WHERE (s.tenant_id, s.entity_id, s.kind, s.state) = (m.tenant_id, m.id, 'row', 'live')))
 ORDER BY m.created_at DESC, m.id LIMIT $3
 
--- name: known_people
--- Everyone (or every organisation) that a scope has an entry for, under all names.
+-- name: known_names
+-- Key and names of all people ($4 = person) or organisations ($4 = organization) that the owner sees.
 SELECT p.key, p.names, p.email FROM (
   SELECT u.key, ARRAY[u.name] AS names, u.email, u.created_at FROM rem.users u
   WHERE u.tenant_id = $1 AND (u.user_id = $2 OR u.user_id IS NULL) AND u.deleted_at IS NULL AND u.id::text IS DISTINCT FROM $2
@@ -171,7 +174,7 @@ SELECT p.key, p.names, p.email FROM (
 ORDER BY p.created_at, p.key LIMIT $3
 
 -- name: new_notes
--- Texts with a time that are no parts of files, and those that the dream has seen before and that have changed.
+-- New and changed texts with a time that are no parts of files, and changed texts that the dream has seen before.
 SELECT to_json(r.*) FROM rem.resources r
 LEFT JOIN rem.dream_progress p ON (p.tenant_id, p.source_id, p.dream) = (r.tenant_id, r.id, 'moments')
 WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.deleted_at IS NULL
@@ -180,38 +183,39 @@ WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.deleted_at IS
 ORDER BY r.created_at, r.id LIMIT $3
 
 -- name: new_files
--- Files that were read, and how many came in at about the same time.
-SELECT f.id, f.key, f.name, f.uri, f.created_at, f.updated_at, others.count FROM rem.files f
+-- New and changed files, each with the number of files that were ingested within the pause ($4) around it, at most $5.
+SELECT f.id, f.key, f.name, f.uri, f.created_at, f.updated_at, nearby.count AS nearby_count FROM rem.files f
 LEFT JOIN rem.dream_progress p ON (p.tenant_id, p.source_id, p.dream) = (f.tenant_id, f.id, 'moments')
 CROSS JOIN LATERAL (
   SELECT count(*) FROM (
     SELECT FROM rem.files o WHERE o.tenant_id = f.tenant_id AND o.user_id IS NOT DISTINCT FROM f.user_id AND o.deleted_at IS NULL
-      AND o.created_at BETWEEN f.created_at - $4::interval AND f.created_at + $4::interval LIMIT $5) near) others
+      AND o.created_at BETWEEN f.created_at - $4::interval AND f.created_at + $4::interval LIMIT $5) near) nearby
 WHERE f.tenant_id = $1 AND f.user_id IS NOT DISTINCT FROM $2 AND f.deleted_at IS NULL AND f.processing_status = 'completed'
   AND (f.expires_at IS NULL OR f.expires_at > now()) AND p.seen_at IS DISTINCT FROM f.updated_at
 ORDER BY f.created_at, f.id LIMIT $3
 
--- name: beginning_of_file
+-- name: first_parts_of_file
+-- The first chunks of a file, each cut to $5 characters.
 SELECT r.id, r.key, left(r.content, $5) AS content, r.timestamp, r.metadata FROM rem.resources r
 WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.metadata ->> 'file_id' = $3 AND r.metadata ? 'file_id'
   AND r.deleted_at IS NULL
 ORDER BY r.ordinal, r.key LIMIT $4
 
 -- name: unlinked_moments
--- The owner's moments that have not been linked in this version, the earliest first.
+-- The owner's moments that have not been linked in their current version, earliest first.
 SELECT m.id, m.key, m.starts_timestamp, m.origin, m.source_session_id, m.source_resource_ids FROM rem.moments m
 LEFT JOIN rem.dream_progress p ON (p.tenant_id, p.source_id, p.dream) = (m.tenant_id, m.id, 'moments')
 WHERE m.tenant_id = $1 AND m.user_id IS NOT DISTINCT FROM $2 AND m.deleted_at IS NULL AND m.starts_timestamp IS NOT NULL
   AND (m.expires_at IS NULL OR m.expires_at > now()) AND p.seen_at IS DISTINCT FROM m.updated_at
 ORDER BY m.starts_timestamp, m.key LIMIT $3
 
--- name: moment_before
+-- name: previous_moment
 SELECT m.id, m.key FROM rem.moments m
 WHERE m.tenant_id = $1 AND m.user_id IS NOT DISTINCT FROM $2 AND m.deleted_at IS NULL
   AND (m.expires_at IS NULL OR m.expires_at > now()) AND m.starts_timestamp <= $3 AND (m.starts_timestamp, m.key) < ($3, $4)
 ORDER BY m.starts_timestamp DESC, m.key DESC LIMIT 1
 
--- name: moment_after
+-- name: next_moment
 SELECT m.id, m.key, m.starts_timestamp, m.origin, m.source_session_id, m.source_resource_ids FROM rem.moments m
 WHERE m.tenant_id = $1 AND m.user_id IS NOT DISTINCT FROM $2 AND m.deleted_at IS NULL
   AND (m.expires_at IS NULL OR m.expires_at > now()) AND m.starts_timestamp >= $3 AND (m.starts_timestamp, m.key) > ($3, $4)

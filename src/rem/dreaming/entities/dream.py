@@ -80,7 +80,7 @@ class EntitiesDream:
 
     name = DREAM_NAME
 
-    async def dream(self, night: DreamRun) -> None:
+    async def derive(self, night: DreamRun) -> None:
         """Say what the new conversations and texts name."""
         await _EntitiesRun(night).run()
 
@@ -158,7 +158,7 @@ class _EntitiesRun:
         only = [said.id for said in standing]
         marks = not subject.is_conversation
         await self._night.store_claims(
-            DREAM_NAME, subject.ref, rows, only=only, seen_index=subject.seen_before, marks=marks
+            DREAM_NAME, subject.ref, rows, only=only, seen_index=subject.seen_before, mark_seen=marks
         )
 
     async def _claim_all(self, subject: Subject) -> None:
@@ -181,7 +181,7 @@ class _EntitiesRun:
         only = [said.id for said in standing]
         # Also if there is nothing to say: a row that came back may have edges of before.
         changes = await self._night.store_claims(
-            DREAM_NAME, subject.ref, claims, only=only, seen_index=seen, stretch=subject.stretch
+            DREAM_NAME, subject.ref, claims, only=only, seen_index=seen, seen_range=subject.stretch
         )
         if changes.vanished:
             self._left.add(subject.ref.id)
@@ -195,7 +195,7 @@ class _EntitiesRun:
         mentions = await self._build_mention_claims(subject, passages, findings, resolution)
         new = [claim for claim in mentions if _statement_name(claim) not in standing]
         if new:
-            await self._night.store_claims(DREAM_NAME, subject.ref, new, only=[], marks=False)
+            await self._night.store_claims(DREAM_NAME, subject.ref, new, only=[], mark_seen=False)
 
     async def _extract(self, subject: Subject, passages: list[SourceText], *, asks: bool = True) -> SubjectFindings:
         if subject.is_derived:
@@ -215,7 +215,7 @@ class _EntitiesRun:
         return SubjectFindings(passages, found[:MAX_CANDIDATES], begun, reading.mentioned)
 
     async def _extract_with_model(self, passages: Sequence[SourceText]) -> ModelExtraction:
-        if self._night.mind is None or not passages:
+        if self._night.model is None or not passages:
             return ModelExtraction()
         known = {one.ref: one for one, _, _ in await self._find_known_entities(passages)}
         return await extract_with_model(self._night, passages, list(known.values()))

@@ -139,12 +139,12 @@ def _stretch_subject(row: Any) -> Subject:
 def _split_into_stretches(session: PendingSession) -> Iterator[Subject]:
     again = {
         number
-        for first, last in session.again
+        for first, last in session.rescan_ranges
         for number in range(first // STRETCH_MESSAGES, last // STRETCH_MESSAGES + 1)
     }
     new = (
         range((session.seen_index + 1) // STRETCH_MESSAGES, session.last_index // STRETCH_MESSAGES + 1)
-        if session.has_grown
+        if session.has_new_messages
         else ()
     )
     for start in (number * STRETCH_MESSAGES for number in sorted(again.union(new))):

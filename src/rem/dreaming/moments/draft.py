@@ -1,4 +1,4 @@
-"""MomentDraft: a moment before it is decided whether it is a new one."""
+"""MomentDraft: a moment before it is known whether it is a new one; made from an episode, a note, a file or a mail."""
 
 from __future__ import annotations
 
@@ -15,50 +15,51 @@ from rem.dreaming.moments.summary import Utterance, extract_sentences, summarize
 from rem.dreaming.moments.tags import extract_emotions, extract_topics
 from rem.models import Moment, Resource
 
-_BASELINE_CONFIDENCE = 0.7
+RULES_CONFIDENCE = 0.7
+"""Confidence in a moment that was made without a model."""
 MAX_TITLE_CHARS = 60
-_ASSISTANT_SHARE = 0.15
-_WORDS_OF_NAME = 6
+MAX_TITLE_WORDS = 6
+ASSISTANT_TOPIC_WEIGHT = 0.15
 
 
 @dataclass(slots=True)
 class MomentDraft:
-    """What a moment would say, and what it is made from."""
+    """Content and sources of a moment."""
 
     name: str
     moment_type: str
     summary: str
-    starts: datetime
-    ends: datetime
+    starts_at: datetime
+    ends_at: datetime
     sources: list[ClaimSource]
     topics: list[str] = field(default_factory=list)
-    persons: list[str] = field(default_factory=list)
+    people: list[str] = field(default_factory=list)
     emotions: list[str] = field(default_factory=list)
     session_id: UUID | None = None
     resource_ids: list[UUID] = field(default_factory=list)
     first_index: int | None = None
     last_index: int | None = None
-    confidence: float = _BASELINE_CONFIDENCE
+    confidence: float = RULES_CONFIDENCE
     occurrences: int = 1
-    """In how many conversations and texts it was said."""
+    """Number of sessions and texts that tell it."""
     worded_in: UUID | None = None
-    """The conversation or text whose words it has, if it is a later one that joined."""
+    """Session or text that the summary comes from, if a later one has joined the moment."""
     id: UUID = field(default_factory=uuid4)
-    """The row's, unless the ledger knows it from before."""
+    """Id of the row, unless the ledger finds an earlier one."""
 
     @property
     def source_ids(self) -> set[UUID]:
-        """Which rows it is made from."""
+        """Ids of the sources."""
         return {source.ref.id for source in self.sources}
 
     @property
-    def place_id(self) -> UUID:
-        """The conversation or text that it was found in."""
+    def origin_id(self) -> UUID:
+        """Id of the session or text that it was found in."""
         return self.session_id or self.sources[0].ref.id
 
     def to_claim(self) -> RowClaim:
-        """The draft as a claim."""
-        given: dict[str, Any] = {"source_session_id": self.session_id} if self.session_id else {}
+        """Return the draft as a claim."""
+        session: dict[str, Any] = {"source_session_id": self.session_id} if self.session_id else {}
         metadata: dict[str, Any] = {}
         if self.first_index is not None:
             metadata |= {"first_index": self.first_index, "last_index": self.last_index}
@@ -70,154 +71,159 @@ class MomentDraft:
             id=self.id,
             name=self.name,
             moment_type=self.moment_type,
-            starts_timestamp=self.starts,
-            ends_timestamp=self.ends,
-            present_persons=self.persons,
+            starts_timestamp=self.starts_at,
+            ends_timestamp=self.ends_at,
+            present_persons=self.people,
             emotion_tags=self.emotions,
             topic_tags=self.topics,
             summary=self.summary,
             source_resource_ids=self.resource_ids,
             metadata=metadata,
-            **given,
+            **session,
         )
-        return RowClaim(entity=moment, sources=tuple(self.sources), confidence=self.confidence, valid_from=self.starts)
+        return RowClaim(
+            entity=moment, sources=tuple(self.sources), confidence=self.confidence, valid_from=self.starts_at
+        )
 
 
-def draft_episode(episode: Episode, session_id: UUID, people: KnownPeople) -> MomentDraft | None:
-    """What is to be remembered of an episode; nothing, if it was small talk."""
+def draft_episode(episode: Episode, session_id: UUID, known_people: KnownPeople) -> MomentDraft | None:
+    """Return the moment of an episode, or None if it is small talk."""
     if not episode.is_meaningful:
         return None
-    speakers = list_speakers(message.metadata for message in episode.said)
+    messages = episode.messages
+    speakers = list_speakers(message.metadata for message in messages)
     summary = summarize(
-        [Utterance(message.content, _speaker(message.metadata), not message.is_persons) for message in episode.said]
+        [Utterance(message.content, _get_speaker(message.metadata), not message.is_from_person) for message in messages]
     )
     if not summary:
         return None
     topics = extract_topics(
-        ((m.content, 1.0 if m.is_persons else _ASSISTANT_SHARE) for m in episode.said),
-        [*speakers, *people.find_names(m.content for m in episode.said)],
+        ((message.content, 1.0 if message.is_from_person else ASSISTANT_TOPIC_WEIGHT) for message in messages),
+        [*speakers, *known_people.find_names(message.content for message in messages)],
     )
-    own_words = [m.content for m in episode.said if m.is_persons]
+    own_texts = [message.content for message in messages if message.is_from_person]
     return MomentDraft(
-        name=make_name(episode.starts, topics, summary),
+        name=make_name(episode.starts_at, topics, summary),
         moment_type="conversation",
         summary=summary,
-        starts=episode.starts,
-        ends=episode.ends,
-        sources=[message.source for message in episode.said],
+        starts_at=episode.starts_at,
+        ends_at=episode.ends_at,
+        sources=[message.source for message in messages],
         topics=topics,
-        persons=_unite_people(speakers, people.find_mentioned(own_words)),
-        emotions=extract_emotions(own_words),
+        people=_unite_people(speakers, known_people.find_mentioned(own_texts)),
+        emotions=extract_emotions(own_texts),
         session_id=session_id,
         first_index=episode.first_index,
         last_index=episode.last_index,
     )
 
 
-def draft_note(note: Resource, source: ClaimSource, people: KnownPeople) -> MomentDraft | None:
-    """What is to be remembered of a text with a time; nothing, if it has no time or says nothing."""
+def draft_note(note: Resource, source: ClaimSource, known_people: KnownPeople) -> MomentDraft | None:
+    """Return the moment of a text with a time, or None if it has no time or no content."""
     if note.timestamp is None:
         return None
     summary = summarize([Utterance(note.content)])
     if not summary:
         return None
     return MomentDraft(
-        name=f"{_day(note.timestamp)} {note.name[:MAX_TITLE_CHARS].strip()}",
+        name=f"{_format_day(note.timestamp)} {note.name[:MAX_TITLE_CHARS].strip()}",
         moment_type="note",
         summary=summary,
-        starts=note.timestamp,
-        ends=note.timestamp,
+        starts_at=note.timestamp,
+        ends_at=note.timestamp,
         sources=[source],
-        topics=extract_topics([(f"{note.name}. {note.content}", 1.0)], people.find_names([note.content])),
-        persons=people.find_mentioned([note.content]),
+        topics=extract_topics([(f"{note.name}. {note.content}", 1.0)], known_people.find_names([note.content])),
+        people=known_people.find_mentioned([note.content]),
         emotions=extract_emotions([note.content]),
         resource_ids=[note.id],
     )
 
 
 def draft_file(
-    name: str, read_at: datetime, file: ClaimSource, parts: list[tuple[ClaimSource, str]], people: KnownPeople
+    name: str, read_at: datetime, file: ClaimSource, parts: list[tuple[ClaimSource, str]], known_people: KnownPeople
 ) -> MomentDraft | None:
-    """That a file was read, and what its beginning says; of data and programs no more than what they call things."""
+    """Return the moment of a file that was ingested, or None if it has no text.
+
+    `parts` are its first chunks. The summary of a data file or source code lists only its keys.
+    """
     texts = [text for _, text in parts]
     if is_data_file(name):
         keys = extract_keys(name, texts)
         summary = f"Read {name}, which has {', '.join(keys)}." if keys else f"Read {name}."
-        texts = [" ".join([_stem(name), *keys])]
+        texts = [" ".join([_get_stem(name), *keys])]
     else:
-        said = summarize([Utterance(text) for text in texts])
-        # A file of tables alone was read, too.
-        summary = f"Read {name}: {said}" if said else f"Read {name}."
+        content = summarize([Utterance(text) for text in texts])
+        # A file with nothing but tables has no summary.
+        summary = f"Read {name}: {content}" if content else f"Read {name}."
     if not "".join(texts).strip():
         return None
     return MomentDraft(
-        name=f"{_day(read_at)} read {name[-MAX_TITLE_CHARS:].strip()}",
+        name=f"{_format_day(read_at)} read {name[-MAX_TITLE_CHARS:].strip()}",
         moment_type="reading",
         summary=summary,
-        starts=read_at,
-        ends=read_at,
+        starts_at=read_at,
+        ends_at=read_at,
         sources=[file, *(source for source, _ in parts)],
-        topics=extract_topics(((text, 1.0) for text in texts), people.find_names(texts)),
-        persons=people.find_mentioned(texts),
+        topics=extract_topics(((text, 1.0) for text in texts), known_people.find_names(texts)),
+        people=known_people.find_mentioned(texts),
         resource_ids=[source.ref.id for source, _ in parts],
     )
 
 
 def draft_mail(
-    name: str, written_at: datetime, file: ClaimSource, parts: list[tuple[ClaimSource, str]], people: KnownPeople
+    name: str,
+    written_at: datetime,
+    file: ClaimSource,
+    parts: list[tuple[ClaimSource, str]],
+    known_people: KnownPeople,
 ) -> MomentDraft | None:
-    """What somebody wrote, when it was written; sender and recipients count among the people only."""
+    """Return the moment of an e-mail, or None if it has neither subject nor body.
+
+    Summary and topics come from subject and body; sender and recipients count only as people.
+    """
     texts = [text for _, text in parts]
     mail = parse_mail(texts)
-    subject = _shorten(" ".join(extract_sentences(mail.subject))) or name
-    said = summarize([Utterance(text) for text in mail.body])
-    if not said and not mail.subject:
+    subject = " ".join(extract_sentences(mail.subject))[:MAX_TITLE_CHARS].strip() or name
+    content = summarize([Utterance(text) for text in mail.body])
+    if not content and not mail.subject:
         return None
     sources = [source for (source, _), text in zip(parts, mail.body, strict=True) if text] or [parts[0][0]]
     return MomentDraft(
-        name=f"{_day(written_at)} mail {subject}",
+        name=f"{_format_day(written_at)} mail {subject}",
         moment_type="mail",
-        summary=f"Mail {subject}: {said}" if said else f"Mail {subject}.",
-        starts=written_at,
-        ends=written_at,
+        summary=f"Mail {subject}: {content}" if content else f"Mail {subject}.",
+        starts_at=written_at,
+        ends_at=written_at,
         sources=[file, *sources],
-        topics=extract_topics(((text, 1.0) for text in (mail.subject, *mail.body)), people.find_names(texts)),
-        persons=people.find_mentioned(texts),
+        topics=extract_topics(((text, 1.0) for text in (mail.subject, *mail.body)), known_people.find_names(texts)),
+        people=known_people.find_mentioned(texts),
         resource_ids=[source.ref.id for source in sources],
     )
 
 
 def make_name(at: datetime, topics: list[str], summary: str) -> str:
-    """A readable name: the day, and what it was about."""
-    about = " ".join(topics[:2]).replace("-", " ")
-    if not about:
+    """Return a readable name: the day in UTC with the first two topics or, without topics, the first words."""
+    title = " ".join(topics[:2]).replace("-", " ")
+    if not title:
         words = extract_sentences(summary)[0].rstrip(".!?…。！？").split()
-        about = " ".join(words[:_WORDS_OF_NAME])
-    return f"{_day(at)} {about[:MAX_TITLE_CHARS].strip()}"
+        title = " ".join(words[:MAX_TITLE_WORDS])
+    return f"{_format_day(at)} {title[:MAX_TITLE_CHARS].strip()}"
 
 
-def _shorten(subject: str) -> str:
-    return subject[:MAX_TITLE_CHARS].strip()
-
-
-def _stem(name: str) -> str:
+def _get_stem(name: str) -> str:
     return name.rsplit("/", 1)[-1].rsplit(".", 1)[0]
 
 
-def _day(at: datetime) -> str:
+def _format_day(at: datetime) -> str:
     return at.astimezone(UTC).date().isoformat()
 
 
-def _speaker(metadata: dict[str, Any]) -> str | None:
-    named = list_speakers([metadata])
-    return named[0] if named else None
+def _get_speaker(metadata: dict[str, Any]) -> str | None:
+    speakers = list_speakers([metadata])
+    return speakers[0] if speakers else None
 
 
-def _unite_people(speakers: list[str], mentioned: list[str]) -> list[str]:
-    """Who spoke and who was named, each once: a name and its key are one person."""
-    keys = {_as_key(name) for name in speakers}
-    return [*speakers, *(key for key in mentioned if key not in keys)]
-
-
-def _as_key(name: str) -> str:
-    return "-".join(name.lower().split())
+def _unite_people(speakers: list[str], mentioned_keys: list[str]) -> list[str]:
+    """Return speakers and mentioned people, each once: a name and its key are one person."""
+    speaker_keys = {"-".join(name.lower().split()) for name in speakers}
+    return [*speakers, *(key for key in mentioned_keys if key not in speaker_keys)]

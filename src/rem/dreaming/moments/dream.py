@@ -1,275 +1,279 @@
-"""Moments: the dream that finds episodes in conversations and texts."""
+"""MomentsDream: derives moments from sessions, dated notes and files."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from rem.db.sql import query
 from rem.dreaming.claims import ClaimSource, RowRef
-from rem.dreaming.entities.dream import link_moments_to_entities
 from rem.dreaming.moments.draft import MomentDraft, draft_episode, draft_file, draft_mail, draft_note
 from rem.dreaming.moments.episodes import LOOKAHEAD_MESSAGES, MAX_EPISODE_MESSAGES, Episode, split_into_episodes
 from rem.dreaming.moments.files import is_mail
 from rem.dreaming.moments.links import link_moments
 from rem.dreaming.moments.model_extraction import extract_moments
 from rem.dreaming.moments.people import KnownPeople
-from rem.dreaming.moments.writer import DREAM, MomentWriter
-from rem.dreaming.owner_queries import rewrite_owner_filter
-from rem.dreaming.run import PendingSession, SourceMessage
+from rem.dreaming.moments.writer import DREAM_NAME, MomentWriter
+from rem.dreaming.run import DreamRun, PendingSession, SourceMessage
 from rem.models import Resource
 
 if TYPE_CHECKING:
-    from rem.dreaming.run import DreamRun
     from rem.embeddings import Vector
 
-_PORTION = 1000
+PAGE_MESSAGES = 1000
 """Messages that are read at once."""
-_READ_OF_MESSAGE = 20_000
-_SMALL_PORTION = 4 * MAX_EPISODE_MESSAGES
-"""Where something in the middle is to be looked at again, what comes after it is soon as it was."""
-_LOOK_BACK = 2 * MAX_EPISODE_MESSAGES
-_MOST_ROUNDS = 3
-_MANY_FILES = 20
-"""So many files within one pause are a library, and no event."""
-_PARTS_OF_FILE = 3
-_PARTS_OF_MAIL = 8
-"""Before its body there may be many recipients."""
-_CHARACTERS_OF_PART = 4000
-_CHARACTERS_OF_STRETCH = 16_000
-"""So much of a conversation a model reads at once."""
+RESCAN_PAGE_MESSAGES = 4 * MAX_EPISODE_MESSAGES
+"""The same for a range in the middle of a session: the episodes after it are soon the same as before."""
+MAX_MESSAGE_CHARS = 20_000
+"""Characters of a message that are read."""
+LOOKBACK_MESSAGES = 2 * MAX_EPISODE_MESSAGES
+"""Messages before a new one among which the last safe start of an episode is looked for."""
+MAX_PASSES = 3
+"""Reading one subject may let another one be read again; it ends after so many passes."""
+MAX_FILES_PER_PAUSE = 20
+"""More files within one pause are a bulk import, and no event."""
+FILE_PARTS = 3
+MAIL_PARTS = 8
+"""Many recipients may come before the body."""
+MAX_PART_CHARS = 4000
+MAX_MODEL_CHARS = 16_000
+"""Characters of a session that a model reads at once."""
 
 
 class MomentsDream:
-    """Says what happened, when, with whom and about what."""
+    """Derives what happened, when, with whom and about what."""
 
-    name = DREAM
+    name = DREAM_NAME
 
-    async def dream(self, night: DreamRun) -> None:
-        """Look at what is new in conversations, notes and files; then put the moments in their order."""
-        recollection = _MomentsRun(night, await KnownPeople.load(night.store))
-        await recollection.rescan_for_new_names()
-        for _ in range(_MOST_ROUNDS):
-            recollection.book.has_unsettled = False
-            await night.process_each(DREAM, await night.fetch_pending_sessions(DREAM), recollection.process_session)
-            await night.process_each(DREAM, await recollection.fetch_new_notes(), recollection.process_note)
-            await night.process_each(DREAM, await recollection.fetch_new_files(), recollection.process_file)
-            if not recollection.book.has_unsettled:
+    def __init__(self, after_writing: Callable[[DreamRun], Awaitable[None]] | None = None) -> None:
+        """Create the dream. `after_writing` is called when all moments are stored and linked with each other."""
+        self._after_writing = after_writing
+
+    async def derive(self, run: DreamRun) -> None:
+        """Store the moments of new messages, notes and files, and link them in the order of time."""
+        moments = _MomentsRun(run, await KnownPeople.load(run.store))
+        await moments.rescan_for_new_names()
+        for _ in range(MAX_PASSES):
+            moments.writer.needs_another_pass = False
+            await run.process_each(DREAM_NAME, await run.fetch_pending_sessions(DREAM_NAME), moments.process_session)
+            await run.process_each(DREAM_NAME, await moments.fetch_new_notes(), moments.process_note)
+            await run.process_each(DREAM_NAME, await moments.fetch_new_files(), moments.process_file)
+            if not moments.writer.needs_another_pass:
                 break
-        await link_moments(night)
-        # Whom the moments of tonight mention: those who are known were found before.
-        await link_moments_to_entities(night)
+        await link_moments(run)
+        if self._after_writing is not None:
+            await self._after_writing(run)
 
 
 class _MomentsRun:
-    """One night's look at conversations and texts."""
+    """Derives the moments of one run."""
 
-    def __init__(self, night: DreamRun, people: KnownPeople) -> None:
-        self._night = night
+    def __init__(self, run: DreamRun, people: KnownPeople) -> None:
+        self._run = run
         self._people = people
-        self._pause = timedelta(minutes=night.settings.pause_minutes)
-        self.book = MomentWriter(night)
+        self._pause = timedelta(minutes=run.settings.pause_minutes)
+        self.writer = MomentWriter(run)
 
     async def rescan_for_new_names(self) -> None:
-        """Let what names somebody who is known since tonight be news, so that it is known who was spoken of."""
-        scope = self._night.scope
-        async with self._night.store.executor.connection() as connection:
-            await connection.execute(
-                query("dream_moments", "look_again_for_new_names"), scope.tenant_id, scope.user_id, self._night.run_id
-            )
+        """Let messages and texts be read again that mention an entity which is known since this run."""
+        await self._fetch("rescan_for_new_names", self._run.run_id)
 
     async def process_session(self, session: PendingSession) -> None:
-        """Say the episodes of a conversation that are new, have grown, or have lost some of their messages."""
-        for first, last in _merge_near_ranges(session.again):
-            await self._recall(session, first, last)
-        if session.has_grown:
-            await self._recall(session, session.seen_index + 1, None)
+        """Store the moments of new messages, and of ranges that have lost some of their messages or statements."""
+        for first, last in _merge_near_ranges(session.rescan_ranges):
+            await self._process_messages(session, first, last)
+        if session.has_new_messages:
+            await self._process_messages(session, session.seen_index + 1, None)
 
-    async def _recall(self, session: PendingSession, first: int, last: int | None) -> None:
-        """Say the episodes from a message to another, or to the end; and those after it that are others now."""
-        start = await self._restart(session.id, first)
-        across = (await self._rows("start_across", session.id, start))[0][0]
-        start = start if across is None else min(start, int(across))
-        portion = _PORTION if last is None else _SMALL_PORTION
+    async def _process_messages(self, session: PendingSession, first: int, last: int | None) -> None:
+        """Store the moments from message `first` to `last` or to the end, and all later ones that change by that."""
+        start = await self._find_safe_start(session.id, first)
+        overlapping = (await self._fetch("start_of_overlapping_moment", session.id, start))[0][0]
+        start = start if overlapping is None else min(start, int(overlapping))
+        page_size = PAGE_MESSAGES if last is None else RESCAN_PAGE_MESSAGES
         while True:
-            said = await self._said(session.id, start, portion)
-            is_rest = len(said) < portion
-            episodes = split_into_episodes(said, await self._vectors(said), self._pause)
-            if not is_rest:
-                # What comes may belong to the last of them.
-                while len(episodes) > 1 and len(said) - _count_messages(episodes[:-1]) < LOOKAHEAD_MESSAGES:
-                    episodes.pop()
-                episodes.pop()
-            end = None if last is None else await self._settled(session.id, episodes, start, last)
+            messages = await self._fetch_messages(session.id, start, page_size)
+            is_last_page = len(messages) < page_size
+            episodes = split_into_episodes(messages, await self._fetch_vectors(messages), self._pause)
+            if not is_last_page:
+                episodes = _drop_unfinished(episodes)
+            end = None if last is None else await self._find_unchanged_start(session.id, episodes, start, last)
             if end is not None:
                 episodes = [episode for episode in episodes if episode.first_index < end]
-            stretch = min(start, first), max(session.last_index, last or 0) if end is None else max(end - 1, first)
-            await self._say_session(session, stretch, start, episodes, end, is_rest and end is None)
-            if is_rest or end is not None:
+            seen_to = max(session.last_index, last or 0) if end is None else max(end - 1, first)
+            is_session_end = is_last_page and end is None
+            await self._write_episodes(session, (min(start, first), seen_to), start, episodes, end, is_session_end)
+            if is_last_page or end is not None:
                 return
             start = episodes[-1].last_index + 1
 
-    async def _settled(self, session_id: UUID, episodes: Sequence[Episode], start: int, last: int) -> int | None:
-        """Where, after a message, an episode begins at which a moment begins already: from there all is as it was."""
+    async def _find_unchanged_start(
+        self, session_id: UUID, episodes: Sequence[Episode], start: int, last: int
+    ) -> int | None:
+        """Return the first message after `last` at which both an episode and an existing moment begin.
+
+        From there on, all episodes are the same as before. Return None if there is no such message.
+        """
         if not episodes:
             return None
-        known = await self._rows("beginnings", session_id, start, episodes[-1].last_index)
-        begun = {row["first_index"] for row in known}
+        moments = await self._fetch("ranges_of_moments", session_id, start, episodes[-1].last_index)
+        starts = {row["first_index"] for row in moments}
         for episode in episodes:
-            place = episode.first_index
-            is_inside = any(row["first_index"] < place <= row["last_index"] for row in known)
-            if place > last and place in begun and not is_inside:
-                return place
+            index = episode.first_index
+            is_inside = any(row["first_index"] < index <= row["last_index"] for row in moments)
+            if index > last and index in starts and not is_inside:
+                return index
         return None
 
-    async def _say_session(
+    async def _write_episodes(
         self,
         session: PendingSession,
-        looked_at: tuple[int, int],
+        seen_range: tuple[int, int],
         start: int,
         episodes: Sequence[Episode],
         end: int | None,
-        is_rest: bool,
+        is_session_end: bool,
     ) -> None:
-        """Say episodes, a stretch of them at a time, each marked as seen with what it says."""
-        stretches = _split_for_model(episodes) if self._night.mind is not None else [list(episodes)]
-        for number, stretch in enumerate(stretches):
-            is_last = number == len(stretches) - 1
-            is_end = is_rest and is_last
-            last = stretch[-1].last_index if stretch else -1
-            drafts = await self._drafts(session, stretch)
-            until = end if is_last and end is not None else last + 1
-            replaced = await self.book.fetch_existing(session.id, start, None if is_end else until)
-            own_ids = {message.id for episode in stretch for message in episode.said}
-            seen = max(session.seen_index, last, session.last_index if is_end else last)
-            done = looked_at if is_end or (is_last and end is not None) else (looked_at[0], max(last, looked_at[0]))
-            await self.book.write(session.ref, drafts, replaced, own_ids, seen, done)
-            start = last + 1
+        """Store the moments of episodes in batches, each together with the mark that its messages are seen.
 
-    async def _drafts(self, session: PendingSession, stretch: Sequence[Episode]) -> list[MomentDraft]:
-        worthy = [episode for episode in stretch if episode.is_meaningful]
-        if self._night.mind is not None and worthy:
-            return await extract_moments(self._night, worthy, session.id)
-        drafts = (draft_episode(episode, session.id, self._people) for episode in worthy)
+        The moments from `start` to before `end` are replaced; without `end`, to the last episode or, with
+        `is_session_end`, to the end of the session.
+        """
+        batches = _split_for_model(episodes) if self._run.model is not None else [list(episodes)]
+        for number, batch in enumerate(batches):
+            is_last = number == len(batches) - 1
+            is_end = is_session_end and is_last
+            last_index = batch[-1].last_index if batch else -1
+            drafts = await self._draft_episodes(session, batch)
+            replaced_to = end if is_last and end is not None else last_index + 1
+            replaced = await self.writer.fetch_existing(session.id, start, None if is_end else replaced_to)
+            own_ids = {message.id for episode in batch for message in episode.messages}
+            seen_index = max(session.seen_index, last_index, session.last_index if is_end else last_index)
+            is_whole_range = is_end or (is_last and end is not None)
+            batch_range = seen_range if is_whole_range else (seen_range[0], max(last_index, seen_range[0]))
+            await self.writer.write(session.ref, drafts, replaced, own_ids, seen_index, batch_range)
+            start = last_index + 1
+
+    async def _draft_episodes(self, session: PendingSession, episodes: Sequence[Episode]) -> list[MomentDraft]:
+        meaningful = [episode for episode in episodes if episode.is_meaningful]
+        if self._run.model is not None and meaningful:
+            return await extract_moments(self._run, meaningful, session.id)
+        drafts = (draft_episode(episode, session.id, self._people) for episode in meaningful)
         return [draft for draft in drafts if draft is not None]
 
-    async def _restart(self, session_id: UUID, place: int) -> int:
-        """Where to begin: the latest place before a message at which an episode begins, whatever is said from there."""
-        if place <= 0:
+    async def _find_safe_start(self, session_id: UUID, index: int) -> int:
+        """Return the latest message up to `index` at which an episode begins, whatever messages follow `index`."""
+        if index <= 0:
             return 0
-        news = await self._said(session_id, place, limit=1)
-        before = await self._rows("said_before", session_id, place - 1, _LOOK_BACK)
-        at = news[0].at if news else None
-        later = place
-        for index, said_at in before:
-            if at is not None and abs(at - said_at) > self._pause:
-                break
-            at, later = said_at, index
-        else:
-            # No pause. A topic that began with enough said after it stays begun.
-            firm = before[LOOKAHEAD_MESSAGES - 1][0] if len(before) >= LOOKAHEAD_MESSAGES else -1
-            known = (await self._rows("start_before", session_id, firm))[0][0]
-            return int(known or 0) if known is not None or len(before) < _LOOK_BACK else later
-        return later
+        messages = await self._fetch_messages(session_id, index, limit=1)
+        before = await self._fetch("messages_before", session_id, index - 1, LOOKBACK_MESSAGES)
+        at = messages[0].created_at if messages else None
+        start = index
+        for message_index, created_at in before:
+            if at is not None and abs(at - created_at) > self._pause:
+                return start
+            at, start = created_at, message_index
+        # There is no pause. A topic change with enough messages after it is final.
+        final = before[LOOKAHEAD_MESSAGES - 1][0] if len(before) >= LOOKAHEAD_MESSAGES else -1
+        known = (await self._fetch("start_of_last_moment", session_id, final))[0][0]
+        return int(known or 0) if known is not None or len(before) < LOOKBACK_MESSAGES else start
 
-    async def _said(self, session_id: UUID, start: int, limit: int = _PORTION) -> list[SourceMessage]:
-        rows = await self._rows("said_from", session_id, start, limit, _READ_OF_MESSAGE)
+    async def _fetch_messages(self, session_id: UUID, start: int, limit: int = PAGE_MESSAGES) -> list[SourceMessage]:
+        rows = await self._fetch("messages_from", session_id, start, limit, MAX_MESSAGE_CHARS)
         return [SourceMessage(*row) for row in rows]
 
-    async def _vectors(self, said: Sequence[SourceMessage]) -> Mapping[UUID, Vector] | None:
-        """Messages as vectors, from the index; None if nothing was embedded."""
+    async def _fetch_vectors(self, messages: Sequence[SourceMessage]) -> Mapping[UUID, Vector] | None:
+        """Return the indexed vectors of messages by id, or None if nothing is embedded."""
         import numpy as np
 
-        async with self._night.store.executor.connection() as connection:
-            rows = await connection.fetch(
-                query("dream_moments", "message_vectors"),
-                self._night.scope.tenant_id,
-                [message.id for message in said],
-            )
+        message_ids = [message.id for message in messages]
+        rows = await self._run.fetch("dream_moments", "message_vectors", message_ids)
         return {message_id: np.array(vector, dtype=np.float32) for message_id, vector in rows} or None
 
     async def fetch_new_notes(self) -> list[Resource]:
-        """Texts with a time that the dream has not seen in this version."""
-        rows = await self._rows("new_notes", self._night.settings.max_sources)
+        """Return the texts with a time that the dream has not seen in their current version."""
+        rows = await self._fetch("new_notes", self._run.settings.max_sources)
         notes = [Resource.from_row(row) for (row,) in rows]
         for note in notes:
-            self._night.remember_version(DREAM, RowRef("resources", note.id), note.revision)
+            self._run.remember_version(DREAM_NAME, RowRef("resources", note.id), note.revision)
         return notes
 
     async def process_note(self, note: Resource) -> None:
-        """Say that something was noted."""
+        """Store the moment of a note."""
         ref = RowRef("resources", note.id)
-        draft = draft_note(note, ClaimSource(ref, str(note.key)), self._people)
-        await self._say_text(ref, draft)
+        await self._write_draft(ref, draft_note(note, ClaimSource(ref, str(note.key)), self._people))
 
     async def fetch_new_files(self) -> list[Any]:
-        """Files that were read and that the dream has not seen in this version."""
-        files = await self._rows("new_files", self._night.settings.max_sources, self._pause, _MANY_FILES + 1)
+        """Return the ingested files that the dream has not seen in their current version."""
+        files = await self._fetch("new_files", self._run.settings.max_sources, self._pause, MAX_FILES_PER_PAUSE + 1)
         for file in files:
-            self._night.remember_version(DREAM, RowRef("files", file["id"]), file["updated_at"])
+            self._run.remember_version(DREAM_NAME, RowRef("files", file["id"]), file["updated_at"])
         return files
 
     async def process_file(self, file: Any) -> None:
-        """Say that a file was read, or a mail written, if it did not come with many others."""
-        ref = RowRef("files", file["id"])
-        draft = await self._draft_of_file(file) if file["count"] <= _MANY_FILES else None
-        await self._say_text(ref, draft)
+        """Store the moment of a file or a mail, unless it came with many others."""
+        is_bulk = file["nearby_count"] > MAX_FILES_PER_PAUSE
+        await self._write_draft(RowRef("files", file["id"]), None if is_bulk else await self._draft_file(file))
 
-    async def _draft_of_file(self, file: Any) -> MomentDraft | None:
+    async def _draft_file(self, file: Any) -> MomentDraft | None:
         name, source = file["name"], ClaimSource(RowRef("files", file["id"]), file["key"])
-        count = _PARTS_OF_MAIL if is_mail(name) else _PARTS_OF_FILE
-        rows = await self._rows("beginning_of_file", str(file["id"]), count, _CHARACTERS_OF_PART)
+        count = MAIL_PARTS if is_mail(name) else FILE_PARTS
+        rows = await self._fetch("first_parts_of_file", str(file["id"]), count, MAX_PART_CHARS)
         parts = [
-            (ClaimSource(RowRef("resources", row["id"]), row["key"]), _space_before(before, row) + row["content"])
-            for before, row in zip([None, *rows], rows, strict=False)
+            (ClaimSource(RowRef("resources", row["id"]), row["key"]), _get_separator(previous, row) + row["content"])
+            for previous, row in zip([None, *rows], rows, strict=False)
         ]
         if parts and is_mail(name):
             return draft_mail(name, rows[0]["timestamp"] or file["created_at"], source, parts, self._people)
         return draft_file(name, file["created_at"], source, parts, self._people)
 
-    async def _say_text(self, ref: RowRef, draft: MomentDraft | None) -> None:
+    async def _write_draft(self, ref: RowRef, draft: MomentDraft | None) -> None:
         drafts = [draft] if draft is not None else []
         own_ids = draft.source_ids if draft is not None else {ref.id}
-        await self.book.write(ref, drafts, await self.book.fetch_existing(ref.id), own_ids)
+        await self.writer.write(ref, drafts, await self.writer.fetch_existing(ref.id), own_ids)
 
-    async def _rows(self, name: str, *parameters: Any) -> list[Any]:
-        scope = self._night.scope
-        async with self._night.store.executor.connection() as connection:
-            statement = rewrite_owner_filter(query("dream_moments", name), scope.user_id)
-            return list(await connection.fetch(statement, scope.tenant_id, scope.user_id, *parameters))
+    async def _fetch(self, name: str, *parameters: Any) -> list[Any]:
+        return await self._run.fetch_owned("dream_moments", name, *parameters)
 
 
-def _count_messages(episodes: Sequence[Episode]) -> int:
-    return sum(len(episode.said) for episode in episodes)
+def _drop_unfinished(episodes: list[Episode]) -> list[Episode]:
+    """Return the episodes that the messages of the next page cannot change."""
+    finished = list(episodes)
+    message_count = sum(len(episode.messages) for episode in episodes)
+    while len(finished) > 1:
+        messages_after = message_count - sum(len(episode.messages) for episode in finished[:-1])
+        if messages_after >= LOOKAHEAD_MESSAGES:
+            break
+        finished.pop()
+    return finished[:-1]
 
 
-def _space_before(before: Any, part: Any) -> str:
-    """What stands between two parts of a file: a single space goes on in a paragraph, all else begins another."""
-    ends, starts = (before["metadata"].get("end") if before else None), part["metadata"].get("start")
-    return "\n" if isinstance(ends, int) and starts == ends + 1 else "\n\n"
+def _get_separator(previous: Any, part: Any) -> str:
+    """Return the white space between two parts of a file: a line break inside of a paragraph, else an empty line."""
+    end, start = (previous["metadata"].get("end") if previous else None), part["metadata"].get("start")
+    return "\n" if isinstance(end, int) and start == end + 1 else "\n\n"
 
 
-def _merge_near_ranges(stretches: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
-    """Stretches of a conversation from first to last; those that are near to each other as one."""
-    together: list[tuple[int, int]] = []
-    for first, last in stretches:
-        if together and first - together[-1][1] <= MAX_EPISODE_MESSAGES:
-            together[-1] = together[-1][0], last
+def _merge_near_ranges(ranges: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """Return ranges of messages from first to last, with those near to each other merged."""
+    merged: list[tuple[int, int]] = []
+    for first, last in ranges:
+        if merged and first - merged[-1][1] <= MAX_EPISODE_MESSAGES:
+            merged[-1] = merged[-1][0], last
         else:
-            together.append((first, last))
-    return together
+            merged.append((first, last))
+    return merged
 
 
 def _split_for_model(episodes: Sequence[Episode]) -> list[list[Episode]]:
-    """Episodes in portions that a model reads at once; one at least, so that what is seen gets marked."""
-    stretches: list[list[Episode]] = [[]]
-    size = 0
+    """Return episodes in batches that a model reads at once; at least one batch, which marks the messages as seen."""
+    batches: list[list[Episode]] = [[]]
+    chars = 0
     for episode in episodes:
-        if stretches[-1] and size + episode.characters > _CHARACTERS_OF_STRETCH:
-            stretches.append([])
-            size = 0
-        stretches[-1].append(episode)
-        size += episode.characters
-    return stretches
+        if batches[-1] and chars + episode.chars > MAX_MODEL_CHARS:
+            batches.append([])
+            chars = 0
+        batches[-1].append(episode)
+        chars += episode.chars
+    return batches

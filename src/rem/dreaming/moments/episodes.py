@@ -1,4 +1,4 @@
-"""Episodes: a conversation in stretches that somebody would remember as one thing."""
+"""Episodes: splits a session into runs of messages that belong together."""
 
 from __future__ import annotations
 
@@ -18,139 +18,151 @@ if TYPE_CHECKING:
     from rem.embeddings import Vector
 
 LOOKAHEAD_MESSAGES = 4
-"""So many messages from a place on decide whether a new topic begins there; more of them change nothing."""
+"""Messages from a position on that decide whether a new topic begins there. Later messages do not matter."""
+LOOKBEHIND_MESSAGES = 6
+"""Messages before a position that they are compared with."""
 MAX_EPISODE_MESSAGES = 40
 MAX_EPISODE_CHARS = 16_000
-_LEFT_MESSAGES = 6
 MIN_TOPIC_COSINE = 0.28
-"""Two neighbouring stretches that are less alike are about different things. Measured where conversations of
-LongMemEval were put end to end: nine of ten seams are found, and 3 in 100 of the places inside are taken for one."""
-_LEAST_ON_A_SIDE = 10
-"""Content words: fewer do not tell a topic."""
-_LEAST_BY_WORDS = 12
-_READ_OF_MESSAGE = 4000
+"""Below it, two neighbouring groups of messages have different topics. Measured on sessions of LongMemEval that were
+joined end to end: nine of ten joints are found, and 3 in 100 other positions are taken for one."""
+MIN_TOPIC_WORDS = 10
+"""Content words on each side of a position: fewer do not tell a topic."""
+MIN_TOPIC_WORDS_WITHOUT_VECTORS = 12
+MAX_MESSAGE_CHARS = 4000
+"""Characters of a message that are read for content words."""
+MAX_MESSAGE_WEIGHT = 30
+"""Content words: a very long message does not outweigh all others."""
+MIN_ASSISTANT_WORDS = 8
+"""Distinct content words: with fewer, an answer alone is small talk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """Neighbouring messages of one conversation."""
+    """Consecutive messages of one session that belong together."""
 
-    said: tuple[SourceMessage, ...]
+    messages: tuple[SourceMessage, ...]
 
     @property
     def first_index(self) -> int:
-        """The index of its first message."""
-        return self.said[0].index
+        """Index of the first message."""
+        return self.messages[0].index
 
     @property
     def last_index(self) -> int:
-        """The index of its last message."""
-        return self.said[-1].index
+        """Index of the last message."""
+        return self.messages[-1].index
 
     @property
-    def starts(self) -> datetime:
-        """Its earliest message's time; messages may be out of order."""
-        return min(message.at for message in self.said)
+    def starts_at(self) -> datetime:
+        """Time of the earliest message; messages may be out of order."""
+        return min(message.created_at for message in self.messages)
 
     @property
-    def ends(self) -> datetime:
-        """Its latest message's time."""
-        return max(message.at for message in self.said)
+    def ends_at(self) -> datetime:
+        """Time of the latest message."""
+        return max(message.created_at for message in self.messages)
 
     @property
-    def characters(self) -> int:
-        """How long it is."""
-        return sum(len(message.content) for message in self.said)
+    def chars(self) -> int:
+        """Number of characters."""
+        return sum(len(message.content) for message in self.messages)
 
     @property
     def is_meaningful(self) -> bool:
-        """Whether it is more than small talk: a person says two things, or an assistant tells a lot."""
-        own = {word for message in self.said if _is_person(message) for word in _words(message)}
+        """Whether it is more than small talk: a person uses two content words, or an assistant says a lot."""
+        own = {word for message in self.messages if message.is_from_person for word in _get_words(message)}
         if len(own) >= 2:
             return True
-        others = {word for message in self.said if not _is_person(message) for word in _words(message)}
-        # A question of one word ("Weather?") says something with its answer.
-        return len(others) >= (8 if own or not any(_is_person(message) for message in self.said) else 1_000_000)
+        if not own and any(message.is_from_person for message in self.messages):
+            return False
+        # A question of one word ("Weather?") means something together with its answer.
+        answers = {word for message in self.messages if not message.is_from_person for word in _get_words(message)}
+        return len(answers) >= MIN_ASSISTANT_WORDS
 
 
 def is_pause(before: SourceMessage, after: SourceMessage, pause: timedelta) -> bool:
-    """Whether so much time lies between two messages that the second begins something new."""
-    return abs(after.at - before.at) > pause
+    """Return whether so much time lies between two messages that the second begins a new episode."""
+    return abs(after.created_at - before.created_at) > pause
 
 
 def split_into_episodes(
-    said: Sequence[SourceMessage], vectors: Mapping[UUID, Vector] | None, pause: timedelta
+    messages: Sequence[SourceMessage], vectors: Mapping[UUID, Vector] | None, pause: timedelta
 ) -> list[Episode]:
-    """The episodes of a conversation, from left to right. Whether one begins at a place depends on what was said since
-    the one before began and on the next few messages: cut again from any beginning, the result is the same."""
+    """Return the episodes of consecutive messages, from left to right.
+
+    Whether an episode begins at a position depends only on the messages since the previous one began and on the next
+    few messages. So the result is the same if splitting starts at the beginning of any episode.
+    """
     episodes: list[Episode] = []
     start = 0
-    for place in range(1, len(said) + 1):
-        if place == len(said) or _begins(said, start, place, vectors, pause):
-            episodes.append(Episode(tuple(said[start:place])))
-            start = place
+    for position in range(1, len(messages) + 1):
+        if position == len(messages) or _begins_episode(messages, start, position, vectors, pause):
+            episodes.append(Episode(tuple(messages[start:position])))
+            start = position
     return episodes
 
 
-def _begins(
-    said: Sequence[SourceMessage], start: int, place: int, vectors: Mapping[UUID, Vector] | None, pause: timedelta
+def _begins_episode(
+    messages: Sequence[SourceMessage],
+    start: int,
+    position: int,
+    vectors: Mapping[UUID, Vector] | None,
+    pause: timedelta,
 ) -> bool:
-    if is_pause(said[place - 1], said[place], pause):
+    if is_pause(messages[position - 1], messages[position], pause):
         return True
-    if place - start >= MAX_EPISODE_MESSAGES:
+    if position - start >= MAX_EPISODE_MESSAGES:
         return True
-    if not _is_person(said[place]):
+    if not messages[position].is_from_person:
         # An answer belongs to its question.
         return False
-    if sum(len(message.content) for message in said[start:place]) >= MAX_EPISODE_CHARS:
+    if sum(len(message.content) for message in messages[start:position]) >= MAX_EPISODE_CHARS:
         return True
-    left = said[max(start, place - _LEFT_MESSAGES) : place]
-    right = _before_pause(said[place : place + LOOKAHEAD_MESSAGES], pause)
-    return _shifts(left, right, vectors)
+    left = messages[max(start, position - LOOKBEHIND_MESSAGES) : position]
+    right = _cut_at_pause(messages[position : position + LOOKAHEAD_MESSAGES], pause)
+    return _have_different_topics(left, right, vectors)
 
 
-def _before_pause(said: Sequence[SourceMessage], pause: timedelta) -> Sequence[SourceMessage]:
-    for place in range(1, len(said)):
-        if is_pause(said[place - 1], said[place], pause):
-            return said[:place]
-    return said
+def _cut_at_pause(messages: Sequence[SourceMessage], pause: timedelta) -> Sequence[SourceMessage]:
+    """Return the messages before the first pause."""
+    for position in range(1, len(messages)):
+        if is_pause(messages[position - 1], messages[position], pause):
+            return messages[:position]
+    return messages
 
 
-def _shifts(
+def _have_different_topics(
     left: Sequence[SourceMessage], right: Sequence[SourceMessage], vectors: Mapping[UUID, Vector] | None
 ) -> bool:
-    bags = [Counter(word for message in side for word in _words(message)) for side in (left, right)]
+    counts = [Counter(word for message in side for word in _get_words(message)) for side in (left, right)]
     if vectors is None:
-        return min(map(len, bags)) >= _LEAST_BY_WORDS and compute_word_cosine(*bags) == 0
-    if min(map(len, bags)) < _LEAST_ON_A_SIDE:
+        return min(map(len, counts)) >= MIN_TOPIC_WORDS_WITHOUT_VECTORS and compute_word_cosine(*counts) == 0
+    if min(map(len, counts)) < MIN_TOPIC_WORDS:
         return False
-    means = [_mean(side, vectors) for side in (left, right)]
+    means = [_compute_mean(side, vectors) for side in (left, right)]
     return means[0] is not None and means[1] is not None and float(means[0] @ means[1]) < MIN_TOPIC_COSINE
 
 
-def _mean(said: Sequence[SourceMessage], vectors: Mapping[UUID, Vector]) -> Vector | None:
-    """The middle of messages, where a longer one counts more; its length is 1."""
-    weighed = [(vectors[message.id], len(set(_words(message)))) for message in said if message.id in vectors]
-    weighed = [(vector, min(weight, 30)) for vector, weight in weighed if weight]
-    if not weighed:
+def _compute_mean(messages: Sequence[SourceMessage], vectors: Mapping[UUID, Vector]) -> Vector | None:
+    """Return the mean of the messages' vectors with length 1, weighted by content words; None if there is none."""
+    weighted = [(vectors[message.id], len(set(_get_words(message)))) for message in messages if message.id in vectors]
+    weighted = [(vector, min(weight, MAX_MESSAGE_WEIGHT)) for vector, weight in weighted if weight]
+    if not weighted:
         return None
     import numpy as np
 
-    total: Vector = np.stack([vector * np.float32(weight) for vector, weight in weighed]).sum(axis=0)
+    total: Vector = np.stack([vector * np.float32(weight) for vector, weight in weighted]).sum(axis=0)
     length = float(np.linalg.norm(total))
     mean: Vector = total / np.float32(length or 1)
     return mean if length else None
 
 
-def _is_person(message: SourceMessage) -> bool:
-    return message.is_persons
-
-
-def _words(message: SourceMessage) -> tuple[str, ...]:
-    return _words_of(message.content[:_READ_OF_MESSAGE])
+def _get_words(message: SourceMessage) -> tuple[str, ...]:
+    return _extract_words(message.content[:MAX_MESSAGE_CHARS])
 
 
 @lru_cache(maxsize=1024)
-def _words_of(text: str) -> tuple[str, ...]:
-    # Each message is looked at from several places.
+def _extract_words(text: str) -> tuple[str, ...]:
+    # Each message is read from several positions.
     return tuple(extract_content_words(text))

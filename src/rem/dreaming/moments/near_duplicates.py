@@ -1,4 +1,4 @@
-"""NearDuplicates: whether a moment would say what another one says already."""
+"""NearDuplicates: finds the moment that a new summary would repeat, by meaning or, without embeddings, by words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from rem.db.sql import query
 from rem.embeddings import is_blank
 from rem.retrieval.indexer import vector_to_text
 from rem.text import compute_word_cosine, split_words
@@ -18,191 +17,206 @@ if TYPE_CHECKING:
     from rem.embeddings import Vector
 
 MAX_COSINE = 0.94
-"""As cosine. No two moments of an owner may be above 0.95: vectors are stored rounded."""
-_TOO_ALIKE_BY_WORDS = 0.9
-_NEARLY = 0.88
-"""What is so near may be too alike with its name."""
-_NEAR = 0.6
-"""What is so near to one with a name in its vector may be too alike without."""
-_LOOKED_AT = 8
-_LATEST = 2000
+"""No two moments of an owner may be above 0.95 (see the audit). Stored vectors are rounded, hence the distance."""
+MAX_WORD_COSINE = 0.9
+"""The same without embeddings."""
+MIN_COSINE_TO_COMPARE_NAMES = 0.88
+"""A summary as near as this may be too near together with its name."""
+MIN_COSINE_TO_EMBED = 0.6
+"""A stored vector that contains the name may be as far as this although the summaries are too near."""
+MAX_CANDIDATES = 8
+MAX_MOMENTS_BY_WORDS = 2000
+"""Latest moments that are compared by words."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ComparedMoment:
-    """A moment as it is compared: by its summary."""
+    """A moment with the word counts and the vector of its summary."""
 
     id: UUID
     name: str
     summary: str
-    words: Counter[str]
+    word_counts: Counter[str]
     vector: Vector | None = None
 
     @property
-    def with_name(self) -> str:
-        """As whoever reads the moment sees it."""
+    def text_with_name(self) -> str:
+        """Name and summary, as a reader sees them."""
         return f"{self.name}\n{self.summary}"
 
 
 class NearDuplicates:
-    """The moments of an owner, those of this night included, to be compared by meaning; by words if nothing embeds."""
+    """Compares summaries with the moments of an owner, those of this run included."""
 
-    def __init__(self, night: DreamRun) -> None:
-        self._night = night
-        self._tonight = _NewMoments()
+    def __init__(self, run: DreamRun) -> None:
+        self._run = run
+        self._new = _NewMoments()
         self._latest: dict[UUID, _ComparedMoment] | None = None
         self._last: _ComparedMoment | None = None
 
-    async def find(self, name: str, summary: str, without: Collection[UUID] = ()) -> UUID | None:
-        """The moment that a summary repeats most closely, if it repeats one; of those that are stored, not one of those
-        to leave out."""
-        same = await self._in_same_words(summary, without)
+    async def find(self, name: str, summary: str, excluded: Collection[UUID] = ()) -> UUID | None:
+        """Return the id of the moment that a summary repeats most closely, or None if it repeats none.
+
+        Stored moments in `excluded` are not compared.
+        """
+        same = await self._find_same_text(summary, excluded)
         if same is not None:
             return same
-        told = await self._told(UUID(int=0), name, summary)
-        if told.vector is None:
-            others = [*self._tonight.all, *await self._by_words(without)]
-            return _nearest([(compute_word_cosine(told.words, one.words), one) for one in others], _TOO_ALIKE_BY_WORDS)
-        found = [*self._tonight.nearest(told.vector), *await self._stored(told.vector, without)]
-        return _nearest(found, MAX_COSINE) or _nearest(
-            await self._with_names(told, [other for alike, other in found if alike > _NEARLY]), MAX_COSINE
+        moment = await self._to_compared(UUID(int=0), name, summary)
+        if moment.vector is None:
+            others = [*self._new.moments, *await self._fetch_latest(excluded)]
+            cosines = [(compute_word_cosine(moment.word_counts, other.word_counts), other) for other in others]
+            return _select_nearest(cosines, MAX_WORD_COSINE)
+        candidates = [*self._new.find_nearest(moment.vector), *await self._find_stored(moment.vector, excluded)]
+        return _select_nearest(candidates, MAX_COSINE) or _select_nearest(
+            await self._compare_with_names(
+                moment, [other for cosine, other in candidates if cosine > MIN_COSINE_TO_COMPARE_NAMES]
+            ),
+            MAX_COSINE,
         )
 
     async def add(self, moment_id: UUID, name: str, summary: str) -> None:
-        """Remember a moment that was said tonight."""
-        self._tonight.put(await self._told(moment_id, name, summary))
+        """Add a moment of this run."""
+        self._new.put(await self._to_compared(moment_id, name, summary))
 
-    def forget(self, moment_id: UUID) -> None:
-        """Leave out a moment that is no more, or is about to be said anew."""
-        self._tonight.drop(moment_id)
+    def remove(self, moment_id: UUID) -> None:
+        """Remove a moment that is gone, or is about to be replaced."""
+        self._new.remove(moment_id)
         if self._latest is not None:
             self._latest.pop(moment_id, None)
 
-    async def are_alike(self, one: str, other: str) -> bool:
-        """Whether two summaries say the same."""
+    async def are_duplicates(self, one: str, other: str) -> bool:
+        """Return whether two summaries say the same."""
         if one == other:
             return True
-        vectors = await self._night.embed([one, other]) if not (is_blank(one) or is_blank(other)) else None
+        vectors = await self._run.embed([one, other]) if not (is_blank(one) or is_blank(other)) else None
         if vectors is None:
-            return compute_word_cosine(_count_words(one), _count_words(other)) > _TOO_ALIKE_BY_WORDS
+            return compute_word_cosine(_count_words(one), _count_words(other)) > MAX_WORD_COSINE
         return float(vectors[0] @ vectors[1]) > MAX_COSINE
 
-    async def _told(self, moment_id: UUID, name: str, summary: str) -> _ComparedMoment:
+    async def _to_compared(self, moment_id: UUID, name: str, summary: str) -> _ComparedMoment:
         if self._last is not None and (self._last.name, self._last.summary) == (name, summary):
-            # Whoever looked for it adds it next.
+            # `find` is usually followed by `add` with the same text.
             return replace(self._last, id=moment_id)
-        vectors = await self._night.embed([summary]) if not is_blank(summary) else None
+        vectors = await self._run.embed([summary]) if not is_blank(summary) else None
         self._last = _ComparedMoment(moment_id, name, summary, _count_words(summary), vectors[0] if vectors else None)
         return self._last
 
-    async def _in_same_words(self, summary: str, without: Collection[UUID]) -> UUID | None:
-        """A stored moment with just this summary: the vector of one with a long name may be far from it. What was said
-        tonight is compared as it is by now."""
+    async def _find_same_text(self, summary: str, excluded: Collection[UUID]) -> UUID | None:
+        """Return a stored moment with exactly this summary: with a long name its vector may be far away.
+
+        Moments of this run are left out; they are compared with their new summaries.
+        """
         if is_blank(summary):
             return None
-        others = [*without, *self._tonight.ids]
-        rows = await self._rows("same_moment", self._night.scope.user_id, summary, others)
+        rows = await self._run.fetch_owned("dream_moments", "moment_with_summary", summary, [*excluded, *self._new.ids])
         return rows[0]["id"] if rows else None
 
-    async def _stored(self, vector: Vector, without: Collection[UUID]) -> list[tuple[float, _ComparedMoment]]:
-        """The nearest moments that are stored, with how alike they are."""
-        user_id = self._night.scope.user_id
-        rows = await self._rows(
-            "nearest_moments", user_id, user_id or "", vector_to_text(vector), list(without), len(vector), _LOOKED_AT
+    async def _find_stored(self, vector: Vector, excluded: Collection[UUID]) -> list[tuple[float, _ComparedMoment]]:
+        """Return the nearest stored moments with their cosines."""
+        rows = await self._run.fetch_owned(
+            "dream_moments",
+            "nearest_moments",
+            self._run.scope.user_id or "",
+            vector_to_text(vector),
+            list(excluded),
+            len(vector),
+            MAX_CANDIDATES,
         )
-        found = [(row["alike"], _stored_one(row)) for row in rows if row["is_exact"]]
-        others = [_stored_one(row) for row in rows if not row["is_exact"] and row["alike"] > _NEAR]
-        vectors = await self._night.embed([one.summary for one in others]) or []
-        return found + [(float(other @ vector), one) for one, other in zip(others, vectors, strict=True)]
+        exact = [(row["cosine"], _from_row(row)) for row in rows if row["is_exact"]]
+        others = [_from_row(row) for row in rows if not row["is_exact"] and row["cosine"] > MIN_COSINE_TO_EMBED]
+        vectors = await self._run.embed([moment.summary for moment in others]) or []
+        return exact + [(float(other @ vector), moment) for moment, other in zip(others, vectors, strict=True)]
 
-    async def _with_names(
-        self, told: _ComparedMoment, others: Collection[_ComparedMoment]
+    async def _compare_with_names(
+        self, moment: _ComparedMoment, others: Collection[_ComparedMoment]
     ) -> list[tuple[float, _ComparedMoment]]:
-        """How alike some moments are to one, their names included."""
-        vectors = await self._night.embed([one.with_name for one in (told, *others)]) if others else None
+        """Return the cosines of some moments to one, names included."""
+        vectors = await self._run.embed([each.text_with_name for each in (moment, *others)]) if others else None
         if not vectors:
             return []
-        return [(float(vectors[0] @ vector), one) for vector, one in zip(vectors[1:], others, strict=True)]
+        return [(float(vectors[0] @ vector), other) for vector, other in zip(vectors[1:], others, strict=True)]
 
-    async def _by_words(self, without: Collection[UUID]) -> list[_ComparedMoment]:
+    async def _fetch_latest(self, excluded: Collection[UUID]) -> list[_ComparedMoment]:
+        """Return the latest stored moments, for the comparison by words."""
         if self._latest is None:
-            rows = await self._rows("latest_moments", self._night.scope.user_id, _LATEST)
-            self._latest = {row["id"]: _stored_one(row) for row in rows}
-        tonight = self._tonight.ids
-        return [told for told in self._latest.values() if told.id not in without and told.id not in tonight]
-
-    async def _rows(self, name: str, *parameters: Any) -> list[Any]:
-        async with self._night.store.executor.connection() as connection:
-            statement = query("dream_moments", name)
-            return list(await connection.fetch(statement, self._night.scope.tenant_id, *parameters))
+            rows = await self._run.fetch_owned("dream_moments", "latest_moments", MAX_MOMENTS_BY_WORDS)
+            self._latest = {row["id"]: _from_row(row) for row in rows}
+        new_ids = self._new.ids
+        return [moment for moment in self._latest.values() if moment.id not in excluded and moment.id not in new_ids]
 
 
 class _NewMoments:
-    """Moments that no index knows yet. On a first night they are many, so that they lie in one table of numbers."""
+    """Moments of this run, which are not in the index yet. A first run has many, so their vectors are one matrix."""
 
     def __init__(self) -> None:
-        self._place_of: dict[UUID, int] = {}
-        self._told: list[_ComparedMoment | None] = []
+        self._positions: dict[UUID, int] = {}
+        self._moments: list[_ComparedMoment | None] = []
         self._vectors: Any = None
 
     @property
     def ids(self) -> Collection[UUID]:
-        """Which they are."""
-        return self._place_of.keys()
+        """Ids of the moments."""
+        return self._positions.keys()
 
     @property
-    def all(self) -> list[_ComparedMoment]:
-        """All of them."""
-        return [told for told in self._told if told is not None]
+    def moments(self) -> list[_ComparedMoment]:
+        """All moments."""
+        return [moment for moment in self._moments if moment is not None]
 
-    def put(self, told: _ComparedMoment) -> None:
-        """Add one, in place of what was said of it before."""
-        self.drop(told.id)
-        place = self._place_of[told.id] = len(self._told)
-        self._told.append(told)
-        if told.vector is not None:
-            self._vectors = _append_row(self._vectors, place, told.vector)
+    def put(self, moment: _ComparedMoment) -> None:
+        """Add a moment, in place of its earlier version."""
+        self.remove(moment.id)
+        position = self._positions[moment.id] = len(self._moments)
+        self._moments.append(moment)
+        if moment.vector is not None:
+            self._vectors = _put_row(self._vectors, position, moment.vector)
 
-    def drop(self, moment_id: UUID) -> None:
-        """Remove one, if it is there."""
-        place = self._place_of.pop(moment_id, None)
-        if place is None:
+    def remove(self, moment_id: UUID) -> None:
+        """Remove a moment, if it is there."""
+        position = self._positions.pop(moment_id, None)
+        if position is None:
             return
-        self._told[place] = None
-        if self._vectors is not None and place < len(self._vectors):
-            self._vectors[place] = 0
+        self._moments[position] = None
+        if self._vectors is not None and position < len(self._vectors):
+            self._vectors[position] = 0
 
-    def nearest(self, vector: Vector) -> list[tuple[float, _ComparedMoment]]:
-        """The ones that are most alike to a text, with how much."""
+    def find_nearest(self, vector: Vector) -> list[tuple[float, _ComparedMoment]]:
+        """Return the nearest moments with their cosines."""
         if self._vectors is None:
             return []
         import numpy as np
 
-        likeness = self._vectors[: len(self._told)] @ vector
-        places = np.argsort(-likeness)[:_LOOKED_AT]
-        return [(float(likeness[place]), told) for place in places if (told := self._told[int(place)]) is not None]
+        cosines = self._vectors[: len(self._moments)] @ vector
+        positions = np.argsort(-cosines)[:MAX_CANDIDATES]
+        return [
+            (float(cosines[position]), moment)
+            for position in positions
+            if (moment := self._moments[int(position)]) is not None
+        ]
 
 
-def _nearest(found: Collection[tuple[float, _ComparedMoment]], limit: float) -> UUID | None:
-    alike, told = max(found, default=(0.0, None), key=lambda pair: pair[0])
-    return told.id if told is not None and alike > limit else None
+def _select_nearest(candidates: Collection[tuple[float, _ComparedMoment]], limit: float) -> UUID | None:
+    """Return the id of the moment with the highest cosine, if that is above the limit."""
+    cosine, moment = max(candidates, default=(0.0, None), key=lambda pair: pair[0])
+    return moment.id if moment is not None and cosine > limit else None
 
 
-def _stored_one(row: Any) -> _ComparedMoment:
+def _from_row(row: Any) -> _ComparedMoment:
     return _ComparedMoment(row["id"], row["name"], row["summary"], _count_words(row["summary"]))
 
 
-def _append_row(table: Any, place: int, vector: Vector) -> Any:
-    """A table of vectors with one more; it grows by doubling."""
+def _put_row(matrix: Any, position: int, vector: Vector) -> Any:
+    """Return a matrix with a vector in the row `position`. It grows by doubling."""
     import numpy as np
 
-    if table is None or place >= len(table):
-        larger = np.zeros((max(64, 2 * place), len(vector)), dtype=np.float32)
-        if table is not None:
-            larger[: len(table)] = table
-        table = larger
-    table[place] = vector
-    return table
+    if matrix is None or position >= len(matrix):
+        larger = np.zeros((max(64, 2 * position), len(vector)), dtype=np.float32)
+        if matrix is not None:
+            larger[: len(matrix)] = matrix
+        matrix = larger
+    matrix[position] = vector
+    return matrix
 
 
 def _count_words(text: str) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""MomentWriter: decides which drafts become moments of their own and which join one that there is, and says them."""
+"""MomentWriter: decides which drafts are new moments and which join an existing one, and stores them."""
 
 from __future__ import annotations
 
@@ -7,25 +7,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from rem.db.sql import query
 from rem.dreaming.claims import ClaimSource, RowClaim, RowRef
 from rem.dreaming.moments.near_duplicates import NearDuplicates
-from rem.dreaming.owner_queries import rewrite_owner_filter
 from rem.models import Moment
 
 if TYPE_CHECKING:
     from rem.dreaming.moments.draft import MomentDraft
     from rem.dreaming.run import DreamRun
 
-DREAM = "moments"
+DREAM_NAME = "moments"
 MAX_MOMENT_SOURCES = 500
-"""Of one moment: what is said every morning needs no more evidence."""
-_LAST = 2**31 - 1
+"""Something that is told every morning needs no more sources."""
+_MAX_INDEX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class ExistingMoment:
-    """A moment as it is said by now."""
+    """The live statement of a moment."""
 
     statement_id: UUID
     moment_id: UUID
@@ -35,33 +33,34 @@ class ExistingMoment:
 
     @property
     def summary(self) -> str:
-        """What it says."""
+        """Its summary."""
         return str(self.value.get("summary") or "")
 
 
 @dataclass(frozen=True, slots=True)
 class LocatedSource:
-    """A source, and what was looked at when it was found: for a message its session."""
+    """A source with the session or file that contains it."""
 
     source: ClaimSource
-    place_id: UUID
+    origin_id: UUID
 
 
 class MomentWriter:
-    """The moments of one owner during one night."""
+    """Stores the moments of one owner during one run."""
 
-    def __init__(self, night: DreamRun) -> None:
-        self._night = night
-        self._duplicates = NearDuplicates(night)
-        self.has_unsettled = False
-        """Whether something that was seen before has to be looked at again."""
+    def __init__(self, run: DreamRun) -> None:
+        self._run = run
+        self._duplicates = NearDuplicates(run)
+        self.needs_another_pass = False
+        """Whether rows that were read before have to be read again in this run."""
 
     async def fetch_existing(self, subject_id: UUID, start: int = 0, end: int | None = None) -> list[ExistingMoment]:
-        """The moments of a subject; of a session, those that begin from an index on and before another."""
+        """Return the moments of a subject; of a session, those that begin at a message from `start` to before `end`."""
         if start <= 0 and end is None:
-            rows = await self._rows("moments_of_subject", subject_id)
+            rows = await self._run.fetch_owned("dream_moments", "moments_of_subject", subject_id)
         else:
-            rows = await self._rows("moments_of_stretch", subject_id, start, _LAST if end is None else end)
+            last = _MAX_INDEX if end is None else end
+            rows = await self._run.fetch_owned("dream_moments", "moments_of_range", subject_id, start, last)
         return [_to_existing(row) for row in rows]
 
     async def write(
@@ -71,52 +70,55 @@ class MomentWriter:
         replaced: Sequence[ExistingMoment],
         own_ids: Collection[UUID],
         seen_index: int | None = None,
-        stretch: tuple[int, int] | None = None,
+        seen_range: tuple[int, int] | None = None,
     ) -> None:
-        """Let drafts stand in place of what was said of a subject. `own_ids` are the rows that the drafts could be made
-        from; other sources of a moment have joined it. Of a session it is told how far it is seen, and what was looked
-        at for that."""
-        sources = await self._sources_of(replaced)
-        kept = await self._settled(drafts, replaced, sources)
-        await self._carry_over(subject, kept, replaced, sources, set(own_ids))
+        """Store drafts in place of existing moments of a subject.
+
+        `own_ids` are the rows of the subject that drafts can have as sources; any other source of an existing moment
+        belongs to a subject that has joined it. `seen_index` and `seen_range` mark a session as seen.
+        """
+        sources = await self._fetch_sources(replaced)
+        kept = await self._join_duplicates(drafts, replaced, sources)
+        await self._keep_joined_sources(subject, kept, replaced, sources, set(own_ids))
         claims = [draft.to_claim() for draft in kept]
-        only = [one.statement_id for one in replaced]
-        changes = await self._night.store_claims(
-            DREAM, subject, claims, only=only, seen_index=seen_index, stretch=stretch
+        only = [moment.statement_id for moment in replaced]
+        changes = await self._run.store_claims(
+            DREAM_NAME, subject, claims, only=only, seen_index=seen_index, seen_range=seen_range
         )
         if changes.refused or changes.vanished:
-            await self._check(subject, kept)
+            await self._remove_unwritten(subject, kept)
 
-    async def _settled(
+    async def _join_duplicates(
         self,
         drafts: Sequence[MomentDraft],
         replaced: Sequence[ExistingMoment],
         sources: dict[UUID, list[LocatedSource]],
     ) -> list[MomentDraft]:
-        """The drafts that are moments of their own. The others have joined one that says the same."""
-        left_out = {one.moment_id for one in replaced}
-        for moment_id in left_out:
-            self._duplicates.forget(moment_id)
-        free = list(replaced)
+        """Return the drafts that are moments of their own. Let the others join the moment that they repeat."""
+        replaced_ids = {moment.moment_id for moment in replaced}
+        for moment_id in replaced_ids:
+            self._duplicates.remove(moment_id)
+        unmatched = list(replaced)
         kept: dict[UUID, MomentDraft] = {}
         for draft in drafts:
-            twin = await self._duplicates.find(draft.name, draft.summary, left_out)
-            if twin in kept:
-                _add_sources(kept[twin].sources, draft.sources)
-                kept[twin].resource_ids = list(dict.fromkeys([*kept[twin].resource_ids, *draft.resource_ids]))
+            duplicate_id = await self._duplicates.find(draft.name, draft.summary, replaced_ids)
+            if duplicate_id in kept:
+                first = kept[duplicate_id]
+                _add_sources(first.sources, draft.sources)
+                first.resource_ids = list(dict.fromkeys([*first.resource_ids, *draft.resource_ids]))
                 continue
-            if twin is not None and await self._join(twin, draft):
+            if duplicate_id is not None and await self._join(duplicate_id, draft):
                 continue
-            earlier = _find_same_moment(draft, free, sources)
+            earlier = _find_same_moment(draft, unmatched, sources)
             if earlier is not None:
-                free.remove(earlier)
+                unmatched.remove(earlier)
                 draft.id = earlier.moment_id
                 draft.name = str(earlier.value["name"])
             kept[draft.id] = draft
             await self._duplicates.add(draft.id, draft.name, draft.summary)
         return list(kept.values())
 
-    async def _carry_over(
+    async def _keep_joined_sources(
         self,
         subject: RowRef,
         kept: Sequence[MomentDraft],
@@ -124,110 +126,110 @@ class MomentWriter:
         sources: dict[UUID, list[LocatedSource]],
         own_ids: set[UUID],
     ) -> None:
-        """Keep what has joined a moment as long as it says the same; else let it be looked at again."""
-        by_id = {draft.id: draft for draft in kept}
-        homeless: set[UUID] = set()
-        for one in replaced:
-            joined = [placed for placed in sources[one.statement_id] if placed.source.ref.id not in own_ids]
+        """Add sources of other subjects to a draft that still says the same, or let these subjects be read again."""
+        drafts_by_id = {draft.id: draft for draft in kept}
+        orphan_ids: set[UUID] = set()
+        for moment in replaced:
+            joined = [located for located in sources[moment.statement_id] if located.source.ref.id not in own_ids]
             if not joined:
                 continue
-            draft = by_id.get(one.moment_id)
-            if draft is not None and await self._duplicates.are_alike(draft.summary, one.summary):
-                _add_sources(draft.sources, [placed.source for placed in joined])
-                places = {placed.place_id for placed in joined}
-                draft.occurrences = len({subject.id, *places})
-                await self._keep_words(draft, one, places)
+            draft = drafts_by_id.get(moment.moment_id)
+            if draft is not None and await self._duplicates.are_duplicates(draft.summary, moment.summary):
+                _add_sources(draft.sources, [located.source for located in joined])
+                origin_ids = {located.origin_id for located in joined}
+                draft.occurrences = len({subject.id, *origin_ids})
+                await self._keep_wording(draft, moment, origin_ids)
             else:
-                homeless |= {placed.source.ref.id for placed in joined}
-        if homeless:
-            self.has_unsettled = True
-            await self._execute("look_again", sorted(homeless))
+                orphan_ids |= {located.source.ref.id for located in joined}
+        if orphan_ids:
+            await self._rescan(orphan_ids)
 
-    async def _keep_words(self, draft: MomentDraft, one: ExistingMoment, places: set[UUID]) -> None:
-        """Leave a moment the words of what joined it last."""
-        worded_in = next((place for place in places if str(place) == one.value["metadata"].get("worded_in")), None)
-        if worded_in is None:
+    async def _keep_wording(self, draft: MomentDraft, moment: ExistingMoment, origin_ids: set[UUID]) -> None:
+        """Keep the wording of an existing moment, if it comes from a subject that has joined it."""
+        worded_in = moment.value["metadata"].get("worded_in")
+        origin_id = next((origin_id for origin_id in origin_ids if str(origin_id) == worded_in), None)
+        if origin_id is None:
             return
-        said = Moment.model_validate(one.value)
-        draft.worded_in, draft.summary = worded_in, said.summary
-        draft.topics, draft.emotions, draft.persons = said.topic_tags, said.emotion_tags, said.present_persons
+        existing = Moment.model_validate(moment.value)
+        draft.worded_in, draft.summary = origin_id, existing.summary
+        draft.topics, draft.emotions, draft.people = (
+            existing.topic_tags,
+            existing.emotion_tags,
+            existing.present_persons,
+        )
         await self._duplicates.add(draft.id, draft.name, draft.summary)
 
     async def _join(self, moment_id: UUID, draft: MomentDraft) -> bool:
-        """Let a draft's sources speak for a moment that says the same; False if there is no such moment any more."""
-        rows = await self._rows("statement_of_moment", moment_id)
+        """Add the sources of a draft to the moment that it repeats. Return False if that moment is gone."""
+        rows = await self._run.fetch_owned("dream_moments", "statement_of_moment", moment_id)
         if not rows:
-            # It may be the owner's own: then there is nothing to add to it.
-            is_there = bool(await self._rows("moments_by_id", [moment_id]))
-            if not is_there:
-                self._duplicates.forget(moment_id)
-            return is_there
-        one = _to_existing(rows[0])
-        placed = (await self._sources_of([one]))[one.statement_id]
-        known = {source.source.ref.id for source in placed}
-        if draft.source_ids <= known or len(known) >= MAX_MOMENT_SOURCES:
+            # A moment that the owner wrote has no statement, and gets no sources.
+            exists = bool(await self._run.fetch_owned("dream_moments", "moments_by_id", [moment_id]))
+            if not exists:
+                self._duplicates.remove(moment_id)
+            return exists
+        existing = _to_existing(rows[0])
+        located = (await self._fetch_sources([existing]))[existing.statement_id]
+        known_ids = {each.source.ref.id for each in located}
+        if draft.source_ids <= known_ids or len(known_ids) >= MAX_MOMENT_SOURCES:
             return True
-        united = [source.source for source in placed]
-        _add_sources(united, draft.sources)
-        places = {source.place_id for source in placed} | {draft.place_id}
-        moment = Moment.model_validate({**one.value, "id": moment_id})
-        if len(places) > 1:
-            moment.metadata = {**moment.metadata, "occurrences": len(places)}
-        await self._word_anew(moment, draft, one.subject)
+        sources = [each.source for each in located]
+        _add_sources(sources, draft.sources)
+        origin_ids = {each.origin_id for each in located} | {draft.origin_id}
+        moment = Moment.model_validate({**existing.value, "id": moment_id})
+        if len(origin_ids) > 1:
+            moment.metadata = {**moment.metadata, "occurrences": len(origin_ids)}
+        await self._take_later_wording(moment, draft, existing.subject)
         claim = RowClaim(
-            entity=moment, sources=tuple(united), confidence=one.confidence, valid_from=moment.starts_timestamp
+            entity=moment, sources=tuple(sources), confidence=existing.confidence, valid_from=moment.starts_timestamp
         )
-        changes = await self._night.store_claims(DREAM, one.subject, [claim], only=[one.statement_id], marks=False)
+        changes = await self._run.store_claims(
+            DREAM_NAME, existing.subject, [claim], only=[existing.statement_id], mark_seen=False
+        )
         if changes.vanished:
-            # Something that it was made from has lapsed: it is gone, and the rest of that is looked at again.
-            self._duplicates.forget(moment_id)
-            self.has_unsettled = True
-            await self._execute("look_again", sorted(known))
+            # A source has expired meanwhile, so the moment is gone, and the other sources have to be read again.
+            self._duplicates.remove(moment_id)
+            await self._rescan(known_ids)
         return not changes.vanished
 
-    async def _word_anew(self, moment: Moment, draft: MomentDraft, subject: RowRef) -> None:
-        """Give a moment the words of what joins it, if that is later and tells something else, such as another figure;
-        but not if yet another moment says just that."""
-        is_later = moment.starts_timestamp is None or draft.starts > moment.starts_timestamp
-        if not is_later or draft.summary == moment.summary or draft.place_id == subject.id:
+    async def _take_later_wording(self, moment: Moment, draft: MomentDraft, subject: RowRef) -> None:
+        """Give a moment the wording of a later draft that says something else, such as another number.
+
+        Keep the old wording if yet another moment says just that.
+        """
+        is_later = moment.starts_timestamp is None or draft.starts_at > moment.starts_timestamp
+        if not is_later or draft.summary == moment.summary or draft.origin_id == subject.id:
             return
-        self._duplicates.forget(moment.id)
+        self._duplicates.remove(moment.id)
         if await self._duplicates.find(moment.name, draft.summary, {moment.id}) is None:
             moment.summary = draft.summary
             moment.topic_tags, moment.emotion_tags = draft.topics, draft.emotions
-            moment.present_persons = draft.persons
-            moment.metadata = {**moment.metadata, "worded_in": str(draft.place_id)}
+            moment.present_persons = draft.people
+            moment.metadata = {**moment.metadata, "worded_in": str(draft.origin_id)}
         await self._duplicates.add(moment.id, moment.name, moment.summary)
 
-    async def _check(self, subject: RowRef, kept: Sequence[MomentDraft]) -> None:
-        """Forget what was not said after all, because its owner took it back."""
+    async def _remove_unwritten(self, subject: RowRef, kept: Sequence[MomentDraft]) -> None:
+        """Remove drafts from the duplicates that were not stored, because the owner has refused them."""
         start = min((draft.first_index or 0 for draft in kept), default=0)
-        said = {one.moment_id for one in await self.fetch_existing(subject.id, start)} if kept else set()
+        existing = await self.fetch_existing(subject.id, start) if kept else []
+        stored_ids = {moment.moment_id for moment in existing}
         for draft in kept:
-            if draft.id not in said:
-                self._duplicates.forget(draft.id)
+            if draft.id not in stored_ids:
+                self._duplicates.remove(draft.id)
 
-    async def _sources_of(self, standing: Sequence[ExistingMoment]) -> dict[UUID, list[LocatedSource]]:
-        found: dict[UUID, list[LocatedSource]] = {one.statement_id: [] for one in standing}
-        if standing:
-            async with self._night.store.executor.connection() as connection:
-                rows = await connection.fetch(
-                    query("dream_moments", "sources_of"), self._night.scope.tenant_id, list(found)
-                )
-            for row in rows:
+    async def _rescan(self, source_ids: Collection[UUID]) -> None:
+        """Let this dream read some sources again."""
+        self.needs_another_pass = True
+        await self._run.fetch("dream_moments", "rescan_sources", sorted(source_ids))
+
+    async def _fetch_sources(self, moments: Sequence[ExistingMoment]) -> dict[UUID, list[LocatedSource]]:
+        """Return the sources of moments by statement id."""
+        sources: dict[UUID, list[LocatedSource]] = {moment.statement_id: [] for moment in moments}
+        if moments:
+            for row in await self._run.fetch("dream_moments", "sources_of_statements", list(sources)):
                 source = ClaimSource(RowRef(row["source_type"], row["source_id"]), row["key"])
-                found[row["statement_id"]].append(LocatedSource(source, row["place_id"]))
-        return found
-
-    async def _rows(self, name: str, *parameters: Any) -> list[Any]:
-        scope = self._night.scope
-        async with self._night.store.executor.connection() as connection:
-            statement = rewrite_owner_filter(query("dream_moments", name), scope.user_id)
-            return list(await connection.fetch(statement, scope.tenant_id, scope.user_id, *parameters))
-
-    async def _execute(self, name: str, *parameters: Any) -> None:
-        async with self._night.store.executor.connection() as connection:
-            await connection.execute(query("dream_moments", name), self._night.scope.tenant_id, *parameters)
+                sources[row["statement_id"]].append(LocatedSource(source, row["origin_id"]))
+        return sources
 
 
 def _to_existing(row: Any) -> ExistingMoment:
@@ -236,19 +238,19 @@ def _to_existing(row: Any) -> ExistingMoment:
 
 
 def _find_same_moment(
-    draft: MomentDraft, free: Sequence[ExistingMoment], sources: dict[UUID, list[LocatedSource]]
+    draft: MomentDraft, moments: Sequence[ExistingMoment], sources: dict[UUID, list[LocatedSource]]
 ) -> ExistingMoment | None:
-    """The moment that was made from mostly the same rows, as the ledger will see it."""
-    own = draft.source_ids
+    """Return the moment with mostly the same sources as a draft, by the same rule as the ledger."""
     best, most = None, 0
-    for one in free:
-        theirs = {placed.source.ref.id for placed in sources[one.statement_id]}
-        common = len(own & theirs)
-        if common > most and common * 2 >= min(len(own), len(theirs)):
-            best, most = one, common
+    for moment in moments:
+        source_ids = {located.source.ref.id for located in sources[moment.statement_id]}
+        common = len(draft.source_ids & source_ids)
+        if common > most and common * 2 >= min(len(draft.source_ids), len(source_ids)):
+            best, most = moment, common
     return best
 
 
 def _add_sources(sources: list[ClaimSource], more: Sequence[ClaimSource]) -> None:
+    """Append those of `more` that are not in `sources` yet."""
     known = {source.ref for source in sources}
     sources.extend(source for source in more if source.ref not in known)

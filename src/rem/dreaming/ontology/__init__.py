@@ -1,1 +1,1 @@
-"""Ontology: structured data from files."""
+"""The ontology dream: extracts structured data from files and texts."""

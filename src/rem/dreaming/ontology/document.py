@@ -1,4 +1,4 @@
-"""OntologyDocument: a text that agents extract from: a file with its chunks, or plain texts of one address."""
+"""OntologyDocument: a document that agents extract data from: a file with its chunks, or the texts of one address."""
 
 from __future__ import annotations
 
@@ -10,35 +10,34 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from rem.db.sql import query
 from rem.dreaming.claims import ClaimSource, RowRef
-from rem.dreaming.owner_queries import rewrite_owner_filter
 
 if TYPE_CHECKING:
     from rem.dreaming.run import DreamRun
 
 MAX_DOCUMENT_PARTS = 2000
 MAX_DOCUMENT_CHARS = 192_000
-"""So much of a document is read; what is left out is noted."""
+"""Characters of a document that are read. The report names documents with more."""
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentPart:
-    """A piece of the text."""
+    """A chunk of a file, or one text of an address."""
 
     source: ClaimSource
     text: str
     version: datetime
-    starts_at: int | None = None
-    ends_at: int | None = None
+    start: int | None = None
+    """Offset in the file."""
+    end: int | None = None
 
 
 @dataclass(slots=True)
 class OntologyDocument:
-    """What rules are matched with, and agents read."""
+    """A document that rules are matched with, and agents read."""
 
     ref: RowRef
-    """What the dream says things of: the file, or the first of the texts."""
+    """Subject of the claims: the file, or the first of the texts."""
     key: str
     name: str
     uri: str | None
@@ -47,39 +46,39 @@ class OntologyDocument:
     version: datetime
     parts: list[DocumentPart] = field(default_factory=list)
     is_cut: bool = False
-    """Whether there is more of it than was read."""
+    """Whether only its beginning was read."""
 
     @property
     def is_file(self) -> bool:
-        """Whether it was taken in as a file."""
+        """Whether it is a file."""
         return self.ref.type == "files"
 
     @property
     def source(self) -> ClaimSource:
-        """The document itself as where a claim comes from."""
+        """The document itself as source of a claim."""
         return ClaimSource(self.ref, self.key)
 
     @property
     def sources(self) -> tuple[ClaimSource, ...]:
-        """The document and what was read of it."""
+        """The document and its parts that were read."""
         return tuple({source.ref: source for source in (self.source, *(part.source for part in self.parts))}.values())
 
     @property
     def text(self) -> str:
-        """The parts put together."""
-        pieces: list[str] = []
+        """The text of all parts, with the white space between them."""
+        texts: list[str] = []
         end: int | None = None
         for part in self.parts:
-            if pieces:
-                pieces.append(_between(end, part.starts_at))
-            pieces.append(part.text)
-            end = part.ends_at
-        return "".join(pieces)
+            if texts:
+                texts.append(_get_separator(end, part.start))
+            texts.append(part.text)
+            end = part.end
+        return "".join(texts)
 
 
-async def fetch_new_files(night: DreamRun, digests: Sequence[int]) -> list[OntologyDocument]:
-    """The owner's files that are new, or were not looked at with these rules; without their texts."""
-    rows = await _rows(night, "new_files", list(digests), night.settings.max_sources)
+async def fetch_new_files(run: DreamRun, digests: Sequence[int]) -> list[OntologyDocument]:
+    """Return the owner's files that are new or were not read with the rules of these digests, without their texts."""
+    rows = await run.fetch_owned("dream_ontology", "new_files", list(digests), run.settings.max_sources)
     return [
         OntologyDocument(
             RowRef("files", row["id"]),
@@ -94,26 +93,27 @@ async def fetch_new_files(night: DreamRun, digests: Sequence[int]) -> list[Ontol
     ]
 
 
-async def fetch_new_text_uris(night: DreamRun, digests: Sequence[int]) -> list[str]:
-    """The addresses of the owner's other texts that are new, or were not looked at with these rules."""
-    return [row["uri"] for row in await _rows(night, "new_texts", list(digests), night.settings.max_sources)]
+async def fetch_new_text_uris(run: DreamRun, digests: Sequence[int]) -> list[str]:
+    """Return the addresses of the owner's other texts that are new or were not read with these rules."""
+    rows = await run.fetch_owned("dream_ontology", "new_text_uris", list(digests), run.settings.max_sources)
+    return [row["uri"] for row in rows]
 
 
-async def read_file(night: DreamRun, document: OntologyDocument) -> None:
-    """Read the text of a file."""
-    rows = await _rows(night, "file_parts", str(document.ref.id), MAX_DOCUMENT_PARTS + 1)
+async def read_file(run: DreamRun, document: OntologyDocument) -> None:
+    """Read the chunks of a file into its document."""
+    rows = await run.fetch_owned("dream_ontology", "file_parts", str(document.ref.id), MAX_DOCUMENT_PARTS + 1)
     parts = [
         DocumentPart(
-            _source(row), row["content"], row["updated_at"], _offset(row["starts_at"]), _offset(row["ends_at"])
+            _to_source(row), row["content"], row["updated_at"], _to_offset(row["start"]), _to_offset(row["end"])
         )
         for row in rows
     ]
-    _keep_readable_parts(document, parts)
+    _set_parts(document, parts)
 
 
-async def read_text(night: DreamRun, uri: str) -> OntologyDocument | None:
-    """The texts of an address as one document; None if they are gone."""
-    rows = await _rows(night, "text_parts", uri, MAX_DOCUMENT_PARTS + 1)
+async def read_text(run: DreamRun, uri: str) -> OntologyDocument | None:
+    """Return the texts of an address as one document, or None if they are gone."""
+    rows = await run.fetch_owned("dream_ontology", "text_parts", uri, MAX_DOCUMENT_PARTS + 1)
     if not rows:
         return None
     first = rows[0]
@@ -123,40 +123,34 @@ async def read_text(night: DreamRun, uri: str) -> OntologyDocument | None:
     document = OntologyDocument(
         RowRef("resources", first["id"]), first["key"], first["name"], uri, mime_type, tags, version
     )
-    _keep_readable_parts(document, [DocumentPart(_source(row), row["content"], row["updated_at"]) for row in rows])
+    _set_parts(document, [DocumentPart(_to_source(row), row["content"], row["updated_at"]) for row in rows])
     return document
 
 
-def _keep_readable_parts(document: OntologyDocument, parts: Sequence[DocumentPart]) -> None:
-    """As much as may be read; a part is read as a whole, or cut if it is the first."""
-    taken: list[DocumentPart] = []
-    length = 0
+def _set_parts(document: OntologyDocument, parts: Sequence[DocumentPart]) -> None:
+    """Give a document its first parts, up to MAX_DOCUMENT_CHARS; the first part in any case."""
+    kept: list[DocumentPart] = []
+    chars = 0
     for part in parts[:MAX_DOCUMENT_PARTS]:
-        if taken and length + len(part.text) > MAX_DOCUMENT_CHARS:
+        if kept and chars + len(part.text) > MAX_DOCUMENT_CHARS:
             break
-        taken.append(part)
-        length += len(part.text)
-    document.parts = taken
-    document.is_cut = len(taken) < len(parts) or length > MAX_DOCUMENT_CHARS
+        kept.append(part)
+        chars += len(part.text)
+    document.parts = kept
+    document.is_cut = len(kept) < len(parts) or chars > MAX_DOCUMENT_CHARS
 
 
-async def _rows(night: DreamRun, name: str, *parameters: Any) -> list[Any]:
-    statement = rewrite_owner_filter(query("dream_ontology", name), night.scope.user_id)
-    async with night.store.executor.connection() as connection:
-        return list(await connection.fetch(statement, night.scope.tenant_id, night.scope.user_id, *parameters))
-
-
-def _source(row: Any) -> ClaimSource:
+def _to_source(row: Any) -> ClaimSource:
     row_id: UUID = row["id"]
     return ClaimSource(RowRef("resources", row_id), row["key"])
 
 
-def _offset(value: Any) -> int | None:
+def _to_offset(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _between(end: int | None, start: int | None) -> str:
-    """What stood between two parts: nothing, or white space."""
+def _get_separator(end: int | None, start: int | None) -> str:
+    """Return the white space between a part that ends and one that starts at an offset of the file."""
     if end is None or start is None:
         return "\n\n"
     return "" if start <= end else "\n" if start == end + 1 else "\n\n"

@@ -1,8 +1,8 @@
-"""Ontology: what extraction agents find in files and texts, as the rules in `ontology_configs` choose them.
+"""OntologyDream: lets agents extract data from files and texts, as the rules in `ontology_configs` assign them.
 
-All rules that match a document count, the one with the highest priority first; an agent reads a document once. What was
-found stands in `ontologies` until the document, the agent or the rule changes. Without a language model, what a
-document states itself is taken if that is all that the agent's schema asks for; the others wait for a model.
+All rules that match a document apply, the highest priority first; an agent reads a document once. The extracted data
+stays in `ontologies` until the document, the agent or the rule changes. Without a language model, values that a
+document states itself are used if they fit the agent's schema; other documents wait for a model.
 """
 
 from __future__ import annotations
@@ -16,11 +16,21 @@ from uuid import UUID, uuid5
 import orjson
 from pydantic import ValidationError
 
-from rem.db.sql import query
 from rem.dreaming.claims import Claim, EdgeClaim, RowClaim, RowRef
 from rem.dreaming.extraction_model import digest_texts
-from rem.dreaming.ontology.document import OntologyDocument, fetch_new_files, fetch_new_text_uris, read_file, read_text
-from rem.dreaming.ontology.document_filter import find_pattern_error, matches_mime_type, matches_pattern, matches_tags
+from rem.dreaming.ontology.document import (
+    OntologyDocument,
+    fetch_new_files,
+    fetch_new_text_uris,
+    read_file,
+    read_text,
+)
+from rem.dreaming.ontology.document_filter import (
+    find_pattern_error,
+    matches_mime_type,
+    matches_pattern,
+    matches_tags,
+)
 from rem.dreaming.ontology.extraction import (
     Extraction,
     MissingFields,
@@ -30,21 +40,22 @@ from rem.dreaming.ontology.extraction import (
     format_as_text,
 )
 from rem.dreaming.ontology.schema import ExtractionSchema, StoredSchemas
-from rem.dreaming.owner_queries import rewrite_owner_filter
 from rem.errors import RemError
 from rem.models import Edge, Ontology
 
 if TYPE_CHECKING:
-    from rem.dreaming.run import DreamRun, SubjectStatement
+    from rem.dreaming.matcher import LiveStatement
+    from rem.dreaming.run import DreamRun
 
-_NAME = "ontology"
+DREAM_NAME = "ontology"
 MAX_NOTED_NAMES = 5
 MAX_NAME_BYTES = 700
+"""Of a document: the name of its entry has the agent's name behind it, and is limited as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractionRule:
-    """An agent, and which documents it reads."""
+    """An agent, and the documents that it reads."""
 
     key: str
     schema: ExtractionSchema
@@ -53,177 +64,198 @@ class ExtractionRule:
     tag_filter: tuple[str, ...]
 
     def applies_to(self, document: OntologyDocument) -> bool:
-        """Whether the agent reads a document."""
+        """Return whether the agent reads a document."""
         return (
             matches_mime_type(self.mime_type_pattern, document.mime_type)
             and matches_pattern(self.uri_pattern, document.uri)
             and matches_tags(self.tag_filter, document.tags)
         )
 
+    def to_list(self) -> list[Any]:
+        """Return everything that changes the result of the rule, as JSON."""
+        patterns = self.mime_type_pattern, self.uri_pattern, list(self.tag_filter)
+        return [self.key, self.schema.agent, self.schema.digest, *patterns]
+
 
 class OntologyDream:
-    """Lets agents extract knowledge from new and changed documents."""
+    """Derives ontology entries from new and changed documents."""
 
-    name = _NAME
+    name = DREAM_NAME
 
-    async def dream(self, night: DreamRun) -> None:
-        """Look at what is new with the rules as they are, and at everything if these are new."""
-        await _OntologyRun(night).dream()
+    async def derive(self, run: DreamRun) -> None:
+        """Let agents read new and changed documents, or all documents if the rules have changed."""
+        await _OntologyRun(run).derive()
 
 
 class _OntologyRun:
-    """One night's extraction."""
+    """Extracts the data of one run."""
 
-    def __init__(self, night: DreamRun) -> None:
-        self._night = night
+    def __init__(self, run: DreamRun) -> None:
+        self._run = run
         self._rules: list[ExtractionRule] = []
         self._digest = 0
-        self._unsound: set[str] = set()
-        """Agents that cannot be used now. What they found before stays."""
+        """Digest of the rules, with which documents are marked as seen."""
+        self._unusable_agents: set[str] = set()
+        """Agents of rules with an error. Their earlier entries stay."""
         self._waiting: list[str] = []
+        """Documents that wait for a language model."""
         self._cut: list[str] = []
+        """Documents of which only the beginning was read."""
 
-    async def dream(self) -> None:
-        night = self._night
-        unsound = await self._read_rules()
-        night.notes += unsound
+    async def derive(self) -> None:
+        run = self._run
+        errors = await self._load_rules()
+        run.notes += errors
         if not self._rules:
-            if not unsound:
-                await self._end_all()
+            if not errors:
+                await self._end_all_statements()
             return
-        rules = [[rule.key, rule.schema.agent, rule.schema.digest, *self._patterns(rule)] for rule in self._rules]
-        whole = orjson.dumps([rules, unsound]).decode()
-        with_mind, without = digest_texts("mind", whole), digest_texts("none", whole)
-        self._digest = without if night.mind is None else with_mind
-        accepted = [with_mind] if night.mind else [with_mind, without]
-        found: list[OntologyDocument | str] = [
-            *await fetch_new_files(night, accepted),
-            *await fetch_new_text_uris(night, accepted),
+        encoded = orjson.dumps([[rule.to_list() for rule in self._rules], errors]).decode()
+        with_model, without_model = digest_texts("mind", encoded), digest_texts("none", encoded)
+        self._digest = with_model if run.model else without_model
+        # A model has to read again what was read without one, but not the other way round.
+        accepted = [with_model] if run.model else [with_model, without_model]
+        documents: list[OntologyDocument | str] = [
+            *await fetch_new_files(run, accepted),
+            *await fetch_new_text_uris(run, accepted),
         ]
         try:
-            await night.process_each(_NAME, found, self._look_at)
+            await run.process_each(DREAM_NAME, documents, self._process_document)
         finally:
-            self._note()
+            self._add_notes()
 
-    @staticmethod
-    def _patterns(rule: ExtractionRule) -> list[Any]:
-        return [rule.mime_type_pattern, rule.uri_pattern, list(rule.tag_filter)]
-
-    async def _read_rules(self) -> list[str]:
-        """Read the rules; what is wrong with those that cannot be used."""
-        unsound = []
-        for row in await self._rows("configs"):
+    async def _load_rules(self) -> list[str]:
+        """Load the rules, and return a note for each one that cannot be used."""
+        notes = []
+        for row in await self._fetch("rules"):
             try:
-                self._rules.append(await self._rule(row))
+                self._rules.append(await self._to_rule(row))
             except (RemError, ValueError) as error:
-                self._unsound.add(row["agent_schema"])
-                unsound.append(f"{_NAME}: the rule {row['key']} is not used: {error}")
-        return unsound
+                self._unusable_agents.add(row["agent_schema"])
+                notes.append(f"{DREAM_NAME}: the rule {row['key']} is not used: {error}")
+        return notes
 
-    async def _rule(self, row: Any) -> ExtractionRule:
+    async def _to_rule(self, row: Any) -> ExtractionRule:
         for name in ("mime_type_pattern", "uri_pattern"):
-            if problem := find_pattern_error(row[name]):
-                raise ValueError(f"its {name} {problem}.")
-        schemas = self._night.schemas or StoredSchemas(self._night.store)
+            if error := find_pattern_error(row[name]):
+                raise ValueError(f"its {name} {error}.")
+        schemas = self._run.schemas or StoredSchemas(self._run.store)
         agent = row["agent_schema"]
-        schema = ExtractionSchema(agent, await schemas.schema_of(agent, self._night.scope))
+        schema = ExtractionSchema(agent, await schemas.output_schema(agent, self._run.scope))
         return ExtractionRule(
             row["key"], schema, row["mime_type_pattern"], row["uri_pattern"], tuple(row["tag_filter"])
         )
 
-    async def _end_all(self) -> None:
-        """Without rules there is nothing to say."""
-        for row in await self._rows("subjects", None):
-            await self._night.store_claims(_NAME, RowRef(row["subject_type"], row["subject_id"]), [])
+    async def _end_all_statements(self) -> None:
+        """End all statements of this dream, because there are no rules."""
+        await self._end_statements_of(await self._fetch("subjects", None))
 
-    async def _look_at(self, found: OntologyDocument | str) -> None:
-        """Let each agent look at a document that has not, and end what others said of it."""
-        document = found if isinstance(found, OntologyDocument) else await read_text(self._night, found)
+    async def _end_statements_of(self, subjects: Sequence[Any]) -> None:
+        for row in subjects:
+            await self._run.store_claims(DREAM_NAME, RowRef(row["subject_type"], row["subject_id"]), [])
+
+    async def _process_document(self, document_or_uri: OntologyDocument | str) -> None:
+        """Let each agent of a matching rule read a document, and end the statements of other agents about it."""
+        document = (
+            document_or_uri
+            if isinstance(document_or_uri, OntologyDocument)
+            else await read_text(self._run, document_or_uri)
+        )
         if document is None:
             return
-        rules = list({rule.schema.agent: rule for rule in reversed(self._rules) if rule.applies_to(document)}.values())[
-            ::-1
-        ]
-        standing = await self._night.fetch_statements(_NAME, document.ref.id)
+        rules = self._select_rules(document)
+        statements = await self._run.fetch_statements(DREAM_NAME, document.ref.id)
         if rules and document.is_file:
-            await read_file(self._night, document)
-        await self._execute("unmark", document.ref.id)
-        agents = {rule.schema.agent for rule in rules} | self._unsound
-        left = [said for said in standing if _find_agent(said, standing) not in agents]
-        if left:
-            await self._night.store_claims(_NAME, document.ref, [], only=[said.id for said in left])
+            await read_file(self._run, document)
+        # Not seen until all of its agents have read it.
+        await self._run.fetch("dreaming", "forget_progress_of_subject", DREAM_NAME, document.ref.id)
+        agents = {rule.schema.agent for rule in rules} | self._unusable_agents
+        ended = [statement for statement in statements if _find_agent(statement, statements) not in agents]
+        if ended:
+            await self._run.store_claims(DREAM_NAME, document.ref, [], only=[statement.id for statement in ended])
         for rule in rules:
-            own = [said for said in standing if _find_agent(said, standing) == rule.schema.agent]
-            await self._extract(document, rule, own)
-        await self._move_subject(document)
-        await self._mark(document)
+            own = [statement for statement in statements if _find_agent(statement, statements) == rule.schema.agent]
+            await self._apply_rule(document, rule, own)
+        await self._end_moved_statements(document)
+        await self._mark_seen(document)
 
-    async def _move_subject(self, document: OntologyDocument) -> None:
-        """What was said of another part of a text, when that was its first, is said of the first one now."""
+    def _select_rules(self, document: OntologyDocument) -> list[ExtractionRule]:
+        """Return the rules that apply to a document, one for each agent: the one with the highest priority."""
+        by_agent: dict[str, ExtractionRule] = {}
+        for rule in self._rules:
+            if rule.applies_to(document):
+                by_agent.setdefault(rule.schema.agent, rule)
+        return list(by_agent.values())
+
+    async def _end_moved_statements(self, document: OntologyDocument) -> None:
+        """End statements about a text that used to be the first of its address: the first one is the subject now."""
         others = [part.source.ref.id for part in document.parts if part.source.ref != document.ref]
         if not document.is_file and others:
-            for row in await self._rows("subjects", others):
-                await self._night.store_claims(_NAME, RowRef(row["subject_type"], row["subject_id"]), [])
+            await self._end_statements_of(await self._fetch("subjects", others))
 
-    async def _mark(self, document: OntologyDocument) -> None:
-        scope = self._night.scope
+    async def _mark_seen(self, document: OntologyDocument) -> None:
         if document.is_file:
-            await self._execute("mark_file", scope.user_id, document.ref.id, document.version, self._digest)
+            seen = DREAM_NAME, "files", document.ref.id, document.version, self._digest
+            await self._run.fetch_owned("dreaming", "mark_seen", *seen)
         else:
-            await self._execute("mark_texts", scope.user_id, document.uri, document.version, self._digest)
+            await self._fetch("mark_texts", document.uri, document.version, self._digest)
 
-    async def _extract(
-        self, document: OntologyDocument, rule: ExtractionRule, standing: Sequence[SubjectStatement]
+    async def _apply_rule(
+        self, document: OntologyDocument, rule: ExtractionRule, statements: Sequence[LiveStatement]
     ) -> None:
-        """Say what an agent finds in a document, unless it is said already or was taken back."""
-        night, schema = self._night, rule.schema
+        """Store the data that an agent extracts from a document, in place of the agent's earlier statements."""
+        schema = rule.schema
         agent_name = schema.agent.rpartition("/")[2]
         if await self._is_refused(document, agent_name):
             return
         version = compute_version(document, schema)
-        earlier = next((said for said in standing if said.kind == "row"), None)
-        found: Extraction | MissingFields | None = _reuse_extraction(earlier, version, has_mind=night.mind is not None)
-        if found is None and document.text.strip():
-            found = (
-                extract_stated(document, schema)
-                if night.mind is None
-                else await extract_with_model(night, document, schema)
-            )
-        if found is None or isinstance(found, MissingFields):
-            if found is not None:
-                self._waiting.append(f"{document.name} for {schema.agent} ({', '.join(found.names) or 'says nothing'})")
-            await self._say(document, [], standing)
+        earlier = next((statement for statement in statements if statement.kind == "row"), None)
+        extraction = await self._extract(document, schema, earlier, version)
+        if extraction is None or isinstance(extraction, MissingFields):
+            if extraction is not None:
+                missing = ", ".join(extraction.names) or "says nothing"
+                self._waiting.append(f"{document.name} for {schema.agent} ({missing})")
+            await self._replace_statements(document, [], statements)
             return
-        place = await self._place(document, agent_name, earlier)
-        if place is not None:
-            await self._say(document, self._claims(document, rule, found, version, *place), standing)
-        if found.is_cut:
+        entry = await self._find_entry(document, agent_name, earlier)
+        if entry is not None:
+            claims = self._make_claims(document, rule, extraction, version, *entry)
+            await self._replace_statements(document, claims, statements)
+        if extraction.is_cut:
             self._cut.append(f"{document.name} ({schema.agent})")
 
-    async def _say(
-        self, document: OntologyDocument, claims: Sequence[Claim], standing: Sequence[SubjectStatement]
+    async def _extract(
+        self, document: OntologyDocument, schema: ExtractionSchema, earlier: LiveStatement | None, version: int
+    ) -> Extraction | MissingFields | None:
+        """Return the data for a schema, from an earlier run if nothing has changed; None if the document is empty."""
+        extraction = _reuse_extraction(earlier, version, has_model=self._run.model is not None)
+        if extraction is not None or not document.text.strip():
+            return extraction
+        if self._run.model is None:
+            return extract_stated(document, schema)
+        return await extract_with_model(self._run, document, schema)
+
+    async def _replace_statements(
+        self, document: OntologyDocument, claims: Sequence[Claim], statements: Sequence[LiveStatement]
     ) -> None:
-        if claims or standing:
-            await self._night.store_claims(_NAME, document.ref, claims, only=[said.id for said in standing])
+        if claims or statements:
+            only = [statement.id for statement in statements]
+            await self._run.store_claims(DREAM_NAME, document.ref, claims, only=only)
 
     async def _is_refused(self, document: OntologyDocument, agent: str) -> bool:
-        async with self._night.store.executor.connection() as connection:
-            return bool(
-                await connection.fetchval(
-                    query("dream_ontology", "is_refused"), self._night.scope.tenant_id, document.ref.id, agent
-                )
-            )
+        rows = await self._run.fetch("dream_ontology", "is_refused", document.ref.id, agent)
+        return bool(rows[0][0])
 
-    async def _place(
-        self, document: OntologyDocument, agent: str, earlier: SubjectStatement | None
+    async def _find_entry(
+        self, document: OntologyDocument, agent: str, earlier: LiveStatement | None
     ) -> tuple[str, UUID] | None:
-        """Under which name and id to say it; None if the owner has a row of that name, or had one and deleted it."""
+        """Return name and id of the entry, or None if the owner has a row of that name, or deleted one."""
         base = document.name.encode()[:MAX_NAME_BYTES].decode(errors="ignore").strip()
         names = [f"{base}/{agent}", f"{base} {document.ref.id.hex[:8]}/{agent}"]
         own_id = uuid5(document.ref.id, agent)
-        for row in await self._rows("names", names):
+        for row in await self._fetch("entries_by_name", names):
             if row["subject_id"] not in (None, document.ref.id):
-                # Another document of the same name.
+                # Another document of the same name has it.
                 continue
             if not row["is_free"]:
                 return None
@@ -231,60 +263,66 @@ class _OntologyRun:
             return row["name"], known or (earlier.entity.id if earlier and earlier.name == row["key"] else own_id)
         return None
 
-    def _claims(
-        self, document: OntologyDocument, rule: ExtractionRule, found: Extraction, version: int, name: str, row_id: UUID
+    def _make_claims(
+        self,
+        document: OntologyDocument,
+        rule: ExtractionRule,
+        extraction: Extraction,
+        version: int,
+        name: str,
+        row_id: UUID,
     ) -> list[Claim]:
-        agent, at = rule.schema.agent, found.at or document.version
-        about = {"rule": rule.key, "method": found.method, "version": version, "portions": found.portions}
+        agent, extracted_at = rule.schema.agent, extraction.at or document.version
+        details: dict[str, Any] = {
+            "rule": rule.key,
+            "method": extraction.method,
+            "version": version,
+            "portions": extraction.portions,
+        }
+        if extraction.is_cut:
+            details["is_cut"] = True
         try:
             row = Ontology(
                 id=row_id,
                 name=name,
                 uri=document.uri,
-                content=format_as_text(name, found.data),
-                extracted_data=found.data,
-                confidence_score=round(found.confidence, 4),
+                content=format_as_text(name, extraction.data),
+                extracted_data=extraction.data,
+                confidence_score=round(extraction.confidence, 4),
                 agent_schema=agent,
                 file_id=document.ref.id if document.is_file else None,
-                extraction_timestamp=at,
-                metadata={"extraction": {**about, **({"is_cut": True} if found.is_cut else {})}},
+                extraction_timestamp=extracted_at,
+                metadata={"extraction": details},
                 tags=list(document.tags),
             )
         except ValidationError as error:
-            problem = error.errors()[0]["msg"]
-            self._night.notes.append(f"{_NAME}: what {agent} found in {document.name} cannot be stored: {problem}.")
+            reason = error.errors()[0]["msg"]
+            self._run.notes.append(
+                f"{DREAM_NAME}: the data that {agent} extracted from {document.name} cannot be stored: {reason}."
+            )
             return []
         edge = Edge(dst=document.key, rel_type="extracted_from", properties={"dst_entity_type": document.ref.type})
         common: dict[str, Any] = {
             "sources": document.sources,
-            "confidence": round(found.confidence, 4),
-            "valid_from": at,
+            "confidence": round(extraction.confidence, 4),
+            "valid_from": extracted_at,
         }
         return [
             RowClaim(entity=row, is_named=True, **common),
             EdgeClaim(src=RowRef("ontologies", row_id), edge=edge, **common),
         ]
 
-    def _note(self) -> None:
-        notes = self._night.notes
+    def _add_notes(self) -> None:
         if self._waiting:
-            notes.append(f"{_NAME}: {_WAITING} {_join_names(self._waiting)}.")
+            self._run.notes.append(
+                f"{DREAM_NAME}: these documents wait for a language model (LLM__DEFAULT_MODEL), because they do not "
+                f"state all required values themselves: {_join_names(self._waiting)}."
+            )
         if self._cut:
-            notes.append(f"{_NAME}: only the beginning was read of {_join_names(self._cut)}.")
+            self._run.notes.append(f"{DREAM_NAME}: only the beginning was read of {_join_names(self._cut)}.")
 
-    async def _rows(self, name: str, *parameters: Any) -> list[Any]:
-        scope = self._night.scope
-        async with self._night.store.executor.connection() as connection:
-            statement = rewrite_owner_filter(query("dream_ontology", name), scope.user_id)
-            return list(await connection.fetch(statement, scope.tenant_id, scope.user_id, *parameters))
-
-    async def _execute(self, name: str, *parameters: Any) -> None:
-        statement = rewrite_owner_filter(query("dream_ontology", name), self._night.scope.user_id)
-        async with self._night.store.executor.connection() as connection:
-            await connection.execute(statement, self._night.scope.tenant_id, *parameters)
-
-
-_WAITING = "these wait for a language model (LLM__DEFAULT_MODEL), because they do not state what is needed themselves:"
+    async def _fetch(self, name: str, *parameters: Any) -> list[Any]:
+        return await self._run.fetch_owned("dream_ontology", name, *parameters)
 
 
 def _join_names(names: Sequence[str]) -> str:
@@ -292,29 +330,29 @@ def _join_names(names: Sequence[str]) -> str:
     return shown if len(names) <= MAX_NOTED_NAMES else f"{shown} and {len(names) - MAX_NOTED_NAMES} more"
 
 
-def _find_agent(said: SubjectStatement, standing: Sequence[SubjectStatement]) -> str | None:
-    """Whose finding a statement is: a row says it, an edge belongs to its row."""
+def _find_agent(statement: LiveStatement, statements: Sequence[LiveStatement]) -> str | None:
+    """Return the agent that a statement comes from: a row contains it, an edge belongs to its row."""
     row = (
-        said
-        if said.kind == "row"
-        else next((one for one in standing if one.kind == "row" and one.entity == said.entity), None)
+        statement
+        if statement.kind == "row"
+        else next((other for other in statements if other.kind == "row" and other.entity == statement.entity), None)
     )
     agent = row.value.get("agent_schema") if row else None
     return agent if isinstance(agent, str) else None
 
 
-def _reuse_extraction(earlier: SubjectStatement | None, version: int, *, has_mind: bool) -> Extraction | None:
-    """What was found before in the same text for the same schema; not what a model could find better."""
+def _reuse_extraction(earlier: LiveStatement | None, version: int, *, has_model: bool) -> Extraction | None:
+    """Return an earlier extraction from the same text for the same schema, unless a model could extract more."""
     if earlier is None:
         return None
-    about = earlier.value.get("metadata", {}).get("extraction", {})
-    if about.get("version") != version or (has_mind and about.get("method") != "model"):
+    details = earlier.value.get("metadata", {}).get("extraction", {})
+    if details.get("version") != version or (has_model and details.get("method") != "model"):
         return None
     return Extraction(
         earlier.value["extracted_data"],
         earlier.value["confidence_score"],
-        about["method"],
-        about.get("portions", 1),
-        bool(about.get("is_cut")),
+        details["method"],
+        details.get("portions", 1),
+        bool(details.get("is_cut")),
         datetime.fromisoformat(earlier.value["extraction_timestamp"]),
     )

@@ -1,8 +1,8 @@
-"""StatedFields: what a document says of itself, word for word, under the names that a schema asks for.
+"""Stated fields: reads values that a document states itself under the names of a schema's properties.
 
-Where it is looked for: a JSON or YAML document, front matter, lines such as `Key: value`, tables with two columns, and
-lists below a `Key:` or a heading. A name is the same in any case, with spaces, hyphens or underscores. What a text says
-twice and differently is not taken from it.
+Values are read from JSON and YAML documents, front matter, lines such as `Key: value`, tables with two columns, and
+lists below a `Key:` or a heading. Names are compared without case, spaces, hyphens and underscores. A value that a
+document states twice and differently is left out.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rem.dreaming.rules import word_set
-from rem.ingest.json_values import replace_unstorable
 from rem.ingest.readers.front_matter import parse_front_matter
+from rem.text import clean_text, collapse_spaces
 
 if TYPE_CHECKING:
     from rem.dreaming.ontology.schema import ExtractionSchema
 
-_LINE = re.compile(
+_KEY_VALUE_LINE = re.compile(
     r"^\s*(?:[-*+>]\s+)?[*_]{0,2}([^\W_][^:：|\n]{0,79}?)[*_]{0,2}\s*(?::[*_]{0,2}(?=\s|$)|：)[*_]{0,2}(.*)$"
 )
-_ROW = re.compile(r"^\s*\|([^|\n]{1,200})\|([^|\n]{0,2000})\|\s*$")
+_TABLE_ROW = re.compile(r"^\s*\|([^|\n]{1,200})\|([^|\n]{0,2000})\|\s*$")
 _HEADING = re.compile(r"^\s*#{1,6}\s+(.{1,80}?)\s*#*\s*$")
-_ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+(\S.*)$")
-_RULE = re.compile(r"^[\s:|-]+$")
+_LIST_ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+(\S.*)$")
+_TABLE_RULE = re.compile(r"^[\s:|-]+$")
 _NUMBER = re.compile(r"[+-]?\d{1,15}(?:\.\d{1,15})?")
-_GROUPED = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_GROUPED_NUMBER = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _UNITS = " \t$€£¥%"
 _TRUE_WORDS, _FALSE_WORDS = word_set("stated_fields.true_words"), word_set("stated_fields.false_words")
 MAX_LINE_CHARS = 4000
@@ -38,23 +38,23 @@ MAX_VALUE_CHARS = 2000
 
 
 def read_stated_fields(text: str, mime_type: str | None, schema: ExtractionSchema) -> dict[str, Any]:
-    """The properties of a schema that a document states, each with a value that fits it."""
+    """Return the properties of a schema that a document states, each with a value that fits it."""
     names = _map_labels(schema)
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for source in (_parse_structured(text, mime_type), parse_front_matter(text)[0]):
         for name, raw in _pick_named(source or {}, names):
-            _take(found, schema, name, [raw])
-    written: dict[str, list[Any]] = defaultdict(list)
-    for key, value in (*_parse_pairs(text), *_parse_columns(text, mime_type)):
-        if asked := names.get(_fold(key)):
-            written[asked].append(value)
-    for name, values in written.items():
-        _take(found, schema, name, values)
-    return found
+            _set_field(fields, schema, name, [raw])
+    values_by_name: dict[str, list[Any]] = defaultdict(list)
+    for label, value in (*_parse_pairs(text), *_parse_columns(text, mime_type)):
+        if property_name := names.get(_fold(label)):
+            values_by_name[property_name].append(value)
+    for name, values in values_by_name.items():
+        _set_field(fields, schema, name, values)
+    return fields
 
 
 def _map_labels(schema: ExtractionSchema) -> dict[str, str]:
-    """What a property may be called: its name, or its title."""
+    """Return the property for each of its folded labels: its name and its title."""
     names: dict[str, str] = {}
     for name, part in schema.properties.items():
         title = part.get("title") if isinstance(part, Mapping) else None
@@ -74,9 +74,9 @@ def _pick_named(source: Mapping[str, Any], names: Mapping[str, str]) -> Iterator
             yield name, value
 
 
-def _take(found: dict[str, Any], schema: ExtractionSchema, name: str, values: Iterable[Any]) -> None:
-    """Take the one value that was given and fits; none if there are several."""
-    if name in found:
+def _set_field(fields: dict[str, Any], schema: ExtractionSchema, name: str, values: Iterable[Any]) -> None:
+    """Set a property to the one value that fits. Leave it out if there are several."""
+    if name in fields:
         return
     fitting = []
     for raw in values:
@@ -84,16 +84,16 @@ def _take(found: dict[str, Any], schema: ExtractionSchema, name: str, values: It
         if value is not None and value not in fitting:
             fitting.append(value)
     if len(fitting) == 1:
-        found[name] = fitting[0]
+        fields[name] = fitting[0]
 
 
 def _convert(schema: ExtractionSchema, name: str, raw: Any) -> Any:
-    """The value as the property wants it; None if it cannot be that."""
+    """Return a raw value in the type of a property, or None if it does not fit."""
     return next((value for value in _interpret(schema.properties[name], raw) if schema.fits(name, value)), None)
 
 
 def _interpret(part: Any, raw: Any) -> Iterator[Any]:
-    """What a value may mean, the likeliest for the property first."""
+    """Yield the possible values of a raw value, the most likely type of the property first."""
     if not isinstance(raw, str):
         if isinstance(raw, list) and raw and all(isinstance(item, str) for item in raw):
             yield from ([item.strip() for item in raw], [_parse_number(item) for item in raw])
@@ -102,27 +102,27 @@ def _interpret(part: Any, raw: Any) -> Iterator[Any]:
             if isinstance(raw, int | float) and not isinstance(raw, bool):
                 yield str(raw)
         return
-    text = replace_unstorable(" ".join(raw.strip().strip("*_`").split()))[:MAX_VALUE_CHARS]
+    text = clean_text(collapse_spaces(raw.strip().strip("*_`")))[:MAX_VALUE_CHARS]
     if not text:
         return
-    yield from _choices(part, text)
-    readings: dict[str, Any] = {
+    yield from _match_options(part, text)
+    by_type: dict[str, Any] = {
         "integer": _parse_number(text),
         "number": _parse_number(text),
         "boolean": _parse_boolean(text),
         "string": text,
         "array": _split_items(text),
     }
-    kinds = part.get("type") if isinstance(part, Mapping) else None
-    kinds = [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []
-    for kind in [*(kind for kind in readings if kind in kinds), *readings]:
-        if readings[kind] is not None:
-            yield readings[kind]
-    if isinstance(readings["array"], list):
-        yield [_parse_number(item) for item in readings["array"]]
+    types = part.get("type") if isinstance(part, Mapping) else None
+    types = [types] if isinstance(types, str) else types if isinstance(types, list) else []
+    for type_name in [*(name for name in by_type if name in types), *by_type]:
+        if by_type[type_name] is not None:
+            yield by_type[type_name]
+    if isinstance(by_type["array"], list):
+        yield [_parse_number(item) for item in by_type["array"]]
 
 
-def _choices(part: Any, text: str) -> Iterator[Any]:
+def _match_options(part: Any, text: str) -> Iterator[Any]:
     options = part.get("enum") if isinstance(part, Mapping) else None
     for option in options if isinstance(options, list) else []:
         if isinstance(option, str) and _fold(option) == _fold(text):
@@ -131,7 +131,7 @@ def _choices(part: Any, text: str) -> Iterator[Any]:
 
 def _parse_number(text: str) -> int | float | None:
     plain = text.strip(_UNITS)
-    if _GROUPED.fullmatch(plain):
+    if _GROUPED_NUMBER.fullmatch(plain):
         plain = plain.replace(",", "")
     if not _NUMBER.fullmatch(plain):
         return None
@@ -149,58 +149,58 @@ def _split_items(text: str) -> list[str]:
 
 
 def _parse_structured(text: str, mime_type: str | None) -> dict[str, Any] | None:
-    """The document, if it is JSON or YAML with names and values."""
-    kind = (mime_type or "").partition(";")[0].lower()
-    if "json" in kind or text.lstrip()[:1] == "{":
+    """Return the document as an object, if it is JSON or YAML."""
+    plain_type = (mime_type or "").partition(";")[0].lower()
+    if "json" in plain_type or text.lstrip()[:1] == "{":
         try:
             data = json.loads(text, strict=False)
         except (ValueError, RecursionError):
             return None
         return data if isinstance(data, dict) else None
-    if "yaml" in kind:
+    if "yaml" in plain_type:
         return parse_front_matter(f"---\n{text.removeprefix('---')}\n---\n")[0]
     return None
 
 
 def _parse_pairs(text: str) -> Iterator[tuple[str, Any]]:
-    """The names and values of lines, rows, and lists below a name."""
-    below: str | None = None
+    """Yield names and values of lines, table rows, and lists below a name."""
+    list_name: str | None = None
     items: list[str] = []
     for line in text.splitlines():
         if len(line) > MAX_LINE_CHARS:
             continue
-        item = _ITEM.match(line)
-        if below is not None and item:
+        item = _LIST_ITEM.match(line)
+        if list_name is not None and item:
             items.append(item[1])
-        elif below is not None and (items or line.strip()):
+        elif list_name is not None and (items or line.strip()):
             if items:
-                yield below, items
-            below, items = None, []
+                yield list_name, items
+            list_name, items = None, []
         if pair := _parse_pair(line):
             if pair[1].strip():
                 yield pair
             else:
-                below, items = pair[0], []
+                list_name, items = pair[0], []
         elif heading := _HEADING.match(line):
-            below, items = heading[1], []
-    if below is not None and items:
-        yield below, items
+            list_name, items = heading[1], []
+    if list_name is not None and items:
+        yield list_name, items
 
 
 def _parse_pair(line: str) -> tuple[str, str] | None:
-    if row := _ROW.match(line):
-        return None if _RULE.match(line) else (row[1].strip().strip("*_"), row[2])
-    found = _LINE.match(line)
-    return (found[1], found[2]) if found else None
+    if row := _TABLE_ROW.match(line):
+        return None if _TABLE_RULE.match(line) else (row[1].strip().strip("*_"), row[2])
+    pair = _KEY_VALUE_LINE.match(line)
+    return (pair[1], pair[2]) if pair else None
 
 
 def _parse_columns(text: str, mime_type: str | None) -> Iterator[tuple[str, Any]]:
-    """The rows of a table that has two columns all through."""
-    kind = (mime_type or "").partition(";")[0].lower()
-    if kind not in ("text/csv", "text/tab-separated-values"):
+    """Yield the rows of a CSV file in which each row has two columns."""
+    plain_type = (mime_type or "").partition(";")[0].lower()
+    if plain_type not in ("text/csv", "text/tab-separated-values"):
         return
     try:
-        rows = [row for row in csv.reader(text.splitlines(), delimiter="\t" if "tab" in kind else ",") if row]
+        rows = [row for row in csv.reader(text.splitlines(), delimiter="\t" if "tab" in plain_type else ",") if row]
     except csv.Error:
         return
     if rows and all(len(row) == 2 for row in rows):

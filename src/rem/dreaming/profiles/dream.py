@@ -56,7 +56,7 @@ class ProfilesDream:
 
     name = DREAM_NAME
 
-    async def dream(self, night: DreamRun) -> None:
+    async def derive(self, night: DreamRun) -> None:
         """Say what the latest moments and messages tell of the owner. What is shared belongs to nobody."""
         user_id = night.scope.user_id
         if user_id is None or user_id.startswith("anon:"):
@@ -74,14 +74,14 @@ async def _dream_profile(night: DreamRun) -> None:
     standing = await _load_statements(night, row.id) if row else []
     record = (await load_user_record(night.store, row.id) if row else None) or {}
     # Who dreams every night does not know the address that somebody who dreamt by hand gave.
-    address = night.address or record.get("email")
+    address = night.email or record.get("email")
     own_names = [record.get("name") or "", (address or "").partition("@")[0]]
     seen = await _load_progress(night, row)
     facts = await load_facts(night, _earlier_sources(standing, is_whole=bool(seen and seen["is_whole"])), own_names)
     own = await _load_user_written(night, record, standing, row)
     counted = draft_from_counts(facts, own)
     digests = [_compute_digest(facts, counted, row, record, own, address, by) for by in ("mind", "counts")]
-    enough = digests if night.mind is None else digests[:1]
+    enough = digests if night.model is None else digests[:1]
     if seen and seen["seen_index"] in enough and (row is None or seen["is_whole"]):
         return
     for other in live[1:]:
@@ -89,12 +89,12 @@ async def _dream_profile(night: DreamRun) -> None:
             await _retract_row(night, other.id)
     row_id = await _prepare_row(night, facts, row, standing, own, address)
     if row_id is not None:
-        drafts = counted if night.mind is None else await _draft_with_model(night, facts, record, standing, own)
+        drafts = counted if night.model is None else await _draft_with_model(night, facts, record, standing, own)
         drafts = {name: draft for name, draft in drafts.items() if name not in own.values}
         await _store_fields(night, row_id, drafts, standing)
     progress = RowRef("users", make_progress_id(night.store))
     # What was seen may have another row by now, which is dreamt.
-    await night.mark_seen(DREAM_NAME, progress, seen_index=digests[0 if night.mind else 1])
+    await night.mark_seen(DREAM_NAME, progress, seen_index=digests[0 if night.model else 1])
 
 
 async def _find_own_rows(night: DreamRun) -> list[UserRow]:
@@ -105,7 +105,7 @@ async def _find_own_rows(night: DreamRun) -> list[UserRow]:
 
     async def notice() -> None:
         async with night.store.transaction() as store, store.executor.connection() as connection:
-            await connection.fetch(query("dreaming", "notice"), night.scope.tenant_id, ["users"], [rows[0].id])
+            await connection.fetch(query("dreaming", "detect_edits"), night.scope.tenant_id, ["users"], [rows[0].id])
 
     await retry_when_busy(notice)
     return await find_user_rows(night.store)

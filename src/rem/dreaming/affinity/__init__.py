@@ -1,1 +1,0 @@
-"""Affinity: what belongs together."""
