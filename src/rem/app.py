@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -20,6 +20,9 @@ from rem.demo import read_workspace
 from rem.embeddings import try_open_embedder
 from rem.errors import EmbeddingDisabledError, MemoryDisabledError
 from rem.ingest.ingester import Ingester, SaveAgent
+from rem.ingest.models import Form, IngestOptions, IngestReport
+from rem.ingest.pipeline import OnFile, Pipeline
+from rem.ingest.sources.policy import UNRESTRICTED
 from rem.memory.manager import MemoryManager
 from rem.memory.prune import prune_idle_sessions
 from rem.models import Entity
@@ -93,13 +96,45 @@ class Rem:
         return Store(self._database, Scope.for_user(user, tenant), self._types)
 
     def ingester(
-        self, user: UserOrScope = None, *, tenant: str = DEFAULT_TENANT, save_schema: SaveAgent | None = None
+        self, user: UserOrScope = None, *, tenant: str = DEFAULT_TENANT, save_agent: SaveAgent | None = None
     ) -> Ingester:
         """Return an ingester that stores files in the memory of one user or scope.
 
-        A file that defines an agent becomes one if `save_schema` is given.
+        A file that defines an agent becomes one if `save_agent` is given.
         """
-        return Ingester(self.store(user, tenant=tenant), self._settings, save_schema=save_schema)
+        return Ingester(self.store(user, tenant=tenant), self._settings, save_agent=save_agent)
+
+    async def ingest(
+        self,
+        *places: str | Path,
+        user: UserOrScope = None,
+        tenant: str = DEFAULT_TENANT,
+        category: str | None = None,
+        tags: Sequence[str] | None = None,
+        form: Form | None = None,
+        recursive: bool = True,
+        save_agent: SaveAgent | None = None,
+        on_file: OnFile | None = None,
+        on_index: IndexProgress | None = None,
+    ) -> IngestReport:
+        """Read, store and index files, folders, `https://` and `s3://` URLs, and return the outcome of each file.
+
+        Unchanged files are not written. A file that cannot be read does not stop the others. Without `form` a known
+        file keeps its form, and a new one becomes chunks; `ontology` loads wikis and API descriptions into the
+        knowledge base. A file that defines an agent becomes one if `save_agent` is given. `on_file` is called after
+        each file, `on_index` while the chunks are indexed. If this is cancelled, the files stored so far stay.
+        """
+        scope = Scope.for_user(user, tenant)
+        options = IngestOptions(category, None if tags is None else tuple(tags), form)
+        ingester = self.ingester(scope, save_agent=save_agent)
+        pipeline = Pipeline(ingester, UNRESTRICTED, self._settings.ingest, options)
+
+        async def index() -> None:
+            await self._indexer.run(scope, on_index)
+
+        return await pipeline.ingest(
+            [str(place) for place in places], index=index, recursive=recursive, on_file=on_file
+        )
 
     def memory(self, user: str | Scope, *, tenant: str = DEFAULT_TENANT) -> MemoryManager:
         """Return the sessions of one user or scope."""

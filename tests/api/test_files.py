@@ -14,7 +14,7 @@ from rem.api.main import create_app
 from rem.app import Rem
 from rem.db.store import Store
 from rem.errors import FetchError
-from rem.ingest.ingester import IngestOptions
+from rem.ingest.models import IngestOptions
 from rem.ingest.queue import JOB_KIND, QueuedFile, enqueue_files, process_queued_file
 from rem.jobs.queue import JobQueue
 from rem.models import File, Ontology, Resource
@@ -164,7 +164,7 @@ async def test_a_place_that_does_not_answer_is_tried_again_and_that_is_told(
         await worked_off(rem)
     now = (await as_alice.get(f"/api/v1/files/{file_id}")).json()
     assert now["status"] == "pending"
-    assert now["error"].endswith("It will be tried again.")
+    assert now["error"].endswith("REM will retry.")
     # Nobody waits for that, and it is not forgotten if the place is named again.
     body = {"uri": "https://nowhere.invalid/guide.md"}
     again = await as_alice.post("/api/v1/files/uri", json=body, params={"wait": 25})
@@ -242,10 +242,10 @@ class Slow:
 
     def __init__(self, rem: Rem, store: Store, meanwhile: Callable[[], Awaitable[object]]) -> None:
         self.ingester = rem.ingester(ALICE)
-        self.target = store
+        self.target_store = store
         self.meanwhile = [meanwhile]
 
-    async def read(self, *arguments: object) -> object:
+    async def prepare(self, *arguments: object) -> object:
         """What the real one reads."""
         read = await self.ingester.prepare(*arguments)  # type: ignore[arg-type]
         if self.meanwhile:

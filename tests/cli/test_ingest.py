@@ -16,7 +16,7 @@ from rem.app import Rem
 from rem.db.embedded.server import EmbeddedServer
 from rem.db.maintenance import check_mirrors
 from rem.db.store import Store
-from rem.ingest.ingester import IngestOptions
+from rem.ingest.models import IngestOptions
 from rem.ingest.pipeline import Pipeline
 from rem.ingest.sources.fetch import list_sources
 from rem.ingest.sources.policy import UNRESTRICTED

@@ -70,7 +70,7 @@ async def test_such_a_file_fails_with_the_reason(rem: Rem, alice: Store) -> None
     async def save(_text: str) -> str:
         return "never"
 
-    ingester = rem.ingester(alice.scope, save_schema=save)
+    ingester = rem.ingester(alice.scope, save_agent=save)
     outcome = await ingester.ingest(FetchedFile("agent.yaml", "file:///agent.yaml", DEEP.encode()))
     assert outcome.status == "failed"
     assert "nested more than 100 levels deep" in str(outcome.error)

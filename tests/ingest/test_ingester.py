@@ -12,8 +12,8 @@ from rem.app import Rem
 from rem.db.maintenance import check_mirrors
 from rem.db.store import Store
 from rem.errors import InvalidAgentError
-from rem.ingest.ingester import Ingester, IngestOptions
-from rem.ingest.models import FetchedFile
+from rem.ingest.ingester import Ingester
+from rem.ingest.models import FetchedFile, IngestOptions
 from rem.models import File, Ontology, Resource
 from tests.ingest.helpers import PAGE, contents, everything, markdown, only_file
 
@@ -256,7 +256,7 @@ async def test_the_yaml_of_an_agent_becomes_an_agent(rem: Rem, alice: Store) -> 
         saved.append(text)
         return "release-helper"
 
-    ingester = rem.ingester("alice@example.com", save_schema=save)
+    ingester = rem.ingester("alice@example.com", save_agent=save)
     file = FetchedFile("a.yaml", "file:///a.yaml", AGENT.encode())
     assert (await ingester.ingest(file)).status == "added"
     assert (await ingester.ingest(file)).status == "unchanged"

@@ -1,1 +1,1 @@
-"""Ingest: from a file, folder or address to texts that can be found."""
+"""Ingestion: fetch files, read them, cut them into chunks and store these in an owner's memory."""

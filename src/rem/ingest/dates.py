@@ -1,4 +1,4 @@
-"""When a file was written: what it says itself, else when it was last changed."""
+"""Determine the time when a file was written."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from rem.ingest.models import FetchedFile, ParsedDocument
 
-_FIRST_YEAR = 1981
-"""A file that was last changed before has no date: packers write 1970 or 1980 if they know none."""
+FIRST_PLAUSIBLE_YEAR = 1981
+"""Archive tools write 1970 or 1980 as the modification time if they know none."""
 
 
 def parse_time(value: Any) -> datetime | None:
-    """A date or time as people and programs write it, in UTC if it names no zone; None if it is none."""
+    """Convert an ISO 8601 text, a date or a datetime to a datetime in UTC. Return None if it is none of these."""
     try:
         if isinstance(value, str):
             value = datetime.fromisoformat(value.strip())
@@ -27,7 +27,7 @@ def parse_time(value: Any) -> datetime | None:
 
 
 def parse_http_time(value: str | None) -> datetime | None:
-    """The time in a header of HTTP."""
+    """Parse the date of an HTTP header. Return None if it is missing or invalid."""
     try:
         return parse_time(parsedate_to_datetime(value)) if value else None
     except (ValueError, TypeError, IndexError, OverflowError):
@@ -35,7 +35,7 @@ def parse_http_time(value: str | None) -> datetime | None:
 
 
 def convert_mtime(seconds: float) -> datetime | None:
-    """The time of a file's last change."""
+    """Convert the modification time of a file (Unix seconds) to a datetime. Return None if it is out of range."""
     try:
         return datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):
@@ -43,7 +43,7 @@ def convert_mtime(seconds: float) -> datetime | None:
 
 
 def resolve_written_at(file: FetchedFile, document: ParsedDocument | None, now: datetime) -> datetime:
-    """When what a file says was written. Not later than now, whatever its clock said."""
-    changed = file.modified_at if file.modified_at and file.modified_at.year >= _FIRST_YEAR else None
-    found = (document.written_at if document else None) or changed
-    return min(found, now) if found else now
+    """Return the time in the document, else the modification time, else `now`. Never later than `now`."""
+    modified_at = file.modified_at if file.modified_at and file.modified_at.year >= FIRST_PLAUSIBLE_YEAR else None
+    written_at = (document.written_at if document else None) or modified_at
+    return min(written_at, now) if written_at else now

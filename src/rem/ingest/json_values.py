@@ -1,4 +1,4 @@
-"""Whatever a file says of itself, as JSON that PostgreSQL can hold."""
+"""Convert the properties of documents to JSON that PostgreSQL can store."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
-_DEEPEST = 20
-_LONGEST_TEXT = 2000
-_MOST_ITEMS = 200
+MAX_DEPTH = 20
+MAX_TEXT_CHARS = 2000
+MAX_KEY_CHARS = 200
+MAX_ITEMS = 200
+"""Items of one list or mapping."""
 
 
 def to_json_value(value: Any, depth: int = 0) -> Any:
-    """The value without what cannot be stored, and without the rest of what is too long."""
+    """Return the value as JSON. Cut long texts and collections, and turn anything else into a text."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -22,18 +24,21 @@ def to_json_value(value: Any, depth: int = 0) -> Any:
         return value if math.isfinite(value) else None
     if isinstance(value, date):
         return value.isoformat()
-    if depth < _DEEPEST and isinstance(value, Mapping):
+    if depth < MAX_DEPTH and isinstance(value, Mapping):
         return {
-            replace_unstorable(str(key))[:200]: to_json_value(item, depth + 1)
-            for key, item in list(value.items())[:_MOST_ITEMS]
+            replace_unstorable(str(key))[:MAX_KEY_CHARS]: to_json_value(item, depth + 1)
+            for key, item in list(value.items())[:MAX_ITEMS]
         }
-    if depth < _DEEPEST and isinstance(value, list | tuple | set | frozenset):
-        return [to_json_value(item, depth + 1) for item in list(value)[:_MOST_ITEMS]]
-    return replace_unstorable(str(value))[:_LONGEST_TEXT]
+    if depth < MAX_DEPTH and isinstance(value, list | tuple | set | frozenset):
+        return [to_json_value(item, depth + 1) for item in list(value)[:MAX_ITEMS]]
+    return replace_unstorable(str(value))[:MAX_TEXT_CHARS]
 
 
 def replace_unstorable(text: str) -> str:
-    """The text with a replacement character for each one that PostgreSQL cannot hold; as long as it was."""
+    """Return the text with U+FFFD for each character that PostgreSQL cannot store: NUL and surrogates.
+
+    The length does not change, so offsets in the text stay valid.
+    """
     if "\0" not in text and text.isascii():
         return text
     text = text.replace("\0", "�")

@@ -1,4 +1,4 @@
-"""What goes through ingestion: bytes from somewhere, and the text that a reader makes of them."""
+"""The data that passes through ingestion: sources, fetched files, parsed documents, options and reports."""
 
 from __future__ import annotations
 
@@ -8,22 +8,43 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 Format: TypeAlias = Literal["text", "markdown", "code", "table", "data"]
-"""How a text is cut: by paragraphs, headings, definitions, rows, or entries."""
+"""Decides where a text is cut: at paragraphs, headings, definitions, rows or entries."""
+Form: TypeAlias = Literal["resource", "ontology", "schema"]
+"""What a file is stored as: chunks, entries of the knowledge base, or an agent."""
+FileStatus: TypeAlias = Literal["added", "unchanged", "changed", "deleted", "skipped", "failed"]
+"""The result for one file. Deleted: its owner deleted it earlier, so it was left alone. Skipped: it is empty."""
+
+
+class FileSource(NamedTuple):
+    """One file that can be fetched."""
+
+    uri: str
+    name: str
+    """The path relative to the listed folder, with the name of that folder first."""
+
+
+@dataclass(slots=True)
+class Listing:
+    """The files of a folder in the order of their names."""
+
+    sources: list[FileSource] = field(default_factory=list)
+    errors: list[tuple[str, str]] = field(default_factory=list)
+    """Names that could not be read, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedFile:
-    """A file as it was fetched."""
+    """The bytes of one file."""
 
     name: str
-    """What people call it: a file name, or a path below the folder that was taken in."""
+    """The file name, or the path relative to the ingested folder."""
     uri: str
-    """Where it is, in full; the same place is the same file."""
+    """The full location. Two files with the same URI are two versions of the same file."""
     data: bytes
     mime_type: str | None = None
-    """What the place where it was says of it; None if that says nothing."""
+    """The type that the source declares, if it declares one."""
     modified_at: datetime | None = None
-    """When it was last changed, as far as that place knows."""
+    """The time of the last modification, if the source knows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,73 +56,56 @@ class ParsedDocument:
     mime_type: str
     title: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
-    """What the file says of itself: author, language, front matter, pages."""
+    """Properties found in the file, such as author, language, front matter and number of pages."""
     written_at: datetime | None = None
-    """When it was written, as far as the file itself says so."""
+    """The time of writing, if the file contains it."""
 
 
-FileStatus: TypeAlias = Literal["added", "unchanged", "changed", "deleted", "skipped", "failed"]
+@dataclass(frozen=True, slots=True)
+class IngestOptions:
+    """Options for storing files. None keeps the current value of a known file."""
+
+    category: str | None = None
+    tags: tuple[str, ...] | None = None
+    form: Form | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FileOutcome:
-    """What became of one file. Deleted: its owner deleted it before, so it was left alone. Skipped: it is empty."""
+    """The result of ingesting one file."""
 
     status: FileStatus
     uri: str
     name: str
     key: str | None = None
-    """What the file is looked up by; of an agent's definition, the agent."""
+    """The key of the file, for LOOKUP."""
     table: str = "files"
     chunks: int = 0
-    """How many pieces of it are remembered."""
+    """Number of stored chunks or entries."""
     error: str | None = None
     keys: tuple[str, ...] = ()
-    """What its pieces are looked up by."""
+    """The keys of its chunks and entries."""
 
 
 @dataclass(slots=True)
 class IngestReport:
-    """What became of many files, in their order."""
+    """The results of ingesting many files, in the order of the files."""
 
     files: list[FileOutcome] = field(default_factory=list)
+    index_error: str | None = None
+    """The reason why the stored chunks could not be embedded. They are found by words, not yet by meaning."""
 
     @property
     def counts(self) -> Counter[FileStatus]:
-        """How many files had which outcome."""
+        """Number of files by status."""
         return Counter(file.status for file in self.files)
 
     @property
     def chunks(self) -> int:
-        """How many pieces were stored or stored anew."""
+        """Number of chunks and entries of the files that were added or changed."""
         return sum(file.chunks for file in self.files if file.status in ("added", "changed"))
 
     @property
     def failures(self) -> list[FileOutcome]:
-        """The files that could not be taken in."""
+        """The files that could not be ingested."""
         return [file for file in self.files if file.status == "failed"]
-
-
-IGNORED_FOLDERS = frozenset({"__pycache__", "node_modules"})
-
-
-class FileSource(NamedTuple):
-    """A file that can be fetched."""
-
-    uri: str
-    name: str
-    """What people call it: its path below the folder, from the folder's own name on."""
-
-
-@dataclass(slots=True)
-class Listing:
-    """The files of a folder in the order of their names, and what could not be looked into."""
-
-    sources: list[FileSource] = field(default_factory=list)
-    problems: list[tuple[str, str]] = field(default_factory=list)
-    """Names, and what is wrong with each."""
-
-
-def is_ignored(name: str) -> bool:
-    """Whether a file or folder is not meant to be read: hidden, or made by tools."""
-    return name.startswith(".") or name in IGNORED_FOLDERS

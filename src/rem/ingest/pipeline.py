@@ -1,118 +1,174 @@
-"""Many files: the next ones are fetched and read while one is stored, and one bad file does not stop the rest."""
+"""Pipeline: ingests many files. It fetches and reads the next files while others are stored and indexed."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from rem.errors import DatabaseError
-from rem.ingest.ingester import IngestOptions, PreparedFile, make_failed_outcome
-from rem.ingest.models import FileOutcome, IngestReport
-from rem.ingest.sources.fetch import fetch_file
+from rem.errors import DatabaseError, EmbeddingError, RemError
+from rem.ingest.ingester import PreparedFile, make_failed_outcome
+from rem.ingest.models import FileOutcome, FileSource, IngestOptions, IngestReport
+from rem.ingest.sources.fetch import fetch_file, list_sources
 
 if TYPE_CHECKING:
     from rem.ingest.ingester import Ingester
-    from rem.ingest.models import FileSource
     from rem.ingest.sources.policy import FetchPolicy
     from rem.settings import IngestSettings
 
-OnFile: TypeAlias = Callable[[FileOutcome], None]
-_SMALL_AHEAD, _LARGE_AHEAD = 16, 2
-"""How many files are read ahead, where they are small and where they are large: all of them are held in memory."""
-_MOST_TOGETHER = 32
-_LARGEST_BATCH = 1_000_000
-"""In bytes: small files are stored together, because each transaction costs more than such a file."""
+OnFile: TypeAlias = Callable[[FileOutcome, int], None]
+"""Called after each file with its outcome and the total number of files."""
+Index: TypeAlias = Callable[[], Awaitable[object]]
+"""Indexes the stored rows that are not indexed yet."""
+READ_AHEAD_SMALL_FILES, READ_AHEAD_LARGE_FILES = 16, 2
+"""Files that are read ahead. All of them are held in memory, so there are fewer if the files are large."""
+MAX_BATCH_FILES = 32
+MAX_BATCH_BYTES = 1_000_000
+"""Small files are stored together, because a transaction costs more than storing one of them."""
+INDEX_INTERVAL_SECONDS = 0.2
+
+_ReadResult: TypeAlias = "PreparedFile | FileOutcome"
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Takes the files of some places in, in their order."""
+    """Ingests the files of some places for one owner."""
 
     ingester: Ingester
-    reach: FetchPolicy
+    policy: FetchPolicy
     settings: IngestSettings
-    wish: IngestOptions
+    options: IngestOptions
 
-    async def run(self, sources: Iterable[FileSource], on_file: OnFile | None = None) -> IngestReport:
-        """Take all of them in. What was stored stays stored if it is cancelled: another run goes on from there."""
-        report = IngestReport()
-        async with _reading_ahead(self._read(source) for source in sources) as reads:
-            async for batch in reads:
-                for outcome in await self._finish(batch):
-                    report.files.append(outcome)
-                    if on_file is not None:
-                        on_file(outcome)
+    async def ingest(
+        self, places: Sequence[str], *, index: Index, recursive: bool = True, on_file: OnFile | None = None
+    ) -> IngestReport:
+        """Ingest files, folders and URLs, and index the stored rows. Each file is read once.
+
+        The report lists the files first, and then the places that could not be read. Without `recursive` only the
+        files directly in a folder are read. An error of the embedder does not stop anything: it is in the report.
+        """
+        sources, failures = await self._collect_sources(places, recursive)
+        report = await self._run_and_index(sources, index, on_file)
+        report.files += failures
         return report
 
-    async def _finish(self, batch: Sequence[_Read]) -> list[FileOutcome]:
-        """Store those of a batch that were read; the outcomes of all, in their order."""
-        stored = iter(await self._store([read for read in batch if isinstance(read, PreparedFile)]))
-        return [read if isinstance(read, FileOutcome) else next(stored) for read in batch]
+    async def run(self, sources: Sequence[FileSource], on_file: OnFile | None = None) -> IngestReport:
+        """Ingest files in order, without indexing. If this is cancelled, the files stored so far stay."""
+        report = IngestReport()
+        async with _read_ahead(self._read(source) for source in sources) as batches:
+            async for batch in batches:
+                for outcome in await self._store_batch(batch):
+                    report.files.append(outcome)
+                    if on_file is not None:
+                        on_file(outcome, len(sources))
+        return report
 
-    async def _read(self, source: FileSource) -> PreparedFile | FileOutcome:
-        """The file, read; or what became of it, if there is nothing to store."""
+    async def _collect_sources(
+        self, places: Iterable[str], recursive: bool
+    ) -> tuple[list[FileSource], list[FileOutcome]]:
+        """Return the files of all places, each URI once, and the outcomes of what could not be listed."""
+        sources: dict[str, FileSource] = {}
+        failures: list[FileOutcome] = []
+        for place in places:
+            try:
+                listing = await list_sources(place, self.policy, self.settings)
+            except RemError as error:
+                failures.append(make_failed_outcome(place, place, error))
+                continue
+            failures += [
+                FileOutcome("failed", name, name, error=f"{name} {reason}.") for name, reason in listing.errors
+            ]
+            for source in listing.sources:
+                if recursive or len(listing.sources) == 1 or source.name.count("/") <= 1:
+                    sources.setdefault(source.uri, source)
+        return list(sources.values()), failures
+
+    async def _run_and_index(self, sources: Sequence[FileSource], index: Index, on_file: OnFile | None) -> IngestReport:
+        """Ingest files while the stored ones are indexed. Storing waits for the database, embedding for the CPU."""
+        ingestion = asyncio.create_task(self.run(sources, on_file))
         try:
-            file = await fetch_file(source.uri, self.reach, self.settings, name=source.name)
-            known = await self.ingester.check_existing(file, self.wish)
-            return known if isinstance(known, FileOutcome) else await self.ingester.prepare(file, known)
+            while not ingestion.done():
+                await asyncio.wait([ingestion], timeout=INDEX_INTERVAL_SECONDS)
+                await index()
+        except EmbeddingError:
+            pass  # The attempt at the end reports it, when all files are stored.
+        except BaseException:
+            ingestion.cancel()
+            await asyncio.wait([ingestion])
+            raise
+        report = await ingestion
+        try:
+            await index()
+        except EmbeddingError as error:
+            report.index_error = str(error)
+        return report
+
+    async def _read(self, source: FileSource) -> _ReadResult:
+        """Fetch and read a file. Return its outcome if there is nothing to store."""
+        try:
+            file = await fetch_file(source.uri, self.policy, self.settings, name=source.name)
+            return await self.ingester.prepare_if_changed(file, self.options)
         except DatabaseError:
             raise
-        except Exception as error:  # noqa: BLE001  # one bad file must not stop the others, whatever is bad about it
+        except Exception as error:  # noqa: BLE001  # one bad file must not stop the others, whatever it raises
             return make_failed_outcome(source.uri, source.name, error)
 
-    async def _store(self, reads: Sequence[PreparedFile]) -> list[FileOutcome]:
-        if not reads:
+    async def _store_batch(self, batch: Sequence[_ReadResult]) -> list[FileOutcome]:
+        """Store the prepared files of a batch, and return the outcomes of all files in order."""
+        stored = iter(await self._store([result for result in batch if isinstance(result, PreparedFile)]))
+        return [result if isinstance(result, FileOutcome) else next(stored) for result in batch]
+
+    async def _store(self, files: Sequence[PreparedFile]) -> list[FileOutcome]:
+        if not files:
             return []
         try:
-            return await self.ingester.store_many(reads)
+            return await self.ingester.store_many(files)
         except DatabaseError:
             raise
         except Exception as error:  # noqa: BLE001
-            if len(reads) == 1:
-                return [make_failed_outcome(reads[0].file.uri, reads[0].file.name, error)]
-        # One of them is bad, and nothing was stored: one after the other it shows which.
-        return [outcome for read in reads for outcome in await self._store([read])]
-
-
-_Read: TypeAlias = "PreparedFile | FileOutcome"
+            if len(files) == 1:
+                return [make_failed_outcome(files[0].file.uri, files[0].file.name, error)]
+        # One of them is bad and nothing was stored: store each on its own to find out which.
+        return [outcome for prepared in files for outcome in await self._store([prepared])]
 
 
 @asynccontextmanager
-async def _reading_ahead(reads: Iterator[Coroutine[Any, Any, _Read]]) -> AsyncIterator[AsyncIterator[list[_Read]]]:
-    """The results of coroutines in their order, as many at once as are there; a few more are under way meanwhile."""
-    under_way: deque[asyncio.Task[_Read]] = deque()
-    ahead = _LARGE_AHEAD
+async def _read_ahead(
+    reads: Iterator[Coroutine[Any, Any, _ReadResult]],
+) -> AsyncIterator[AsyncIterator[list[_ReadResult]]]:
+    """Yield the results of the coroutines in order, in batches of those that are done, while the next ones run."""
+    tasks: deque[asyncio.Task[_ReadResult]] = deque()
+    max_tasks = READ_AHEAD_LARGE_FILES
 
-    def fill_up() -> None:
-        while len(under_way) < ahead and (read := next(reads, None)) is not None:
-            under_way.append(asyncio.create_task(read))
+    def start_tasks() -> None:
+        while len(tasks) < max_tasks and (read := next(reads, None)) is not None:
+            tasks.append(asyncio.create_task(read))
 
-    async def results() -> AsyncIterator[list[_Read]]:
-        nonlocal ahead
-        fill_up()
-        while under_way:
-            batch = [await under_way[0]]
-            size = _size(batch[0])
-            ahead = _SMALL_AHEAD if size < _LARGEST_BATCH else _LARGE_AHEAD
-            under_way.popleft()
-            fill_up()
-            while under_way and under_way[0].done() and size < _LARGEST_BATCH and len(batch) < _MOST_TOGETHER:
-                batch.append(under_way.popleft().result())
-                size += _size(batch[-1])
-                fill_up()
+    async def batches() -> AsyncIterator[list[_ReadResult]]:
+        nonlocal max_tasks
+        start_tasks()
+        while tasks:
+            batch = [await tasks[0]]
+            batch_bytes = _count_bytes(batch[0])
+            max_tasks = READ_AHEAD_SMALL_FILES if batch_bytes < MAX_BATCH_BYTES else READ_AHEAD_LARGE_FILES
+            tasks.popleft()
+            start_tasks()
+            while tasks and tasks[0].done() and batch_bytes < MAX_BATCH_BYTES and len(batch) < MAX_BATCH_FILES:
+                batch.append(tasks.popleft().result())
+                batch_bytes += _count_bytes(batch[-1])
+                start_tasks()
             yield batch
 
     try:
-        yield results()
+        yield batches()
     finally:
-        for task in under_way:
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*under_way, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _size(read: _Read) -> int:
-    return len(read.file.data) if isinstance(read, PreparedFile) else 0
+def _count_bytes(result: _ReadResult) -> int:
+    return len(result.file.data) if isinstance(result, PreparedFile) else 0

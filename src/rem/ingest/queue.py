@@ -1,4 +1,7 @@
-"""Files that were handed over or named and are read later, by whichever worker comes first."""
+"""The ingest queue: files that were uploaded, or named by a URI, and are read later by a worker.
+
+The row in `files`, the bytes in `uploads` and the job are written in one transaction.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ from rem.errors import (
     RemError,
 )
 from rem.ingest.file_store import ORIGIN, FileStore, NameRequest, StoredFile, current_form, propose_names
-from rem.ingest.ingester import Ingester, IngestOptions, compute_checksum
+from rem.ingest.ingester import Ingester, compute_checksum
 from rem.ingest.json_values import replace_unstorable
-from rem.ingest.models import FetchedFile, FileOutcome
+from rem.ingest.models import FetchedFile, FileOutcome, IngestOptions
 from rem.ingest.sources.fetch import fetch_file
 from rem.ingest.sources.policy import FetchPolicy
 from rem.jobs.queue import JobQueue
@@ -38,16 +41,17 @@ if TYPE_CHECKING:
     from rem.settings import Settings
 
 JOB_KIND = "ingest"
-"""The kind of the jobs; their payload is `{"tenant_id", "user_id", "file_id"}`."""
+"""The kind of the jobs. Their payload is `{"tenant_id", "user_id", "file_id"}`."""
 PERMANENT_ERRORS = (InvalidInputError, NotFoundError, ConflictError, FetchRefusedError, MissingExtraError)
-"""What trying again does not mend."""
-_STRANDED = "It was never read, and nothing waits to read it: hand it over again."
+"""Errors that a retry cannot fix."""
+STRANDED_MESSAGE = "It was never read, and it has no job: upload it again."
+MAX_ERROR_CHARS = 2000
 IngesterFactory: TypeAlias = Callable[[Scope], Ingester]
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedFile:
-    """A file that is to be read later: with its bytes, or to be fetched from its address."""
+    """A file to read later: with its bytes, or to be fetched from its URI."""
 
     name: str
     uri: str
@@ -55,28 +59,91 @@ class QueuedFile:
     mime_type: str | None = None
 
 
-async def enqueue_files(store: Store, files: Sequence[QueuedFile], wish: IngestOptions) -> list[File]:
-    """Put files in line, all or none of them: their rows, bytes and jobs are one transaction. The rows as they are now.
+@dataclass(frozen=True, slots=True)
+class _PendingFile:
+    """The row of a queued file, as it was when its processing began."""
 
-    What is stored already with the same bytes stays as it is, and a file that was deleted is refused.
+    tenant_id: str
+    file_id: UUID
+    row: Mapping[str, Any]
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(self.tenant_id, self.row["user_id"])
+
+    @property
+    def request(self) -> dict[str, Any] | None:
+        """The options that the file was queued with."""
+        request: dict[str, Any] | None = self.row["metadata"].get("wanted")
+        return request
+
+    @property
+    def options(self) -> IngestOptions:
+        request = self.request or {}
+        tags = tuple(request.get("tags") or ())
+        return IngestOptions(request.get("category"), tags or None, current_form(self.row["metadata"]))
+
+    async def fetch(self, settings: Settings) -> FetchedFile:
+        # The stored name may be another one; the extension of the original name tells the format.
+        name = (self.request or {}).get("name") or self.row["name"]
+        if self.row["content"] is not None:
+            return FetchedFile(name, self.row["uri"], self.row["content"], self.row["mime_type"])
+        return await fetch_file(self.row["uri"], FetchPolicy.from_settings(settings.ingest), settings.ingest)
+
+
+async def enqueue_files(store: Store, files: Sequence[QueuedFile], options: IngestOptions) -> list[File]:
+    """Queue all files or none of them, and return their rows.
+
+    A file that is stored with the same bytes is not queued again. Raise a DeletedError for a deleted file.
     """
     async with store.transaction() as transaction:
         async with transaction.executor.connection() as connection:
-            shelf = FileStore(connection, store.scope)
-            await shelf.lock()
-            ids = [await _enqueue_file(transaction, connection, shelf, file, wish) for file in files]
+            file_store = FileStore(connection, store.scope)
+            await file_store.lock()
+            ids = [await _enqueue_file(transaction, connection, file_store, file, options) for file in files]
         return [await transaction.get(File, file_id) for file_id in ids]
 
 
+async def process_queued_file(
+    database: Database, settings: Settings, ingester_for: IngesterFactory, tenant_id: str, file_id: UUID
+) -> FileOutcome | None:
+    """Read and store a queued file, and return its outcome; None if there is nothing left to do.
+
+    A permanent error is written to the row of the file. Any other error is raised, so the job is retried.
+    """
+    while True:
+        async with database.connection() as connection:
+            row = await connection.fetchrow(query("ingest", "pending_file"), tenant_id, file_id)
+        is_done = row is not None and row["content"] is None and row["processing_status"] == ProcessingStatus.COMPLETED
+        if row is not None and row["is_deleted"]:
+            # Its bytes are kept with its row. Restoring the file queues it again.
+            return None
+        if row is None or is_done:
+            await _delete_upload(database, tenant_id, file_id)
+            return None
+        pending = _PendingFile(tenant_id, file_id, dict(row))
+        outcome = await _process(settings, ingester_for(pending.scope), pending)
+        async with database.connection() as connection:
+            if not await connection.fetchval(query("ingest", "is_queued_again"), tenant_id, file_id):
+                return outcome
+
+
+async def fail_stranded_files(database: Database) -> int:
+    """Mark pending files without a job as failed, and return their number."""
+    async with database.connection() as connection:
+        rows = await connection.fetch(query("ingest", "fail_stranded"), STRANDED_MESSAGE)
+    return len(rows)
+
+
 async def _enqueue_file(
-    store: Store, connection: Connection, shelf: FileStore, file: QueuedFile, wish: IngestOptions
+    store: Store, connection: Connection, file_store: FileStore, file: QueuedFile, options: IngestOptions
 ) -> UUID:
-    stored = (await shelf.find_by_uri([file.uri], lock=True)).get(file.uri)
+    stored = (await file_store.find_by_uri([file.uri], lock=True)).get(file.uri)
     if stored is not None and stored.is_deleted:
-        raise DeletedError(f"{stored.name} was deleted, and stays so: restore it (files/{stored.id}) first.")
-    if stored is not None and _is_stored(stored, file, wish):
+        raise DeletedError(f"{stored.name} was deleted and stays deleted: restore it (files/{stored.id}) first.")
+    if stored is not None and _is_stored(stored, file, options):
         return stored.id
-    file_id = await _put_row(store, shelf, file, wish, stored)
+    file_id = await _write_pending_row(store, file_store, file, options, stored)
     if file.data is not None:
         await connection.execute(query("ingest", "put_upload"), store.scope.tenant_id, file_id, file.data)
     payload = {"tenant_id": store.scope.tenant_id, "user_id": store.scope.user_id, "file_id": str(file_id)}
@@ -84,36 +151,37 @@ async def _enqueue_file(
     return file_id
 
 
-def _is_stored(stored: StoredFile, file: QueuedFile, wish: IngestOptions) -> bool:
+def _is_stored(stored: StoredFile, file: QueuedFile, options: IngestOptions) -> bool:
+    """Return whether a file with the same bytes and options is stored already."""
     if file.data is None or stored.processing_status != ProcessingStatus.COMPLETED:
         return False
-    same = stored.checksum == hashlib.sha256(file.data).hexdigest()
-    same = same and stored.ingest_info.get("form") in (wish.form or current_form(stored.metadata), "schema")
+    info = stored.ingest_info
     return (
-        same
-        and wish.category in (None, stored.ingest_info.get("category"))
-        and set(wish.tags or ()) <= set(stored.tags)
+        stored.checksum == hashlib.sha256(file.data).hexdigest()
+        and info.get("form") in (options.form or current_form(stored.metadata), "schema")
+        and options.category in (None, info.get("category"))
+        and set(options.tags or ()) <= set(stored.tags)
     )
 
 
-async def _put_row(
-    store: Store, shelf: FileStore, file: QueuedFile, wish: IngestOptions, stored: StoredFile | None
+async def _write_pending_row(
+    store: Store, file_store: FileStore, file: QueuedFile, options: IngestOptions, stored: StoredFile | None
 ) -> UUID:
-    fetched = FetchedFile(file.name, file.uri, b"")
+    """Write the row of a queued file, and return its id."""
     file_id = uuid4() if stored is None else stored.id
-    names = [*([stored.name] if stored else []), *propose_names(fetched)]
-    place = (await shelf.assign_names([NameRequest(file_id, names, 1)]))[0]
+    names = [*([stored.name] if stored else []), *propose_names(FetchedFile(file.name, file.uri, b""))]
+    assigned = (await file_store.assign_names([NameRequest(file_id, names, 1)]))[0]
     metadata = dict(stored.metadata) if stored else {}
     if file.data is not None or (stored and stored.processing_status != ProcessingStatus.PENDING):
-        # A place that did not answer is still to be tried again, and not sooner for being named again.
+        # A URI that could not be fetched keeps its error: queueing it again does not bring the retry forward.
         metadata.pop("error", None)
-    # What is asked for is kept where the worker finds it; how the file was made is not touched until it is made anew.
+    # The request is stored where the worker finds it. `metadata.ingest` describes the stored chunks until they change.
     metadata["wanted"] = {
         "name": replace_unstorable(file.name),
-        "category": wish.category,
-        "tags": list(wish.tags or ()),
-        "form": wish.form or current_form(metadata),
-        # Who reads it just now sees by this that it was handed over or named once more.
+        "category": options.category,
+        "tags": list(options.tags or ()),
+        "form": options.form or current_form(metadata),
+        # A worker that reads the file right now notices by this that it was queued again.
         "asked_at": utc_now().isoformat(),
     }
     fields: dict[str, Any] = {} if file.data is None else {"size_bytes": len(file.data)}
@@ -123,7 +191,7 @@ async def _put_row(
         [
             File(
                 id=file_id,
-                name=place.name if place else str(file_id),
+                name=assigned.name if assigned else str(file_id),
                 uri=file.uri,
                 processing_status=ProcessingStatus.PENDING,
                 metadata=metadata,
@@ -135,132 +203,73 @@ async def _put_row(
     return file_id
 
 
-async def process_queued_file(
-    database: Database, settings: Settings, ingester_of: IngesterFactory, tenant_id: str, file_id: UUID
-) -> FileOutcome | None:
-    """Read and store a file that waits; None if there is nothing to do any more.
-
-    What cannot be mended by trying again is written into the file's row. Any other error is raised, so that the job is
-    tried again.
-    """
-    while True:
-        async with database.connection() as connection:
-            row = await connection.fetchrow(query("ingest", "pending_file"), tenant_id, file_id)
-        is_done = row is not None and row["content"] is None and row["processing_status"] == ProcessingStatus.COMPLETED
-        if row is not None and row["is_deleted"]:
-            # Its bytes are kept as long as its row: it is read when it is restored.
-            return None
-        if row is None or is_done:
-            await _drop_upload(database, tenant_id, file_id)
-            return None
-        waiting = _PendingFile(tenant_id, file_id, dict(row))
-        outcome = await _process(database, settings, ingester_of(waiting.scope), waiting)
-        async with database.connection() as connection:
-            # It may have been handed over or named once more meanwhile.
-            if not await connection.fetchval(query("ingest", "waits_again"), tenant_id, file_id):
-                return outcome
-
-
-@dataclass(frozen=True, slots=True)
-class _PendingFile:
-    tenant_id: str
-    file_id: UUID
-    row: Mapping[str, Any]
-
-    @property
-    def scope(self) -> Scope:
-        return Scope(self.tenant_id, self.row["user_id"])
-
-    @property
-    def wanted(self) -> dict[str, Any] | None:
-        wanted: dict[str, Any] | None = self.row["metadata"].get("wanted")
-        return wanted
-
-    @property
-    def wish(self) -> IngestOptions:
-        wanted = self.wanted or {}
-        form = current_form(self.row["metadata"])
-        return IngestOptions(wanted.get("category"), tuple(wanted.get("tags") or ()) or None, form)
-
-    async def file(self, settings: Settings) -> FetchedFile:
-        # What it is called in the memory may differ; the ending of its own name tells what it is.
-        name = (self.wanted or {}).get("name") or self.row["name"]
-        if self.row["content"] is not None:
-            return FetchedFile(name, self.row["uri"], self.row["content"], self.row["mime_type"])
-        return await fetch_file(self.row["uri"], FetchPolicy.from_settings(settings.ingest), settings.ingest)
-
-
-async def _process(database: Database, settings: Settings, ingester: Ingester, waiting: _PendingFile) -> FileOutcome:
+async def _process(settings: Settings, ingester: Ingester, pending: _PendingFile) -> FileOutcome:
     try:
-        file = await waiting.file(settings)
-        ready = await ingester.prepare(file, waiting.wish)
-
-        return await ingester.store(ready, within=lambda store: _taken(store, waiting, file))
+        file = await pending.fetch(settings)
+        prepared = await ingester.prepare(file, pending.options)
+        return await ingester.store(prepared, within=lambda store: _finish_upload(store, pending, file))
     except PERMANENT_ERRORS as error:
-        await _fail(ingester.target_store, waiting, str(error))
-        return FileOutcome("failed", waiting.row["uri"], waiting.row["name"], error=str(error))
+        await _mark_failed(ingester.target_store, pending, str(error))
+        return FileOutcome("failed", pending.row["uri"], pending.row["name"], error=str(error))
     except DatabaseError:
         raise
     except Exception as error:
         reason = str(error) if isinstance(error, RemError) else f"REM failed to read it: {type(error).__name__}."
-        await _note(ingester.target_store, waiting, f"{reason} It will be tried again.")
+        await _store_error(ingester.target_store, pending, f"{reason} REM will retry.")
         raise
 
 
 @asynccontextmanager
-async def _taken(store: Store, waiting: _PendingFile, file: FetchedFile) -> AsyncIterator[None]:
-    """Remove the bytes that are being stored, in the same transaction; and let the file wait again if it was handed
-    over or named once more meanwhile."""
-    place = waiting.tenant_id, waiting.file_id
+async def _finish_upload(store: Store, pending: _PendingFile, file: FetchedFile) -> AsyncIterator[None]:
+    """Delete the uploaded bytes in the transaction that stores the file.
+
+    If the file was uploaded or queued again in the meantime, set it back to pending.
+    """
+    ids = pending.tenant_id, pending.file_id
     async with store.executor.connection() as connection:
         await FileStore(connection, store.scope).lock()
-        wanted = await connection.fetchval(query("ingest", "wanted"), *place)
-        waits = wanted is not None and wanted != waiting.wanted
-        if not waits:
-            await _drop_read(connection, waiting, bytes.fromhex(compute_checksum(file)))
+        request = await connection.fetchval(query("ingest", "requested_options"), *ids)
+        is_queued_again = request is not None and request != pending.request
+        if not is_queued_again:
+            await _delete_upload_if_same(connection, pending, bytes.fromhex(compute_checksum(file)))
         yield
-        waits = waits or await connection.fetchval(query("ingest", "has_upload"), *place)
+        is_queued_again = is_queued_again or await connection.fetchval(query("ingest", "has_upload"), *ids)
 
-    def wait_again(row: File) -> None:
+    def set_pending(row: File) -> None:
         row.processing_status = ProcessingStatus.PENDING
-        row.metadata = {**row.metadata, "wanted": wanted or waiting.wanted}
+        row.metadata = {**row.metadata, "wanted": request or pending.request}
 
-    if waits:
-        await store.modify(File, waiting.file_id, wait_again)
-
-
-async def _drop_read(connection: Connection, waiting: _PendingFile, digest: bytes) -> None:
-    await connection.execute(query("ingest", "drop_upload_if_same"), waiting.tenant_id, waiting.file_id, digest)
+    if is_queued_again:
+        await store.modify(File, pending.file_id, set_pending)
 
 
-async def _fail(store: Store, waiting: _PendingFile, reason: str) -> None:
-    """Nothing of a failed file is left but its row, which says why; of an older version, what there was."""
+async def _mark_failed(store: Store, pending: _PendingFile, reason: str) -> None:
+    """Write the reason to the row of a file and delete its upload. Chunks of an older version stay."""
 
     def change(row: File) -> None:
         row.processing_status = ProcessingStatus.FAILED
-        row.metadata = {**row.metadata, "error": replace_unstorable(reason)[:2000]}
+        row.metadata = {**row.metadata, "error": replace_unstorable(reason)[:MAX_ERROR_CHARS]}
 
     async with store.transaction() as transaction:
-        await transaction.modify(File, waiting.file_id, change)
+        await transaction.modify(File, pending.file_id, change)
         async with transaction.executor.connection() as connection:
-            if waiting.row["content"] is not None:
-                await _drop_read(connection, waiting, hashlib.sha256(waiting.row["content"]).digest())
+            if pending.row["content"] is not None:
+                await _delete_upload_if_same(connection, pending, hashlib.sha256(pending.row["content"]).digest())
 
 
-async def _note(store: Store, waiting: _PendingFile, reason: str) -> None:
+async def _store_error(store: Store, pending: _PendingFile, reason: str) -> None:
+    """Write the reason to the row of a file that stays pending."""
+
     def change(row: File) -> None:
-        row.metadata = {**row.metadata, "error": replace_unstorable(reason)[:2000]}
+        row.metadata = {**row.metadata, "error": replace_unstorable(reason)[:MAX_ERROR_CHARS]}
 
-    await store.modify(File, waiting.file_id, change)
+    await store.modify(File, pending.file_id, change)
 
 
-async def fail_stranded_files(database: Database) -> int:
-    """Let files say so that wait although nothing will read them any more, whatever became of their jobs; how many."""
+async def _delete_upload(database: Database, tenant_id: str, file_id: UUID) -> None:
     async with database.connection() as connection:
-        rows = await connection.fetch(query("ingest", "fail_stranded"), _STRANDED)
-    return len(rows)
+        await connection.execute(query("ingest", "delete_upload"), tenant_id, file_id)
 
 
-async def _drop_upload(database: Database, tenant_id: str, file_id: UUID) -> None:
-    async with database.connection() as connection:
-        await connection.execute(query("ingest", "drop_upload"), tenant_id, file_id)
+async def _delete_upload_if_same(connection: Connection, pending: _PendingFile, sha256: bytes) -> None:
+    await connection.execute(query("ingest", "delete_upload_if_same"), pending.tenant_id, pending.file_id, sha256)

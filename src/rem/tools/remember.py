@@ -80,7 +80,7 @@ async def parse_and_ingest_file(
         assert env.agents is not None  # noqa: S101  # only passed on if there are agents
         return (await env.agents.save(text, env.scope)).name
 
-    ingester = env.rem.ingester(env.scope, save_schema=save_schema if env.agents is not None else None)
+    ingester = env.rem.ingester(env.scope, save_agent=save_schema if env.agents is not None else None)
     outcome = await ingester.ingest(
         file,
         category=None if category is None else replace_unstorable(category),

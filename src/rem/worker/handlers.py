@@ -48,7 +48,7 @@ async def ingest(work: HandlerContext, payload: Payload) -> None:
     from rem.ingest.queue import process_queued_file
 
     def ingester_of(scope: Scope) -> Ingester:
-        return work.rem.ingester(scope, save_schema=partial(_save_schema, work.agents, scope))
+        return work.rem.ingester(scope, save_agent=partial(_save_schema, work.agents, scope))
 
     scope, file_id = parse_owner(payload), parse_uuid(str(payload.get("file_id")))
     if file_id is None:

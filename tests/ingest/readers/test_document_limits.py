@@ -140,8 +140,8 @@ async def test_the_parser_does_not_outlive_a_worker_that_is_killed(tmp_path: Pat
     (tmp_path / "slow.pdf").write_bytes(sample_files.slow_pdf())
     program = (
         "import asyncio, sys; from pathlib import Path; from rem.ingest.models import FetchedFile\n"
-        "from rem.ingest.readers.dispatch import read; from rem.settings import Settings\n"
-        "asyncio.run(read(FetchedFile('slow.pdf', 'x', Path(sys.argv[1]).read_bytes()), Settings()))"
+        "from rem.ingest.readers.dispatch import read_file; from rem.settings import Settings\n"
+        "asyncio.run(read_file(FetchedFile('slow.pdf', 'x', Path(sys.argv[1]).read_bytes()), Settings()))"
     )
     worker = await asyncio.create_subprocess_exec(sys.executable, "-c", program, str(tmp_path / "slow.pdf"))
     await until(psutil.Process(worker.pid).children)

@@ -197,7 +197,7 @@ async def test_a_folder_lists_its_files_by_readable_names_in_one_order(folder: P
     assert [source.name for source in listing.sources] == ["open/a.txt", "open/deep/b.md"]
     files = [await fetch_file(source.uri, reach_of(folder), _SETTINGS, name=source.name) for source in listing.sources]
     assert [file.name for file in files] == ["open/a.txt", "open/deep/b.md"]
-    assert not listing.problems
+    assert not listing.errors
 
 
 async def test_a_listing_passes_over_what_is_not_content(folder: Path) -> None:

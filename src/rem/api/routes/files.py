@@ -23,8 +23,8 @@ from rem.app import Rem
 from rem.context import Scope
 from rem.errors import InvalidInputError, NotFoundError
 from rem.ingest.file_store import count_chunks
-from rem.ingest.ingester import IngestOptions
 from rem.ingest.json_values import replace_unstorable
+from rem.ingest.models import IngestOptions
 from rem.ingest.queue import QueuedFile, enqueue_files
 from rem.ingest.sources.fetch import list_sources
 from rem.ingest.sources.policy import FetchPolicy

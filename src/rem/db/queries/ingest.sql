@@ -1,17 +1,17 @@
--- name: files_at
--- What an owner has of some places: of each the live file, else the one that was deleted last.
+-- name: find_by_uri
+-- Return the files of an owner with these URIs. Of each URI the live file comes last, after the deleted ones.
 SELECT f.id, f.name, f.key, f.checksum, f.processing_status, f.deleted_at IS NOT NULL AS is_deleted, f.metadata, f.tags, f.uri
 FROM rem.files f WHERE f.tenant_id = $1 AND {owner} AND f.uri = ANY ($3::text[])
 ORDER BY f.deleted_at NULLS LAST {lock}
 
--- name: chunks
--- What there is of some files, also what its owner deleted.
+-- name: load_chunks
+-- Return the chunks of some files, including those that the owner deleted.
 SELECT r.metadata ->> 'file_id' AS file_id, r.id, r.ordinal, r.deleted_at IS NOT NULL AS is_deleted, md5(r.content) AS digest
 FROM rem.resources r
 WHERE r.tenant_id = $1 AND {owner} AND r.metadata ? 'file_id' AND r.metadata ->> 'file_id' = ANY ($3::text[])
 
 -- name: count_chunks
--- How many pieces of some files are remembered.
+-- Return the number of live chunks and entries of each file.
 SELECT f.id, (SELECT count(*) FROM rem.resources r
               WHERE r.tenant_id = f.tenant_id AND r.user_id IS NOT DISTINCT FROM f.user_id AND r.metadata ? 'file_id'
                 AND r.metadata ->> 'file_id' = f.id::text AND r.deleted_at IS NULL)
@@ -19,14 +19,15 @@ SELECT f.id, (SELECT count(*) FROM rem.resources r
               WHERE o.tenant_id = f.tenant_id AND o.file_id = f.id AND o.origin = 'ingest' AND o.deleted_at IS NULL) AS chunks
 FROM rem.files f WHERE f.tenant_id = $1 AND f.id = ANY ($2::uuid[])
 
--- name: names
--- The key of each name, those of the file's chunks, and whether it is free: whether neither another file nor anything but
--- this file's own chunks goes by them, be it deleted or not.
--- MATERIALIZED: the keys must not be made anew for every row that they are compared with.
-WITH c AS MATERIALIZED (
-  SELECT given.place, given.file_id, rem.rem_key(given.name) AS key,
+-- name: check_names
+-- Return the key of each name ($3), the keys of its chunks ($5: how many), and whether all of them are free: no other file
+-- and no row but the chunks of this file ($4) has one of them, live or deleted.
+-- MATERIALIZED: otherwise the keys are computed again for every row that they are compared with. Live and deleted rows are
+-- separate EXISTS, because each has a partial index of its own.
+WITH candidates AS MATERIALIZED (
+  SELECT given.position, given.file_id, rem.rem_key(given.name) AS key,
          ARRAY(SELECT rem.rem_key(given.name || '#' || n) FROM generate_series(1, given.chunks) n ORDER BY n) AS chunk_keys
-  FROM unnest($3::text[], $4::uuid[], $5::integer[]) WITH ORDINALITY AS given (name, file_id, chunks, place))
+  FROM unnest($3::text[], $4::uuid[], $5::integer[]) WITH ORDINALITY AS given (name, file_id, chunks, position))
 SELECT c.key, c.chunk_keys,
   c.key <> ''
   AND NOT EXISTS (SELECT FROM rem.files f WHERE f.tenant_id = $1 AND {owner_of_f} AND f.key = c.key
@@ -37,21 +38,21 @@ SELECT c.key, c.chunk_keys,
                     AND r.deleted_at IS NULL AND r.metadata ->> 'file_id' IS DISTINCT FROM c.file_id::text)
   AND NOT EXISTS (SELECT FROM rem.resources r WHERE r.tenant_id = $1 AND {owner_of_r} AND r.key = ANY (c.chunk_keys)
                     AND r.deleted_at IS NOT NULL AND r.metadata ->> 'file_id' IS DISTINCT FROM c.file_id::text) AS is_free
-FROM c ORDER BY c.place
+FROM candidates c ORDER BY c.position
 
--- name: entries
--- What of the knowledge base was loaded from a file, also what its owner deleted.
+-- name: load_entries
+-- Return the knowledge entries of a file, including those that the owner deleted.
 SELECT o.id, o.key, o.deleted_at IS NOT NULL AS is_deleted FROM rem.ontologies o
 WHERE o.tenant_id = $1 AND {owner} AND o.file_id = $3 AND o.origin = 'ingest'
 
--- name: entry_keys
--- The key of each name, and whether something goes by it that is not this file's.
+-- name: check_entry_keys
+-- Return the key of each name ($3), and whether an entry that is not of this file ($4) has it.
 SELECT rem.rem_key(given.name) AS key,
   EXISTS (SELECT FROM rem.ontologies o WHERE o.tenant_id = $1 AND {owner} AND o.key = rem.rem_key(given.name)
             AND o.deleted_at IS NULL AND (o.file_id IS DISTINCT FROM $4 OR o.origin <> 'ingest'))
   OR EXISTS (SELECT FROM rem.ontologies o WHERE o.tenant_id = $1 AND {owner} AND o.key = rem.rem_key(given.name)
             AND o.deleted_at IS NOT NULL AND (o.file_id IS DISTINCT FROM $4 OR o.origin <> 'ingest')) AS is_taken
-FROM unnest($3::text[]) WITH ORDINALITY AS given (name, place) ORDER BY given.place
+FROM unnest($3::text[]) WITH ORDINALITY AS given (name, position) ORDER BY given.position
 
 -- name: erase_chunks
 DELETE FROM rem.resources r WHERE r.tenant_id = $1 AND {owner} AND r.id = ANY ($3::uuid[])
@@ -60,29 +61,30 @@ DELETE FROM rem.resources r WHERE r.tenant_id = $1 AND {owner} AND r.id = ANY ($
 DELETE FROM rem.ontologies o WHERE o.tenant_id = $1 AND {owner} AND o.id = ANY ($3::uuid[])
 
 -- name: put_upload
+-- Store the bytes of a file until a worker has read them.
 INSERT INTO rem.uploads (tenant_id, file_id, content) VALUES ($1, $2, $3)
 ON CONFLICT (tenant_id, file_id) DO UPDATE SET content = excluded.content
 
--- name: drop_upload
+-- name: delete_upload
 DELETE FROM rem.uploads WHERE tenant_id = $1 AND file_id = $2
 
--- name: drop_upload_if_same
--- The bytes that were read. Others may have been handed over meanwhile: they wait for their turn.
+-- name: delete_upload_if_same
+-- Delete the bytes with this SHA-256 ($3). A newer upload of the same file stays.
 DELETE FROM rem.uploads WHERE tenant_id = $1 AND file_id = $2 AND sha256(content) = $3
 
 -- name: pending_file
--- A file that waits, whoever's it is, and its bytes if it was handed over.
+-- Return a queued file of any owner, with its bytes if it was uploaded.
 SELECT f.user_id, f.name, f.uri, f.mime_type, f.deleted_at IS NOT NULL AS is_deleted, f.processing_status, f.metadata, f.tags,
        u.content
 FROM rem.files f LEFT JOIN rem.uploads u ON (u.tenant_id, u.file_id) = (f.tenant_id, f.id)
 WHERE f.tenant_id = $1 AND f.id = $2
 
--- name: wanted
--- What is asked for of a file that waits.
+-- name: requested_options
+-- Return the options that a file is queued with, and lock its row.
 SELECT f.metadata -> 'wanted' FROM rem.files f WHERE f.tenant_id = $1 AND f.id = $2 FOR NO KEY UPDATE
 
--- name: waits_again
--- Whether a file that was just read is to be read once more.
+-- name: is_queued_again
+-- Return whether a file was uploaded or queued again while it was read.
 SELECT EXISTS (SELECT FROM rem.uploads u WHERE u.tenant_id = $1 AND u.file_id = $2)
   OR EXISTS (SELECT FROM rem.files f WHERE f.tenant_id = $1 AND f.id = $2 AND f.processing_status = 'pending')
 
@@ -90,7 +92,7 @@ SELECT EXISTS (SELECT FROM rem.uploads u WHERE u.tenant_id = $1 AND u.file_id = 
 SELECT EXISTS (SELECT FROM rem.uploads u WHERE u.tenant_id = $1 AND u.file_id = $2)
 
 -- name: fail_stranded
--- Files that have waited for an hour, with nothing in line that would read them.
+-- Mark files as failed that have been pending for an hour and have no job.
 WITH stranded AS (
   SELECT f.tenant_id, f.id FROM rem.files f
   WHERE f.processing_status IN ('pending', 'processing') AND f.deleted_at IS NULL AND f.metadata ? 'wanted'

@@ -1,0 +1,1 @@
+"""Cutting the text of a document into chunks."""

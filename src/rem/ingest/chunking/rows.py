@@ -1,4 +1,4 @@
-"""From the chunks of a file to the rows that are remembered of it."""
+"""Build the rows of `resources` from the chunks of a file."""
 
 from __future__ import annotations
 
@@ -15,68 +15,77 @@ from rem.models import Edge, Resource
 
 @dataclass(frozen=True, slots=True)
 class NumberedChunk:
-    """A chunk under the number that it is stored by."""
+    """A chunk with the number that it is stored under."""
 
     number: int
     chunk: Chunk
     digest: str
+    """MD5 of the text."""
 
 
 def number_chunks(chunks: Sequence[Chunk], stored: StoredChunks) -> list[NumberedChunk]:
-    """The chunks that are to be stored, from 1.
+    """Return the chunks to store, numbered from 1.
 
-    What the owner deleted is not stored again, wherever in the file it is now; and its number is not given to another
-    text, because a deleted key stays deleted.
+    Chunks whose text the owner deleted are left out, even if they have moved. The numbers of deleted chunks are not
+    used again, because their keys stay deleted.
     """
-    unwanted = set(stored.deleted.values())
-    rows: list[NumberedChunk] = []
+    deleted_digests = set(stored.deleted.values())
+    numbered: list[NumberedChunk] = []
     number = 0
     for chunk in chunks:
         digest = hashlib.md5(chunk.text.encode(), usedforsecurity=False).hexdigest()
-        if digest in unwanted:
-            # Those behind it keep their numbers, if the deleted one is where it was.
+        if digest in deleted_digests:
+            # If the deleted chunk is still at its place, the chunks after it keep their numbers.
             number += stored.deleted.get(number + 1) == digest
             continue
         number += 1
         while number in stored.deleted:
             number += 1
-        rows.append(NumberedChunk(number, chunk, digest))
-    return rows
+        numbered.append(NumberedChunk(number, chunk, digest))
+    return numbered
 
 
 def build_chunk_rows(
-    place: AssignedName, uri: str, chunks: Sequence[NumberedChunk], stored: StoredChunks, when: datetime, **common: Any
+    assigned: AssignedName,
+    uri: str,
+    chunks: Sequence[NumberedChunk],
+    stored: StoredChunks,
+    written_at: datetime,
+    **common: Any,
 ) -> list[Resource]:
-    """The rows; those that are stored already keep their ids, and those whose text is the same also their time."""
-    keys = [place.chunk_keys[chunk.number - 1] for chunk in chunks]
+    """Return one row for each chunk, with `common` as further fields.
+
+    Chunks that are stored already keep their ids. Those with unchanged text also keep their timestamps.
+    """
+    keys = [assigned.chunk_keys[chunk.number - 1] for chunk in chunks]
     return [
         Resource(
-            name=f"{place.name}#{numbered_chunk.number}",
+            name=f"{assigned.name}#{numbered.number}",
             uri=uri,
-            ordinal=numbered_chunk.number,
-            content=numbered_chunk.chunk.text,
-            metadata=_metadata(place, numbered_chunk.chunk),
-            graph_edges=_edges(place, keys, position),
+            ordinal=numbered.number,
+            content=numbered.chunk.text,
+            metadata=_build_metadata(assigned, numbered.chunk),
+            graph_edges=_build_edges(assigned, keys, position),
             origin=ORIGIN,
-            sources=[place.key],
-            **_identity(numbered_chunk, stored, when),
+            sources=[assigned.key],
+            **_id_and_timestamp(numbered, stored, written_at),
             **common,
         )
-        for position, numbered_chunk in enumerate(chunks)
+        for position, numbered in enumerate(chunks)
     ]
 
 
-def _identity(chunk: NumberedChunk, stored: StoredChunks, when: datetime) -> dict[str, Any]:
+def _id_and_timestamp(chunk: NumberedChunk, stored: StoredChunks, written_at: datetime) -> dict[str, Any]:
     if chunk.number not in stored.live:
-        return {"timestamp": when}
+        return {"timestamp": written_at}
     chunk_id, digest = stored.live[chunk.number]
-    return {"id": chunk_id} if digest == chunk.digest else {"id": chunk_id, "timestamp": when}
+    return {"id": chunk_id} if digest == chunk.digest else {"id": chunk_id, "timestamp": written_at}
 
 
-def _metadata(place: AssignedName, chunk: Chunk) -> dict[str, Any]:
+def _build_metadata(assigned: AssignedName, chunk: Chunk) -> dict[str, Any]:
     return {
-        "file_id": str(place.id),
-        "file": place.key,
+        "file_id": str(assigned.id),
+        "file": assigned.key,
         "heading_path": list(chunk.heading_path),
         "start": chunk.start,
         "end": chunk.end,
@@ -84,8 +93,8 @@ def _metadata(place: AssignedName, chunk: Chunk) -> dict[str, Any]:
     }
 
 
-def _edges(place: AssignedName, keys: Sequence[str], position: int) -> list[Edge]:
-    edges = [_edge(place.key, "part_of", "files")]
+def _build_edges(assigned: AssignedName, keys: Sequence[str], position: int) -> list[Edge]:
+    edges = [_edge(assigned.key, "part_of", "files")]
     if position > 0:
         edges.append(_edge(keys[position - 1], "previous_part", "resources"))
     if position + 1 < len(keys):

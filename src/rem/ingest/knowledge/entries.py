@@ -1,4 +1,4 @@
-"""Entry: what of the knowledge base is loaded from a page or an API's description, as it is."""
+"""Knowledge entries: rows of `ontologies` that are loaded from a wiki page or an API description."""
 
 from __future__ import annotations
 
@@ -16,27 +16,28 @@ if TYPE_CHECKING:
 
     from rem.ingest.file_store import FileStore
 
-_TABLE = "ontologies"
+MAX_ENTRY_NAME_BYTES = MAX_KEY_BYTES - 100
+"""Keys may become longer than the names that they are made of."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntryLink:
-    """An edge to another entry of the same file, or to whatever answers to a label."""
+    """An edge to another entry."""
 
     rel_type: str
     label: str
-    is_inside: bool = False
-    """Whether the label is the `id` of an entry of the same file."""
+    """The `id` of an entry of the same file, or the key or name of any other entry."""
+    is_same_file: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeEntry:
-    """One thing that a file describes."""
+    """One page, operation or schema that a file describes."""
 
     id: str
-    """What other entries of the file refer to it by."""
+    """Identifies the entry within its file."""
     names: tuple[str, ...]
-    """What it may be called, the best first."""
+    """Possible names, the preferred one first."""
     content: str
     links: tuple[EntryLink, ...] = ()
     aliases: tuple[str, ...] = ()
@@ -45,77 +46,89 @@ class KnowledgeEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
+class _NamedEntry:
     entry: KnowledgeEntry
     name: str
     key: str
 
 
 def clean_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Those of some labels that can be keys."""
-    clean = (" ".join(replace_unstorable(name).split()) for name in names)
-    fitting = (name for name in clean if any(map(str.isalnum, name)) and len(name.encode()) <= MAX_KEY_BYTES - 100)
-    return tuple(dict.fromkeys(fitting))
+    """Return the names that can be keys, each once and with normalised white space."""
+    cleaned = (" ".join(replace_unstorable(name).split()) for name in names)
+    valid = (name for name in cleaned if any(map(str.isalnum, name)) and len(name.encode()) <= MAX_ENTRY_NAME_BYTES)
+    return tuple(dict.fromkeys(valid))
 
 
 async def build_entry_rows(
-    shelf: FileStore, place: AssignedName, uri: str, entries: Sequence[KnowledgeEntry], tags: Sequence[str]
+    file_store: FileStore,
+    assigned: AssignedName,
+    uri: str,
+    entries: Sequence[KnowledgeEntry],
+    tags: Sequence[str],
 ) -> list[Ontology]:
-    """The rows of a file's entries, under names that nothing else has. What it no longer describes is erased.
+    """Return the rows of a file's entries under free names, and erase the entries that the file no longer has.
 
-    Those that their owner deleted are left out.
+    Entries that their owner deleted are left out.
     """
-    stored = await shelf.load_entries(place.id)
-    named = await _named(shelf, place.id, entries)
-    keys = {one.entry.id: one.key for one in named}
+    stored = await file_store.load_entries(assigned.id)
+    named_entries = await _assign_entry_names(file_store, assigned.id, entries)
+    keys = {named.entry.id: named.key for named in named_entries}
     rows = []
-    for one in named:
-        entry_id, is_deleted = stored.pop(one.key, (None, False))
+    for named in named_entries:
+        entry_id, is_deleted = stored.pop(named.key, (None, False))
         if not is_deleted:
-            rows.append(_row(place, uri, one, keys, entry_id, tags))
-    await shelf.erase("entries", [entry_id for entry_id, is_deleted in stored.values() if not is_deleted])
+            rows.append(_build_row(assigned, uri, named, keys, entry_id, tags))
+    await file_store.erase("entries", [entry_id for entry_id, is_deleted in stored.values() if not is_deleted])
     return rows
 
 
-async def _named(shelf: FileStore, file_id: UUID, entries: Sequence[KnowledgeEntry]) -> list[_Named]:
+async def _assign_entry_names(
+    file_store: FileStore, file_id: UUID, entries: Sequence[KnowledgeEntry]
+) -> list[_NamedEntry]:
+    """Return each entry with its first free name. An entry without a free name is left out."""
     names = [name for entry in entries for name in entry.names]
-    known = dict(zip(names, await shelf.check_entry_keys(names, file_id), strict=True))
-    used: set[str] = set()
-    named = []
+    checked = dict(zip(names, await file_store.check_entry_keys(names, file_id), strict=True))
+    used_keys: set[str] = set()
+    named_entries = []
     for entry in entries:
         for name in entry.names:
-            key, is_taken = known[name]
-            if key and not is_taken and key not in used:
-                used.add(key)
-                named.append(_Named(entry, name, key))
+            key, is_taken = checked[name]
+            if key and not is_taken and key not in used_keys:
+                used_keys.add(key)
+                named_entries.append(_NamedEntry(entry, name, key))
                 break
-    return named
+    return named_entries
 
 
-def _row(
-    place: AssignedName, uri: str, one: _Named, keys: dict[str, str], entry_id: UUID | None, tags: Sequence[str]
+def _build_row(
+    assigned: AssignedName,
+    uri: str,
+    named: _NamedEntry,
+    keys: dict[str, str],
+    entry_id: UUID | None,
+    tags: Sequence[str],
 ) -> Ontology:
-    data = {**one.entry.data, **({"aliases": list(one.entry.aliases)} if one.entry.aliases else {})}
+    entry = named.entry
     fields: dict[str, Any] = {} if entry_id is None else {"id": entry_id}
     return Ontology(
-        name=one.name,
+        name=named.name,
         uri=uri,
-        content=replace_unstorable(one.entry.content),
-        extracted_data=data,
-        file_id=place.id,
+        content=replace_unstorable(entry.content),
+        extracted_data={**entry.data, **({"aliases": list(entry.aliases)} if entry.aliases else {})},
+        file_id=assigned.id,
         origin=ORIGIN,
-        sources=[place.key],
-        tags=sorted({*one.entry.tags, *tags}),
-        graph_edges=list(_edges(place, one.entry, keys)),
+        sources=[assigned.key],
+        tags=sorted({*entry.tags, *tags}),
+        graph_edges=list(_build_edges(assigned, entry, keys)),
         **fields,
     )
 
 
-def _edges(place: AssignedName, entry: KnowledgeEntry, keys: dict[str, str]) -> Iterable[Edge]:
-    yield Edge(dst=place.key, rel_type="part_of", origin=ORIGIN, properties={"dst_entity_type": "files"})
+def _build_edges(assigned: AssignedName, entry: KnowledgeEntry, keys: dict[str, str]) -> Iterable[Edge]:
+    yield Edge(dst=assigned.key, rel_type="part_of", origin=ORIGIN, properties={"dst_entity_type": "files"})
     seen = set()
     for link in entry.links:
-        dst = keys.get(link.label) if link.is_inside else link.label
+        dst = keys.get(link.label) if link.is_same_file else link.label
         if dst and (link.rel_type, dst) not in seen:
             seen.add((link.rel_type, dst))
-            yield Edge(dst=dst, rel_type=link.rel_type, origin=ORIGIN, properties={"dst_entity_type": _TABLE})
+            yield Edge(dst=dst, rel_type=link.rel_type, origin=ORIGIN, properties={"dst_entity_type": "ontologies"})

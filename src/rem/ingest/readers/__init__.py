@@ -1,0 +1,1 @@
+"""Readers: each turns the bytes of one file format into a parsed document."""

@@ -1,0 +1,1 @@
+"""Sources that files are fetched from: local paths, HTTP and S3."""

@@ -1,4 +1,4 @@
-"""From a place to bytes: a path, `file://`, `http(s)://`, `s3://`."""
+"""Fetch a file, or list the files of a folder, from a path, `file://`, `http(s)://` or `s3://`."""
 
 from __future__ import annotations
 
@@ -14,31 +14,36 @@ from rem.settings import IngestSettings
 _SCHEME = re.compile(r"([a-z][a-z0-9+.\-]*)://", re.IGNORECASE)
 
 
-async def fetch_file(uri: str, reach: FetchPolicy, settings: IngestSettings, *, name: str | None = None) -> FetchedFile:
-    """The bytes at a place within reach, and at most `max_bytes` of them. `name` is what the file is called instead."""
-    match _scheme(uri):
+async def fetch_file(
+    uri: str, policy: FetchPolicy, settings: IngestSettings, *, name: str | None = None
+) -> FetchedFile:
+    """Fetch one file that the policy allows, and call it `name` if that is given.
+
+    Raise a FetchForbiddenError if the policy forbids it, and a FileTooLargeError if it exceeds `settings.max_bytes`.
+    """
+    match _parse_scheme(uri):
         case "file":
             from rem.ingest.sources.local import read_local
 
-            file = await asyncio.to_thread(read_local, uri, reach, settings)
+            file = await asyncio.to_thread(read_local, uri, policy, settings)
         case "s3":
             from rem.ingest.sources.s3 import fetch_s3
 
-            file = await fetch_s3(uri, reach, settings)
+            file = await fetch_s3(uri, policy, settings)
         case _:
             from rem.ingest.sources.http import fetch_http
 
-            file = await fetch_http(uri, reach, settings)
+            file = await fetch_http(uri, policy, settings)
     return replace(file, name=name) if name else file
 
 
-async def list_sources(place: str, reach: FetchPolicy, settings: IngestSettings) -> Listing:
-    """All files of a folder or of an `s3://` prefix that ends with a slash; of any other place, that one."""
-    match _scheme(place):
+async def list_sources(place: str, policy: FetchPolicy, settings: IngestSettings) -> Listing:
+    """List all files of a folder, or of an `s3://` prefix that ends with a slash. List any other place as one file."""
+    match _parse_scheme(place):
         case "file":
-            return await asyncio.to_thread(_list_local, place, reach)
+            return await asyncio.to_thread(_list_local, place, policy)
         case "s3":
-            return await _list_s3(place, reach, settings)
+            return await _list_s3(place, policy, settings)
         case _:
             from rem.ingest.sources.http import display_name, parse_url
 
@@ -46,29 +51,27 @@ async def list_sources(place: str, reach: FetchPolicy, settings: IngestSettings)
             return Listing([FileSource(str(url), display_name(url))])
 
 
-def _scheme(place: str) -> str:
-    found = _SCHEME.match(place)
-    scheme = found[1].lower() if found else "file"
+def _parse_scheme(place: str) -> str:
+    match = _SCHEME.match(place)
+    scheme = match[1].lower() if match else "file"
     if scheme not in ("file", "http", "https", "s3"):
-        raise FetchForbiddenError(
-            f"{scheme}:// is not read: give a path, or an address with https://, http:// or s3://."
-        )
+        raise FetchForbiddenError(f"{scheme}:// is not supported: use a path or a URL with https://, http:// or s3://.")
     return scheme
 
 
-def _list_local(place: str, reach: FetchPolicy) -> Listing:
+def _list_local(place: str, policy: FetchPolicy) -> Listing:
     from rem.ingest.sources.local import is_folder, list_local, resolve_path
 
-    if is_folder(place, reach):
-        return list_local(place, reach)
-    path = resolve_path(place, reach)
+    if is_folder(place, policy):
+        return list_local(place, policy)
+    path = resolve_path(place, policy)
     return Listing([FileSource(path.as_uri(), path.name)])
 
 
-async def _list_s3(place: str, reach: FetchPolicy, settings: IngestSettings) -> Listing:
+async def _list_s3(place: str, policy: FetchPolicy, settings: IngestSettings) -> Listing:
     from rem.ingest.sources.s3 import list_s3, parse_s3_uri
 
-    parsed = parse_s3_uri(place, reach)
-    if parsed.is_folder:
-        return await list_s3(place, reach, settings)
-    return Listing([FileSource(parsed.uri, parsed.key.rpartition("/")[2])])
+    location = parse_s3_uri(place, policy)
+    if location.is_folder:
+        return await list_s3(place, policy, settings)
+    return Listing([FileSource(location.uri, location.key.rpartition("/")[2])])

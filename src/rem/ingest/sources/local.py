@@ -1,4 +1,4 @@
-"""Files of this machine, as far as the caller may read them."""
+"""Read and list local files, as far as the policy allows it."""
 
 from __future__ import annotations
 
@@ -12,108 +12,111 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from rem.errors import FetchForbiddenError, FileMissingError, FileTooLargeError, FileUnreadableError, InvalidInputError
 from rem.ingest.dates import convert_mtime
-from rem.ingest.models import FetchedFile, FileSource, Listing, is_ignored
-from rem.ingest.sources.policy import FetchPolicy
+from rem.ingest.models import FetchedFile, FileSource, Listing
+from rem.ingest.sources.policy import FetchPolicy, is_ignored
 from rem.settings import IngestSettings
 
-# Opening must never wait for a writer, take over a terminal, or follow a link that was not there when it was checked.
-_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_PART = 1 << 20
+_OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+"""Opening never waits for a writer and never takes over a terminal."""
+READ_BYTES = 1 << 20
 
 
-def read_local(place: str, reach: FetchPolicy, settings: IngestSettings) -> FetchedFile:
-    """A file by its path or `file://` address."""
-    path = resolve_path(place, reach)
-    with _opened(path, reach) as descriptor:
-        facts = os.fstat(descriptor)
-        if stat.S_ISDIR(facts.st_mode):
-            raise InvalidInputError(f"{path} is a folder: take in its files.")
-        data = _content(descriptor, path, settings.max_bytes)
-    return FetchedFile(_name(path, Path()), path.as_uri(), data, modified_at=convert_mtime(facts.st_mtime))
+def read_local(place: str, policy: FetchPolicy, settings: IngestSettings) -> FetchedFile:
+    """Read a file given by its path or `file://` URL."""
+    path = resolve_path(place, policy)
+    with _opened(path, policy) as descriptor:
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            raise InvalidInputError(f"{path} is a folder: ingest its files.")
+        data = _read(descriptor, path, settings.max_bytes)
+    return FetchedFile(_display_name(path, Path()), path.as_uri(), data, modified_at=convert_mtime(status.st_mtime))
 
 
-def is_folder(place: str, reach: FetchPolicy) -> bool:
-    """Whether there is a folder at a place that may be read."""
-    return resolve_path(place, reach).is_dir()
+def is_folder(place: str, policy: FetchPolicy) -> bool:
+    """Return whether a place that may be read is a folder."""
+    return resolve_path(place, policy).is_dir()
 
 
-def list_local(place: str, reach: FetchPolicy) -> Listing:
-    """The files below a folder, by name; hidden ones and what is no file are passed over."""
-    folder = resolve_path(place, reach)
-    found = Listing()
+def list_local(place: str, policy: FetchPolicy) -> Listing:
+    """List the regular files below a folder by name, without hidden ones."""
+    folder = resolve_path(place, policy)
+    listing = Listing()
     links: list[Path] = []
-    with _opened(folder, reach) as descriptor:
+    with _opened(folder, policy) as descriptor:
         walk = os.fwalk(
-            ".", dir_fd=descriptor, follow_symlinks=False, onerror=lambda error: _report(found, folder, error)
+            ".", dir_fd=descriptor, follow_symlinks=False, onerror=lambda error: _add_error(listing, folder, error)
         )
-        for below, folders, files, here in walk:
+        for below, folders, files, folder_descriptor in walk:
             folders[:] = sorted(name for name in folders if not is_ignored(name))
             for name in sorted(files):
                 if not is_ignored(name):
-                    _list(found, links, folder, Path(below) / name, here)
-    _add_links(found, folder, links)
-    found.sources.sort(key=lambda source: source.name)
-    return found
+                    _add_file(listing, links, folder, Path(below) / name, folder_descriptor)
+    _add_links(listing, folder, links)
+    listing.sources.sort(key=lambda source: source.name)
+    return listing
 
 
-def resolve_path(place: str, reach: FetchPolicy) -> Path:
-    """The file that a path means, past all links. A FetchForbiddenError does not tell whether there is one."""
-    text = _path_of(place)
+def resolve_path(place: str, policy: FetchPolicy) -> Path:
+    """Return the absolute path of a place with all links resolved.
+
+    Raise a FetchForbiddenError if the policy forbids it. The error does not reveal whether the file exists.
+    """
+    text = _parse_path(place)
     if "\0" in text or not text.strip():
-        raise InvalidInputError("The path is empty or has a zero byte in it.")
-    written = Path(text)
-    if reach.is_everywhere:
-        return _resolved(_at_home(written), place)
-    path = _resolved(written, place)
-    if _root(path, reach) is None:
+        raise InvalidInputError("The path is empty or contains a zero byte.")
+    if policy.is_unrestricted:
+        return _resolve_links(_expand_home(Path(text)), place)
+    path = _resolve_links(Path(text), place)
+    if _find_root(path, policy) is None:
         raise _forbidden(place)
     return path
 
 
-def _resolved(path: Path, place: str) -> Path:
+def _resolve_links(path: Path, place: str) -> Path:
     try:
         return Path(os.path.realpath(path))
     except OSError as error:
-        # A link that vanished while it was being followed. What was behind it is not known, and not told.
+        # A link disappeared while it was followed. Its target is unknown and must not be revealed.
         raise _forbidden(place) from error
 
 
-def _at_home(path: Path) -> Path:
+def _expand_home(path: Path) -> Path:
     try:
         return path.expanduser()
     except RuntimeError:
         return path
 
 
-def _path_of(place: str) -> str:
+def _parse_path(place: str) -> str:
+    """Return the path of a `file://` URL, or the place itself if it is a path."""
     if not place.lower().startswith("file:"):
         return place
-    parts = urlsplit(place)
-    if parts.netloc not in ("", "localhost"):
-        raise FetchForbiddenError(f"Files of another machine ({parts.netloc}) are not read: copy the file here.")
-    # A question mark or a number sign that was not encoded belongs to the name.
-    rest = f"?{parts.query}" if parts.query else ""
-    rest += f"#{parts.fragment}" if parts.fragment else ""
-    return os.fsdecode(unquote_to_bytes(parts.path + rest))
+    url = urlsplit(place)
+    if url.netloc not in ("", "localhost"):
+        raise FetchForbiddenError(f"Files of another machine ({url.netloc}) cannot be read: copy the file here.")
+    # A question mark or a number sign that is not encoded belongs to the file name.
+    rest = f"?{url.query}" if url.query else ""
+    rest += f"#{url.fragment}" if url.fragment else ""
+    return os.fsdecode(unquote_to_bytes(url.path + rest))
 
 
-def _root(path: Path, reach: FetchPolicy) -> Path | None:
-    """The allowed folder that a path without links lies in."""
-    roots = (Path(os.path.realpath(root)) for root in reach.paths)
+def _find_root(path: Path, policy: FetchPolicy) -> Path | None:
+    """Return the allowed folder that contains a path without links."""
+    roots = (Path(os.path.realpath(root)) for root in policy.paths)
     return next((root for root in roots if path.is_relative_to(root)), None)
 
 
 def _forbidden(place: str) -> FetchForbiddenError:
     return FetchForbiddenError(
-        f"{place} may not be read. Whoever runs REM can allow a folder with INGEST__PATHS; or upload the file."
+        f"{place} may not be read. The operator of REM can allow a folder with INGEST__PATHS; or upload the file."
     )
 
 
 @contextmanager
-def _opened(path: Path, reach: FetchPolicy) -> Iterator[int]:
-    """A file or folder, open; nothing else is ever opened."""
+def _opened(path: Path, policy: FetchPolicy) -> Iterator[int]:
+    """Open a regular file or a folder, and nothing else. Yield its descriptor."""
     try:
-        descriptor = _open(path, reach)
+        descriptor = _open(path, policy)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise FileMissingError(f"There is no file {path}.") from error
     except OSError as error:
@@ -124,39 +127,38 @@ def _opened(path: Path, reach: FetchPolicy) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _open(path: Path, reach: FetchPolicy) -> int:
-    if reach.is_everywhere:
-        # Opening a device may already do something.
-        _check_kind(path.stat().st_mode, path)
-        descriptor = os.open(path, _FLAGS)
+def _open(path: Path, policy: FetchPolicy) -> int:
+    if policy.is_unrestricted:
+        # Check before opening: opening a device can already have an effect.
+        _check_file_type(path.stat().st_mode, path)
+        descriptor = os.open(path, _OPEN_FLAGS)
     else:
-        descriptor = _open_below(path, reach)
+        descriptor = _open_below_root(path, policy)
     try:
-        _check_kind(os.fstat(descriptor).st_mode, path)
+        _check_file_type(os.fstat(descriptor).st_mode, path)
     except FileUnreadableError:
         os.close(descriptor)
         raise
     return descriptor
 
 
-def _open_below(path: Path, reach: FetchPolicy) -> int:
-    """Open step by step without following any link: the path had none when it was checked."""
-    root = _root(path, reach)
+def _open_below_root(path: Path, policy: FetchPolicy) -> int:
+    """Open each folder of the path in turn without following links, which may have been created since the check."""
+    root = _find_root(path, policy)
     if root is None:
         raise _forbidden(str(path))
-    here = os.open(root, _FLAGS | os.O_DIRECTORY)
+    folder = os.open(root, _OPEN_FLAGS | os.O_DIRECTORY)
     for part in path.relative_to(root).parts:
         try:
-            there = os.open(part, _FLAGS | os.O_NOFOLLOW, dir_fd=here)
+            descriptor = os.open(part, _OPEN_FLAGS | os.O_NOFOLLOW, dir_fd=folder)
         except OSError as error:
-            # It may be none any more.
-            if error.errno == errno.ELOOP or _is_link(part, here):
+            if error.errno == errno.ELOOP or _is_link(part, folder):
                 raise _forbidden(str(path)) from error
             raise
         finally:
-            os.close(here)
-        here = there
-    return here
+            os.close(folder)
+        folder = descriptor
+    return folder
 
 
 def _is_link(name: str, folder: int) -> bool:
@@ -166,56 +168,58 @@ def _is_link(name: str, folder: int) -> bool:
         return False
 
 
-def _check_kind(mode: int, path: Path) -> None:
+def _check_file_type(mode: int, path: Path) -> None:
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise FileUnreadableError(f"{path} is no file but a pipe, socket or device.")
+        raise FileUnreadableError(f"{path} is not a regular file but a pipe, socket or device.")
 
 
-def _content(descriptor: int, path: Path, most: int) -> bytes:
+def _read(descriptor: int, path: Path, max_bytes: int) -> bytes:
     parts: list[bytes] = []
-    room = most
-    # A file may grow while it is read, and some say they have no length.
-    if os.fstat(descriptor).st_size > most:
-        room = -1
-    while room >= 0:
+    remaining = max_bytes
+    # The size is checked while reading, too: a file may grow, and some report no size.
+    if os.fstat(descriptor).st_size > max_bytes:
+        remaining = -1
+    while remaining >= 0:
         try:
-            part = os.read(descriptor, min(_PART, room + 1))
+            part = os.read(descriptor, min(READ_BYTES, remaining + 1))
         except OSError as error:
             raise FileUnreadableError(f"{path} cannot be read: {error.strerror}.") from error
         if not part:
             return b"".join(parts)
         parts.append(part)
-        room -= len(part)
-    raise FileTooLargeError(f"{path} is larger than {most:,} bytes (INGEST__MAX_BYTES): take in a smaller part.")
+        remaining -= len(part)
+    raise FileTooLargeError(f"{path} is larger than {max_bytes:,} bytes (INGEST__MAX_BYTES): split it.")
 
 
-def _list(found: Listing, links: list[Path], folder: Path, below: Path, here: int) -> None:
+def _add_file(listing: Listing, links: list[Path], folder: Path, below: Path, folder_descriptor: int) -> None:
+    """Add a regular file to the listing, or a link to `links`."""
     try:
-        mode = os.stat(below.name, dir_fd=here, follow_symlinks=False).st_mode
+        mode = os.stat(below.name, dir_fd=folder_descriptor, follow_symlinks=False).st_mode
         if stat.S_ISLNK(mode):
             links.append(below)
         elif stat.S_ISREG(mode):
-            found.sources.append(_source(folder, below, folder / below))
+            listing.sources.append(_make_source(folder, below, folder / below))
     except OSError as error:
-        found.problems.append((_name(folder, below), f"cannot be read: {error.strerror}"))
+        listing.errors.append((_display_name(folder, below), f"cannot be read: {error.strerror}"))
 
 
-def _source(folder: Path, below: Path, path: Path) -> FileSource:
-    return FileSource(path.as_uri(), _name(folder, below))
+def _make_source(folder: Path, below: Path, path: Path) -> FileSource:
+    return FileSource(path.as_uri(), _display_name(folder, below))
 
 
-def _name(folder: Path, below: Path) -> str:
-    # File names are bytes; those that are no UTF-8 must not spoil a text.
+def _display_name(folder: Path, below: Path) -> str:
+    # File names are bytes and need not be valid UTF-8.
     return os.fsencode(Path(folder.name) / below).decode(errors="replace")
 
 
-def _report(found: Listing, folder: Path, error: OSError) -> None:
-    found.problems.append((_name(folder, Path(str(error.filename or ""))), f"cannot be read: {error.strerror}"))
+def _add_error(listing: Listing, folder: Path, error: OSError) -> None:
+    name = _display_name(folder, Path(str(error.filename or "")))
+    listing.errors.append((name, f"cannot be read: {error.strerror}"))
 
 
-def _add_links(found: Listing, folder: Path, links: list[Path]) -> None:
-    """Links to a file of the folder that is not listed itself. What leaves the folder does not belong to it."""
-    listed = {source.uri for source in found.sources}
+def _add_links(listing: Listing, folder: Path, links: list[Path]) -> None:
+    """Add links to files inside the folder that are not listed themselves. Links out of the folder are skipped."""
+    listed = {source.uri for source in listing.sources}
     for below in links:
         try:
             target = Path(os.path.realpath(folder / below))
@@ -223,4 +227,4 @@ def _add_links(found: Listing, folder: Path, links: list[Path]) -> None:
             continue
         if target.is_relative_to(folder) and target.is_file() and target.as_uri() not in listed:
             listed.add(target.as_uri())
-            found.sources.append(_source(folder, below, target))
+            listing.sources.append(_make_source(folder, below, target))

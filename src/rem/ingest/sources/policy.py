@@ -1,4 +1,4 @@
-"""Reach: what a caller may have fetched."""
+"""FetchPolicy: the files, hosts and buckets that may be fetched for a caller, and which addresses are public."""
 
 from __future__ import annotations
 
@@ -15,33 +15,9 @@ from rem.errors import FetchError, FetchForbiddenError
 if TYPE_CHECKING:
     from rem.settings import IngestSettings
 
-
-@dataclass(frozen=True, slots=True)
-class FetchPolicy:
-    """Files, hosts and buckets that may be read for a caller."""
-
-    is_everywhere: bool = False
-    """For who sits at the machine: any file that the process can read, any host, any bucket."""
-    paths: tuple[Path, ...] = ()
-    private_hosts: frozenset[str] = frozenset()
-    """Hosts, as `host` or `host:port`, that may lie in a private network. Public ones need not be named."""
-    buckets: frozenset[str] = frozenset()
-
-    @classmethod
-    def from_settings(cls, settings: IngestSettings) -> Self:
-        """What the API and agents may reach."""
-        return cls(
-            paths=tuple(settings.paths),
-            private_hosts=frozenset(settings.private_hosts),
-            buckets=frozenset(settings.s3_buckets),
-        )
-
-
-UNRESTRICTED = FetchPolicy(is_everywhere=True)
-
-
 IPAddress: TypeAlias = IPv4Address | IPv6Address
 
+IGNORED_FOLDERS = frozenset({"__pycache__", "node_modules"})
 _NOT_PUBLIC = [
     ip_network(text)
     for text in (
@@ -70,39 +46,65 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 _NUMBER = re.compile(r"(0x[0-9a-f]*|[0-9]+)", re.IGNORECASE)
 
 
+@dataclass(frozen=True, slots=True)
+class FetchPolicy:
+    """Files, hosts and buckets that may be fetched for a caller. Public hosts are always allowed."""
+
+    is_unrestricted: bool = False
+    """For the local user: every file that the process can read, every host, every bucket."""
+    paths: tuple[Path, ...] = ()
+    private_hosts: frozenset[str] = frozenset()
+    """Hosts in private networks, as `host` or `host:port`."""
+    buckets: frozenset[str] = frozenset()
+
+    @classmethod
+    def from_settings(cls, settings: IngestSettings) -> Self:
+        """Return the policy for callers of the API and for agents."""
+        return cls(
+            paths=tuple(settings.paths),
+            private_hosts=frozenset(settings.private_hosts),
+            buckets=frozenset(settings.s3_buckets),
+        )
+
+
+UNRESTRICTED = FetchPolicy(is_unrestricted=True)
+
+
+def is_ignored(name: str) -> bool:
+    """Return whether a file or folder is skipped in listings: hidden, or created by tools."""
+    return name.startswith(".") or name in IGNORED_FOLDERS
+
+
 def is_public(address: IPAddress) -> bool:
-    """Whether an address belongs to the public network. One IPv4 address inside an IPv6 one counts as itself."""
+    """Return whether an address is in the public network. An IPv4 address embedded in IPv6 is checked as IPv4."""
     if isinstance(address, IPv6Address):
-        inner = _inner(address)
-        if inner is not None:
-            return is_public(inner)
-        # A scope names a link of this machine, whatever the address is.
+        embedded = _embedded_ipv4(address)
+        if embedded is not None:
+            return is_public(embedded)
+        # A scope id names a network interface of this machine.
         if address.scope_id or address not in _GLOBAL_UNICAST:
             return False
     return not any(address in network for network in _NOT_PUBLIC if network.version == address.version)
 
 
-def _inner(address: IPv6Address) -> IPv4Address | None:
-    if address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    return IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else None
-
-
 async def resolve_host(host: str, port: int, *, only_public: bool) -> list[IPAddress]:
-    """The addresses behind a name, in the order to try; a FetchForbiddenError if one is not public but must be."""
+    """Return the addresses of a host in the order to try them.
+
+    Raise a FetchForbiddenError if `only_public` and one of them is not public.
+    """
     if is_ambiguous_ip(host):
-        raise FetchForbiddenError(f"{host} is an odd way to write an address: write it as four decimal numbers.")
+        raise FetchForbiddenError(f"{host} is an unusual spelling of an IP address: write it as four decimal numbers.")
     addresses = await _lookup(host, port)
-    # All of them, not only some: else a name with two addresses could be used to find out what is private here.
+    # All of them must be public: a name with a public and a private address could probe the private network.
     if only_public and not all(map(is_public, addresses)):
         raise FetchForbiddenError(
-            f"{host} is not in the public network. Whoever runs REM can allow it with INGEST__PRIVATE_HOSTS."
+            f"{host} is not in the public network. The operator of REM can allow it with INGEST__PRIVATE_HOSTS."
         )
     return addresses
 
 
 def is_ambiguous_ip(host: str) -> bool:
-    """Whether a host is a number that systems take as an IPv4 address though it is not written as one."""
+    """Return whether systems take a host as an IPv4 address although it is not written as four decimal numbers."""
     last = host.rstrip(".").rpartition(".")[2]
     if ":" in host or not _NUMBER.fullmatch(last):
         return False
@@ -113,11 +115,17 @@ def is_ambiguous_ip(host: str) -> bool:
     return False
 
 
+def _embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else None
+
+
 async def _lookup(host: str, port: int) -> list[IPAddress]:
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise FetchError(f"The host {host} is not known: {reason}. Check the address.") from error
-    return list(dict.fromkeys(ip_address(place[4][0]) for place in found))
+        raise FetchError(f"The host {host} is unknown: {reason}. Check the address.") from error
+    return list(dict.fromkeys(ip_address(info[4][0]) for info in infos))
