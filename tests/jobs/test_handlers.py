@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from rem.app import Rem
-from rem.ingest.ingester import IngestOptions
+from rem.ingest.models import IngestOptions
 from rem.ingest.queue import QueuedFile, enqueue_files
 from rem.jobs.queue import JobQueue
 from rem.models import File, Resource

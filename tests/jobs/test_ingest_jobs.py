@@ -10,7 +10,7 @@ import pytest
 from rem.app import Rem
 from rem.db.store import Store
 from rem.errors import FetchError
-from rem.ingest.ingester import IngestOptions
+from rem.ingest.models import IngestOptions
 from rem.ingest.queue import QueuedFile, enqueue_files, fail_stranded_files
 from rem.jobs.queue import JobQueue
 from rem.models import File
@@ -41,7 +41,7 @@ async def test_a_job_that_is_cancelled_fails_its_file(rem: Rem, jobs: JobQueue, 
     job = next(job for job in await jobs.list() if job.payload["file_id"] == str(file.id))
     await jobs.cancel([job.id])
     status, error = await state(alice, file)
-    assert (status, error) == ("failed", "It was cancelled before it was read: hand it over again.")
+    assert (status, error) == ("failed", "It was cancelled before it was read: upload it again.")
     assert await state(alice, other) == ("pending", None)
     assert await uploads(rem) == 1
     again = await handed(alice)
@@ -73,7 +73,7 @@ async def test_a_job_that_is_given_up_fails_its_file_until_it_is_tried_again(
     (job,) = await jobs.list(state="dead")
     status, error = await state(alice, file)
     assert status == "failed"
-    assert str(error).startswith(f"The disk is on holiday. It was given up: `rem jobs retry {job.id}`")
+    assert str(error).startswith(f"The disk is on holiday. It has used up its attempts: `rem jobs retry {job.id}`")
     await jobs.retry([job.id])
     assert await state(alice, file) == ("pending", None)
     await Worker(rem, None, once).run(once=True)
@@ -114,7 +114,7 @@ async def test_a_file_without_a_job_is_found_by_the_hourly_look(
     await Worker(rem, None, settings, kinds=["prune"]).run(once=True)
     assert await state(alice, file) == (
         "failed",
-        "It was never read, and nothing waits to read it: hand it over again.",
+        "It was never read, and it has no job: upload it again.",
     )
     assert await state(alice, waiting) == ("pending", None)
     assert await state(alice, loaded) == ("pending", None)

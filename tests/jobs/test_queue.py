@@ -191,7 +191,10 @@ async def test_the_tables_are_those_that_the_installed_pgqueuer_wants(dsn: str) 
 
 
 def test_the_names_do_not_depend_on_the_environment() -> None:
-    probe = "from rem.worker.queries import NAMES; print(NAMES.channel, NAMES.qualified.queue_table, NAMES.durability)"
+    probe = (
+        "from rem.worker.queries import PGQUEUER_SETTINGS as settings\n"
+        "print(settings.channel, settings.qualified.queue_table, settings.durability)"
+    )
     variables = {f"PGQUEUER_{name}": "x" for name in ("PREFIX", "SCHEMA", "CHANNEL", "QUEUE_TABLE")}
     found = subprocess.run(
         [sys.executable, "-c", probe],
@@ -218,11 +221,11 @@ async def test_putting_a_job_in_does_not_import_pgqueuer(dsn: str) -> None:
     probe = """
 import asyncio, sys
 from rem.app import Rem
-from rem.jobs.queue import Jobs
+from rem.jobs.queue import JobQueue
 import rem.cli.main
 async def main():
     async with Rem.open() as rem:
-        assert await Jobs(rem.database).enqueue("ingest", {}) is not None
+        assert await JobQueue(rem.database).enqueue("ingest", {}) is not None
 asyncio.run(main())
 print(sorted({"pgqueuer", "croniter"} & set(sys.modules)))
 """

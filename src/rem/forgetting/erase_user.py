@@ -151,7 +151,7 @@ async def _count_rows(
     for table in tables:
         statement = fill(query("forgetting", "count_owned"), table=table.full_name, condition=table.condition)
         counts[table.full_name] = int(await connection.fetchval(statement, *_query_parameters(table, scope, sessions)))
-    jobs = await connection.fetch(query("jobs", "of_owner"), scope.tenant_id, scope.user_id)
+    jobs = await connection.fetch(query("jobs", "find_by_owner"), scope.tenant_id, scope.user_id)
     return counts | {_JOBS_TABLE: len(jobs)}
 
 

@@ -81,7 +81,7 @@ class JobQueue:
         """Let dead jobs wait again, with all their attempts; which. None means all of them."""
         known = None if ids is None else [_stored_id(job_id) for job_id in ids]
         async with self._database.connection() as connection:
-            rows = await connection.fetch(query("jobs", "revive"), known)
+            rows = await connection.fetch(query("jobs", "retry"), known)
         return [row["id"] for row in rows]
 
     async def cancel(self, ids: Sequence[int]) -> Sequence[int]:
@@ -127,15 +127,15 @@ class JobQueue:
         Of jobs that are done nothing of their owner is kept: the log has their number, kind and times.
         """
         async with self._lent(connection) as lent, lent.transaction():
-            found = [row["id"] for row in await lent.fetch(query("jobs", "of_owner"), tenant_id, user_id)]
+            found = [row["id"] for row in await lent.fetch(query("jobs", "find_by_owner"), tenant_id, user_id)]
             await lent.fetch(query("jobs", "cancel"), found)
-            await lent.execute(query("jobs", "forget_log"), found)
+            await lent.execute(query("jobs", "erase_log"), found)
         return len(found)
 
     async def count_for_owner(self, tenant_id: str, user_id: str | None) -> int:
         """How many jobs of an owner there are; 0 is the proof that nothing is left."""
         async with self._database.connection() as connection:
-            return len(await connection.fetch(query("jobs", "of_owner"), tenant_id, user_id))
+            return len(await connection.fetch(query("jobs", "find_by_owner"), tenant_id, user_id))
 
     async def trim_log(self, older_than: timedelta) -> None:
         """Forget what happened before that."""

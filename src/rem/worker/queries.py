@@ -87,14 +87,14 @@ class WorkerQueries(Queries):
     async def update_heartbeat(self, job_ids: list[JobId]) -> None:
         """Say that jobs are still being done. One that is not ours any more was last ours long ago."""
         asked_at = _now()
-        rows = await self.driver.fetch(query("jobs", "beat"), list(set(job_ids)), self._manager_id)
+        rows = await self.driver.fetch(query("jobs", "heartbeat"), list(set(job_ids)), self._manager_id)
         ours = {row["id"] for row in rows}
         self.held |= {job_id: asked_at if job_id in ours else -inf for job_id in job_ids if job_id in self.held}
 
     async def log_jobs(self, job_status: list[tuple[Job, JOB_STATUS, TracebackRecord | None]]) -> None:
         """Write down how runs ended. What was merely interrupted waits again; pgqueuer would throw it away."""
         await self.driver.execute(
-            query("jobs", "settle"),
+            query("jobs", "finish"),
             [job.id for job, _, _ in job_status],
             [job.queue_manager_id for job, _, _ in job_status],
             [status for _, status, _ in job_status],
@@ -107,7 +107,7 @@ class WorkerQueries(Queries):
         failed = traceback_record is not None and traceback_record.exception_type == FailedError.__name__
         error = (traceback_record.additional_context or {}).get("reason") if traceback_record and failed else None
         await self.driver.execute(
-            query("jobs", "put_back"), job.id, job.queue_manager_id, delay, 1 if failed else 0, error
+            query("jobs", "requeue"), job.id, job.queue_manager_id, delay, 1 if failed else 0, error
         )
         self._let_go(job)
 
@@ -119,7 +119,7 @@ class WorkerQueries(Queries):
     async def put_back_unknown(self, connection: asyncpg.Connection[Any]) -> None:
         """After a lost connection: give back what was taken by a statement whose answer never came."""
         if self._manager_id is not None:
-            await connection.execute(query("jobs", "put_back_unknown"), self._manager_id, list(self.held))
+            await connection.execute(query("jobs", "requeue_unknown"), self._manager_id, list(self.held))
 
     def _let_go(self, *jobs: Job) -> None:
         for job in jobs:

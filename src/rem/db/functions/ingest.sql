@@ -1,7 +1,7 @@
--- Files and what was made of them belong together, whoever deletes, restores or erases a file and however.
+-- Keep the rows made from a file consistent with the file when it is deleted, restored or erased.
 
--- A deleted file takes its chunks and entries along, and brings exactly those back when it is restored. What its owner had
--- deleted before stays deleted: it has another time of deletion.
+-- Delete the chunks and entries of a file with it, and restore exactly those with it. Rows that the owner had deleted
+-- earlier have another deletion time and stay deleted.
 CREATE OR REPLACE FUNCTION rem_cascade_file_deletion() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF OLD.user_id IS NULL THEN
@@ -17,7 +17,7 @@ BEGIN
   WHERE o.tenant_id = OLD.tenant_id AND o.file_id = OLD.id AND o.user_id IS NOT DISTINCT FROM OLD.user_id AND o.origin = 'ingest'
     AND o.deleted_at IS NOT DISTINCT FROM OLD.deleted_at;
   IF NEW.deleted_at IS NULL AND NEW.processing_status = 'pending' AND NEW.metadata ? 'wanted' THEN
-    -- It was deleted before it was read, and is read now.
+    -- The file was deleted before a worker had read it: queue it again.
     PERFORM rem.rem_enqueue_ingest(NEW.tenant_id, NEW.user_id, NEW.id);
   END IF;
   RETURN NULL;
@@ -25,7 +25,7 @@ END $$;
 CREATE OR REPLACE TRIGGER cascade_deletion AFTER UPDATE OF deleted_at ON files FOR EACH ROW
   WHEN (OLD.deleted_at IS DISTINCT FROM NEW.deleted_at) EXECUTE FUNCTION rem_cascade_file_deletion();
 
--- Puts a file in line to be read. If it is in line already, whoever comes second finds nothing to do.
+-- Enqueue the job that reads a file. A second job for the same file finds nothing to do.
 CREATE OR REPLACE FUNCTION rem_enqueue_ingest(of_tenant text, of_user text, of_file uuid) RETURNS void LANGUAGE sql AS $$
   WITH added AS (
     INSERT INTO rem_jobs.pgqueuer (priority, entrypoint, payload, execute_after, headers, status)
@@ -37,25 +37,25 @@ CREATE OR REPLACE FUNCTION rem_enqueue_ingest(of_tenant text, of_user text, of_f
   SELECT id, 'queued', entrypoint, priority FROM added
 $$;
 
--- Which file a job of the kind `ingest` is to read; NULL if it does not say so.
+-- Return the id of the file that an `ingest` job reads; NULL if its payload has none.
 CREATE OR REPLACE FUNCTION rem_ingest_job_file_id(payload bytea) RETURNS uuid LANGUAGE sql IMMUTABLE
 RETURN substring(convert_from(payload, 'UTF8')
                  FROM '"file_id": ?"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})"')::uuid;
 
--- Whether a file is in line or being read.
+-- Return whether a queued or running job reads this file.
 CREATE OR REPLACE FUNCTION rem_has_ingest_job(of_tenant text, of_file uuid) RETURNS boolean LANGUAGE sql STABLE AS $$
   SELECT EXISTS (SELECT FROM rem_jobs.pgqueuer j
                  WHERE j.entrypoint = 'ingest' AND j.status IN ('queued', 'picked') AND j.headers ->> 'tenant_id' = of_tenant
                    AND rem.rem_ingest_job_file_id(j.payload) = of_file)
 $$;
 
--- A file waits only as long as a job is there to read it: when that is given up or taken away, the file says so. One that
--- somebody writes just now gets another job, and what is missed here the hourly look finds (queries/ingest.sql).
+-- Mark a pending file as failed when its job dies or is cancelled, and as pending again when the job is retried. A file row
+-- that is locked is skipped: its writer enqueues another job, and `fail_stranded` (queries/ingest.sql) finds the rest hourly.
 CREATE OR REPLACE FUNCTION rem_sync_file_with_ingest_job() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
   of_tenant CONSTANT text := OLD.headers ->> 'tenant_id';
   of_file CONSTANT uuid := rem.rem_ingest_job_file_id(OLD.payload);
-  reason text := 'It was cancelled before it was read: hand it over again.';
+  reason text := 'It was cancelled before it was read: upload it again.';
 BEGIN
   IF TG_OP = 'UPDATE' AND NEW.status = 'queued' THEN
     UPDATE rem.files f SET processing_status = 'pending', metadata = f.metadata - 'error'
@@ -63,7 +63,7 @@ BEGIN
     RETURN NULL;
   ELSIF TG_OP = 'UPDATE' THEN
     reason := concat_ws(' ', NEW.headers #>> '{error,message}',
-                        format('It was given up: `rem jobs retry %s` tries again, or hand it over again.', OLD.id));
+                        format('It has used up its attempts: `rem jobs retry %s` retries it, or upload it again.', OLD.id));
   END IF;
   PERFORM FROM rem.files f
   WHERE f.tenant_id = of_tenant AND f.id = of_file AND f.deleted_at IS NULL AND f.metadata ? 'wanted'
@@ -75,7 +75,7 @@ BEGIN
   UPDATE rem.files f SET processing_status = 'failed', metadata = f.metadata || jsonb_build_object('error', left(reason, 2000))
   WHERE f.tenant_id = of_tenant AND f.id = of_file AND f.processing_status <> 'failed';
   IF TG_OP = 'DELETE' THEN
-    -- Nobody will read it any more.
+    -- No job will read the upload any more.
     DELETE FROM rem.uploads u WHERE u.tenant_id = of_tenant AND u.file_id = of_file;
   END IF;
   RETURN NULL;
@@ -86,7 +86,7 @@ CREATE OR REPLACE TRIGGER follow_failure_of_ingest AFTER UPDATE OF status ON rem
   WHEN (OLD.entrypoint = 'ingest' AND (NEW.status = 'failed') <> (OLD.status = 'failed'))
   EXECUTE FUNCTION rem_sync_file_with_ingest_job();
 
--- What is dreamt of a file is made of its chunks: when one of them changes, comes back or goes, the file is news.
+-- Dreams read the chunks of a file. When one of them changes, is deleted or restored, let the dreams read the file again.
 CREATE OR REPLACE FUNCTION rem_reset_file_dream_progress() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   DELETE FROM rem.dream_progress p
@@ -101,7 +101,7 @@ CREATE OR REPLACE TRIGGER wake_dreams_on_erasure AFTER DELETE ON resources FOR E
   WHEN (OLD.metadata ->> 'file_id' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$')
   EXECUTE FUNCTION rem_reset_file_dream_progress();
 
--- What is erased takes all of it along, also what was deleted before.
+-- Erase the chunks and entries of a file with it, including those deleted earlier.
 CREATE OR REPLACE FUNCTION rem_cascade_file_erasure() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF OLD.user_id IS NULL THEN
