@@ -64,8 +64,7 @@ if TYPE_CHECKING:
     from rem.forgetting.erase_user import EraseReport
     from rem.forgetting.forget import ForgetReport
     from rem.forgetting.forget_plan import ForgetPlan
-    from rem.ingest.ingester import IngestOptions
-    from rem.ingest.models import FileOutcome, IngestReport
+    from rem.ingest.models import FileOutcome, IngestOptions, IngestReport
     from rem.jobs.queue import JobQueue
     from rem.memory.history import SessionHistory
     from rem.memory.manager import MemoryManager
@@ -176,9 +175,9 @@ _EXPORTS = {
     "rem.forgetting.erase_user": ("EraseReport",),
     "rem.forgetting.forget": ("ForgetReport",),
     "rem.forgetting.forget_plan": ("ForgetPlan",),
-    "rem.ingest.ingester": ("IngestOptions",),
     "rem.ingest.models": (
         "FileOutcome",
+        "IngestOptions",
         "IngestReport",
     ),
     "rem.jobs.queue": ("JobQueue",),

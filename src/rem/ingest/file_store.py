@@ -13,6 +13,7 @@ from uuid import UUID
 from rem.db.sql import fill, query
 from rem.db.write_plan import owner_condition
 from rem.ingest.models import FetchedFile, Form
+from rem.text import clean_text, collapse_spaces
 
 if TYPE_CHECKING:
     from rem.context import Scope
@@ -213,8 +214,7 @@ def _name_by_id(request: NameRequest) -> AssignedName:
 
 
 def _clean_name(name: str) -> str:
-    """Return the name on one line, without characters that PostgreSQL cannot store."""
-    return " ".join(name.encode(errors="replace").decode().replace("\0", "�").split())
+    return collapse_spaces(clean_text(name))
 
 
 def _has_letter_or_digit(name: str) -> bool:

@@ -26,7 +26,7 @@ from rem.ingest.file_store import (
     current_form,
     propose_names,
 )
-from rem.ingest.json_values import replace_unstorable, to_json_value
+from rem.ingest.json_values import to_json_value
 from rem.ingest.knowledge.agents import extract_agent_yaml
 from rem.ingest.knowledge.entries import KnowledgeEntry, build_entry_rows
 from rem.ingest.knowledge.openapi import parse_openapi
@@ -35,6 +35,7 @@ from rem.ingest.models import FetchedFile, FileOutcome, FileStatus, Form, Ingest
 from rem.models import File, Resource
 from rem.models.field_types import utc_now
 from rem.models.file import ProcessingStatus
+from rem.text import clean_text
 
 if TYPE_CHECKING:
     from rem.db.store import Store
@@ -177,7 +178,7 @@ class Ingester:
             from rem.ingest.readers.dispatch import read_file
 
             document = await read_file(file, self._settings)
-        document = replace(document, text=replace_unstorable(document.text))
+        document = replace(document, text=clean_text(document.text))
         if options.form == "ontology":
             return await asyncio.to_thread(_add_entries, prepared, document)
         return await asyncio.to_thread(_add_chunks, prepared, document, self._settings.ingest.chunk_tokens)
@@ -347,7 +348,7 @@ def _merge_tags(prepared: PreparedFile, stored: StoredFile | None) -> list[str]:
     """Return the given tags, or those already stored, together with the tags in the front matter."""
     given = prepared.options.tags if prepared.options.tags is not None else (stored.tags if stored else ())
     own = extract_tags(prepared.document.metadata) if prepared.document else []
-    return sorted({replace_unstorable(tag) for tag in (*given, *own)})
+    return sorted({clean_text(tag) for tag in (*given, *own)})
 
 
 def _build_metadata(

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
+from rem.text import clean_text
+
 MAX_DEPTH = 20
 MAX_TEXT_CHARS = 2000
 MAX_KEY_CHARS = 200
@@ -26,24 +28,9 @@ def to_json_value(value: Any, depth: int = 0) -> Any:
         return value.isoformat()
     if depth < MAX_DEPTH and isinstance(value, Mapping):
         return {
-            replace_unstorable(str(key))[:MAX_KEY_CHARS]: to_json_value(item, depth + 1)
+            clean_text(str(key))[:MAX_KEY_CHARS]: to_json_value(item, depth + 1)
             for key, item in list(value.items())[:MAX_ITEMS]
         }
     if depth < MAX_DEPTH and isinstance(value, list | tuple | set | frozenset):
         return [to_json_value(item, depth + 1) for item in list(value)[:MAX_ITEMS]]
-    return replace_unstorable(str(value))[:MAX_TEXT_CHARS]
-
-
-def replace_unstorable(text: str) -> str:
-    """Return the text with U+FFFD for each character that PostgreSQL cannot store: NUL and surrogates.
-
-    The length does not change, so offsets in the text stay valid.
-    """
-    if "\0" not in text and text.isascii():
-        return text
-    text = text.replace("\0", "�")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return "".join("�" if "\ud800" <= character <= "\udfff" else character for character in text)
-    return text
+    return clean_text(str(value))[:MAX_TEXT_CHARS]

@@ -26,7 +26,6 @@ from rem.errors import (
 )
 from rem.ingest.file_store import ORIGIN, FileStore, NameRequest, StoredFile, current_form, propose_names
 from rem.ingest.ingester import Ingester, compute_checksum
-from rem.ingest.json_values import replace_unstorable
 from rem.ingest.models import FetchedFile, FileOutcome, IngestOptions
 from rem.ingest.sources.fetch import fetch_file
 from rem.ingest.sources.policy import FetchPolicy
@@ -34,6 +33,7 @@ from rem.jobs.queue import JobQueue
 from rem.models import File
 from rem.models.field_types import utc_now
 from rem.models.file import ProcessingStatus
+from rem.text import clean_text
 
 if TYPE_CHECKING:
     from rem.db.database import Connection, Database
@@ -177,7 +177,7 @@ async def _write_pending_row(
         metadata.pop("error", None)
     # The request is stored where the worker finds it. `metadata.ingest` describes the stored chunks until they change.
     metadata["wanted"] = {
-        "name": replace_unstorable(file.name),
+        "name": clean_text(file.name),
         "category": options.category,
         "tags": list(options.tags or ()),
         "form": options.form or current_form(metadata),
@@ -186,7 +186,7 @@ async def _write_pending_row(
     }
     fields: dict[str, Any] = {} if file.data is None else {"size_bytes": len(file.data)}
     if file.mime_type:
-        fields["mime_type"] = replace_unstorable(file.mime_type)
+        fields["mime_type"] = clean_text(file.mime_type)
     await store.upsert_many(
         [
             File(
@@ -248,7 +248,7 @@ async def _mark_failed(store: Store, pending: _PendingFile, reason: str) -> None
 
     def change(row: File) -> None:
         row.processing_status = ProcessingStatus.FAILED
-        row.metadata = {**row.metadata, "error": replace_unstorable(reason)[:MAX_ERROR_CHARS]}
+        row.metadata = {**row.metadata, "error": clean_text(reason)[:MAX_ERROR_CHARS]}
 
     async with store.transaction() as transaction:
         await transaction.modify(File, pending.file_id, change)
@@ -261,7 +261,7 @@ async def _store_error(store: Store, pending: _PendingFile, reason: str) -> None
     """Write the reason to the row of a file that stays pending."""
 
     def change(row: File) -> None:
-        row.metadata = {**row.metadata, "error": replace_unstorable(reason)[:MAX_ERROR_CHARS]}
+        row.metadata = {**row.metadata, "error": clean_text(reason)[:MAX_ERROR_CHARS]}
 
     await store.modify(File, pending.file_id, change)
 

@@ -8,11 +8,11 @@ from pydantic import Field, ValidationError
 
 from rem.db.store import Store
 from rem.errors import ConflictError, DeletedError, InvalidInputError
-from rem.ingest.json_values import replace_unstorable
 from rem.ingest.sources.fetch import fetch_file
 from rem.ingest.sources.policy import FetchPolicy
 from rem.models import Resource
 from rem.models.field_types import utc_now
+from rem.text import clean_text
 from rem.tools.binding import describe_validation_error, tool
 from rem.tools.env import ToolEnv
 
@@ -83,8 +83,8 @@ async def parse_and_ingest_file(
     ingester = env.rem.ingester(env.scope, save_agent=save_schema if env.agents is not None else None)
     outcome = await ingester.ingest(
         file,
-        category=None if category is None else replace_unstorable(category),
-        tags=None if tags is None else [replace_unstorable(tag) for tag in tags],
+        category=None if category is None else clean_text(category),
+        tags=None if tags is None else [clean_text(tag) for tag in tags],
     )
     if outcome.status in ("failed", "skipped"):
         raise InvalidInputError(outcome.error)

@@ -23,7 +23,6 @@ from rem.app import Rem
 from rem.context import Scope
 from rem.errors import InvalidInputError, NotFoundError
 from rem.ingest.file_store import count_chunks
-from rem.ingest.json_values import replace_unstorable
 from rem.ingest.models import IngestOptions
 from rem.ingest.queue import QueuedFile, enqueue_files
 from rem.ingest.sources.fetch import list_sources
@@ -31,6 +30,7 @@ from rem.ingest.sources.policy import FetchPolicy
 from rem.models import File
 from rem.models.file import ProcessingStatus
 from rem.settings import Settings
+from rem.text import clean_text
 
 router = APIRouter(prefix="/files", tags=["files"])
 
@@ -123,7 +123,7 @@ async def upload_files(
     wait: WaitSeconds = 0,
 ) -> Page[FileView]:
     """Upload files, all or none. A worker processes them in the background; the status is 200 if it has finished."""
-    topics = tuple(replace_unstorable(tag.strip()) for field in tags or () for tag in field.split(",") if tag.strip())
+    topics = tuple(clean_text(tag.strip()) for field in tags or () for tag in field.split(",") if tag.strip())
     options = IngestOptions(_to_storable(category), topics or None, form)
     uploads = [await _read_upload(file, settings) for file in files]
     _refuse_duplicates(uploads)
@@ -155,9 +155,7 @@ async def add_uri(
     if len(listing.sources) != 1:
         raise NotFoundError("The address is not a single file: name its files one by one.")
     source = listing.sources[0]
-    options = IngestOptions(
-        _to_storable(address.category), tuple(map(replace_unstorable, address.tags)) or None, address.form
-    )
+    options = IngestOptions(_to_storable(address.category), tuple(map(clean_text, address.tags)) or None, address.form)
     ids = [row.id for row in await enqueue_files(rem.store(scope), [QueuedFile(source.name, source.uri)], options)]
     return (await cancel_on_disconnect(request, _wait_for_files(rem, scope, ids, wait, response))).data[0]
 
@@ -211,7 +209,7 @@ async def _read_upload(file: UploadFile, settings: Settings) -> QueuedFile:
 
 def _clean_name(filename: str) -> str:
     """Return the name of an upload: its relative path, or the last part of an absolute path."""
-    path = replace_unstorable(filename).replace("\\", "/")
+    path = clean_text(filename).replace("\\", "/")
     parts = [part.strip() for part in path.split("/") if part.strip(" .")]
     # An absolute path has a meaning only on the sender's machine.
     is_absolute = path.startswith("/") or (":" in path and parts[:1] != [] and parts[0].endswith(":"))
@@ -266,4 +264,4 @@ def _to_view(row: File, chunks: int) -> FileView:
 
 
 def _to_storable(value: str | None) -> str | None:
-    return None if value is None else replace_unstorable(value)
+    return None if value is None else clean_text(value)

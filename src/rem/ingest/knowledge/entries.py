@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rem.ingest.file_store import ORIGIN, AssignedName
-from rem.ingest.json_values import replace_unstorable
 from rem.models import Edge, Ontology
 from rem.models.field_types import MAX_KEY_BYTES
+from rem.text import clean_text, collapse_spaces
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -54,7 +54,7 @@ class _NamedEntry:
 
 def clean_names(names: Iterable[str]) -> tuple[str, ...]:
     """Return the names that can be keys, each once and with normalised white space."""
-    cleaned = (" ".join(replace_unstorable(name).split()) for name in names)
+    cleaned = (collapse_spaces(clean_text(name)) for name in names)
     valid = (name for name in cleaned if any(map(str.isalnum, name)) and len(name.encode()) <= MAX_ENTRY_NAME_BYTES)
     return tuple(dict.fromkeys(valid))
 
@@ -113,7 +113,7 @@ def _build_row(
     return Ontology(
         name=named.name,
         uri=uri,
-        content=replace_unstorable(entry.content),
+        content=clean_text(entry.content),
         extracted_data={**entry.data, **({"aliases": list(entry.aliases)} if entry.aliases else {})},
         file_id=assigned.id,
         origin=ORIGIN,
