@@ -189,7 +189,7 @@ def statements(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """List statements with their sources: live ones first, newest first."""
+    """List statements with their sources, live and newest first."""
     from datetime import UTC
 
     from rem.cli.output import print_json
