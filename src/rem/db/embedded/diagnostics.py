@@ -1,4 +1,4 @@
-"""What went wrong, in words a user can act on."""
+"""Turn system errors and output of PostgreSQL into messages that name the next step."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 
 from rem.errors import EmbeddedServerError
 
-LITTLE_SPACE = 32 * 1024 * 1024
-TAIL_BYTES = 16 * 1024
-TELLING = re.compile(r"FATAL|PANIC|ERROR|error:|HINT|hint:|DETAIL|detail:|[Pp]ermission|No space|could not")
-STAMP = re.compile(r"^\d{4}-\d\d-\d\d [\d:.]+ \w+ \[\d+\] ")
+MIN_FREE_BYTES = 32 * 1024 * 1024
+MAX_LOG_TAIL_BYTES = 16 * 1024
+ERROR_LINE = re.compile(r"FATAL|PANIC|ERROR|error:|HINT|hint:|DETAIL|detail:|[Pp]ermission|No space|could not")
+LOG_LINE_PREFIX = re.compile(r"^\d{4}-\d\d-\d\d [\d:.]+ \w+ \[\d+\] ")
 
 ADVICE = {
     errno.EACCES: "Give this user the right to it, or set REM_HOME to a folder of yours.",
@@ -25,43 +25,43 @@ ADVICE = {
     errno.ENOTDIR: "A file is in the way: move it, or set REM_HOME to a folder.",
     errno.EEXIST: "A file is in the way: move it, or set REM_HOME to a folder.",
 }
-ELSEWHERE = "Set REM_HOME to a folder where REM can keep its data."
+DEFAULT_ADVICE = "Set REM_HOME to a folder where REM can keep its data."
 
 
 @contextmanager
-def explain_os_errors(what: str) -> Iterator[None]:
-    """Turn an `OSError` of the block into an error that says what could not be done and what to do next."""
+def explain_os_errors(action: str) -> Iterator[None]:
+    """Turn an `OSError` in the block into an EmbeddedServerError: "Cannot {action}: …", with the next step."""
     try:
         yield
     except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
-        advice = ADVICE.get(error.errno or 0, ELSEWHERE)
-        raise EmbeddedServerError(f"Cannot {what}: {error.strerror or error}{where}. {advice}") from error
+        path = f" ({error.filename})" if error.filename else ""
+        advice = ADVICE.get(error.errno or 0, DEFAULT_ADVICE)
+        raise EmbeddedServerError(f"Cannot {action}: {error.strerror or error}{path}. {advice}") from error
 
 
 def extract_error_lines(text: str, limit: int = 6) -> str:
-    """The last lines of a PostgreSQL output that say what is wrong, in one line."""
-    lines = [STAMP.sub("", line).strip() for line in text.splitlines()]
+    """Return the last error lines of an output of PostgreSQL, joined to one line."""
+    lines = [LOG_LINE_PREFIX.sub("", line).strip() for line in text.splitlines()]
     lines = [line for line in lines if line]
-    return " ".join(([line for line in lines if TELLING.search(line)] or lines)[-limit:])
+    return " ".join(([line for line in lines if ERROR_LINE.search(line)] or lines)[-limit:])
 
 
 def read_log_from(log: Path, offset: int) -> str:
-    """What was appended to a log since it had the size `offset`, at most its last part."""
+    """Return the text that was appended to a log after `offset` bytes, at most its end."""
     try:
         with log.open("rb") as file:
-            file.seek(max(offset, file.seek(0, 2) - TAIL_BYTES))
+            file.seek(max(offset, file.seek(0, 2) - MAX_LOG_TAIL_BYTES))
             return file.read().decode(errors="replace")
     except OSError:
         return ""
 
 
 def describe_full_disk(folder: Path) -> str:
-    """A sentence about the disk of a folder if that is nearly full, else nothing."""
+    """Return a sentence if the disk of a folder is almost full, otherwise an empty text."""
     try:
         free = shutil.disk_usage(folder).free
     except OSError:
         return ""
-    if free >= LITTLE_SPACE:
+    if free >= MIN_FREE_BYTES:
         return ""
     return f" The disk of {folder} is full ({free // 1024} kB free): free some space and try again."

@@ -1,7 +1,8 @@
-"""Runs a PostgreSQL program as the right user; a server it also supervises.
+"""Run a PostgreSQL program as the right user, and supervise a server.
 
-A script, not a module: `python -I -S launch.py JOB`, where JOB is JSON. It imports nothing but the standard
-library, to stay small while it supervises, and that at once: it may be out of reach after `setuid`.
+This file is a script: `python -I -S launch.py REQUEST`, where REQUEST is a LaunchRequest as JSON. It imports only the
+standard library, to stay small while it supervises. It imports everything at the start, because the library may be
+unreachable after `setuid`.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_RAISE = 2
 LINUX_CAPABILITY_VERSION_3 = 0x20080522
 
-SHUTDOWN_SECONDS = 10.0
-# A client that came and went between two looks shows in `sessions`; psql itself uses another database.
-ACTIVITY = """
+MAX_SHUTDOWN_SECONDS = 10.0
+# `sessions` also counts clients that connected between two checks. psql itself uses the database postgres.
+ACTIVITY_QUERY = """
 SELECT (SELECT count(*) FROM pg_stat_activity
         WHERE backend_type IN ('client backend', 'walsender') AND pid <> pg_backend_pid()),
        (SELECT sum(sessions) FROM pg_stat_database WHERE datname <> 'postgres')
@@ -39,7 +40,7 @@ SELECT (SELECT count(*) FROM pg_stat_activity
 
 
 class LaunchAccount(TypedDict):
-    """The user to become, and what that user must be able to list and to run."""
+    """The user to switch to, and the folders and the program that this user must be able to reach."""
 
     uid: int
     gid: int
@@ -49,7 +50,7 @@ class LaunchAccount(TypedDict):
 
 
 class LaunchServer(TypedDict):
-    """What the supervisor of a server needs to know."""
+    """The parameters of the supervisor of a server."""
 
     log: str
     lock: str
@@ -58,50 +59,50 @@ class LaunchServer(TypedDict):
 
 
 class LaunchRequest(TypedDict):
-    """One call of this script."""
+    """The argument of this script."""
 
     command: list[str]
     account: LaunchAccount | None
     server: LaunchServer | None
 
 
-def become(account: LaunchAccount) -> None:
-    """Give up root for the account, keeping one capability only if it cannot reach its files without."""
-    problems = []
+def switch_user(account: LaunchAccount) -> None:
+    """Switch from root to the account. Keep one capability if the account cannot reach its files without it."""
+    errors = []
     for capability in (None, CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE):
-        problem = _try_in_child(account, capability)
-        if not problem:
-            _drop(account, capability)
+        error = _try_in_child(account, capability)
+        if not error:
+            _drop_root(account, capability)
             return
-        problems.append(problem)
-    sys.exit(f"error: cannot work as user {account['uid']}: {problems[0]}")
+        errors.append(error)
+    sys.exit(f"error: cannot work as user {account['uid']}: {errors[0]}")
 
 
 def _try_in_child(account: LaunchAccount, capability: int | None) -> str:
-    """Why the account could not work with this capability; empty if it could."""
+    """Try the account with this capability in a child process. Return the error, or an empty text."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        problem = ""
+        message = ""
         try:
-            _drop(account, capability)
+            _drop_root(account, capability)
             for folder in account["folders"]:
-                os.listdir(folder)  # noqa: PTH208 - only whether it works
-            if not os.access(account["program"][0], os.R_OK | os.X_OK):  # as PostgreSQL asks about itself
+                os.listdir(folder)  # noqa: PTH208 - fails if the folder is not readable
+            if not os.access(account["program"][0], os.R_OK | os.X_OK):  # PostgreSQL checks itself in this way
                 raise PermissionError(f"Permission denied: {account['program'][0]}")
             subprocess.run(account["program"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
         except (OSError, subprocess.SubprocessError) as error:
-            problem = str(error) or type(error).__name__
-        os.write(write, os.fsencode(problem))
+            message = str(error) or type(error).__name__
+        os.write(write, os.fsencode(message))
         os._exit(0)
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
-        answer = pipe.read()
+        output = pipe.read()
     _, status = os.waitpid(child, 0)
-    return os.fsdecode(answer) or ("" if status == 0 else f"the check of user {account['uid']} failed")
+    return os.fsdecode(output) or ("" if status == 0 else f"the check of user {account['uid']} failed")
 
 
-def _drop(account: LaunchAccount, capability: int | None) -> None:
+def _drop_root(account: LaunchAccount, capability: int | None) -> None:
     if capability is not None:
         # Without this bit access(2) ignores the capabilities of a user other than root.
         with contextlib.suppress(OSError):
@@ -111,11 +112,11 @@ def _drop(account: LaunchAccount, capability: int | None) -> None:
     os.setgid(account["gid"])
     os.setuid(account["uid"])
     if capability is not None:
-        _keep(capability)
+        _keep_capability(capability)
 
 
-def _keep(capability: int) -> None:
-    """Keep this one capability, also across exec."""
+def _keep_capability(capability: int) -> None:
+    """Keep only this capability, also across exec."""
     bit = 1 << capability
     header = (ctypes.c_uint32 * 2)(LINUX_CAPABILITY_VERSION_3, 0)
     sets = (ctypes.c_uint32 * 6)(bit, bit, bit, 0, 0, 0)  # effective, permitted, inheritable; low and high words
@@ -133,46 +134,46 @@ def _prctl(option: int, *arguments: int) -> None:
 
 
 def serve(command: Sequence[str], job: LaunchServer) -> None:
-    """Start the server, tell its pid on standard output, and stay its parent until it ends."""
+    """Start the server, write its pid to standard output, and stay its parent until it ends."""
     if os.fork():
-        os._exit(0)  # so that the starter has no child left to wait for
+        os._exit(0)  # the caller has no child to wait for then
     log = os.open(job["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     server = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True
     )
     os.write(1, str(server.pid).encode())
-    # The starter waits for the end of these pipes.
+    # The caller waits until these pipes are closed.
     for stream, target in ((0, os.open(os.devnull, os.O_RDONLY)), (1, log), (2, log)):
         os.dup2(target, stream)
-    ended = threading.Event()
-    threading.Thread(target=_reap, args=(server, ended), daemon=True).start()
+    has_ended = threading.Event()
+    threading.Thread(target=_reap, args=(server, has_ended), daemon=True).start()
     if job["idle_seconds"] > 0:
-        stop_when_idle(server.pid, job, ended)
-    ended.wait()
+        stop_when_idle(server.pid, job, has_ended)
+    has_ended.wait()
 
 
-def _reap(server: subprocess.Popen[bytes], ended: threading.Event) -> None:
+def _reap(server: subprocess.Popen[bytes], has_ended: threading.Event) -> None:
     server.wait()
-    ended.set()
+    has_ended.set()
 
 
-def stop_when_idle(pid: int, job: LaunchServer, ended: threading.Event) -> None:
-    """Shut the server down once nobody has used it for the idle time; return when it ended."""
-    last_used, last_seen = time.monotonic(), ""
+def stop_when_idle(pid: int, job: LaunchServer, has_ended: threading.Event) -> None:
+    """Stop the server when it was idle for `idle_seconds`. Return when the server has ended."""
+    last_used, last_activity = time.monotonic(), ""
     interval = min(max(job["idle_seconds"] / 10, 0.2), 30.0)
-    while not ended.wait(interval):
-        seen = _activity(job["psql"])
-        if _is_used(seen, last_seen):
-            last_used, last_seen = time.monotonic(), seen
+    while not has_ended.wait(interval):
+        activity = _read_activity(job["psql"])
+        if _is_used(activity, last_activity):
+            last_used, last_activity = time.monotonic(), activity
         elif time.monotonic() - last_used >= job["idle_seconds"]:
-            _shut_down(pid, job, seen, ended)
+            _stop_if_unused(pid, job, activity, has_ended)
 
 
-def _activity(psql: Sequence[str]) -> str:
-    """`clients|sessions so far`, or nothing if the server does not say (it may be full, or recovering)."""
+def _read_activity(psql: Sequence[str]) -> str:
+    """Return `clients|sessions so far`, or an empty text if the server does not answer."""
     try:
-        done = subprocess.run(
-            [*psql, "-c", ACTIVITY],
+        process = subprocess.run(
+            [*psql, "-c", ACTIVITY_QUERY],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -180,35 +181,35 @@ def _activity(psql: Sequence[str]) -> str:
         )
     except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else ""
+    return process.stdout.decode(errors="replace").strip() if process.returncode == 0 else ""
 
 
-def _is_used(seen: str, before: str) -> bool:
-    return seen != before or not seen.startswith("0|")
+def _is_used(activity: str, last_activity: str) -> bool:
+    return activity != last_activity or not activity.startswith("0|")
 
 
-def _shut_down(pid: int, job: LaunchServer, seen: str, ended: threading.Event) -> None:
-    """Ask for a smart shutdown, unless somebody starts, stops or uses the server just now."""
+def _stop_if_unused(pid: int, job: LaunchServer, activity: str, has_ended: threading.Event) -> None:
+    """Request a smart shutdown, unless another process starts, stops or uses the server."""
     try:
         with Path(job["lock"]).open("r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not _is_used(_activity(job["psql"]), seen) and not ended.is_set():
+            if not _is_used(_read_activity(job["psql"]), activity) and not has_ended.is_set():
                 os.kill(pid, signal.SIGTERM)
-                ended.wait(SHUTDOWN_SECONDS)
+                has_ended.wait(MAX_SHUTDOWN_SECONDS)
     except OSError:
-        return  # busy, or REM_HOME is gone: look again later
+        return  # locked, or REM_HOME was removed: check again later
 
 
 def main(argument: str) -> None:
-    """Do the job."""
-    job: LaunchRequest = json.loads(argument)
+    """Run the program of the request."""
+    request: LaunchRequest = json.loads(argument)
     os.umask(0o077)
-    if job["account"] is not None:
-        become(job["account"])
-    if job["server"] is not None:
-        serve(job["command"], job["server"])
+    if request["account"] is not None:
+        switch_user(request["account"])
+    if request["server"] is not None:
+        serve(request["command"], request["server"])
     else:
-        os.execv(job["command"][0], job["command"])  # noqa: S606 - no shell is wanted
+        os.execv(request["command"][0], request["command"])  # noqa: S606 - no shell is wanted
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Where things are: the folders under REM_HOME and the socket."""
+"""The files of the embedded server: its folders under REM_HOME, and its socket."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from rem.db.embedded.account import Account, give_to_account
 from rem.db.embedded.diagnostics import explain_os_errors
 from rem.errors import EmbeddedServerError
 
-PORT = 5432  # only names the socket: its folder belongs to one server
-SOCKET_PATH_BYTES = 107 if sys.platform == "linux" else 103
-# Drivers read these in a host name as something else.
-AWKWARD = frozenset(",\"'\\@")
+PORT = 5432
+"""Only part of the socket's file name: each server has its own socket folder."""
+MAX_SOCKET_PATH_BYTES = 107 if sys.platform == "linux" else 103
+FORBIDDEN_SOCKET_CHARS = frozenset(",\"'\\@")
+"""Drivers give these characters a meaning in a host name."""
 
 
 @dataclass(frozen=True)
@@ -28,52 +29,52 @@ class ServerPaths:
 
     @property
     def folder(self) -> Path:
-        """Everything of the server is in here."""
+        """Return the folder of all files of the server."""
         return self.home / "postgres"
 
     @property
-    def data(self) -> Path:
-        """The cluster."""
+    def data_dir(self) -> Path:
+        """Return the data folder (cluster)."""
         return self.folder / "data"
 
     @property
-    def log(self) -> Path:
-        """What the server says."""
+    def log_file(self) -> Path:
+        """Return the log of the server."""
         return self.folder / "server.log"
 
     @property
-    def lock(self) -> Path:
-        """Held by whoever creates, starts or stops the server."""
+    def lock_file(self) -> Path:
+        """Return the file that a process locks while it creates, starts or stops the server."""
         return self.folder / "lock"
 
     @property
-    def run(self) -> Path:
-        """The folder of the socket, unless its path is too long for one."""
+    def socket_dir(self) -> Path:
+        """Return the folder of the socket, if its path is short enough for a socket."""
         return self.folder / "run"
 
     def prepare(self, account: Account) -> None:
-        """Make the folders and the lock file; nothing above `home` is changed."""
+        """Create the folders and the lock file. Nothing above `home` changes."""
         with explain_os_errors(f"keep data in {self.home}"):
-            # Without capabilities (macOS) a root's home must let the lesser user pass.
-            passable = account.groups is not None and sys.platform != "linux"
-            self.home.mkdir(mode=0o711 if passable else 0o700, parents=True, exist_ok=True)
-            _private_folder(self.folder, account)
-            os.close(os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-            give_to_account(self.lock, account)
+            # Without capabilities (macOS), the server's user must be able to traverse the home of root.
+            is_traversable = account.groups is not None and sys.platform != "linux"
+            self.home.mkdir(mode=0o711 if is_traversable else 0o700, parents=True, exist_ok=True)
+            _create_private_folder(self.folder, account)
+            os.close(os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+            give_to_account(self.lock_file, account)
 
     def prepare_socket_dir(self, account: Account) -> Path:
-        """Make a private folder for the socket whose path is short enough, and return it."""
-        if _suits_a_socket(self.run):
-            with explain_os_errors(f"use {self.run}"):
-                _private_folder(self.run, account)
-            return self.run
+        """Create a private folder with a path short enough for a socket, and return it."""
+        if _fits_a_socket(self.socket_dir):
+            with explain_os_errors(f"use {self.socket_dir}"):
+                _create_private_folder(self.socket_dir, account)
+            return self.socket_dir
         digest = hashlib.sha256(os.fsencode(os.path.realpath(self.home))).hexdigest()[:16]
         for base in (Path(tempfile.gettempdir()).absolute(), Path("/tmp")):  # noqa: S108 - a private folder in it
             short = base / f"rem-{account.uid}-{digest}"
-            if _suits_a_socket(short):
+            if _fits_a_socket(short):
                 with explain_os_errors(f"use {short} for the socket of PostgreSQL"):
                     short.mkdir(mode=0o700, exist_ok=True)
-                    _refuse_shared(short)
+                    _check_private(short)
                     give_to_account(short, account)
                 return short
         raise EmbeddedServerError(
@@ -82,13 +83,13 @@ class ServerPaths:
         )
 
 
-def _private_folder(path: Path, account: Account) -> None:
+def _create_private_folder(path: Path, account: Account) -> None:
     path.mkdir(mode=0o700, exist_ok=True)
     give_to_account(path, account)
 
 
-def _refuse_shared(path: Path) -> None:
-    """In a public folder somebody else may have made ours first."""
+def _check_private(path: Path) -> None:
+    """Raise an error if the folder is not private: in a public folder, another user may have created it."""
     mode = path.lstat().st_mode
     if not stat.S_ISDIR(mode) or mode & 0o077:
         raise EmbeddedServerError(
@@ -98,6 +99,6 @@ def _refuse_shared(path: Path) -> None:
         )
 
 
-def _suits_a_socket(folder: Path) -> bool:
+def _fits_a_socket(folder: Path) -> bool:
     name = f"{folder}/.s.PGSQL.{PORT}"
-    return len(os.fsencode(name)) <= SOCKET_PATH_BYTES and not AWKWARD.intersection(name)
+    return len(os.fsencode(name)) <= MAX_SOCKET_PATH_BYTES and not FORBIDDEN_SOCKET_CHARS.intersection(name)

