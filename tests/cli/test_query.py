@@ -46,7 +46,7 @@ def test_each_verb_prints_a_table_and_notes_on_stderr(here: dict[str, str]) -> N
     looked_up = run("query", "LOOKUP harbor-plan, nobody", settings=here)
     assert looked_up.returncode == 0
     assert "The plan of the harbor migration." in looked_up.stdout
-    assert looked_up.stderr == 'Note: Nothing answers to nobody. FUZZY "nobody" finds what is written nearly so.\n'
+    assert looked_up.stderr == 'Note: No match for nobody. FUZZY "nobody" finds similar keys.\n'
     fuzzy = output("query", 'FUZZY "zoe muller"', settings=here).splitlines()
     assert fuzzy[1].split() == ["table", "key", "score", "matched", "summary"]
     assert fuzzy[3].split()[:4] == ["users", "zoë-müller", "1", "key"]

@@ -1,4 +1,4 @@
-"""Plain language without a language model: a key that somebody names is looked up, anything else is searched."""
+"""Translate plain language into a query, without a language model: a named key is looked up, all else is searched."""
 
 from __future__ import annotations
 
@@ -21,99 +21,103 @@ if TYPE_CHECKING:
     from rem.query.executor import QueryExecutor
     from rem.query.result import QueryResult
 
-_NEAR = 0.65
-"""How much a key must be like the text, as THRESHOLD says it: one misspelt word in two is, a word in common is not."""
-_LONGEST_NAME = 1024
-_MOST_QUOTED = 5
-_LONGEST_NEAR_WORDS = 5
-_LONGEST_NEAR = 80
-_LONGEST_SHOWN = 200
-_FRAME = re.compile(
+FUZZY_THRESHOLD = 0.65
+"""One misspelt word of two reaches this similarity, one common word does not."""
+MAX_NAME_CHARS = 1024
+MAX_QUOTED_NAMES = 5
+MAX_FUZZY_WORDS = 5
+MAX_FUZZY_CHARS = 80
+"""A longer text is hardly a misspelt key."""
+MAX_SHOWN_QUERY_CHARS = 200
+_QUESTION_PHRASE = re.compile(
     r"(?:please\s+)?"
     r"(?:(?:who|what|where|when)(?:\s+(?:is|are|was|were)|['’]s)|what\s+do\s+(?:you|we|i)\s+know\s+about|what\s+about"
     r"|tell\s+me\s+(?:more\s+)?about|show\s+me|give\s+me|look\s?up|look\s+for|search\s+for|find)"
     r"\s+(?:the\s+|an?\s+|my\s+|our\s+)?",
     re.IGNORECASE,
 )
-"""How English questions about one thing begin. What stands behind it may be the name of the thing."""
+"""The beginning of English questions about one thing. The name of the thing may follow."""
 _QUOTED = re.compile(r"""(?<!\w)(?:"([^"]++)"|'([^']++)'|“([^“”]++)”|‘([^‘’]++)’|«([^«»]++)»)(?!\w)""")
-"""No kind of quote goes over another that opens: so a text is read once, however many are left open."""
+"""Quotes of the same kind do not nest, so the text is scanned once, however many quotes are left open."""
 _PUNCTUATION = " \t\r\n?!.,;:…"
 _FROM = re.compile(r"\bFROM\s+(?:rem\.)?\"?(\w+)", re.IGNORECASE)
 
 
 class Interpretation(NamedTuple):
-    """The query that a text became, and what the caller should know of how."""
+    """The query for a text, and notes for the caller."""
 
     query: Query
     notes: tuple[str, ...]
     is_guess: bool = False
-    """Whether it may be plain language all the same, if it turns out that it cannot be run."""
+    """Whether the text is plain language if the query turns out to be invalid."""
 
 
 async def ask(executor: QueryExecutor, store: Store, text: str, limit: int | None = None) -> QueryResult:
-    """The answer to a text; its notes say as which query it was understood."""
-    understanding = await interpret(store, text)
+    """Run the query for a text. The first note of the result shows the query."""
+    interpretation = await interpret(store, text)
     try:
-        result = await executor.run(_limited(understanding.query, limit))
+        result = await executor.run(_apply_limit(interpretation.query, limit))
     except QuerySyntaxError as error:
-        if not understanding.is_guess:
+        if not interpretation.is_guess:
             raise
-        understanding = _understood(await to_query(store, text), _not_valid("SQL", error.reason))
-        result = await executor.run(_limited(understanding.query, limit))
-    return replace(result, notes=(*understanding.notes, *result.notes))
+        interpretation = _make_interpretation(await to_query(store, text), _explain_invalid("SQL", error.reason))
+        result = await executor.run(_apply_limit(interpretation.query, limit))
+    return replace(result, notes=(*interpretation.notes, *result.notes))
 
 
-def _limited(query: Query, limit: int | None) -> Query:
-    """The query with another limit than the one that a search has by itself."""
+def _apply_limit(query: Query, limit: int | None) -> Query:
+    """Return the query with another limit, if it has the default limit."""
     if limit and isinstance(query, Search | Fuzzy) and query.limit == type(query)("").limit:
         return replace(query, limit=limit)
     return query
 
 
 async def interpret(store: Store, text: str) -> Interpretation:
-    """The query that a text means: itself if it is one, else by what it names, in at most one round trip."""
-    text = _readable(text)
-    query, notes = _as_query(store, text)
+    """Return the query for a text: the text itself if it is a query, else LOOKUP, FUZZY or SEARCH."""
+    text = _check_readable(text)
+    query, notes = _parse_as_query(store, text)
     if isinstance(query, Sql) and not text.split(maxsplit=1)[0].isupper():
-        return _understood(query)._replace(is_guess=True)
-    return _understood(query or await to_query(store, text), *notes)
+        return _make_interpretation(query)._replace(is_guess=True)
+    return _make_interpretation(query or await to_query(store, text), *notes)
 
 
-def _understood(query: Query, *notes: str) -> Interpretation:
-    return Interpretation(query, (f"Understood as: {_shown(query)}", *notes))
+def _make_interpretation(query: Query, *notes: str) -> Interpretation:
+    return Interpretation(query, (f"Understood as: {_shorten_query(query)}", *notes))
 
 
-def _not_valid(kind: str, reason: str) -> str:
+def _explain_invalid(kind: str, reason: str) -> str:
     return f"As {kind} it would not be valid: {reason.rstrip('.')}."
 
 
 async def to_query(store: Store, text: str) -> Query:
-    """LOOKUP if the text names a key, FUZZY if it is short and one key is nearly it, else SEARCH."""
-    text = _readable(text)
-    names = [name for name in dict.fromkeys(_names(text)) if len(name) <= _LONGEST_NAME]
-    near = _nearly_a_name(text)
+    """Return LOOKUP if the text names a key, FUZZY if it is short and nearly one key, else SEARCH.
+
+    This takes at most one round trip to the database.
+    """
+    text = _check_readable(text)
+    names = [name for name in dict.fromkeys(_list_possible_names(text)) if len(name) <= MAX_NAME_CHARS]
+    fuzzy_text = _find_fuzzy_text(text)
     if not names:
-        return Search(_searched(text))
+        return Search(_find_search_text(text))
     async with store.executor.connection() as connection:
-        ((exact, nearest),) = await connection.fetch(
+        ((exact, nearest_keys),) = await connection.fetch(
             sql("query", "find_named_key"),
             store.scope.tenant_id,
             store.scope.user_id,
             names,
-            near,
-            _NEAR,
+            fuzzy_text,
+            FUZZY_THRESHOLD,
             Fuzzy("").limit,
         )
     if exact is not None:
         return Lookup((names[exact - 1],))
-    # What is equally like several keys, such as "review", is more likely a topic than the name of one of them.
-    if near is not None and nearest == 1:
-        return Fuzzy(near, threshold=_NEAR)
-    return Search(_searched(text))
+    # A text that is equally similar to several keys, such as "review", is more likely a topic than a name.
+    if fuzzy_text is not None and nearest_keys == 1:
+        return Fuzzy(fuzzy_text, threshold=FUZZY_THRESHOLD)
+    return Search(_find_search_text(text))
 
 
-def _readable(text: str) -> str:
+def _check_readable(text: str) -> str:
     try:
         check_text(text)
     except ValueError as error:
@@ -123,20 +127,20 @@ def _readable(text: str) -> str:
     return text.strip()
 
 
-def _as_query(store: Store, text: str) -> tuple[Query | None, tuple[str, ...]]:
-    """The text as a query of the language, if it is one; a note if it is nearly one."""
+def _parse_as_query(store: Store, text: str) -> tuple[Query | None, tuple[str, ...]]:
+    """Parse the text as a query. Return None if it is not one, with a note if it starts with a verb in capitals."""
     verb = text.split(maxsplit=1)[0]
     if verb.upper() not in (*VERBS, "SELECT", "WITH"):
         return None, ()
     try:
         query = parse_query(text)
     except QuerySyntaxError as error:
-        return None, (_not_valid("a query", error.reason),) if verb.isupper() else ()
-    return (query, ()) if verb.isupper() or _is_meant(store, text, query) else (None, ())
+        return None, (_explain_invalid("a query", error.reason),) if verb.isupper() else ()
+    return (query, ()) if verb.isupper() or _is_real_query(store, text, query) else (None, ())
 
 
-def _is_meant(store: Store, text: str, query: Query) -> bool:
-    """Whether small letters are a query all the same: "select a gift from our shop" and "fuzzy feelings" are not."""
+def _is_real_query(store: Store, text: str, query: Query) -> bool:
+    """Return whether a query in lower case is meant as a query, unlike "fuzzy feelings" or "select a gift from us"."""
     if isinstance(query, Sql):
         return any(name.lower() in store.types.models for name in _FROM.findall(query.statement))
     verb, first, *rest = text.split()
@@ -148,38 +152,38 @@ def _is_meant(store: Store, text: str, query: Query) -> bool:
     return has_clause and (table is None or table in store.types.models)
 
 
-def _names(text: str) -> Iterator[str]:
-    """What the text may name, the likeliest first: itself, what is in quotes, what is behind the question's frame."""
+def _list_possible_names(text: str) -> Iterator[str]:
+    """Yield possible names, likeliest first: the text, its quoted parts, the part after the question phrase."""
     yield text
     yield text.strip(_PUNCTUATION) or text
-    yield from (_inner(quoted) for quoted in islice(_QUOTED.finditer(text), _MOST_QUOTED))
-    yield _unframed(text)
+    yield from (_get_quoted_text(quoted) for quoted in islice(_QUOTED.finditer(text), MAX_QUOTED_NAMES))
+    yield _strip_question_phrase(text)
 
 
-def _inner(quoted: re.Match[str]) -> str:
+def _get_quoted_text(quoted: re.Match[str]) -> str:
     return next(group for group in quoted.groups() if group is not None)
 
 
-def _unframed(text: str) -> str:
+def _strip_question_phrase(text: str) -> str:
     bare = text.strip(_PUNCTUATION)
-    frame = _FRAME.match(bare)
-    return bare[frame.end() :].strip(_PUNCTUATION) if frame else bare
+    phrase = _QUESTION_PHRASE.match(bare)
+    return bare[phrase.end() :].strip(_PUNCTUATION) if phrase else bare
 
 
-def _searched(text: str) -> str:
-    """The text without the frame, which is not what it is about; without one, as it is."""
-    return (_FRAME.match(text) and _unframed(text)) or text
+def _find_search_text(text: str) -> str:
+    """Return the text without the question phrase, which is not part of the topic."""
+    return (_QUESTION_PHRASE.match(text) and _strip_question_phrase(text)) or text
 
 
-def _nearly_a_name(text: str) -> str | None:
-    """What is compared with the keys, if the text is short enough to name something."""
-    bare = _unframed(text)
-    if len(bare) > _LONGEST_NEAR or len(bare.split()) > _LONGEST_NEAR_WORDS:
+def _find_fuzzy_text(text: str) -> str | None:
+    """Return the text to compare with keys, or None if the text is too long for a name."""
+    bare = _strip_question_phrase(text)
+    if len(bare) > MAX_FUZZY_CHARS or len(bare.split()) > MAX_FUZZY_WORDS:
         return None
     quoted = _QUOTED.search(bare)
-    return _inner(quoted) if quoted else bare or None
+    return _get_quoted_text(quoted) if quoted else bare or None
 
 
-def _shown(query: Query) -> str:
+def _shorten_query(query: Query) -> str:
     written = print_query(query)
-    return written if len(written) <= _LONGEST_SHOWN else f"{written[:_LONGEST_SHOWN]}…"
+    return written if len(written) <= MAX_SHOWN_QUERY_CHARS else f"{written[:MAX_SHOWN_QUERY_CHARS]}…"

@@ -1,4 +1,4 @@
-"""What a query answers, in the same shape for every verb."""
+"""The result of a query, in the same form for every verb."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that was done for an answer, and how long it took."""
+    """One timed part of the work for a query."""
 
     name: str
     milliseconds: float
@@ -21,43 +21,43 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """The rows of an answer, best first. All but those of SQL have `table`, `key`, `record` and perhaps a `score`."""
+    """The rows of a query, best first. Except for SQL, a row has `table`, `key` and `record`, and some have `score`."""
 
     query_type: str
     results: list[dict[str, Any]]
     notes: tuple[str, ...] = ()
-    """What the caller should know, such as that the embedder was down and only words were searched."""
+    """Sentences for the caller, such as that the embedder failed and only words were searched."""
     steps: tuple[Step, ...] = field(default=(), compare=False)
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self.results)
 
     def as_json(self, *, explain: bool = False) -> dict[str, Any]:
-        """Plain JSON; with `explain`, also the steps."""
-        answer: dict[str, Any] = {"query_type": self.query_type, "results": self.results, "count": self.count}
+        """Return the result as JSON values; with `explain`, also the steps."""
+        values: dict[str, Any] = {"query_type": self.query_type, "results": self.results, "count": self.count}
         if self.notes:
-            answer["notes"] = list(self.notes)
+            values["notes"] = list(self.notes)
         if explain:
-            answer["steps"] = [asdict(step) for step in self.steps]
-        return answer
+            values["steps"] = [asdict(step) for step in self.steps]
+        return values
 
 
 @dataclass(slots=True)
 class StepProgress:
-    """What a step that is under way can say of itself."""
+    """The details of a step that is still running."""
 
     rows: int | None = None
     detail: str | None = None
 
 
 class Steps(list[Step]):
-    """The steps so far."""
+    """The steps of a query so far."""
 
     @contextmanager
     def measure(self, name: str) -> Iterator[StepProgress]:
-        """Add a step that takes as long as the block."""
+        """Time the block and add it as a step. No step is added if the block raises."""
         progress = StepProgress()
         started = time.perf_counter()
         yield progress

@@ -1,4 +1,4 @@
-"""The syntax tree: one class for each verb."""
+"""The query tree: one dataclass for each verb."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Direction: TypeAlias = Literal["out", "in", "both"]
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A WHERE: the condition, and the text that it was written as."""
+    """A WHERE: the parsed condition and its text."""
 
     text: str
     condition: Condition = field(compare=False, repr=False)
@@ -21,7 +21,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """LOOKUP: what answers to some keys."""
+    """LOOKUP: find the entities with the given keys."""
 
     keys: tuple[str, ...]
     table: str | None = None
@@ -29,7 +29,7 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Fuzzy:
-    """FUZZY: what has a key or summary much like a text."""
+    """FUZZY: find the entities with a key or summary like a text."""
 
     text: str
     threshold: float = 0.5
@@ -39,7 +39,10 @@ class Fuzzy:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """SEARCH: what a text is about."""
+    """SEARCH: find the entities whose texts are about a text.
+
+    `rem_search` (db/functions/search.sql) gets this tree as JSON, so a new field is available there.
+    """
 
     text: str
     table: str | None = None
@@ -52,7 +55,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Traverse:
-    """TRAVERSE: what can be reached over edges from what another query finds."""
+    """TRAVERSE: follow edges from the entities that another query finds."""
 
     start: Query
     edge_types: tuple[str, ...] = ()
@@ -64,7 +67,7 @@ class Traverse:
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """SQL: the rows of a SELECT."""
+    """SQL: return the rows of a SELECT."""
 
     statement: str
 
@@ -73,7 +76,7 @@ Query: TypeAlias = Lookup | Fuzzy | Search | Traverse | Sql
 
 
 def to_json(query: Query) -> dict[str, Any]:
-    """The tree as plain JSON."""
+    """Return the tree as JSON values. WHERE becomes its text."""
     values = ((field.name, getattr(query, field.name)) for field in fields(query))
     return {"type": type(query).__name__.upper(), **{name: _json_value(value) for name, value in values}}
 

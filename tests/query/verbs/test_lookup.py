@@ -47,11 +47,9 @@ async def test_keys_that_nothing_answers_to_are_named_and_fuzzy_proposed(alice: 
     await alice.upsert(Resource(name="known"))
     answer = await run_query(alice, 'LOOKUP known, sara, "say \\"hi\\""')
     assert answer.count == 1
-    assert answer.notes == ('Nothing answers to sara, say "hi". FUZZY "sara" finds what is written nearly so.',)
+    assert answer.notes == ('No match for sara, say "hi". FUZZY "sara" finds similar keys.',)
     many = await run_query(alice, Lookup(tuple(f"k{n}" for n in range(9))))
-    assert many.notes == (
-        'Nothing answers to k0, k1, k2, k3, k4 and 4 more. FUZZY "k0" finds what is written nearly so.',
-    )
+    assert many.notes == ('No match for k0, k1, k2, k3, k4 and 4 more. FUZZY "k0" finds similar keys.',)
     (note,) = (await run_query(alice, Lookup(("x" * 1_000_000,)))).notes
     assert len(note) < 300
 

@@ -233,11 +233,11 @@ async def test_dangling_edges_are_reported_not_dropped(alice: Store, bob: Store)
     answer = await run_query(alice, "TRAVERSE a DEPTH 3")
     assert [row["key"] for row in answer.results] == ["b"]
     (note,) = answer.notes
-    assert note.startswith("4 edges lead to keys that nothing answers to (yet): ")
+    assert note.startswith("4 edges lead to keys without an entity: ")
     assert "a cites nowhere" in note
     assert note.endswith(", ….")
     assert (await run_query(alice, "TRAVERSE b TYPE links_to DEPTH 1")).notes == (
-        "2 edges lead to keys that nothing answers to (yet): b links_to x1, b links_to x2.",
+        "2 edges lead to keys without an entity: b links_to x1, b links_to x2.",
     )
     assert (await run_query(alice, "TRAVERSE a TYPE nothing")).notes == ()
 
@@ -330,7 +330,7 @@ async def test_a_walk_starts_from_whatever_any_query_finds(alice: Store) -> None
 async def test_nothing_to_start_from_is_said(alice: Store) -> None:
     answer = await run_query(alice, "TRAVERSE nobody")
     assert answer.results == []
-    assert answer.notes[0].startswith("Nothing answers to nobody.")
+    assert answer.notes[0].startswith("No match for nobody.")
     assert answer.notes[1] == "There is nothing to start from."
 
 
@@ -358,7 +358,7 @@ async def test_a_star_of_five_thousand_nodes_and_a_chain_of_a_hundred(alice: Sto
     assert isinstance(tree, Traverse)
     (hub,) = await alice.find_matches(["hub"])
     start = QueryResult("LOOKUP", [{"table": "resources", "key": "hub", "record": hub.record}])
-    capped = await run_traverse(alice, tree, start, most_nodes=50)
+    capped = await run_traverse(alice, tree, start, max_nodes=50)
     assert capped.count == 50
     assert capped.notes == ("The walk stopped at 50 nodes: give fewer types or less DEPTH.",)
 

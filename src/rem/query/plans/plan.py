@@ -1,4 +1,4 @@
-"""Plan: queries in stages, where the results of one feed the next."""
+"""Plans: queries in stages, where the rows of one stage are values in the next. Also their results."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from rem.query.plans.template import Template
 from rem.query.result import QueryResult
 
 MAX_STAGES = 20
-_MOST_SHOWN = 3
+MAX_SHOWN_ERRORS = 3
 StageId = Annotated[str, StringConstraints(pattern=rf"^{STAGE_ID}$")]
 
 
 class Stage(BaseModel):
-    """A query that may refer to the results of other stages.
+    """A query that may refer to the rows of other stages.
 
-    `for_each` names a stage (`people`, or `people[:3]`): the query then runs once for each of its rows, and what refers
-    to that stage means the row. `depends_on` names stages that come before although the query does not refer to them.
+    `for_each` names a stage (`people`, or `people[:3]`): the query then runs once for each of its rows, and a reference
+    to that stage means that row. `depends_on` names stages that must run first although the query does not refer to
+    them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -37,7 +38,7 @@ class Stage(BaseModel):
 
 
 class Plan(BaseModel):
-    """Stages in the order in which the answer shows them. `answer` names the one whose results count, else the last."""
+    """Stages, in the order of the result. `answer` names the stage whose rows are the result; by default the last."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -46,7 +47,7 @@ class Plan(BaseModel):
 
     @classmethod
     def parse(cls, plan: Plan | Mapping[str, Any] | str | bytes) -> Plan:
-        """A plan from JSON or from what JSON says. An InvalidInputError names the place that is wrong."""
+        """Parse a plan from JSON or from a mapping. Raise InvalidInputError with the field that is wrong."""
         if isinstance(plan, Plan):
             return plan
         try:
@@ -54,13 +55,13 @@ class Plan(BaseModel):
         except orjson.JSONDecodeError as error:
             raise InvalidInputError(f"The plan is not JSON: {error}.") from error
         except ValidationError as error:
-            raise InvalidInputError(f"The plan is not valid. {_explained(error)} {_FORM}") from error
+            raise InvalidInputError(f"The plan is not valid. {_explain(error)} {_EXAMPLE}") from error
 
 
-_FORM = 'A plan is {"stages": [{"id": "a", "query": "SEARCH …"}, {"id": "b", "query": "TRAVERSE FROM {a.key}"}]}.'
+_EXAMPLE = 'A plan is {"stages": [{"id": "a", "query": "SEARCH …"}, {"id": "b", "query": "TRAVERSE FROM {a.key}"}]}.'
 
 
-_IN_WORDS = {
+_MESSAGES = {
     "missing": "it is missing",
     "extra_forbidden": "there is no such field",
     "string_pattern_mismatch": "it must be a letter, then letters, digits, _ and -",
@@ -69,25 +70,25 @@ _IN_WORDS = {
     "too_short": "there must be at least one",
     "too_long": f"there may be at most {MAX_STAGES}",
 }
-_NO_OBJECT = "it must be an object"
+_NOT_AN_OBJECT = "it must be an object"
 
 
-def _explained(error: ValidationError) -> str:
-    problems = error.errors(include_url=False)
-    # Pydantic counts only the stages that are valid, and so finds a list of broken ones empty.
-    inner = [problem for problem in problems if problem["loc"][:1] == ("stages",) and len(problem["loc"]) > 1]
-    shown = [problem for problem in problems if not (inner and problem["loc"] == ("stages",))][:_MOST_SHOWN]
-    return " ".join(_one_explained(problem) for problem in shown)
+def _explain(error: ValidationError) -> str:
+    errors = error.errors(include_url=False)
+    # Pydantic counts only valid stages, and reports a list of invalid ones as too short. That error is left out.
+    has_stage_errors = any(detail["loc"][:1] == ("stages",) and len(detail["loc"]) > 1 for detail in errors)
+    shown = [detail for detail in errors if not (has_stage_errors and detail["loc"] == ("stages",))]
+    return " ".join(_explain_one(detail) for detail in shown[:MAX_SHOWN_ERRORS])
 
 
-def _one_explained(problem: ErrorDetails) -> str:
-    words = _NO_OBJECT if problem["type"].startswith("model_") else _IN_WORDS.get(problem["type"], problem["msg"])
-    place = ".".join(map(str, problem["loc"]))
-    return f"{place}: {words}." if place else f"{words.capitalize()}."
+def _explain_one(detail: ErrorDetails) -> str:
+    message = _NOT_AN_OBJECT if detail["type"].startswith("model_") else _MESSAGES.get(detail["type"], detail["msg"])
+    path = ".".join(map(str, detail["loc"]))
+    return f"{path}: {message}." if path else f"{message.capitalize()}."
 
 
 class CheckedStage:
-    """A stage whose query is parsed and whose references lead somewhere."""
+    """A stage with its parsed query and checked references."""
 
     def __init__(self, stage: Stage, stages: tuple[str, ...]) -> None:
         self.id = stage.id
@@ -103,7 +104,7 @@ class CheckedStage:
 
     @property
     def row(self) -> RowSelection | None:
-        """What stands for one row in the query of a stage that runs for each of them."""
+        """The selection that means the current row, in a stage that runs for each row."""
         return None if self.for_each is None else RowSelection(self.for_each.stage)
 
     def _check(self, stage: Stage, stages: tuple[str, ...]) -> None:
@@ -121,18 +122,18 @@ class CheckedStage:
 
 
 def check_plan(plan: Plan) -> dict[str, CheckedStage]:
-    """The stages in an order in which they can run. An InvalidInputError if the plan cannot work."""
+    """Return the stages in an order in which they can run. Raise InvalidInputError if the plan is not valid."""
     ids = tuple(stage.id for stage in plan.stages)
-    repeated = next((name for place, name in enumerate(ids) if name in ids[:place]), None)
+    repeated = next((name for position, name in enumerate(ids) if name in ids[:position]), None)
     if repeated is not None:
         raise InvalidInputError(f"Two stages have the id {repeated}: give each its own.")
     if plan.answer is not None and plan.answer not in ids:
         raise InvalidInputError(f"The answer is to be {plan.answer}, but the stages are {', '.join(ids)}.")
     stages = {stage.id: CheckedStage(stage, ids) for stage in plan.stages}
-    return {name: stages[name] for name in _in_order(stages.values())}
+    return {name: stages[name] for name in _sort_by_dependency(stages.values())}
 
 
-def _in_order(stages: Iterable[CheckedStage]) -> list[str]:
+def _sort_by_dependency(stages: Iterable[CheckedStage]) -> list[str]:
     try:
         return list(TopologicalSorter({stage.id: stage.depends_on for stage in stages}).static_order())
     except CycleError as error:
@@ -145,26 +146,26 @@ StageStatus: TypeAlias = Literal["done", "skipped", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """What became of a stage."""
+    """The outcome of one stage."""
 
     id: str
     status: StageStatus
     query: str
-    """As it ran; as it was written if it did not run, or ran for each of several rows."""
+    """The query that ran, or the query as written if the stage did not run or ran for each row."""
     result: QueryResult
-    """Without rows if the stage did not run; its notes say why it was skipped."""
+    """Has no rows if the stage did not run. Its notes say why it was skipped."""
     queries: tuple[str, ...] = ()
-    """The queries of a stage that ran for each of several rows."""
+    """All queries of a stage that ran for each row."""
     error: str | None = None
 
     def as_json(self, *, explain: bool = False) -> dict[str, Any]:
-        """Plain JSON; with `explain`, also the steps."""
-        answer: dict[str, Any] = {"id": self.id, "status": self.status, "query": self.query}
+        """Return the result as JSON values; with `explain`, also the steps."""
+        values: dict[str, Any] = {"id": self.id, "status": self.status, "query": self.query}
         if self.queries:
-            answer["queries"] = list(self.queries)
+            values["queries"] = list(self.queries)
         if self.error is not None:
-            answer["error"] = self.error
-        return {**answer, **self.result.as_json(explain=explain)}
+            values["error"] = self.error
+        return {**values, **self.result.as_json(explain=explain)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,24 +174,24 @@ class PlanResult:
 
     stages: tuple[StageResult, ...]
     answer: str
-    """The stage whose results are those of the plan."""
+    """The id of the stage whose rows are the result of the plan."""
 
     def __getitem__(self, stage_id: str) -> StageResult:
-        """The result of one stage."""
+        """Return the result of one stage."""
         return next(stage for stage in self.stages if stage.id == stage_id)
 
     @property
     def results(self) -> list[dict[str, Any]]:
-        """The rows of the stage that answers."""
+        """The rows of the stage that `answer` names."""
         return self[self.answer].result.results
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self.results)
 
     def as_json(self, *, explain: bool = False) -> dict[str, Any]:
-        """Plain JSON; with `explain`, also the steps of each stage."""
+        """Return the result as JSON values; with `explain`, also the steps of each stage."""
         return {
             "query_type": "PLAN",
             "stages": [stage.as_json(explain=explain) for stage in self.stages],

@@ -1,4 +1,4 @@
-"""Running a plan: each stage as soon as those before it are done."""
+"""Run a plan: each stage starts when the stages that it depends on are done."""
 
 from __future__ import annotations
 
@@ -19,28 +19,29 @@ if TYPE_CHECKING:
     from rem.query.plans.references import Row, RowSelection
 
 MAX_RUNS_PER_STAGE = 50
-"""For so many rows a stage runs at most."""
+"""A stage with `for_each` runs for at most this many rows."""
 MAX_CONCURRENT_QUERIES = 4
-"""So many queries of one plan run at the same time, so that it leaves connections to others."""
+"""At most this many queries of one plan run at the same time, to leave connections for others."""
 
 
 async def run_plan(executor: QueryExecutor, plan: Plan) -> PlanResult:
-    """The results of all stages. Only a plan that cannot work is an error; a stage that fails says so in its result."""
+    """Run all stages. A failed stage reports its error in its result; only an invalid plan raises InvalidInputError."""
     stages = check_plan(plan)
     run = _Run(executor)
     async with asyncio.TaskGroup() as group:
         for stage in stages.values():
-            run.tasks[stage.id] = group.create_task(run.stage(stage))
+            run.tasks[stage.id] = group.create_task(run.run_stage(stage))
     results = tuple(run.tasks[stage.id].result() for stage in plan.stages)
     return PlanResult(results, plan.answer or plan.stages[-1].id)
 
 
 @dataclass(frozen=True, slots=True)
-class _Filled:
-    """A query that is ready to run; for a stage that runs for each row, with what names the row."""
+class _BoundQuery:
+    """A query that is ready to run."""
 
     query: Query
     row: object = None
+    """The key of the row that it runs for, in a stage with `for_each`."""
 
 
 @dataclass(slots=True)
@@ -49,40 +50,42 @@ class _Run:
 
     executor: QueryExecutor
     tasks: dict[str, asyncio.Task[StageResult]] = field(default_factory=dict)
-    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_QUERIES))
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_QUERIES))
     blocked: set[str] = field(default_factory=set)
-    """The stages that failed, and those that depend on one that did."""
+    """The stages that failed, and the stages that depend on them."""
 
-    async def stage(self, stage: CheckedStage) -> StageResult:
-        """The result of a stage, after those that it depends on."""
+    async def run_stage(self, stage: CheckedStage) -> StageResult:
+        """Wait for the stages that a stage depends on, run it, and return its result."""
         before = {name: await self.tasks[name] for name in sorted(stage.depends_on)}
-        lost = [name for name in before if name in self.blocked]
-        if lost:
+        failed = [name for name in before if name in self.blocked]
+        if failed:
             self.blocked.add(stage.id)
-            return _skipped(stage, f"Skipped, because {', '.join(lost)} failed or was skipped for a failure.")
+            return _skip_stage(stage, f"Skipped, because {', '.join(failed)} failed or was skipped for a failure.")
         rows = {source: source.select(before[source.stage].result.results) for source in stage.sources}
         try:
-            filled, notes = _filled(stage, rows, before)
+            bound, notes = _bind_queries(stage, rows, before)
         except NoInputError as error:
-            return _skipped(stage, f"Skipped: {error}")
-        return await self._answer(stage, filled, notes)
+            return _skip_stage(stage, f"Skipped: {error}")
+        return await self._run_queries(stage, bound, notes)
 
-    async def _answer(self, stage: CheckedStage, filled: Sequence[_Filled], notes: Sequence[str]) -> StageResult:
-        queries = tuple(print_query(one.query) for one in filled)
+    async def _run_queries(
+        self, stage: CheckedStage, bound: Sequence[_BoundQuery], notes: Sequence[str]
+    ) -> StageResult:
+        queries = tuple(print_query(item.query) for item in bound)
         written = stage.written if stage.for_each else queries[0]
         ran = queries if stage.for_each else ()
         try:
-            results = await self._all(filled)
+            results = await self._run_all(bound)
         except RemError as error:
             self.blocked.add(stage.id)
-            return StageResult(stage.id, "failed", written, _nothing(stage), ran, str(error))
-        result = _together(filled, results) if stage.for_each else results[0]
+            return StageResult(stage.id, "failed", written, _empty_result(stage), ran, str(error))
+        result = _merge_results(bound, results) if stage.for_each else results[0]
         result = replace(result, notes=tuple(dict.fromkeys((*notes, *result.notes))))
         return StageResult(stage.id, "done", written, result, ran)
 
-    async def _all(self, filled: Sequence[_Filled]) -> list[QueryResult]:
-        """The answers of a stage's queries; if one fails the others are not waited for."""
-        tasks = [asyncio.create_task(self._one(one.query)) for one in filled]
+    async def _run_all(self, bound: Sequence[_BoundQuery]) -> list[QueryResult]:
+        """Run the queries of a stage at the same time. If one fails, cancel the others."""
+        tasks = [asyncio.create_task(self._run_one(one.query)) for one in bound]
         try:
             return await asyncio.gather(*tasks)
         finally:
@@ -90,54 +93,54 @@ class _Run:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _one(self, query: Query) -> QueryResult:
-        async with self.turns:
+    async def _run_one(self, query: Query) -> QueryResult:
+        async with self.slots:
             return await self.executor.run(query)
 
 
-def _filled(
+def _bind_queries(
     stage: CheckedStage, rows: dict[RowSelection, Sequence[Row]], before: dict[str, StageResult]
-) -> tuple[list[_Filled], list[str]]:
-    """The queries that a stage runs: one, or one for each row that has what they refer to."""
+) -> tuple[list[_BoundQuery], list[str]]:
+    """Return the queries of a stage and notes: one query, or one for each row that has values for the references."""
     if stage.for_each is None or stage.row is None:
         query, notes = stage.template.bind(rows)
-        return [_Filled(query)], notes
-    each = stage.for_each.select(before[stage.for_each.stage].result.results)
-    if not each:
+        return [_BoundQuery(query)], notes
+    source_rows = stage.for_each.select(before[stage.for_each.stage].result.results)
+    if not source_rows:
         raise NoInputError(f"{stage.for_each.stage} gave no rows to run for.")
-    filled: list[_Filled] = []
+    bound: list[_BoundQuery] = []
     notes, missing = [], []
-    for position, row in enumerate(each[:MAX_RUNS_PER_STAGE]):
+    for position, row in enumerate(source_rows[:MAX_RUNS_PER_STAGE]):
         try:
-            query, more = stage.template.bind({**rows, stage.row: [row]})
+            query, row_notes = stage.template.bind({**rows, stage.row: [row]})
         except NoInputError as error:
             missing.append(str(error))
             continue
-        filled.append(_Filled(query, row.get("key", position)))
-        notes += more
-    if not filled:
+        bound.append(_BoundQuery(query, row.get("key", position)))
+        notes += row_notes
+    if not bound:
         raise NoInputError(missing[0])
     if missing:
-        notes.append(f"Left out {len(missing)} of {len(each)} rows: {missing[0]}")
-    if len(each) > MAX_RUNS_PER_STAGE:
-        notes.append(f"Only the first {MAX_RUNS_PER_STAGE} of {len(each)} rows were run for.")
-    return filled, notes
+        notes.append(f"Left out {len(missing)} of {len(source_rows)} rows: {missing[0]}")
+    if len(source_rows) > MAX_RUNS_PER_STAGE:
+        notes.append(f"Only the first {MAX_RUNS_PER_STAGE} of {len(source_rows)} rows were run for.")
+    return bound, notes
 
 
-def _together(filled: Sequence[_Filled], results: Sequence[QueryResult]) -> QueryResult:
-    """The answers of a stage's queries as one, each row with the one that it was found for."""
-    pairs = list(zip(filled, results, strict=True))
+def _merge_results(bound: Sequence[_BoundQuery], results: Sequence[QueryResult]) -> QueryResult:
+    """Merge the results of a stage's queries. Each row names the row that its query ran for."""
+    pairs = list(zip(bound, results, strict=True))
     return QueryResult(
         results[0].query_type,
-        [{"for_each": one.row, **row} for one, result in pairs for row in result.results],
+        [{"for_each": item.row, **row} for item, result in pairs for row in result.results],
         tuple(note for result in results for note in result.notes),
         tuple(step for result in results for step in result.steps),
     )
 
 
-def _skipped(stage: CheckedStage, note: str) -> StageResult:
-    return StageResult(stage.id, "skipped", stage.written, _nothing(stage, note))
+def _skip_stage(stage: CheckedStage, note: str) -> StageResult:
+    return StageResult(stage.id, "skipped", stage.written, _empty_result(stage, note))
 
 
-def _nothing(stage: CheckedStage, *notes: str) -> QueryResult:
+def _empty_result(stage: CheckedStage, *notes: str) -> QueryResult:
     return QueryResult(stage.template.query_type, [], notes)

@@ -1,4 +1,4 @@
-"""FUZZY: what has a key much like a text, then what has something like it in its summary."""
+"""FUZZY: find entities with a key or summary like a text, such as a misspelt name."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from rem.db.store import Store
     from rem.query.tree import Fuzzy
 
-_LONGEST_TEXT = 250
-"""A summary has 200 characters, and hardly a key has more: what is longer is like none of them, and takes seconds."""
+MAX_TEXT_CHARS = 250
+"""Summaries have 200 characters, and keys hardly more. A longer text would match nothing and take seconds."""
 
 
 async def run_fuzzy(store: Store, query: Fuzzy) -> QueryResult:
-    """One row for each entity, the best first; those whose key matches before those whose summary does."""
+    """Return one row for each entity, best first: matches of a key before matches of a summary."""
     await require_table(store, query.table)
-    text = _comparable(query.text)
+    text = _cut_text(query.text)
     steps = Steps()
     with steps.measure("fuzzy") as step:
         async with store.executor.connection() as connection:
-            answer = await connection.fetchval(
+            response = await connection.fetchval(
                 sql("query", "fuzzy"),
                 store.scope.tenant_id,
                 store.scope.user_id,
@@ -36,7 +36,7 @@ async def run_fuzzy(store: Store, query: Fuzzy) -> QueryResult:
                 query.limit,
                 query.table,
             )
-        matches: list[tuple[str, str, float, str, dict[str, Any]]] = orjson.loads(answer)
+        matches: list[tuple[str, str, float, str, dict[str, Any]]] = orjson.loads(response)
         step.rows = len(matches)
     rows = [
         {
@@ -49,12 +49,12 @@ async def run_fuzzy(store: Store, query: Fuzzy) -> QueryResult:
         }
         for table, key, score, matched, record in matches
     ]
-    cut = f"Only the first {_LONGEST_TEXT:,} characters of the text were compared."
-    return QueryResult("FUZZY", rows, (cut,) if len(query.text) > _LONGEST_TEXT else (), tuple(steps))
+    notes = [f"Only the first {MAX_TEXT_CHARS:,} characters of the text were compared."]
+    return QueryResult("FUZZY", rows, tuple(notes) if len(query.text) > MAX_TEXT_CHARS else (), tuple(steps))
 
 
-def _comparable(text: str) -> str:
+def _cut_text(text: str) -> str:
     try:
-        return check_text(text)[:_LONGEST_TEXT]
+        return check_text(text)[:MAX_TEXT_CHARS]
     except ValueError as error:
         raise InvalidInputError(f"The text of FUZZY {error}.") from error

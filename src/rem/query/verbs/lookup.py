@@ -1,4 +1,4 @@
-"""LOOKUP: what answers to some keys, the user's own rows before the shared ones."""
+"""LOOKUP: find entities by their exact keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 async def require_table(store: Store, table: str | None) -> None:
-    """An error with the nearest name if there is no such table; one that another process made meanwhile is learnt."""
+    """Raise an error if there is no such table. A table that another process has just created is learnt first."""
     if table is None or table in store.types.models:
         return
     async with store.executor.connection() as connection:
@@ -21,28 +21,33 @@ async def require_table(store: Store, table: str | None) -> None:
     store.types.get_model(table)
 
 
-_SHOWN_KEYS = 5
-_LONGEST_SHOWN = 80
+MAX_SHOWN_KEYS = 5
+MAX_SHOWN_KEY_CHARS = 80
 
 
 async def run_lookup(store: Store, query: Lookup) -> QueryResult:
-    """One row for each answer to each key, in the order of the keys; a note names the keys without one."""
+    """Return one row for each match, in the order of the keys, own rows before shared ones. A note lists the misses."""
     await require_table(store, query.table)
     steps = Steps()
     with steps.measure("lookup") as step:
-        answers = await store.find_matches(query.keys, query.table)
-        step.rows = len(answers)
+        matches = await store.find_matches(query.keys, query.table)
+        step.rows = len(matches)
     rows = [
-        {"table": answer.table, "key": answer.record["key"], "asked": answer.key, "record": answer.record}
-        for answer in answers
+        {"table": match.table, "key": match.record["key"], "asked": match.key, "record": match.record}
+        for match in matches
     ]
-    answered = {answer.key for answer in answers}
-    return QueryResult("LOOKUP", rows, _notes([key for key in query.keys if key not in answered]), tuple(steps))
+    matched_keys = {match.key for match in matches}
+    missing_keys = [key for key in query.keys if key not in matched_keys]
+    return QueryResult("LOOKUP", rows, _explain_missing(missing_keys), tuple(steps))
 
 
-def _notes(missing: list[str]) -> tuple[str, ...]:
-    if not missing:
+def _explain_missing(keys: list[str]) -> tuple[str, ...]:
+    if not keys:
         return ()
-    shown = [key if len(key) <= _LONGEST_SHOWN else f"{key[:_LONGEST_SHOWN]}…" for key in missing[:_SHOWN_KEYS]]
-    more = f" and {len(missing) - _SHOWN_KEYS} more" if len(missing) > _SHOWN_KEYS else ""
-    return (f"Nothing answers to {', '.join(shown)}{more}. FUZZY {quote(shown[0])} finds what is written nearly so.",)
+    shown = [_shorten(key) for key in keys[:MAX_SHOWN_KEYS]]
+    more = f" and {len(keys) - MAX_SHOWN_KEYS} more" if len(keys) > MAX_SHOWN_KEYS else ""
+    return (f"No match for {', '.join(shown)}{more}. FUZZY {quote(shown[0])} finds similar keys.",)
+
+
+def _shorten(key: str) -> str:
+    return key if len(key) <= MAX_SHOWN_KEY_CHARS else f"{key[:MAX_SHOWN_KEY_CHARS]}…"

@@ -1,4 +1,4 @@
-"""The SQL verb: a SELECT of the user's, over what the scope of the store may see."""
+"""SQL: run a SELECT of a user in the sandbox."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 async def run_sql(sandbox: SqlSandbox, store: Store, query: Sql, *, limit: int | None = None) -> QueryResult:
-    """The rows of a SELECT in the scope of a store; what an open transaction of the store wrote is not seen yet."""
+    """Return the rows of a SELECT in the scope of a store. It does not see an open transaction of the store."""
     selection = await sandbox.select(store.scope, query.statement, limit=limit)
     notes = []
     if selection.is_cut_off:

@@ -1,6 +1,6 @@
-"""The gate before the SQL sandbox: refuses early what the database would refuse, and says what to do instead.
+"""Check a SELECT before it goes to the sandbox, and explain what is not allowed and what to do instead.
 
-It looks at words only, in one pass, and lets through what it does not understand: the walls are in the database
+The check only looks at words, in one pass, and accepts what it does not understand. The database enforces the limits
 (`db/functions/sandbox.sql`), and PostgreSQL explains its own syntax best.
 """
 
@@ -18,10 +18,10 @@ from rem.query.language.syntax_errors import ParseError, to_syntax_error
 if TYPE_CHECKING:
     from rem.db.sandbox import ReadableSchema
 
-_DEEPEST = 200
-_MOST_COLUMNS = 200
-_STARTS = frozenset({"select", "with", "values", "table"})
-_INSTEAD = {
+MAX_BRACKET_DEPTH = 200
+MAX_CTE_COLUMNS = 200
+_FIRST_WORDS = frozenset({"select", "with", "values", "table"})
+_ADVICE = {
     **dict.fromkeys(
         ("insert", "update", "merge", "copy", "into"), "Rows are written by `rem db load` or `store.upsert`"
     ),
@@ -56,7 +56,7 @@ _UNSTOPPABLE = {
     "strpos": _SEARCHES,
     "position": _SEARCHES,
 }
-"""What no timeout stops, with what to use instead."""
+"""Functions that no timeout can stop, with the alternatives."""
 _TRIMS = frozenset({"trim", "btrim", "ltrim", "rtrim"})
 _TRIMS_INSTEAD = "trim(text), or regexp_replace(text, '^x+|x+$', '', 'g')"
 _TRIM_SIDES = frozenset({"(", "both", "leading", "trailing"})
@@ -83,27 +83,27 @@ _NEVER_AN_ALIAS = (
 
 
 def check_select(statement: str, readable: ReadableSchema) -> None:
-    """An error that says what to do, unless this is one SELECT over what may be read."""
+    """Raise QuerySyntaxError, with advice, if the statement is not one SELECT over readable tables and functions."""
     try:
         words = list(split_sql_words(statement))
         _check_kind(words)
-        own_names = {name.text for name in _own_names(words)}
+        cte_names = {name.text for name in _find_cte_names(words)}
         for at, word in enumerate(words):
             if word.text == "(" and at and words[at - 1].is_name:
                 _check_call(words, at, readable.functions)
-        for table in _tables(words):
-            _check_table(table, own_names, readable.tables)
+        for table in _find_tables(words):
+            _check_table(table, cte_names, readable.tables)
     except ParseError as problem:
         raise to_syntax_error(statement, problem, None) from None
 
 
 def _check_kind(words: Sequence[SqlWord]) -> None:
-    """One statement, which begins as one that reads, and does nothing else further on."""
+    """Raise ParseError if it is not one statement, or if it writes or locks rows."""
     first = next((word for word in words if word.text != "("), None)
     if first is None:
         raise ParseError(0, "There is no SELECT here: write one, such as SELECT name FROM users LIMIT 3")
-    if first.kind != "word" or first.text not in _STARTS:
-        raise _only_reads(first)
+    if first.kind != "word" or first.text not in _FIRST_WORDS:
+        raise _read_only_error(first)
     previous = first
     for at, word in enumerate(words):
         if previous.kind == "mark" and previous.text == ";" and word.text != ";":
@@ -112,34 +112,34 @@ def _check_kind(words: Sequence[SqlWord]) -> None:
         if word.kind != "word":
             continue
         if word.text == "into" or (word.text in _WRITES and _opens_cte(words, at)):
-            raise _only_reads(word)
+            raise _read_only_error(word)
         if word.text in ("update", "share", "key", "no") and before.text == "for" and before.kind == "word":
-            raise _only_reads(before)
+            raise _read_only_error(before)
 
 
 def _opens_cte(words: Sequence[SqlWord], at: int) -> bool:
-    """`AS (DELETE …`, `AS MATERIALIZED (DELETE …`."""
+    """Return whether a CTE begins here: `AS (DELETE …`, `AS MATERIALIZED (DELETE …`."""
     return at >= 2 and words[at - 1].text == "(" and words[at - 2].text in ("as", "materialized")
 
 
 def _check_call(words: Sequence[SqlWord], at: int, functions: frozenset[str]) -> None:
-    """`name (` is a function that may be called, a word of SQL, or an alias with the names of its columns."""
+    """Check `name (`: it must be an allowed function, a word of SQL, or an alias with column names."""
     name = words[at - 1]
-    if name.text in _TRIMS and _takes_characters(words, at):
-        raise _unstoppable(name, f"{name.text} of chosen characters", _TRIMS_INSTEAD)
+    if name.text in _TRIMS and _lists_characters(words, at):
+        raise _unstoppable_error(name, f"{name.text} of chosen characters", _TRIMS_INSTEAD)
     if name.text in functions or (name.kind == "word" and name.text in _BEFORE_BRACKET):
         return
     if at >= 2 and words[at - 2].text in ("as", "::", "with", "recursive"):
         return
     if not _is_alias(words, at):
         if name.text in _UNSTOPPABLE:
-            raise _unstoppable(name, name.text, _UNSTOPPABLE[name.text])
+            raise _unstoppable_error(name, name.text, _UNSTOPPABLE[name.text])
         message = f"SQL reads rows and computes: there is no function {name.text} that it may call"
         raise ParseError(name.start, message, nearest=_find_nearest(name.text, functions))
 
 
-def _takes_characters(words: Sequence[SqlWord], at: int) -> bool:
-    """Whether a trim says what it takes away: `trim(text, 'x')`, `trim(both 'x' FROM text)`."""
+def _lists_characters(words: Sequence[SqlWord], at: int) -> bool:
+    """Return whether a trim lists characters: `trim(text, 'x')`, `trim(both 'x' FROM text)`."""
     depth = 0
     for n in range(at + 1, len(words)):
         word = words[n]
@@ -147,26 +147,26 @@ def _takes_characters(words: Sequence[SqlWord], at: int) -> bool:
             depth += 1
         elif word.kind == "mark" and word.text in ")]":
             depth -= 1
-        elif depth == 0 and _chooses(words[n - 1], word):
+        elif depth == 0 and _starts_character_list(words[n - 1], word):
             return True
-        if not 0 <= depth <= _DEEPEST:
+        if not 0 <= depth <= MAX_BRACKET_DEPTH:
             return False
     return False
 
 
-def _chooses(before: SqlWord, word: SqlWord) -> bool:
+def _starts_character_list(before: SqlWord, word: SqlWord) -> bool:
     if word.kind == "mark":
         return word.text == ","
     is_side = before.kind in ("mark", "word") and before.text in _TRIM_SIDES
     return word.kind == "word" and word.text == "from" and not is_side
 
 
-def _unstoppable(name: SqlWord, what: str, instead: str) -> ParseError:
-    return ParseError(name.start, f"There is no {what}, because no timeout stops it: use {instead}")
+def _unstoppable_error(name: SqlWord, function: str, alternative: str) -> ParseError:
+    return ParseError(name.start, f"There is no {function}, because no timeout stops it: use {alternative}")
 
 
 def _is_alias(words: Sequence[SqlWord], at: int) -> bool:
-    """`, t (a, b) AS (…)` of a WITH, `unnest(x) t (a, b)`, `users u (a, b)`."""
+    """Return whether `name (` is an alias: `, t (a, b) AS (…)` of a WITH, `unnest(x) t (a, b)`, `users u (a, b)`."""
     end = next((n for n in range(at + 1, len(words)) if words[n].text == ")"), len(words))
     columns = words[at + 1 : end]
     if at < 2 or not columns or words[at - 1].text.startswith(_NEVER_AN_ALIAS):
@@ -180,13 +180,13 @@ def _is_alias(words: Sequence[SqlWord], at: int) -> bool:
     return before.text == ")" or before.kind == "quoted" or (before.is_name and before.text not in _BEFORE_BRACKET)
 
 
-def _own_names(words: Sequence[SqlWord]) -> Iterable[SqlWord]:
-    """What a WITH calls its parts: `name AS (`, `name (columns) AS (`."""
+def _find_cte_names(words: Sequence[SqlWord]) -> Iterable[SqlWord]:
+    """Yield the names of CTEs: `name AS (`, `name (columns) AS (`."""
     for at, word in enumerate(words):
         if word.kind == "word" and word.text == "as" and at:
             opened = at - 1
             if words[opened].text == ")":
-                columns = range(opened, max(opened - _MOST_COLUMNS, 0), -1)
+                columns = range(opened, max(opened - MAX_CTE_COLUMNS, 0), -1)
                 opened = next((n for n in columns if words[n].text == "("), 1) - 1
             if words[opened].is_name:
                 yield words[opened]
@@ -194,18 +194,18 @@ def _own_names(words: Sequence[SqlWord]) -> Iterable[SqlWord]:
 
 @dataclass(slots=True)
 class _Level:
-    """What stands between two brackets: a SELECT, and in its FROM or not."""
+    """The text between two brackets: whether it has a SELECT, and whether we are in its FROM."""
 
     has_select: bool = False
     in_from: bool = False
 
 
-def _tables(words: Sequence[SqlWord]) -> Iterable[tuple[str, SqlWord]]:
-    """The schema and the name of every table that stands in a FROM or JOIN, or after TABLE."""
+def _find_tables(words: Sequence[SqlWord]) -> Iterable[tuple[str, SqlWord]]:
+    """Yield the schema and name of every table in a FROM or JOIN, or after TABLE."""
     levels = [_Level()]
     for at, word in enumerate(words):
         if word.kind == "mark":
-            _follow_bracket(levels, word)
+            _track_bracket(levels, word)
             if word.text != "," or not levels[-1].in_from:
                 continue
         elif word.kind != "word" or not _leads_to_table(levels[-1], words, at):
@@ -215,10 +215,10 @@ def _tables(words: Sequence[SqlWord]) -> Iterable[tuple[str, SqlWord]]:
             yield table
 
 
-def _follow_bracket(levels: list[_Level], word: SqlWord) -> None:
+def _track_bracket(levels: list[_Level], word: SqlWord) -> None:
     if word.text in ("(", "["):
-        if len(levels) > _DEEPEST:
-            raise QueryLimitError(f"The SQL is nested more than {_DEEPEST} brackets deep: simplify it.")
+        if len(levels) > MAX_BRACKET_DEPTH:
+            raise QueryLimitError(f"The SQL is nested more than {MAX_BRACKET_DEPTH} brackets deep: simplify it.")
         levels.append(_Level())
     elif word.text in (")", "]") and len(levels) > 1:
         levels.pop()
@@ -238,7 +238,7 @@ def _leads_to_table(level: _Level, words: Sequence[SqlWord], at: int) -> bool:
 
 
 def _table_at(words: Sequence[SqlWord], at: int) -> tuple[str, SqlWord] | None:
-    """The table that is named here; None if it is a function, a subquery or something else."""
+    """Return the schema and name of the table at an index; None if it is a function or a subquery."""
     while at < len(words) and words[at].kind == "word" and words[at].text == "only":
         at += 1
     schema = ""
@@ -251,9 +251,9 @@ def _table_at(words: Sequence[SqlWord], at: int) -> tuple[str, SqlWord] | None:
     return schema, words[at]
 
 
-def _check_table(table: tuple[str, SqlWord], own_names: Iterable[str], tables: Iterable[str]) -> None:
+def _check_table(table: tuple[str, SqlWord], cte_names: Iterable[str], tables: Iterable[str]) -> None:
     schema, name = table
-    if (schema in ("", "rem") and name.text in tables) or (not schema and name.text in own_names):
+    if (schema in ("", "rem") and name.text in tables) or (not schema and name.text in cte_names):
         return
     listed = f"the tables are {', '.join(sorted(tables))}"
     if schema in ("pg_catalog", "information_schema") or name.text.startswith("pg_"):
@@ -266,6 +266,6 @@ def _find_nearest(name: str, known: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.82)), None)
 
 
-def _only_reads(word: SqlWord) -> ParseError:
-    advice = _INSTEAD.get(word.text, "Write a SELECT, a WITH … SELECT, VALUES or TABLE")
+def _read_only_error(word: SqlWord) -> ParseError:
+    advice = _ADVICE.get(word.text, "Write a SELECT, a WITH … SELECT, VALUES or TABLE")
     return ParseError(word.start, f"SQL only reads: {word.text.upper()[:40] or 'this'} is not allowed. {advice}")
