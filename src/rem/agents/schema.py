@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from rem.agents.uri_pattern import check_uri_pattern, matches_uri_pattern
+from rem.text import collapse_spaces, split_sentences
 from rem.tools.registry import TOOLS
 
 KNOWN_TOOLS = tuple(TOOLS)
@@ -19,7 +19,6 @@ READ_RESOURCE = "read_resource"
 MAX_SUMMARY_CHARS = 160
 MAX_LISTED_CHOICES = 16
 """Up to this number of choices are listed in an error message."""
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s")
 
 AgentName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=64)]
 Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+([-+][0-9A-Za-z.+-]+)?$", max_length=64)]
@@ -148,7 +147,7 @@ class AgentSchema(AgentExtra):
     @property
     def summary(self) -> str:
         """The first sentence of the prompt, with at most MAX_SUMMARY_CHARS characters."""
-        first = _SENTENCE_END.split(" ".join(self.description.split()), maxsplit=1)[0]
+        first = split_sentences(collapse_spaces(self.description))[0]
         return first if len(first) <= MAX_SUMMARY_CHARS else f"{first[: MAX_SUMMARY_CHARS - 1].rstrip()}…"
 
     def may_read(self, uri: str) -> bool:

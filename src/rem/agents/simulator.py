@@ -21,6 +21,7 @@ from rem.events import (
     TextEvent,
     ToolCallEvent,
 )
+from rem.text import collapse_spaces
 
 SIMULATOR = "simulator"
 """The name of the agent that this module plays, and of its model."""
@@ -168,5 +169,5 @@ def _make_card() -> ActionCard:
 
 def _quote_prompt(prompt: str) -> str:
     """Return the prompt in one line that cannot break the Markdown of the script."""
-    line = " ".join(prompt.split()).replace("*", "").replace("`", "'")
+    line = collapse_spaces(prompt).replace("*", "").replace("`", "'")
     return line if len(line) <= MAX_QUOTED_PROMPT_CHARS else f"{line[:MAX_QUOTED_PROMPT_CHARS]}…"

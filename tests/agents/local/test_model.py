@@ -502,7 +502,7 @@ async def test_without_a_search_plain_text_is_taken_from_the_input(memory: Rem) 
 async def test_without_a_search_nothing_but_text_is_given(memory: Rem, rule: dict[str, Any]) -> None:
     properties = {"reason": {"type": "string"}, "judged": rule}
     schema = {"type": "object", "properties": properties, "required": ["reason", "judged"]}
-    with pytest.raises(ModelError, match="needs a language model: rem:local only quotes, and cannot say 'judged'"):
+    with pytest.raises(ModelError, match="needs a language model: rem:local only quotes, and cannot fill 'judged'"):
         await ask(memory, "Two memories.", tools=[], output_schema=schema)
 
 
@@ -544,7 +544,7 @@ async def test_any_object_of_an_agent_that_cannot_search_is_an_error(memory: Rem
 )
 async def test_what_only_a_model_can_judge_is_a_clear_error(memory: Rem, field: str, rule: dict[str, Any]) -> None:
     schema = {"type": "object", "properties": {field: rule}, "required": [field]}
-    with pytest.raises(ModelError, match=f"cannot say '{field}'.*LLM__DEFAULT_MODEL"):
+    with pytest.raises(ModelError, match=f"cannot fill '{field}'.*LLM__DEFAULT_MODEL"):
         await ask(memory, "Atlas", output_schema=schema)
 
 

@@ -1,0 +1,1 @@
+"""`rem:local`: the built-in model that searches the memory and quotes it, without a language model."""

@@ -1,4 +1,4 @@
-"""`rem:local`: the model without a language model. It searches with the agent's tools and quotes what it finds."""
+"""The model `rem:local`: it searches with the agent's tools and quotes the results, without a language model."""
 
 from __future__ import annotations
 
@@ -33,155 +33,156 @@ from rem.agents.local.structured_output import LocalOutput
 from rem.errors import ModelRequiredError
 
 LOCAL_MODEL = "rem:local"
-_SEARCH, _NOTE, _DELEGATE = "search_rem", "register_metadata", "ask_agent"
-_SAID = 0.9
-"""How certain an answer is that needed no search."""
-_RECALLED = "RELEVANT CONTEXT FROM PAST CONVERSATIONS:"
-_QUESTION = "\nUSER QUESTION: "
-"""How a question looks that was given what was said before: only the question is to be searched."""
-_RETRY = "<retry_feedback"
+SMALL_TALK_CONFIDENCE = 0.9
+"""Confidence of an answer that needs no search."""
+_SEARCH_TOOL, _NOTE_TOOL, _DELEGATE_TOOL = "search_rem", "register_metadata", "ask_agent"
+_RECALL_START = "RELEVANT CONTEXT FROM PAST CONVERSATIONS:"
+_RECALL_QUESTION = "\nUSER QUESTION: "
+"""Format of a prompt with passages of past sessions. Only the question after this mark is searched."""
+_RETRY_START = "<retry_feedback"
 
 
 @cache
 def get_local_model() -> FunctionModel:
-    """The model; it has no state, so one is enough."""
+    """Return the model. It has no state, so one instance is enough."""
     return _LocalModel(_respond, stream_function=_stream, model_name=LOCAL_MODEL)
 
 
 class _LocalModel(FunctionModel):
     @property
     def system(self) -> str:
-        """Who provides the model."""
+        """The name of the provider."""
         return "rem"
 
 
 @dataclass(slots=True)
 class _TurnState:
-    """What was asked, now and before, and what has been done about it so far."""
+    """The user messages so far, and the tool calls since the last one."""
 
-    prompts: list[str] = field(default_factory=list)
+    user_messages: list[str] = field(default_factory=list)
     called: set[str] = field(default_factory=set)
     returned: dict[str, ToolReturnPart] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, messages: Sequence[ModelMessage]) -> _TurnState:
-        turn = cls()
+    def from_messages(cls, messages: Sequence[ModelMessage]) -> _TurnState:
+        state = cls()
         for message in messages:
             for part in message.parts:
-                turn = turn._after(part)
-        return turn
+                state = state._add(part)
+        return state
 
     @property
     def question(self) -> str:
-        """What is asked now."""
-        return self.prompts[-1] if self.prompts else ""
+        """The last user message."""
+        return self.user_messages[-1] if self.user_messages else ""
 
     @property
     def earlier(self) -> list[str]:
-        """What the user said before."""
-        return self.prompts[:-1]
+        """The user messages before the last one."""
+        return self.user_messages[:-1]
 
     @property
-    def asked(self) -> tuple[str, ...]:
-        """What is to be searched for: the question, after the one that it refers to."""
+    def search_texts(self) -> tuple[str, ...]:
+        """The texts to search for: the question, and before it the question that it follows up."""
         return resolve_follow_up(self.question, self.earlier)
 
-    def _after(self, part: Any) -> _TurnState:
+    def _add(self, part: Any) -> _TurnState:
         if isinstance(part, UserPromptPart):
-            text = _text_of(part)
-            if text.startswith(_RETRY):
+            text = _get_question(part)
+            if text.startswith(_RETRY_START):
                 return self
-            self.prompts.append(text)
-            return _TurnState(self.prompts)
+            self.user_messages.append(text)
+            return _TurnState(self.user_messages)
         if isinstance(part, ToolCallPart):
             self.called.add(part.tool_name)
         elif isinstance(part, ToolReturnPart):
             self.returned[part.tool_name] = part
         return self
 
-    def findings(self) -> Excerpts:
-        """What the search gave."""
-        part = self.returned.get(_SEARCH)
+    def get_excerpts(self) -> Excerpts:
+        """Return the excerpts of the search result."""
+        part = self.returned.get(_SEARCH_TOOL)
         if part is None:
             return Excerpts()
         if part.outcome != "success":
-            return Excerpts(problem=str(part.content))
+            return Excerpts(error=str(part.content))
         is_lookup = is_query(self.question) and self.question.lstrip().startswith("LOOKUP")
-        return parse_search_result(part.content, self.asked, is_whole=is_lookup)
+        return parse_search_result(part.content, self.search_texts, is_lookup=is_lookup)
 
 
-def _next(messages: list[ModelMessage], info: AgentInfo) -> ToolCallPart | str:
-    """The next step: a call of a tool, each at most once, or the answer in words."""
-    turn = _TurnState.of(messages)
+def _choose_step(messages: list[ModelMessage], info: AgentInfo) -> ToolCallPart | str:
+    """Return the next step: a tool call, at most one for each tool, or the text of the answer."""
+    state = _TurnState.from_messages(messages)
     tools = {tool.name: tool for tool in info.function_tools}
     is_structured = bool(info.output_tools) and not info.allow_text_output
-    if is_structured and _SEARCH not in tools:
-        # Such an agent works on what it is given, such as a text to be summarized.
-        return _structured(turn, LocalOutput(pick_excerpt(turn.question, "")), info)
-    said = reply_without_search(turn.question, turn.earlier)
-    if said is not None:
-        return _structured(turn, LocalOutput(said, Excerpts(confidence=_SAID)), info) if is_structured else said
-    if _SEARCH in tools:
-        return _searched(turn, tools, info, is_structured=is_structured)
-    return _delegated(turn) if _DELEGATE in tools else explain_missing_tools()
+    if is_structured and _SEARCH_TOOL not in tools:
+        # Such an agent processes its input, for example a text to summarize.
+        return _fill_output(state, LocalOutput(pick_excerpt(state.question, "")), info)
+    reply = reply_without_search(state.question, state.earlier)
+    if reply is not None:
+        output = LocalOutput(reply, Excerpts(confidence=SMALL_TALK_CONFIDENCE))
+        return _fill_output(state, output, info) if is_structured else reply
+    if _SEARCH_TOOL in tools:
+        return _search_and_answer(state, tools, info, is_structured=is_structured)
+    return _delegate(state) if _DELEGATE_TOOL in tools else explain_missing_tools()
 
 
-def _searched(
-    turn: _TurnState, tools: Mapping[str, ToolDefinition], info: AgentInfo, *, is_structured: bool
+def _search_and_answer(
+    state: _TurnState, tools: Mapping[str, ToolDefinition], info: AgentInfo, *, is_structured: bool
 ) -> ToolCallPart | str:
-    if _SEARCH not in turn.called:
-        return ToolCallPart(_SEARCH, _search(turn, tools[_SEARCH].parameters_json_schema))
-    findings = turn.findings()
-    if _NOTE in tools and _NOTE not in turn.called:
-        return ToolCallPart(_NOTE, {"confidence": findings.confidence, "sources": findings.keys})
-    text = write_answer(findings)
-    return _structured(turn, LocalOutput(text, findings), info) if is_structured else text
+    if _SEARCH_TOOL not in state.called:
+        return ToolCallPart(_SEARCH_TOOL, _make_search_arguments(state, tools[_SEARCH_TOOL].parameters_json_schema))
+    excerpts = state.get_excerpts()
+    if _NOTE_TOOL in tools and _NOTE_TOOL not in state.called:
+        return ToolCallPart(_NOTE_TOOL, {"confidence": excerpts.confidence, "sources": excerpts.keys})
+    text = write_answer(excerpts)
+    return _fill_output(state, LocalOutput(text, excerpts), info) if is_structured else text
 
 
-def _search(turn: _TurnState, schema: dict[str, Any]) -> dict[str, Any]:
-    arguments = {"query": " ".join(turn.asked).strip()[:MAX_QUESTION_CHARS] or "*"}
+def _make_search_arguments(state: _TurnState, schema: dict[str, Any]) -> dict[str, Any]:
+    arguments = {"query": " ".join(state.search_texts).strip()[:MAX_QUESTION_CHARS] or "*"}
     if "mode" in schema.get("properties", {}):
-        arguments["mode"] = "rem-dialect" if is_query(turn.question) else "natural-language"
+        arguments["mode"] = "rem-dialect" if is_query(state.question) else "natural-language"
     return arguments
 
 
-def _delegated(turn: _TurnState) -> ToolCallPart | str:
-    """An agent that may only ask others asks the one that searches."""
-    if _DELEGATE not in turn.called:
-        return ToolCallPart(_DELEGATE, {"agent_name": "rem", "input_text": turn.question or "hello"})
-    part = turn.returned.get(_DELEGATE)
+def _delegate(state: _TurnState) -> ToolCallPart | str:
+    """Ask the agent `rem`, for an agent that cannot search itself."""
+    if _DELEGATE_TOOL not in state.called:
+        return ToolCallPart(_DELEGATE_TOOL, {"agent_name": "rem", "input_text": state.question or "hello"})
+    part = state.returned.get(_DELEGATE_TOOL)
     content = part.content if part is not None and part.outcome == "success" else None
-    said = content.get("output") if isinstance(content, dict) else None
-    if isinstance(said, str) and said.strip():
-        return said
-    return write_answer(Excerpts(problem="the agent rem did not answer"))
+    output = content.get("output") if isinstance(content, dict) else None
+    if isinstance(output, str) and output.strip():
+        return output
+    return write_answer(Excerpts(error="the agent rem did not answer"))
 
 
-def _structured(turn: _TurnState, output: LocalOutput, info: AgentInfo) -> ToolCallPart:
+def _fill_output(state: _TurnState, output: LocalOutput, info: AgentInfo) -> ToolCallPart:
     tool = info.output_tools[0]
-    if tool.name in turn.called:
+    if tool.name in state.called:
         raise ModelRequiredError("rem:local cannot give an answer that this agent accepts: set LLM__DEFAULT_MODEL.")
     return ToolCallPart(tool.name, output.fill(tool.parameters_json_schema))
 
 
 async def _respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    step = _next(messages, info)
+    step = _choose_step(messages, info)
     return ModelResponse(parts=[TextPart(step) if isinstance(step, str) else step])
 
 
 async def _stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | dict[int, DeltaToolCall]]:
-    step = _next(messages, info)
+    step = _choose_step(messages, info)
     if isinstance(step, str):
-        for piece in split_for_streaming(step):
-            yield piece
+        for chunk in split_for_streaming(step):
+            yield chunk
     else:
         arguments = orjson.dumps(step.args).decode()
         yield {0: DeltaToolCall(name=step.tool_name, json_args=arguments, tool_call_id=step.tool_call_id)}
 
 
-def _text_of(part: UserPromptPart) -> str:
-    """The words of a prompt, without what was recalled for it."""
+def _get_question(part: UserPromptPart) -> str:
+    """Return the text of a prompt, without the passages of past sessions before it."""
     contents = [part.content] if isinstance(part.content, str) else part.content
     texts = [item.content if isinstance(item, TextContent) else item for item in contents]
     text = "\n".join(text for text in texts if isinstance(text, str))
-    return text.rpartition(_QUESTION)[2] if text.startswith(_RECALLED) else text
+    return text.rpartition(_RECALL_QUESTION)[2] if text.startswith(_RECALL_START) else text

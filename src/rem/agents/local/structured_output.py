@@ -1,4 +1,4 @@
-"""How `rem:local` fills a structured answer: with what it found, never with a judgement that it cannot make."""
+"""Fill a structured answer of `rem:local` with excerpts, and refuse fields that need a language model."""
 
 from __future__ import annotations
 
@@ -10,105 +10,105 @@ from rem.agents.json_schema import check_answer
 from rem.agents.local.excerpts import Excerpts
 from rem.errors import ModelRequiredError
 
-_KEYS = ("sources", "references", "keys", "source_keys")
-_CONFIDENCES = ("confidence", "confidence_score")
-_UNKNOWN = ("unknown", "n/a", "")
-"""Choices that judge nothing; "none" or "other" would."""
-_WHOLE = "the answer"
+_KEY_FIELDS = ("sources", "references", "keys", "source_keys")
+_CONFIDENCE_FIELDS = ("confidence", "confidence_score")
+_NEUTRAL_CHOICES = ("unknown", "n/a", "")
+"""Choices that state nothing. "none" and "other" are statements."""
+_WHOLE_ANSWER = "the answer"
 
 
-class _BeyondQuotingError(Exception):
-    """A field needs something that only a language model can say."""
+class _ModelRequiredForFieldError(Exception):
+    """A field needs a language model. The message is the path of the field."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalOutput:
-    """What there is to say: a text, and what it rests on; without findings, the text is what the agent was given."""
+    """The content of an answer: a text and its excerpts. Without excerpts, the text is the input of the agent."""
 
     text: str
-    findings: Excerpts | None = None
+    excerpts: Excerpts | None = None
 
     def fill(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """An answer of a schema; a ModelRequiredError if its required fields ask for more than quoting."""
+        """Return an answer that matches the schema. Raise ModelRequiredError if a required field needs a model."""
         try:
-            answer = self._whole(schema)
-        except _BeyondQuotingError as error:
-            raise _beyond(str(error)) from error
-        problems = check_answer(schema, answer)
-        if problems:
-            raise _beyond(".".join(str(part) for part in problems[0].path) or _WHOLE)
+            answer = self._fill_schema(schema)
+        except _ModelRequiredForFieldError as error:
+            raise _make_error(str(error)) from error
+        issues = check_answer(schema, answer)
+        if issues:
+            raise _make_error(".".join(str(part) for part in issues[0].path) or _WHOLE_ANSWER)
         return answer
 
-    def _whole(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        if self.findings is not None and not schema.get("properties") and not schema.get("required"):
-            # Any object will do.
-            return {"answer": self.text, "confidence": self.findings.confidence, "sources": self.findings.keys}
-        return self._object(schema, "", schema.get("$defs", {}))
+    def _fill_schema(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        if self.excerpts is not None and not schema.get("properties") and not schema.get("required"):
+            # The schema accepts any object.
+            return {"answer": self.text, "confidence": self.excerpts.confidence, "sources": self.excerpts.keys}
+        return self._fill_object(schema, "", schema.get("$defs", {}))
 
-    def _object(self, schema: Mapping[str, Any], path: str, defs: Mapping[str, Any]) -> dict[str, Any]:
+    def _fill_object(self, schema: Mapping[str, Any], path: str, defs: Mapping[str, Any]) -> dict[str, Any]:
         properties = schema.get("properties", {})
         required = schema.get("required", [])
         filled: dict[str, Any] = {}
         for name, field in properties.items():
-            if name not in required and not self._is_welcome(name):
+            if name not in required and not self._is_optional_field_filled(name):
                 continue
             try:
-                filled[name] = self._value(field, name, f"{path}.{name}".strip("."), defs)
-            except _BeyondQuotingError:
+                filled[name] = self._fill_value(field, name, f"{path}.{name}".strip("."), defs)
+            except _ModelRequiredForFieldError:
                 if name in required:
                     raise
         if not filled:
-            # An empty object would say that there is nothing to say.
-            raise _BeyondQuotingError(path or _WHOLE)
+            # An empty object would state that there is nothing.
+            raise _ModelRequiredForFieldError(path or _WHOLE_ANSWER)
         return filled
 
-    def _is_welcome(self, name: str) -> bool:
-        """Whether an optional field is filled: the answer of a search, and what it rests on."""
-        return self.findings is not None and name in ("answer", *_KEYS, *_CONFIDENCES)
+    def _is_optional_field_filled(self, name: str) -> bool:
+        """Return whether an optional field is filled: the answer of a search, its sources and its confidence."""
+        return self.excerpts is not None and name in ("answer", *_KEY_FIELDS, *_CONFIDENCE_FIELDS)
 
-    def _value(self, schema: Any, name: str, path: str, defs: Mapping[str, Any]) -> Any:
+    def _fill_value(self, schema: Any, name: str, path: str, defs: Mapping[str, Any]) -> Any:
         if not isinstance(schema, Mapping):
-            return self._text({}, path)
+            return self._fill_text({}, path)
         if "$ref" in schema:
-            return self._value(defs.get(str(schema["$ref"]).removeprefix("#/$defs/"), {}), name, path, defs)
+            return self._fill_value(defs.get(str(schema["$ref"]).removeprefix("#/$defs/"), {}), name, path, defs)
         if "const" in schema:
             return schema["const"]
-        if self.findings is not None and "default" in schema:
+        if self.excerpts is not None and "default" in schema:
             return schema["default"]
         if "enum" in schema:
-            return self._neutral(schema["enum"], path)
-        return self._typed(schema, name, path, defs)
+            return self._choose_neutral(schema["enum"], path)
+        return self._fill_type(schema, name, path, defs)
 
-    def _typed(self, schema: Mapping[str, Any], name: str, path: str, defs: Mapping[str, Any]) -> Any:
+    def _fill_type(self, schema: Mapping[str, Any], name: str, path: str, defs: Mapping[str, Any]) -> Any:
         types = schema.get("type", "string")
         types = types if isinstance(types, list) else [types]
         if "string" in types and not {"format", "pattern"} & schema.keys():
-            return self._text(schema, path)
-        if self.findings is None:
-            raise _BeyondQuotingError(path)
-        if "array" in types and name in _KEYS and _holds_text(schema):
-            most = schema.get("maxItems")
-            return self.findings.keys[: None if most is None else int(most)]
-        if "number" in types and name in _CONFIDENCES:
-            return self.findings.confidence
+            return self._fill_text(schema, path)
+        if self.excerpts is None:
+            raise _ModelRequiredForFieldError(path)
+        if "array" in types and name in _KEY_FIELDS and _holds_text(schema):
+            max_items = schema.get("maxItems")
+            return self.excerpts.keys[: None if max_items is None else int(max_items)]
+        if "number" in types and name in _CONFIDENCE_FIELDS:
+            return self.excerpts.confidence
         if "null" in types:
             return None
         if "object" in types:
-            return self._object(schema, path, defs)
-        # A list that nobody looked for is not empty but unknown.
-        raise _BeyondQuotingError(path)
+            return self._fill_object(schema, path, defs)
+        # An empty list would state that there is nothing; its content is unknown.
+        raise _ModelRequiredForFieldError(path)
 
-    def _text(self, schema: Mapping[str, Any], path: str) -> str:
+    def _fill_text(self, schema: Mapping[str, Any], path: str) -> str:
         if not self.text:
-            raise _BeyondQuotingError(path)
-        longest = schema.get("maxLength")
-        return self.text if longest is None else self.text[: int(longest)]
+            raise _ModelRequiredForFieldError(path)
+        max_chars = schema.get("maxLength")
+        return self.text if max_chars is None else self.text[: int(max_chars)]
 
-    def _neutral(self, values: Any, path: str) -> Any:
-        for value in values if self.findings is not None and isinstance(values, list) else []:
-            if value is None or (isinstance(value, str) and value.lower() in _UNKNOWN):
+    def _choose_neutral(self, values: Any, path: str) -> Any:
+        for value in values if self.excerpts is not None and isinstance(values, list) else []:
+            if value is None or (isinstance(value, str) and value.lower() in _NEUTRAL_CHOICES):
                 return value
-        raise _BeyondQuotingError(path)
+        raise _ModelRequiredForFieldError(path)
 
 
 def _holds_text(schema: Mapping[str, Any]) -> bool:
@@ -116,8 +116,8 @@ def _holds_text(schema: Mapping[str, Any]) -> bool:
     return not isinstance(items, Mapping) or items.get("type", "string") == "string"
 
 
-def _beyond(field: str) -> ModelRequiredError:
+def _make_error(field: str) -> ModelRequiredError:
     return ModelRequiredError(
-        f"This agent needs a language model: rem:local only quotes, and cannot say {field!r}, which the answer must "
+        f"This agent needs a language model: rem:local only quotes, and cannot fill {field!r}, which the answer must "
         "have. Set LLM__DEFAULT_MODEL (for example openai:gpt-4o), or name a model."
     )
