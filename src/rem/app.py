@@ -182,15 +182,15 @@ class Rem:
         user: UserOrScope = None,
         tenant: str = DEFAULT_TENANT,
         everyone: bool = False,
-        anew: bool = False,
+        rescan: bool = False,
         on_progress: IndexProgress | None = None,
     ) -> IndexReport:
         """Index what waits to be searched: of one user and the tenant's shared rows, or of everyone.
 
-        A search indexes a few rows itself, so this is for after many were written. `anew` lets every row of everyone
-        wait again first.
+        A search indexes a few rows itself, so this is for after many were written. `rescan` indexes all rows
+        of everyone again.
         """
-        if anew:
+        if rescan:
             await self._indexer.enqueue_all()
         return await self._indexer.run(None if everyone else Scope.for_user(user, tenant), on_progress)
 

@@ -104,9 +104,9 @@ def test_locomo_report_is_printed_as_a_table(here: dict[str, str], tmp_path: Pat
     assert "Latency     p50 " in done.stdout
     assert "Made with   REM 0.1.0, no embedder, mode hybrid\n" in done.stdout
     assert "Throughput  4 rows stored in " in done.stdout
-    assert "Left out: 4 evidence ids that nothing in its memory has." in done.stderr
-    assert "4 answers said: Searched by words alone" in done.stderr
-    assert "One line for each question is in rows.jsonl." in done.stderr
+    assert "Skipped: 4 evidence ids that do not exist." in done.stderr
+    assert "Note of 4 results: Searched by words alone" in done.stderr
+    assert "The results of the questions are in rows.jsonl." in done.stderr
     assert "The data stays in the tenant bench-locomo-" in done.stderr
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
     found = zip(rows, ("D1:1", "D2:1", "D2:2", "D2:2"), strict=True)

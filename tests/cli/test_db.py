@@ -179,7 +179,7 @@ def test_rollback_asks_for_confirmation(here: dict[str, str]) -> None:
     asked = rem("db", "rollback", stdin="n\n", settings=here)
     assert asked.returncode == 1
     newest = parsed("db", "status", settings=here)["migrations"][-1]["name"]
-    assert f"Take back {newest}? Their tables and what is in them are dropped." in asked.stderr
+    assert f"Undo {newest}? This drops their tables and all data in them." in asked.stderr
     assert rem("lookup", "x", settings=here).returncode == 3
 
 
@@ -204,7 +204,7 @@ def test_doctor_lists_all_checks_and_fails_on_a_problem(here: dict[str, str]) ->
         ("recordings", "ok"),
         ("agents", "ok"),
     ]
-    assert re.fullmatch(r"\d migrations, all of them applied", checks[3]["finding"])
+    assert re.fullmatch(r"\d migrations, all applied", checks[3]["finding"])
     broken = rem(
         "doctor",
         settings={
@@ -242,13 +242,13 @@ def test_register_creates_the_table_of_an_entity_class(here: dict[str, str], tea
     ("path", "expected"),
     [
         ("team:Nothing", "write package.module:Class"),
-        ("team", "'team' names no class: write package.module:Class"),
-        (":Project", "names no class"),
+        ("team", "'team' is not a class: write package.module:Class"),
+        (":Project", "is not a class"),
         ("nowhere:Project", "No module named 'nowhere'"),
         ("raising:Project", "raising fails when it is imported: ZeroDivisionError: division by zero"),
         ("unfinished:Project", "unfinished fails when it is imported: SyntaxError: "),
         ("leaving:Project", "leaving fails when it is imported: SystemExit: 7"),
-        ("team:Entity", "team:Entity is not a type of your own"),
+        ("team:Entity", "team:Entity has no table"),
         ("team:__name__", "team:__name__ is not a subclass of rem.Entity"),
     ],
 )
@@ -291,5 +291,8 @@ def test_embedded_server_runs_until_it_is_stopped(home: Path) -> None:
     assert output("db", "stop", settings=here) == "Stopped.\n"
     assert output("db", "stop", settings=here) == "The embedded server was not running.\n"
     assert rem("lookup", "sarah-chen", settings=here).returncode == 0
-    assert "migrated again by the next command" in rem("db", "rollback", "--yes", settings=here).stderr
+    assert (
+        "The next command that opens the embedded database migrates it again"
+        in rem("db", "rollback", "--yes", settings=here).stderr
+    )
     assert rem("lookup", "sarah-chen", settings=here).returncode == 0

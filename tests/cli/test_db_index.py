@@ -40,8 +40,8 @@ async def test_doctor_reports_an_unindexed_row_and_rescan_indexes_it(
     await sql.execute("DELETE FROM passages")
     done = rem("doctor", settings=here)
     assert done.returncode == 1
-    assert "rem db index --anew" in done.stdout
-    assert output("db", "index", "--anew", settings=here).startswith("Indexed 1 row as 1 passage")
+    assert "rem db index --rescan" in done.stdout
+    assert output("db", "index", "--rescan", settings=here).startswith("Indexed 1 row as 1 passage")
     assert rem("doctor", settings=here).returncode == 0
 
 

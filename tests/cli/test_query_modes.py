@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rem.cli.query_plan import query_plan
+from rem.cli.query import run_plan
 from rem.errors import InvalidInputError
 from tests.rem_command import output, rem
 
@@ -78,5 +78,5 @@ def test_invalid_plan_fails_before_opening_the_database(tmp_path: Path, monkeypa
     ):
         monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
         with pytest.raises(InvalidInputError) as refused:
-            query_plan(Path(path), query, user=None, tenant="default", as_json=False, explain=False)
+            run_plan(Path(path), query, user=None, tenant="default", as_json=False, explain=False)
         assert message in str(refused.value)

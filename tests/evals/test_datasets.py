@@ -28,7 +28,7 @@ def test_longmemeval_is_read_from_a_file_or_folder(tmp_path: Path, name: str) ->
     file = write_json(tmp_path / name, LONGMEMEVAL)
     (tmp_path / "README.md").write_text("not data")
     for path in (file, tmp_path):
-        dataset = longmemeval.read(path)
+        dataset = longmemeval.read_dataset(path)
         assert [case.user for case in dataset.cases] == ["question-q1", "question-q2", "question-q3_abs"]
     assert dataset.dropped == DroppedCounts(gold_ids=0, blank_messages=3)
     first = dataset.cases[0]
@@ -41,20 +41,20 @@ def test_longmemeval_is_read_from_a_file_or_folder(tmp_path: Path, name: str) ->
 
 
 def test_unanswerable_question_has_no_gold_ids(tmp_path: Path) -> None:
-    dataset = longmemeval.read(write_json(tmp_path / "l.json", LONGMEMEVAL))
+    dataset = longmemeval.read_dataset(write_json(tmp_path / "l.json", LONGMEMEVAL))
     assert dataset.cases[2].questions[0].gold == ()
 
 
 def test_repeated_session_is_stored_twice(tmp_path: Path) -> None:
     entry = longmemeval_entry("q1", "boat", ["s-boat", "s-gone"], haystack_session_ids=["s-boat", "s-boat", "s-x"])
-    dataset = longmemeval.read(write_json(tmp_path / "l.json", [entry]))
+    dataset = longmemeval.read_dataset(write_json(tmp_path / "l.json", [entry]))
     assert [conversation.id for conversation in dataset.cases[0].conversations] == ["s-boat", "s-boat", "s-x"]
     assert dataset.cases[0].questions[0].gold == ("s-boat",)
     assert dataset.dropped.gold_ids == 1
 
 
 def test_locomo_messages_have_speaker_photo_and_time(tmp_path: Path) -> None:
-    dataset = locomo.read(write_json(tmp_path / "locomo10.json", LOCOMO))
+    dataset = locomo.read_dataset(write_json(tmp_path / "locomo10.json", LOCOMO))
     first, second = dataset.cases[0].conversations
     assert (first.id, second.id) == ("session_1", "session_2")
     assert [turn.content for turn in first.turns + second.turns] == [
@@ -70,7 +70,7 @@ def test_locomo_messages_have_speaker_photo_and_time(tmp_path: Path) -> None:
 
 
 def test_locomo_unknown_evidence_is_dropped(tmp_path: Path) -> None:
-    dataset = locomo.read(write_json(tmp_path / "locomo10.json", LOCOMO))
+    dataset = locomo.read_dataset(write_json(tmp_path / "locomo10.json", LOCOMO))
     questions = dataset.cases[0].questions
     assert [(question.kind, question.gold) for question in questions] == [
         ("single-hop", ("D1:1",)),
@@ -85,14 +85,14 @@ def test_beam_is_read_from_archive_or_folder_in_order(tmp_path: Path) -> None:
     folder = write_beam(tmp_path / "beam")
     (tmp_path / "packed").mkdir()
     archive = pack(folder, tmp_path / "packed" / "beam_100K.tar.gz")
-    found = [beam.read(path) for path in (folder, archive, tmp_path / "packed")]
+    found = [beam.read_dataset(path) for path in (folder, archive, tmp_path / "packed")]
     assert found[0].cases == found[1].cases == found[2].cases
     assert [case.user for case in found[0].cases] == ["chat-100K/1", "chat-100K/2", "chat-100K/10"]
-    assert [case.user for case in beam.read(folder / "100K", limit=1).cases] == ["chat-1"]
+    assert [case.user for case in beam.read_dataset(folder / "100K", limit=1).cases] == ["chat-1"]
 
 
 def test_beam_nested_evidence_and_undated_batches(tmp_path: Path) -> None:
-    case = beam.read(write_beam(tmp_path)).cases[0]
+    case = beam.read_dataset(write_beam(tmp_path)).cases[0]
     assert [(question.kind, question.gold) for question in case.questions] == [
         ("abstention", ()),
         ("information_extraction", ("0",)),
@@ -107,8 +107,8 @@ def test_beam_nested_evidence_and_undated_batches(tmp_path: Path) -> None:
 
 
 def test_limit_reads_only_the_first_cases(tmp_path: Path) -> None:
-    assert len(longmemeval.read(write_json(tmp_path / "l.json", LONGMEMEVAL), limit=2).cases) == 2
-    assert len(locomo.read(write_json(tmp_path / "c.json", LOCOMO), limit=5).cases) == 1
+    assert len(longmemeval.read_dataset(write_json(tmp_path / "l.json", LONGMEMEVAL), limit=2).cases) == 2
+    assert len(locomo.read_dataset(write_json(tmp_path / "c.json", LOCOMO), limit=5).cases) == 1
 
 
 @pytest.mark.parametrize("module", [longmemeval, locomo])
@@ -126,7 +126,7 @@ def test_limit_reads_only_the_first_cases(tmp_path: Path) -> None:
 def test_file_of_another_format_is_refused(tmp_path: Path, module: Any, content: bytes, expected: str) -> None:
     (tmp_path / "data.json").write_bytes(content)
     with pytest.raises(InvalidInputError, match=f"data.json .*{expected}"):
-        module.read(tmp_path)
+        module.read_dataset(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -140,61 +140,61 @@ def test_file_of_another_format_is_refused(tmp_path: Path, module: Any, content:
 def test_invalid_longmemeval_is_refused_with_a_reason(tmp_path: Path, changes: dict[str, Any], expected: str) -> None:
     file = write_json(tmp_path / "l.json", [longmemeval_entry("q1", "boat", [], **changes)])
     with pytest.raises(InvalidInputError, match=expected):
-        longmemeval.read(file)
+        longmemeval.read_dataset(file)
 
 
 def test_duplicate_question_id_is_refused(tmp_path: Path) -> None:
     file = write_json(tmp_path / "l.json", [LONGMEMEVAL[0], LONGMEMEVAL[0]])
     with pytest.raises(InvalidInputError, match="question-q1 is 2 times in this data set"):
-        longmemeval.read(file)
+        longmemeval.read_dataset(file)
 
 
 def test_invalid_locomo_is_refused_with_a_reason(tmp_path: Path) -> None:
     entry = {**LOCOMO[0], "conversation": {"speaker_a": "x"}}
     with pytest.raises(InvalidInputError, match="conv-1 has no session_1"):
-        locomo.read(write_json(tmp_path / "locomo.json", [entry]))
+        locomo.read_dataset(write_json(tmp_path / "locomo.json", [entry]))
     entry["conversation"] = {"session_1": [{"speaker": "x", "dia_id": "D1:1", "text": "y"}]}
     with pytest.raises(InvalidInputError, match="session_1_date_time: '' is not a time"):
-        locomo.read(write_json(tmp_path / "locomo.json", [entry]))
+        locomo.read_dataset(write_json(tmp_path / "locomo.json", [entry]))
 
 
 def test_invalid_beam_is_refused_with_a_reason(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(InvalidInputError, match="holds no chats of BEAM"):
-        beam.read(tmp_path / "empty")
+        beam.read_dataset(tmp_path / "empty")
     (tmp_path / "cut.tar.gz").write_bytes(pack(write_beam(tmp_path / "x"), tmp_path / "x.tar.gz").read_bytes()[:200])
     with pytest.raises(InvalidInputError, match="neither a whole archive of BEAM nor a folder"):
-        beam.read(tmp_path / "cut.tar.gz")
+        beam.read_dataset(tmp_path / "cut.tar.gz")
     with pytest.raises(InvalidInputError, match=r"probing_questions.json: .*question: Field required"):
-        beam.read(write_beam(tmp_path / "y", questions={"abstention": [{}]}))
+        beam.read_dataset(write_beam(tmp_path / "y", questions={"abstention": [{}]}))
 
 
 def test_folder_with_several_files_is_refused(tmp_path: Path) -> None:
     for name in ("longmemeval_s.json", "longmemeval_oracle.json"):
         write_json(tmp_path / name, LONGMEMEVAL)
     with pytest.raises(InvalidInputError, match=r"longmemeval_oracle.json, longmemeval_s.json\): name one of them"):
-        longmemeval.read(tmp_path)
+        longmemeval.read_dataset(tmp_path)
 
 
 def test_missing_path_is_refused(tmp_path: Path) -> None:
-    for reading in (longmemeval.read, locomo.read, beam.read):
+    for read_dataset in (longmemeval.read_dataset, locomo.read_dataset, beam.read_dataset):
         with pytest.raises(InvalidInputError, match="There is no file or folder"):
-            reading(tmp_path / "nothing.json")
+            read_dataset(tmp_path / "nothing.json")
     with pytest.raises(InvalidInputError, match="There is no file or folder"):
-        own.read(tmp_path / "nothing.jsonl", tmp_path / "nothing.jsonl")
+        own.read_dataset(tmp_path / "nothing.jsonl", tmp_path / "nothing.jsonl")
     with pytest.raises(InvalidInputError, match=r"holds no .json"):
-        longmemeval.read(tmp_path)
+        longmemeval.read_dataset(tmp_path)
 
 
 def test_broken_gzip_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "l.json.gz").write_bytes(b"not packed")
     with pytest.raises(InvalidInputError, match="is not a whole gzip file"):
-        longmemeval.read(tmp_path / "l.json.gz")
+        longmemeval.read_dataset(tmp_path / "l.json.gz")
 
 
 def test_nul_characters_are_replaced(tmp_path: Path) -> None:
     entry = longmemeval_entry("q1", "x", [], haystack_sessions=[[{"role": "user", "content": "a\0b"}], [], []])
-    dataset = longmemeval.read(write_json(tmp_path / "l.json", [entry]))
+    dataset = longmemeval.read_dataset(write_json(tmp_path / "l.json", [entry]))
     assert dataset.cases[0].conversations[0].turns[0].content == "a�b"
 
 
@@ -213,7 +213,7 @@ def test_own_corpus_has_one_case_per_user(tmp_path: Path) -> None:
         {"question": "cellar", "expected": ["m2"], "id": "q-2"},
         {"question": "unknown", "expected": []},
     )
-    dataset = own.read(corpus, questions)
+    dataset = own.read_dataset(corpus, questions)
     mine, anas = dataset.cases
     assert (mine.user, anas.user, dataset.table) == ("me", "ana@example.com", None)
     assert [text.content for text in mine.texts] == ["漢字"]
@@ -224,14 +224,14 @@ def test_own_corpus_has_one_case_per_user(tmp_path: Path) -> None:
     assert mine.conversations[0].turns[0].at == datetime(2024, 5, 1, 8, 0, tzinfo=UTC)
     assert [(q.id, q.kind, q.gold) for q in anas.questions] == [("line 1", "german", ("1",))]
     assert [(q.id, q.gold) for q in mine.questions] == [("q-2", ("m2",)), ("line 3", ())]
-    assert [len(case.questions) for case in own.read(corpus, questions, limit=1).cases] == [0, 1]
+    assert [len(case.questions) for case in own.read_dataset(corpus, questions, limit=1).cases] == [0, 1]
 
 
 def test_own_corpus_of_one_kind_is_searched_in_its_table(tmp_path: Path) -> None:
     questions = write_lines(tmp_path / "q.jsonl", {"question": "?", "expected": []})
-    assert own.read(write_lines(tmp_path / "m.jsonl", *CORPUS[1:]), questions).table == "messages"
+    assert own.read_dataset(write_lines(tmp_path / "m.jsonl", *CORPUS[1:]), questions).table == "messages"
     texts = write_lines(tmp_path / "t.jsonl", {"id": "a", "text": "b"})
-    assert own.read(texts, questions).table == "resources"
+    assert own.read_dataset(texts, questions).table == "resources"
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_own_corpus_of_one_kind_is_searched_in_its_table(tmp_path: Path) -> None
 def test_invalid_corpus_line_error_has_the_line_number(tmp_path: Path, line: Any, expected: str) -> None:
     corpus = write_lines(tmp_path / "c.jsonl", *CORPUS, line)
     with pytest.raises(InvalidInputError, match=expected):
-        own.read(corpus, write_lines(tmp_path / "q.jsonl", {"question": "?", "expected": []}))
+        own.read_dataset(corpus, write_lines(tmp_path / "q.jsonl", {"question": "?", "expected": []}))
 
 
 @pytest.mark.parametrize(
@@ -272,12 +272,12 @@ def test_invalid_corpus_line_error_has_the_line_number(tmp_path: Path, line: Any
 def test_invalid_question_line_error_has_the_line_number(tmp_path: Path, line: Any, expected: str) -> None:
     questions = write_lines(tmp_path / "q.jsonl", {"question": "?", "expected": ["m1"], "id": "q1"}, line)
     with pytest.raises(InvalidInputError, match=expected):
-        own.read(write_lines(tmp_path / "c.jsonl", *CORPUS), questions)
+        own.read_dataset(write_lines(tmp_path / "c.jsonl", *CORPUS), questions)
 
 
 def test_empty_own_files_are_refused(tmp_path: Path) -> None:
     corpus = write_lines(tmp_path / "c.jsonl", *CORPUS)
     with pytest.raises(InvalidInputError, match=r"q.jsonl is empty: write one JSON object on each line"):
-        own.read(corpus, write_lines(tmp_path / "q.jsonl"))
+        own.read_dataset(corpus, write_lines(tmp_path / "q.jsonl"))
     with pytest.raises(InvalidInputError, match=r"e.jsonl is empty"):
-        own.read(write_lines(tmp_path / "e.jsonl", "", " "), corpus)
+        own.read_dataset(write_lines(tmp_path / "e.jsonl", "", " "), corpus)

@@ -75,7 +75,7 @@ async def test_sessions_are_exported_and_imported(command: Command, spoken: UUID
 
 async def test_sessions_are_cleared_deleted_and_pruned(command: Command, spoken: UUID, rem: Rem, dsn: str) -> None:
     assert command("clear", str(spoken), "--yes") == "Deleted 3 messages.\n"
-    assert f"restore sessions {spoken} --user alice@example.com` brings it back" in command("delete", str(spoken))
+    assert f"restore sessions {spoken} --user alice@example.com` restores it" in command("delete", str(spoken))
     settings = {"POSTGRES__CONNECTION_STRING": dsn}
     output("restore", "sessions", str(spoken), "--user", "alice@example.com", settings=settings)
     assert command("prune", "--days", "30", "--yes") == "Deleted 0 sessions.\n"

@@ -1,4 +1,4 @@
-"""`rem agents …`: the agents that can be asked, and how to add your own."""
+"""`rem agents`: list, show, check, save and delete agents."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-app = typer.Typer(help="The agents that can be asked, and your own.", no_args_is_help=True, rich_markup_mode=None)
-Name = Annotated[str, typer.Argument(help="The agent's name, such as query-agent.")]
+app = typer.Typer(help="List, check, save and delete agents.", no_args_is_help=True, rich_markup_mode=None)
+NameArgument = Annotated[str, typer.Argument(help="The agent's name, such as query-agent.")]
 
 
 @app.command("list")
 def list_agents(user: UserOption = None, tenant: TenantOption = "default", as_json: JsonOption = False) -> None:
-    """Show the agents: built in, in your folder, in the database; also definitions that cannot be used, and why."""
+    """List the agents, and invalid definitions with the reason."""
     from rem.cli.output import print_json
     from rem.context import Scope
 
@@ -34,7 +34,7 @@ def list_agents(user: UserOption = None, tenant: TenantOption = "default", as_js
 
     entries = _with_catalog(work)
     if as_json:
-        print_json([_row(entry) for entry in entries])
+        print_json([_entry_to_json(entry) for entry in entries])
         return
     for entry in entries:
         if entry.schema is not None:
@@ -46,8 +46,10 @@ def list_agents(user: UserOption = None, tenant: TenantOption = "default", as_js
 
 
 @app.command()
-def show(name: Name, user: UserOption = None, tenant: TenantOption = "default", as_json: JsonOption = False) -> None:
-    """Show how an agent is defined, as YAML that you can start an agent of your own from."""
+def show(
+    name: NameArgument, user: UserOption = None, tenant: TenantOption = "default", as_json: JsonOption = False
+) -> None:
+    """Print the definition of an agent as YAML."""
     from rem.cli.output import print_json
     from rem.context import Scope
 
@@ -63,23 +65,23 @@ def show(name: Name, user: UserOption = None, tenant: TenantOption = "default", 
 
 @app.command()
 def validate(
-    files: Annotated[list[Path], typer.Argument(help="YAML files with an agent each; - is standard input.")],
+    files: Annotated[list[Path], typer.Argument(help="YAML files with one agent each; - is standard input.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Check agents without a database; every problem is named with its line and field."""
+    """Check agent files and print every error with its line and field."""
     from rem.cli.output import print_json
     from rem.errors import InvalidAgentError
 
-    found = [(str(file), _read(file)) for file in files]
+    agents = [(str(file), _read_agent(file)) for file in files]
     if as_json:
-        print_json([_report(file, read) for file, read in found])
+        print_json([_agent_to_json(file, agent) for file, agent in agents])
     else:
-        for file, read in found:
-            if read.schema is not None and not read.issues:
-                typer.echo(f"{file}: {read.schema.name} {read.schema.version} is valid.")
-    problems = [problem.format(file) for file, read in found for problem in read.issues]
-    if problems:
-        raise InvalidAgentError("\n".join(problems))
+        for file, agent in agents:
+            if agent.schema is not None and not agent.issues:
+                typer.echo(f"{file}: {agent.schema.name} {agent.schema.version} is valid.")
+    issues = [issue.format(file) for file, agent in agents for issue in agent.issues]
+    if issues:
+        raise InvalidAgentError("\n".join(issues))
 
 
 @app.command()
@@ -89,16 +91,19 @@ def save(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Keep an agent in the database as the user's own (without --user: for everyone), over the one of its name."""
+    """Save an agent in the database. Without --user: for everyone.
+
+    It replaces a saved agent with the same name.
+    """
     from rem.agents.yaml_parser import describe_issues
     from rem.cli.output import format_command, print_json
     from rem.context import Scope
     from rem.errors import InvalidAgentError
 
-    read = _read(file)
-    if read.schema is None:
-        raise InvalidAgentError(describe_issues(read.issues, str(file)))
-    text = read.schema.as_yaml()
+    agent = _read_agent(file)
+    if agent.schema is None:
+        raise InvalidAgentError(describe_issues(agent.issues, str(file)))
+    text = agent.schema.as_yaml()
 
     async def work(catalog: AgentCatalog) -> AgentSchema:
         return await catalog.save(text, Scope.for_user(user, tenant))
@@ -107,13 +112,15 @@ def save(
     if as_json:
         print_json({"name": saved.name, "version": saved.version, "kind": saved.kind, "source": saved.source})
     else:
-        again = format_command("agents", "show", saved.name, user=user, tenant=tenant)
-        typer.echo(f"Saved {saved.name} {saved.version}; `{again}` shows it.")
+        show_command = format_command("agents", "show", saved.name, user=user, tenant=tenant)
+        typer.echo(f"Saved {saved.name} {saved.version}; `{show_command}` shows it.")
 
 
 @app.command()
-def delete(name: Name, user: UserOption = None, tenant: TenantOption = "default", as_json: JsonOption = False) -> None:
-    """Delete an agent that the user saved (without --user: one that everyone shares)."""
+def delete(
+    name: NameArgument, user: UserOption = None, tenant: TenantOption = "default", as_json: JsonOption = False
+) -> None:
+    """Delete a saved agent of the user. Without --user: one of everyone."""
     from rem.cli.output import format_command, print_json
     from rem.context import Scope
 
@@ -124,12 +131,12 @@ def delete(name: Name, user: UserOption = None, tenant: TenantOption = "default"
     if as_json:
         print_json({"name": name, "deleted": True})
     else:
-        back = format_command("restore", "schemas", name, user=user, tenant=tenant)
-        typer.echo(f"Deleted {name}; `{back}` brings it back.")
+        restore_command = format_command("restore", "schemas", name, user=user, tenant=tenant)
+        typer.echo(f"Deleted {name}; `{restore_command}` restores it.")
 
 
 def _with_catalog(work: Callable[[AgentCatalog], Awaitable[R]]) -> R:
-    """Run a coroutine on the catalogue; without a database if that is switched off."""
+    """Run a coroutine with the agent catalog, without a database if that is switched off."""
     from rem.agents.catalog import AgentCatalog
     from rem.settings import get_settings
 
@@ -143,7 +150,7 @@ def _with_catalog(work: Callable[[AgentCatalog], Awaitable[R]]) -> R:
     return run_async(lambda: work(AgentCatalog(settings, None)))
 
 
-def _read(file: Path) -> ParsedAgent:
+def _read_agent(file: Path) -> ParsedAgent:
     from rem.agents.catalog import check_name, read_agent_file
     from rem.agents.yaml_parser import AgentIssue, ParsedAgent, read_agent_bytes
 
@@ -155,7 +162,7 @@ def _read(file: Path) -> ParsedAgent:
         return ParsedAgent(None, [AgentIssue(f"cannot be read: {error.strerror}")])
 
 
-def _row(entry: CatalogEntry) -> dict[str, Any]:
+def _entry_to_json(entry: CatalogEntry) -> dict[str, Any]:
     schema = entry.schema
     return {
         "name": entry.name,
@@ -170,6 +177,6 @@ def _row(entry: CatalogEntry) -> dict[str, Any]:
     }
 
 
-def _report(file: str, read: ParsedAgent) -> dict[str, Any]:
-    problems = [{"line": problem.line, "field": problem.field, "message": problem.message} for problem in read.issues]
-    return {"file": file, "name": read.name, "valid": not read.issues, "problems": problems}
+def _agent_to_json(file: str, agent: ParsedAgent) -> dict[str, Any]:
+    issues = [{"line": issue.line, "field": issue.field, "message": issue.message} for issue in agent.issues]
+    return {"file": file, "name": agent.name, "valid": not agent.issues, "problems": issues}

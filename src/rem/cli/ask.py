@@ -1,4 +1,4 @@
-"""`rem ask`: a message to an agent, and its answer as it comes."""
+"""`rem ask`: send a message to an agent and print its answer while it arrives."""
 
 from __future__ import annotations
 
@@ -16,25 +16,29 @@ if TYPE_CHECKING:
     from rem.agents.service import Agents
     from rem.events import AnyEvent
 
+MAX_PRINTED_ARGUMENT_CHARS = 200
+
 
 def ask(
-    text: Annotated[str, typer.Argument(metavar="MESSAGE", help="What to ask; - reads it from standard input.")],
-    agent: Annotated[str, typer.Option("--agent", "-a", help="Who answers: see `rem agents list`.")] = "rem",
+    text: Annotated[str, typer.Argument(metavar="MESSAGE", help="The message; - reads it from standard input.")],
+    agent: Annotated[str, typer.Option("--agent", "-a", help="The agent; `rem agents list` shows all.")] = "rem",
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", help="provider:name; LLM__DEFAULT_MODEL if not given, else rem:local."),
+        typer.Option(
+            "--model", "-m", help="The model, as provider:name. Default: LLM__DEFAULT_MODEL, or else rem:local."
+        ),
     ] = None,
     session: Annotated[
         str | None,
-        typer.Option("--session", "-s", help="The conversation to go on with: its id, or a name of your own for it."),
+        typer.Option("--session", "-s", help="The session to continue: its id, or any name that you choose."),
     ] = None,
     user: UserOption = None,
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Ask an agent. What it says is printed as it comes; what it does is told on standard error.
+    """Ask an agent and print its answer while it arrives.
 
-    The conversation is remembered: `--session` goes on with it.
+    Tool calls are printed on standard error. The session is stored: --session continues it.
     """
     from rem.agents.chat import AgentRequest
     from rem.context import AgentContext, Scope
@@ -46,19 +50,19 @@ def ask(
     context = AgentContext(user_id=scope.user_id, user_email=email, tenant_id=tenant, client_id="cli")
     if session:
         context = context.in_session(session)
-    turn = AgentRequest(context=context, text=text, agent=agent, model=model)
+    request = AgentRequest(context=context, text=text, agent=agent, model=model)
 
     async def work() -> None:
         async with _open_agents() as agents:
-            conversation = await agents.start(turn)
-            await (_print_whole(conversation) if as_json else _print_events(conversation))
+            answer = await agents.start(request)
+            await (_print_json_answer(answer) if as_json else _print_events(answer))
 
     run_async(work)
 
 
 @asynccontextmanager
 async def _open_agents() -> AsyncIterator[Agents]:
-    """The agents of an open REM, or of none if the database is switched off."""
+    """Open the agents, with an open REM unless the database is switched off."""
     from rem.agents.service import Agents
     from rem.app import Rem
     from rem.settings import get_settings
@@ -73,23 +77,23 @@ async def _open_agents() -> AsyncIterator[Agents]:
             await agents.close()
 
 
-async def _print_whole(conversation: AnswerStream) -> None:
+async def _print_json_answer(answer: AnswerStream) -> None:
     from rem.cli.output import print_json
 
-    print_json(await conversation.collect())
+    print_json(await answer.collect())
 
 
-async def _print_events(conversation: AnswerStream) -> None:
-    async for event in conversation.events():
-        _print(event)
+async def _print_events(answer: AnswerStream) -> None:
+    async for event in answer.events():
+        _print_event(event)
     typer.echo()
-    if conversation.error is not None:
-        raise conversation.error
-    if conversation.session_id is not None:
-        print_to_stderr(f"Session {conversation.session_id}: go on with --session {conversation.session_id}")
+    if answer.error is not None:
+        raise answer.error
+    if answer.session_id is not None:
+        print_to_stderr(f"Session {answer.session_id}: continue it with --session {answer.session_id}")
 
 
-def _print(event: AnyEvent) -> None:
+def _print_event(event: AnyEvent) -> None:
     from rem.events import TextEvent, ToolCallEvent
 
     match event:
@@ -98,4 +102,4 @@ def _print(event: AnyEvent) -> None:
             sys.stdout.flush()
         case ToolCallEvent(status="started"):
             arguments = ", ".join(f"{name}={value!r}" for name, value in (event.arguments or {}).items())
-            print_to_stderr(f"[{event.agent}: {event.tool_name}({arguments[:200]})]")
+            print_to_stderr(f"[{event.agent}: {event.tool_name}({arguments[:MAX_PRINTED_ARGUMENT_CHARS]})]")

@@ -1,7 +1,9 @@
-"""`rem bench …`: how well and how fast a memory answers, on published data sets or on one's own."""
+"""`rem bench`: measure retrieval on published data sets or on your own, and print the report."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -11,170 +13,260 @@ from rem.cli.runtime import JsonOption, print_to_stderr, run_async
 
 if TYPE_CHECKING:
     from rem.evals.dataset import Dataset
-    from rem.evals.report import BenchmarkReport
+    from rem.evals.report import BenchmarkReport, Figures, Latency
     from rem.evals.retrieval_benchmark import QuestionOutcome
     from rem.settings import Settings
 
 app = typer.Typer(
-    help="Measure how well and how fast a memory answers: on published data sets, or on your own.",
+    help="Measure retrieval on data sets, published or your own.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 Mode: TypeAlias = Literal["hybrid", "vector", "text"]
-Output = Annotated[
+OutputOption = Annotated[
     Path | None,
-    typer.Option(
-        "--output", "-o", help="Where one line for each question goes.  [default: rem-bench-NAME.jsonl, in this folder]"
-    ),
+    typer.Option("--output", "-o", help="The file for the results of the questions.  [default: rem-bench-NAME.jsonl]"),
 ]
-Limit = Annotated[int | None, typer.Option(min=1, help="Only the first N memories, for a quick look.")]
-How = Annotated[Mode, typer.Option(help="What SEARCH goes by.")]
-Concurrency = Annotated[int, typer.Option(min=1, max=100, help="How many questions are asked at the same time.")]
-Here = Annotated[
+LimitOption = Annotated[int | None, typer.Option(min=1, help="Use only the first N memories.")]
+ModeOption = Annotated[Mode, typer.Option(help="The mode of SEARCH.")]
+ConcurrencyOption = Annotated[
+    int, typer.Option(min=1, max=100, help="The number of questions that are asked in parallel.")
+]
+HereOption = Annotated[
     bool,
     typer.Option(
         "--here",
-        help="Use the configured database and leave the data there, in a tenant of its own. Without it: a temporary "
-        "server, which is removed at the end.",
+        help="Use the configured database and leave the data there, in a new tenant. Default: a temporary server, "
+        "which is removed at the end.",
     ),
 ]
 
-Dream = Annotated[
-    bool, typer.Option("--dream", help="Sleep on it before asking: derive moments and relations, without a model.")
+DreamOption = Annotated[
+    bool,
+    typer.Option("--dream", help="Run dreams before asking: derive moments and relations, without a language model."),
 ]
 
 
 @app.command()
 def longmemeval(
-    path: Annotated[Path, typer.Argument(help="longmemeval_s.json or the like, also as .json.gz, or its folder.")],
-    limit: Limit = None,
-    mode: How = "hybrid",
-    concurrency: Concurrency = 1,
-    output: Output = None,
-    here: Here = False,
-    dream: Dream = False,
+    path: Annotated[
+        Path, typer.Argument(help="The file, such as longmemeval_s.json, also as .json.gz; or its folder.")
+    ],
+    limit: LimitOption = None,
+    mode: ModeOption = "hybrid",
+    concurrency: ConcurrencyOption = 1,
+    output: OutputOption = None,
+    here: HereOption = False,
+    dream: DreamOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """LongMemEval: every question has a history of its own; found are the sessions that answer it."""
-    from rem.evals.datasets.longmemeval import read
+    """Run LongMemEval: find the sessions that answer a question."""
+    from rem.evals.datasets.longmemeval import read_dataset
 
-    _measure(read(path, limit), mode, concurrency, output, here, dream, as_json)
+    _run_benchmark(read_dataset(path, limit), mode, concurrency, output, here, dream, as_json)
 
 
 @app.command()
 def locomo(
-    path: Annotated[Path, typer.Argument(help="locomo10.json or the like, also as .json.gz, or its folder.")],
-    limit: Limit = None,
-    mode: How = "hybrid",
-    concurrency: Concurrency = 1,
-    output: Output = None,
-    here: Here = False,
-    dream: Dream = False,
+    path: Annotated[Path, typer.Argument(help="The file, such as locomo10.json, also as .json.gz; or its folder.")],
+    limit: LimitOption = None,
+    mode: ModeOption = "hybrid",
+    concurrency: ConcurrencyOption = 1,
+    output: OutputOption = None,
+    here: HereOption = False,
+    dream: DreamOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """LoCoMo: long conversations of two friends; found are the turns that answer a question."""
-    from rem.evals.datasets.locomo import read
+    """Run LoCoMo: find the messages that answer a question."""
+    from rem.evals.datasets.locomo import read_dataset
 
-    _measure(read(path, limit), mode, concurrency, output, here, dream, as_json)
+    _run_benchmark(read_dataset(path, limit), mode, concurrency, output, here, dream, as_json)
 
 
 @app.command()
 def beam(
-    path: Annotated[Path, typer.Argument(help="The archive of one size (.tar.gz), or the folder that it becomes.")],
-    limit: Limit = None,
-    mode: How = "hybrid",
-    concurrency: Concurrency = 1,
-    output: Output = None,
-    here: Here = False,
-    dream: Dream = False,
+    path: Annotated[Path, typer.Argument(help="The archive of one size (.tar.gz), or the unpacked folder.")],
+    limit: LimitOption = None,
+    mode: ModeOption = "hybrid",
+    concurrency: ConcurrencyOption = 1,
+    output: OutputOption = None,
+    here: HereOption = False,
+    dream: DreamOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """BEAM: long chats with an assistant; found are the messages that answer a question."""
-    from rem.evals.datasets.beam import read
+    """Run BEAM: find the messages that answer a question."""
+    from rem.evals.datasets.beam import read_dataset
 
-    _measure(read(path, limit), mode, concurrency, output, here, dream, as_json)
+    _run_benchmark(read_dataset(path, limit), mode, concurrency, output, here, dream, as_json)
 
 
 @app.command()
 def own(
     corpus: Annotated[
         Path,
-        typer.Argument(help='Lines of {"id", "text"}; if you like with "session", "role", "time", "user".'),
+        typer.Argument(help='JSON lines of {"id", "text"}, optionally with "session", "role", "time", "user".'),
     ],
     questions: Annotated[
         Path,
-        typer.Argument(help='Lines of {"question", "expected": [id, ...]}; if you like with "id", "kind", "user".'),
+        typer.Argument(help='JSON lines of {"question", "expected": [id, ...]}, optionally with "id", "kind", "user".'),
     ],
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N questions, for a quick look.")] = None,
-    mode: How = "hybrid",
-    concurrency: Concurrency = 1,
-    output: Output = None,
-    here: Here = False,
-    dream: Dream = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Use only the first N questions.")] = None,
+    mode: ModeOption = "hybrid",
+    concurrency: ConcurrencyOption = 1,
+    output: OutputOption = None,
+    here: HereOption = False,
+    dream: DreamOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Your own: texts (or messages, if they name a session) and questions, as files of JSON lines."""
-    from rem.evals.datasets.own import read
+    """Run your own corpus and questions."""
+    from rem.evals.datasets.own import read_dataset
 
-    _measure(read(corpus, questions, limit), mode, concurrency, output, here, dream, as_json)
+    _run_benchmark(read_dataset(corpus, questions, limit), mode, concurrency, output, here, dream, as_json)
 
 
-def _measure(
+def _run_benchmark(
     dataset: Dataset, mode: Mode, concurrency: int, output: Path | None, here: bool, dream: bool, as_json: bool
 ) -> None:
-    """Run the benchmark, print its figures, write its rows."""
+    """Run the benchmark, print the report, and write one line of JSON for each question."""
+    from dataclasses import asdict
     from uuid import uuid4
 
-    from rem.cli.bench_report import print_report, require_writable, write_rows
     from rem.cli.output import print_json
-    from rem.evals.report import as_json as report_as_json
     from rem.evals.temporary_server import temporary_server
     from rem.settings import get_settings
 
-    rows = output or Path(f"rem-bench-{dataset.name}.jsonl")
-    require_writable(rows)
+    path = output or Path(f"rem-bench-{dataset.name}.jsonl")
+    _require_writable(path)
     tenant = f"bench-{dataset.name}-{uuid4().hex[:8]}"
     if here:
-        report, outcomes = run_async(lambda: _run(get_settings(), dataset, tenant, mode, concurrency, dream))
+        report, outcomes = run_async(lambda: _measure(get_settings(), dataset, tenant, mode, concurrency, dream))
     else:
         with temporary_server(get_settings(), print_to_stderr) as settings:
-            report, outcomes = run_async(lambda: _run(settings, dataset, tenant, mode, concurrency, dream, is_new=True))
+            report, outcomes = run_async(
+                lambda: _measure(settings, dataset, tenant, mode, concurrency, dream, is_new_server=True)
+            )
     if as_json:
-        print_json({**report_as_json(report), "rows": rows.absolute()})
+        print_json({**asdict(report), "rows": path.absolute()})
     else:
-        print_report(report)
-    write_rows(rows, dataset, outcomes)
-    print_to_stderr(f"One line for each question is in {rows}.")
+        _print_report(report)
+    _write_outcomes(path, dataset, outcomes)
+    print_to_stderr(f"The results of the questions are in {path}.")
     if here:
         print_to_stderr(f"The data stays in the tenant {tenant}.")
 
 
-async def _run(
-    settings: Settings, dataset: Dataset, tenant: str, mode: Mode, concurrency: int, dream: bool, is_new: bool = False
+async def _measure(
+    settings: Settings,
+    dataset: Dataset,
+    tenant: str,
+    mode: Mode,
+    concurrency: int,
+    dream: bool,
+    is_new_server: bool = False,
 ) -> tuple[BenchmarkReport, list[QuestionOutcome]]:
+    """Store, index and ask the data set with progress bars. Erase its data after an error or Ctrl-C."""
     from rem.app import Rem
     from rem.cli.output import progress_bar
     from rem.evals.report import make_report
     from rem.evals.retrieval_benchmark import RetrievalBenchmark
     from rem.evals.temporary_server import prepare_schema
 
-    if is_new:
+    if is_new_server:
         await prepare_schema(settings)
     async with Rem.open(settings, on_progress=print_to_stderr) as rem:
-        measurement = RetrievalBenchmark(rem, dataset, tenant=tenant, mode=mode, concurrency=concurrency)
+        benchmark = RetrievalBenchmark(rem, dataset, tenant=tenant, mode=mode, concurrency=concurrency)
         try:
             with progress_bar("Storing") as on_rows:
-                await measurement.store(on_rows)
+                await benchmark.store(on_rows)
             with progress_bar("Indexing") as on_rows:
-                await measurement.index(on_rows)
+                await benchmark.index(on_rows)
             if dream:
                 with progress_bar("Dreaming") as on_users:
-                    await measurement.dream(on_users)
+                    await benchmark.dream(on_users)
             with progress_bar("Asking") as on_questions:
-                outcomes = await measurement.ask(on_questions)
+                outcomes = await benchmark.ask(on_questions)
         except BaseException:
-            await measurement.erase()
+            await benchmark.erase()
             raise
-        configuration = await measurement.configuration(settings)
-        return make_report(dataset, outcomes, measurement.timing, configuration), outcomes
+        configuration = await benchmark.configuration(settings)
+        return make_report(dataset, outcomes, benchmark.timing, configuration), outcomes
+
+
+def _print_report(report: BenchmarkReport) -> None:
+    """Print the metrics overall and by kind of question, latency, throughput and configuration."""
+    from rem.cli.output import format_count, print_table
+
+    unscored = f", {report.unjudged} of them without a known answer" if report.unjudged else ""
+    memories = f"{report.memories} {'memory' if report.memories == 1 else 'memories'}"
+    typer.echo(f"{report.dataset}: {format_count(report.questions, 'question')}{unscored}, asked of {memories}.")
+    names = list(report.overall.metrics)
+    kinds = report.by_kind if len(report.by_kind) > 1 else {}
+    rows = [_metrics_row(kind, figures, names) for kind, figures in kinds.items()]
+    print_table(["kind", "judged", *names], [*rows, _metrics_row("overall", report.overall, names)])
+    whole, without_embedding = report.latency_ms["whole"], report.latency_ms["without_embedding"]
+    typer.echo(
+        f"Latency     {_format_latency(whole)}; without embedding the question: {_format_latency(without_embedding)}"
+    )
+    throughput = report.throughput
+    typer.echo(
+        f"Throughput  {format_count(throughput.rows, 'row')} stored in {throughput.store_seconds:.1f} s and indexed in "
+        f"{throughput.index_seconds:.1f} s: {_format_number(throughput.rows_per_second)} rows/s"
+    )
+    if throughput.dream_seconds:
+        typer.echo(f"Dreaming    {throughput.dream_seconds:.1f} s")
+    configuration = report.configuration
+    embedder = "no embedder" if configuration["embedder"] == "none" else configuration["embedder"]
+    typer.echo(f"Made with   REM {configuration['rem']}, {embedder}, mode {configuration['mode']}")
+    _print_notes(report)
+
+
+def _print_notes(report: BenchmarkReport) -> None:
+    """Print on standard error what was skipped, and the notes of the searches."""
+    from rem.cli.output import format_count
+
+    if report.dropped_gold_ids:
+        print_to_stderr(f"Skipped: {format_count(report.dropped_gold_ids, 'evidence id')} that do not exist.")
+    if report.blank_messages:
+        print_to_stderr(f"Skipped: {format_count(report.blank_messages, 'blank message')}.")
+    for note, count in report.notes.items():
+        print_to_stderr(f"Note of {format_count(count, 'result')}: {note}")
+
+
+def _metrics_row(name: str, figures: Figures, metrics: Sequence[str]) -> list[str | int]:
+    return [name, figures.questions, *(_format_metric(figures.metrics[metric]) for metric in metrics)]
+
+
+def _format_metric(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _format_number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.1f}"
+
+
+def _format_latency(latency: Latency) -> str:
+    return f"p50 {_format_number(latency.p50)} ms, p95 {_format_number(latency.p95)} ms"
+
+
+def _require_writable(path: Path) -> None:
+    """Raise InvalidInputError if the file cannot be written. Without this check, a long run would fail at its end."""
+    from rem.errors import InvalidInputError
+
+    if path.is_dir():
+        raise InvalidInputError(f"{path} is a folder: name a file for --output.")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        reason = "it is not writable" if path.parent.is_dir() else f"there is no folder {path.parent}"
+        raise InvalidInputError(f"{path} cannot be written: {reason}. Name another file with --output.")
+
+
+def _write_outcomes(path: Path, dataset: Dataset, outcomes: Sequence[QuestionOutcome]) -> None:
+    """Write one line of JSON for each question."""
+    import orjson
+
+    from rem.db.dump import open_for_replacement
+    from rem.evals.report import outcome_rows
+
+    with open_for_replacement(path) as stream:
+        for row in outcome_rows(dataset, outcomes):
+            stream.write(orjson.dumps(row).decode() + "\n")

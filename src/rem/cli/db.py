@@ -1,4 +1,4 @@
-"""`rem db …`: the database and what goes in and out of it."""
+"""`rem db`: manage the server and the schema; load, dump, index and register data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rem.cli.output import format_command, print_table
-from rem.cli.runtime import JsonOption, TenantOption, UserOption, confirm, print_to_stderr, run_async, run_with_rem
+from rem.cli.runtime import (
+    JsonOption,
+    TenantOption,
+    UserOption,
+    YesOption,
+    confirm,
+    print_to_stderr,
+    run_async,
+    run_with_rem,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,12 +33,14 @@ if TYPE_CHECKING:
     from rem.settings import Settings
 
 
-app = typer.Typer(help="The database and what goes in and out of it.", no_args_is_help=True, rich_markup_mode=None)
+MAX_PRINTED_NAMES = 10
+
+app = typer.Typer(help="Manage the database; load, dump and index data.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command()
 def start() -> None:
-    """Start the embedded PostgreSQL server; it runs until `rem db stop` or until nobody has used it for a while."""
+    """Start the embedded PostgreSQL server. It runs until `rem db stop`, or until it is idle for a while."""
     server = _embedded_server()
     server.ensure_running()
     typer.echo(f"The embedded server is running in {server.data_dir}.")
@@ -44,7 +55,7 @@ def stop() -> None:
 
 @app.command()
 def status(as_json: JsonOption = False) -> None:
-    """Show the server, the schema's version and how much is stored."""
+    """Show the server, the schema version and the tables."""
     from rem.cli.db_status import print_status
 
     run_async(lambda: print_status(as_json))
@@ -52,7 +63,7 @@ def status(as_json: JsonOption = False) -> None:
 
 @app.command()
 def migrate(as_json: JsonOption = False) -> None:
-    """Bring the schema to the version that this REM needs."""
+    """Migrate the schema to the version that this REM needs."""
     from rem.cli.output import print_json
 
     applied = run_async(_migrate)
@@ -64,28 +75,28 @@ def migrate(as_json: JsonOption = False) -> None:
 
 @app.command()
 def rollback(
-    steps: Annotated[int, typer.Option(min=1, help="How many migrations to take back.")] = 1,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    steps: Annotated[int, typer.Option(min=1, help="The number of migrations to undo.")] = 1,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Take back the newest migrations. What only they hold is lost."""
+    """Undo the newest migrations. The data in their tables is lost."""
     from rem.cli.output import print_json
 
     newest = run_async(lambda: _newest_migrations(steps))
     if newest and not yes:
-        confirm(f"Take back {', '.join(newest)}? Their tables and what is in them are dropped.")
+        confirm(f"Undo {', '.join(newest)}? This drops their tables and all data in them.")
     undone = run_async(lambda: _rollback(steps))
     if as_json:
         print_json({"rolled_back": undone})
     else:
-        typer.echo(f"Took back {', '.join(undone)}." if undone else "There is nothing to take back.")
-    if undone and _settings().postgres.connection_string is None:
-        print_to_stderr("The embedded database is migrated again by the next command that opens it.")
+        typer.echo(f"Undid {', '.join(undone)}." if undone else "There is nothing to undo.")
+    if undone and _require_database_settings().postgres.connection_string is None:
+        print_to_stderr("The next command that opens the embedded database migrates it again.")
 
 
 @app.command("rebuild-cache")
 def rebuild_cache(as_json: JsonOption = False) -> None:
-    """Fill the key cache and the graph anew from the tables. After a crash this happens by itself."""
+    """Rebuild the key cache and the graph from the tables. REM does this itself after a crash."""
     from rem.cli.output import print_json
 
     async def work(rem: Rem) -> None:
@@ -105,7 +116,7 @@ def load(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Load YAML files, all of them or nothing. Loading the same rows again updates them."""
+    """Load YAML files, all or nothing. Loading the same rows again updates them."""
     from loguru import logger
 
     from rem.cli.indexing import index_new_rows
@@ -113,7 +124,7 @@ def load(
     from rem.db.load import load as load_blocks
     from rem.db.load import read_files
 
-    # A mistake in a file is told before a server is started for it.
+    # Report an invalid file before a server is started.
     blocks = read_files(files)
     for block in blocks:
         logger.debug("{}: {} for {}", block.file, format_count(len(block.rows), "row"), block.table)
@@ -133,14 +144,14 @@ def load(
 
 @app.command()
 def index(
-    anew: Annotated[bool, typer.Option("--anew", help="Index every row again, not only what waits.")] = False,
+    rescan: Annotated[bool, typer.Option("--rescan", help="Index all rows again, not only new ones.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Index what waits to be searched, of everyone. `rem serve` does it in the background; loading does it at once."""
+    """Index new rows of all users. `rem serve` does this in the background, loading does it at once."""
     from rem.cli.indexing import index_with_progress
     from rem.cli.output import format_count, print_json
 
-    report = run_with_rem(lambda rem: index_with_progress(rem, everyone=True, anew=anew))
+    report = run_with_rem(lambda rem: index_with_progress(rem, everyone=True, rescan=rescan))
     if as_json:
         print_json(report)
     else:
@@ -153,11 +164,11 @@ def index(
 @app.command()
 def reembed(
     background: Annotated[
-        bool, typer.Option("--background", help="Leave the work to a running `rem serve`, and return at once.")
+        bool, typer.Option("--background", help="Leave the work to a running `rem serve` and return at once.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Embed everything by the model that the settings name. Can be interrupted and called again."""
+    """Embed all passages with the configured model. The command can be interrupted and repeated."""
     from rem.cli.indexing import reembed_with_progress
     from rem.cli.output import format_count, print_json
 
@@ -174,10 +185,10 @@ def reembed(
 def dangling(
     user: UserOption = None,
     tenant: TenantOption = "default",
-    limit: Annotated[int, typer.Option(min=1, help="The most to list.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="The maximum number of edges.")] = 100,
     as_json: JsonOption = False,
 ) -> None:
-    """List the user's own edges (or the shared rows') whose target does not exist, or not yet."""
+    """List edges of own rows whose target does not exist. Without --user: of shared rows."""
     from rem.cli.output import print_json, print_table
 
     async def work(rem: Rem) -> tuple[Sequence[DanglingEdge], int]:
@@ -192,7 +203,7 @@ def dangling(
             ["src", "rel_type", "dst"], [[f"{edge.src_type}/{edge.src_key}", edge.rel_type, edge.dst] for edge in edges]
         )
     else:
-        typer.echo("Every edge of this memory leads somewhere.")
+        typer.echo("Every edge of this memory has a target.")
     if total > len(edges):
         print_to_stderr(f"{total - len(edges)} more: see them with --limit {total}.")
 
@@ -202,9 +213,9 @@ def dump(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of standard output.")] = None,
     user: UserOption = None,
     tenant: TenantOption = "default",
-    with_deleted: Annotated[bool, typer.Option(help="Also what is deleted but can be restored.")] = False,
+    with_deleted: Annotated[bool, typer.Option(help="Include deleted rows that can be restored.")] = False,
 ) -> None:
-    """Write the user's own rows (or the shared ones) as YAML that `rem db load` reads."""
+    """Write the user's own rows as YAML for `rem db load`. Without --user: the shared rows."""
     from rem.cli.output import format_count, progress_bar
     from rem.db.dump import open_for_replacement
 
@@ -232,7 +243,7 @@ def register(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the migration.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a table for an entity class of your own, or bring it up to date."""
+    """Create or update the table of your own entity class."""
     from rem.cli.output import print_json
 
     model = _import_entity(entity)
@@ -257,24 +268,24 @@ def _import_entity(path: str) -> type[Entity]:
 
     module_name, _, class_name = path.partition(":")
     if not module_name or not class_name:
-        raise InvalidInputError(f"{path!r} names no class: write package.module:Class.")
-    # The user's own modules are where the command is called.
+        raise InvalidInputError(f"{path!r} is not a class: write package.module:Class.")
+    # The user's modules are in the current folder.
     sys.path.insert(0, str(Path.cwd()))
     try:
         model = getattr(importlib.import_module(module_name), class_name)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidInputError(f"{path!r} cannot be imported ({error}): write package.module:Class.") from error
-    except (Exception, SystemExit) as error:  # a module of the user's own may do anything
+    except (Exception, SystemExit) as error:  # a module of the user may raise anything
         raise InvalidInputError(f"{module_name} fails when it is imported: {type(error).__name__}: {error}") from error
     if not (isinstance(model, type) and issubclass(model, Entity)):
         raise InvalidInputError(f"{path} is not a subclass of rem.Entity.")
     if not hasattr(model, "entity_type"):
-        raise InvalidInputError(f'{path} is not a type of your own: write class {class_name}(Entity, table="...").')
+        raise InvalidInputError(f'{path} has no table: write class {class_name}(Entity, table="...").')
     return model
 
 
-def _settings() -> Settings:
-    """The settings of a database that is not switched off."""
+def _require_database_settings() -> Settings:
+    """Return the settings. Raise MemoryDisabledError if the database is switched off."""
     from rem.errors import MemoryDisabledError
     from rem.settings import get_settings
 
@@ -288,10 +299,10 @@ def _embedded_server() -> EmbeddedServer:
     from rem.db.database import create_embedded_server
     from rem.errors import InvalidInputError
 
-    server = create_embedded_server(_settings(), print_to_stderr)
+    server = create_embedded_server(_require_database_settings(), print_to_stderr)
     if server is None:
         raise InvalidInputError(
-            "POSTGRES__CONNECTION_STRING is set, so REM uses that server and runs none of its own: unset it first."
+            "POSTGRES__CONNECTION_STRING is set, so REM does not run an embedded server: unset it first."
         )
     return server
 
@@ -300,21 +311,21 @@ async def _migrate() -> list[str]:
     from rem.db.database import Database, migrate_schema
     from rem.db.preflight import check_requirements, read_server_info
 
-    database = Database(_settings(), print_to_stderr)
+    database = Database(_require_database_settings(), print_to_stderr)
     async with database.unpooled_connection() as connection:
         facts = await read_server_info(connection)
         check_requirements(facts)
-        return await migrate_schema(connection, _settings(), facts)
+        return await migrate_schema(connection, _require_database_settings(), facts)
 
 
 async def _newest_migrations(steps: int) -> list[str]:
-    """What a rollback would take back, newest first."""
+    """Return the names of the migrations that a rollback would undo, newest first."""
     from rem.db.database import Database
     from rem.db.migrator import Migrator
 
-    async with Database(_settings(), print_to_stderr).unpooled_connection() as connection:
+    async with Database(_require_database_settings(), print_to_stderr).unpooled_connection() as connection:
         states = await Migrator(connection).status()
-    # Those of one transaction have the same time, and stand in their order.
+    # Migrations of one transaction have the same time; sorting keeps their order.
     applied = [(status.applied_at, status.name) for status in states if status.applied_at is not None]
     return [name for _, name in sorted(applied, key=itemgetter(0))[::-1][:steps]]
 
@@ -322,7 +333,7 @@ async def _newest_migrations(steps: int) -> list[str]:
 async def _rollback(steps: int) -> list[str]:
     from rem.db.database import Database
 
-    async with Database(_settings(), print_to_stderr).unpooled_connection() as connection:
+    async with Database(_require_database_settings(), print_to_stderr).unpooled_connection() as connection:
         return await _rollback_on(connection, steps)
 
 
@@ -333,11 +344,8 @@ async def _rollback_on(connection: Connection, steps: int) -> list[str]:
     return await Migrator(connection, (await read_server_info(connection)).search_path).rollback(steps)
 
 
-_MOST_DELETED = 10
-
-
 def print_load_report(report: LoadReport, *, user: str | None = None, tenant: str = "default") -> None:
-    """The counts by table, what was left deleted, and edges that lead nowhere."""
+    """Print the counts by table, the rows that were left deleted, and the number of dangling edges."""
     print_table(
         ["table", "new", "updated", "unchanged", "left deleted"],
         [
@@ -346,13 +354,12 @@ def print_load_report(report: LoadReport, *, user: str | None = None, tenant: st
         ],
     )
     if report.deleted:
-        shown = ", ".join(report.deleted[:_MOST_DELETED])
-        more = " ..." if len(report.deleted) > _MOST_DELETED else ""
-        restore = format_command("restore", "TABLE", "KEY", user=user, tenant=tenant)
-        typer.echo(f"Deleted before, and left deleted: {shown}{more}. `{restore}` brings one back.")
+        shown = ", ".join(report.deleted[:MAX_PRINTED_NAMES])
+        more = " ..." if len(report.deleted) > MAX_PRINTED_NAMES else ""
+        restore_command = format_command("restore", "TABLE", "KEY", user=user, tenant=tenant)
+        typer.echo(f"Deleted before, and left deleted: {shown}{more}. `{restore_command}` restores one.")
     if report.dangling:
-        dangling = format_command("db", "dangling", user=user, tenant=tenant)
+        dangling_command = format_command("db", "dangling", user=user, tenant=tenant)
         typer.echo(
-            f"Edges of this memory to keys that do not exist (yet): {report.dangling}. They are kept; "
-            f"`{dangling}` lists them."
+            f"Edges of this memory to keys that do not exist (yet): {report.dangling}. `{dangling_command}` lists them."
         )

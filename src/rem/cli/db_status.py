@@ -1,4 +1,4 @@
-"""`rem db status`: the server, the schema and what is stored, without changing any of it."""
+"""`rem db status`: show the server, the schema and the tables, without changing anything."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseStatus:
-    """All that `rem db status` knows."""
+    """The state of the database."""
 
     server: str
     running: bool
@@ -36,7 +36,7 @@ class DatabaseStatus:
 
 
 async def read_status() -> DatabaseStatus:
-    """The state of the database. A stopped embedded server is not started for this."""
+    """Return the state of the database. Do not start an embedded server that is stopped."""
     settings = get_settings()
     if not settings.postgres.enabled:
         raise MemoryDisabledError
@@ -61,13 +61,13 @@ async def read_status() -> DatabaseStatus:
 
 
 async def print_status(as_json: bool) -> None:
-    """Print the state, as tables or as JSON."""
+    """Print the state of the database as text or as JSON."""
     status = await read_status()
     if as_json:
         print_json(asdict(status))
         return
     if status.facts is None:
-        typer.echo(f"Server      {status.server}: not running (any command starts it, or `rem db start`)")
+        typer.echo(f"Server      {status.server}: not running (`rem db start` or any other command starts it)")
         return
     vector = status.facts.vector.installed or "not installed yet"
     typer.echo(f"Server      {status.server}: PostgreSQL {status.facts.version}, pgvector {vector}")
@@ -83,11 +83,11 @@ def _print_schema(status: DatabaseStatus) -> None:
     pending = [migration.name for migration in status.migrations if migration.state != "applied"]
     applied = [migration.name for migration in status.migrations if migration.state == "applied"]
     builtin = [name for name in applied if not name.startswith(CUSTOM_PREFIX)]
-    # custom:projects:2 is the second migration of projects.
-    own_types = Counter(name.split(":")[1] for name in applied if name.startswith(CUSTOM_PREFIX))
+    # custom:projects:2 is the second migration of the custom type projects.
+    custom_types = Counter(name.split(":")[1] for name in applied if name.startswith(CUSTOM_PREFIX))
     typer.echo(f"Schema      {builtin[-1] if builtin else 'none yet'}")
-    if own_types:
-        typer.echo(f"Own types   {', '.join(f'{table} ({count})' for table, count in own_types.items())}")
+    if custom_types:
+        typer.echo(f"Own types   {', '.join(f'{table} ({count})' for table, count in custom_types.items())}")
     if pending:
         typer.echo(f"Pending     {', '.join(pending)}: run `rem db migrate`")
     if status.cache_is_whole is False:

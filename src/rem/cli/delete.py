@@ -1,4 +1,4 @@
-"""`rem delete` and `rem restore`: rows that go, and rows that come back."""
+"""`rem delete` and `rem restore`: delete or erase rows, and restore deleted ones."""
 
 from __future__ import annotations
 
@@ -16,15 +16,20 @@ if TYPE_CHECKING:
 
 
 def delete(
-    keys: Annotated[list[str], typer.Argument(help="The keys of what is to go, such as sarah-chen.")],
+    keys: Annotated[list[str], typer.Argument(help="The keys of the rows, such as sarah-chen.")],
     table: Annotated[str | None, typer.Option(help="Only in this table.")] = None,
-    erase: Annotated[bool, typer.Option("--erase", help="For good, also what was deleted before.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before erasing.")] = False,
+    erase: Annotated[
+        bool, typer.Option("--erase", help="Erase them for good, even if they were deleted before.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation before erasing.")] = False,
     user: UserOption = None,
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Delete the user's own rows (without --user: the shared ones), all of them or none. They can be restored."""
+    """Delete the user's own rows, all of them or none.
+
+    Without --user: the shared rows. Deleted rows can be restored.
+    """
     from rem.cli.lookup import require_nonempty_keys
     from rem.cli.output import print_json
 
@@ -34,18 +39,18 @@ def delete(
         store = rem.store(user, tenant=tenant)
         rows = list({row.id: row for key in keys for row in [await find_own_row(store, key, table, erase)]}.values())
         if erase and not yes:
-            confirm(f"Erase {_names(rows)} for good?")
+            confirm(f"Erase {', '.join(map(_row_name, rows))} for good?")
         async with store.transaction() as transaction:
             for row in rows:
                 await (transaction.erase(row) if erase else transaction.delete(row))
         return rows
 
-    gone = run_with_rem(work)
+    deleted = run_with_rem(work)
     if as_json:
-        print_json([{"table": row.entity_type.table, "id": row.id, "key": row.key, "erased": erase} for row in gone])
+        print_json([{"table": row.entity_type.table, "id": row.id, "key": row.key, "erased": erase} for row in deleted])
     else:
-        for row in gone:
-            typer.echo(f"Erased {_name(row)}." if erase else _deleted_line(row, user, tenant))
+        for row in deleted:
+            typer.echo(f"Erased {_row_name(row)}." if erase else _deleted_message(row, user, tenant))
 
 
 def restore(
@@ -54,71 +59,70 @@ def restore(
     user: UserOption = None,
     tenant: TenantOption = "default",
 ) -> None:
-    """Bring one of the user's own deleted rows back (without --user: a shared one)."""
+    """Restore one of the user's own deleted rows. Without --user: a shared row."""
 
     async def work(rem: Rem) -> Entity:
         store = rem.store(user, tenant=tenant)
-        deleted = await _only(await _deleted_rows(store, row, table), row, f"{table} has no deleted {row}")
+        deleted_rows = await _find_deleted_rows(store, row, table)
+        deleted = _require_one(deleted_rows, row, f"{table} has no deleted {row}")
         return await store.restore(type(deleted), deleted.id)
 
-    typer.echo(f"Restored {_name(run_with_rem(work))}.")
+    typer.echo(f"Restored {_row_name(run_with_rem(work))}.")
 
 
 async def find_own_row(store: Store, key: str, table: str | None, with_deleted: bool = False) -> Entity:
-    """The one row of the scope's own that a key means."""
-    found = await store.lookup(key, table=table)
-    own = [row for row in found if row.user_id == store.scope.user_id]
-    if not own and with_deleted:
-        own = await _deleted_rows(store, key, table)
+    """Return the scope's own row with this key. Raise an error if there is none, or more than one."""
+    matches = await store.lookup(key, table=table)
+    own_rows = [row for row in matches if row.user_id == store.scope.user_id]
+    if not own_rows and with_deleted:
+        own_rows = await _find_deleted_rows(store, key, table)
     shared = f"{key} is shared and not this user's: leave --user out to delete it for everyone"
-    return await _only(own, key, shared if found else _nothing(store, key, table))
+    return _require_one(own_rows, key, shared if matches else _not_found_message(store, key, table))
 
 
-def _nothing(store: Store, key: str, table: str | None) -> str:
+def _not_found_message(store: Store, key: str, table: str | None) -> str:
     if table is None and key in store.types.models:
-        return f"Nothing answers to {key}. It is a table: to choose a row of it, write --table {key} before its key"
+        return (
+            f"Nothing answers to {key}. {key} is a table: to choose one of its rows, write --table {key} before its key"
+        )
     return f"Nothing answers to {key}"
 
 
-async def _only(rows: list[Entity], key: str, nothing: str) -> Entity:
+def _require_one(rows: list[Entity], key: str, not_found: str) -> Entity:
     from rem.errors import InvalidInputError, NotFoundError
 
     if not rows:
-        raise NotFoundError(f"{nothing}.")
+        raise NotFoundError(f"{not_found}.")
     if len(rows) > 1:
-        several = ", ".join(f"{_name(row)} (id {row.id})" for row in rows)
-        raise InvalidInputError(f"{key} means several rows: {several}. Choose one with --table or by its id.")
+        names = ", ".join(f"{_row_name(row)} (id {row.id})" for row in rows)
+        raise InvalidInputError(f"{key} means several rows: {names}. Choose one with --table or by its id.")
     return rows[0]
 
 
-async def _deleted_rows(store: Store, label: str, table: str | None) -> list[Entity]:
-    """The scope's own deleted rows with this id or key."""
-    before, slash, behind = label.partition("/")
-    if table is None and slash and before in store.types.models:
-        table, label = before, behind
+async def _find_deleted_rows(store: Store, label: str, table: str | None) -> list[Entity]:
+    """Return the scope's own deleted rows with this id or key; the key may be written as table/key."""
+    prefix, slash, rest = label.partition("/")
+    if table is None and slash and prefix in store.types.models:
+        table, label = prefix, rest
     models = list(store.types.models.values()) if table is None else [store.types.get_model(table)]
-    where = await _identity(store, label)
+    where = await _id_or_key(store, label)
     rows = [row for model in models for row in await store.find(model, where, with_deleted=True)]
     return [row for row in rows if row.deleted_at is not None and row.user_id == store.scope.user_id]
 
 
-async def _identity(store: Store, label: str) -> dict[str, UUID | str]:
+async def _id_or_key(store: Store, label: str) -> dict[str, UUID | str]:
     try:
         return {"id": UUID(label)}
     except ValueError:
         return {"key": await store.normalize_key(label)}
 
 
-def _deleted_line(row: Entity, user: str | None, tenant: str) -> str:
+def _deleted_message(row: Entity, user: str | None, tenant: str) -> str:
     from rem.cli.output import format_command
 
-    back = format_command("restore", row.entity_type.table, str(row.id), user=user, tenant=tenant)
-    return f"Deleted {_name(row)}; `{back}` brings it back."
+    restore_command = format_command("restore", row.entity_type.table, str(row.id), user=user, tenant=tenant)
+    return f"Deleted {_row_name(row)}; `{restore_command}` restores it."
 
 
-def _names(rows: list[Entity]) -> str:
-    return ", ".join(map(_name, rows))
-
-
-def _name(row: Entity) -> str:
+def _row_name(row: Entity) -> str:
     return f"{row.entity_type.table}/{row.key or row.id}"

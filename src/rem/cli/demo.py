@@ -1,4 +1,4 @@
-"""`rem demo`: the sample workspace, and what to try with it."""
+"""`rem demo`: load the sample workspace and print commands to try."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from rem.app import Rem
     from rem.db.load import LoadReport
 
-_TRY = (
-    (("lookup", "sarah-chen"), "a person, by her key"),
-    (("lookup", "Quarterly Report"), "the same key however you write it; its edges point at her"),
-    (("lookup", "users/sarah@example.com"), "by e-mail address, in one table"),
-    (("query", 'SEARCH "who looks after the database"'), "by meaning and by words"),
-    (("query", 'TRAVERSE FROM "quarterly-report" DEPTH 2'), "what is connected"),
-    (("db", "status"), "what is stored, and where"),
-    (("db", "dump", "-o", "workspace.yaml"), "what is shared, as YAML that `rem db load` reads back"),
+EXAMPLE_COMMANDS = (
+    (("lookup", "sarah-chen"), "find a person by key"),
+    (("lookup", "Quarterly Report"), "keys can be written in many ways"),
+    (("lookup", "users/sarah@example.com"), "find a user by e-mail address"),
+    (("query", 'SEARCH "who looks after the database"'), "search by meaning and by words"),
+    (("query", 'TRAVERSE FROM "quarterly-report" DEPTH 2'), "follow the edges"),
+    (("db", "status"), "show the server and the tables"),
+    (("db", "dump", "-o", "workspace.yaml"), "write the shared rows as YAML"),
 )
 
 
 def demo(tenant: TenantOption = "default", as_json: JsonOption = False) -> None:
-    """Load a small, linked sample workspace and show what to try with it. Loading it again changes nothing."""
+    """Load the sample workspace and print commands to try. Loading it again changes nothing."""
     from rem.cli.db import print_load_report
     from rem.cli.indexing import index_new_rows
     from rem.cli.output import print_json, progress_bar
@@ -40,19 +40,19 @@ def demo(tenant: TenantOption = "default", as_json: JsonOption = False) -> None:
         print_json(report)
         return
     print_load_report(report, tenant=tenant)
-    _print_what_to_try(tenant)
+    _print_example_commands(tenant)
 
 
-def _print_what_to_try(tenant: str) -> None:
+def _print_example_commands(tenant: str) -> None:
     from rem.cli.output import format_command
 
-    # The state of the database is that of all tenants.
-    scopes = ("default" if words == ("db", "status") else tenant for words, _ in _TRY)
+    # `rem db status` is about all tenants and has no --tenant.
     commands = [
-        (format_command(*words, tenant=scope), gives) for (words, gives), scope in zip(_TRY, scopes, strict=True)
+        (format_command(*words, tenant="default" if words == ("db", "status") else tenant), description)
+        for words, description in EXAMPLE_COMMANDS
     ]
     width = max(len(line) for line, _ in commands)
     typer.echo("\nThe sample workspace is loaded. Try:\n")
-    for line, gives in commands:
-        typer.echo(f"  {line:<{width}}  {gives}")
+    for line, description in commands:
+        typer.echo(f"  {line:<{width}}  {description}")
     typer.echo()

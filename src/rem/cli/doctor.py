@@ -1,4 +1,4 @@
-"""`rem doctor`: is everything as it should be, and if not, what to do."""
+"""`rem doctor`: check the installation, and say how to solve problems."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 CheckResult = Literal["ok", "problem"]
 Probe: TypeAlias = Callable[[], Awaitable[str]]
-"""Finds that something is in order, or raises an error that says what is not."""
+"""Describes one part of the installation. Raises a RemError if something is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     mark: CheckResult
@@ -30,10 +30,10 @@ class Check:
 
 
 def doctor(as_json: JsonOption = False) -> None:
-    """Check the installation, the settings, the server, the schema and the mirrors; exit 1 if something is wrong."""
+    """Check settings, database, search, models and agents. Exit with code 1 if there is a problem."""
     from rem.cli.output import print_json
 
-    checks = run_async(_checks)
+    checks = run_async(_run_checks)
     if as_json:
         print_json(checks)
     else:
@@ -43,57 +43,57 @@ def doctor(as_json: JsonOption = False) -> None:
         raise typer.Exit(1)
 
 
-async def _checks() -> list[Check]:
+async def _run_checks() -> list[Check]:
     version = platform.python_version()
-    found = [Check("python", "ok" if sys.version_info >= (3, 11) else "problem", version)]
-    found.append(await _check("settings", _settings))
-    if found[-1].mark == "problem":
-        return found
-    found += await _memory_checks()
-    for name, look in (("model", _model), ("recordings", _recordings), ("agents", _agents)):
-        found.append(await _check(name, look))
-    return found
+    checks = [Check("python", "ok" if sys.version_info >= (3, 11) else "problem", version)]
+    checks.append(await _run_check("settings", _check_settings))
+    if checks[-1].mark == "problem":
+        return checks
+    checks += await _run_database_checks()
+    for name, probe in (("model", _check_model), ("recordings", _check_recordings), ("agents", _check_agents)):
+        checks.append(await _run_check(name, probe))
+    return checks
 
 
-async def _memory_checks() -> list[Check]:
-    """What there is to say of the database. Each needs the one before it, so the first problem is the last one."""
+async def _run_database_checks() -> list[Check]:
+    """Run the checks of the database until the first problem, because each check needs the one before."""
     from rem.settings import get_settings
 
     if not get_settings().postgres.enabled:
-        return [Check("database", "ok", "switched off (POSTGRES__ENABLED=false): agents answer, and forget")]
-    found: list[Check] = []
-    for name, look in (
-        ("database", _database),
-        ("schema", _schema),
-        ("mirrors", _mirrors),
-        ("search", _search),
-        ("sql", _sql),
-        ("jobs", _jobs),
+        return [Check("database", "ok", "switched off (POSTGRES__ENABLED=false): agents answer without memory")]
+    checks: list[Check] = []
+    for name, probe in (
+        ("database", _check_database),
+        ("schema", _check_schema),
+        ("mirrors", _check_mirrors),
+        ("search", _check_search),
+        ("sql", _check_sql),
+        ("jobs", _check_jobs),
     ):
-        found.append(await _check(name, look))
-        if found[-1].mark == "problem":
+        checks.append(await _run_check(name, probe))
+        if checks[-1].mark == "problem":
             break
-    return found
+    return checks
 
 
-async def _check(name: str, look: Probe) -> Check:
+async def _run_check(name: str, probe: Probe) -> Check:
     from rem.errors import RemError
 
     try:
-        return Check(name, "ok", await look())
+        return Check(name, "ok", await probe())
     except RemError as error:
         return Check(name, "problem", str(error))
 
 
-async def _settings() -> str:
+async def _check_settings() -> str:
     from rem.settings import get_settings
 
     settings = get_settings()
-    kind = "POSTGRES__CONNECTION_STRING" if settings.postgres.connection_string else "embedded server"
-    return f"{kind}, REM_HOME {settings.rem_home}"
+    server = "POSTGRES__CONNECTION_STRING" if settings.postgres.connection_string else "embedded server"
+    return f"{server}, REM_HOME {settings.rem_home}"
 
 
-async def _database() -> str:
+async def _check_database() -> str:
     from rem.cli.runtime import print_to_stderr
     from rem.db.database import Database
     from rem.db.preflight import check_requirements, read_server_info
@@ -107,7 +107,7 @@ async def _database() -> str:
     return f"PostgreSQL {facts.version}, pgvector {vector}, {database.describe_address()}"
 
 
-async def _schema() -> str:
+async def _check_schema() -> str:
     from rem.app import Rem
     from rem.cli.output import format_count
     from rem.cli.runtime import print_to_stderr
@@ -115,10 +115,10 @@ async def _schema() -> str:
 
     async with Rem.open(on_progress=print_to_stderr) as rem, rem.database.connection() as connection:
         migrations = await Migrator(connection).status()
-    return f"{format_count(len(migrations), 'migration')}, all of them applied"
+    return f"{format_count(len(migrations), 'migration')}, all applied"
 
 
-async def _mirrors() -> str:
+async def _check_mirrors() -> str:
     from rem.app import Rem
     from rem.errors import DatabaseError
 
@@ -129,10 +129,10 @@ async def _mirrors() -> str:
             f"{report.wrong_keys} keys and {report.wrong_edges} edges differ from the tables: "
             "run `rem db rebuild-cache`."
         )
-    return f"{report.keys} keys and {report.edges} edges, exactly as the tables have them"
+    return f"{report.keys} keys and {report.edges} edges, equal to the tables"
 
 
-async def _sql() -> str:
+async def _check_sql() -> str:
     from rem.app import Rem
     from rem.db.sandbox import SqlSandbox
     from rem.query.verbs.sql_guard import check_select
@@ -144,39 +144,39 @@ async def _sql() -> str:
             gaps = await sandbox.find_security_gaps()
         finally:
             await sandbox.close()
-    return f"works; only REM's own check holds off that {'; '.join(gaps)}" if gaps else "works, behind every wall"
+    return f"works; only REM's own check prevents that {'; '.join(gaps)}" if gaps else "works, with all protections"
 
 
-async def _jobs() -> str:
+async def _check_jobs() -> str:
     from rem.app import Rem
     from rem.jobs.queue import JobQueue
 
     async with Rem.open() as rem:
         counts = await JobQueue(rem.database).counts()
-    found = f"{counts['queued']} queued, {counts['running']} running, {counts['dead']} dead"
-    return f"{found}: see `rem jobs list --state dead`" if counts["dead"] else found
+    summary = f"{counts['queued']} queued, {counts['running']} running, {counts['dead']} dead"
+    return f"{summary}: see `rem jobs list --state dead`" if counts["dead"] else summary
 
 
-async def _search() -> str:
+async def _check_search() -> str:
     from rem.app import Rem
     from rem.cli.output import format_count
     from rem.errors import DatabaseError
 
     async with Rem.open() as rem:
         state = await rem.check_index()
-        why_by_words = await rem.try_models()
+        why_words_only = await rem.try_models()
     if state.forgotten:
         raise DatabaseError(
-            f"{format_count(state.forgotten, 'row')} of text are not indexed: run `rem db index --anew`."
+            f"{format_count(state.forgotten, 'row')} of text are not indexed: run `rem db index --rescan`."
         )
     waiting = f"; {format_count(state.waiting.rows, 'row')} waiting" if state.waiting.rows else ""
-    by = f"embedded by {state.model}" if state.model else "none embedded yet"
-    return f"{format_count(state.passages, 'passage')}, {state.embedded} {by}{waiting}" + (
-        f". {why_by_words}" if why_by_words else ""
+    embedded_by = f"embedded by {state.model}" if state.model else "none embedded yet"
+    return f"{format_count(state.passages, 'passage')}, {state.embedded} {embedded_by}{waiting}" + (
+        f". {why_words_only}" if why_words_only else ""
     )
 
 
-async def _model() -> str:
+async def _check_model() -> str:
     from rem.agents.model_registry import ModelRegistry
     from rem.settings import get_settings
 
@@ -186,38 +186,40 @@ async def _model() -> str:
     finally:
         await registry.close()
     if model.is_local:
-        return f"{model.name}, which answers with extracts of the memory: LLM__DEFAULT_MODEL names a language model"
-    return f"{model.name} is set up (it was not called)"
+        return (
+            f"{model.name}, which answers with extracts of the memory; set LLM__DEFAULT_MODEL to use a language model"
+        )
+    return f"{model.name} is configured (it was not called)"
 
 
-async def _recordings() -> str:
+async def _check_recordings() -> str:
     from rem.audio.local import is_installed
     from rem.audio.transcription import select_provider
     from rem.errors import AudioError
     from rem.settings import get_settings
 
     settings = get_settings()
-    by_itself = settings.model_copy(update={"audio": settings.audio.model_copy(update={"provider": "auto"})})
+    with_auto = settings.model_copy(update={"audio": settings.audio.model_copy(update={"provider": "auto"})})
     provider = select_provider(settings)
     if provider == "openai":
-        if select_provider(by_itself) != "openai":
+        if select_provider(with_auto) != "openai":
             raise AudioError("AUDIO__PROVIDER=openai needs AUDIO__API_KEY, or AUDIO__BASE_URL for another server.")
-        return f"written down by {settings.audio.model} at {_address(settings)} (it was not called)"
+        return f"transcribed by {settings.audio.model} at {_transcription_address(settings)} (it was not called)"
     if provider == "local":
         if not is_installed():
             raise AudioError("AUDIO__PROVIDER=local needs the local model: `pip install 'remstack[audio]'`.")
-        return "written down by the local model"
+        return "transcribed by the local model"
     if settings.audio.provider == "none":
         return "refused (AUDIO__PROVIDER=none)"
-    return "refused, as nobody can write them down: set AUDIO__BASE_URL, or `pip install 'remstack[audio]'`"
+    return "refused, because there is no transcription: set AUDIO__BASE_URL, or `pip install 'remstack[audio]'`"
 
 
-def _address(settings: Settings) -> str:
+def _transcription_address(settings: Settings) -> str:
     return settings.audio.base_url or settings.llm.base_url or "OpenAI"
 
 
-async def _agents() -> str:
-    """The agents that are files. Those in the database were checked when they were saved."""
+async def _check_agents() -> str:
+    """Check the agents that are files. Those in the database were checked when they were saved."""
     from rem.agents.catalog import AgentCatalog
     from rem.cli.output import format_count
     from rem.context import Scope
@@ -228,8 +230,8 @@ async def _agents() -> str:
     if get_settings().agents.path is not None and not catalog.folder.is_dir():
         raise InvalidAgentError(f"AGENTS__PATH: there is no folder {catalog.folder}.")
     entries = await catalog.list_entries(Scope.for_user(None))
-    problems = [entry.error for entry in entries if entry.error is not None]
-    if problems:
-        raise InvalidAgentError(" ".join(problems))
-    own = sum(1 for entry in entries if entry.source.startswith(str(catalog.folder)))
-    return f"{format_count(len(entries) - own, 'agent')} built in, {own} in {catalog.folder}"
+    issues = [entry.error for entry in entries if entry.error is not None]
+    if issues:
+        raise InvalidAgentError(" ".join(issues))
+    in_folder = sum(1 for entry in entries if entry.source.startswith(str(catalog.folder)))
+    return f"{format_count(len(entries) - in_folder, 'agent')} built in, {in_folder} in {catalog.folder}"

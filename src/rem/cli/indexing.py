@@ -1,4 +1,4 @@
-"""Indexing with progress, for the commands that write much."""
+"""Index and embed with progress bars, for commands that write many rows."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReembedReport:
-    """What `rem db reembed` did, and what is left."""
+    """The number of passages that were embedded, and of those that still wait."""
 
     embedded: int
     waiting: int
 
 
 async def index_with_progress(
-    rem: Rem, *, user: str | None = None, tenant: str = "default", everyone: bool = False, anew: bool = False
+    rem: Rem, *, user: str | None = None, tenant: str = "default", everyone: bool = False, rescan: bool = False
 ) -> IndexReport:
-    """Index what waits, or everything `anew`."""
+    """Index the rows that wait; with `rescan`, all rows again."""
     done: Counter[str] = Counter()
     with progress_bar("Indexing") as on_rows, progress_bar("Embedding") as on_passages:
 
-        def on_progress(what: str, more: int) -> None:
-            done[what] += more
-            (on_rows if what == "indexed" else on_passages)(done[what], None)
+        def on_progress(stage: str, count: int) -> None:
+            done[stage] += count
+            (on_rows if stage == "indexed" else on_passages)(done[stage], None)
 
-        return await rem.index(user=user, tenant=tenant, everyone=everyone, anew=anew, on_progress=on_progress)
+        return await rem.index(user=user, tenant=tenant, everyone=everyone, rescan=rescan, on_progress=on_progress)
 
 
 async def index_new_rows(rem: Rem, *, user: str | None = None, tenant: str = "default") -> None:
-    """Index after writing. The rows are stored either way, so that a failing embedder does not fail the command."""
+    """Index after writing. Only print the error of a failing embedder, because the rows are stored."""
     try:
         await index_with_progress(rem, user=user, tenant=tenant)
     except EmbeddingError as error:
-        print_to_stderr(f"Stored, and found by words but not by meaning yet: {error}")
+        print_to_stderr(f"The rows are stored and found by words, but not by meaning yet: {error}")
 
 
 async def reembed_with_progress(rem: Rem, *, background: bool) -> ReembedReport:
-    """Switch to the model of the settings, and embed what another one embedded."""
+    """Switch to the configured model, and embed the passages that another model embedded."""
     waiting = await rem.switch_model()
     if background:
         return ReembedReport(0, waiting)
     done = 0
     with progress_bar("Embedding") as on_passages:
 
-        def on_progress(_what: str, more: int) -> None:
+        def on_progress(_stage: str, count: int) -> None:
             nonlocal done
-            done += more
+            done += count
             on_passages(done, waiting)
 
         embedded = await rem.reembed(on_progress)

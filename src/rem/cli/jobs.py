@@ -1,4 +1,4 @@
-"""`rem jobs …`: what waits, what runs, and what was set aside."""
+"""`rem jobs`: list, show, retry, cancel and count background jobs."""
 
 from __future__ import annotations
 
@@ -15,23 +15,21 @@ if TYPE_CHECKING:
     from rem.app import Rem
     from rem.jobs.job import Job, JobCounts, ScheduleStatus
 
-_LONGEST_ERROR = 60
+MAX_ERROR_CHARS = 60
 StateName: TypeAlias = Literal["queued", "running", "dead"]
-Ids = Annotated[list[int], typer.Argument(help="The jobs' numbers, as in `rem jobs list`.")]
+IdsArgument = Annotated[list[int], typer.Argument(help="The ids of the jobs, from `rem jobs list`.")]
 
-app = typer.Typer(
-    help="Background jobs: what waits, what runs, and what was set aside.", no_args_is_help=True, rich_markup_mode=None
-)
+app = typer.Typer(help="List, retry and cancel background jobs.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("list")
 def list_jobs(
     state: Annotated[StateName | None, typer.Option(help="Only jobs in this state.")] = None,
     kind: Annotated[str | None, typer.Option(help="Only jobs of this kind.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="The most to list.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="The maximum number of jobs.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """List the jobs that are not done, the newest first."""
+    """List the jobs that are not done, newest first."""
     from rem.cli.output import print_json, print_table
     from rem.jobs.queue import JobQueue
 
@@ -43,17 +41,17 @@ def list_jobs(
         print_json(jobs)
     elif jobs:
         columns = ["id", "kind", "state", "attempts", "created", "error"]
-        print_table(columns, [_row(job) for job in jobs])
+        print_table(columns, [_to_row(job) for job in jobs])
     else:
-        typer.echo("There are no such jobs." if state or kind else "No job waits, and none was set aside.")
+        typer.echo("There are no such jobs." if state or kind else "There are no queued, running or dead jobs.")
 
 
 @app.command()
 def show(
-    job_id: Annotated[int, typer.Argument(help="The job's number.")],
+    job_id: Annotated[int, typer.Argument(help="The id of the job.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Show one job that is not done: what it is to do, and what its last attempt met."""
+    """Show a job that is not done, with the error of its last attempt."""
     from rem.cli.output import print_json
     from rem.jobs.queue import JobQueue
 
@@ -69,32 +67,32 @@ def show(
 
 @app.command()
 def retry(
-    ids: Annotated[list[int] | None, typer.Argument(help="The numbers of dead jobs.")] = None,
+    ids: Annotated[list[int] | None, typer.Argument(help="The ids of dead jobs.")] = None,
     all_dead: Annotated[bool, typer.Option("--all", help="All dead jobs.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Let dead jobs wait again, with all their attempts."""
+    """Retry dead jobs, with all their attempts."""
     from rem.cli.output import format_count, print_json
     from rem.errors import InvalidInputError
     from rem.jobs.queue import JobQueue
 
     if bool(ids) == all_dead:
-        raise InvalidInputError("Say which jobs, by their numbers, or --all.")
+        raise InvalidInputError("Give the ids of the jobs, or --all.")
 
     async def work(rem: Rem) -> Sequence[int]:
         return await JobQueue(rem.database).retry(None if all_dead else ids)
 
-    revived = run_with_rem(work)
+    retried = run_with_rem(work)
     if as_json:
-        print_json({"retried": revived})
+        print_json({"retried": retried})
     else:
-        typer.echo(f"{format_count(len(revived), 'job')} will be tried again.")
-    _missing(ids or [], revived, "is dead")
+        typer.echo(f"{format_count(len(retried), 'job')} will be retried.")
+    _require_all(ids or [], retried, "is dead")
 
 
 @app.command()
-def cancel(ids: Ids, as_json: JsonOption = False) -> None:
-    """Take jobs out of the queue, and stop those that run."""
+def cancel(ids: IdsArgument, as_json: JsonOption = False) -> None:
+    """Cancel jobs: remove queued ones and stop running ones."""
     from rem.cli.output import format_count, print_json
     from rem.jobs.queue import JobQueue
 
@@ -106,12 +104,12 @@ def cancel(ids: Ids, as_json: JsonOption = False) -> None:
         print_json({"canceled": canceled})
     else:
         typer.echo(f"{format_count(len(canceled), 'job')} cancelled.")
-    _missing(ids, canceled, "waits, runs or is dead")
+    _require_all(ids, canceled, "is queued, running or dead")
 
 
 @app.command()
 def stats(as_json: JsonOption = False) -> None:
-    """Count the jobs by kind and state, those that ended in the last day, and when what is regular is due."""
+    """Count the jobs by kind and state, and show the schedules."""
     from rem.cli.output import print_json, print_table
     from rem.jobs.queue import JobQueue
 
@@ -128,17 +126,20 @@ def stats(as_json: JsonOption = False) -> None:
         rows = [[k.kind, k.queued, k.running, k.dead, k.done_lately, k.failed_lately] for k in kinds]
         print_table(columns, rows)
     else:
-        typer.echo("There are no jobs, and there were none in the last day.")
+        typer.echo("There are no jobs, and there were none in the last 24 hours.")
     if planned:
         print_table(
-            ["regularly", "schedule", "next", "last"],
-            [[p.kind, p.schedule, _time(p.next_at), _time(p.last_at) if p.last_at else None] for p in planned],
+            ["scheduled", "schedule", "next", "last"],
+            [
+                [p.kind, p.schedule, _format_time(p.next_at), _format_time(p.last_at) if p.last_at else None]
+                for p in planned
+            ],
         )
 
 
-def _row(job: Job) -> list[object]:
-    error = shorten(job.error.message.splitlines()[0], _LONGEST_ERROR) if job.error and job.error.message else None
-    return [job.id, job.kind, job.state, job.attempts, _time(job.created_at), error]
+def _to_row(job: Job) -> list[object]:
+    error = shorten(job.error.message.splitlines()[0], MAX_ERROR_CHARS) if job.error and job.error.message else None
+    return [job.id, job.kind, job.state, job.attempts, _format_time(job.created_at), error]
 
 
 def _print_job(job: Job) -> None:
@@ -151,20 +152,20 @@ def _print_job(job: Job) -> None:
     typer.echo(f"  payload   {orjson.dumps(job.payload).decode()}")
     if job.error is not None:
         typer.echo(f"  error     {job.error.message}")
-        for place in job.error.where:
-            typer.echo(f"            at {place}")
+        for location in job.error.where:
+            typer.echo(f"            at {location}")
     if job.state == "dead":
-        typer.echo(f"Try it again with `rem jobs retry {job.id}`, or drop it with `rem jobs cancel {job.id}`.")
+        typer.echo(f"Retry it with `rem jobs retry {job.id}`, or cancel it with `rem jobs cancel {job.id}`.")
 
 
-def _time(moment: object) -> str:
+def _format_time(moment: object) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}"
 
 
-def _missing(asked: Sequence[int], found: Sequence[int], what: str) -> None:
-    """Numbers of no such job are an error, after what could be done was done."""
+def _require_all(requested: Sequence[int], processed: Sequence[int], condition: str) -> None:
+    """Raise NotFoundError if a requested id is not among the processed ones. The others stay processed."""
     from rem.errors import NotFoundError
 
-    missing = sorted(set(asked) - set(found))
+    missing = sorted(set(requested) - set(processed))
     if missing:
-        raise NotFoundError(f"No job with the number {', '.join(map(str, missing))} {what}: see `rem jobs list`.")
+        raise NotFoundError(f"No job with the id {', '.join(map(str, missing))} {condition}: see `rem jobs list`.")

@@ -1,8 +1,11 @@
-"""`rem lookup`: what answers to some keys."""
+"""`rem lookup`: print the entities with the given keys."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import json
+import shutil
+import textwrap
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 import typer
@@ -14,15 +17,21 @@ if TYPE_CHECKING:
     from rem.db.store import Store
     from rem.models import Entity
 
+HIDDEN_FIELDS = {"id", "key", "tenant_id", "user_id", "graph_edges"}
+FIRST_COMMON_FIELDS = ("tags", "metadata")
+LAST_COMMON_FIELDS = ("expires_at", "created_at", "updated_at")
+MAX_PRINTED_NUMBERS = 16
+"""Longer lists of numbers are vectors, which nobody reads."""
+
 
 def lookup(
-    keys: Annotated[list[str], typer.Argument(help='Readable keys, such as sarah-chen or "Sarah Chen".')],
+    keys: Annotated[list[str], typer.Argument(help='Keys, such as sarah-chen or "Sarah Chen".')],
     table: Annotated[str | None, typer.Option(help="Only in this table.")] = None,
     user: UserOption = None,
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Show what answers to some keys, the user's own rows before the shared ones."""
+    """Print the entities with these keys. The user's own rows come before the shared ones."""
     from rem.cli.output import print_json
     from rem.errors import NotFoundError
 
@@ -31,21 +40,21 @@ def lookup(
     async def work(rem: Rem) -> dict[str, list[Entity]]:
         return await lookup_keys(rem.store(user, tenant=tenant), keys, table)
 
-    answered = run_with_rem(work)
-    found = _once_each(answered)
+    entities_by_key = run_with_rem(work)
+    entities = _deduplicate(entities_by_key)
     if as_json:
-        print_json([{"table": entity.entity_type.table, **entity.model_dump(mode="json")} for entity in found])
+        print_json([{"table": entity.entity_type.table, **entity.model_dump(mode="json")} for entity in entities])
     else:
-        _print_entities(found, with_ownership=user is not None)
-    missing = f"Nothing answers to {', '.join(key for key in answered if not answered[key])}."
-    if not found:
+        _print_entities(entities, with_ownership=user is not None)
+    missing = f"Nothing answers to {', '.join(key for key in entities_by_key if not entities_by_key[key])}."
+    if not entities:
         raise NotFoundError(missing)
-    if not all(answered.values()):
+    if not all(entities_by_key.values()):
         print_to_stderr(missing)
 
 
 def require_nonempty_keys(keys: list[str]) -> None:
-    """An error if one of the keys is empty, as a forgotten variable of a script makes it."""
+    """Raise InvalidInputError if a key is empty, for example because a variable of a script is not set."""
     from rem.errors import InvalidInputError
 
     if not all(key.strip() for key in keys):
@@ -53,22 +62,71 @@ def require_nonempty_keys(keys: list[str]) -> None:
 
 
 async def lookup_keys(store: Store, keys: list[str], table: str | None) -> dict[str, list[Entity]]:
-    """What answers to each of some keys."""
+    """Return the entities of each key."""
     return {key: await store.lookup(key, table=table) for key in keys}
 
 
-def _once_each(answered: dict[str, list[Entity]]) -> list[Entity]:
-    """The entities in the order of the keys; one that answers to two of them comes once."""
-    found: dict[tuple[str, UUID], Entity] = {}
-    for entity in (entity for entities in answered.values() for entity in entities):
-        found.setdefault((entity.entity_type.table, entity.id), entity)
-    return list(found.values())
+def _deduplicate(entities_by_key: dict[str, list[Entity]]) -> list[Entity]:
+    """Return the entities in the order of the keys, each once."""
+    entities: dict[tuple[str, UUID], Entity] = {}
+    for matches in entities_by_key.values():
+        for entity in matches:
+            entities.setdefault((entity.entity_type.table, entity.id), entity)
+    return list(entities.values())
 
 
 def _print_entities(entities: list[Entity], with_ownership: bool) -> None:
-    from rem.cli.entity_text import format_entity
-
     for entity in entities:
         ownership = "shared" if entity.user_id is None else "yours"
         typer.echo(format_entity(entity, ownership=ownership if with_ownership else ""))
         typer.echo()
+
+
+def format_entity(entity: Entity, *, ownership: str = "") -> str:
+    """Return the entity as text: table and key, then its fields, those of its own class first; no empty fields."""
+    from rem.cli.output import escape_control_characters
+
+    width = shutil.get_terminal_size().columns
+    lines = [f"{entity.entity_type.table}/{entity.key or entity.id}{f' ({ownership})' if ownership else ''}"]
+    values = entity.model_dump(mode="json", exclude=HIDDEN_FIELDS)
+    for name in _order_fields(type(entity)):
+        if not _is_omitted(name, values[name]):
+            lines += _wrap(f"{name}: {_format_value(values[name])}", width)
+    lines += [escape_control_characters(f"  -> {edge.rel_type} {edge.dst}") for edge in entity.graph_edges]
+    return "\n".join(lines)
+
+
+def _order_fields(model: type[Entity]) -> list[str]:
+    from rem.models import Entity
+
+    own = [name for name in model.model_fields if name not in Entity.model_fields]
+    listed = {*HIDDEN_FIELDS, *FIRST_COMMON_FIELDS, *LAST_COMMON_FIELDS}
+    other_common = [name for name in Entity.model_fields if name not in listed]
+    return [*sorted(own, key=lambda name: name != "name"), *FIRST_COMMON_FIELDS, *other_common, *LAST_COMMON_FIELDS]
+
+
+def _is_omitted(name: str, value: Any) -> bool:
+    from rem.models import Entity
+
+    return value in (None, "", [], {}) or (name == "origin" and value == Entity.model_fields["origin"].default)
+
+
+def _format_value(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and not any(isinstance(item, dict | list) for item in value):
+        if len(value) > MAX_PRINTED_NUMBERS and all(isinstance(item, float) for item in value):
+            return f"{len(value)} numbers"
+        return ", ".join(_format_value(item) for item in value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    from rem.cli.output import escape_control_characters
+
+    wrapper = textwrap.TextWrapper(width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    lines = []
+    for number, line in enumerate(escape_control_characters(text.replace("\r\n", "\n").rstrip("\n")).split("\n")):
+        wrapper.initial_indent = "    " if number else "  "
+        lines += wrapper.wrap(line) or [""]
+    return lines

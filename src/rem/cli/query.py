@@ -1,10 +1,11 @@
-"""`rem query`: the answer to a query in REM's language, to a question in plain language, or to a plan."""
+"""`rem query`: run a query, a question in natural language, or a plan; `rem parse`: print the tree of a query."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
@@ -12,6 +13,7 @@ from rem.cli.runtime import JsonOption, TenantOption, UserOption, print_to_stder
 
 if TYPE_CHECKING:
     from rem.app import Rem
+    from rem.query.plans.plan import PlanResult, StageResult
     from rem.query.result import QueryResult
 
 Mode: TypeAlias = Literal["rem-dialect", "natural-language"]
@@ -26,34 +28,33 @@ def query(
     ] = "",
     mode: Annotated[
         Mode,
-        typer.Option("--mode", help="Whether the query is in REM's language, or plain language such as 'sarah chen'."),
+        typer.Option("--mode", help="The language of the query: REM's own, or natural language such as 'sarah chen'."),
     ] = "rem-dialect",
     plan: Annotated[
         Path | None,
-        typer.Option("--plan", help="Run the stages of a plan in a JSON file instead; - reads it from standard input."),
+        typer.Option("--plan", help="Run the plan in this JSON file instead; - reads it from standard input."),
     ] = None,
     user: UserOption = None,
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Also show how the query is understood and how long each step took.")
+        bool, typer.Option("--explain", help="Also print the syntax tree and the duration of each step.")
     ] = False,
 ) -> None:
-    """Ask in the query language (docs/query-language.md): LOOKUP, FUZZY, SEARCH, TRAVERSE, SQL.
+    """Run a query: LOOKUP, FUZZY, SEARCH, TRAVERSE or SQL.
 
-    Or ask in plain language (--mode natural-language), or several queries that feed each other (--plan).
+    docs/query-language.md describes the language. --mode natural-language answers questions and names; --plan runs
+    several queries, where the results of one feed the next.
     """
     from rem.cli.output import print_json
 
     if plan is not None:
-        from rem.cli.query_plan import query_plan
-
-        query_plan(plan, text, user=user, tenant=tenant, as_json=as_json, explain=explain)
+        run_plan(plan, text, user=user, tenant=tenant, as_json=as_json, explain=explain)
         return
     if text == "-":
         text = sys.stdin.read()
-    # A mistake in the query is told before a server is started for it.
-    tree = _tree(text) if mode == "rem-dialect" else None
+    # Parsed here, too, to report a syntax error before a server is started.
+    tree = _parse_to_json(text) if mode == "rem-dialect" else None
 
     async def work(rem: Rem) -> QueryResult:
         return await (rem.query if tree else rem.ask)(text, user=user, tenant=tenant)
@@ -63,17 +64,70 @@ def query(
         print_json(({"tree": tree} if explain and tree else {}) | result.as_json(explain=explain))
         return
     if explain:
-        _print_explanation(tree or {}, result)
+        _print_explanation(tree, result)
     _print_rows(result)
     for note in result.notes:
         print_to_stderr(f"Note: {note}")
 
 
-def _tree(text: str) -> dict[str, object]:
+def parse(
+    query: Annotated[str, typer.Argument(help="A query, such as 'SEARCH \"machine learning\" FROM resources'.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Print the syntax tree of a query, or its error."""
+    from rem.cli.output import print_json
     from rem.query.language.parser import parse_query
-    from rem.query.tree import to_json as tree_as_json
+    from rem.query.language.printer import print_query
+    from rem.query.tree import to_json
 
-    return tree_as_json(parse_query(text))
+    tree = parse_query(query)
+    if as_json:
+        print_json(to_json(tree))
+        return
+    for line in outline_tree(to_json(tree)):
+        typer.echo(line)
+    typer.echo(f"\nIn short: {print_query(tree)}")
+
+
+def run_plan(path: Path, query: str, *, user: str | None, tenant: str, as_json: bool, explain: bool) -> None:
+    """Run the plan in a file and print its result. Exit with code 1 if a stage failed."""
+    from rem.cli.output import print_json
+    from rem.errors import InvalidInputError
+    from rem.query.plans.plan import Plan, check_plan
+
+    if query:
+        raise InvalidInputError("Give a query or --plan, not both.")
+    plan = Plan.parse(_read_plan(path))
+    # Report an invalid plan before a server is started.
+    check_plan(plan)
+
+    async def work(rem: Rem) -> PlanResult:
+        return await rem.run_plan(plan, user=user, tenant=tenant)
+
+    result = run_with_rem(work)
+    if as_json:
+        print_json(result.as_json(explain=explain))
+    else:
+        _print_plan_result(result)
+    if any(stage.status == "failed" for stage in result.stages):
+        raise typer.Exit(1)
+
+
+def outline_tree(tree: dict[str, Any], label: str = "") -> Iterator[str]:
+    """Yield the syntax tree as indented lines, without options that are not set."""
+    yield f"{label}{tree['type']}"
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from (f"  {line}" for line in outline_tree(value, f"{name}: "))
+        elif name != "type" and value not in (None, []):
+            yield f"  {name}: {', '.join(value) if isinstance(value, list) else value}"
+
+
+def _parse_to_json(text: str) -> dict[str, object]:
+    from rem.query.language.parser import parse_query
+    from rem.query.tree import to_json
+
+    return to_json(parse_query(text))
 
 
 def _print_rows(result: QueryResult) -> None:
@@ -85,12 +139,44 @@ def _print_rows(result: QueryResult) -> None:
         print_to_stderr("No rows.")
 
 
-def _print_explanation(tree: dict[str, object], result: QueryResult) -> None:
+def _print_explanation(tree: dict[str, object] | None, result: QueryResult) -> None:
     from rem.cli.output import print_table
-    from rem.cli.parse import outline
 
-    for line in outline(tree) if tree else ():
+    for line in outline_tree(tree) if tree else ():
         typer.echo(line)
     typer.echo()
     steps = [[step.name, f"{step.milliseconds:.1f}", step.rows, step.detail] for step in result.steps]
     print_table(["step", "ms", "rows", ""], steps)
+
+
+def _read_plan(path: Path) -> str:
+    from rem.errors import InvalidInputError
+
+    if str(path) == "-":
+        return sys.stdin.read()
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"The plan {path} cannot be read: {error}.") from error
+
+
+def _print_plan_result(result: PlanResult) -> None:
+    """Print each stage with its notes on standard error, and the rows of the answer on standard output."""
+    from rem.cli.output import escape_control_characters
+
+    for stage in result.stages:
+        print_to_stderr(escape_control_characters(f"{stage.id}: {_describe_stage(stage)}: {stage.query}"))
+        for note in stage.result.notes:
+            print_to_stderr(escape_control_characters(f"  Note: {note}"))
+    if result.results:
+        _print_rows(result[result.answer].result)
+    else:
+        print_to_stderr("No rows.")
+
+
+def _describe_stage(stage: StageResult) -> str:
+    from rem.cli.output import format_count
+
+    if stage.status == "done":
+        return format_count(stage.result.count, "row")
+    return stage.status if stage.error is None else f"{stage.status} ({stage.error})"

@@ -1,4 +1,4 @@
-"""The rows of an answer as a table for people: what matters for the verb, one line a row where it fits."""
+"""Print the rows of a query result as a table, with the columns that matter for its verb."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rem.cli.entity_text import escape_control_characters
+from rem.cli.output import escape_control_characters
 from rem.cli.runtime import print_to_stderr
 from rem.query.result import QueryResult
 
-_LONGEST_CELL = 160
-_WIDEST = 10_000
-_GAP = 3
-_LEAST_ROOM = 20
-_SUMMARY_FIELDS = ("summary", "content", "description", "role", "uri", "name")
-_COLUMNS = {
+MAX_CELL_CHARS = 160
+UNLIMITED_WIDTH = 10_000
+COLUMN_GAP = 3
+MIN_LAST_COLUMN_WIDTH = 20
+SUMMARY_FIELDS = ("summary", "content", "description", "role", "uri", "name")
+COLUMNS_BY_VERB = {
     "LOOKUP": ("table", "key", "asked", "summary"),
     "FUZZY": ("table", "key", "score", "matched", "summary"),
     "SEARCH": ("table", "key", "score", "passage"),
     "TRAVERSE": ("depth", "table", "key", "rel_type", "direction", "weight", "path"),
 }
-_PLAN_COLUMNS = ("table", "key", "rel_type", "direction", "count", "destinations")
+TRAVERSE_PLAN_COLUMNS = ("table", "key", "rel_type", "direction", "count", "destinations")
 
 
 def print_rows(result: QueryResult) -> None:
-    """Print the rows. On a terminal the last column gives way, and rows of SQL that are too wide stand as records.
+    """Print the rows as a table. On a terminal, cut the last column to fit, and print wide rows of SQL as records.
 
-    Into a file or pipe nothing is cut to a width.
+    Nothing is cut to a width in a file or pipe.
     """
-    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDEST
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else UNLIMITED_WIDTH
     console = Console(width=width)
-    columns = _columns(result)
-    values = [[_value(row, column) for column in columns] for row in result.results]
-    cells = [[_cell(value) for value in row] for row in values]
+    columns = _choose_columns(result)
+    values = [[_get_value(row, column) for column in columns] for row in result.results]
+    cells = [[_format_cell(value) for value in row] for row in values]
     if not columns:
         print_to_stderr(f"{len(cells):,} row{'s' if len(cells) > 1 else ''} without columns.")
     elif result.query_type == "SQL" and not _fits(console.width, [columns, *cells]):
@@ -59,16 +59,16 @@ def _print_table(
         table.add_column(
             Text(escape_control_characters(column)), justify="right" if is_number else "left", overflow="fold"
         )
-    room = _room_for_last(console.width, [columns, *cells])
+    last_width = max(_space_for_last_column(console.width, [columns, *cells]), MIN_LAST_COLUMN_WIDTH)
     for row in cells:
         last = Text(row[-1])
-        last.truncate(room, overflow="ellipsis")
+        last.truncate(last_width, overflow="ellipsis")
         table.add_row(*map(Text, row[:-1]), last)
     console.print(table)
 
 
 def _print_records(console: Console, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
-    """One line a field, and an empty one between records."""
+    """Print one line for each field, and an empty line between records."""
     names = [escape_control_characters(column) for column in columns]
     widest = max(map(cell_len, names))
     for number, row in enumerate(cells):
@@ -80,30 +80,27 @@ def _print_records(console: Console, columns: Sequence[str], cells: Sequence[Seq
 
 
 def _fits(width: int, lines: Sequence[Sequence[str]]) -> bool:
-    """Whether the last column has enough room when the others keep on one line."""
-    last = max(cell_len(line[-1]) for line in lines)
-    return _left_for_last(width, lines) >= min(last, _LEAST_ROOM)
+    """Return whether the last column has enough space if no other column is wrapped."""
+    last_width = max(cell_len(line[-1]) for line in lines)
+    return _space_for_last_column(width, lines) >= min(last_width, MIN_LAST_COLUMN_WIDTH)
 
 
-def _room_for_last(width: int, lines: Sequence[Sequence[str]]) -> int:
-    """How wide the last column may be so that the others keep on one line."""
-    return max(_left_for_last(width, lines), _LEAST_ROOM)
+def _space_for_last_column(width: int, lines: Sequence[Sequence[str]]) -> int:
+    """Return the width that is left for the last column if no other column is wrapped."""
+    other_columns = list(zip(*lines, strict=True))[:-1]
+    return width - sum(max(map(cell_len, column)) + COLUMN_GAP for column in other_columns) - 2
 
 
-def _left_for_last(width: int, lines: Sequence[Sequence[str]]) -> int:
-    return width - sum(max(map(cell_len, column)) + _GAP for column in list(zip(*lines, strict=True))[:-1]) - 2
-
-
-def _columns(result: QueryResult) -> list[str]:
-    if result.query_type not in _COLUMNS:
+def _choose_columns(result: QueryResult) -> list[str]:
+    if result.query_type not in COLUMNS_BY_VERB:
         return list(dict.fromkeys(name for row in result.results for name in row))
     is_plan = result.query_type == "TRAVERSE" and "record" not in result.results[0]
-    return list(_PLAN_COLUMNS if is_plan else _COLUMNS[result.query_type])
+    return list(TRAVERSE_PLAN_COLUMNS if is_plan else COLUMNS_BY_VERB[result.query_type])
 
 
-def _value(row: dict[str, Any], column: str) -> Any:
+def _get_value(row: dict[str, Any], column: str) -> Any:
     if column == "summary" and "record" in row:
-        return next((row["record"][name] for name in _SUMMARY_FIELDS if row["record"].get(name)), "")
+        return next((row["record"][name] for name in SUMMARY_FIELDS if row["record"].get(name)), "")
     if column == "passage":
         return row["passage"]["text"]
     if column == "path":
@@ -111,12 +108,12 @@ def _value(row: dict[str, Any], column: str) -> Any:
     return row.get(column)
 
 
-def _cell(value: Any) -> str:
-    text = escape_control_characters(" ".join(_text(value).split()))
-    return text if len(text) <= _LONGEST_CELL else f"{text[: _LONGEST_CELL - 1]}…"
+def _format_cell(value: Any) -> str:
+    text = escape_control_characters(" ".join(_to_text(value).split()))
+    return text if len(text) <= MAX_CELL_CHARS else f"{text[: MAX_CELL_CHARS - 1]}…"
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     match value:
         case None:
             return ""

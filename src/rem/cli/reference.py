@@ -1,4 +1,4 @@
-"""The command reference of the docs, made from the commands' own help: `python -m rem.cli.reference`."""
+"""Generate docs/cli.md from the help of the commands: `python -m rem.cli.reference`."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from rem.cli.main import app
 
 
 def render_reference() -> str:
-    """`docs/cli.md`: the help of every command."""
-    parts = ["# The `rem` command", "Made by `make docs` from the commands' own help; a test compares the two."]
-    for path in _paths(typer.main.get_command(app), ()):
+    """Return the text of docs/cli.md: the help of every command."""
+    parts = ["# The `rem` command", "`make docs` generates this page from the help of the commands."]
+    for path in _list_commands(typer.main.get_command(app), ()):
         help_text = CliRunner().invoke(app, [*path, "--help"], prog_name="rem", terminal_width=100).output.rstrip()
         parts.append(f"## `{' '.join(('rem', *path))}`\n\n```text\n{help_text}\n```")
     return "\n\n".join(parts) + "\n"
 
 
-def _paths(command: Any, path: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Every command, as the words behind `rem`."""
+def _list_commands(command: Any, path: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield every command, as the words after `rem`."""
     yield tuple(path)
     for name, inner in getattr(command, "commands", {}).items():
-        yield from _paths(inner, (*path, name))
+        yield from _list_commands(inner, (*path, name))
 
 
 if __name__ == "__main__":

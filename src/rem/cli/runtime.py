@@ -1,4 +1,4 @@
-"""What every command needs: the event loop, an open REM, errors as one clear paragraph and an exit code."""
+"""Shared by all commands: common options, the event loop, an open REM, messages on standard error, logging."""
 
 from __future__ import annotations
 
@@ -19,21 +19,24 @@ UserOption = Annotated[
     typer.Option(
         "--user",
         "-u",
-        help="Whose memory: an e-mail address, which stands for its UUID5, or any other text, which is the owner's id "
-        "itself (not that of a row in users). Without it: what the tenant shares.",
+        help="The owner of the memory: an e-mail address, or the owner's id (not the id of a row in users). "
+        "Without it: the rows that the tenant shares.",
     ),
 ]
 TenantOption = Annotated[str, typer.Option("--tenant", help="The workspace.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-ExpireInOption = Annotated[str | None, typer.Option("--in", metavar="SPAN", help="Lapse after so long: 30d, 12h, 2w.")]
-ExpireAtOption = Annotated[
-    str | None, typer.Option("--at", metavar="TIME", help="Lapse then: 2026-12-01, 2026-12-01T18:00 (UTC).")
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+ExpireInOption = Annotated[
+    str | None, typer.Option("--in", metavar="SPAN", help="Expire after this time: 30d, 12h, 2w.")
 ]
-ExpireNeverOption = Annotated[bool, typer.Option("--never", help="Do not lapse any more.")]
+ExpireAtOption = Annotated[
+    str | None, typer.Option("--at", metavar="TIME", help="Expire at this time: 2026-12-01, 2026-12-01T18:00 (UTC).")
+]
+ExpireNeverOption = Annotated[bool, typer.Option("--never", help="Never expire.")]
 
 
 def run_async(work: Callable[[], Awaitable[R]]) -> R:
-    """Run a command's coroutine."""
+    """Run the coroutine of a command, and return its result."""
 
     async def main() -> R:
         return await work()
@@ -42,7 +45,7 @@ def run_async(work: Callable[[], Awaitable[R]]) -> R:
 
 
 def run_with_rem(work: Callable[[Rem], Awaitable[R]]) -> R:
-    """Open REM, run a command's coroutine on it, close it."""
+    """Open REM, run the coroutine of a command with it, close it, and return the result."""
 
     async def main() -> R:
         from loguru import logger
@@ -57,24 +60,24 @@ def run_with_rem(work: Callable[[Rem], Awaitable[R]]) -> R:
 
 
 def print_to_stderr(message: str) -> None:
-    """Say what is going on, beside the data: on standard error."""
+    """Print a message for people on standard error, because standard output is for data."""
     typer.echo(message, err=True)
 
 
 def confirm(question: str) -> None:
-    """Ask on standard error, and go no further without a yes."""
+    """Ask a yes/no question on standard error. Raise typer.Abort unless the answer is yes."""
     try:
-        is_meant = typer.confirm(question, err=True)
+        is_confirmed = typer.confirm(question, err=True)
     except typer.Abort:
-        # Nobody answered, so nobody ended the line of the question.
+        # Without an answer, the line of the question has no end yet.
         print_to_stderr("")
         raise
-    if not is_meant:
+    if not is_confirmed:
         raise typer.Abort
 
 
 def set_up_logging(verbose: bool) -> None:
-    """Logs go to standard error; variables in tracebacks stay out of them."""
+    """Log to standard error, without the values of variables in tracebacks."""
     from loguru import logger
 
     logger.remove()

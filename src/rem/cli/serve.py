@@ -1,4 +1,4 @@
-"""`rem serve`: the HTTP API."""
+"""`rem serve`: serve the HTTP API."""
 
 from __future__ import annotations
 
@@ -11,23 +11,28 @@ LogLevel: TypeAlias = Literal["critical", "error", "warning", "info", "debug"]
 
 def serve(
     host: Annotated[
-        str | None, typer.Option(help="The address to listen on; 127.0.0.1 unless API__HOST says otherwise.")
+        str | None, typer.Option(help="The address to listen on. Default: API__HOST, which is 127.0.0.1.")
     ] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="The port; 8000 unless API__PORT says otherwise.")
+        int | None,
+        typer.Option(min=0, max=65535, help="The port; 0 chooses a free one. Default: API__PORT, which is 8000."),
     ] = None,
     reload: Annotated[
         bool | None,
-        typer.Option("--reload/--no-reload", help="Start anew when the code changes, for development; not by default."),
+        typer.Option("--reload/--no-reload", help="Restart when the code changes, for development."),
     ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, max=64, help="How many processes serve.")] = None,
-    log_level: Annotated[LogLevel | None, typer.Option(help="How much is logged; info by default.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, max=64, help="The number of server processes.")] = None,
+    log_level: Annotated[
+        LogLevel | None, typer.Option(help="The minimum level of log messages. Default: info.")
+    ] = None,
     allow_unauthenticated: Annotated[
         bool,
-        typer.Option("--allow-unauthenticated", help="Listen beyond this machine although nobody has to log in."),
+        typer.Option(
+            "--allow-unauthenticated", help="Listen on a public address although the API has no authentication."
+        ),
     ] = False,
 ) -> None:
-    """Serve the HTTP API until interrupted. The embedded database is started if no other is configured."""
+    """Serve the HTTP API until interrupted. The embedded database starts if no other is configured."""
     import math
     from pathlib import Path
 
@@ -41,31 +46,31 @@ def serve(
     api = settings.api
     host, port = host or api.host, api.port if port is None else port
     workers, reload = workers or api.workers, api.reload if reload is None else reload
-    _check(host, workers, is_reloading=reload, allow_unauthenticated=allow_unauthenticated)
-    port = _free_port(host, port)
+    _check_options(host, workers, is_reloading=reload, allow_unauthenticated=allow_unauthenticated)
+    port = _require_port(host, port)
     if settings.postgres.enabled:
-        # Opening once here shows the progress of a first start, and stops before the workers do if something is wrong.
-        run_with_rem(_nothing)
+        # Opening REM once shows the progress of a first start, and reports errors once instead of in each worker.
+        run_with_rem(_do_nothing)
     address = f"[{host}]" if ":" in host else host
     print_to_stderr(f"REM listens on http://{address}:{port} (documentation at /docs). Stop with Ctrl-C.")
-    _end_well_when_terminated()
+    _exit_with_0_on_sigterm()
     uvicorn.run(
         "rem.api.main:app",
         host=host,
         port=port,
         workers=workers,
         reload=reload,
-        # Only the code: what REM writes may lie below the current folder.
+        # Watch only the code, because the data of REM may be below the current folder.
         reload_dirs=[str(Path(rem.__file__).parent)] if reload else None,
         log_config=_log_config(log_level or api.log_level),
-        # The request log says the same, without what stands in paths and query strings.
+        # The request log has the same lines, without the content of paths and query strings.
         access_log=False,
         timeout_graceful_shutdown=math.ceil(api.shutdown_seconds),
     )
 
 
 def _log_config(level: str) -> dict[str, Any]:
-    """The logging of each process of the server, in the form that uvicorn hands to all of them."""
+    """Return the logging configuration that uvicorn applies in each server process."""
     return {
         "version": 1,
         "disable_existing_loggers": False,
@@ -74,34 +79,34 @@ def _log_config(level: str) -> dict[str, Any]:
     }
 
 
-def _check(host: str, workers: int, *, is_reloading: bool, allow_unauthenticated: bool) -> None:
+def _check_options(host: str, workers: int, *, is_reloading: bool, allow_unauthenticated: bool) -> None:
     from rem.errors import InvalidInputError
 
     if not _is_loopback(host) and not allow_unauthenticated:
         raise InvalidInputError(
             f"Anyone who reaches {host} could use this API, because it has no authentication: listen on 127.0.0.1, "
-            "or say --allow-unauthenticated."
+            "or add --allow-unauthenticated."
         )
     if is_reloading and workers > 1:
         raise InvalidInputError("--reload is for one process: leave --workers out, or --reload.")
 
 
-def _end_well_when_terminated() -> None:
-    """A server that is asked to end by SIGTERM, as by a supervisor, has ended well when it has."""
+def _exit_with_0_on_sigterm() -> None:
+    """Exit with code 0 after SIGTERM, which supervisors send for a normal stop."""
     import signal
 
-    def end(_number: int, _frame: object) -> NoReturn:
+    def exit_normally(_number: int, _frame: object) -> NoReturn:
         raise SystemExit(0)
 
-    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGTERM, exit_normally)
 
 
-async def _nothing(_rem: object) -> None:
+async def _do_nothing(_rem: object) -> None:
     return None
 
 
-def _free_port(host: str, port: int) -> int:
-    """The port, or any that is free for 0; an error now if it cannot be had, rather than one from each worker."""
+def _require_port(host: str, port: int) -> int:
+    """Return the port, or a free one for 0. Raise an error here if it is in use, instead of in each worker."""
     import errno
     import os
     import socket
@@ -112,10 +117,10 @@ def _free_port(host: str, port: int) -> int:
     try:
         socket.getaddrinfo(host, port, family)
         with socket.create_server((host, port), family=family) as probe:
-            free: int = probe.getsockname()[1]
-            return free
+            free_port: int = probe.getsockname()[1]
+            return free_port
     except (socket.gaierror, UnicodeError) as error:
-        raise InvalidInputError(f"{host} is no address of this machine: choose another with --host.") from error
+        raise InvalidInputError(f"{host} is not an address of this machine: choose another with --host.") from error
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         option = "--host" if error.errno == errno.EADDRNOTAVAIL else "--port"

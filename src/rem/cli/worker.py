@@ -1,4 +1,4 @@
-"""`rem worker`: does the jobs that wait."""
+"""`rem worker`: process background jobs."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 def worker(
     concurrency: Annotated[
         int | None,
-        typer.Option(min=1, max=64, help="Jobs at the same time; 2 unless WORKER__CONCURRENCY says otherwise."),
+        typer.Option(min=1, max=64, help="The number of parallel jobs. Default: WORKER__CONCURRENCY, which is 2."),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="End when no job waits any more.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Exit when no job is queued.")] = False,
     kinds: Annotated[str | None, typer.Option(help="Only jobs of these kinds, separated by commas.")] = None,
 ) -> None:
-    """Do the jobs that wait, until interrupted. Any number of workers may run, also on other machines.
+    """Process background jobs until interrupted.
 
-    `rem serve` has a worker of its own. Ctrl-C or SIGTERM lets running jobs end, in bounded time; a second one
-    interrupts them. What is not finished waits again.
+    Any number of workers may run, also on other machines. `rem serve` has its own worker. After Ctrl-C or SIGTERM,
+    running jobs may finish within a time limit; a second signal interrupts them. Unfinished jobs are queued again.
     """
     from rem.cli.runtime import run_async
 
     _log_to_stderr()
-    chosen = [kind.strip() for kind in kinds.split(",") if kind.strip()] if kinds is not None else None
-    run_async(lambda: _work(_settings(concurrency), once, chosen))
+    chosen_kinds = [kind.strip() for kind in kinds.split(",") if kind.strip()] if kinds is not None else None
+    run_async(lambda: _work(_settings_with_concurrency(concurrency), once, chosen_kinds))
 
 
 async def _work(settings: Settings, once: bool, kinds: list[str] | None) -> None:
@@ -48,26 +48,26 @@ async def _work(settings: Settings, once: bool, kinds: list[str] | None) -> None
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, worker.stop)
             if not once:
-                print_to_stderr(f"Working on jobs of {rem.database.describe_address()}. Stop with Ctrl-C.")
+                print_to_stderr(f"Processing jobs of {rem.database.describe_address()}. Stop with Ctrl-C.")
             await _run(worker, rem, once)
         finally:
             await agents.close()
 
 
 async def _run(worker: Worker, rem: Rem, once: bool) -> None:
-    """Work; and, as long as it runs, keep the index current: there may be no server that does."""
+    """Run the worker. Meanwhile keep the index up to date, because there may be no server that does it."""
     import asyncio
 
-    indexing = None if once else asyncio.create_task(rem.keep_indexed())
+    indexer = None if once else asyncio.create_task(rem.keep_indexed())
     try:
         await worker.run(once=once)
     finally:
-        if indexing is not None:
-            indexing.cancel()
-            await asyncio.wait([indexing])
+        if indexer is not None:
+            indexer.cancel()
+            await asyncio.wait([indexer])
 
 
-def _settings(concurrency: int | None) -> Settings:
+def _settings_with_concurrency(concurrency: int | None) -> Settings:
     from rem.settings import get_settings
 
     settings = get_settings()
@@ -77,7 +77,7 @@ def _settings(concurrency: int | None) -> Settings:
 
 
 def _log_to_stderr() -> None:
-    """What a worker does is what its log says, so that is told without --verbose, too."""
+    """Log at level INFO even without --verbose, because the log is the only output of a worker."""
     import sys
 
     from loguru import logger

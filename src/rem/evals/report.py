@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -108,7 +108,7 @@ def make_report(
     )
 
 
-def question_rows(dataset: Dataset, outcomes: Sequence[QuestionOutcome]) -> Iterator[dict[str, Any]]:
+def outcome_rows(dataset: Dataset, outcomes: Sequence[QuestionOutcome]) -> Iterator[dict[str, Any]]:
     """What became of each question; what is not judged has no metrics."""
     for outcome in outcomes:
         yield {
@@ -125,11 +125,6 @@ def question_rows(dataset: Dataset, outcomes: Sequence[QuestionOutcome]) -> Iter
             "milliseconds_without_embedding": round(outcome.milliseconds - outcome.embedding_milliseconds, 3),
             "notes": outcome.notes,
         }
-
-
-def as_json(report: BenchmarkReport) -> dict[str, Any]:
-    """The report as plain JSON."""
-    return asdict(report)
 
 
 def _metrics(outcome: QuestionOutcome, names: Sequence[str]) -> dict[str, float] | None:

@@ -60,7 +60,7 @@ class _Chat(NamedTuple):
     questions: bytes
 
 
-def read(path: Path, limit: int | None = None) -> Dataset:
+def read_dataset(path: Path, limit: int | None = None) -> Dataset:
     """The chats of the official archive or of the folder that it becomes, or the first few, with their questions."""
     require_path(path)
     chats = _chats(path)[:limit]

@@ -44,7 +44,7 @@ class _Entry(BaseModel):
     qa: list[_Question]
 
 
-def read(path: Path, limit: int | None = None) -> Dataset:
+def read_dataset(path: Path, limit: int | None = None) -> Dataset:
     """The conversations of an official file, or the first few, with their questions."""
     file = find_file(path, "locomo")
     dropped = DroppedCounts()

@@ -35,7 +35,7 @@ class _Entry(BaseModel):
     haystack_sessions: list[list[_Turn]]
 
 
-def read(path: Path, limit: int | None = None) -> Dataset:
+def read_dataset(path: Path, limit: int | None = None) -> Dataset:
     """The questions of an official file, or the first few, each with its history."""
     file = find_file(path, "longmemeval")
     dropped = DroppedCounts()

@@ -96,7 +96,7 @@ class _Memory:
     questions: list[Question] = field(default_factory=list)
 
 
-def read(corpus: Path, questions: Path, limit: int | None = None) -> Dataset:
+def read_dataset(corpus: Path, questions: Path, limit: int | None = None) -> Dataset:
     """The memories of a corpus, one for each user in it, and the questions, or the first few of them."""
     memories: dict[str, _Memory] = defaultdict(_Memory)
     for number, value in _json_lines(corpus):
