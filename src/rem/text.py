@@ -10,7 +10,8 @@ from math import sqrt
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 CJK = "\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Characters of Chinese and Japanese, for use inside a character class. They are written without spaces."""
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+UNSTORABLE_CHARACTER = re.compile("[\0\ud800-\udfff]")
+"""NUL and lone surrogates, which PostgreSQL cannot store."""
 _ANY_WORD = re.compile(rf"[{CJK}]|[^\W_{CJK}]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")
 _LAST_WORD = re.compile(r"(?<![^\s(\[\"'“„])([^\W\d_]{1,8}(?:\.[^\W\d_]{1,3})*)\.\Z")
@@ -87,7 +88,7 @@ def clean_text(text: str, replacement: str = REPLACEMENT) -> str:
     """Replace each character that PostgreSQL cannot store: NUL and lone surrogates."""
     if text.isascii() and "\0" not in text:
         return text
-    return _UNSTORABLE.sub(lambda _: replacement, text)
+    return UNSTORABLE_CHARACTER.sub(lambda _: replacement, text)
 
 
 def collapse_spaces(text: str) -> str:

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from rem import errors
+from rem.text import clean_text
 
 MAX_MESSAGE_CHARS = 4000
 """Messages may quote the input; more of it would not help the reader."""
@@ -193,7 +194,7 @@ def _error_details(error: errors.RemError) -> dict[str, Any] | None:
 
 def _make_sendable(text: str) -> str:
     """Return text that JSON can carry: bounded, and without lone surrogates. It may quote what the client sent."""
-    return text[:MAX_MESSAGE_CHARS].encode(errors="replace").decode()
+    return clean_text(text[:MAX_MESSAGE_CHARS])
 
 
 def _field_path(location: Sequence[Any]) -> str:

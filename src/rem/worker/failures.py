@@ -22,6 +22,7 @@ from rem.errors import (
 )
 from rem.jobs.job import JobFailure
 from rem.settings import Settings
+from rem.text import clean_text
 
 _FINAL = (InvalidInputError, NotFoundError, SettingsError, MemoryDisabledError, ImmutableError, DeletedError)
 _LONGEST_MESSAGE = 2000
@@ -57,8 +58,7 @@ def describe_failure(error: BaseException, settings: Settings) -> JobFailure:
 
 def redact_secrets(text: str, settings: Settings) -> str:
     """The text without passwords in addresses and without any secret of the settings; a long one is cut."""
-    # PostgreSQL's JSON cannot hold a NUL, nor half of a surrogate pair.
-    text = text.encode("utf-8", "replace").decode().replace("\0", "")
+    text = clean_text(text)
     for secret in _secrets(settings):
         text = text.replace(secret, "***")
     text = _PASSWORD.sub(r"\1:***@", text)

@@ -18,10 +18,10 @@ from rem.evals.datasets.json_files import (
     parse_time,
     read_bytes,
     require_path,
-    strip_nul,
     validate_model,
 )
 from rem.models import Role
+from rem.text import clean_text
 
 METRICS = ("recall@5", "recall@10")
 _CHAT = "chat.json"
@@ -157,7 +157,7 @@ def _conversations(batches: list[_Batch], dropped: DroppedCounts, where: str) ->
         at = parse_time(date, _TIMES, f"{where}: batch {number}") if date else at + timedelta(days=1)
         turns = tuple(
             DatasetMessage(
-                str(message.id), index, message.role, strip_nul(message.content), at + timedelta(seconds=index)
+                str(message.id), index, message.role, clean_text(message.content), at + timedelta(seconds=index)
             )
             for index, message in enumerate(messages)
             if message.content.strip()

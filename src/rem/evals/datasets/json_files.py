@@ -106,8 +106,3 @@ def parse_time(text: str, patterns: Sequence[str], where: str) -> datetime:
         except ValueError:
             continue
     raise InvalidInputError(f"{where}: {text!r} is not a time that this data set is known to use.")
-
-
-def strip_nul(text: str) -> str:
-    """The text without what PostgreSQL cannot hold."""
-    return text.replace("\0", "�")

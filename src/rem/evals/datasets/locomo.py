@@ -12,8 +12,9 @@ from pydantic import BaseModel
 
 from rem.errors import InvalidInputError
 from rem.evals.dataset import Case, Dataset, DatasetMessage, DatasetSession, DroppedCounts, Question, keep_known_gold
-from rem.evals.datasets.json_files import find_file, parse_time, read_entries, strip_nul, validate_model
+from rem.evals.datasets.json_files import find_file, parse_time, read_entries, validate_model
 from rem.models import Role
+from rem.text import clean_text
 
 METRICS = ("recall@5", "recall@10")
 KINDS = {1: "multi-hop", 2: "temporal", 3: "open", 4: "single-hop", 5: "adversarial"}
@@ -105,4 +106,4 @@ def _conversations(conversation: dict[str, Any], where: str) -> Iterator[Dataset
 
 def _content(turn: _Turn) -> str:
     photo = f" [shares photo: {turn.blip_caption}]" if turn.blip_caption else ""
-    return strip_nul(f"{turn.speaker}: {turn.text}{photo}")
+    return clean_text(f"{turn.speaker}: {turn.text}{photo}")

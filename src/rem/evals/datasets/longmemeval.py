@@ -10,8 +10,9 @@ from pydantic import BaseModel
 
 from rem.errors import InvalidInputError
 from rem.evals.dataset import Case, Dataset, DatasetMessage, DatasetSession, DroppedCounts, Question, keep_known_gold
-from rem.evals.datasets.json_files import find_file, parse_time, read_entries, strip_nul, validate_model
+from rem.evals.datasets.json_files import find_file, parse_time, read_entries, validate_model
 from rem.models import Role
+from rem.text import clean_text
 
 METRICS = ("recall_all@5", "recall_all@10", "recall_any@5", "ndcg_any@10")
 _UNANSWERABLE = "_abs"
@@ -68,7 +69,7 @@ def _case(entry: _Entry, dropped: DroppedCounts, file: str) -> Case:
 
 def _conversation(session_id: str, at: datetime, turns: list[_Turn], dropped: DroppedCounts) -> DatasetSession:
     said = tuple(
-        DatasetMessage(None, index, turn.role, strip_nul(turn.content), at + timedelta(seconds=index))
+        DatasetMessage(None, index, turn.role, clean_text(turn.content), at + timedelta(seconds=index))
         for index, turn in enumerate(turns)
         if turn.content.strip()
     )

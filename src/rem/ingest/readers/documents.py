@@ -21,6 +21,7 @@ from rem.ingest.models import FetchedFile, ParsedDocument
 from rem.ingest.readers.mime import LABELS, MSG, PACKED, PDF
 from rem.ingest.readers.zip_limits import check_zip
 from rem.settings import IngestSettings
+from rem.text import clean_text
 
 _MODULE = "rem.ingest.readers.document_process"
 _MEMORY = 2 << 30
@@ -187,7 +188,7 @@ def _result(output: bytes, status: int, file: FetchedFile, label: str, settings:
 def _clean(value: Any) -> Any:
     """Without what the database cannot hold: zero bytes and halves of characters."""
     if isinstance(value, str):
-        return value.replace("\0", "").encode(errors="replace").decode()
+        return clean_text(value)
     if isinstance(value, dict):
         return {_clean(name): _clean(item) for name, item in value.items()}
     return [_clean(item) for item in value] if isinstance(value, list) else value

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from rem.db.yaml import load_yaml
+from rem.text import clean_text
 
 _BLOCK = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _LONGEST = 50_000
@@ -33,16 +34,11 @@ def _plain(value: Any, depth: int = 0) -> Any:
     if depth > _DEEPEST:
         raise ValueError("too deep")
     if isinstance(value, dict):
-        return {_plain_text(str(key)): _plain(item, depth + 1) for key, item in value.items()}
+        return {clean_text(str(key)): _plain(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple | set):
         return [_plain(item, depth + 1) for item in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if value is None or isinstance(value, bool | int):
         return value
-    return value.isoformat() if isinstance(value, date | datetime) else _plain_text(str(value))
-
-
-def _plain_text(text: str) -> str:
-    """A text that the database can hold."""
-    return text.replace("\0", "").encode(errors="replace").decode()
+    return value.isoformat() if isinstance(value, date | datetime) else clean_text(str(value))

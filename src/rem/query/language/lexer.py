@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from rem.query.language.syntax_errors import Fix, ParseError
+from rem.text import UNSTORABLE_CHARACTER
 
 QUOTES = ('"', "'")
 MAX_CONDITION_DEPTH = 50
@@ -21,7 +22,6 @@ _STRINGS = {
     "'": re.compile(r"'((?:[^'\\]++|\\.)*+)'", re.DOTALL),
 }
 _ESCAPE = re.compile(r"\\([\\\"'])")
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _CONDITION_TOKEN = re.compile(
     r"\s*+(?:(?P<word>[^\W\d]\w*+(?:\.[\w-]++)*+)"
     r"|(?P<number>[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)"
@@ -47,10 +47,10 @@ class Lexer:
         self.text = text
         self.position = 0
         self.end = len(text)
-        unstorable = _UNSTORABLE.search(text)
+        unstorable = UNSTORABLE_CHARACTER.search(text)
         if unstorable:
             code = f"U+{ord(unstorable[0]):04X}"
-            fix = Fix(0, len(text), _UNSTORABLE.sub("", text))
+            fix = Fix(0, len(text), UNSTORABLE_CHARACTER.sub("", text))
             raise ParseError(unstorable.start(), f"The character {code} cannot stand in a query: remove it", fix)
 
     def skip_spaces(self) -> str:
