@@ -8,7 +8,7 @@ import pytest
 
 from rem.app import Rem
 from rem.db.store import Store
-from rem.dreaming.entities.candidates import Candidate, candidates
+from rem.dreaming.entities.candidates import Candidate, build_candidates
 from rem.dreaming.entities.dream import EntitiesDream
 from rem.dreaming.entities.emails import address_fits_name, find_mailboxes, find_signatures
 from rem.dreaming.entities.evidence import StatedRelation, find_beginnings, normalize_rel_type
@@ -26,7 +26,7 @@ def found_in(*texts: str, is_own_words: bool = True) -> dict[str, Candidate]:
     evidence = [
         one for place, text in enumerate(said) for one in extract_evidence(text, place, is_own_words=is_own_words)
     ]
-    return {one.name: one for one in candidates(evidence, said)}
+    return {one.name: one for one in build_candidates(evidence, said)}
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_no_text_takes_long(text: str) -> None:
     started = time.perf_counter()
     plain = mask_code_and_links(text)
     assert len(plain) <= MAX_TEXT_CHARS
-    candidates(extract_evidence(plain, 0, speaker="A B"), [plain])
+    build_candidates(extract_evidence(plain, 0, speaker="A B"), [plain])
     list(find_employments(plain, 0))
     find_possible_names(plain)
     list(find_mailboxes(plain))

@@ -11,7 +11,7 @@ import pytest
 from rem.app import Rem
 from rem.db.store import Store
 from rem.dreaming.entities.evidence import UsageTrait
-from rem.dreaming.entities.name_usage import is_about_fiction, uses
+from rem.dreaming.entities.name_usage import find_name_uses, is_about_fiction
 from rem.errors import InvalidInputError
 from rem.models import Moment, Ontology, Resource
 from tests.dreaming.entities.sample_sessions import dream, entities, entity, everything, mentions, shape, talk, talk_on
@@ -26,7 +26,7 @@ _TOM = (
 
 def traits(text: str) -> dict[str, set[str]]:
     """What the uses of names in a text tell of them."""
-    return {" ".join(one.words): {trait.value for trait in one.traits} for one in uses(text, 0)}
+    return {" ".join(one.words): {trait.value for trait in one.traits} for one in find_name_uses(text, 0)}
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_what_is_made_up_is_made_up_in_all_of_a_conversation() -> None:
 def test_no_message_takes_long() -> None:
     for piece in ("Tom told me ", "I really just ", "Aa ", "I met Tom, he ", "'a ", '"', "hat mir a ", "ich habe "):
         started = time.perf_counter()
-        list(uses((piece * 1200)[:1200], 0))
+        list(find_name_uses((piece * 1200)[:1200], 0))
         assert time.perf_counter() - started < 1
 
 

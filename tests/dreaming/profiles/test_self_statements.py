@@ -14,7 +14,7 @@ from rem.app import Rem
 from rem.db.store import Store
 from rem.dreaming.claims import ClaimSource, RowRef
 from rem.dreaming.history import list_statements
-from rem.dreaming.profiles.self_statements import told
+from rem.dreaming.profiles.self_statements import extract_self_statements
 from rem.models import Message, Role, Session, User
 from tests.dreaming.entities.sample_sessions import talk, talk_at
 
@@ -25,7 +25,7 @@ _MAY = datetime(2026, 5, 4, 9, tzinfo=UTC)
 def lines(*messages: str) -> list[str]:
     """What a profile would say after these messages."""
     source = ClaimSource(RowRef("messages", uuid4()), "m")
-    return [one.text for one in told((text, _MAY, source) for text in messages).lines]
+    return [one.text for one in extract_self_statements((text, _MAY, source) for text in messages).lines]
 
 
 @pytest.mark.parametrize(

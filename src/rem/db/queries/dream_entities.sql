@@ -1,5 +1,5 @@
--- name: stretch
--- What people said in a part of a session. Without a speaker, an assistant's words are nobody's evidence.
+-- name: messages_of_stretch
+-- Return the messages of people in a part of a session. An assistant's message counts only if it has a speaker.
 SELECT m.id, m.key, m.message_index, m.content, m.metadata ->> 'speaker' AS speaker, m.created_at FROM rem.messages m
 WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index BETWEEN $4 AND $5 AND m.deleted_at IS NULL
   AND (m.expires_at IS NULL OR m.expires_at > now()) AND m.content ~ '\S'
@@ -7,40 +7,42 @@ WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_in
   AND (m.metadata -> 'searchable') IS DISTINCT FROM 'false' AND m.model IS DISTINCT FROM 'rem:local'
 ORDER BY m.message_index
 
--- name: standing
--- What is said of a subject by now that was made from some of its texts, however much is said of the rest of it.
+-- name: live_statements
+-- Return the live statements about a subject that are based on some of its texts.
 SELECT s.id, s.kind, s.name FROM rem.statements s
 WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.dream = $3 AND s.subject_id = $4 AND s.state = 'live'
   AND s.id IN (SELECT x.statement_id FROM rem.statement_sources x WHERE x.tenant_id = $1 AND x.source_id = ANY ($5::uuid[]))
-  -- The first of its sources is where it was said; others tell that something has the name that it has there.
+  -- The first source is the text itself. Further sources only confirm the name of the entity.
   AND s.source_keys[1] = ANY ($6::text[])
 ORDER BY s.stated_at, s.id
 
--- name: known
--- What answers to labels, of the types that are asked for: the owner's own and what the tenant shares.
+-- name: known_entities
+-- Return the rows of the given types that have one of the labels as a name: the owner's rows and the tenant's shared rows.
 SELECT a.label, k.entity_type, k.entity_id, k.key_rank, rem.rem_record(k.entity_type, k.tenant_id, k.entity_id) AS record
 FROM unnest($3::text[]) AS a (label)
 JOIN rem.kv_store k ON k.tenant_id = $1 AND k.entity_key = rem.rem_key(a.label) AND (k.user_id = $2 OR k.user_id IS NULL)
 WHERE k.entity_type = ANY ($4::text[]) AND (k.expires_at IS NULL OR k.expires_at > now())
 ORDER BY a.label, k.user_id NULLS LAST, k.entity_type DESC, k.key_rank, k.entity_id
 
--- name: taken_back
--- Which labels name something that its owner deleted or corrected; what is left of it, if it was corrected.
-WITH asked AS (SELECT a.label, rem.rem_key(a.label) AS key FROM unnest($3::text[]) AS a (label))
+-- name: refused_labels
+-- Return the labels of entities that the owner deleted or corrected, with the corrected row if there is one.
+WITH labels AS (SELECT a.label, rem.rem_key(a.label) AS key FROM unnest($3::text[]) AS a (label))
 SELECT a.label, s.entity_type, s.entity_id,
        CASE WHEN s.entity_type = 'ontologies' THEN (
          SELECT to_json(o.*) FROM rem.ontologies o
          WHERE o.tenant_id = s.tenant_id AND o.id = s.entity_id AND o.deleted_at IS NULL) END AS record
-FROM asked a JOIN rem.statements s ON s.name = a.key
+FROM labels a JOIN rem.statements s ON s.name = a.key
 WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.dream = $4 AND s.state = 'refused' AND s.kind = 'row'
 UNION ALL
 SELECT a.label, 'ontologies', o.id, NULL
-FROM rem.ontologies o JOIN asked a ON a.key = o.key OR a.key = ANY (rem.rem_keys_of(o.extracted_data -> 'aliases'))
+FROM rem.ontologies o JOIN labels a ON a.key = o.key OR a.key = ANY (rem.rem_keys_of(o.extracted_data -> 'aliases'))
 WHERE o.tenant_id = $1 AND o.user_id IS NOT DISTINCT FROM $2 AND o.deleted_at IS NOT NULL
 
--- name: told_elsewhere
--- What stands for names by now: how often beside these texts, whether in other conversations than one, with which traits of uses.
-SELECT a.label, count(*) FILTER (WHERE NOT o.is_own)::integer AS told, count(DISTINCT s.subject_id) > 1 OR bool_or(s.subject_id = $5) AS is_spread,
+-- name: other_uses
+-- Return the live statements about names: how many are based on other texts than $6, whether they are in several sessions, and with
+-- which traits.
+SELECT a.label, count(*) FILTER (WHERE NOT o.is_own)::integer AS other_count,
+       count(DISTINCT s.subject_id) > 1 OR bool_or(s.subject_id = $5) AS is_spread,
        bool_or(o.is_own) AS is_own, bool_or(s.value #>> '{extracted_data,entity_type}' <> 'person') AS is_thing,
        ARRAY(SELECT DISTINCT jsonb_array_elements_text(u) FROM unnest(array_agg(s.value #> '{extracted_data,uses,traits}')) AS u) AS traits
 FROM unnest($4::text[]) AS a (label)
@@ -52,7 +54,8 @@ WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.dream = $3 AN
 GROUP BY a.label
 
 -- name: link_sources
--- What tells elsewhere that an entity has one of these names: the sources of the oldest statement that says it by itself.
+-- Return sources in other texts than $3 which show that an entity has one of the names $4: those of the oldest statement that shows it
+-- without the help of another one.
 SELECT x.source_type, x.source_id, r.key FROM (
   SELECT s.tenant_id, s.id FROM rem.statements s
   WHERE s.tenant_id = $1 AND s.entity_id = $2 AND s.kind = 'row' AND s.state = 'live'
@@ -70,9 +73,9 @@ JOIN LATERAL (
   WHERE x.source_type = 'resources' AND (o.tenant_id, o.id) = (x.tenant_id, x.source_id)) r ON true
 ORDER BY x.source_type, x.source_id LIMIT 5
 
--- name: fresh
--- What there is since tonight, and what the caller names besides. A night that was broken off has not linked what it found.
-WITH fresh AS (
+-- name: new_entities
+-- The entities that this run has made, and the ones in $5. Those of a failed run count too, because it has not linked them.
+WITH new_entities AS (
   SELECT t.entity_id FROM rem.dream_runs d
   JOIN rem.statements t ON (t.tenant_id, t.run_id) = (d.tenant_id, d.id)
   JOIN rem.ontologies o ON (o.tenant_id, o.id) = (t.tenant_id, t.entity_id)
@@ -83,16 +86,16 @@ WITH fresh AS (
       WHERE l.tenant_id = $1 AND l.user_id IS NOT DISTINCT FROM $2 AND l.state = 'done' AND l.started_at > d.started_at)))
   UNION SELECT unnest($5::uuid[]))
 
--- name: woken
--- Stretches of sessions of earlier nights that spoke for something that there is since tonight, or for one of these.
-{fresh}
+-- name: stretches_with_evidence
+-- Return the stretches of sessions, read in earlier runs, that are evidence for one of the new entities.
+{new_entities}
 SELECT m.session_id, min(m.message_index) AS first, p.seen_index
-FROM fresh
+FROM new_entities
 CROSS JOIN LATERAL (
   SELECT s.tenant_id, s.id, s.subject_id FROM rem.statements s
-  WHERE s.tenant_id = $1 AND s.entity_id = fresh.entity_id AND s.kind = 'row' AND s.state = 'live'
+  WHERE s.tenant_id = $1 AND s.entity_id = new_entities.entity_id AND s.kind = 'row' AND s.state = 'live'
     AND s.run_id <> $3 AND s.user_id IS NOT DISTINCT FROM $2 AND s.subject_type = 'sessions'
-  OFFSET 0) s  -- for each of the few that are fresh, and not through all that was ever said
+  OFFSET 0) s  -- OFFSET makes the planner look up the few new entities one by one, instead of scanning all statements
 JOIN rem.statement_sources x ON (x.tenant_id, x.statement_id) = (s.tenant_id, s.id) AND x.source_type = 'messages'
 JOIN rem.messages m ON (m.tenant_id, m.id, m.session_id) = (x.tenant_id, x.source_id, s.subject_id)
 JOIN rem.dream_progress p ON (p.tenant_id, p.source_id, p.dream) = (m.tenant_id, m.session_id, $4)
@@ -100,23 +103,23 @@ WHERE p.seen_index >= m.message_index
 GROUP BY m.session_id, p.seen_index, m.message_index / $7::integer
 ORDER BY m.session_id, first LIMIT $6
 
--- name: woken_resources
-{fresh}
+-- name: resources_with_evidence
+{new_entities}
 SELECT to_json(r.*) FROM rem.resources r WHERE r.tenant_id = $1 AND r.deleted_at IS NULL AND r.id IN (
-  SELECT s.subject_id FROM fresh
+  SELECT s.subject_id FROM new_entities
   CROSS JOIN LATERAL (
     SELECT s.subject_id FROM rem.statements s
-    WHERE s.tenant_id = $1 AND s.entity_id = fresh.entity_id AND s.kind = 'row' AND s.state = 'live' AND s.run_id <> $3
+    WHERE s.tenant_id = $1 AND s.entity_id = new_entities.entity_id AND s.kind = 'row' AND s.state = 'live' AND s.run_id <> $3
       AND s.user_id IS NOT DISTINCT FROM $2 AND s.subject_type = 'resources'
     OFFSET 0) s)
 ORDER BY r.id LIMIT $6
 
--- name: naming
--- What of earlier nights has the words of a name in it of something that there is since tonight: the newest passages.
-{fresh},
-asked AS MATERIALIZED (
+-- name: passages_with_name
+-- The newest passages of earlier runs that contain the words of a name of a new entity.
+{new_entities},
+names AS MATERIALIZED (
   SELECT DISTINCT n.label, w.postings
-  FROM fresh JOIN rem.ontologies o ON (o.tenant_id, o.id) = ($1, fresh.entity_id)
+  FROM new_entities JOIN rem.ontologies o ON (o.tenant_id, o.id) = ($1, new_entities.entity_id)
   CROSS JOIN LATERAL (SELECT o.name UNION SELECT jsonb_array_elements_text(o.extracted_data -> 'aliases')) AS n (label)
   CROSS JOIN (
     SELECT t.language FROM rem.passage_totals t WHERE t.tenant_id = $1 AND t.owner IS NULL
@@ -124,19 +127,19 @@ asked AS MATERIALIZED (
   CROSS JOIN LATERAL (
     SELECT ARRAY(SELECT rem.rem_posting($1, coalesce($2, ''), t.term) FROM rem.rem_terms(g.language, n.label) t) AS postings) w
   WHERE w.postings <> '{}'),
-found AS MATERIALIZED (
-  SELECT a.label, p.entity_type, p.entity_id FROM asked a CROSS JOIN LATERAL (
+matches AS MATERIALIZED (
+  SELECT a.label, p.entity_type, p.entity_id FROM names a CROSS JOIN LATERAL (
     SELECT p.entity_type, p.entity_id FROM rem.passages p
     WHERE rem.rem_postings(p.tenant_id, p.owner, p.terms) @> a.postings
-      -- Not in a form that an index knows: a bitmap of all that the owner has would cost more than it saves.
+      -- Written so that no index applies: a bitmap of all passages of the owner would cost more than it saves.
       AND p.owner || '' = coalesce($2, '') AND p.tenant_id || '' = $1 AND p.entity_type || '' IN ('messages', 'resources', 'moments')
     ORDER BY p.id + 0 DESC LIMIT $6) p)
 
--- name: naming_stretches
-{naming}
+-- name: stretches_with_name
+{passages_with_name}
 SELECT m.session_id, min(m.message_index) AS first, m.seen_index
-FROM found f
--- One by one (OFFSET): before the tables are analysed, going through all messages for each of them looks cheap.
+FROM matches f
+-- OFFSET makes the planner look up messages one by one. Before the first ANALYZE, scanning all messages each time looks cheap to it.
 CROSS JOIN LATERAL (
   SELECT m.session_id, m.message_index, m.created_at, p.seen_index FROM rem.messages m
   JOIN rem.dream_progress p ON (p.tenant_id, p.source_id, p.dream) = (m.tenant_id, m.session_id, $4) AND p.seen_index >= m.message_index
@@ -146,16 +149,16 @@ WHERE f.entity_type = 'messages'
 GROUP BY m.session_id, m.seen_index, m.message_index / $7::integer
 ORDER BY max(m.created_at) DESC, m.session_id, first LIMIT $6
 
--- name: naming_documents
-{naming}
+-- name: documents_with_name
+{passages_with_name}
 SELECT f.entity_type, rem.rem_record(f.entity_type, $1, f.entity_id) AS record
-FROM (SELECT DISTINCT f.entity_type, f.entity_id FROM found f WHERE f.entity_type <> 'messages') f
+FROM (SELECT DISTINCT f.entity_type, f.entity_id FROM matches f WHERE f.entity_type <> 'messages') f
 JOIN rem.dream_progress p ON (p.tenant_id, p.source_id, p.dream) = ($1, f.entity_id, $4)
 ORDER BY f.entity_id LIMIT $6
 
--- name: reopen
--- What a newer statement had ended holds again when that one is gone with its sources: the newest of what is left.
-WITH lost AS (
+-- name: reopen_relations
+-- Make the newest ended statement of an exclusive relation live again, if no live statement of that relation is left.
+WITH reopened AS (
   SELECT DISTINCT ON (s.entity_type, s.entity_id, s.value ->> 'rel_type') s.tenant_id, s.id
   FROM rem.statements s
   WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.dream = $3 AND s.state = 'ended' AND s.kind = 'edge'
@@ -167,5 +170,5 @@ WITH lost AS (
         AND split_part(l.name, ' ', 1) = s.value ->> 'rel_type')
   ORDER BY s.entity_type, s.entity_id, s.value ->> 'rel_type', s.valid_from DESC, s.stated_at DESC)
 UPDATE rem.statements s SET state = 'live', ended_at = NULL, ended_by = NULL, valid_to = NULL
-FROM lost WHERE (s.tenant_id, s.id) = (lost.tenant_id, lost.id)
+FROM reopened WHERE (s.tenant_id, s.id) = (reopened.tenant_id, reopened.id)
 RETURNING s.entity_type, s.entity_id

@@ -1,4 +1,7 @@
-"""Aliases: which names of one conversation are names of the same thing. Only what is linked is merged."""
+"""Merge the evidence of one conversation into candidates: one for each person or thing, with all its names.
+
+Two names become one candidate only if the conversation links them.
+"""
 
 from __future__ import annotations
 
@@ -20,138 +23,144 @@ from rem.dreaming.entities.evidence import (
 from rem.dreaming.entities.introductions import FAMILY_RELATIONS, strip_legal_form
 from rem.dreaming.entities.name_parsing import TITLES, fold_word, fold_words, is_capitalised
 
-_HANDLE_PARTS = re.compile(r"[._-]+")
-_SMALL_WORD = re.compile(r"(?<![^\s(\[\"'“„])[^\W\d_A-Z]{3,40}(?![\w@-]|\.\w)")
 MAX_DESCRIPTION_SENTENCES = 2
 MAX_CONFIDENCE = 0.99
+"""The confidence of a candidate never reaches 1, because rules can be wrong."""
+_HANDLE_SEPARATORS = re.compile(r"[._-]+")
+_UNCAPITALISED_WORD = re.compile(r"(?<![^\s(\[\"'“„])[^\W\d_A-Z]{3,40}(?![\w@-]|\.\w)")
 
 
 @dataclass(slots=True)
 class Candidate:
-    """Something that a conversation names, with all that speaks for it there."""
+    """A person or thing that a conversation names, with all evidence for it."""
 
     entity_type: str
     words: tuple[str, ...]
     evidence: list[Evidence] = field(default_factory=list)
     aliases: set[str] = field(default_factory=set)
     keys: set[str] = field(default_factory=set)
-    """Those of its aliases that nothing else has: addresses, handles."""
+    """Unique aliases: e-mail addresses, handles and domains."""
     relation: str | None = None
     is_single: bool = False
-    """Whether it is known by a first name only."""
+    """Whether only a first name is known."""
 
     @property
     def name(self) -> str:
-        """The fullest name."""
-        plain = " ".join(self.words)
-        return f"{plain} ({self.relation})" if self.is_single and self.relation else plain
+        """Return the fullest name. A lone first name gets its relation, as in "Sarah (sister)"."""
+        name = " ".join(self.words)
+        return f"{name} ({self.relation})" if self.is_single and self.relation else name
 
     @property
     def folded_words(self) -> tuple[str, ...]:
-        """Its words, for comparing."""
+        """Return the words of the name, folded for comparison."""
         return fold_words(self.words)
 
     @property
     def unique_names(self) -> list[str]:
-        """What is this thing and no other."""
+        """Return the name and the unique aliases."""
         return [self.name, *sorted(self.keys)]
 
     @property
     def text_indexes(self) -> list[int]:
-        """The texts that speak for it."""
-        return sorted({one.place for one in self.evidence})
+        """Return the indexes of the texts with evidence, in order."""
+        return sorted({item.text_index for item in self.evidence})
 
     @property
     def confidence(self) -> float:
-        """How sure all of it is together. In one text, words count once, and addresses beside them."""
-        return min(MAX_CONFIDENCE, combine_confidences([self.confidence_in_text(place) for place in self.text_indexes]))
+        """Return the combined confidence of all texts."""
+        confidences = [self.confidence_in_text(text_index) for text_index in self.text_indexes]
+        return min(MAX_CONFIDENCE, combine_confidences(confidences))
 
-    def confidence_in_text(self, place: int) -> float:
-        """How sure one text makes it."""
-        here = [one for one in self.evidence if one.place == place]
-        words = max((one.confidence for one in here if not one.is_by_address), default=0.0)
+    def confidence_in_text(self, text_index: int) -> float:
+        """Return the confidence from one text. All its words count once, and each e-mail address once."""
+        evidence = [item for item in self.evidence if item.text_index == text_index]
+        by_words = max((item.confidence for item in evidence if not item.is_by_address), default=0.0)
         by_address: dict[str | None, float] = defaultdict(float)
-        for one in here:
-            if one.is_by_address:
-                by_address[one.address] = max(by_address[one.address], one.confidence)
-        return combine_confidences([words, *by_address.values()])
+        for item in evidence:
+            if item.is_by_address:
+                by_address[item.address] = max(by_address[item.address], item.confidence)
+        return combine_confidences([by_words, *by_address.values()])
 
     @property
     def is_usage_only(self) -> bool:
-        """Whether nothing but how its name is used speaks for it."""
-        return all(one.kind is EvidenceKind.USE for one in self.evidence)
+        """Return whether uses of the name are the only evidence."""
+        return all(item.kind is EvidenceKind.USE for item in self.evidence)
 
     @property
     def usage(self) -> tuple[int, list[UsageTrait]]:
-        """In how many texts its name is used as a person's, and what that tells of it."""
-        found = [one for one in self.evidence if one.kind is EvidenceKind.USE]
-        return len({one.place for one in found}), sorted({trait for one in found for trait in one.traits})
-
-    @property
-    def surest(self) -> float:
-        """How sure it can be at most."""
-        return MAX_CONFIDENCE
+        """Return the number of texts that use the name as a person's, and the traits of these uses."""
+        uses = [item for item in self.evidence if item.kind is EvidenceKind.USE]
+        return len({use.text_index for use in uses}), sorted({trait for use in uses for trait in use.traits})
 
     @property
     def description(self) -> str:
-        """What was said of it, in short, in its order; what somebody asks is not said."""
-        told = [one for one in self.evidence if one.says and not one.says.endswith("?")]
-        told.sort(key=lambda one: (one.is_by_address, one.place, one.start))
-        sayings: dict[str, tuple[int, int]] = {}
-        for one in told:
-            sayings.setdefault(one.says, (one.place, one.start))
-        return "\n".join(sorted(list(sayings)[:MAX_DESCRIPTION_SENTENCES], key=lambda says: sayings[says]))
+        """Return the first sentences about it, without questions, one per line in the order of the texts."""
+        statements = [item for item in self.evidence if item.sentence and not item.sentence.endswith("?")]
+        statements.sort(key=lambda item: (item.is_by_address, item.text_index, item.offset))
+        positions: dict[str, tuple[int, int]] = {}
+        for item in statements:
+            positions.setdefault(item.sentence, (item.text_index, item.offset))
+        sentences = list(positions)[:MAX_DESCRIPTION_SENTENCES]
+        return "\n".join(sorted(sentences, key=lambda sentence: positions[sentence]))
 
-    def add_evidence(self, one: Evidence, *aliases: str) -> None:
-        """Take a piece of evidence, and the names that it brings."""
-        self.evidence.append(one)
-        self.relation = self.relation or one.relation
-        if one.address and self.entity_type == PERSON:
-            self.keys.add(one.address)
-        if one.handle:
-            self.keys.add(f"@{one.handle}")
-        self.aliases |= {alias for alias in (*aliases, *one.aliases) if alias}
+    def add_evidence(self, item: Evidence, *aliases: str) -> None:
+        """Add a piece of evidence with the names in it, and further aliases."""
+        self.evidence.append(item)
+        self.relation = self.relation or item.relation
+        if item.address and self.entity_type == PERSON:
+            self.keys.add(item.address)
+        if item.handle:
+            self.keys.add(f"@{item.handle}")
+        self.aliases |= {alias for alias in (*aliases, *item.aliases) if alias}
 
 
-def candidates(evidence: Sequence[Evidence], texts: Sequence[str]) -> list[Candidate]:
-    """What the texts of one conversation name, each thing once."""
-    things = _merge_things([one for one in evidence if one.entity_type != PERSON])
-    people = _PeopleMerger([one for one in evidence if one.entity_type == PERSON]).merge(texts)
+def build_candidates(evidence: Sequence[Evidence], texts: Sequence[str]) -> list[Candidate]:
+    """Return the people and things that the texts of one conversation name, each once."""
+    things = _merge_things([item for item in evidence if item.entity_type != PERSON])
+    people = _PeopleMerger([item for item in evidence if item.entity_type == PERSON]).merge(texts)
     if any(person.is_usage_only for person in people):
-        taken = {"".join(thing.folded_words) for thing in things} | _find_uncapitalised_words(texts)
-        people = [one for one in people if not one.is_usage_only or "".join(one.folded_words) not in taken]
-    sure = [person for person in people if not person.is_usage_only]
-    named = {person.folded_words for person in sure} | {person.folded_words[:1] for person in sure}
+        not_names = {"".join(thing.folded_words) for thing in things} | _find_uncapitalised_words(texts)
+        people = [
+            person for person in people if not person.is_usage_only or "".join(person.folded_words) not in not_names
+        ]
+    certain = [person for person in people if not person.is_usage_only]
+    names = {person.folded_words for person in certain} | {person.folded_words[:1] for person in certain}
     return people + [
         thing
         for thing in things
-        if thing.entity_type != ORGANIZATION or not _is_person_or_own_domain(thing, named, sure)
+        if thing.entity_type != ORGANIZATION or not _is_person_or_own_domain(thing, names, certain)
     ]
 
 
 def _find_uncapitalised_words(texts: Sequence[str]) -> set[str]:
-    """The words that are written without a capital: where they have one, they are no names."""
-    return {word for text in texts for word in _SMALL_WORD.findall(text)}
+    """Return the words that a text writes without a capital. With a capital they are no names either."""
+    return {word for text in texts for word in _UNCAPITALISED_WORD.findall(text)}
 
 
-def _is_person_or_own_domain(thing: Candidate, named: set[tuple[str, ...]], people: Iterable[Candidate]) -> bool:
-    """Whether what looks like an organisation is somebody, or only somebody's own domain."""
-    if thing.folded_words in named:
+def _is_person_or_own_domain(organization: Candidate, names: set[tuple[str, ...]], people: Iterable[Candidate]) -> bool:
+    """Return whether an organization is in fact a person, or the private domain of a person."""
+    if organization.folded_words in names:
         return True
-    family = {person.folded_words[-1] for person in people if len(person.folded_words) > 1}
-    return "".join(thing.folded_words) in family and all(one.kind is EvidenceKind.DOMAIN for one in thing.evidence)
+    family_names = {person.folded_words[-1] for person in people if len(person.folded_words) > 1}
+    is_domain_only = all(item.kind is EvidenceKind.DOMAIN for item in organization.evidence)
+    return "".join(organization.folded_words) in family_names and is_domain_only
 
 
 class _PeopleMerger:
-    """Merges what is linked: address and display name, address and full name, first name and the one who has it."""
+    """Merge evidence of people: addresses with names that fit, first names with the only full name that has it.
+
+    Each step takes one piece of evidence, and returns whether it has used it.
+    """
 
     def __init__(self, evidence: Sequence[Evidence]) -> None:
         self._evidence = evidence
-        self._full: dict[tuple[str, ...], Candidate] = {}
-        self._lone: dict[tuple[str, str], Candidate] = {}
+        self._by_full_name: dict[tuple[str, ...], Candidate] = {}
+        self._by_single_name: dict[tuple[str, str], Candidate] = {}
+        """By a qualifier (a title, a relation, "@" or nothing) and a word."""
         self._used: set[int] = set()
 
     def merge(self, texts: Sequence[str]) -> list[Candidate]:
+        """Return the people, each once."""
         for step in (
             self._merge_full_name,
             self._merge_speaking_address,
@@ -162,170 +171,174 @@ class _PeopleMerger:
             self._merge_used_full_name,
             self._merge_used_first_name,
         ):
-            for number, one in enumerate(self._evidence):
-                if number not in self._used and step(one):
+            for number, item in enumerate(self._evidence):
+                if number not in self._used and step(item):
                     self._used.add(number)
-        people = [*self._full.values(), *self._lone.values()]
+        people = self._all_people()
         self._add_first_name_aliases(texts)
         for person in people:
             if person.confidence >= MIN_CONFIDENCE:
-                # Who is known for sure is not made surer, and should not go with what only uses the name.
-                person.evidence = [one for one in person.evidence if one.kind is not EvidenceKind.USE]
+                # Uses add nothing to a certain person, who should not depend on the messages with these uses.
+                person.evidence = [item for item in person.evidence if item.kind is not EvidenceKind.USE]
         return people
 
-    def _merge_full_name(self, one: Evidence) -> bool:
-        name = fold_words(one.words)
-        is_full = len(name) > 1 or (one.kind is EvidenceKind.MAILBOX and bool(name) and not one.words[0].isascii())
-        if one.kind in (EvidenceKind.ADDRESS, EvidenceKind.USE) or not is_full:
+    def _all_people(self) -> list[Candidate]:
+        return [*self._by_full_name.values(), *self._by_single_name.values()]
+
+    def _merge_full_name(self, item: Evidence) -> bool:
+        name = fold_words(item.words)
+        is_unspaced_name = item.kind is EvidenceKind.MAILBOX and bool(name) and not item.words[0].isascii()
+        if item.kind in (EvidenceKind.ADDRESS, EvidenceKind.USE) or not (len(name) > 1 or is_unspaced_name):
             return False
-        person = self._full.setdefault(name, Candidate(PERSON, _normalize_case(one.words)))
-        person.add_evidence(one, f"{one.title} {one.words[-1]}" if one.title else "")
+        person = self._by_full_name.setdefault(name, Candidate(PERSON, _normalize_case(item.words)))
+        person.add_evidence(item, f"{item.title} {item.words[-1]}" if item.title else "")
         return True
 
-    def _merge_speaking_address(self, one: Evidence) -> bool:
-        """sarah.chen@…: Sarah Chen, if it is nobody who is named otherwise."""
-        if one.kind is not EvidenceKind.ADDRESS or not one.words:
+    def _merge_speaking_address(self, item: Evidence) -> bool:
+        """Merge sarah.chen@… with the only name that fits, or make it Sarah Chen."""
+        if item.kind is not EvidenceKind.ADDRESS or not item.words:
             return False
-        owner = self._find_only(
-            lambda person: address_fits_name(_local_part(one), person.folded_words)
-        ) or self._full.setdefault(fold_words(one.words), Candidate(PERSON, one.words))
-        owner.add_evidence(one)
+        person = self._find_by_address(item)
+        if person is None:
+            person = self._by_full_name.setdefault(fold_words(item.words), Candidate(PERSON, item.words))
+        person.add_evidence(item)
         return True
 
-    def _merge_address(self, one: Evidence) -> bool:
-        """s.chen@…, sarah@…, or a display name of one word: of the one whose full name fits, if it is one."""
-        if one.address is None:
+    def _merge_address(self, item: Evidence) -> bool:
+        """Merge s.chen@…, sarah@…, or a display name of one word, with the only full name that fits."""
+        if item.address is None:
             return False
-        owner = next((person for person in self._full.values() if one.address in person.keys), None)
-        owner = owner or self._find_only(lambda person: address_fits_name(_local_part(one), person.folded_words))
-        if owner is None:
+        person = next((person for person in self._by_full_name.values() if item.address in person.keys), None)
+        person = person or self._find_by_address(item)
+        if person is None:
             return False
-        owner.add_evidence(one, " ".join(one.words))
+        person.add_evidence(item, " ".join(item.words))
         return True
 
-    def _merge_handle(self, one: Evidence) -> bool:
-        if one.handle is None:
+    def _merge_handle(self, item: Evidence) -> bool:
+        if item.handle is None:
             return False
-        handle = one.handle
-        owner = self._find_only(lambda person: address_fits_name(handle, person.folded_words))
-        if owner is None:
-            parts = tuple(part.capitalize() for part in _HANDLE_PARTS.split(handle) if part)
+        handle = item.handle
+        person = self._find_only(lambda person: address_fits_name(handle, person.folded_words))
+        if person is None:
+            parts = tuple(part.capitalize() for part in _HANDLE_SEPARATORS.split(handle) if part)
             is_name = len(parts) > 1 and all(part.isalpha() and len(part) > 1 for part in parts)
-            owner = self._lone.setdefault(("@", handle.lower()), Candidate(PERSON, parts if is_name else (handle,)))
-        owner.add_evidence(one)
+            new = Candidate(PERSON, parts if is_name else (handle,))
+            person = self._by_single_name.setdefault(("@", handle.lower()), new)
+        person.add_evidence(item)
         return True
 
-    def _merge_titled_name(self, one: Evidence) -> bool:
-        name = fold_words(one.words)
-        if one.title is None or len(name) != 1:
+    def _merge_titled_name(self, item: Evidence) -> bool:
+        """Merge Dr. Chen with the only person of this family name."""
+        name = fold_words(item.words)
+        if item.title is None or len(name) != 1:
             return False
-        label = f"{one.title} {one.words[0]}"
-        owner = self._find_only(lambda person: person.folded_words[-1:] == name and len(person.folded_words) > 1)
-        if owner is None:
-            if any(person.folded_words[-1:] == name for person in self._full.values()):
+        person = self._find_only(lambda person: person.folded_words[-1:] == name and len(person.folded_words) > 1)
+        if person is None:
+            if any(person.folded_words[-1:] == name for person in self._by_full_name.values()):
                 return False
-            owner = self._lone.setdefault((one.title, name[0]), Candidate(PERSON, (one.title, one.words[0])))
-        owner.add_evidence(one, label)
+            new = Candidate(PERSON, (item.title, item.words[0]))
+            person = self._by_single_name.setdefault((item.title, name[0]), new)
+        person.add_evidence(item, f"{item.title} {item.words[0]}")
         return True
 
-    def _merge_first_name(self, one: Evidence) -> bool:
-        """A first name: of the one in the conversation who has it; else it needs a relation to be somebody."""
-        name = fold_words(one.words)
-        if len(name) != 1 or one.kind in (EvidenceKind.ADDRESS, EvidenceKind.HANDLE, EvidenceKind.USE):
+    def _merge_first_name(self, item: Evidence) -> bool:
+        """Merge a first name with the only person who has it. Without one, it needs a relation to be a person."""
+        name = fold_words(item.words)
+        if len(name) != 1 or item.kind in (EvidenceKind.ADDRESS, EvidenceKind.HANDLE, EvidenceKind.USE):
             return False
-        bearers = [
+        people = [
             person
-            for person in self._full.values()
-            if person.folded_words[:1] == name and _relations_agree(person, one)
+            for person in self._by_full_name.values()
+            if person.folded_words[:1] == name and _relations_agree(person, item)
         ]
-        if bearers:
-            if len(bearers) > 1:
+        if people:
+            if len(people) > 1:
                 return False
-            bearers[0].add_evidence(one, one.words[0])
+            people[0].add_evidence(item, item.words[0])
             return True
-        qualifier = "" if one.kind in (EvidenceKind.SPEAKER, EvidenceKind.MAILBOX, EvidenceKind.MODEL) else one.relation
+        needs_no_relation = item.kind in (EvidenceKind.SPEAKER, EvidenceKind.MAILBOX, EvidenceKind.MODEL)
+        qualifier = "" if needs_no_relation else item.relation
         if qualifier is None:
             return False
-        lone = self._lone.setdefault(
-            (qualifier, name[0]), Candidate(PERSON, one.words, is_single=True, relation=qualifier or None)
-        )
-        lone.add_evidence(one, one.words[0] if qualifier else "")
+        new = Candidate(PERSON, item.words, is_single=True, relation=qualifier or None)
+        person = self._by_single_name.setdefault((qualifier, name[0]), new)
+        person.add_evidence(item, item.words[0] if qualifier else "")
         if not qualifier:
-            lone.relation = None
+            person.relation = None
         return True
 
-    def _merge_used_full_name(self, one: Evidence) -> bool:
-        name = fold_words(one.words)
+    def _merge_used_full_name(self, item: Evidence) -> bool:
+        name = fold_words(item.words)
         if len(name) < 2:
             return False
-        self._full.setdefault(name, Candidate(PERSON, one.words)).add_evidence(one)
+        self._by_full_name.setdefault(name, Candidate(PERSON, item.words)).add_evidence(item)
         return True
 
-    def _merge_used_first_name(self, one: Evidence) -> bool:
-        """Of the one in the conversation who has it, however that one is known."""
-        name = fold_words(one.words)
+    def _merge_used_first_name(self, item: Evidence) -> bool:
+        """Merge a used first name with the only person who has it, whatever is known of that person."""
+        name = fold_words(item.words)
         if len(name) != 1:
             return False
-        bearers = [person for person in (*self._full.values(), *self._lone.values()) if person.folded_words[:1] == name]
-        if len(bearers) > 1:
+        people = [person for person in self._all_people() if person.folded_words[:1] == name]
+        if len(people) > 1:
             return False
-        bearer = bearers[0] if bearers else self._lone.setdefault(("", name[0]), Candidate(PERSON, one.words))
-        bearer.is_single = bearer.is_single or not bearers
-        bearer.add_evidence(one)
+        if people:
+            person = people[0]
+        else:
+            person = self._by_single_name.setdefault(("", name[0]), Candidate(PERSON, item.words))
+            person.is_single = True
+        person.add_evidence(item)
         return True
 
     def _add_first_name_aliases(self, texts: Sequence[str]) -> None:
-        """Who is also called by the first name alone, in the same conversation."""
-        bearers: dict[str, list[Candidate]] = defaultdict(list)
-        for person in (*self._full.values(), *self._lone.values()):
-            bearers[person.folded_words[0] if person.folded_words else ""].append(person)
-        for person in self._full.values():
-            first = person.words[0]
-            if (
-                len(bearers[fold_word(first)]) == 1
-                and len(person.words) > 1
-                and len(first) > 2
-                and not first.endswith(".")
-            ):
-                last = re.escape(person.words[1])
-                alone = re.compile(rf"(?<![\w@.<-]){re.escape(first)}(?![\w@-])(?!\.\w)(?! {last})")
-                if is_capitalised(first) and any(alone.search(text) for text in texts):
-                    person.aliases.add(first)
+        """Add the first name as an alias where a text uses it alone, and only one person has it."""
+        by_first_name: dict[str, list[Candidate]] = defaultdict(list)
+        for person in self._all_people():
+            by_first_name[person.folded_words[0] if person.folded_words else ""].append(person)
+        for person in self._by_full_name.values():
+            first_name = person.words[0]
+            is_unique = len(by_first_name[fold_word(first_name)]) == 1 and len(person.words) > 1
+            if is_unique and len(first_name) > 2 and not first_name.endswith("."):
+                second = re.escape(person.words[1])
+                alone = re.compile(rf"(?<![\w@.<-]){re.escape(first_name)}(?![\w@-])(?!\.\w)(?! {second})")
+                if is_capitalised(first_name) and any(alone.search(text) for text in texts):
+                    person.aliases.add(first_name)
+
+    def _find_by_address(self, item: Evidence) -> Candidate | None:
+        local_part = (item.address or "").partition("@")[0]
+        return self._find_only(lambda person: address_fits_name(local_part, person.folded_words))
 
     def _find_only(self, condition: Callable[[Candidate], bool]) -> Candidate | None:
-        fitting = [person for person in self._full.values() if condition(person)]
-        return fitting[0] if len(fitting) == 1 else None
+        """Return the person with a full name who meets a condition; None if there is none or more than one."""
+        people = [person for person in self._by_full_name.values() if condition(person)]
+        return people[0] if len(people) == 1 else None
 
 
-def _relations_agree(person: Candidate, one: Evidence) -> bool:
-    """A sister is no colleague: such two are two."""
-    if one.relation is None or person.relation is None or one.relation == person.relation:
+def _relations_agree(person: Candidate, item: Evidence) -> bool:
+    """Return whether two relations can belong to one person. A sister is not also a colleague."""
+    if item.relation is None or person.relation is None or item.relation == person.relation:
         return True
-    return one.relation not in FAMILY_RELATIONS and person.relation not in FAMILY_RELATIONS
-
-
-def _local_part(one: Evidence) -> str:
-    return (one.address or "").partition("@")[0]
+    return item.relation not in FAMILY_RELATIONS and person.relation not in FAMILY_RELATIONS
 
 
 def _merge_things(evidence: Sequence[Evidence]) -> list[Candidate]:
-    """Organisations and projects: the same letters are the same name."""
-    found: dict[tuple[str, str], Candidate] = {}
-    # Names as they are written come before those that were made of a domain.
-    for one in sorted(evidence, key=lambda one: (one.kind is EvidenceKind.DOMAIN, one.place, one.start)):
-        words = strip_legal_form(one.words) if one.entity_type == ORGANIZATION else one.words
+    """Merge organizations and projects whose names have the same letters."""
+    things: dict[tuple[str, str], Candidate] = {}
+    # Written names come before names that were made from a domain.
+    for item in sorted(evidence, key=lambda item: (item.kind is EvidenceKind.DOMAIN, item.text_index, item.offset)):
+        words = strip_legal_form(item.words) if item.entity_type == ORGANIZATION else item.words
         letters = "".join(fold_words(words))
         if not letters:
             continue
-        thing = found.setdefault((one.entity_type, letters), Candidate(one.entity_type, words))
-        written = " ".join(one.words)
-        thing.add_evidence(one, written if one.words != words else "")
-        if one.kind is EvidenceKind.DOMAIN and one.address:
-            thing.keys.add(one.address.partition("@")[2])
-    return list(found.values())
+        thing = things.setdefault((item.entity_type, letters), Candidate(item.entity_type, words))
+        thing.add_evidence(item, " ".join(item.words) if item.words != words else "")
+        if item.kind is EvidenceKind.DOMAIN and item.address:
+            thing.keys.add(item.address.partition("@")[2])
+    return list(things.values())
 
 
 def _normalize_case(words: tuple[str, ...]) -> tuple[str, ...]:
-    """SARAH CHEN is Sarah Chen."""
-    plain = words[1:] if words and words[0].lower().rstrip(".") in TITLES and len(words) > 2 else words
-    return tuple(word.title() if word.isupper() and len(word) > 2 else word for word in plain)
+    """Return Sarah Chen for SARAH CHEN, without a leading title."""
+    name = words[1:] if words and words[0].lower().rstrip(".") in TITLES and len(words) > 2 else words
+    return tuple(word.title() if word.isupper() and len(word) > 2 else word for word in name)

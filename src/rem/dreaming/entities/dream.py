@@ -1,7 +1,7 @@
-"""Entities: people, organisations and projects that conversations and texts name become rows that LOOKUP finds.
+"""The entities dream: make rows for people, organizations and projects that sessions and texts name.
 
-Evidence makes them, not capital letters: addresses, signatures, introductions, how a name is used, and with a language
-model its reading. A weak piece of evidence makes nothing yet; two from different places do.
+Evidence makes an entity: e-mail addresses, signatures, introductions, uses of a name, and the answers of a language
+model. One weak piece of evidence is not enough; two in different texts are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from uuid import UUID
 from rem.db.retry import retry_when_busy
 from rem.db.sql import query
 from rem.dreaming.claims import Claim, ClaimSource, EdgeClaim, RowClaim
-from rem.dreaming.entities.candidates import Candidate, candidates
+from rem.dreaming.entities.candidates import MAX_CONFIDENCE, Candidate, build_candidates
 from rem.dreaming.entities.evidence import (
     EXCLUSIVE_RELATIONS,
     ORGANIZATION,
@@ -40,7 +40,7 @@ from rem.dreaming.entities.known_entities import (
 )
 from rem.dreaming.entities.model_extraction import ModelExtraction, extract_with_model
 from rem.dreaming.entities.name_parsing import fold_word, fold_words
-from rem.dreaming.entities.name_usage import is_about_fiction, uses
+from rem.dreaming.entities.name_usage import find_name_uses, is_about_fiction
 from rem.dreaming.entities.subjects import (
     SourceText,
     Subject,
@@ -60,340 +60,351 @@ MAX_CANDIDATES = 200
 MAX_MENTIONS = 200
 MAX_SOURCES = 20
 FIRST_NAME_WEIGHT = 0.6
+"""The weight of a mention by the first name alone."""
 EMPLOYER_CONFIDENCE = 0.8
-"""How sure an organisation is of which an established person is said to work there."""
+"""The confidence in an organization at which an established person works."""
 
 
 @dataclass(slots=True)
 class SubjectFindings:
-    """What a subject names, before anything was looked up."""
+    """The people and things that a subject names, before they are looked up."""
 
-    passages: list[SourceText]
-    """What was read. The places of all that was found are places in here: what is read later may be others."""
+    texts: list[SourceText]
+    """The texts as they were read. All text indexes refer to this list."""
     candidates: list[Candidate]
-    stated: list[StatedRelation]
+    relations: list[StatedRelation]
     mentioned: list[tuple[KnownEntity, int]] = field(default_factory=list)
+    """Known entities that the model found, with the index of the text."""
 
 
 class EntitiesDream:
-    """Who and what is named, under one key each."""
+    """Make one row with one key for each person or thing, and link it to the texts that mention it."""
 
     name = DREAM_NAME
 
-    async def derive(self, night: DreamRun) -> None:
-        """Say what the new conversations and texts name."""
-        await _EntitiesRun(night).run()
+    async def derive(self, run: DreamRun) -> None:
+        """Store the entities, mentions and relations in new sessions and texts."""
+        await _EntitiesRun(run).process()
 
 
-async def link_moments_to_entities(night: DreamRun) -> None:
-    """Say which known things the new moments mention; they are made after the rest was looked at."""
-    await _EntitiesRun(night).link_moments(await find_new_moments(night))
+async def link_moments_to_entities(run: DreamRun) -> None:
+    """Store which known entities new moments mention. Moments are made after the entities dream."""
+    await _EntitiesRun(run).link_moments(await find_new_moments(run))
 
 
 class _EntitiesRun:
-    """One night. First all subjects say what they have evidence of; then what there is by that is linked."""
+    """One run of the dream. First all subjects claim their entities, then they claim mentions and relations."""
 
-    def __init__(self, night: DreamRun) -> None:
-        self._night = night
-        self._names = KnownEntities(night)
+    def __init__(self, run: DreamRun) -> None:
+        self._run = run
+        self._entities = KnownEntities(run)
         self._findings: dict[Subject, SubjectFindings] = {}
-        self._outdone: set[UUID] = set()
-        self._left: set[UUID] = set()
-        """Sessions of which a stretch waits for another night: what comes after it waits, too."""
+        self._superseded: set[UUID] = set()
+        self._postponed: set[UUID] = set()
+        """Sessions with a stretch that waits for the next run. Their later stretches wait, too."""
 
-    async def run(self) -> None:
+    async def process(self) -> None:
+        """Process all new subjects, and the earlier subjects that their entities affect."""
         await self._reopen_ended_relations()
-        subjects = await find_new_subjects(self._night)
-        await self._night.process_each(DREAM_NAME, subjects, self._claim_entities)
-        woken = await find_affected_subjects(self._night, subjects, self._outdone)
-        await self._night.process_each(DREAM_NAME, woken, self._claim_entities)
+        subjects = await find_new_subjects(self._run)
+        await self._run.process_each(DREAM_NAME, subjects, self._claim_entities)
+        affected = await find_affected_subjects(self._run, subjects, self._superseded)
+        await self._run.process_each(DREAM_NAME, affected, self._claim_entities)
         for subject in filter(self._has_more_to_claim, subjects):
             await self._claim_entities(subject)
-        await self._night.process_each(DREAM_NAME, [*subjects, *woken], self._claim_all)
-        for subject in await find_naming_subjects(self._night, [*subjects, *woken]):
+        await self._run.process_each(DREAM_NAME, [*subjects, *affected], self._claim_all)
+        for subject in await find_naming_subjects(self._run, [*subjects, *affected]):
             await self._add_mentions(subject)
 
     async def link_moments(self, moments: Sequence[Subject]) -> None:
-        """Link moments with what there is."""
+        """Store the mentions of known entities in moments."""
         for subject in moments:
-            self._findings[subject] = await self._extract(subject, await load_texts(self._night, subject))
+            self._findings[subject] = await self._extract(subject, await load_texts(self._run, subject))
             await self._claim_all(subject)
 
     def _has_more_to_claim(self, subject: Subject) -> bool:
-        """Whether a subject has something to say that counts otherwise, now that all have spoken."""
+        """Return whether the claims of other subjects can change the claims of this one."""
         findings = self._findings.get(subject)
-        return findings is not None and bool(findings.stated or (self._outdone and findings.candidates))
+        return findings is not None and bool(findings.relations or (self._superseded and findings.candidates))
 
     async def _reopen_ended_relations(self) -> None:
-        """Let hold again what something newer had ended that is gone."""
-        scope = self._night.scope
+        """Make the last ended relation live again if the one that ended it is gone."""
+        scope = self._run.scope
 
-        async def work() -> None:
-            async with self._night.store.transaction() as store, store.executor.connection() as connection:
+        async def reopen() -> None:
+            async with self._run.store.transaction() as store, store.executor.connection() as connection:
                 rows = await connection.fetch(
-                    query("dream_entities", "reopen"),
+                    query("dream_entities", "reopen_relations"),
                     scope.tenant_id,
                     scope.user_id,
                     DREAM_NAME,
                     list(EXCLUSIVE_RELATIONS),
                 )
-                places: tuple[list[Any], list[Any]] = [row[0] for row in rows], [row[1] for row in rows]
                 if rows:
-                    await connection.fetch(query("dreaming", "project"), scope.tenant_id, *places)
+                    tables, ids = [row["entity_type"] for row in rows], [row["entity_id"] for row in rows]
+                    await connection.fetch(query("dreaming", "project"), scope.tenant_id, tables, ids)
 
-        await retry_when_busy(work)
+        await retry_when_busy(reopen)
 
     async def _claim_entities(self, subject: Subject) -> None:
-        """Say which rows a subject speaks for; its edges stay as they are for the moment, and it is not seen yet."""
+        """Store the entities of a subject. Its edges stay for now, and it is not marked as seen."""
         if subject not in self._findings:
-            self._findings[subject] = await self._extract(subject, await load_texts(self._night, subject))
+            self._findings[subject] = await self._extract(subject, await load_texts(self._run, subject))
         findings = self._findings[subject]
-        passages = findings.passages
-        standing = [said for said in await load_statements(self._night, subject, passages) if said.kind == "row"]
-        if not findings.candidates and not standing:
+        statements = await load_statements(self._run, subject, findings.texts)
+        row_ids = [statement.id for statement in statements if statement.kind == "row"]
+        if not findings.candidates and not row_ids:
             return
-        resolution = await resolve(self._names, findings.candidates, findings.stated)
-        self._outdone |= resolution.outdone
-        rows = await self._build_row_claims(subject, passages, findings, resolution)
-        only = [said.id for said in standing]
-        marks = not subject.is_conversation
-        await self._night.store_claims(
-            DREAM_NAME, subject.ref, rows, only=only, seen_index=subject.seen_before, mark_seen=marks
+        resolution = await resolve(self._entities, findings.candidates, findings.relations)
+        self._superseded |= resolution.superseded
+        claims = await self._build_row_claims(subject, findings, resolution)
+        await self._run.store_claims(
+            DREAM_NAME,
+            subject.ref,
+            claims,
+            only=row_ids,
+            seen_index=subject.seen_before,
+            mark_seen=not subject.is_conversation,
         )
 
     async def _claim_all(self, subject: Subject) -> None:
-        """Say all of a subject: its rows, what it mentions, and what it states of them."""
-        if subject not in self._findings or subject.ref.id in self._left:
-            self._left.add(subject.ref.id)
+        """Store the entities, mentions and relations of a subject, and mark it as seen."""
+        if subject not in self._findings or subject.ref.id in self._postponed:
+            self._postponed.add(subject.ref.id)
             return
-        passages = await load_texts(self._night, subject)
-        if passages != self._findings[subject].passages:
-            # Somebody has deleted a message meanwhile, or brought one back.
-            self._findings[subject] = await self._extract(subject, passages)
+        texts = await load_texts(self._run, subject)
+        if texts != self._findings[subject].texts:
+            # A message was deleted or restored in the meantime.
+            self._findings[subject] = await self._extract(subject, texts)
             await self._claim_entities(subject)
         findings = self._findings.pop(subject)
-        resolution = await resolve(self._names, findings.candidates, findings.stated)
-        claims: list[Claim] = [*await self._build_row_claims(subject, passages, findings, resolution)]
-        claims += await self._build_mention_claims(subject, passages, findings, resolution)
-        claims += self._build_relation_claims(passages, findings, resolution)
-        standing = await load_statements(self._night, subject, passages)
-        seen = max(subject.last, subject.seen_before) if subject.is_conversation else None
-        only = [said.id for said in standing]
-        # Also if there is nothing to say: a row that came back may have edges of before.
-        changes = await self._night.store_claims(
-            DREAM_NAME, subject.ref, claims, only=only, seen_index=seen, seen_range=subject.stretch
+        resolution = await resolve(self._entities, findings.candidates, findings.relations)
+        claims: list[Claim] = [*await self._build_row_claims(subject, findings, resolution)]
+        claims += await self._build_mention_claims(subject, findings, resolution)
+        claims += _build_relation_claims(findings, resolution)
+        statements = await load_statements(self._run, subject, texts)
+        # Store them even if there are none, because a restored row can still have old edges.
+        changes = await self._run.store_claims(
+            DREAM_NAME,
+            subject.ref,
+            claims,
+            only=[statement.id for statement in statements],
+            seen_index=max(subject.last, subject.seen_before) if subject.is_conversation else None,
+            seen_range=subject.stretch,
         )
         if changes.vanished:
-            self._left.add(subject.ref.id)
+            self._postponed.add(subject.ref.id)
 
     async def _add_mentions(self, subject: Subject) -> None:
-        """Let something of earlier nights mention what is known since then. What else is said of it stays as it is."""
-        passages = await load_texts(self._night, subject)
-        findings = await self._extract(subject, passages, asks=False)
-        resolution = await resolve(self._names, findings.candidates, findings.stated)
-        standing = {said.name for said in await load_statements(self._night, subject, passages)}
-        mentions = await self._build_mention_claims(subject, passages, findings, resolution)
-        new = [claim for claim in mentions if _statement_name(claim) not in standing]
+        """Add mentions of new entities to a subject of an earlier run. Its other statements stay."""
+        texts = await load_texts(self._run, subject)
+        findings = await self._extract(subject, texts, uses_model=False)
+        resolution = await resolve(self._entities, findings.candidates, findings.relations)
+        existing = {statement.name for statement in await load_statements(self._run, subject, texts)}
+        mentions = await self._build_mention_claims(subject, findings, resolution)
+        new = [claim for claim in mentions if _statement_name(claim) not in existing]
         if new:
-            await self._night.store_claims(DREAM_NAME, subject.ref, new, only=[], mark_seen=False)
+            await self._run.store_claims(DREAM_NAME, subject.ref, new, only=[], mark_seen=False)
 
-    async def _extract(self, subject: Subject, passages: list[SourceText], *, asks: bool = True) -> SubjectFindings:
+    async def _extract(self, subject: Subject, texts: list[SourceText], *, uses_model: bool = True) -> SubjectFindings:
         if subject.is_derived:
-            return SubjectFindings(passages, [], [])
+            return SubjectFindings(texts, [], [])
+        contents = [text.text for text in texts]
         evidence: list[Evidence] = []
-        stated: list[StatedRelation] = []
-        for place, passage in enumerate(passages):
-            evidence += extract_evidence(
-                passage.text, place, speaker=passage.speaker, is_own_words=subject.is_conversation
-            )
-            stated += find_employments(passage.text, place)
-        if subject.is_conversation and not is_about_fiction([passage.text for passage in passages]):
-            evidence += [one for place, passage in enumerate(passages) for one in uses(passage.text, place)]
-        reading = await self._extract_with_model(passages) if asks else ModelExtraction()
-        found = candidates(evidence + reading.evidence, [passage.text for passage in passages])
-        begun = find_beginnings(stated + reading.stated, ends_by_first_word)
-        return SubjectFindings(passages, found[:MAX_CANDIDATES], begun, reading.mentioned)
+        relations: list[StatedRelation] = []
+        for index, text in enumerate(texts):
+            evidence += extract_evidence(text.text, index, speaker=text.speaker, is_own_words=subject.is_conversation)
+            relations += find_employments(text.text, index)
+        if subject.is_conversation and not is_about_fiction(contents):
+            evidence += [use for index, content in enumerate(contents) for use in find_name_uses(content, index)]
+        extraction = await self._extract_with_model(texts) if uses_model else ModelExtraction()
+        candidates = build_candidates(evidence + extraction.evidence, contents)
+        beginnings = find_beginnings(relations + extraction.relations, ends_by_first_word)
+        return SubjectFindings(texts, candidates[:MAX_CANDIDATES], beginnings, extraction.mentioned)
 
-    async def _extract_with_model(self, passages: Sequence[SourceText]) -> ModelExtraction:
-        if self._night.model is None or not passages:
+    async def _extract_with_model(self, texts: Sequence[SourceText]) -> ModelExtraction:
+        if self._run.model is None or not texts:
             return ModelExtraction()
-        known = {one.ref: one for one, _, _ in await self._find_known_entities(passages)}
-        return await extract_with_model(self._night, passages, list(known.values()))
+        known = {entity.ref: entity for entity, _, _ in await self._find_known_entities(texts)}
+        return await extract_with_model(self._run, texts, list(known.values()))
 
     async def _build_row_claims(
-        self, subject: Subject, passages: Sequence[SourceText], findings: SubjectFindings, resolution: Resolution
+        self, subject: Subject, findings: SubjectFindings, resolution: Resolution
     ) -> list[RowClaim]:
         claims: dict[str, RowClaim] = {}
-        told = await self._find_other_uses(subject, passages, resolution)
-        for candidate, target in zip(resolution.candidates, resolution.targets, strict=True):
-            if not target.may_be_claimed_for(candidate) or _has_enough_uses(
-                candidate, told.get(_entity_name(candidate, target))
-            ):
+        other_uses = await self._find_other_uses(subject, findings.texts, resolution)
+        for candidate, match in resolution.pairs:
+            if not match.may_be_claimed_for(candidate):
                 continue
-            link = await self._find_link(target, candidate.unique_names, passages)
-            if target.is_linked and link is None:
-                # Nothing but its own earlier word tells that it is something else.
-                target = EntityMatch()
-            confidence = _compute_confidence(candidate, findings.stated, resolution)
-            claim = _build_row_claim(candidate, target, passages, link or NameLink(), confidence)
-            name = fold_word(_entity(claim).name)
+            if _has_enough_uses(candidate, other_uses.get(_entity_name(candidate, match))):
+                continue
+            link = await self._find_link(match, candidate.unique_names, findings.texts)
+            if match.is_linked and link is None:
+                # Only an earlier statement of this subject links the names, so the link is not confirmed.
+                match = EntityMatch()
+            confidence = _compute_confidence(candidate, findings.relations, resolution)
+            claim = _build_row_claim(candidate, match, findings.texts, link or NameLink(), confidence)
+            name = fold_word(_get_entity(claim).name)
             claims[name] = _merge_claims(claims[name], claim) if name in claims else claim
         return list(claims.values())
 
     async def _find_other_uses(
-        self, subject: Subject, passages: Sequence[SourceText], resolution: Resolution
+        self, subject: Subject, texts: Sequence[SourceText], resolution: Resolution
     ) -> dict[str, OtherUses]:
-        """What is told elsewhere of the names that are only used here."""
-        found = zip(resolution.candidates, resolution.targets, strict=True)
+        """Return the uses in other texts of the names for which this subject has only uses."""
         names = [
-            _entity_name(one, target) for one, target in found if one.is_usage_only and target.may_be_claimed_for(one)
+            _entity_name(candidate, match)
+            for candidate, match in resolution.pairs
+            if candidate.is_usage_only and match.may_be_claimed_for(candidate)
         ]
-        own = [passage.source for passage in passages]
-        return await self._names.find_other_uses(names, subject.ref, own) if names else {}
+        own_sources = [text.source for text in texts]
+        return await self._entities.find_other_uses(names, subject.ref, own_sources) if names else {}
 
     async def _find_link(
-        self, target: EntityMatch, labels: Sequence[str], passages: Sequence[SourceText]
+        self, match: EntityMatch, labels: Sequence[str], texts: Sequence[SourceText]
     ) -> NameLink | None:
-        """What tells elsewhere that a name is a name of something else: without it, it would not be known."""
-        if target.known is None or not target.is_linked or not target.known.is_dreamt:
+        """Return the sources in other texts which show that a name belongs to the matched entity."""
+        if match.known is None or not match.is_linked or not match.known.is_dreamt:
             return None
-        own = [passage.source for passage in passages]
-        return await self._names.find_link(target.known, labels, own)
+        return await self._entities.find_link(match.known, labels, [text.source for text in texts])
 
     async def _build_mention_claims(
-        self, subject: Subject, passages: Sequence[SourceText], findings: SubjectFindings, resolution: Resolution
+        self, subject: Subject, findings: SubjectFindings, resolution: Resolution
     ) -> list[EdgeClaim]:
-        edges: dict[tuple[str, str], EdgeClaim] = {}
-        for candidate, target in zip(resolution.candidates, resolution.targets, strict=True):
-            known = target.known
-            if known is not None and known.ref != subject.ref and (known.ref.type, known.key) not in edges:
-                labels = [*candidate.unique_names, candidate.words[0]]
-                link = await self._find_link(target, labels, passages)
-                weight = FIRST_NAME_WEIGHT if target.is_mention else 1.0
-                edges[known.ref.type, known.key] = _build_mention_claim(
-                    subject, known, candidate.text_indexes, passages, weight, link
+        texts = findings.texts
+        claims: dict[tuple[str, str], EdgeClaim] = {}
+        for candidate, match in resolution.pairs:
+            known = match.known
+            if known is not None and known.ref != subject.ref and (known.ref.type, known.key) not in claims:
+                link = await self._find_link(match, [*candidate.unique_names, candidate.words[0]], texts)
+                weight = FIRST_NAME_WEIGHT if match.is_mention else 1.0
+                claims[known.ref.type, known.key] = _build_mention_claim(
+                    subject, known, candidate.text_indexes, texts, weight, link
                 )
-        for known, place in findings.mentioned:
-            edges.setdefault(
-                (known.ref.type, known.key), _build_mention_claim(subject, known, [place], passages, 1.0, None)
+        for known, index in findings.mentioned:
+            claims.setdefault(
+                (known.ref.type, known.key), _build_mention_claim(subject, known, [index], texts, 1.0, None)
             )
-        for known, place, label in await self._find_known_entities(passages):
-            is_there = (known.ref.type, known.key) in edges or known.ref == subject.ref
-            if is_there or known.ref.id in resolution.outdone or len(edges) >= MAX_MENTIONS:
+        for known, index, label in await self._find_known_entities(texts):
+            is_claimed = (known.ref.type, known.key) in claims or known.ref == subject.ref
+            if is_claimed or known.ref.id in resolution.superseded or len(claims) >= MAX_MENTIONS:
                 continue
             is_first_name = _is_first_name(known, label)
             if is_first_name and _is_first_name_of_other(label, known, resolution):
                 continue
-            target = EntityMatch(known, is_linked=fold_word(label) != fold_word(known.name))
-            link = await self._find_link(target, [label], passages)
+            match = EntityMatch(known, is_linked=fold_word(label) != fold_word(known.name))
+            link = await self._find_link(match, [label], texts)
             weight = FIRST_NAME_WEIGHT if is_first_name else 1.0
-            edges[known.ref.type, known.key] = _build_mention_claim(subject, known, [place], passages, weight, link)
-        return list(edges.values())
+            claims[known.ref.type, known.key] = _build_mention_claim(subject, known, [index], texts, weight, link)
+        return list(claims.values())
 
-    async def _find_known_entities(self, passages: Sequence[SourceText]) -> list[tuple[KnownEntity, int, str]]:
-        """What the texts name that is known, where first, and by which name."""
+    async def _find_known_entities(self, texts: Sequence[SourceText]) -> list[tuple[KnownEntity, int, str]]:
+        """Return the known entities that texts name, each with the index of its first text and the name there."""
         labels: dict[str, int] = {}
-        for place, passage in enumerate(passages):
-            for label in find_possible_names(passage.text):
-                labels.setdefault(label, place)
-        found = await self._names.find(labels)
-        meant: dict[tuple[str, str], tuple[KnownEntity, int, str]] = {}
-        for label in sorted(found, key=lambda label: (-len(label.split()), labels[label], label)):
+        for index, text in enumerate(texts):
+            for label in find_possible_names(text.text):
+                labels.setdefault(label, index)
+        entities = await self._entities.find(labels)
+        named: dict[tuple[str, str], tuple[KnownEntity, int, str]] = {}
+        for label in sorted(entities, key=lambda label: (-len(label.split()), labels[label], label)):
             is_word = " " not in label and "-" not in label and "@" not in label
-            answers = [one for one in found[label] if not is_word or one.is_named(label)]
-            known = choose_match(answers, label)
+            known = choose_match([entity for entity in entities[label] if not is_word or entity.is_named(label)], label)
             if known is not None and not known.is_owner:
-                meant.setdefault((known.ref.type, known.key), (known, labels[label], label))
-        return list(meant.values())
+                named.setdefault((known.ref.type, known.key), (known, labels[label], label))
+        return list(named.values())
 
-    def _build_relation_claims(
-        self, passages: Sequence[SourceText], findings: SubjectFindings, resolution: Resolution
-    ) -> list[EdgeClaim]:
-        known: dict[StatedRelation, tuple[KnownEntity, KnownEntity]] = {}
-        for one in findings.stated:
-            (_, src), (_, dst) = resolution.resolve_name(one.src), resolution.resolve_name(one.dst)
-            if src is None or dst is None or src.ref == dst.ref or not src.is_own or src.ref.type == "resources":
-                continue
-            known[one] = src, dst
-        claims = []
-        for one in find_beginnings(known, lambda one: (known[one][0].ref, known[one][1].ref)):
-            src, dst = known[one]
-            passage = passages[one.place]
-            claims.append(
-                EdgeClaim(
-                    src=src.ref,
-                    edge=_build_edge(dst, one.rel_type, one.weight),
-                    sources=(passage.source, src.source, dst.source),
-                    confidence=one.weight,
-                    # What was stored at once has one time; the order in which it was said decides.
-                    valid_from=passage.at + timedelta(microseconds=one.place),
-                    is_exclusive=one.rel_type in EXCLUSIVE_RELATIONS,
-                )
+
+def _build_relation_claims(findings: SubjectFindings, resolution: Resolution) -> list[EdgeClaim]:
+    ends: dict[StatedRelation, tuple[KnownEntity, KnownEntity]] = {}
+    for relation in findings.relations:
+        (_, src), (_, dst) = resolution.resolve_name(relation.src), resolution.resolve_name(relation.dst)
+        if src is None or dst is None or src.ref == dst.ref or not src.is_own or src.ref.type == "resources":
+            continue
+        ends[relation] = src, dst
+    claims = []
+    for relation in find_beginnings(ends, lambda relation: (ends[relation][0].ref, ends[relation][1].ref)):
+        src, dst = ends[relation]
+        text = findings.texts[relation.text_index]
+        claims.append(
+            EdgeClaim(
+                src=src.ref,
+                edge=_build_edge(dst, relation.rel_type, relation.weight),
+                sources=(text.source, src.source, dst.source),
+                confidence=relation.weight,
+                # Messages that were stored together have the same time, so their order decides.
+                valid_from=text.at + timedelta(microseconds=relation.text_index),
+                is_exclusive=relation.rel_type in EXCLUSIVE_RELATIONS,
             )
-        return claims
+        )
+    return claims
 
 
-def _compute_confidence(candidate: Candidate, stated: Sequence[StatedRelation], resolution: Resolution) -> float:
-    """Where somebody who is established is said to work at it, there is no doubt about what it is."""
+def _compute_confidence(candidate: Candidate, relations: Sequence[StatedRelation], resolution: Resolution) -> float:
+    """Return a candidate's confidence. An organization gets more where an established person works at it."""
     if candidate.entity_type != ORGANIZATION:
         return candidate.confidence
     letters = "".join(candidate.folded_words)
-    places = {
-        one.place
-        for one in stated
-        if "".join(fold_words(one.dst)) == letters and one.rel_type == "works_at" and resolution.is_established(one.src)
+    employer_texts = {
+        relation.text_index
+        for relation in relations
+        if relation.rel_type == "works_at"
+        and "".join(fold_words(relation.dst)) == letters
+        and resolution.is_established(relation.src)
     }
-    shares = [EMPLOYER_CONFIDENCE] * len(places) + [
-        candidate.confidence_in_text(place) for place in candidate.text_indexes if place not in places
+    confidences = [EMPLOYER_CONFIDENCE] * len(employer_texts)
+    confidences += [
+        candidate.confidence_in_text(index) for index in candidate.text_indexes if index not in employer_texts
     ]
-    return min(candidate.surest, combine_confidences(shares))
+    return min(MAX_CONFIDENCE, combine_confidences(confidences))
 
 
-def _entity_name(candidate: Candidate, target: EntityMatch) -> str:
-    return target.known.name if target.known is not None else candidate.name
+def _entity_name(candidate: Candidate, match: EntityMatch) -> str:
+    return match.known.name if match.known is not None else candidate.name
 
 
-def _has_enough_uses(candidate: Candidate, told: OtherUses | None) -> bool:
-    """Whether one more use of a name would tell nothing: however long a history is, a few speak for somebody."""
-    if told is None:
+def _has_enough_uses(candidate: Candidate, other_uses: OtherUses | None) -> bool:
+    """Return whether further uses add nothing, because enough other texts already show the same traits."""
+    if other_uses is None:
         return False
-    return told.is_thing or (told.has_many and not told.is_own and told.traits.issuperset(candidate.usage[1]))
+    _, traits = candidate.usage
+    has_traits = other_uses.traits.issuperset(traits)
+    return other_uses.is_thing or (other_uses.has_many and not other_uses.is_own and has_traits)
 
 
 def _build_row_claim(
-    candidate: Candidate, target: EntityMatch, passages: Sequence[SourceText], link: NameLink, confidence: float
+    candidate: Candidate, match: EntityMatch, texts: Sequence[SourceText], link: NameLink, confidence: float
 ) -> RowClaim:
-    name = _entity_name(candidate, target)
+    name = _entity_name(candidate, match)
     aliases = candidate.aliases | candidate.keys | {candidate.name}
     data: dict[str, Any] = {"entity_type": candidate.entity_type, "aliases": sorted(aliases - {name})}
-    if target.is_linked:
+    if match.is_linked:
         data["linked"] = True
     messages, traits = candidate.usage
     if messages:
         data["uses"] = {"messages": messages, "traits": traits}
-    places = candidate.text_indexes
+    indexes = candidate.text_indexes
     return RowClaim(
         entity=Ontology(name=name, content=candidate.description, extracted_data=data, tags=[candidate.entity_type]),
-        sources=_deduplicate([*(passages[place].source for place in places[:MAX_SOURCES]), *link.sources]),
+        sources=_deduplicate([*(texts[index].source for index in indexes[:MAX_SOURCES]), *link.sources]),
         confidence=confidence,
-        valid_from=passages[places[0]].at,
+        valid_from=texts[indexes[0]].at,
         is_named=True,
     )
 
 
-def _entity(claim: RowClaim) -> Ontology:
+def _get_entity(claim: RowClaim) -> Ontology:
     return cast("Ontology", claim.entity)
 
 
 def _merge_claims(first: RowClaim, second: RowClaim) -> RowClaim:
-    """Two candidates that turned out to be the same thing, as one claim."""
-    one, other = _entity(first), _entity(second)
-    aliases = {*one.extracted_data["aliases"], *other.extracted_data["aliases"]}
-    content = "\n".join(dict.fromkeys(text for text in (one.content, other.content) if text))
-    data = {**one.extracted_data, "aliases": sorted(aliases)}
+    """Merge the claims of two candidates that are the same entity."""
+    entity, other = _get_entity(first), _get_entity(second)
+    aliases = {*entity.extracted_data["aliases"], *other.extracted_data["aliases"]}
+    content = "\n".join(dict.fromkeys(text for text in (entity.content, other.content) if text))
+    data = {**entity.extracted_data, "aliases": sorted(aliases)}
     return replace(
         first,
-        entity=Ontology(name=one.name, content=content, extracted_data=data, tags=one.tags),
+        entity=Ontology(name=entity.name, content=content, extracted_data=data, tags=entity.tags),
         sources=_deduplicate([*first.sources, *second.sources]),
         confidence=max(first.confidence, second.confidence),
         valid_from=min(filter(None, (first.valid_from, second.valid_from)), default=None),
@@ -403,18 +414,18 @@ def _merge_claims(first: RowClaim, second: RowClaim) -> RowClaim:
 def _build_mention_claim(
     subject: Subject,
     known: KnownEntity,
-    places: Sequence[int],
-    passages: Sequence[SourceText],
+    text_indexes: Sequence[int],
+    texts: Sequence[SourceText],
     weight: float,
     link: NameLink | None,
 ) -> EdgeClaim:
-    own = [passages[place].source for place in places[:MAX_SOURCES]]
+    own_sources = [texts[index].source for index in text_indexes[:MAX_SOURCES]]
     return EdgeClaim(
         src=subject.ref,
         edge=_build_edge(known, "mentions", weight),
-        sources=_deduplicate([*own, known.source, *(link.sources if link else ())]),
+        sources=_deduplicate([*own_sources, known.source, *(link.sources if link else ())]),
         confidence=weight,
-        valid_from=passages[places[0]].at,
+        valid_from=texts[text_indexes[0]].at,
     )
 
 
@@ -423,7 +434,7 @@ def _build_edge(known: KnownEntity, rel_type: str, weight: float) -> Edge:
 
 
 def _statement_name(claim: EdgeClaim) -> str:
-    """As the ledger calls it."""
+    """Return the name of the ledger's statement for an edge."""
     return f"{claim.edge.rel_type} {claim.edge.properties['dst_entity_type']}/{claim.edge.dst}"
 
 
@@ -436,9 +447,9 @@ def _is_first_name(known: KnownEntity, label: str) -> bool:
 
 
 def _is_first_name_of_other(label: str, known: KnownEntity, resolution: Resolution) -> bool:
-    """Whether somebody else in the conversation has this first name."""
+    """Return whether another candidate of the conversation has this first name."""
     name = fold_word(label)
     return any(
-        candidate.folded_words[:1] == (name,) and (target.known is None or target.known.key != known.key)
-        for candidate, target in zip(resolution.candidates, resolution.targets, strict=True)
+        candidate.folded_words[:1] == (name,) and (match.known is None or match.known.key != known.key)
+        for candidate, match in resolution.pairs
     )

@@ -1,9 +1,12 @@
-"""Evidence: what in a text tells that someone or something of a name exists. A capital letter does not."""
+"""The evidence in a text that a person, an organization or a project exists, and the relations that a text states.
+
+A capital letter alone is no evidence.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
@@ -12,137 +15,139 @@ from rem.dreaming.entities.name_parsing import fold_word
 
 PERSON, ORGANIZATION, PROJECT = "person", "organization", "project"
 MIN_CONFIDENCE = 0.75
-"""As rem_min_entity_confidence has it."""
+"""The confidence from which an entity becomes a row; the same value as rem_min_entity_confidence in SQL."""
+EXCLUSIVE_RELATIONS = ("works_at", "reports_to", "lives_in", "married_to")
+"""Relations that a person has one of at a time. A newer one ends the older one."""
+_SYNONYMS = {"works_for": "works_at", "employed_by": "works_at", "employed_at": "works_at", "located_at": "located_in"}
+_REL_TYPE = re.compile(r"[a-z][a-z]{1,30}(?:_[a-z]{1,30}){0,4}\Z")
 
 
 class EvidenceKind(StrEnum):
-    """How a name was met."""
+    """The way in which a text names something."""
 
     MAILBOX = "mailbox"
-    """An address with a name."""
+    """An e-mail address with a name."""
     ADDRESS = "address"
-    """An address alone."""
+    """An e-mail address without a name."""
     DOMAIN = "domain"
-    """The organisation behind an address."""
+    """The organization behind an e-mail address."""
     SIGNATURE = "signature"
     HANDLE = "handle"
     WORDS = "words"
-    """Somebody says who or what it is."""
+    """An introduction, such as "my colleague Sarah"."""
     TITLE = "title"
-    """Dr. Chen."""
+    """A title and a name, such as "Dr. Chen"."""
     SPEAKER = "speaker"
-    """Who says it."""
+    """The author of a message."""
     MODEL = "model"
-    """A language model says so."""
+    """The answer of a language model."""
     USE = "use"
-    """It stands where a person stands. By itself that makes nobody known: see rem_name_usage_confidence."""
+    """A name in the position of a person, such as "Tom told me". One use alone is not enough: rem_name_usage_confidence
+    combines several."""
 
 
 class UsageTrait(StrEnum):
-    """What uses of a name tell of it."""
+    """A property of a name that its uses show."""
 
     HUMAN = "human"
-    """Nothing but a person is spoken of like this."""
+    """The wording fits only a person."""
     PERSONAL = "personal"
-    """The owner has to do with it."""
+    """The memory's owner has contact with the person."""
     INSIDE = "inside"
-    """It stands inside a sentence, where words that are no names have no capital."""
+    """The name is not at the start of a sentence, so its capital letter means something."""
     OTHER = "other"
-    """It is an animal, or made up."""
+    """The name belongs to an animal or a fictional character."""
 
 
-_BY_ADDRESS = frozenset({EvidenceKind.MAILBOX, EvidenceKind.ADDRESS, EvidenceKind.DOMAIN})
-"""Independent of what the words around it say."""
+_ADDRESS_KINDS = frozenset({EvidenceKind.MAILBOX, EvidenceKind.ADDRESS, EvidenceKind.DOMAIN})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One place where something is named."""
+    """One position in a text that names something."""
 
     kind: EvidenceKind
     entity_type: str
     words: tuple[str, ...] = ()
-    """The name; empty if only an address is given."""
-    place: int = 0
-    """Which of the texts."""
-    start: int = 0
+    """The words of the name; empty for an address without a name."""
+    text_index: int = 0
+    """The position of the text in the list of texts."""
+    offset: int = 0
+    """The offset of the name in its text."""
     confidence: float = 0.5
     address: str | None = None
     handle: str | None = None
     title: str | None = None
     relation: str | None = None
-    """What a person is to the one who talks: sister, colleague."""
-    says: str = ""
-    """The sentence."""
+    """The relation of the person to the author, such as sister or colleague."""
+    sentence: str = ""
     aliases: tuple[str, ...] = ()
-    """Other names that are given with it."""
+    """Other names that the text gives for it."""
     traits: frozenset[UsageTrait] = frozenset()
-    """Of a use."""
+    """The traits of a use. Empty for other kinds."""
 
     @property
     def is_by_address(self) -> bool:
-        """Whether an address tells it, and not words."""
-        return self.kind in _BY_ADDRESS
+        """Return whether an e-mail address is the evidence, which is independent of the words around it."""
+        return self.kind in _ADDRESS_KINDS
 
 
 @dataclass(frozen=True, slots=True)
 class StatedRelation:
-    """That the words state how two names relate."""
+    """A relation between two names that a text states."""
 
     src: tuple[str, ...]
     rel_type: str
     dst: tuple[str, ...]
-    place: int
+    text_index: int
     weight: float = 1.0
 
 
-def combine_confidences(shares: list[float]) -> float:
-    """How sure several pieces of evidence make one together."""
-    left = 1.0
-    for share in shares:
-        left *= 1 - share
-    return 1 - left
+RelationEnds: TypeAlias = tuple[Hashable, Hashable]
+"""The source and the target of a relation."""
 
 
-EXCLUSIVE_RELATIONS = ("works_at", "reports_to", "lives_in", "married_to")
-"""A newer one ends the older."""
-_SYNONYMS = {"works_for": "works_at", "employed_by": "works_at", "employed_at": "works_at", "located_at": "located_in"}
-_READABLE = re.compile(r"[a-z][a-z]{1,30}(?:_[a-z]{1,30}){0,4}\Z")
+def combine_confidences(confidences: Sequence[float]) -> float:
+    """Return the confidence (0 to 1) that at least one of several independent pieces of evidence is right."""
+    doubt = 1.0
+    for confidence in confidences:
+        doubt *= 1 - confidence
+    return 1 - doubt
 
 
 def normalize_rel_type(label: str) -> str | None:
-    """A relation's name as the graph writes it; None if it cannot be one."""
+    """Return a relation's name as the graph stores it, such as `works_at`; None if it is not a valid name."""
     name = re.sub(r"[\s-]+", "_", label[:200].strip().lower())
     name = _SYNONYMS.get(name, name)
-    return name if _READABLE.match(name) else None
+    return name if _REL_TYPE.match(name) else None
 
 
-RelationEnds: TypeAlias = tuple[Hashable, Hashable]
-"""What a relation leads from, and where to."""
+def ends_by_name(relation: StatedRelation) -> RelationEnds:
+    """Return the names at both ends of a relation."""
+    return relation.src, relation.dst
 
 
-def _ends_by_name(one: StatedRelation) -> RelationEnds:
-    return one.src, one.dst
+def ends_by_first_word(relation: StatedRelation) -> RelationEnds:
+    """Return ends that are equal for Sarah and Sarah Chen, for use before names are resolved."""
+    return fold_word(relation.src[0]) if relation.src else "", (relation.src, relation.dst)
 
 
 def find_beginnings(
-    stated: Iterable[StatedRelation], ends: Callable[[StatedRelation], RelationEnds] = _ends_by_name
+    relations: Iterable[StatedRelation], get_ends: Callable[[StatedRelation], RelationEnds] = ends_by_name
 ) -> list[StatedRelation]:
-    """When each thing that was stated began to hold, in the order of time: when it was said first; and if something
-    else held between, also when it was said first since."""
-    begun: list[StatedRelation] = []
+    """Return the statements with which a relation begins, in the order of the texts.
+
+    A relation begins when it is stated first. An exclusive relation begins again when another one was stated since.
+    """
+    beginnings: list[StatedRelation] = []
     known: set[tuple[Hashable, str, Hashable]] = set()
     current: dict[tuple[Hashable, str], Hashable] = {}
-    for one in sorted(stated, key=lambda one: one.place):
-        src, dst = ends(one)
-        is_back = one.rel_type in EXCLUSIVE_RELATIONS and current.get((src, one.rel_type)) != dst
-        if is_back or (src, one.rel_type, dst) not in known:
-            begun.append(one)
-        known.add((src, one.rel_type, dst))
-        current[src, one.rel_type] = dst
-    return begun
-
-
-def ends_by_first_word(one: StatedRelation) -> RelationEnds:
-    """Before it is known who is who: Sarah and Sarah Chen may be one."""
-    return fold_word(one.src[0]) if one.src else "", (one.src, one.dst)
+    for relation in sorted(relations, key=lambda relation: relation.text_index):
+        src, dst = get_ends(relation)
+        rel_type = relation.rel_type
+        has_changed = rel_type in EXCLUSIVE_RELATIONS and current.get((src, rel_type)) != dst
+        if has_changed or (src, rel_type, dst) not in known:
+            beginnings.append(relation)
+        known.add((src, rel_type, dst))
+        current[src, rel_type] = dst
+    return beginnings

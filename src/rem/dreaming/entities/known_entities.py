@@ -1,9 +1,9 @@
-"""Known names: what the owner's memory calls things already, what it was told to forget, and which of them is meant."""
+"""Look up the entities that an owner's memory already has, and match the candidates of a conversation with them."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 
 
 DREAM_NAME = "entities"
-_ORIGIN = f"dream:{DREAM_NAME}"
 MAX_LABELS_PER_QUERY = 2000
 MIN_OTHER_USES = 10
+"""With so many uses in other texts, a further one adds nothing."""
 PEOPLE_AND_KNOWLEDGE_TABLES = ("users", "ontologies")
 ALL_NAMED_TABLES = ("users", "ontologies", "resources")
+_ORIGIN = f"dream:{DREAM_NAME}"
 
 
 @dataclass(frozen=True, slots=True)
 class KnownEntity:
-    """A row that answers to a name."""
+    """A stored row that has a given name."""
 
     ref: RowRef
     key: str
@@ -40,117 +41,123 @@ class KnownEntity:
     is_own: bool
     aliases: tuple[str, ...]
     is_owner: bool = False
-    """Whether it is the one whose memory this is."""
+    """Whether it is the row of the memory's owner."""
 
     @property
     def is_dreamt(self) -> bool:
-        """Whether this dream made it, so that more evidence may speak for it."""
+        """Return whether this dream made the row, so that new evidence can be added to it."""
         return self.is_own and self.origin == _ORIGIN
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Its name, folded, for comparing."""
+        """Return the words of the name, folded for comparison."""
         return fold_words(self.name.replace("-", " ").split() if " " not in self.name else self.name.split())
 
     @property
     def is_full_name(self) -> bool:
-        """Whether more than a first name is known of it."""
+        """Return whether more than a first name is known."""
         return len(self.words) > 1 and "(" not in self.name
 
     @property
     def source(self) -> ClaimSource:
-        """The row as what a claim rests on: when it goes, so does the claim."""
+        """Return the row as a source of claims. They end when the row is deleted."""
         return ClaimSource(self.ref, self.key)
 
     def is_named(self, label: str) -> bool:
-        """Whether a single word is written as one of its names is."""
+        """Return whether a label is exactly the name, the key or an alias."""
         return label in (self.name, self.key, *self.aliases)
 
     def may_be(self, words: Sequence[str]) -> bool:
-        """Whether a name does not contradict its own: S. Chen may be Sarah Chen, Per Olsen is not Margarethe Olsen."""
-        asked, own = fold_words(tuple(words)), self.words
-        if not asked or not own or "".join(asked) == "".join(own):
+        """Return whether a name can be this entity's: S. Chen can be Sarah Chen, Per Olsen not Margarethe Olsen."""
+        given, own = fold_words(tuple(words)), self.words
+        if not given or not own or "".join(given) == "".join(own):
             return True
-        if len(asked) == 1 or len(own) == 1:
-            return asked[0] in own or own[0] in asked or asked[0] == own[0][:1] + own[-1]
-        first, other = asked[0], own[0]
-        is_short = len(first) == 1 or len(other) == 1
-        return asked[-1] == own[-1] and (first == other or (is_short and first[0] == other[0]))
+        if len(given) == 1 or len(own) == 1:
+            return given[0] in own or own[0] in given or given[0] == own[0][:1] + own[-1]
+        first, own_first = given[0], own[0]
+        has_initial = len(first) == 1 or len(own_first) == 1
+        return given[-1] == own[-1] and (first == own_first or (has_initial and first[0] == own_first[0]))
 
 
 @dataclass(frozen=True, slots=True)
 class NameLink:
-    """That something is called otherwise in another place."""
+    """The sources in other texts which show that an entity has another name."""
 
     sources: tuple[ClaimSource, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class OtherUses:
-    """What other conversations tell of a name that is only used."""
+    """The uses of a name in other texts than the subject's own."""
 
     count: int
     is_spread: bool
-    """Whether another conversation would be nothing new."""
+    """Whether they are in several sessions, or in the same session as the subject."""
     traits: frozenset[str]
     is_own: bool
-    """Whether this conversation speaks for it already, and should go on to."""
+    """Whether the subject itself already is a source for the name."""
     is_thing: bool
-    """Whether it is something else than a person."""
+    """Whether the name belongs to something other than a person."""
 
     @property
     def has_many(self) -> bool:
-        """Whether enough speak for it, so that it does not hang on one of them."""
+        """Return whether there are so many that the person does not depend on one session."""
         return self.count >= MIN_OTHER_USES and self.is_spread
 
 
 class KnownEntities:
-    """Looks names up for one owner."""
+    """Look up names in one owner's memory."""
 
-    def __init__(self, night: DreamRun) -> None:
-        self._night = night
+    def __init__(self, run: DreamRun) -> None:
+        self._run = run
 
     async def find(
         self, labels: Iterable[str], tables: Collection[str] = PEOPLE_AND_KNOWLEDGE_TABLES
     ) -> dict[str, list[KnownEntity]]:
-        """What answers to each label, the owner's own first."""
-        asked = sorted(set(labels))
-        found: dict[str, list[KnownEntity]] = defaultdict(list)
-        for start in range(0, len(asked), MAX_LABELS_PER_QUERY):
-            for row in await self._fetch("known", asked[start : start + MAX_LABELS_PER_QUERY], list(tables)):
-                record = row["record"]
-                if record is not None:
-                    found[row["label"]].append(self._build_known(row["entity_type"], record))
-        return found
+        """Return the entities with each label as a name, the owner's own rows first."""
+        sorted_labels = sorted(set(labels))
+        entities: dict[str, list[KnownEntity]] = defaultdict(list)
+        for start in range(0, len(sorted_labels), MAX_LABELS_PER_QUERY):
+            batch = sorted_labels[start : start + MAX_LABELS_PER_QUERY]
+            for row in await self._fetch("known_entities", batch, list(tables)):
+                if row["record"] is not None:
+                    entities[row["label"]].append(self._build_known(row["entity_type"], row["record"]))
+        return entities
 
     async def find_refused(self, labels: Iterable[str]) -> dict[str, KnownEntity | None]:
-        """The labels of what the owner deleted; or corrected, then with what it is now."""
-        taken: dict[str, KnownEntity | None] = {}
-        for row in await self._fetch("taken_back", sorted(set(labels)), DREAM_NAME):
+        """Return the labels of entities that the owner deleted (None) or corrected (the corrected entity)."""
+        refused: dict[str, KnownEntity | None] = {}
+        for row in await self._fetch("refused_labels", sorted(set(labels)), DREAM_NAME):
             corrected = self._build_known("ontologies", row["record"]) if row["record"] else None
-            taken[row["label"]] = taken.get(row["label"]) or corrected
-        return taken
+            refused[row["label"]] = refused.get(row["label"]) or corrected
+        return refused
 
     async def find_other_uses(
-        self, names: Sequence[str], subject: RowRef, own: Sequence[ClaimSource]
+        self, names: Sequence[str], subject: RowRef, own_sources: Sequence[ClaimSource]
     ) -> dict[str, OtherUses]:
-        """What other texts than a subject's own tell of names."""
-        own_ids = [source.ref.id for source in own]
-        rows = await self._fetch("told_elsewhere", DREAM_NAME, sorted(set(names)), subject.id, own_ids)
+        """Return the uses of names in other texts than the subject's own."""
+        own_ids = [source.ref.id for source in own_sources]
+        rows = await self._fetch("other_uses", DREAM_NAME, sorted(set(names)), subject.id, own_ids)
         return {
             row["label"]: OtherUses(
-                row["told"], row["is_spread"], frozenset(row["traits"]), row["is_own"], row["is_thing"]
+                row["other_count"], row["is_spread"], frozenset(row["traits"]), row["is_own"], row["is_thing"]
             )
             for row in rows
         }
 
-    async def find_link(self, known: KnownEntity, labels: Sequence[str], own: Sequence[ClaimSource]) -> NameLink | None:
-        """What tells, elsewhere, that something has one of these names; None if nothing does."""
-        own_ids = [source.ref.id for source in own]
+    async def find_link(
+        self, known: KnownEntity, labels: Sequence[str], own_sources: Sequence[ClaimSource]
+    ) -> NameLink | None:
+        """Return the sources in other texts which show that an entity has one of these names; None without any."""
+        own_ids = [source.ref.id for source in own_sources]
         rows = await self._fetch("link_sources", known.ref.id, own_ids, list(labels), with_user=False)
         if not rows:
             return None
         return NameLink(tuple(ClaimSource(RowRef(row["source_type"], row["source_id"]), row["key"]) for row in rows))
+
+    def is_owner_address(self, label: str) -> bool:
+        """Return whether a label is the e-mail address of the memory's owner."""
+        return "@" in label and resolve_user_id(label) == self._run.scope.user_id
 
     def _build_known(self, table: str, record: dict[str, Any]) -> KnownEntity:
         data = record.get("extracted_data") or {}
@@ -158,173 +165,182 @@ class KnownEntities:
         names = [str(alias) for alias in aliases] if isinstance(aliases, list) else []
         if table == "users" and record.get("email"):
             names.append(str(record["email"]).lower())
-        is_own = record["user_id"] is not None and record["user_id"] == self._night.scope.user_id
-        if self._night.scope.user_id is None:
-            is_own = record["user_id"] is None
+        is_own: bool = record["user_id"] == self._run.scope.user_id
         ref = RowRef(table, UUID(str(record["id"])))
         is_owner = self._is_owner(table, record)
         return KnownEntity(ref, record["key"], record["name"], record["origin"], is_own, tuple(names), is_owner)
 
-    def is_owner_address(self, label: str) -> bool:
-        """Whether an address is that of the one whose memory this is."""
-        return "@" in label and resolve_user_id(label) == self._night.scope.user_id
-
     def _is_owner(self, table: str, record: dict[str, Any]) -> bool:
-        owner = self._night.scope.user_id
+        owner = self._run.scope.user_id
         if table != "users" or owner is None:
             return False
         address = record.get("email")
         return owner in (str(record["id"]), record["name"]) or bool(address and resolve_user_id(address) == owner)
 
     async def _fetch(self, name: str, *parameters: Any, with_user: bool = True) -> list[Any]:
-        scope = self._night.scope
+        scope = self._run.scope
         owner = (scope.tenant_id, scope.user_id) if with_user else (scope.tenant_id,)
-        async with self._night.store.executor.connection() as connection:
+        async with self._run.store.executor.connection() as connection:
             statement = query("dream_entities", name)
             statement = rewrite_owner_filter(statement, scope.user_id) if with_user else statement
             return list(await connection.fetch(statement, *owner, *parameters))
 
 
-def choose_match(found: Sequence[KnownEntity], label: str) -> KnownEntity | None:
-    """Which of several is meant by a label; None if that is not clear."""
-    if not found:
+def choose_match(entities: Sequence[KnownEntity], label: str) -> KnownEntity | None:
+    """Return the entity that a label means; None if there is none, or if several fit equally."""
+    if not entities:
         return None
-    if len({known.key for known in found}) == 1:
-        return found[0]
-    key = fold_word(label)
-    natural = [known for known in found if fold_word(known.name) == key or fold_word(known.key) == key]
-    is_clear = len({known.key for known in natural}) == 1 and " " in label.strip()
-    return natural[0] if is_clear else None
+    if len({entity.key for entity in entities}) == 1:
+        return entities[0]
+    folded = fold_word(label)
+    by_name = [entity for entity in entities if folded in (fold_word(entity.name), fold_word(entity.key))]
+    is_clear = len({entity.key for entity in by_name}) == 1 and " " in label.strip()
+    return by_name[0] if is_clear else None
 
 
 @dataclass(frozen=True, slots=True)
 class EntityMatch:
-    """What a candidate is."""
+    """The known entity that a candidate is, if any."""
 
     known: KnownEntity | None = None
     is_refused: bool = False
-    """Whether its owner does not want it."""
+    """Whether the owner deleted it, or it is the owner."""
     is_linked: bool = False
-    """Whether it is known under another name."""
+    """Whether the known entity has another name than the candidate."""
     is_mention: bool = False
-    """Whether it is no evidence, only a mention."""
+    """Whether the candidate only mentions it, and is no evidence for it."""
 
     @property
     def may_be_claimed(self) -> bool:
-        """Whether the conversation may speak for its row."""
+        """Return whether the candidate may be evidence for the entity's row."""
         return not self.is_refused and not self.is_mention and (self.known is None or self.known.is_dreamt)
 
     def may_be_claimed_for(self, candidate: Candidate) -> bool:
-        """Whether it may speak for it by what it is; a name that is only used tells nothing of other names."""
+        """Return whether this candidate may be evidence. A mere use of a name is none for another name."""
         return self.may_be_claimed and not (candidate.is_usage_only and self.is_linked)
 
 
 @dataclass(slots=True)
 class Resolution:
-    """The candidates of one subject, each with what it is."""
+    """The candidates of one subject, each with its match."""
 
     candidates: Sequence[Candidate]
-    targets: list[EntityMatch]
-    others: dict[str, list[KnownEntity]]
-    """What answers to names that are no candidates."""
-    outdone: set[UUID] = field(default_factory=set)
-    """Entities that a candidate is, under a fuller name."""
+    matches: list[EntityMatch]
+    other_entities: dict[str, list[KnownEntity]]
+    """The known entities with names that are not those of candidates."""
+    superseded: set[UUID] = field(default_factory=set)
+    """Known entities that a candidate replaces under a fuller name."""
+
+    @property
+    def pairs(self) -> list[tuple[Candidate, EntityMatch]]:
+        """Return each candidate with its match."""
+        return list(zip(self.candidates, self.matches, strict=True))
 
     def resolve_name(self, words: tuple[str, ...]) -> tuple[Candidate | None, KnownEntity | None]:
-        """Who or what a name in this conversation means."""
+        """Return the candidate and the known entity that a name in this conversation means."""
         name = fold_words(words)
-        matching = [number for number, one in enumerate(self.candidates) if "".join(one.folded_words) == "".join(name)]
-        if not matching and len(name) == 1:
-            matching = [
-                number
-                for number, one in enumerate(self.candidates)
-                if one.entity_type == PERSON and one.folded_words[:1] == name
+        pairs = [pair for pair in self.pairs if "".join(pair[0].folded_words) == "".join(name)]
+        if not pairs and len(name) == 1:
+            pairs = [
+                (candidate, match)
+                for candidate, match in self.pairs
+                if candidate.entity_type == PERSON and candidate.folded_words[:1] == name
             ]
-        if len(matching) == 1:
-            return self.candidates[matching[0]], self.targets[matching[0]].known
-        if matching:
+        if len(pairs) == 1:
+            candidate, match = pairs[0]
+            return candidate, match.known
+        if pairs:
             return None, None
         label = " ".join(words)
-        found = [known for known in self.others.get(label, []) if len(name) > 1 or known.is_named(label)]
-        return None, choose_match(found, label)
+        entities = [known for known in self.other_entities.get(label, []) if len(name) > 1 or known.is_named(label)]
+        return None, choose_match(entities, label)
 
     def is_established(self, words: tuple[str, ...]) -> bool:
-        """Whether a name means something that there is, or enough evidence for it is in this conversation."""
+        """Return whether a name means a known entity, or a candidate with enough evidence."""
         candidate, known = self.resolve_name(words)
         return known is not None or (candidate is not None and candidate.confidence >= MIN_CONFIDENCE)
 
 
 async def resolve(
-    names: KnownEntities, candidates: Sequence[Candidate], stated: Sequence[StatedRelation]
+    entities: KnownEntities, candidates: Sequence[Candidate], relations: Sequence[StatedRelation]
 ) -> Resolution:
-    """Look up what the names of a conversation are."""
-    labels = {label for one in candidates for label in one.unique_names}
-    labels |= {one.words[0] for one in candidates if one.is_single}
-    others = {" ".join(words) for one in stated for words in (one.src, one.dst)}
-    if not labels | others:
+    """Match the candidates of a conversation, and the names in stated relations, with known entities."""
+    labels = {label for candidate in candidates for label in candidate.unique_names}
+    labels |= {candidate.words[0] for candidate in candidates if candidate.is_single}
+    other_labels = {" ".join(words) for relation in relations for words in (relation.src, relation.dst)}
+    if not labels | other_labels:
         return Resolution(candidates, [], {})
-    known = await names.find(labels | others, ALL_NAMED_TABLES)
-    taken = await names.find_refused(labels) if labels else {}
-    resolution = Resolution(candidates, [], {label: known.get(label, []) for label in others})
+    known = await entities.find(labels | other_labels, ALL_NAMED_TABLES)
+    refused = await entities.find_refused(labels) if labels else {}
+    resolution = Resolution(candidates, [], {label: known.get(label, []) for label in other_labels})
     for candidate in candidates:
-        is_owner = any(map(names.is_owner_address, candidate.keys))
-        target = (
-            EntityMatch(is_refused=True) if is_owner else _match_candidate(candidate, known, taken, resolution.outdone)
-        )
-        resolution.targets.append(target)
+        if any(map(entities.is_owner_address, candidate.keys)):
+            match = EntityMatch(is_refused=True)
+        else:
+            match = _match_candidate(candidate, known, refused, resolution.superseded)
+        resolution.matches.append(match)
     return resolution
 
 
 def _match_candidate(
-    candidate: Candidate, known: dict[str, list[KnownEntity]], taken: dict[str, KnownEntity | None], outdone: set[UUID]
+    candidate: Candidate,
+    known: Mapping[str, list[KnownEntity]],
+    refused: Mapping[str, KnownEntity | None],
+    superseded: set[UUID],
 ) -> EntityMatch:
-    hits = [
-        (label, one)
+    """Return a candidate's match. Add the entities that it replaces to `superseded`."""
+    by_label = [
+        (label, entity)
         for label in candidate.unique_names
-        for one in known.get(label, [])
-        if one.ref.type != "resources" or label == candidate.name
+        for entity in known.get(label, [])
+        if entity.ref.type != "resources" or label == candidate.name
     ]
-    if any(one.is_owner for _, one in hits):
+    if any(entity.is_owner for _, entity in by_label):
         return EntityMatch(is_refused=True)
-    for label, one in hits:
-        if not one.is_dreamt:
-            return EntityMatch(one, is_linked=label != candidate.name)
-    refused = [label for label in candidate.unique_names if label in taken]
-    if refused:
-        corrected = next((now for label in refused if (now := taken[label]) is not None), None)
+    for label, entity in by_label:
+        if not entity.is_dreamt:
+            return EntityMatch(entity, is_linked=label != candidate.name)
+    refused_labels = [label for label in candidate.unique_names if label in refused]
+    if refused_labels:
+        corrected = next((now for label in refused_labels if (now := refused[label]) is not None), None)
         return EntityMatch(corrected, is_refused=corrected is None, is_linked=corrected is not None)
-    first = _match_first_name(candidate, known)
-    if first is not None:
-        return EntityMatch(first, is_linked=True, is_mention=True)
-    return _match_dreamt(candidate, hits, outdone)
+    by_first_name = _match_first_name(candidate, known)
+    if by_first_name is not None:
+        return EntityMatch(by_first_name, is_linked=True, is_mention=True)
+    return _match_dreamt(candidate, by_label, superseded)
 
 
-def _match_dreamt(candidate: Candidate, hits: Sequence[tuple[str, KnownEntity]], outdone: set[UUID]) -> EntityMatch:
-    """The one with the fullest name of those that share an address and may be the same."""
-    if candidate.is_usage_only and len({one.key for _, one in hits}) > 1:
+def _match_dreamt(
+    candidate: Candidate, by_label: Sequence[tuple[str, KnownEntity]], superseded: set[UUID]
+) -> EntityMatch:
+    """Match the dreamt entity with the fullest name among those that can be the same."""
+    if candidate.is_usage_only and len({entity.key for _, entity in by_label}) > 1:
         return EntityMatch(is_refused=True)
-    fitting = [(label, one) for label, one in hits if label == candidate.name or one.may_be(candidate.words)]
-    own = next((one for _, one in fitting if fold_word(one.name) == fold_word(candidate.name)), None)
-    if not fitting:
+    entities = [entity for label, entity in by_label if label == candidate.name or entity.may_be(candidate.words)]
+    if not entities:
         return EntityMatch()
-    best = min((one for _, one in fitting), key=lambda one: (-len(one.words), -len(one.name), one.key))
-    if fold_word(best.name) != fold_word(candidate.name) and _is_fuller(candidate, best):
-        outdone |= {one.ref.id for _, one in fitting if own is None or one.ref != own.ref}
-        return EntityMatch(own)
-    outdone |= {one.ref.id for _, one in fitting if one.ref != best.ref}
-    return EntityMatch(best, is_linked=fold_word(best.name) != fold_word(candidate.name))
+    name = fold_word(candidate.name)
+    same_name = next((entity for entity in entities if fold_word(entity.name) == name), None)
+    fullest = min(entities, key=lambda entity: (-len(entity.words), -len(entity.name), entity.key))
+    if fold_word(fullest.name) != name and _is_fuller(candidate, fullest):
+        superseded |= {entity.ref.id for entity in entities if same_name is None or entity.ref != same_name.ref}
+        return EntityMatch(same_name)
+    superseded |= {entity.ref.id for entity in entities if entity.ref != fullest.ref}
+    return EntityMatch(fullest, is_linked=fold_word(fullest.name) != name)
 
 
 def _is_fuller(candidate: Candidate, known: KnownEntity) -> bool:
     return (len(candidate.folded_words), len(candidate.name)) >= (len(known.words), len(known.name))
 
 
-def _match_first_name(candidate: Candidate, known: dict[str, list[KnownEntity]]) -> KnownEntity | None:
-    """My colleague Sarah is Sarah Chen, if no other Sarah is known. My sister Sarah need not be."""
+def _match_first_name(candidate: Candidate, known: Mapping[str, list[KnownEntity]]) -> KnownEntity | None:
+    """Match "my colleague Sarah" with Sarah Chen, if no other Sarah is known. "My sister Sarah" can be another."""
     if not candidate.is_single or not candidate.relation or candidate.relation in FAMILY_RELATIONS:
         return None
-    first = candidate.words[0]
-    bearers = [one for one in known.get(first, []) if one.is_named(first)]
-    full = {one.key: one for one in bearers if one.is_full_name}
-    others = [one for one in bearers if not one.is_full_name and fold_word(one.name) != fold_word(candidate.name)]
+    first_name = candidate.words[0]
+    named = [entity for entity in known.get(first_name, []) if entity.is_named(first_name)]
+    full = {entity.key: entity for entity in named if entity.is_full_name}
+    others = [
+        entity for entity in named if not entity.is_full_name and fold_word(entity.name) != fold_word(candidate.name)
+    ]
     return next(iter(full.values())) if len(full) == 1 and not others else None

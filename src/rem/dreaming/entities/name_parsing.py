@@ -1,4 +1,7 @@
-"""Name words: where a name begins and ends in a text. That something is a name, other evidence must say."""
+"""Find where a name begins and ends in a text, and normalize its words.
+
+Nothing here decides whether words are a name. Other evidence does that.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,18 @@ import re
 import unicodedata
 from functools import lru_cache
 
+from rem.dreaming.rules import word_set
 
-def word_set(text: str) -> frozenset[str]:
-    """The words of a text."""
-    return frozenset(text.split())
-
-
-_WORD = re.compile(r"[^\W\d_]{1,40}(?:['’\-][^\W\d_]{1,40}){0,4}(?:\.(?=\s))?")
-_WORD_BEFORE = re.compile(r"(?:[^\W\d_]|['’\-])+\.?\Z")
-_SENTENCE_END = re.compile(r"[.!?。！？\n]")
 MAX_NAME_CHARS = 80
 MAX_NAME_WORDS = 4
 MAX_ABBREVIATION_CHARS = 3
-"""With its full stop: J., Jr."""
-PARTICLES = word_set(
-    """
-    van von der den de da di del della dos das la le el al bin ibn ter ten zu af av
-    """
-)
+"""The length of an abbreviated name with its full stop, such as "Jr."."""
+MAX_SENTENCE_CHARS = 240
+PARTICLES = word_set("names.particles")
+STOP_WORDS = word_set("names.calendar_words") | word_set("names.function_words")
+"""Words that are no part of a name, even with a capital."""
+WORDLIKE_NAMES = word_set("names.wordlike_names")
+"""First names that are also words. At the start of a sentence they are no evidence."""
 TITLES = {
     "dr": "Dr.",
     "prof": "Prof.",
@@ -38,41 +35,14 @@ TITLES = {
     "señor": "Señor",
     "señora": "Señora",
 }
-_CALENDAR = """
-january february march april may june july august september october november december monday tuesday wednesday
-thursday friday saturday sunday januar februar märz mai juni juli oktober dezember montag dienstag mittwoch
-donnerstag freitag samstag sonntag janvier février mars avril juin juillet août septembre octobre novembre décembre
-lundi mardi mercredi jeudi vendredi samedi dimanche enero febrero marzo abril mayo junio julio agosto septiembre
-octubre noviembre diciembre lunes martes miércoles jueves viernes sábado domingo today tomorrow yesterday tonight
-"""
-_FUNCTION_WORDS = """
-i a an the this that these those my our your his her their its we you he she it they me us them who whom whose which
-what when where why how and or but nor so if then than as at by for from in into of off on onto out over to up with
-without about after before is are was were be been am do does did has have had can could will would shall should
-must not no yes ok okay please thanks thank hi hello hey dear also just now here there all any both each every some
-such only same other another more most much many one two three first next last best kind warm regards cheers
-sincerely re fwd cc bcc subject sent to-do todo note ps ich du er sie es wir ihr der die das den dem des ein eine
-einen einem einer und oder aber mit ohne von vom zu zum zur bei im in am an auf aus für ist sind war nicht kein
-keine ja nein bitte danke hallo liebe lieber guten tag viele grüße gruß je tu il elle nous vous ils elles le la les
-un une des et ou mais avec sans de du au aux en dans sur pour est sont non oui merci bonjour yo tú él ella nosotros
-ellos el los las una unos unas y o pero con sin del al en por para es son sí gracias hola tell ask email mail call
-write send forward copy ping meet met invite thank remind contact cc add update reply answer let did from-to
-monday's
-"""
-STOP_WORDS = word_set(_CALENDAR + _FUNCTION_WORDS)
-WORDLIKE_NAMES = word_set(
-    """
-    mark will grace rob bill may june april faith hope art frank jack drew chase grant pat sue dawn joy rose ray
-    penny max sky rich dean earl guy gene josh miles page reed rod skip stew ward wade iris ivy lily pearl ruby
-    olive summer autumn august carol christian angel crystal heather holly ginger robin sandy victor dick don van
-    ben
-    """
-)
-"""First names that are words as well: at the start of a sentence they tell nothing."""
+"""Titles as they are written, by their lower-case form."""
+_WORD = re.compile(r"[^\W\d_]{1,40}(?:['’\-][^\W\d_]{1,40}){0,4}(?:\.(?=\s))?")
+_WORD_BEFORE = re.compile(r"(?:[^\W\d_]|['’\-])+\.?\Z")
+_SENTENCE_END = re.compile(r"[.!?。！？\n]")
 
 
 def is_capitalised(word: str) -> bool:
-    """Whether a word is written like a name: a capital first, and not shouted."""
+    """Return whether a word is written like a name: with a capital first, and not only in capitals."""
     letters = [character for character in word if character.isalpha()]
     if not letters or not letters[0].isupper():
         return False
@@ -80,60 +50,61 @@ def is_capitalised(word: str) -> bool:
 
 
 def parse_name_after(
-    text: str, start: int, *, shouted: bool = False, most: int = MAX_NAME_WORDS
+    text: str, start: int, *, allow_capitals: bool = False, max_words: int = MAX_NAME_WORDS
 ) -> tuple[list[str], int]:
-    """The name that begins at a place, as words, and where it ends; no words if none does."""
+    """Return the words of the name that begins at an offset, and the offset of its end.
+
+    Return no words if there is no name, or if it has more than `max_words`. With `allow_capitals` a word may have
+    capitals only.
+    """
     words: list[str] = []
-    place = start
-    while place < len(text) and text[place] in " \t\"“„«'‘":
-        place += 1
-    end = place
-    while len(words) < most + 2 and (found := _WORD.match(text, place)):
-        word, is_last = _strip_ending(found.group())
-        if not _continues_name(word, bool(words), shouted):
+    offset = start
+    while offset < len(text) and text[offset] in " \t\"“„«'‘":
+        offset += 1
+    end = offset
+    while len(words) < max_words + 2 and (match := _WORD.match(text, offset)):
+        word, is_last = _strip_ending(match.group())
+        if not _continues_name(word, bool(words), allow_capitals):
             break
         words.append(word)
-        end = place + len(word)
-        place = found.end()
-        if is_last or text[place : place + 1] not in (" ", "\u00a0"):
+        end = offset + len(word)
+        offset = match.end()
+        if is_last or text[offset : offset + 1] not in (" ", "\u00a0"):
             break
-        place += 1
+        offset += 1
     while words and words[-1].lower() in PARTICLES:
         words.pop()
-    return (words, end) if len(words) <= most else ([], start)
+    return (words, end) if len(words) <= max_words else ([], start)
 
 
-def parse_name_before(text: str, end: int, *, most: int = MAX_NAME_WORDS) -> list[str]:
-    """The name that ends at a place, as words."""
+def parse_name_before(text: str, end: int, *, max_words: int = MAX_NAME_WORDS) -> list[str]:
+    """Return the words of the name that ends at an offset; none if there is no name, or a longer one."""
     words: list[str] = []
-    place = end
+    offset = end
     floor = max(0, end - MAX_NAME_CHARS)
-    while place > floor and text[place - 1] in " \t\"”“»'’,":
-        place -= 1
-    while place > floor and len(words) < most + 1 and (found := _WORD_BEFORE.search(text, floor, place)):
-        word = found.group().strip("-'’")
-        if (
-            not word
-            or (words and found.group().endswith(".") and len(word.rstrip(".")) > 3)
-            or not _precedes_name(word, words)
-        ):
+    while offset > floor and text[offset - 1] in " \t\"”“»'’,":
+        offset -= 1
+    while offset > floor and len(words) < max_words + 1 and (match := _WORD_BEFORE.search(text, floor, offset)):
+        word = match.group().strip("-'’")
+        ends_sentence = bool(words) and match.group().endswith(".") and len(word.rstrip(".")) > 3
+        if not word or ends_sentence or not _precedes_name(word, words):
             break
         words.insert(0, word)
-        place = found.start()
-        if text[place - 1 : place] not in (" ", "\u00a0"):
+        offset = match.start()
+        if text[offset - 1 : offset] not in (" ", "\u00a0"):
             break
-        place -= 1
+        offset -= 1
     while words and words[0].lower() in PARTICLES:
         words.pop(0)
-    return words if len(words) <= most else []
+    return words if len(words) <= max_words else []
 
 
-def _continues_name(word: str, has_begun: bool, shouted: bool) -> bool:
-    if word.lower().rstrip(".") in STOP_WORDS and not (has_begun and word in PARTICLES):
-        return False
+def _continues_name(word: str, has_begun: bool, allow_capitals: bool) -> bool:
     if has_begun and word in PARTICLES:
         return True
-    return is_capitalised(word) or (shouted and word.isupper())
+    if word.lower().rstrip(".") in STOP_WORDS:
+        return False
+    return is_capitalised(word) or (allow_capitals and word.isupper())
 
 
 def _precedes_name(word: str, words: list[str]) -> bool:
@@ -143,7 +114,7 @@ def _precedes_name(word: str, words: list[str]) -> bool:
 
 
 def _strip_ending(word: str) -> tuple[str, bool]:
-    """A word without a genitive or the full stop of its sentence, and whether a name cannot go on after it."""
+    """Return a word without a genitive or the full stop of its sentence, and whether it must be the last of a name."""
     if word.endswith(".") and len(word) > MAX_ABBREVIATION_CHARS and word[:-1].lower() not in TITLES:
         return word[:-1], True
     for ending in ("'s", "’s", "'", "’"):
@@ -154,39 +125,37 @@ def _strip_ending(word: str) -> tuple[str, bool]:
 
 @lru_cache(maxsize=4096)
 def fold_word(word: str) -> str:
-    """A word as it is written in addresses: no capitals, accents or apostrophes."""
-    plain = unicodedata.normalize("NFKD", word.casefold())
-    return "".join(character for character in plain if character.isalnum())
+    """Return a word as e-mail addresses spell it: in lower case, without accents and apostrophes."""
+    decomposed = unicodedata.normalize("NFKD", word.casefold())
+    return "".join(character for character in decomposed if character.isalnum())
 
 
 def fold_words(words: list[str] | tuple[str, ...]) -> tuple[str, ...]:
-    """The words of a name, folded, without what folds to nothing."""
-    return tuple(part for part in map(fold_word, words) if part)
+    """Return the folded words of a name, without empty ones."""
+    return tuple(folded for folded in map(fold_word, words) if folded)
 
 
-def get_sentence_at(text: str, place: int, longest: int = 240) -> str:
-    """What is said around a place, in one line."""
-    floor, ceiling = max(0, place - longest), min(len(text), place + longest)
-    starts = [found.end() for found in _SENTENCE_END.finditer(text, floor, place) if _ends_sentence(text, found)]
+def get_sentence_at(text: str, offset: int, max_chars: int = MAX_SENTENCE_CHARS) -> str:
+    """Return the sentence around an offset on one line, at most `max_chars` of it."""
+    floor, ceiling = max(0, offset - max_chars), min(len(text), offset + max_chars)
+    starts = [match.end() for match in _SENTENCE_END.finditer(text, floor, offset) if _ends_sentence(text, match)]
+    ends = (match.end() for match in _SENTENCE_END.finditer(text, offset, ceiling) if _ends_sentence(text, match))
     start = starts[-1] if starts else floor
-    end = next(
-        (found.end() for found in _SENTENCE_END.finditer(text, place, ceiling) if _ends_sentence(text, found)), ceiling
-    )
-    return " ".join(text[start:end].split())[:longest].strip()
+    return " ".join(text[start : next(ends, ceiling)].split())[:max_chars].strip()
 
 
-def is_sentence_start(text: str, place: int) -> bool:
-    """Whether a word begins a sentence, where every word has a capital."""
-    before = text[max(0, place - 4) : place].rstrip(" \t\"“„«'(*-#>")
+def is_sentence_start(text: str, offset: int) -> bool:
+    """Return whether the word at an offset begins a sentence, where every word has a capital."""
+    before = text[max(0, offset - 4) : offset].rstrip(" \t\"“„«'(*-#>")
     return not before or before[-1] in ".!?:\n。！？"
 
 
-def _ends_sentence(text: str, found: re.Match[str]) -> bool:
-    """A full stop ends a sentence where a space follows that is not after a title or an initial."""
-    if found.group() != ".":
+def _ends_sentence(text: str, mark: re.Match[str]) -> bool:
+    """Return whether a punctuation mark ends a sentence. A full stop after a title or an initial does not."""
+    if mark.group() != ".":
         return True
-    after = text[found.end() : found.end() + 1]
+    after = text[mark.end() : mark.end() + 1]
     if after and not after.isspace():
         return False
-    before = text[max(0, found.start() - 12) : found.start()].split()
+    before = text[max(0, mark.start() - 12) : mark.start()].split()
     return not before or (before[-1].lower() not in TITLES and len(before[-1]) > 1)

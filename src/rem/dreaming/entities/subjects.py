@@ -1,4 +1,4 @@
-"""Subjects: the stretches of conversations and the texts that are looked at as one for what they name."""
+"""Find the subjects that the entities dream reads: parts of sessions, resources and moments."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from rem.dreaming.run import DreamRun
 
 STRETCH_MESSAGES = 100
-"""Messages of a session that are looked at together. A new one costs the reading of so many, however long it is.
-As rem_dream_rescan_messages has it."""
+"""Messages of a session that are read together, so a new message never costs the reading of a long session. The same
+value as rem_dream_rescan_messages in SQL."""
 MAX_AFFECTED_SUBJECTS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class SourceText:
-    """What somebody said or wrote."""
+    """The text of a message, a resource or a moment."""
 
     text: str
-    """Without code, links, and secrets."""
+    """Without code, links and secrets."""
     source: ClaimSource
     at: datetime
     speaker: str | None = None
@@ -39,7 +39,7 @@ class SourceText:
 
 @dataclass(frozen=True, slots=True)
 class ExistingStatement:
-    """A statement that stands."""
+    """A live statement about a subject."""
 
     id: UUID
     kind: str
@@ -51,84 +51,89 @@ class Subject:
     """A stretch of a session, a resource, or a moment."""
 
     ref: RowRef
-    """The row that it is part of: what is said of it is said of that, and mentions lead from there."""
+    """The row of the session, resource or moment. Statements are about it, and mention edges begin there."""
     first: int = 0
+    """The index of the first message in the stretch."""
     last: int = 0
+    """The index of the last message in the stretch."""
     seen_before: int = -1
-    """How far the session was seen before tonight."""
+    """The index of the last message that earlier dream runs have read."""
     document: Resource | Moment | None = field(default=None, compare=False)
 
     @property
     def is_conversation(self) -> bool:
-        """Whether it is talk, in which "my" and "our" are the owner's."""
+        """Return whether it is part of a session, where "my" and "our" are the owner's."""
         return self.document is None
 
     @property
     def stretch(self) -> tuple[int, int] | None:
-        """From where to where a session is looked at, whether all of that was said yet or not."""
+        """Return the first and last index of the full stretch, including messages that do not exist yet."""
         return (self.first, self.first + STRETCH_MESSAGES - 1) if self.is_conversation else None
 
     @property
     def is_derived(self) -> bool:
-        """Whether it only repeats what was said elsewhere: it mentions, and gives no evidence."""
+        """Return whether it repeats other texts. A derived text can mention entities, but is no evidence."""
         return isinstance(self.document, Moment)
 
 
-async def find_new_subjects(night: DreamRun) -> list[Subject]:
-    """What is new since the last night."""
-    found = [
-        subject
-        for session in await night.fetch_pending_sessions(DREAM_NAME)
-        for subject in _split_into_stretches(session)
-    ]
-    found += [_document_subject(resource) for resource in await night.fetch_new_rows(DREAM_NAME, Resource)]
-    return found + await find_new_moments(night)
+async def find_new_subjects(run: DreamRun) -> list[Subject]:
+    """Return the sessions, resources and moments that are new since the last dream run."""
+    sessions = await run.fetch_pending_sessions(DREAM_NAME)
+    subjects = [subject for session in sessions for subject in _split_into_stretches(session)]
+    subjects += [_document_subject(resource) for resource in await run.fetch_new_rows(DREAM_NAME, Resource)]
+    return subjects + await find_new_moments(run)
 
 
-async def find_new_moments(night: DreamRun) -> list[Subject]:
-    """Moments that were not looked at since they were made or changed."""
-    return [_document_subject(moment) for moment in await night.fetch_new_rows(DREAM_NAME, Moment)]
+async def find_new_moments(run: DreamRun) -> list[Subject]:
+    """Return the moments that the dream has not read in their present version."""
+    return [_document_subject(moment) for moment in await run.fetch_new_rows(DREAM_NAME, Moment)]
 
 
-def _build_statement(name: str, night: DreamRun) -> str:
-    whole = fill(query("dream_entities", name), naming=query("dream_entities", "naming"))
-    return rewrite_owner_filter(fill(whole, fresh=query("dream_entities", "fresh")), night.scope.user_id)
-
-
-async def find_affected_subjects(night: DreamRun, besides: list[Subject], outdone: Collection[UUID]) -> list[Subject]:
-    """What spoke in earlier nights for something that there is since tonight, or that has a fuller name now."""
-    owner = night.scope.tenant_id, night.scope.user_id, night.run_id, DREAM_NAME
-    async with night.store.executor.connection() as connection:
+async def find_affected_subjects(
+    run: DreamRun, excluded: Sequence[Subject], superseded: Collection[UUID]
+) -> list[Subject]:
+    """Return subjects of earlier runs that are evidence for an entity that this run has made or superseded."""
+    owner = run.scope.tenant_id, run.scope.user_id, run.run_id, DREAM_NAME
+    async with run.store.executor.connection() as connection:
         rows = await connection.fetch(
-            _build_statement("woken", night), *owner, list(outdone), MAX_AFFECTED_SUBJECTS, STRETCH_MESSAGES
+            _build_query("stretches_with_evidence", run),
+            *owner,
+            list(superseded),
+            MAX_AFFECTED_SUBJECTS,
+            STRETCH_MESSAGES,
         )
         resources = await connection.fetch(
-            _build_statement("woken_resources", night), *owner, list(outdone), MAX_AFFECTED_SUBJECTS
+            _build_query("resources_with_evidence", run), *owner, list(superseded), MAX_AFFECTED_SUBJECTS
         )
-    found = [_stretch_subject(row) for row in rows]
-    return _exclude([*found, *(_document_subject(Resource.from_row(record)) for (record,) in resources)], besides)
+    subjects = [_stretch_subject(row) for row in rows]
+    subjects += [_document_subject(Resource.from_row(record)) for (record,) in resources]
+    return _exclude(subjects, excluded)
 
 
-async def find_naming_subjects(night: DreamRun, besides: list[Subject]) -> list[Subject]:
-    """What named in earlier nights, by the index of words, something that there is since tonight; the newest of it."""
-    owner = night.scope.tenant_id, night.scope.user_id, night.run_id, DREAM_NAME
-    async with night.store.executor.connection() as connection:
+async def find_naming_subjects(run: DreamRun, excluded: Sequence[Subject]) -> list[Subject]:
+    """Return the newest subjects of earlier runs that have the name of an entity that this run has made."""
+    owner = run.scope.tenant_id, run.scope.user_id, run.run_id, DREAM_NAME
+    async with run.store.executor.connection() as connection:
         rows = await connection.fetch(
-            _build_statement("naming_stretches", night), *owner, [], MAX_AFFECTED_SUBJECTS, STRETCH_MESSAGES
+            _build_query("stretches_with_name", run), *owner, [], MAX_AFFECTED_SUBJECTS, STRETCH_MESSAGES
         )
-        documents = await connection.fetch(
-            _build_statement("naming_documents", night), *owner, [], MAX_AFFECTED_SUBJECTS
-        )
-    found = [_stretch_subject(row) for row in rows]
-    for kind, record in documents:
+        documents = await connection.fetch(_build_query("documents_with_name", run), *owner, [], MAX_AFFECTED_SUBJECTS)
+    subjects = [_stretch_subject(row) for row in rows]
+    for table, record in documents:
         if record is not None:
-            found.append(_document_subject((Moment if kind == "moments" else Resource).from_row(record)))
-    return _exclude(found, besides)
+            subjects.append(_document_subject((Moment if table == "moments" else Resource).from_row(record)))
+    return _exclude(subjects, excluded)
 
 
-def _exclude(found: Sequence[Subject], than: Sequence[Subject]) -> list[Subject]:
-    known = {(subject.ref, subject.first // STRETCH_MESSAGES) for subject in than}
-    return [subject for subject in found if (subject.ref, subject.first // STRETCH_MESSAGES) not in known]
+def _build_query(name: str, run: DreamRun) -> str:
+    statement = fill(query("dream_entities", name), passages_with_name=query("dream_entities", "passages_with_name"))
+    statement = fill(statement, new_entities=query("dream_entities", "new_entities"))
+    return rewrite_owner_filter(statement, run.scope.user_id)
+
+
+def _exclude(subjects: Sequence[Subject], excluded: Sequence[Subject]) -> list[Subject]:
+    known = {(subject.ref, subject.first // STRETCH_MESSAGES) for subject in excluded}
+    return [subject for subject in subjects if (subject.ref, subject.first // STRETCH_MESSAGES) not in known]
 
 
 def _stretch_subject(row: Any) -> Subject:
@@ -137,17 +142,15 @@ def _stretch_subject(row: Any) -> Subject:
 
 
 def _split_into_stretches(session: PendingSession) -> Iterator[Subject]:
-    again = {
+    numbers = {
         number
         for first, last in session.rescan_ranges
         for number in range(first // STRETCH_MESSAGES, last // STRETCH_MESSAGES + 1)
     }
-    new = (
-        range((session.seen_index + 1) // STRETCH_MESSAGES, session.last_index // STRETCH_MESSAGES + 1)
-        if session.has_new_messages
-        else ()
-    )
-    for start in (number * STRETCH_MESSAGES for number in sorted(again.union(new))):
+    if session.has_new_messages:
+        first_new = (session.seen_index + 1) // STRETCH_MESSAGES
+        numbers.update(range(first_new, session.last_index // STRETCH_MESSAGES + 1))
+    for start in (number * STRETCH_MESSAGES for number in sorted(numbers)):
         last = min(start + STRETCH_MESSAGES - 1, session.last_index)
         yield Subject(session.ref, start, last, session.seen_index)
 
@@ -156,18 +159,18 @@ def _document_subject(document: Resource | Moment) -> Subject:
     return Subject(RowRef(document.entity_type.table, document.id), document=document)
 
 
-async def load_texts(night: DreamRun, subject: Subject) -> list[SourceText]:
-    """What a subject says, in its order."""
+async def load_texts(run: DreamRun, subject: Subject) -> list[SourceText]:
+    """Return the texts of a subject in their order."""
     document = subject.document
     if document is not None:
         source = ClaimSource(subject.ref, str(document.key))
         if isinstance(document, Moment):
             return [SourceText(_clean(document.summary), source, document.starts_timestamp or document.created_at)]
         return [SourceText(_clean(document.content), source, document.timestamp or document.created_at)]
-    async with night.store.executor.connection() as connection:
+    async with run.store.executor.connection() as connection:
         rows = await connection.fetch(
-            query("dream_entities", "stretch"),
-            *(night.scope.tenant_id, night.scope.user_id, subject.ref.id, subject.first, subject.last),
+            query("dream_entities", "messages_of_stretch"),
+            *(run.scope.tenant_id, run.scope.user_id, subject.ref.id, subject.first, subject.last),
         )
     return [
         SourceText(
@@ -184,12 +187,12 @@ def _clean(text: str) -> str:
     return mask_secrets(mask_code_and_links(text))
 
 
-async def load_statements(night: DreamRun, subject: Subject, passages: list[SourceText]) -> list[ExistingStatement]:
-    """What is said of a subject by now; of a session, what was made from this stretch of it."""
-    own = [passage.source.ref.id for passage in passages], [passage.source.key for passage in passages]
-    async with night.store.executor.connection() as connection:
+async def load_statements(run: DreamRun, subject: Subject, texts: Sequence[SourceText]) -> list[ExistingStatement]:
+    """Return the live statements about a subject that are based on these texts."""
+    sources = [text.source.ref.id for text in texts], [text.source.key for text in texts]
+    async with run.store.executor.connection() as connection:
         rows = await connection.fetch(
-            query("dream_entities", "standing"),
-            *(night.scope.tenant_id, night.scope.user_id, DREAM_NAME, subject.ref.id, *own),
+            query("dream_entities", "live_statements"),
+            *(run.scope.tenant_id, run.scope.user_id, DREAM_NAME, subject.ref.id, *sources),
         )
     return [ExistingStatement(row["id"], row["kind"], row["name"]) for row in rows]

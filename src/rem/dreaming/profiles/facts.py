@@ -20,9 +20,9 @@ from rem.dreaming.claims import ClaimSource, RowRef
 from rem.dreaming.entities.evidence import PERSON
 from rem.dreaming.entities.extraction import extract_evidence
 from rem.dreaming.entities.name_parsing import parse_name_after
-from rem.dreaming.entities.name_usage import uses
+from rem.dreaming.entities.name_usage import find_name_uses
 from rem.dreaming.moments.tags import COMPANY_WORDS, HOST_NAME, VERB_WORDS
-from rem.dreaming.profiles.self_statements import SelfStatements, told
+from rem.dreaming.profiles.self_statements import SelfStatements, extract_self_statements
 from rem.dreaming.profiles.sensitive import is_sensitive
 from rem.dreaming.profiles.topics import find_recurring_topics
 from rem.dreaming.text.secrets import contains_secret, mask_secrets
@@ -298,7 +298,7 @@ def _extract_from_messages(
     about = [row for row in _select_messages(own_words, earlier.about) if row["is_owners"]]
     return (
         tuple(_find_preferences(_select_messages(own_words[::-1], earlier.preferences))),
-        told((row["content"], row["created_at"], _message_source(row)) for row in about),
+        extract_self_statements((row["content"], row["created_at"], _message_source(row)) for row in about),
     )
 
 
@@ -333,7 +333,12 @@ def _find_person_names(moments: Iterable[ProfileMoment], words: frozenset[str]) 
     Only where some words have a capital: what never has one is no name.
     """
     texts = [one.summary for one in moments if not words.isdisjoint(_capitalised_words(one.summary))]
-    told = [one for text in texts for one in (*extract_evidence(text, 0), *uses(text, 0)) if one.entity_type == PERSON]
+    told = [
+        one
+        for text in texts
+        for one in (*extract_evidence(text, 0), *find_name_uses(text, 0))
+        if one.entity_type == PERSON
+    ]
     own = [parse_name_after(text, found.end())[0] for text in texts for found in _MY_NAME.finditer(text)]
     return [" ".join(words) for words in (*(one.words for one in told), *own)]
 
