@@ -1,6 +1,6 @@
--- name: own_rows
--- Which of an owner's rows of people may be the owner: those of the id, and those with an address, which the id is made
--- from; with the key that the id has.
+-- name: user_rows
+-- Return the rows of `users` that may stand for their owner: those whose key or id is the user id, and those with an e-mail address,
+-- from which the user id may be made.
 SELECT u.id, u.name, u.email, u.origin, u.deleted_at IS NOT NULL AS is_deleted,
        u.key = rem.rem_key($2) OR u.id::text = lower($2) AS is_named
 FROM rem.users u
@@ -8,16 +8,16 @@ WHERE u.tenant_id = $1 AND u.user_id = $2 AND (u.expires_at IS NULL OR u.expires
   AND (u.key = rem.rem_key($2) OR u.id::text = lower($2) OR u.email IS NOT NULL OR strpos(u.name, '@') > 0)
 ORDER BY u.created_at, u.id
 
--- name: record
+-- name: user_record
 SELECT to_json(u.*) FROM rem.users u
 WHERE u.tenant_id = $1 AND u.user_id = $2 AND u.id = $3 AND u.deleted_at IS NULL
 
 -- name: has_key
--- Whether an id can be found as a key.
+-- Return whether a user id is valid as a key.
 SELECT octet_length(rem.rem_key($1)) BETWEEN 1 AND 1024
 
 -- name: moments
--- The latest moments of an owner, the newest first.
+-- Return the latest moments of an owner, newest first.
 SELECT m.id, m.key, m.starts_timestamp AS starts_at, coalesce(m.ends_timestamp, m.starts_timestamp) AS ends_at, m.topic_tags,
        m.present_persons, m.summary
 FROM rem.moments m
@@ -25,8 +25,8 @@ WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.starts_timestamp IS NOT NULL AND
   AND (m.expires_at IS NULL OR m.expires_at > now())
 ORDER BY m.starts_timestamp DESC, m.id LIMIT $3
 
--- name: said_by_week
--- How much an owner said lately, by session and week (from Monday, UTC): of the latest $3 messages those of $4 days.
+-- name: messages_by_week
+-- Count an owner's messages by session and week (from Monday, UTC): of the latest $3 messages those of the last $4 days.
 WITH latest AS (
   SELECT m.session_id, m.created_at FROM rem.messages m
   WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.deleted_at IS NULL AND m.role = 'user'
@@ -39,9 +39,9 @@ WHERE l.created_at > (SELECT max(created_at) FROM latest) - make_interval(days =
 GROUP BY s.id, s.key, week
 ORDER BY max(l.created_at) DESC, s.id, week DESC
 
--- name: own_words
--- Short messages in which an owner may tell of themself or of how things should be done, the oldest first: of the latest $3, and
--- those that the profile was made from, $5. Who speaks under a name may be somebody else.
+-- name: own_messages
+-- Return short messages that may contain self-statements or preferences, oldest first: from the latest $3 messages, and from the
+-- sources of the profile, $5. A message with a speaker may be another person's.
 WITH own AS NOT MATERIALIZED (
   SELECT m.id, m.key, m.content, m.created_at, m.message_index, m.metadata FROM rem.messages m
   WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.deleted_at IS NULL AND m.role = 'user'
@@ -60,7 +60,7 @@ WHERE char_length(t.content) <= $4
 ORDER BY t.created_at, t.message_index, t.id
 
 -- name: mentions
--- What the knowledge base has of what sessions and moments mention: by which of them, in which order of theirs.
+-- Return the knowledge entries that the given sessions and moments mention, with the ids of those that mention each.
 SELECT o.id, o.key, o.name, o.extracted_data, o.tags, array_agg(DISTINCT e.src_id) AS mentioned_by
 FROM rem.edges e
 CROSS JOIN LATERAL (
@@ -73,8 +73,8 @@ WHERE e.tenant_id = $1 AND e.user_id = $2 AND e.src_id = ANY ($3::uuid[]) AND e.
 GROUP BY o.id, o.key, o.name, o.extracted_data, o.tags
 ORDER BY count(DISTINCT e.src_id) DESC, o.key LIMIT $4
 
--- name: standing
--- What the dream says of a row by now, and from when on.
+-- name: live_statements
+-- Return the live statements of the dream about a row, with their sources.
 SELECT s.id, s.kind, s.name, s.value, s.valid_from, s.subject_type, s.subject_id, s.source_keys,
        ARRAY(SELECT x.source_type FROM rem.statement_sources x
              WHERE x.tenant_id = s.tenant_id AND x.statement_id = s.id ORDER BY x.source_id) AS source_types,
@@ -85,21 +85,21 @@ WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.dream = 'profiles' AND s.entity_
   AND s.state = 'live'
 ORDER BY s.kind, s.name, s.stated_at
 
--- name: refused
--- The fields of a row that its owner corrected.
+-- name: refused_fields
+-- Return the fields of a row that its owner corrected.
 SELECT DISTINCT s.name FROM rem.statements s
 WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.dream = 'profiles' AND s.entity_type = 'users' AND s.entity_id = $3
   AND s.kind = 'field' AND s.state = 'refused'
 
--- name: seen
--- What the dream had looked at when it was last done, and whether what it said then of a row has its sources still.
+-- name: progress
+-- Return the digest of the last run, and whether all sources of the row's statements still exist.
 SELECT p.seen_index,
-       EXISTS (SELECT FROM rem.dream_progress r WHERE (r.tenant_id, r.source_id, r.dream) = ($1, $4, 'profiles')) AS is_whole
+       EXISTS (SELECT FROM rem.dream_progress r WHERE (r.tenant_id, r.source_id, r.dream) = ($1, $4, 'profiles')) AS is_complete
 FROM rem.dream_progress p
 WHERE p.tenant_id = $1 AND p.user_id = $2 AND p.source_id = $3 AND p.dream = 'profiles'
 
 -- name: keys
--- What people know some rows by.
+-- Return the keys of some rows.
 SELECT 'moments' AS type, m.id, m.key FROM rem.moments m WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.id = ANY ($3::uuid[])
 UNION ALL
 SELECT 'sessions', s.id, s.key FROM rem.sessions s WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.id = ANY ($3::uuid[])
@@ -111,8 +111,8 @@ UNION ALL
 SELECT 'ontologies', o.id, o.key FROM rem.ontologies o
 WHERE o.tenant_id = $1 AND (o.user_id = $2 OR o.user_id IS NULL) AND o.id = ANY ($3::uuid[])
 
--- name: adopt
--- A row that a dream made and its owner has written into is the owner's own from now on.
+-- name: adopt_row
+-- Make a dreamt row the owner's own, because the owner has written into it.
 WITH owned AS (
   UPDATE rem.users u SET origin = 'user' WHERE u.tenant_id = $1 AND u.user_id = $2 AND u.id = $3 RETURNING u.id)
 UPDATE rem.statements s SET state = 'refused', value = '{}', ended_at = clock_timestamp()

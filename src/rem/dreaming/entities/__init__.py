@@ -1,1 +1,1 @@
-"""Entities: people, organisations and projects that were named."""
+"""The entities dream: people, organizations and projects that sessions and texts name."""

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from rem.context import resolve_user_id
-from rem.db.sql import query
 from rem.dreaming.claims import ClaimSource, RowRef
 from rem.dreaming.entities.candidates import Candidate
 from rem.dreaming.entities.evidence import MIN_CONFIDENCE, PERSON, StatedRelation
 from rem.dreaming.entities.introductions import FAMILY_RELATIONS
 from rem.dreaming.entities.name_parsing import fold_word, fold_words
-from rem.dreaming.owner_queries import rewrite_owner_filter
 
 if TYPE_CHECKING:
     from rem.dreaming.run import DreamRun
@@ -119,7 +117,7 @@ class KnownEntities:
         entities: dict[str, list[KnownEntity]] = defaultdict(list)
         for start in range(0, len(sorted_labels), MAX_LABELS_PER_QUERY):
             batch = sorted_labels[start : start + MAX_LABELS_PER_QUERY]
-            for row in await self._fetch("known_entities", batch, list(tables)):
+            for row in await self._run.fetch_owned("dream_entities", "known_entities", batch, list(tables)):
                 if row["record"] is not None:
                     entities[row["label"]].append(self._build_known(row["entity_type"], row["record"]))
         return entities
@@ -127,7 +125,7 @@ class KnownEntities:
     async def find_refused(self, labels: Iterable[str]) -> dict[str, KnownEntity | None]:
         """Return the labels of entities that the owner deleted (None) or corrected (the corrected entity)."""
         refused: dict[str, KnownEntity | None] = {}
-        for row in await self._fetch("refused_labels", sorted(set(labels)), DREAM_NAME):
+        for row in await self._run.fetch_owned("dream_entities", "refused_labels", sorted(set(labels)), DREAM_NAME):
             corrected = self._build_known("ontologies", row["record"]) if row["record"] else None
             refused[row["label"]] = refused.get(row["label"]) or corrected
         return refused
@@ -137,7 +135,7 @@ class KnownEntities:
     ) -> dict[str, OtherUses]:
         """Return the uses of names in other texts than the subject's own."""
         own_ids = [source.ref.id for source in own_sources]
-        rows = await self._fetch("other_uses", DREAM_NAME, sorted(set(names)), subject.id, own_ids)
+        rows = await self._run.fetch_owned("dream_entities", "other_uses", DREAM_NAME, sorted(set(names)), subject.id, own_ids)
         return {
             row["label"]: OtherUses(
                 row["other_count"], row["is_spread"], frozenset(row["traits"]), row["is_own"], row["is_thing"]
@@ -150,7 +148,7 @@ class KnownEntities:
     ) -> NameLink | None:
         """Return the sources in other texts which show that an entity has one of these names; None without any."""
         own_ids = [source.ref.id for source in own_sources]
-        rows = await self._fetch("link_sources", known.ref.id, own_ids, list(labels), with_user=False)
+        rows = await self._run.fetch("dream_entities", "link_sources", known.ref.id, own_ids, list(labels))
         if not rows:
             return None
         return NameLink(tuple(ClaimSource(RowRef(row["source_type"], row["source_id"]), row["key"]) for row in rows))
@@ -176,14 +174,6 @@ class KnownEntities:
             return False
         address = record.get("email")
         return owner in (str(record["id"]), record["name"]) or bool(address and resolve_user_id(address) == owner)
-
-    async def _fetch(self, name: str, *parameters: Any, with_user: bool = True) -> list[Any]:
-        scope = self._run.scope
-        owner = (scope.tenant_id, scope.user_id) if with_user else (scope.tenant_id,)
-        async with self._run.store.executor.connection() as connection:
-            statement = query("dream_entities", name)
-            statement = rewrite_owner_filter(statement, scope.user_id) if with_user else statement
-            return list(await connection.fetch(statement, *owner, *parameters))
 
 
 def choose_match(entities: Sequence[KnownEntity], label: str) -> KnownEntity | None:

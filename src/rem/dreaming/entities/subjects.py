@@ -167,11 +167,9 @@ async def load_texts(run: DreamRun, subject: Subject) -> list[SourceText]:
         if isinstance(document, Moment):
             return [SourceText(_clean(document.summary), source, document.starts_timestamp or document.created_at)]
         return [SourceText(_clean(document.content), source, document.timestamp or document.created_at)]
-    async with run.store.executor.connection() as connection:
-        rows = await connection.fetch(
-            query("dream_entities", "messages_of_stretch"),
-            *(run.scope.tenant_id, run.scope.user_id, subject.ref.id, subject.first, subject.last),
-        )
+    rows = await run.fetch_owned(
+        "dream_entities", "messages_of_stretch", subject.ref.id, subject.first, subject.last
+    )
     return [
         SourceText(
             _clean(row["content"]),
@@ -190,9 +188,5 @@ def _clean(text: str) -> str:
 async def load_statements(run: DreamRun, subject: Subject, texts: Sequence[SourceText]) -> list[ExistingStatement]:
     """Return the live statements about a subject that are based on these texts."""
     sources = [text.source.ref.id for text in texts], [text.source.key for text in texts]
-    async with run.store.executor.connection() as connection:
-        rows = await connection.fetch(
-            query("dream_entities", "live_statements"),
-            *(run.scope.tenant_id, run.scope.user_id, DREAM_NAME, subject.ref.id, *sources),
-        )
+    rows = await run.fetch_owned("dream_entities", "live_statements", DREAM_NAME, subject.ref.id, *sources)
     return [ExistingStatement(row["id"], row["kind"], row["name"]) for row in rows]

@@ -1,1 +1,1 @@
-"""Profiles: who a user is."""
+"""The profiles dream: what is known about a user."""

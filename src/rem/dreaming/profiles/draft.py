@@ -1,4 +1,4 @@
-"""ProfileDraft: what a profile would say, by counting or by a language model, and from what."""
+"""Draft the fields of a profile from counted facts, or with a language model."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ import orjson
 
 from rem.dreaming.claims import ClaimSource
 from rem.dreaming.extraction_model import fence_text
-from rem.dreaming.profiles.facts import CountedName, ProfileFacts, deduplicate_sources
+from rem.dreaming.profiles.facts import ProfileFacts
 from rem.dreaming.profiles.sensitive import is_sensitive, remove_sensitive_sentences
+from rem.dreaming.profiles.topics import CountedName, deduplicate_sources
 
 if TYPE_CHECKING:
     from rem.dreaming.run import DreamRun
 
 PROFILE_PREFIX = "metadata.profile."
-"""What the parts of a profile that have no column are called after."""
+"""The prefix of profile fields that have no column of their own."""
 _ABOUT, _PEOPLE, _PROJECTS = PROFILE_PREFIX + "about", PROFILE_PREFIX + "people", PROFILE_PREFIX + "current_projects"
 _PREFERENCES = PROFILE_PREFIX + "preferences"
-_AGENT = "profile-builder"
+PROFILE_AGENT = "profile-builder"
 COUNTED_CONFIDENCE = 0.6
+"""The confidence of fields without a model, or if the model gives none."""
 MAX_PROMPT_MOMENTS = 60
 MAX_MOMENT_SUMMARY_CHARS = 400
 MAX_TOPICS = 20
@@ -33,13 +35,16 @@ MAX_SELF_STATEMENTS_IN_SUMMARY = 6
 MAX_PROFILE_SUMMARY_CHARS = 2000
 MAX_ENTRY_CHARS = 200
 MIN_WORD_CHARS = 3
+MAX_MODEL_INTERESTS, MAX_MODEL_TOPICS, MAX_MODEL_PREFERENCES = 15, 10, 20
+MIN_PREFERENCE_SHARE = 0.6
+"""The share of a preference's words that must be in the prompt data."""
 _WORD = re.compile(r"[^\W_]+")
-_PREFERS = re.compile(r"\b(?:prefer|bevorzuge)\b", re.IGNORECASE)
+_PREFERENCE_VERB = re.compile(r"\b(?:prefer|bevorzuge)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class FieldDraft:
-    """What a field would say."""
+    """A value for a field, with its sources."""
 
     value: Any
     sources: tuple[ClaimSource, ...]
@@ -49,7 +54,7 @@ class FieldDraft:
 
 @dataclass(frozen=True, slots=True)
 class CurrentProfile:
-    """The profile as it is, for who goes on from there."""
+    """The profile as it is stored now."""
 
     values: dict[str, Any]
     sources: tuple[ClaimSource, ...]
@@ -57,16 +62,16 @@ class CurrentProfile:
 
 @dataclass(frozen=True, slots=True)
 class UserWrittenFields:
-    """What the user wrote into the profile, also that something of it is empty."""
+    """The profile fields that the user wrote or emptied. Dreams do not change them."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
     row: ClaimSource | None = None
-    """Where it is written."""
+    """The user's row as a source."""
 
     def merge_lists(self, counted: Mapping[str, Sequence[CountedName]]) -> dict[str, list[CountedName]]:
-        """What the profile lists: what the user wrote in place of what was counted."""
+        """Return the lists by field, with the user's own list in place of the counted one."""
         return {
-            name: self._written_list(name) if name in self.values else list(found) for name, found in counted.items()
+            name: self._written_list(name) if name in self.values else list(names) for name, names in counted.items()
         }
 
     def _written_list(self, name: str) -> list[CountedName]:
@@ -77,18 +82,18 @@ class UserWrittenFields:
 
 
 def draft_from_counts(facts: ProfileFacts, own: UserWrittenFields) -> dict[str, FieldDraft]:
-    """The fields of a profile that counting gives; those that nothing speaks for are left out.
+    """Return the drafts of all fields that the counted facts fill.
 
-    Only the summary tells what the user wrote: it is told of what the profile says by then.
+    The summary also uses the fields that the user wrote, because it describes the whole profile.
     """
     at = facts.at
     if at is None:
         return {}
     counted = _lists_by_field(facts)
-    drafts = {name: _draft_names(things, at) for name, things in counted.items()}
+    drafts = {name: _draft_names(names, at) for name, names in counted.items()}
     about = drafts[_ABOUT]
     if about is not None:
-        drafts[_ABOUT] = replace(about, sources=facts.told.sources)
+        drafts[_ABOUT] = replace(about, sources=facts.self_statements.sources)
     drafts["summary"] = _draft_summary(counted, own, at)
     topics = facts.topics[:MAX_TOPICS]
     if topics:
@@ -107,44 +112,44 @@ def draft_from_counts(facts: ProfileFacts, own: UserWrittenFields) -> dict[str, 
 
 
 async def draft_with_model(
-    night: DreamRun, facts: ProfileFacts, present: CurrentProfile, own: UserWrittenFields
+    run: DreamRun, facts: ProfileFacts, current: CurrentProfile, own: UserWrittenFields
 ) -> dict[str, FieldDraft]:
-    """The same, with what a language model makes of it in place of the counts."""
+    """Return the drafts, with interests, topics, summary and preferences from a language model."""
     drafts = draft_from_counts(facts, own)
     at = facts.at
-    if at is None or not (facts.moments or facts.wishes or facts.told.lines):
+    if at is None or not (facts.moments or facts.preferences or facts.self_statements.lines):
         return drafts
-    material = _build_prompt_data(facts, present, own)
-    answer = await night.ask_model(_AGENT, fence_text("what is known of the user", material))
+    prompt_data = _build_prompt_data(facts, current, own)
+    answer = await run.ask_model(PROFILE_AGENT, fence_text("what is known of the user", prompt_data))
     confidence = _parse_confidence(answer.get("confidence"))
-    known = _normalize(material)
-    counted = [source for thing in (*facts.projects, *facts.people) for source in thing.sources]
-    shown = [moment.source for moment in facts.moments[:MAX_PROMPT_MOMENTS]]
-    topics = [source for topic in facts.topics[:MAX_TOPICS] for source in topic.sources]
-    sources = tuple(deduplicate_sources([*shown, *topics, *counted, *facts.message_sources, *present.sources]))
-    for name in ("interests", "preferred_topics"):
-        entries = _keep_grounded(answer.get(name), known, most=15 if name == "interests" else 10)
+    known = _normalize(prompt_data)
+    moments = [moment.source for moment in facts.moments[:MAX_PROMPT_MOMENTS]]
+    topics = _collect_sources(facts.topics[:MAX_TOPICS])
+    names = _collect_sources((*facts.projects, *facts.people))
+    sources = tuple(deduplicate_sources([*moments, *topics, *names, *facts.message_sources, *current.sources]))
+    for name, max_entries in (("interests", MAX_MODEL_INTERESTS), ("preferred_topics", MAX_MODEL_TOPICS)):
+        entries = _keep_grounded(answer.get(name), known, max_entries)
         if entries:
             drafts[name] = FieldDraft(entries, sources, at, confidence)
     summary = remove_sensitive_sentences(str(answer.get("summary") or ""))[:MAX_PROFILE_SUMMARY_CHARS].strip()
     if summary:
         drafts["summary"] = FieldDraft(summary, sources, at, confidence)
-    preferences = _keep_grounded(answer.get("preferences"), known, most=20, share=0.6)
+    preferences = _keep_grounded(answer.get("preferences"), known, MAX_MODEL_PREFERENCES, MIN_PREFERENCE_SHARE)
     if preferences:
         drafts[_PREFERENCES] = FieldDraft(preferences, sources, at, confidence)
     return drafts
 
 
 def _lists_by_field(facts: ProfileFacts) -> dict[str, Sequence[CountedName]]:
-    """What counting lists, by field."""
+    """Return the counted names by field."""
     return {
         "interests": facts.interests,
         "preferred_topics": facts.preferred_topics,
-        _ABOUT: [_single_mention(line.text, line.source) for line in facts.told.lines],
+        _ABOUT: [_single_mention(line.text, line.source) for line in facts.self_statements.lines],
         _PEOPLE: facts.known_people,
         _PROJECTS: facts.current_projects,
         PROFILE_PREFIX + "expertise": facts.expertise,
-        _PREFERENCES: [_single_mention(wish.text, wish.source) for wish in facts.wishes],
+        _PREFERENCES: [_single_mention(preference.text, preference.source) for preference in facts.preferences],
     }
 
 
@@ -157,27 +162,25 @@ def _draft_summary(
 ) -> FieldDraft | None:
     lists = own.merge_lists(counted)
     interests = lists["interests"][:5]
-    # What the user struck off the interests is not to come back by another way.
-    lately = _exclude(lists["preferred_topics"], [*interests, *_exclude(counted["interests"], lists["interests"])])
+    # An interest that the user removed does not come back as a recent topic.
+    recent = _exclude(lists["preferred_topics"], [*interests, *_exclude(counted["interests"], lists["interests"])])
     about = lists[_ABOUT][:MAX_SELF_STATEMENTS_IN_SUMMARY]
-    # What somebody prefers tells more than what should not be done this time.
-    wishes = sorted(lists[_PREFERENCES], key=lambda wish: _PREFERS.search(wish.name) is None)[
-        :MAX_PREFERENCES_IN_SUMMARY
-    ]
+    # "I prefer …" first, because it says more about a user than a single instruction.
+    preferences = sorted(lists[_PREFERENCES], key=lambda preference: _PREFERENCE_VERB.search(preference.name) is None)
+    preferences = preferences[:MAX_PREFERENCES_IN_SUMMARY]
     parts = [
         (_join_sentence(line.name for line in about), about),
         (f"Comes back to {_join_names(interests)}.", interests),
         (f"Works on {_join_names(lists[_PROJECTS][:3])}.", lists[_PROJECTS][:3]),
-        (f"Lately it was about {_join_names(lately[:3])}.", lately[:3]),
+        (f"Lately it was about {_join_names(recent[:3])}.", recent[:3]),
         (f"Often speaks of {_join_names(lists[_PEOPLE][:3])}.", lists[_PEOPLE][:3]),
-        ("Said: " + " ".join(f'"{wish.name}"' for wish in wishes), wishes),
+        ("Said: " + " ".join(f'"{preference.name}"' for preference in preferences), preferences),
     ]
-    said = [(text, things) for text, things in parts if things]
-    if not said:
+    sentences = [(text, names) for text, names in parts if names]
+    if not sentences:
         return None
-    return FieldDraft(
-        " ".join(text for text, _ in said), _collect_sources(thing for _, things in said for thing in things), at
-    )
+    sources = _collect_sources(name for _, names in sentences for name in names)
+    return FieldDraft(" ".join(text for text, _ in sentences), sources, at)
 
 
 def _join_sentence(lines: Iterable[str]) -> str:
@@ -185,29 +188,30 @@ def _join_sentence(lines: Iterable[str]) -> str:
     return f"{line[:1].upper()}{line[1:]}."
 
 
-def _collect_sources(things: Iterable[CountedName]) -> tuple[ClaimSource, ...]:
-    return tuple(deduplicate_sources(source for thing in things for source in thing.sources))
+def _collect_sources(names: Iterable[CountedName]) -> tuple[ClaimSource, ...]:
+    return tuple(deduplicate_sources(source for name in names for source in name.sources))
 
 
-def _exclude(things: Iterable[CountedName], than: Iterable[CountedName]) -> list[CountedName]:
-    names = {thing.name for thing in than}
-    return [thing for thing in things if thing.name not in names]
+def _exclude(names: Iterable[CountedName], excluded: Iterable[CountedName]) -> list[CountedName]:
+    excluded_names = {name.name for name in excluded}
+    return [name for name in names if name.name not in excluded_names]
 
 
-def _join_names(things: Sequence[CountedName]) -> str:
-    *names, last = [thing.name for thing in things] or [""]
-    return f"{', '.join(names)} and {last}" if names else last
+def _join_names(names: Sequence[CountedName]) -> str:
+    *first, last = [name.name for name in names] or [""]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
-def _draft_names(things: Sequence[CountedName], at: datetime) -> FieldDraft | None:
-    return FieldDraft([thing.name for thing in things], _collect_sources(things), at) if things else None
+def _draft_names(names: Sequence[CountedName], at: datetime) -> FieldDraft | None:
+    return FieldDraft([name.name for name in names], _collect_sources(names), at) if names else None
 
 
-def _build_prompt_data(facts: ProfileFacts, present: CurrentProfile, own: UserWrittenFields) -> str:
-    """What the agent is told, as JSON."""
-    lists = {name: [thing.name for thing in things] for name, things in own.merge_lists(_lists_by_field(facts)).items()}
-    told = {
-        "present_profile": present.values,
+def _build_prompt_data(facts: ProfileFacts, current: CurrentProfile, own: UserWrittenFields) -> str:
+    """Return the facts for the agent as JSON."""
+    merged = own.merge_lists(_lists_by_field(facts))
+    lists = {field_name: [name.name for name in names] for field_name, names in merged.items()}
+    data = {
+        "present_profile": current.values,
         "topics_by_count": {topic.name: topic.count for topic in facts.topics[:MAX_TOPICS]},
         "projects": lists[_PROJECTS],
         "people": lists[_PEOPLE],
@@ -222,31 +226,34 @@ def _build_prompt_data(facts: ProfileFacts, present: CurrentProfile, own: UserWr
             for moment in facts.moments[:MAX_PROMPT_MOMENTS]
         ],
     }
-    return orjson.dumps({name: part for name, part in told.items() if part}, option=orjson.OPT_INDENT_2).decode()
+    return orjson.dumps({name: part for name, part in data.items() if part}, option=orjson.OPT_INDENT_2).decode()
 
 
-def _normalize(material: str) -> str:
-    return unicodedata.normalize("NFKC", material).casefold()
+def _normalize(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold()
 
 
-def _keep_grounded(entries: Any, known: str, *, most: int, share: float = 0.0) -> list[str]:
-    """The entries that the material speaks of, each once: one of their words is in it, or a share of all of them."""
+def _keep_grounded(entries: Any, known: str, max_entries: int, min_share: float = 0.0) -> list[str]:
+    """Return the entries of a model that are grounded in the prompt data, each once.
+
+    An entry is grounded if at least one of its words, and the share `min_share` of them, is in `known`.
+    """
     if not isinstance(entries, list):
         return []
     kept: dict[str, str] = {}
     for entry in entries:
         text = " ".join(str(entry).split())
-        if text and len(text) <= MAX_ENTRY_CHARS and not is_sensitive(text) and _is_grounded(text, known, share):
+        if text and len(text) <= MAX_ENTRY_CHARS and not is_sensitive(text) and _is_grounded(text, known, min_share):
             kept.setdefault(_normalize(text), text)
-    return list(kept.values())[:most]
+    return list(kept.values())[:max_entries]
 
 
-def _is_grounded(text: str, known: str, share: float) -> bool:
+def _is_grounded(text: str, known: str, min_share: float) -> bool:
     words = _WORD.findall(_normalize(text))
-    # Short words are in every text; where all are short, they have to do.
-    telling = [word for word in words if len(word) >= MIN_WORD_CHARS or not word.isascii()] or words
-    found = sum(word in known for word in telling)
-    return found > 0 and found >= share * len(telling)
+    # Short words are in every text. They count only if there are no longer ones.
+    significant = [word for word in words if len(word) >= MIN_WORD_CHARS or not word.isascii()] or words
+    known_count = sum(word in known for word in significant)
+    return known_count > 0 and known_count >= min_share * len(significant)
 
 
 def _parse_confidence(value: Any) -> float:

@@ -1,11 +1,12 @@
-"""Profiles: what is known of a user, in the user's own row of `users`.
+"""The profiles dream: fill the owner's own row of `users` with what is known about the owner.
 
-A field that the user wrote is the user's: it is neither written over nor filled again once it was corrected. A user
-without a row of their own gets one, which goes with what it was made from.
+A field that the user wrote belongs to the user: the dream neither overwrites it nor fills it again after a correction.
+A user without a row gets one. It is deleted when its sources are deleted.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -37,124 +38,140 @@ if TYPE_CHECKING:
     from rem.dreaming.run import DreamRun
 
 DREAM_NAME = "profiles"
-_PARTS = ("about", "people", "current_projects", "expertise", "topics", "activity", "preferences")
-_FIELDS = (
-    "summary",
-    "interests",
-    "preferred_topics",
-    "activity_level",
-    "last_active_at",
-    *(PROFILE_PREFIX + x for x in _PARTS),
-)
-"""Each is said by itself, and can be corrected by itself."""
 MIN_ROW_SOURCES, MAX_ROW_SOURCES = 3, 5
+"""With fewer sources a dreamt row gets new ones, up to the maximum."""
 MAX_EARLIER_SOURCES = 300
+"""A profile with more sources is not given to the model, which then drafts it from the facts alone."""
+_METADATA_FIELDS = ("about", "people", "current_projects", "expertise", "topics", "activity", "preferences")
+_FIELDS = (
+    *("summary", "interests", "preferred_topics", "activity_level", "last_active_at"),
+    *(PROFILE_PREFIX + name for name in _METADATA_FIELDS),
+)
+"""The fields of a profile. Each has a statement of its own, and can be corrected on its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredProfile:
+    """The owner's row as it is stored."""
+
+    row: UserRow | None
+    record: dict[str, Any]
+    statements: list[Any]
+    """The live statements of this dream about the row."""
+    own: UserWrittenFields
+    address: str | None
 
 
 class ProfilesDream:
-    """Keeps the owner's own row up to date."""
+    """Keep the owner's own row up to date."""
 
     name = DREAM_NAME
 
-    async def derive(self, night: DreamRun) -> None:
-        """Say what the latest moments and messages tell of the owner. What is shared belongs to nobody."""
-        user_id = night.scope.user_id
+    async def derive(self, run: DreamRun) -> None:
+        """Store what the latest moments and messages say about the owner. Shared memory has no profile."""
+        user_id = run.scope.user_id
         if user_id is None or user_id.startswith("anon:"):
             return
-        await night.process_each(DREAM_NAME, [user_id], lambda _: _dream_profile(night))
+        await run.process_each(DREAM_NAME, [user_id], lambda _: _process_profile(run))
 
 
-async def _dream_profile(night: DreamRun) -> None:
-    rows = await _find_own_rows(night)
-    live = [row for row in rows if not row.is_deleted]
-    if rows and not live:
-        # Who deleted their profile gets none.
+async def _process_profile(run: DreamRun) -> None:
+    rows = await _find_own_rows(run)
+    live_rows = [row for row in rows if not row.is_deleted]
+    if rows and not live_rows:
+        # The user deleted the profile, so there is none.
         return
-    row = live[0] if live else None
-    standing = await _load_statements(night, row.id) if row else []
-    record = (await load_user_record(night.store, row.id) if row else None) or {}
-    # Who dreams every night does not know the address that somebody who dreamt by hand gave.
-    address = night.email or record.get("email")
-    own_names = [record.get("name") or "", (address or "").partition("@")[0]]
-    seen = await _load_progress(night, row)
-    facts = await load_facts(night, _earlier_sources(standing, is_whole=bool(seen and seen["is_whole"])), own_names)
-    own = await _load_user_written(night, record, standing, row)
-    counted = draft_from_counts(facts, own)
-    digests = [_compute_digest(facts, counted, row, record, own, address, by) for by in ("mind", "counts")]
-    enough = digests if night.model is None else digests[:1]
-    if seen and seen["seen_index"] in enough and (row is None or seen["is_whole"]):
+    profile = await _load_profile(run, live_rows[0] if live_rows else None)
+    progress = await _load_progress(run, profile.row)
+    is_complete = bool(progress and progress["is_complete"])
+    own_names = [profile.record.get("name") or "", (profile.address or "").partition("@")[0]]
+    facts = await load_facts(run, _get_earlier_sources(profile.statements, is_complete=is_complete), own_names)
+    counted = draft_from_counts(facts, profile.own)
+    model_digest = _compute_digest(facts, counted, profile, "model")
+    counts_digest = _compute_digest(facts, counted, profile, "counts")
+    # Without a model, a profile that a model made from the same facts stays.
+    current_digests = [model_digest] if run.model else [model_digest, counts_digest]
+    if progress and progress["seen_index"] in current_digests and (profile.row is None or is_complete):
         return
-    for other in live[1:]:
+    for other in live_rows[1:]:
         if other.is_dreamt:
-            await _retract_row(night, other.id)
-    row_id = await _prepare_row(night, facts, row, standing, own, address)
+            await _retract_row(run, other.id)
+    row_id = await _prepare_row(run, facts, profile)
     if row_id is not None:
-        drafts = counted if night.model is None else await _draft_with_model(night, facts, record, standing, own)
-        drafts = {name: draft for name, draft in drafts.items() if name not in own.values}
-        await _store_fields(night, row_id, drafts, standing)
-    progress = RowRef("users", make_progress_id(night.store))
-    # What was seen may have another row by now, which is dreamt.
-    await night.mark_seen(DREAM_NAME, progress, seen_index=digests[0 if night.model else 1])
+        drafts = counted
+        if run.model is not None:
+            drafts = await draft_with_model(run, facts, await _load_current_profile(run, profile), profile.own)
+        drafts = {name: draft for name, draft in drafts.items() if name not in profile.own.values}
+        await _store_fields(run, row_id, drafts, profile.statements)
+    # The progress has an id of its own, because the row may be another one now.
+    progress_ref = RowRef("users", make_progress_id(run.store))
+    await run.mark_seen(DREAM_NAME, progress_ref, seen_index=model_digest if run.model else counts_digest)
 
 
-async def _find_own_rows(night: DreamRun) -> list[UserRow]:
-    """The rows of the owner, after what they corrected in the first of them is known to be theirs."""
-    rows = await find_user_rows(night.store)
+async def _find_own_rows(run: DreamRun) -> list[UserRow]:
+    """Return the owner's rows, after the owner's edits of the first one are recorded."""
+    rows = await find_user_rows(run.store)
     if not rows or rows[0].is_deleted:
         return rows
 
-    async def notice() -> None:
-        async with night.store.transaction() as store, store.executor.connection() as connection:
-            await connection.fetch(query("dreaming", "detect_edits"), night.scope.tenant_id, ["users"], [rows[0].id])
+    async def detect_edits() -> None:
+        async with run.store.transaction() as store, store.executor.connection() as connection:
+            await connection.fetch(query("dreaming", "detect_edits"), run.scope.tenant_id, ["users"], [rows[0].id])
 
-    await retry_when_busy(notice)
-    return await find_user_rows(night.store)
-
-
-async def _load_statements(night: DreamRun, row_id: UUID) -> list[Any]:
-    scope = night.scope
-    async with night.store.executor.connection() as connection:
-        return list(await connection.fetch(query("dream_profiles", "standing"), scope.tenant_id, scope.user_id, row_id))
+    await retry_when_busy(detect_edits)
+    return await find_user_rows(run.store)
 
 
-def _earlier_sources(standing: list[Any], *, is_whole: bool) -> EarlierSources:
+async def _load_profile(run: DreamRun, row: UserRow | None) -> _StoredProfile:
+    statements = await _load_statements(run, row.id) if row else []
+    record = (await load_user_record(run.store, row.id) if row else None) or {}
+    own = await _load_user_written(run, record, statements, row)
+    # A scheduled run does not know the e-mail address. An earlier run by hand may have stored it.
+    return _StoredProfile(row, record, statements, own, run.email or record.get("email"))
+
+
+async def _load_statements(run: DreamRun, row_id: UUID) -> list[Any]:
+    return await run.fetch_owned("dream_profiles", "live_statements", row_id)
+
+
+def _get_earlier_sources(statements: list[Any], *, is_complete: bool) -> EarlierSources:
     return EarlierSources(
-        _source_messages(standing, PROFILE_PREFIX + "about"),
-        _source_messages(standing, PROFILE_PREFIX + "preferences"),
-        is_whole,
+        _get_source_messages(statements, PROFILE_PREFIX + "about"),
+        _get_source_messages(statements, PROFILE_PREFIX + "preferences"),
+        is_complete,
     )
 
 
-def _source_messages(standing: list[Any], field: str) -> frozenset[UUID]:
-    """The messages that a field was made from."""
-    places = [
-        place
-        for said in standing
-        if said["name"] == field
-        for place in zip(said["source_types"], said["source_ids"], strict=True)
-    ]
-    return frozenset(source_id for kind, source_id in places if kind == "messages")
+def _get_source_messages(statements: list[Any], field: str) -> frozenset[UUID]:
+    """Return the messages that a field is based on."""
+    return frozenset(
+        source_id
+        for statement in statements
+        if statement["name"] == field
+        for table, source_id in zip(statement["source_types"], statement["source_ids"], strict=True)
+        if table == "messages"
+    )
 
 
 async def _load_user_written(
-    night: DreamRun, record: dict[str, Any], standing: list[Any], row: UserRow | None
+    run: DreamRun, record: dict[str, Any], statements: list[Any], row: UserRow | None
 ) -> UserWrittenFields:
-    """What the user wrote, before the dream came or instead of it."""
-    if row is None or (row.is_dreamt and not standing):
-        # Without a statement a dreamt row came from a dump, and so did what is in it.
+    """Return the fields that the user wrote, before or after the dream."""
+    if row is None or (row.is_dreamt and not statements):
+        # A dreamt row without statements comes from a dump, so its fields are dreamt as well.
         return UserWrittenFields()
-    scope = night.scope
-    async with night.store.executor.connection() as connection:
-        found = await connection.fetch(query("dream_profiles", "refused"), scope.tenant_id, scope.user_id, row.id)
-    refused = {name for (name,) in found}
-    dreamt = {said["name"] for said in standing if said["kind"] == "field"}
+    refused = {name for (name,) in await run.fetch_owned("dream_profiles", "refused_fields", row.id)}
+    dreamt = {statement["name"] for statement in statements if statement["kind"] == "field"}
     values = {name: _get_field(record, name) for name in _FIELDS if name not in dreamt}
     written = {name: value for name, value in values.items() if value or name in refused}
     return UserWrittenFields(written, ClaimSource(RowRef("users", row.id), str(record.get("key"))))
 
 
 def _get_field(record: dict[str, Any], field: str) -> Any:
-    """What a field says. Who wrote something else than an object where the parts are has written all of them."""
+    """Return the value of a field with dots in its name.
+
+    If the user wrote a plain value in place of an object, return it for all fields inside that object.
+    """
     value: Any = record
     for name in field.split("."):
         if not isinstance(value, dict):
@@ -163,123 +180,107 @@ def _get_field(record: dict[str, Any], field: str) -> Any:
     return value
 
 
-def _compute_digest(
-    facts: ProfileFacts,
-    counted: dict[str, FieldDraft],
-    row: UserRow | None,
-    record: dict[str, Any],
-    own: UserWrittenFields,
-    address: str | None,
-    by: str,
-) -> int:
-    """What stands for all that a profile is made from. Nothing new in it: nothing to do."""
+def _compute_digest(facts: ProfileFacts, counted: dict[str, FieldDraft], profile: _StoredProfile, method: str) -> int:
+    """Return a number that changes with everything a profile is made from. Nothing to do while it stays the same."""
     sources = sorted(str(source.ref.id) for source in facts.sources)
-    said = [moment.summary for moment in facts.moments] if by == "mind" else []
-    who = [str(row.id), record.get("role")] if row and not row.is_dreamt else [address]
+    summaries = [moment.summary for moment in facts.moments] if method == "model" else []
+    row = profile.row
+    identity = [str(row.id), profile.record.get("role")] if row and not row.is_dreamt else [profile.address]
     values = {name: draft.value for name, draft in counted.items()}
-    whole = orjson.dumps([values, sources, said, who, own.values], option=orjson.OPT_SORT_KEYS).decode()
-    return digest_texts(by, whole)
+    parts = [values, sources, summaries, identity, profile.own.values]
+    return digest_texts(method, orjson.dumps(parts, option=orjson.OPT_SORT_KEYS).decode())
 
 
-async def _load_progress(night: DreamRun, row: UserRow | None) -> Any:
-    scope, place = night.scope, (make_progress_id(night.store), row.id if row else None)
-    async with night.store.executor.connection() as connection:
-        return await connection.fetchrow(query("dream_profiles", "seen"), scope.tenant_id, scope.user_id, *place)
+async def _load_progress(run: DreamRun, row: UserRow | None) -> Any:
+    rows = await run.fetch_owned("dream_profiles", "progress", make_progress_id(run.store), row.id if row else None)
+    return rows[0] if rows else None
 
 
-async def _prepare_row(
-    night: DreamRun,
-    facts: ProfileFacts,
-    row: UserRow | None,
-    standing: list[Any],
-    own: UserWrittenFields,
-    address: str | None,
-) -> UUID | None:
-    """The row of the owner, made if there is none; None if there is nothing to say of the owner."""
-    if row is not None and row.is_dreamt and own.values:
-        await _adopt_row(night, row.id)
+async def _prepare_row(run: DreamRun, facts: ProfileFacts, profile: _StoredProfile) -> UUID | None:
+    """Return the id of the owner's row, and make the row if there is none. Return None without any facts."""
+    row = profile.row
+    if row is not None and row.is_dreamt and profile.own.values:
+        await _adopt_row(run, row.id)
     elif row is None or row.is_dreamt:
-        return await _claim_row(night, facts, row.id if row else make_profile_row_id(night.store), standing, address)
+        row_id = row.id if row else make_profile_row_id(run.store)
+        return await _claim_row(run, facts, row_id, profile.statements, profile.address)
     return row.id
 
 
-async def _adopt_row(night: DreamRun, row_id: UUID) -> None:
-    scope = night.scope
-    async with night.store.executor.connection() as connection:
-        await connection.execute(query("dream_profiles", "adopt"), scope.tenant_id, scope.user_id, row_id)
+async def _adopt_row(run: DreamRun, row_id: UUID) -> None:
+    async with run.store.executor.connection() as connection:
+        statement = query("dream_profiles", "adopt_row")
+        await connection.execute(statement, run.scope.tenant_id, run.scope.user_id, row_id)
 
 
 async def _claim_row(
-    night: DreamRun, facts: ProfileFacts, row_id: UUID, standing: list[Any], address: str | None
+    run: DreamRun, facts: ProfileFacts, row_id: UUID, statements: list[Any], address: str | None
 ) -> UUID | None:
-    """The row, with a few conversations that speak for it: it stays as long as one of them does."""
+    """Claim the row with a few sessions as its sources. It stays as long as one of them exists."""
     sources = [*(facts.activity.sessions if facts.activity else ()), *(moment.source for moment in facts.moments)]
     if not sources:
-        await _retract_row(night, row_id)
+        await _retract_row(run, row_id)
         return None
-    witnesses = {said["subject_id"] for said in standing if said["kind"] == "row"}
-    for said in standing:
-        if said["kind"] == "row" and said["value"].get("email") != address:
-            source = ClaimSource(RowRef(said["subject_type"], said["subject_id"]), said["source_keys"][0])
-            await night.store_claims(DREAM_NAME, source.ref, [_build_row_claim(night, row_id, source, address)])
-    if len(witnesses) < MIN_ROW_SOURCES and await _has_key(night):
-        fresh = [source for source in sources if source.ref.id not in witnesses]
-        for source in fresh[: MAX_ROW_SOURCES - len(witnesses)]:
-            await night.store_claims(DREAM_NAME, source.ref, [_build_row_claim(night, row_id, source, address)])
-    return row_id if await load_user_record(night.store, row_id) else None
+    row_statements = [statement for statement in statements if statement["kind"] == "row"]
+    subject_ids = {statement["subject_id"] for statement in row_statements}
+    for statement in row_statements:
+        if statement["value"].get("email") != address:
+            subject = RowRef(statement["subject_type"], statement["subject_id"])
+            source = ClaimSource(subject, statement["source_keys"][0])
+            await run.store_claims(DREAM_NAME, source.ref, [_build_row_claim(run, row_id, source, address)])
+    if len(subject_ids) < MIN_ROW_SOURCES and await _has_key(run):
+        new_sources = [source for source in sources if source.ref.id not in subject_ids]
+        for source in new_sources[: MAX_ROW_SOURCES - len(subject_ids)]:
+            await run.store_claims(DREAM_NAME, source.ref, [_build_row_claim(run, row_id, source, address)])
+    return row_id if await load_user_record(run.store, row_id) else None
 
 
-def _build_row_claim(night: DreamRun, row_id: UUID, source: ClaimSource, address: str | None) -> RowClaim:
-    # That the rest is empty is a part of it: when the owner fills it in, the row is the owner's own.
-    user = User(id=row_id, name=str(night.scope.user_id), email=address, role=None, tier=None, tags=[])
+def _build_row_claim(run: DreamRun, row_id: UUID, source: ClaimSource, address: str | None) -> RowClaim:
+    # The empty fields are part of the claim. When the owner fills one, the row becomes the owner's own.
+    user = User(id=row_id, name=str(run.scope.user_id), email=address, role=None, tier=None, tags=[])
     return RowClaim(entity=user, sources=(source,), is_named=True)
 
 
-async def _has_key(night: DreamRun) -> bool:
-    async with night.store.executor.connection() as connection:
-        return bool(await connection.fetchval(query("dream_profiles", "has_key"), night.scope.user_id))
+async def _has_key(run: DreamRun) -> bool:
+    async with run.store.executor.connection() as connection:
+        return bool(await connection.fetchval(query("dream_profiles", "has_key"), run.scope.user_id))
 
 
-async def _retract_row(night: DreamRun, row_id: UUID) -> None:
-    """End all that is said of a row; one that was dreamt goes with it."""
-    subjects = {RowRef(said["subject_type"], said["subject_id"]) for said in await _load_statements(night, row_id)}
+async def _retract_row(run: DreamRun, row_id: UUID) -> None:
+    """End all statements about a row. A dreamt row is deleted with them."""
+    statements = await _load_statements(run, row_id)
+    subjects = {RowRef(statement["subject_type"], statement["subject_id"]) for statement in statements}
     for subject in sorted(subjects, key=lambda ref: (ref.type != "users", ref)):
-        await night.store_claims(DREAM_NAME, subject, [])
+        await run.store_claims(DREAM_NAME, subject, [])
 
 
-async def _draft_with_model(
-    night: DreamRun, facts: ProfileFacts, record: dict[str, Any], standing: list[Any], own: UserWrittenFields
-) -> dict[str, FieldDraft]:
-    return await draft_with_model(night, facts, await _load_current_profile(night, record, standing, own), own)
-
-
-async def _load_current_profile(
-    night: DreamRun, record: dict[str, Any], standing: list[Any], own: UserWrittenFields
-) -> CurrentProfile:
-    """What the profile says by now; nothing of it if it was made from too much, so that it is built anew."""
-    told = [said for said in standing if said["kind"] == "field" and said["name"] != "last_active_at"]
-    ids = {source_id for said in told for source_id in said["source_ids"]}
+async def _load_current_profile(run: DreamRun, profile: _StoredProfile) -> CurrentProfile:
+    """Return the values of the profile for the model; without dreamt values if they have too many sources."""
+    dreamt = [
+        statement
+        for statement in profile.statements
+        if statement["kind"] == "field" and statement["name"] != "last_active_at"
+    ]
+    source_ids = {source_id for statement in dreamt for source_id in statement["source_ids"]}
     values: dict[str, Any] = {}
-    if len(ids) <= MAX_EARLIER_SOURCES:
-        values = {said["name"].removeprefix(PROFILE_PREFIX): said["value"] for said in told}
+    if len(source_ids) <= MAX_EARLIER_SOURCES:
+        values = {statement["name"].removeprefix(PROFILE_PREFIX): statement["value"] for statement in dreamt}
     else:
-        ids = set()
-    written = {name.removeprefix(PROFILE_PREFIX): value or [] for name, value in own.values.items()}
-    if record.get("role"):
-        written["role"] = record["role"]
+        source_ids = set()
+    written = {name.removeprefix(PROFILE_PREFIX): value or [] for name, value in profile.own.values.items()}
+    if profile.record.get("role"):
+        written["role"] = profile.record["role"]
     if written:
         values["written_by_the_user"] = written
-        ids.add(UUID(str(record["id"])))
-    scope = night.scope
-    async with night.store.executor.connection() as connection:
-        rows = await connection.fetch(query("dream_profiles", "keys"), scope.tenant_id, scope.user_id, sorted(ids))
+        source_ids.add(UUID(str(profile.record["id"])))
+    rows = await run.fetch_owned("dream_profiles", "keys", sorted(source_ids))
     return CurrentProfile(values, tuple(ClaimSource(RowRef(row["type"], row["id"]), row["key"]) for row in rows))
 
 
-async def _store_fields(night: DreamRun, row_id: UUID, drafts: dict[str, FieldDraft], standing: list[Any]) -> None:
-    """Say what is new. What a field says already stays said as it was, from when and from what it was."""
-    said = {statement["name"]: statement for statement in standing if statement["kind"] == "field"}
-    same = {name for name, draft in drafts.items() if name in said and said[name]["value"] == draft.value}
+async def _store_fields(run: DreamRun, row_id: UUID, drafts: dict[str, FieldDraft], statements: list[Any]) -> None:
+    """Store the fields that have changed. An unchanged field keeps its statement with its time and sources."""
+    existing = {statement["name"]: statement for statement in statements if statement["kind"] == "field"}
+    unchanged = {name for name, draft in drafts.items() if name in existing and existing[name]["value"] == draft.value}
     subject = RowRef("users", row_id)
     claims = [
         FieldClaim(
@@ -291,6 +292,6 @@ async def _store_fields(night: DreamRun, row_id: UUID, drafts: dict[str, FieldDr
             valid_from=draft.at,
         )
         for name, draft in drafts.items()
-        if name not in same
+        if name not in unchanged
     ]
-    await night.store_claims(DREAM_NAME, subject, claims, keep=[said[name]["id"] for name in same])
+    await run.store_claims(DREAM_NAME, subject, claims, keep=[existing[name]["id"] for name in unchanged])

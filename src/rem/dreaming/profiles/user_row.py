@@ -1,4 +1,4 @@
-"""UserRow: which of the people that an owner knows is the owner."""
+"""Find the row of `users` that stands for the memory's owner."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UserRow:
-    """A row of an owner in `users` that stands for the owner."""
+    """A row of `users` that stands for its owner."""
 
     id: UUID
     origin: str
@@ -25,43 +25,43 @@ class UserRow:
 
     @property
     def is_dreamt(self) -> bool:
-        """Whether a dream made it, because the owner had none."""
+        """Return whether a dream made it, because the owner had none."""
         return self.origin.startswith("dream:")
 
 
 async def find_user_rows(store: Store) -> list[UserRow]:
-    """The rows of a user that stand for that user, the one that counts first.
+    """Return the rows that stand for the store's user, the best one first.
 
-    The id of a user is made from the e-mail address, which nothing tells; so it is a row whose address gives the id,
-    else one that is called like the id. What users wrote themselves comes before what was dreamt.
+    The user id is derived from the e-mail address. A row stands for the user if its address gives this id, or if its name
+    is the id. Rows that users wrote come before dreamt rows, and deleted rows come last.
     """
     tenant_id, user_id = store.scope.tenant_id, store.scope.user_id
     if user_id is None:
         return []
     async with store.executor.connection() as connection:
-        rows = await connection.fetch(query("dream_profiles", "own_rows"), tenant_id, user_id)
+        rows = await connection.fetch(query("dream_profiles", "user_rows"), tenant_id, user_id)
     own = [row for row in rows if row["is_named"] or _has_address(row, user_id)]
     own.sort(key=lambda row: (row["is_deleted"], row["origin"].startswith("dream:"), not _has_address(row, user_id)))
     return [UserRow(row["id"], row["origin"], row["is_deleted"]) for row in own]
 
 
 async def load_user_record(store: Store, row_id: UUID) -> dict[str, Any] | None:
-    """A row of a user's own as it is stored; None if it is gone."""
+    """Return a row of the user as it is stored; None if it is deleted."""
     scope = store.scope
     async with store.executor.connection() as connection:
         record: dict[str, Any] | None = await connection.fetchval(
-            query("dream_profiles", "record"), scope.tenant_id, scope.user_id, row_id
+            query("dream_profiles", "user_record"), scope.tenant_id, scope.user_id, row_id
         )
     return record
 
 
 def make_profile_row_id(store: Store) -> UUID:
-    """The id of the row that is made for a user who has none: always the same."""
+    """Return the id for the row of a user who has none. It is always the same."""
     return _make_id(store, "profile")
 
 
 def make_progress_id(store: Store) -> UUID:
-    """What the progress of an owner's profile is kept by, whether there is a row or not."""
+    """Return the id under which the progress of a profile is stored, with or without a row."""
     return _make_id(store, "progress")
 
 
