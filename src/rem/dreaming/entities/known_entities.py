@@ -135,7 +135,9 @@ class KnownEntities:
     ) -> dict[str, OtherUses]:
         """Return the uses of names in other texts than the subject's own."""
         own_ids = [source.ref.id for source in own_sources]
-        rows = await self._run.fetch_owned("dream_entities", "other_uses", DREAM_NAME, sorted(set(names)), subject.id, own_ids)
+        rows = await self._run.fetch_owned(
+            "dream_entities", "other_uses", DREAM_NAME, sorted(set(names)), subject.id, own_ids
+        )
         return {
             row["label"]: OtherUses(
                 row["other_count"], row["is_spread"], frozenset(row["traits"]), row["is_own"], row["is_thing"]

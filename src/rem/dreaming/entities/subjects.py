@@ -167,9 +167,7 @@ async def load_texts(run: DreamRun, subject: Subject) -> list[SourceText]:
         if isinstance(document, Moment):
             return [SourceText(_clean(document.summary), source, document.starts_timestamp or document.created_at)]
         return [SourceText(_clean(document.content), source, document.timestamp or document.created_at)]
-    rows = await run.fetch_owned(
-        "dream_entities", "messages_of_stretch", subject.ref.id, subject.first, subject.last
-    )
+    rows = await run.fetch_owned("dream_entities", "messages_of_stretch", subject.ref.id, subject.first, subject.last)
     return [
         SourceText(
             _clean(row["content"]),

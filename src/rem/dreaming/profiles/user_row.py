@@ -32,8 +32,8 @@ class UserRow:
 async def find_user_rows(store: Store) -> list[UserRow]:
     """Return the rows that stand for the store's user, the best one first.
 
-    The user id is derived from the e-mail address. A row stands for the user if its address gives this id, or if its name
-    is the id. Rows that users wrote come before dreamt rows, and deleted rows come last.
+    The user id is derived from the e-mail address. A row stands for the user if its address gives this id, or if its
+    name is the id. Rows that users wrote come before dreamt rows, and deleted rows come last.
     """
     tenant_id, user_id = store.scope.tenant_id, store.scope.user_id
     if user_id is None:
