@@ -1,1 +1,1 @@
-"""Measuring REM: data sets with questions whose answers are known, and how well the memory finds them."""
+"""Measure retrieval on data sets with known answers."""

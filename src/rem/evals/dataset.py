@@ -1,4 +1,4 @@
-"""Case: one memory and the questions that are asked of it. Every data set is a list of cases."""
+"""The common form of all data sets: cases, which are memories with questions whose answers are known."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rem.models import Role
 
 @dataclass(frozen=True, slots=True)
 class DatasetMessage:
-    """One message of a conversation."""
+    """One message of a session."""
 
     id: str | None
-    """The id by which the questions know it; None where they know whole conversations only."""
+    """The id that questions expect; None if they expect ids of sessions."""
     index: int
     role: Role
     content: str
@@ -25,16 +25,16 @@ class DatasetMessage:
 
 @dataclass(frozen=True, slots=True)
 class DatasetSession:
-    """What was said in one sitting."""
+    """The messages of one session."""
 
     id: str
     at: datetime | None
-    turns: tuple[DatasetMessage, ...]
+    messages: tuple[DatasetMessage, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetText:
-    """Something to be remembered that nobody said, such as a document."""
+    """A text that is not a message, such as a document."""
 
     id: str
     content: str
@@ -43,7 +43,7 @@ class DatasetText:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked, and the ids of what should be found. Without such ids the answers are not judged."""
+    """A question and its gold ids, which are the ids that should be found. Without gold ids it is not scored."""
 
     id: str
     text: str
@@ -54,49 +54,49 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The memory of one user with its questions."""
+    """The memory of one user, and the questions about it."""
 
     user: str
     questions: tuple[Question, ...]
-    conversations: tuple[DatasetSession, ...] = ()
+    sessions: tuple[DatasetSession, ...] = ()
     texts: tuple[DatasetText, ...] = ()
 
     @property
     def size(self) -> int:
-        """How many messages and texts are remembered."""
-        return sum(len(conversation.turns) for conversation in self.conversations) + len(self.texts)
+        """The number of messages and texts."""
+        return sum(len(session.messages) for session in self.sessions) + len(self.texts)
 
 
 @dataclass(slots=True)
 class DroppedCounts:
-    """What of a data set cannot be used, and is left out."""
+    """The number of items of a data set that cannot be used."""
 
     gold_ids: int = 0
-    """Evidence that names nothing in its memory, most often because the id is malformed."""
+    """Gold ids that do not exist in their memory, mostly because they are malformed."""
     blank_messages: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """Cases, and how the answers to their questions are judged."""
+    """Cases, and how the results of their questions are scored."""
 
     name: str
     cases: tuple[Case, ...]
     table: str | None
-    """Where the questions are asked; None for everywhere."""
+    """The table that the questions search; None for all tables."""
     id_field: str
-    """Where in a row's metadata the id stands that the questions know it by."""
+    """The field of a row's metadata with the id that questions expect."""
     metrics: tuple[str, ...]
     dropped: DroppedCounts = field(default_factory=DroppedCounts)
 
     def __post_init__(self) -> None:
-        (user, times), *_ = Counter(case.user for case in self.cases).most_common(1) or [("", 0)]
-        if times > 1:
-            raise InvalidInputError(f"{user} is {times} times in this data set, so its memories would run together.")
+        (user, count), *_ = Counter(case.user for case in self.cases).most_common(1) or [("", 0)]
+        if count > 1:
+            raise InvalidInputError(f"{user} occurs {count} times in this data set, so its memories would be mixed.")
 
 
-def keep_known_gold(ids: list[str], known: set[str], dropped: DroppedCounts) -> tuple[str, ...]:
-    """The ids that name something, each once; the others are counted."""
-    kept = tuple(dict.fromkeys(gold for gold in ids if gold in known))
+def keep_known_gold(ids: list[str], known_ids: set[str], dropped: DroppedCounts) -> tuple[str, ...]:
+    """Return the known ids, each once, and count the unknown ones in `dropped`."""
+    kept = tuple(dict.fromkeys(gold_id for gold_id in ids if gold_id in known_ids))
     dropped.gold_ids += len(set(ids)) - len(kept)
     return kept

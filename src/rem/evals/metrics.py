@@ -1,4 +1,4 @@
-"""Metrics of a ranking: what should be found against what was found, best first. All are between 0 and 1."""
+"""Metrics of a ranking, all between 0 and 1: gold ids (to be found) against results (found, best first)."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ from typing import TypeAlias
 Metric: TypeAlias = Callable[[Collection[str], Sequence[str], int], float]
 
 
-def recall(gold: Collection[str], found: Sequence[str], k: int) -> float:
-    """Which share of the gold ids is among the first k."""
-    wanted = set(gold)
-    return len(wanted.intersection(found[:k])) / len(wanted)
+def recall(gold: Collection[str], results: Sequence[str], k: int) -> float:
+    """Return the share of the gold ids among the first k results."""
+    gold_ids = set(gold)
+    return len(gold_ids.intersection(results[:k])) / len(gold_ids)
 
 
-def recall_all(gold: Collection[str], found: Sequence[str], k: int) -> float:
-    """Whether every gold id is among the first k: 1 or 0."""
-    return float(set(gold).issubset(found[:k]))
+def recall_all(gold: Collection[str], results: Sequence[str], k: int) -> float:
+    """Return 1 if all gold ids are among the first k results, otherwise 0."""
+    return float(set(gold).issubset(results[:k]))
 
 
-def recall_any(gold: Collection[str], found: Sequence[str], k: int) -> float:
-    """Whether at least one gold id is among the first k: 1 or 0."""
-    return float(not set(gold).isdisjoint(found[:k]))
+def recall_any(gold: Collection[str], results: Sequence[str], k: int) -> float:
+    """Return 1 if at least one gold id is among the first k results, otherwise 0."""
+    return float(not set(gold).isdisjoint(results[:k]))
 
 
-def ndcg_any(gold: Collection[str], found: Sequence[str], k: int) -> float:
-    """How early the gold ids come, each counting the same, against the best possible order.
+def ndcg_any(gold: Collection[str], results: Sequence[str], k: int) -> float:
+    """Return the normalized discounted cumulative gain, with the same gain for every gold id.
 
-    The discount is that of LongMemEval's authors: the second place counts as much as the first.
+    The discount is that of LongMemEval's authors: the second rank counts as much as the first.
     """
-    wanted = set(gold)
-    ideal = sum(_gain(place) for place in range(min(k, len(wanted))))
-    return sum(_gain(place) for place, one in enumerate(found[:k]) if one in wanted) / ideal
+    gold_ids = set(gold)
+    ideal = sum(_discount(rank) for rank in range(min(k, len(gold_ids))))
+    return sum(_discount(rank) for rank, result in enumerate(results[:k]) if result in gold_ids) / ideal
 
 
-def mrr(gold: Collection[str], found: Sequence[str], k: int) -> float:
-    """One through the place of the first gold id; 0 if none is among the first k."""
-    wanted = set(gold)
-    return next((1 / place for place, one in enumerate(found[:k], start=1) if one in wanted), 0.0)
+def mrr(gold: Collection[str], results: Sequence[str], k: int) -> float:
+    """Return 1 / rank of the first gold id; 0 if none is among the first k results."""
+    gold_ids = set(gold)
+    return next((1 / rank for rank, result in enumerate(results[:k], start=1) if result in gold_ids), 0.0)
 
 
-def _gain(place: int) -> float:
-    return 1.0 if place == 0 else 1 / math.log2(place + 1)
+def _discount(rank: int) -> float:
+    return 1.0 if rank == 0 else 1 / math.log2(rank + 1)
 
 
-_METRICS: dict[str, Metric] = {
+METRICS: dict[str, Metric] = {
     "recall": recall,
     "recall_all": recall_all,
     "recall_any": recall_any,
@@ -54,19 +54,19 @@ _METRICS: dict[str, Metric] = {
 }
 
 
-def measure(name: str, gold: Collection[str], found: Sequence[str]) -> float:
-    """A metric by its name and depth, such as recall_all@5. There is a gold id, and nothing is found twice."""
-    metric, _, depth = name.partition("@")
-    return _METRICS[metric](gold, found, int(depth))
+def measure(name: str, gold: Collection[str], results: Sequence[str]) -> float:
+    """Return the metric with this name, such as recall_all@5. `gold` must not be empty, `results` has no duplicates."""
+    metric, _, k = name.partition("@")
+    return METRICS[metric](gold, results, int(k))
 
 
 def mean(values: Collection[float]) -> float | None:
-    """The mean; None of nothing."""
+    """Return the mean, or None without values."""
     return sum(values) / len(values) if values else None
 
 
 def percentile(values: Collection[float], share: float) -> float | None:
-    """The smallest value that at least this share of the values does not exceed; None of nothing."""
+    """Return the smallest value that at least this share of the values does not exceed, or None without values."""
     if not values:
         return None
     ordered = sorted(values)

@@ -1,4 +1,4 @@
-"""Report: the figures of a run, overall and by kind of question, and one row for each question."""
+"""The report of a benchmark: metrics overall and by kind of question, latency, throughput, and the outcomes."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from rem.evals.dataset import Dataset
 from rem.evals.metrics import mean, measure, percentile
 from rem.evals.retrieval_benchmark import QuestionOutcome, Timing
 
-_DIGITS = 4
+METRIC_DIGITS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The means of the metrics over some questions."""
+    """The mean metrics of a group of questions."""
 
     questions: int
-    """How many are judged: those of which it is known what they should find."""
+    """The number of scored questions, which are those with gold ids."""
     metrics: dict[str, float | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """How long a question takes, in milliseconds."""
+    """Percentiles of the duration of a question, in milliseconds."""
 
     p50: float | None
     p95: float | None
@@ -35,29 +35,29 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """How fast it is stored and asked."""
+    """The speed of storing, indexing and asking."""
 
     rows: int
     """Messages and texts."""
     store_seconds: float
     index_seconds: float
     dream_seconds: float
-    """0 if nothing was dreamt."""
+    """0 without dreams."""
     rows_per_second: float | None
-    """Stored and indexed."""
+    """Rows stored and indexed per second."""
     ask_seconds: float
     questions_per_second: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkReport:
-    """All that a benchmark found out."""
+    """The results of a benchmark."""
 
     dataset: str
     memories: int
     questions: int
     unjudged: int
-    """Questions without a known answer. They are asked all the same."""
+    """The number of questions without gold ids. They are asked but not scored."""
     dropped_gold_ids: int
     blank_messages: int
     overall: Figures
@@ -65,32 +65,32 @@ class BenchmarkReport:
     latency_ms: dict[str, Latency]
     throughput: Throughput
     notes: dict[str, int]
-    """What the answers said of themselves, and how many of them."""
+    """The notes of the searches, with their counts."""
     configuration: dict[str, Any]
 
 
 def make_report(
     dataset: Dataset, outcomes: Sequence[QuestionOutcome], timing: Timing, configuration: dict[str, Any]
 ) -> BenchmarkReport:
-    """The figures of a run."""
-    judged = [outcome for outcome in outcomes if outcome.question.gold]
+    """Return the report of a benchmark."""
+    scored = [outcome for outcome in outcomes if outcome.question.gold]
     kinds = sorted({outcome.question.kind for outcome in outcomes})
     rows = sum(case.size for case in dataset.cases)
     return BenchmarkReport(
         dataset=dataset.name,
         memories=len(dataset.cases),
         questions=len(outcomes),
-        unjudged=len(outcomes) - len(judged),
+        unjudged=len(outcomes) - len(scored),
         dropped_gold_ids=dataset.dropped.gold_ids,
         blank_messages=dataset.dropped.blank_messages,
-        overall=_figures(judged, dataset.metrics),
+        overall=_compute_figures(scored, dataset.metrics),
         by_kind={
-            kind: _figures([outcome for outcome in judged if outcome.question.kind == kind], dataset.metrics)
+            kind: _compute_figures([outcome for outcome in scored if outcome.question.kind == kind], dataset.metrics)
             for kind in kinds
         },
         latency_ms={
-            "whole": _latency([outcome.milliseconds for outcome in outcomes]),
-            "without_embedding": _latency(
+            "whole": _compute_latency([outcome.milliseconds for outcome in outcomes]),
+            "without_embedding": _compute_latency(
                 [outcome.milliseconds - outcome.embedding_milliseconds for outcome in outcomes]
             ),
         },
@@ -99,9 +99,9 @@ def make_report(
             store_seconds=round(timing.store, 3),
             index_seconds=round(timing.index, 3),
             dream_seconds=round(timing.dream, 3),
-            rows_per_second=_rate(rows, timing.store + timing.index),
+            rows_per_second=_per_second(rows, timing.store + timing.index),
             ask_seconds=round(timing.ask, 3),
-            questions_per_second=_rate(len(outcomes), timing.ask),
+            questions_per_second=_per_second(len(outcomes), timing.ask),
         ),
         notes=dict(Counter(note for outcome in outcomes for note in outcome.notes)),
         configuration={"rem": version("remstack"), "python": platform.python_version(), **configuration},
@@ -109,7 +109,7 @@ def make_report(
 
 
 def outcome_rows(dataset: Dataset, outcomes: Sequence[QuestionOutcome]) -> Iterator[dict[str, Any]]:
-    """What became of each question; what is not judged has no metrics."""
+    """Yield the JSON of each outcome; `metrics` is None for a question without gold ids."""
     for outcome in outcomes:
         yield {
             "id": outcome.question.id,
@@ -120,36 +120,36 @@ def outcome_rows(dataset: Dataset, outcomes: Sequence[QuestionOutcome]) -> Itera
             "gold": outcome.question.gold,
             "found": outcome.found,
             "scores": outcome.scores,
-            "metrics": _metrics(outcome, dataset.metrics),
+            "metrics": _compute_metrics(outcome, dataset.metrics),
             "milliseconds": round(outcome.milliseconds, 3),
             "milliseconds_without_embedding": round(outcome.milliseconds - outcome.embedding_milliseconds, 3),
             "notes": outcome.notes,
         }
 
 
-def _metrics(outcome: QuestionOutcome, names: Sequence[str]) -> dict[str, float] | None:
+def _compute_metrics(outcome: QuestionOutcome, names: Sequence[str]) -> dict[str, float] | None:
     if not outcome.question.gold:
         return None
-    return {name: round(measure(name, outcome.question.gold, outcome.found), _DIGITS) for name in names}
+    return {name: round(measure(name, outcome.question.gold, outcome.found), METRIC_DIGITS) for name in names}
 
 
-def _figures(judged: Sequence[QuestionOutcome], names: Sequence[str]) -> Figures:
+def _compute_figures(outcomes: Sequence[QuestionOutcome], names: Sequence[str]) -> Figures:
     return Figures(
-        len(judged),
+        len(outcomes),
         {
-            name: _rounded(mean([measure(name, outcome.question.gold, outcome.found) for outcome in judged]))
+            name: _round(mean([measure(name, outcome.question.gold, outcome.found) for outcome in outcomes]))
             for name in names
         },
     )
 
 
-def _latency(milliseconds: Collection[float]) -> Latency:
-    return Latency(_rounded(percentile(milliseconds, 0.5)), _rounded(percentile(milliseconds, 0.95)))
+def _compute_latency(milliseconds: Collection[float]) -> Latency:
+    return Latency(_round(percentile(milliseconds, 0.5)), _round(percentile(milliseconds, 0.95)))
 
 
-def _rate(count: int, seconds: float) -> float | None:
+def _per_second(count: int, seconds: float) -> float | None:
     return round(count / seconds, 1) if seconds else None
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, _DIGITS)
+def _round(value: float | None) -> float | None:
+    return None if value is None else round(value, METRIC_DIGITS)

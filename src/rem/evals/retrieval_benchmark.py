@@ -1,10 +1,11 @@
-"""RetrievalBenchmark: stores a data set as a user would, asks its questions and keeps the answers."""
+"""RetrievalBenchmark stores the cases of a data set, asks their questions, and records the results."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from time import perf_counter
 from typing import Any, TypeAlias
 
@@ -21,17 +22,17 @@ from rem.query.tree import Mode, Search
 from rem.settings import Settings
 
 OnProgress: TypeAlias = Callable[[int, int | None], None]
-"""Called with how much is done, and of how much."""
+"""Called with the number of finished items, and the total."""
 
-_ROWS_AT_ONCE = 5_000
-_WARM_UP = "What was said last?"
-_DREAMS = ("moments", "affinity")
-"""What of the dreams SEARCH goes by."""
+MAX_BATCH_ROWS = 5_000
+WARM_UP_QUESTION = "What was said last?"
+DREAMS = ("moments", "affinity")
+"""The dreams whose rows and edges SEARCH uses."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionOutcome:
-    """What a question found, best first, and how long it took."""
+    """The result ids of a question, best first, and its duration."""
 
     question: Question
     user: str
@@ -39,13 +40,13 @@ class QuestionOutcome:
     scores: tuple[float, ...]
     milliseconds: float
     embedding_milliseconds: float
-    """The part of it that went into embedding the question."""
+    """The part of `milliseconds` that embedding the question took."""
     notes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class Timing:
-    """How long the parts of a run took, in seconds."""
+    """The durations of the steps, in seconds."""
 
     store: float = 0.0
     index: float = 0.0
@@ -54,7 +55,7 @@ class Timing:
 
 
 class RetrievalBenchmark:
-    """One measurement on one data set, in a tenant of its own: `store`, then `index`, then `ask`."""
+    """One measurement on one data set, in its own tenant. Call `store`, `index`, optionally `dream`, then `ask`."""
 
     def __init__(self, rem: Rem, dataset: Dataset, *, tenant: str, mode: Mode = "hybrid", concurrency: int = 1) -> None:
         self._rem = rem
@@ -67,31 +68,31 @@ class RetrievalBenchmark:
 
     async def store(self, on_progress: OnProgress) -> None:
         """Store every case in the memory of its own user."""
-        # What cannot be searched is told now, and not when everything is stored.
+        # A search that cannot work fails now, and not after everything is stored.
         await self._warm_up()
         started = perf_counter()
         done = 0
         for case in self._dataset.cases:
             store = self._rem.store(case.user, tenant=self._tenant)
             rows: Sequence[Entity]
-            for rows in _rows_of(case, self._dataset.id_field):
-                for start in range(0, len(rows), _ROWS_AT_ONCE):
-                    _require_new(await store.upsert_many(rows[start : start + _ROWS_AT_ONCE]))
+            for rows in _build_rows(case, self._dataset.id_field):
+                for start in range(0, len(rows), MAX_BATCH_ROWS):
+                    _require_new(await store.upsert_many(rows[start : start + MAX_BATCH_ROWS]))
             done += case.size
             on_progress(done, self._total)
         self.timing.store = perf_counter() - started
 
     async def index(self, on_progress: OnProgress) -> None:
-        """Index what was stored, one user after the other."""
+        """Index the stored rows, one user after the other."""
         started = perf_counter()
         finished = 0
         for case in self._dataset.cases:
             embedded = 0
 
-            def on_indexed(what: str, more: int, size: int = case.size, before: int = finished) -> None:
-                # There are at least as many passages as rows, and embedding them is what takes long.
+            def on_indexed(stage: str, count: int, size: int = case.size, before: int = finished) -> None:
+                # Progress counts embedded passages: embedding takes longest, and a row has at least one passage.
                 nonlocal embedded
-                embedded += more if what == "embedded" else 0
+                embedded += count if stage == "embedded" else 0
                 on_progress(before + min(embedded, size), self._total)
 
             await self._rem.index(user=case.user, tenant=self._tenant, on_progress=on_indexed)
@@ -100,71 +101,71 @@ class RetrievalBenchmark:
         self.timing.index = perf_counter() - started
 
     async def dream(self, on_progress: OnProgress) -> None:
-        """Sleep on what was stored, without a language model, one user after the other; then index that, too."""
+        """Run dreams on the stored rows without a language model, and index their results, one user after the other."""
         started = perf_counter()
         dreamer = self._rem.dreamer()
         for done, case in enumerate(self._dataset.cases, 1):
-            await dreamer.dream(Scope.for_user(case.user, self._tenant), _DREAMS)
+            await dreamer.dream(Scope.for_user(case.user, self._tenant), DREAMS)
             await self._rem.index(user=case.user, tenant=self._tenant)
             on_progress(done, len(self._dataset.cases))
         self.timing.dream = perf_counter() - started
 
     async def ask(self, on_progress: OnProgress) -> list[QuestionOutcome]:
-        """Ask every question of its own case, some at a time; the outcomes in the order of the questions."""
-        waiting = [(case.user, question) for case in self._dataset.cases for question in case.questions]
+        """Ask all questions, `concurrency` at a time. Return the outcomes in the order of the questions."""
+        questions = [(case.user, question) for case in self._dataset.cases for question in case.questions]
         await self._warm_up()
         outcomes: dict[int, QuestionOutcome] = {}
-        numbers = iter(range(len(waiting)))
+        numbers = iter(range(len(questions)))
 
         async def work() -> None:
             for number in numbers:
-                outcomes[number] = await self._ask(*waiting[number])
-                on_progress(len(outcomes), len(waiting))
+                outcomes[number] = await self._ask(*questions[number])
+                on_progress(len(outcomes), len(questions))
 
         started = perf_counter()
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(self._concurrency):
                     group.create_task(work())
-        except ExceptionGroup as failures:
-            raise failures.exceptions[0] from failures
+        except ExceptionGroup as group_error:
+            raise group_error.exceptions[0] from group_error
         self.timing.ask = perf_counter() - started
-        return [outcomes[number] for number in range(len(waiting))]
+        return [outcomes[number] for number in range(len(questions))]
 
     async def _warm_up(self) -> None:
-        """Let a search that does not count pay for what the first one loads."""
-        await self._search(self._dataset.cases[0].user, _WARM_UP)
+        """Search once without measuring, because the first search loads the embedding model."""
+        await self._search(self._dataset.cases[0].user, WARM_UP_QUESTION)
 
     async def _ask(self, user: str, question: Question) -> QuestionOutcome:
         started = perf_counter()
         result = await self._search(user, question.text)
         milliseconds = (perf_counter() - started) * 1e3
-        found: dict[str, float] = {}
+        score_by_id: dict[str, float] = {}
         for row in result.results:
-            # The same text may be remembered twice under one id.
-            found.setdefault(str(row["record"]["metadata"][self._dataset.id_field]), row["score"])
+            # Two rows may have the same id.
+            score_by_id.setdefault(str(row["record"]["metadata"][self._dataset.id_field]), row["score"])
         return QuestionOutcome(
             question,
             user,
-            tuple(found),
-            tuple(found.values()),
+            tuple(score_by_id),
+            tuple(score_by_id.values()),
             milliseconds,
             sum(step.milliseconds for step in result.steps if step.name == "embed"),
             result.notes,
         )
 
     async def _search(self, user: str, text: str) -> QueryResult:
-        return await self._rem.query(self._search_for(text), user=user, tenant=self._tenant)
+        return await self._rem.query(self._build_query(text), user=user, tenant=self._tenant)
 
-    def _search_for(self, text: str) -> Search:
-        """The product's own defaults."""
+    def _build_query(self, text: str) -> Search:
+        """Return the query with the default search options."""
         return Search(text, table=self._dataset.table, mode=self._mode)
 
     async def configuration(self, settings: Settings) -> dict[str, Any]:
-        """What the figures depend on."""
+        """Return the settings that influence the results."""
         embedder = open_embedder(settings)
         await embedder.close()
-        search = self._search_for("")
+        search = self._build_query("")
         return {
             "embedder": embedder.model,
             "mode": search.mode,
@@ -178,58 +179,58 @@ class RetrievalBenchmark:
         }
 
     async def erase(self) -> None:
-        """Remove what was stored."""
+        """Erase the stored data."""
         async with self._rem.database.connection() as connection:
-            for table in ("sessions", "resources", "statements"):
+            for table in ("sessions", "resources", "dream_runs"):
                 await connection.execute(query("bench", f"erase_{table}"), self._tenant)
 
 
-def _rows_of(case: Case, id_field: str) -> tuple[list[Session], list[Message], list[Resource]]:
-    """What is stored of a case, in an order in which it can be."""
-    sessions = [_session(conversation) for conversation in case.conversations]
+def _build_rows(case: Case, id_field: str) -> tuple[list[Session], list[Message], list[Resource]]:
+    """Return the rows of a case; sessions come before their messages."""
+    sessions = [_build_session(session) for session in case.sessions]
     messages = [
-        _message(session, conversation, turn, id_field)
-        for session, conversation in zip(sessions, case.conversations, strict=True)
-        for turn in conversation.turns
+        _build_message(row, session, message, id_field)
+        for row, session in zip(sessions, case.sessions, strict=True)
+        for message in session.messages
     ]
-    return sessions, messages, [_resource(text, id_field) for text in case.texts]
+    return sessions, messages, [_build_resource(text, id_field) for text in case.texts]
 
 
 def _require_new(report: WriteReport) -> None:
-    """Each row has a place of its own. Only the names of texts, which come from users, can fail to."""
+    """Raise InvalidInputError if a row replaced another. Only texts can, because users choose their ids."""
     for row in report.rows:
         if row.outcome != "inserted":
-            raise InvalidInputError(f"The ids of two texts come to the same key {row.key!r}: change one of them.")
+            raise InvalidInputError(f"The ids of two texts give the same key {row.key!r}: change one of them.")
 
 
-def _session(conversation: DatasetSession) -> Session:
-    # Without a name: those of some data sets tell which session holds the answer.
+def _build_session(session: DatasetSession) -> Session:
+    # Without a name: in some data sets it tells which session has the answer.
     return Session(
-        message_count=len(conversation.turns),
-        metadata={"session_id": conversation.id},
-        **_created(conversation.at),
+        message_count=len(session.messages),
+        metadata={"session_id": session.id},
+        **_created_at(session.at),
     )
 
 
-def _message(session: Session, conversation: DatasetSession, turn: DatasetMessage, id_field: str) -> Message:
-    metadata = {"session_id": conversation.id}
-    if turn.id is not None:
-        metadata[id_field] = turn.id
-    if turn.speaker is not None:
-        metadata["speaker"] = turn.speaker
+def _build_message(row: Session, session: DatasetSession, message: DatasetMessage, id_field: str) -> Message:
+    metadata = {"session_id": session.id}
+    if message.id is not None:
+        metadata[id_field] = message.id
+    if message.speaker is not None:
+        metadata["speaker"] = message.speaker
     return Message(
-        session_id=session.id,
-        message_index=turn.index,
-        role=turn.role,
-        content=turn.content,
+        session_id=row.id,
+        message_index=message.index,
+        role=message.role,
+        content=message.content,
         metadata=metadata,
-        **_created(turn.at),
+        **_created_at(message.at),
     )
 
 
-def _resource(text: DatasetText, id_field: str) -> Resource:
-    return Resource(name=text.id, content=text.content, metadata={id_field: text.id}, **_created(text.at))
+def _build_resource(text: DatasetText, id_field: str) -> Resource:
+    return Resource(name=text.id, content=text.content, metadata={id_field: text.id}, **_created_at(text.at))
 
 
-def _created(at: Any) -> dict[str, Any]:
+def _created_at(at: datetime | None) -> dict[str, Any]:
     return {} if at is None else {"created_at": at}

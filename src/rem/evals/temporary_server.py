@@ -1,4 +1,4 @@
-"""Where a benchmark runs: on a PostgreSQL server of its own, which is gone afterwards."""
+"""A temporary PostgreSQL server for a benchmark."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from rem.db.embedded.server import EmbeddedServer
 from rem.db.preflight import read_server_info
 from rem.settings import Settings
 
-_IDLE_SECONDS = 60.0
-"""So long the server outlives a benchmark that was killed."""
+IDLE_TIMEOUT_SECONDS = 60.0
+"""The server stops this long after a benchmark that was killed."""
 
 
 @contextmanager
 def temporary_server(settings: Settings, on_progress: Callable[[str], None]) -> Iterator[Settings]:
-    """The settings, but with a database of their own in a temporary folder. Models are still those of REM_HOME."""
+    """Start a server in a temporary folder. Yield the settings with its address; models still come from REM_HOME."""
     with tempfile.TemporaryDirectory(prefix="rem-bench-", ignore_cleanup_errors=True) as folder:
         server = EmbeddedServer(
-            Path(folder), run_as=settings.postgres.run_as, idle_timeout_seconds=_IDLE_SECONDS, on_progress=on_progress
+            Path(folder),
+            run_as=settings.postgres.run_as,
+            idle_timeout_seconds=IDLE_TIMEOUT_SECONDS,
+            on_progress=on_progress,
         )
         try:
             address = SecretStr(server.ensure_running().dsn())
@@ -36,6 +39,6 @@ def temporary_server(settings: Settings, on_progress: Callable[[str], None]) -> 
 
 
 async def prepare_schema(settings: Settings) -> None:
-    """Bring the schema of a temporary server up to date."""
+    """Migrate the schema of a temporary server."""
     async with Database(settings).unpooled_connection() as connection:
         await migrate_schema(connection, settings, await read_server_info(connection))

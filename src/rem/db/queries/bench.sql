@@ -1,4 +1,4 @@
--- What a benchmark on a database that is also used otherwise leaves behind, all of it in a tenant of its own.
+-- Erase the data of a benchmark, which is in its own tenant.
 
 -- name: erase_sessions
 DELETE FROM rem.sessions WHERE tenant_id = $1
@@ -6,6 +6,6 @@ DELETE FROM rem.sessions WHERE tenant_id = $1
 -- name: erase_resources
 DELETE FROM rem.resources WHERE tenant_id = $1
 
--- name: erase_statements
--- What was dreamt has gone with its sources; this is the record that there was a dream.
+-- name: erase_dream_runs
+-- Derived rows are erased with their sources; this erases the records of the runs.
 DELETE FROM rem.dream_runs WHERE tenant_id = $1

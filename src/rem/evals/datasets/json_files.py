@@ -1,4 +1,4 @@
-"""Files of data sets: found in a folder, unpacked, and read with errors that name the file and the place."""
+"""Find, unpack, parse and validate the files of data sets, with errors that name the file and the position."""
 
 from __future__ import annotations
 
@@ -16,34 +16,36 @@ from pydantic_core import ErrorDetails
 from rem.errors import InvalidInputError
 
 M = TypeVar("M", bound=BaseModel)
-_JSON = (".json", ".json.gz")
-_PROBLEMS_SHOWN = 3
+JSON_SUFFIXES = (".json", ".json.gz")
+MAX_ERRORS_SHOWN = 3
 
 
 def find_file(path: Path, name: str) -> Path:
-    """The file itself, or the one JSON file of a folder that the data set's name fits, or else the only one."""
+    """Return the file. For a folder: its one JSON file with `name` in its file name, or else its only JSON file."""
     require_path(path)
     if not path.is_dir():
         return path
     files = sorted(file for file in path.iterdir() if file.is_file())
-    named = [file for file in files if name in file.name.lower() and (file.name.endswith(_JSON) or not file.suffix)]
-    fitting = named or [file for file in files if file.name.endswith(_JSON)]
-    if not fitting:
-        raise InvalidInputError(f"{path} holds no .json or .json.gz file: name the file of {name}.")
-    if len(fitting) > 1:
-        names = ", ".join(file.name for file in fitting)
-        raise InvalidInputError(f"{path} holds several files ({names}): name one of them.")
-    return fitting[0]
+    named = [
+        file for file in files if name in file.name.lower() and (file.name.endswith(JSON_SUFFIXES) or not file.suffix)
+    ]
+    candidates = named or [file for file in files if file.name.endswith(JSON_SUFFIXES)]
+    if not candidates:
+        raise InvalidInputError(f"{path} has no .json or .json.gz file: name the file of {name}.")
+    if len(candidates) > 1:
+        names = ", ".join(file.name for file in candidates)
+        raise InvalidInputError(f"{path} has several files ({names}): name one of them.")
+    return candidates[0]
 
 
 def require_path(path: Path) -> None:
-    """An error if there is nothing at the path."""
+    """Raise InvalidInputError if the path does not exist."""
     if not path.exists():
         raise InvalidInputError(f"There is no file or folder {path}.")
 
 
 def read_bytes(path: Path) -> bytes:
-    """What a file holds, unpacked if its name ends in .gz."""
+    """Return the content of a file, unpacked if its name ends in .gz."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -53,29 +55,29 @@ def read_bytes(path: Path) -> bytes:
     try:
         return gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
-        raise InvalidInputError(f"{path} is not a whole gzip file: {error}.") from error
+        raise InvalidInputError(f"{path} is not a complete gzip file: {error}.") from error
 
 
 def parse_json(content: bytes, where: str) -> Any:
-    """The JSON of a file."""
+    """Parse the content of a file as JSON. `where` names the file in errors."""
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError as error:
         raise InvalidInputError(f"{where} is not JSON: {error}.") from error
 
 
-def read_entries(path: Path, what: str) -> list[Any]:
-    """The list that a data set's file holds."""
+def read_entries(path: Path, dataset_name: str) -> list[Any]:
+    """Return the list in the file of a data set. Raise InvalidInputError if it is not a list, or empty."""
     entries = parse_json(read_bytes(path), str(path))
     if not isinstance(entries, list):
-        raise InvalidInputError(f"{path} is not a file of {what}, which is a list.")
+        raise InvalidInputError(f"{path} is not a file of {dataset_name}, which is a list.")
     if not entries:
         raise InvalidInputError(f"{path} is an empty list: there is nothing to ask.")
     return entries
 
 
 def validate_model(model: type[M], value: Any, where: str) -> M:
-    """The value as a model, or an error that names the place and the fields that are wrong."""
+    """Validate a value. Raise InvalidInputError with `where` and the invalid fields."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -83,26 +85,26 @@ def validate_model(model: type[M], value: Any, where: str) -> M:
 
 
 def describe_validation_errors(error: ValidationError) -> str:
-    """What is wrong with a value, in a line."""
-    problems = error.errors()
-    shown = [_describe(problem) for problem in problems[:_PROBLEMS_SHOWN]]
-    more = f"; and {len(problems) - _PROBLEMS_SHOWN} more" if len(problems) > _PROBLEMS_SHOWN else ""
+    """Return the errors of a value in one line."""
+    details = error.errors()
+    shown = [_describe_detail(detail) for detail in details[:MAX_ERRORS_SHOWN]]
+    more = f"; and {len(details) - MAX_ERRORS_SHOWN} more" if len(details) > MAX_ERRORS_SHOWN else ""
     return f"{'; '.join(shown)}{more}."
 
 
-def _describe(problem: ErrorDetails) -> str:
-    if problem["type"] in ("model_type", "dict_type"):
+def _describe_detail(detail: ErrorDetails) -> str:
+    if detail["type"] in ("model_type", "dict_type"):
         message = "is not a JSON object"
     else:
-        message = problem["msg"].removeprefix("Value error, ")
-    return ": ".join(part for part in (".".join(map(str, problem["loc"])), message) if part)
+        message = detail["msg"].removeprefix("Value error, ")
+    return ": ".join(part for part in (".".join(map(str, detail["loc"])), message) if part)
 
 
-def parse_time(text: str, patterns: Sequence[str], where: str) -> datetime:
-    """A time in one of the data set's own notations, taken as UTC."""
-    for pattern in patterns:
+def parse_time(text: str, formats: Sequence[str], where: str) -> datetime:
+    """Parse a time in one of the formats of the data set, as UTC."""
+    for time_format in formats:
         try:
-            return datetime.strptime(text.strip(), pattern).replace(tzinfo=UTC)
+            return datetime.strptime(text.strip(), time_format).replace(tzinfo=UTC)
         except ValueError:
             continue
-    raise InvalidInputError(f"{where}: {text!r} is not a time that this data set is known to use.")
+    raise InvalidInputError(f"{where}: {text!r} is not a time in a format of this data set.")

@@ -1,4 +1,4 @@
-"""LoCoMo: long conversations of two friends, and questions with the turns that answer them."""
+"""Read LoCoMo: long conversations of two friends, and questions with the ids of turns that answer them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from rem.text import clean_text
 
 METRICS = ("recall@5", "recall@10")
 KINDS = {1: "multi-hop", 2: "temporal", 3: "open", 4: "single-hop", 5: "adversarial"}
-_SESSION = re.compile(r"session_(\d+)\Z")
-_TIMES = ("%I:%M %p on %d %B, %Y",)
+SESSION_KEY = re.compile(r"session_(\d+)\Z")
+TIME_FORMATS = ("%I:%M %p on %d %B, %Y",)
 
 
 class _Turn(BaseModel):
@@ -46,11 +46,11 @@ class _Entry(BaseModel):
 
 
 def read_dataset(path: Path, limit: int | None = None) -> Dataset:
-    """The conversations of an official file, or the first few, with their questions."""
+    """Return the conversations of an official file; with `limit`, only the first ones."""
     file = find_file(path, "locomo")
     dropped = DroppedCounts()
     cases = tuple(
-        _case(
+        _build_case(
             validate_model(_Entry, entry, f"{file} is not a file of LoCoMo: entry {number}"), number, dropped, str(file)
         )
         for number, entry in enumerate(read_entries(file, "LoCoMo")[:limit], start=1)
@@ -58,27 +58,27 @@ def read_dataset(path: Path, limit: int | None = None) -> Dataset:
     return Dataset("locomo", cases, "messages", "dia_id", METRICS, dropped)
 
 
-def _case(entry: _Entry, number: int, dropped: DroppedCounts, file: str) -> Case:
+def _build_case(entry: _Entry, number: int, dropped: DroppedCounts, file: str) -> Case:
     name = entry.sample_id or f"conversation-{number}"
-    conversations = tuple(_conversations(entry.conversation, f"{file}: {name}"))
-    if not conversations:
+    sessions = tuple(_build_sessions(entry.conversation, f"{file}: {name}"))
+    if not sessions:
         raise InvalidInputError(f"{file}: {name} has no session_1, session_2, ...: is it a file of LoCoMo?")
-    known = {turn.id for conversation in conversations for turn in conversation.turns if turn.id}
+    known_ids = {message.id for session in sessions for message in session.messages if message.id}
     questions = tuple(
         Question(
             f"{name}:{index}",
             question.question,
             KINDS.get(question.category, f"category {question.category}"),
-            keep_known_gold(question.evidence, known, dropped),
+            keep_known_gold(question.evidence, known_ids, dropped),
         )
         for index, question in enumerate(entry.qa, start=1)
     )
-    return Case(name, questions, conversations)
+    return Case(name, questions, sessions)
 
 
-def _conversations(conversation: dict[str, Any], where: str) -> Iterator[DatasetSession]:
-    """The sessions in their order. Those that have a date and nothing else are not there."""
-    numbers = sorted(int(found[1]) for key in conversation if (found := _SESSION.match(key)))
+def _build_sessions(conversation: dict[str, Any], where: str) -> Iterator[DatasetSession]:
+    """Yield the sessions in order. Some sessions have a date but no turns; they are skipped."""
+    numbers = sorted(int(match[1]) for key in conversation if (match := SESSION_KEY.match(key)))
     user = conversation.get("speaker_a")
     for number in numbers:
         key = f"session_{number}"
@@ -86,7 +86,7 @@ def _conversations(conversation: dict[str, Any], where: str) -> Iterator[Dataset
         if not turns:
             continue
         user = user or turns[0].speaker
-        at = parse_time(str(conversation.get(f"{key}_date_time", "")), _TIMES, f"{where}: {key}_date_time")
+        at = parse_time(str(conversation.get(f"{key}_date_time", "")), TIME_FORMATS, f"{where}: {key}_date_time")
         yield DatasetSession(
             key,
             at,
@@ -95,7 +95,7 @@ def _conversations(conversation: dict[str, Any], where: str) -> Iterator[Dataset
                     turn.dia_id,
                     index,
                     Role.USER if turn.speaker == user else Role.ASSISTANT,
-                    _content(turn),
+                    _format_content(turn),
                     at + timedelta(seconds=index),
                     turn.speaker,
                 )
@@ -104,6 +104,6 @@ def _conversations(conversation: dict[str, Any], where: str) -> Iterator[Dataset
         )
 
 
-def _content(turn: _Turn) -> str:
+def _format_content(turn: _Turn) -> str:
     photo = f" [shares photo: {turn.blip_caption}]" if turn.blip_caption else ""
     return clean_text(f"{turn.speaker}: {turn.text}{photo}")

@@ -1,4 +1,4 @@
-"""LongMemEval: each question has a history of its own, and asks for the sessions that hold its answer."""
+"""Read LongMemEval: each question has its own history, and the ids of the sessions that answer it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from rem.models import Role
 from rem.text import clean_text
 
 METRICS = ("recall_all@5", "recall_all@10", "recall_any@5", "ndcg_any@10")
-_UNANSWERABLE = "_abs"
-_WEEKDAY = re.compile(r"\s*\(\w+\)\s*")
-_TIMES = ("%Y/%m/%d %H:%M", "%Y/%m/%d")
+UNANSWERABLE_SUFFIX = "_abs"
+WEEKDAY = re.compile(r"\s*\(\w+\)\s*")
+TIME_FORMATS = ("%Y/%m/%d %H:%M", "%Y/%m/%d")
 
 
 class _Turn(BaseModel):
@@ -37,46 +37,48 @@ class _Entry(BaseModel):
 
 
 def read_dataset(path: Path, limit: int | None = None) -> Dataset:
-    """The questions of an official file, or the first few, each with its history."""
+    """Return the questions of an official file, each with its history; with `limit`, only the first ones."""
     file = find_file(path, "longmemeval")
     dropped = DroppedCounts()
     cases = tuple(
-        _case(validate_model(_Entry, entry, f"{file} is not a file of LongMemEval: entry {number}"), dropped, str(file))
+        _build_case(
+            validate_model(_Entry, entry, f"{file} is not a file of LongMemEval: entry {number}"), dropped, str(file)
+        )
         for number, entry in enumerate(read_entries(file, "LongMemEval")[:limit], start=1)
     )
     return Dataset("longmemeval", cases, "sessions", "session_id", METRICS, dropped)
 
 
-def _case(entry: _Entry, dropped: DroppedCounts, file: str) -> Case:
+def _build_case(entry: _Entry, dropped: DroppedCounts, file: str) -> Case:
     where = f"{file}: question {entry.question_id}"
     ids, dates, sessions = entry.haystack_session_ids, entry.haystack_dates, entry.haystack_sessions
     if not len(ids) == len(dates) == len(sessions):
         raise InvalidInputError(f"{where}: {len(sessions)} sessions have {len(ids)} ids and {len(dates)} dates.")
-    conversations = tuple(
-        _conversation(session_id, _time(date, where), turns, dropped)
+    dataset_sessions = tuple(
+        _build_session(session_id, _parse_time(date, where), turns, dropped)
         for session_id, date, turns in zip(ids, dates, sessions, strict=True)
     )
-    has_answer = not entry.question_id.endswith(_UNANSWERABLE)
+    has_answer = not entry.question_id.endswith(UNANSWERABLE_SUFFIX)
     question = Question(
         entry.question_id,
         entry.question,
         entry.question_type,
         keep_known_gold(entry.answer_session_ids, set(ids), dropped) if has_answer else (),
-        _time(entry.question_date, where) if entry.question_date else None,
+        _parse_time(entry.question_date, where) if entry.question_date else None,
     )
-    return Case(f"question-{entry.question_id}", (question,), conversations)
+    return Case(f"question-{entry.question_id}", (question,), dataset_sessions)
 
 
-def _conversation(session_id: str, at: datetime, turns: list[_Turn], dropped: DroppedCounts) -> DatasetSession:
-    said = tuple(
+def _build_session(session_id: str, at: datetime, turns: list[_Turn], dropped: DroppedCounts) -> DatasetSession:
+    messages = tuple(
         DatasetMessage(None, index, turn.role, clean_text(turn.content), at + timedelta(seconds=index))
         for index, turn in enumerate(turns)
         if turn.content.strip()
     )
-    dropped.blank_messages += len(turns) - len(said)
-    return DatasetSession(session_id, at, said)
+    dropped.blank_messages += len(turns) - len(messages)
+    return DatasetSession(session_id, at, messages)
 
 
-def _time(text: str, where: str) -> datetime:
-    """2023/05/20 (Sat) 02:21."""
-    return parse_time(_WEEKDAY.sub(" ", text), _TIMES, where)
+def _parse_time(text: str, where: str) -> datetime:
+    """Parse a time such as 2023/05/20 (Sat) 02:21."""
+    return parse_time(WEEKDAY.sub(" ", text), TIME_FORMATS, where)

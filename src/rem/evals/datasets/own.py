@@ -1,4 +1,4 @@
-"""A corpus and questions of one's own, as JSON lines: a memory measured by the people who use it."""
+"""Read a user's own corpus and questions, as JSON lines."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from rem.models import Role
 from rem.models.field_types import UtcDateTime, check_label, check_text, utc_now
 
 METRICS = ("recall@1", "recall@5", "recall@10", "recall_all@5", "mrr@10")
-_NOBODY = "me"
-_NO_KIND = "none"
+DEFAULT_USER = "me"
+DEFAULT_KIND = "none"
 
 
-def _as_text(value: Any) -> Any:
-    """Ids are often numbers."""
+def _number_to_text(value: Any) -> Any:
+    """Convert integers to text, because ids are often numbers."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def _not_blank(value: str) -> str:
+def _require_text(value: str) -> str:
     if not value.strip():
         raise ValueError("is empty")
     return check_text(value)
 
 
-def _past(value: datetime) -> datetime:
+def _require_past(value: datetime) -> datetime:
     if value > utc_now():
         raise ValueError("is in the future")
     return value
 
 
-def _user(value: str) -> str:
+def _require_user(value: str) -> str:
     try:
         Scope.for_user(value)
     except InvalidInputError as error:
@@ -48,25 +48,25 @@ def _user(value: str) -> str:
     return value
 
 
-_Words = Annotated[str, AfterValidator(_not_blank)]
-_Id = Annotated[_Words, BeforeValidator(_as_text)]
-_User = Annotated[_Words, AfterValidator(_user)]
+_NonBlankText = Annotated[str, AfterValidator(_require_text)]
+_Id = Annotated[_NonBlankText, BeforeValidator(_number_to_text)]
+_User = Annotated[_NonBlankText, AfterValidator(_require_user)]
 
 
-class _Line(BaseModel):
-    """What the store would refuse is refused here, where the line is known."""
+class _CorpusLine(BaseModel):
+    """A line of the corpus. It refuses what the store would refuse, because here the line number is known."""
 
     model_config = ConfigDict(extra="forbid")
 
     id: _Id
-    text: _Words
+    text: _NonBlankText
     session: _Id | None = None
     role: Role = Role.USER
-    time: Annotated[UtcDateTime, AfterValidator(_past)] | None = None
+    time: Annotated[UtcDateTime, AfterValidator(_require_past)] | None = None
     user: _User | None = None
 
     @model_validator(mode="after")
-    def _text_can_be_named_by_id(self) -> Self:
+    def _require_key(self) -> Self:
         if self.session is None:
             try:
                 check_label(self.id)
@@ -75,42 +75,42 @@ class _Line(BaseModel):
         return self
 
 
-class _Asked(BaseModel):
+class _QuestionLine(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    question: _Words
+    question: _NonBlankText
     expected: list[_Id]
     id: _Id | None = None
-    kind: _Words | None = None
+    kind: _NonBlankText | None = None
     user: _User | None = None
 
 
 @dataclass(slots=True)
-class _Memory:
-    """What one user's lines come to."""
+class _UserData:
+    """The lines of one user."""
 
-    lines: dict[str, int] = field(default_factory=dict)
-    """The number of each id's line."""
+    line_by_id: dict[str, int] = field(default_factory=dict)
+    """The line number of each id."""
     texts: list[DatasetText] = field(default_factory=list)
     sessions: dict[str, list[DatasetMessage]] = field(default_factory=lambda: defaultdict(list))
     questions: list[Question] = field(default_factory=list)
 
 
 def read_dataset(corpus: Path, questions: Path, limit: int | None = None) -> Dataset:
-    """The memories of a corpus, one for each user in it, and the questions, or the first few of them."""
-    memories: dict[str, _Memory] = defaultdict(_Memory)
-    for number, value in _json_lines(corpus):
+    """Return one case for each user of the corpus, with the questions; with `limit`, only the first questions."""
+    data_by_user: dict[str, _UserData] = defaultdict(_UserData)
+    for number, value in _read_json_lines(corpus):
         where = f"{corpus}:{number}"
-        _remember(memories, validate_model(_Line, value, where), number, where)
-    known: set[str] = set()
-    for number, value in list(_json_lines(questions))[:limit]:
+        _add_line(data_by_user, validate_model(_CorpusLine, value, where), number, where)
+    question_ids: set[str] = set()
+    for number, value in list(_read_json_lines(questions))[:limit]:
         where = f"{questions}:{number}"
-        _ask(memories, validate_model(_Asked, value, where), number, where, known)
-    cases = tuple(_case(user, memory) for user, memory in memories.items())
-    return Dataset("own", cases, _table(cases), "id", METRICS)
+        _add_question(data_by_user, validate_model(_QuestionLine, value, where), number, where, question_ids)
+    cases = tuple(_build_case(user, data) for user, data in data_by_user.items())
+    return Dataset("own", cases, _common_table(cases), "id", METRICS)
 
 
-def _json_lines(path: Path) -> Iterator[tuple[int, Any]]:
+def _read_json_lines(path: Path) -> Iterator[tuple[int, Any]]:
     require_path(path)
     if path.is_dir():
         raise InvalidInputError(f"{path} is a folder: name a file of JSON lines.")
@@ -123,45 +123,47 @@ def _json_lines(path: Path) -> Iterator[tuple[int, Any]]:
         raise InvalidInputError(f"{path} is empty: write one JSON object on each line.")
 
 
-def _remember(memories: dict[str, _Memory], line: _Line, number: int, where: str) -> None:
-    user = line.user or _NOBODY
-    memory = memories[user]
-    if line.id in memory.lines:
-        raise InvalidInputError(f"{where}: the id {line.id!r} is that of line {memory.lines[line.id]} too.")
-    memory.lines[line.id] = number
+def _add_line(data_by_user: dict[str, _UserData], line: _CorpusLine, number: int, where: str) -> None:
+    user = line.user or DEFAULT_USER
+    data = data_by_user[user]
+    if line.id in data.line_by_id:
+        raise InvalidInputError(f"{where}: the id {line.id!r} is also on line {data.line_by_id[line.id]}.")
+    data.line_by_id[line.id] = number
     if line.session is None:
-        memory.texts.append(DatasetText(line.id, line.text, line.time))
+        data.texts.append(DatasetText(line.id, line.text, line.time))
     else:
-        turns = memory.sessions[line.session]
-        turns.append(DatasetMessage(line.id, len(turns), line.role, line.text, line.time))
+        messages = data.sessions[line.session]
+        messages.append(DatasetMessage(line.id, len(messages), line.role, line.text, line.time))
 
 
-def _ask(memories: dict[str, _Memory], asked: _Asked, number: int, where: str, known: set[str]) -> None:
-    user = asked.user or _NOBODY
-    if user not in memories:
-        whose = f"of the user {user!r}" if asked.user else "without a user, and the question names none"
-        raise InvalidInputError(f"{where}: the corpus has no line {whose}.")
-    memory = memories[user]
-    unknown = [expected for expected in asked.expected if expected not in memory.lines]
+def _add_question(
+    data_by_user: dict[str, _UserData], line: _QuestionLine, number: int, where: str, question_ids: set[str]
+) -> None:
+    user = line.user or DEFAULT_USER
+    if user not in data_by_user:
+        owner = f"of the user {user!r}" if line.user else "without a user, and the question names none"
+        raise InvalidInputError(f"{where}: the corpus has no line {owner}.")
+    data = data_by_user[user]
+    unknown = [expected for expected in line.expected if expected not in data.line_by_id]
     if unknown:
-        raise InvalidInputError(f"{where}: this memory has nothing with the id {unknown[0]!r}, which is expected.")
-    question_id = asked.id or f"line {number}"
-    if question_id in known:
-        raise InvalidInputError(f"{where}: there is a question with the id {question_id!r} before.")
-    known.add(question_id)
-    gold = tuple(dict.fromkeys(asked.expected))
-    memory.questions.append(Question(question_id, asked.question, asked.kind or _NO_KIND, gold))
+        raise InvalidInputError(f"{where}: the expected id {unknown[0]!r} is not in the corpus of this user.")
+    question_id = line.id or f"line {number}"
+    if question_id in question_ids:
+        raise InvalidInputError(f"{where}: another question has the id {question_id!r}.")
+    question_ids.add(question_id)
+    gold = tuple(dict.fromkeys(line.expected))
+    data.questions.append(Question(question_id, line.question, line.kind or DEFAULT_KIND, gold))
 
 
-def _case(user: str, memory: _Memory) -> Case:
-    conversations = tuple(DatasetSession(name, turns[0].at, tuple(turns)) for name, turns in memory.sessions.items())
-    return Case(user, tuple(memory.questions), conversations, tuple(memory.texts))
+def _build_case(user: str, data: _UserData) -> Case:
+    sessions = tuple(DatasetSession(name, messages[0].at, tuple(messages)) for name, messages in data.sessions.items())
+    return Case(user, tuple(data.questions), sessions, tuple(data.texts))
 
 
-def _table(cases: tuple[Case, ...]) -> str | None:
-    """The one table that everything is in, if it is one."""
+def _common_table(cases: tuple[Case, ...]) -> str | None:
+    """Return the table of all rows, or None if there are resources and messages."""
     has_texts = any(case.texts for case in cases)
-    has_messages = any(case.conversations for case in cases)
+    has_messages = any(case.sessions for case in cases)
     if has_texts and has_messages:
         return None
     return "messages" if has_messages else "resources"
