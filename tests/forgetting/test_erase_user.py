@@ -68,7 +68,7 @@ async def test_erase_removes_one_user_and_keeps_the_other(
         name: of_bob[name] for name in of_bob if name not in changing
     }
     assert (await rem.check_cache()).wrong_keys == 0
-    assert (await rem.check_index()).forgotten == 0
+    assert (await rem.check_index()).unindexed_rows == 0
 
 
 async def test_erase_resets_planner_stats(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:

@@ -198,7 +198,7 @@ async def test_forget_with_mentions_leaves_no_trace(
     assert {row.key for row in await alice.find(Resource)} == {"harbour"}
     assert await alice.count(Session) == 1
     assert (await rem.check_cache()).wrong_keys == 0
-    assert (await rem.check_index()).forgotten == 0
+    assert (await rem.check_index()).unindexed_rows == 0
 
 
 async def test_unchanged_file_does_not_restore_forgotten_parts(rem: Rem, alice: Store) -> None:

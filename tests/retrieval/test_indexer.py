@@ -349,5 +349,5 @@ async def test_what_waits_for_a_vector_is_found_by_its_index_though_most_did_onc
     )
     await sql.execute("ANALYZE passages")
     asked = "default", ["", alice.scope.user_id], list[int](), 100
-    plan = await sql.fetch(f"EXPLAIN {query('passages', 'without_embedding')}", *asked)
+    plan = await sql.fetch(f"EXPLAIN {query('passages', 'passages_without_embedding')}", *asked)
     assert "passages_without_embedding" in "\n".join(row[0] for row in plan)

@@ -51,7 +51,7 @@ async def test_facts_are_found_and_not_the_question_itself(rem: Rem, asked_often
 async def test_notes_of_tools_are_not_searched_at_all(rem: Rem, asked_often: UUID) -> None:
     found = await rem.query('SEARCH "confidence sources harbour ferry fast" FROM messages LIMIT 30', user="alice")
     assert {row["record"]["role"] for row in found.results} == {"user"}
-    assert (await rem.check_index()).forgotten == 0
+    assert (await rem.check_index()).unindexed_rows == 0
 
 
 async def test_messages_of_others_talks_have_room_beside_content(rem: Rem, asked_often: UUID) -> None:

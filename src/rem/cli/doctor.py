@@ -165,11 +165,11 @@ async def _check_search() -> str:
     async with Rem.open() as rem:
         state = await rem.check_index()
         why_words_only = await rem.try_models()
-    if state.forgotten:
+    if state.unindexed_rows:
         raise DatabaseError(
-            f"{format_count(state.forgotten, 'row')} of text are not indexed: run `rem db index --rescan`."
+            f"{format_count(state.unindexed_rows, 'row')} of text are not indexed: run `rem db index --rescan`."
         )
-    waiting = f"; {format_count(state.waiting.rows, 'row')} waiting" if state.waiting.rows else ""
+    waiting = f"; {format_count(state.backlog.rows, 'row')} waiting" if state.backlog.rows else ""
     embedded_by = f"embedded by {state.model}" if state.model else "none embedded yet"
     return f"{format_count(state.passages, 'passage')}, {state.embedded} {embedded_by}{waiting}" + (
         f". {why_words_only}" if why_words_only else ""

@@ -1,1 +1,1 @@
-"""Finding by meaning and words: texts become passages, passages get weights and vectors, a search ranks them."""
+"""The search index: split texts into passages, weigh their words, embed them, and rerank hits."""

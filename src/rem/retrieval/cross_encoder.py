@@ -1,4 +1,4 @@
-"""A cross-encoder in this process, on ONNX Runtime: it reads the question and a text together."""
+"""A cross-encoder that runs in this process, on ONNX Runtime: it reads the query and a text together."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tokenizers import Encoding
 
-_BATCH_SIZE = 64
-_TOKENISED_AT_ONCE = 32
-# No need to tokenise a whole book for its first 512 tokens: few tokens have more than 32 characters.
-_HEAD_CHARACTERS = 32 * MAX_TOKENS
+BATCH_PAIRS = 64
+TOKENIZER_BATCH_PAIRS = 32
+MAX_HEAD_CHARS = 32 * MAX_TOKENS
+"""Only the start of a long text is tokenised: few tokens have more than 32 characters."""
 
 
 class CrossEncoder:
-    """An exported model, loaded at its first use. Scores are from 0 to 1; of long texts the start is read."""
+    """An exported model, loaded at its first use. Scores are from 0 to 1. Long texts are cut at the end."""
 
     def __init__(self, path: Path, *, threads: int) -> None:
         self.name = find_model_folder(path).name
@@ -36,18 +36,18 @@ class CrossEncoder:
         self._closed = False
 
     async def scores(self, question: str, texts: Sequence[str]) -> list[float]:
-        """One score per text, in their order."""
+        """Return one score per text, in their order. Raise RerankerError if the model fails."""
         try:
             return await self._scores(question, texts)
         except (RuntimeError, asyncio.CancelledError) as error:
-            # Closing drops what waits for a thread; the caller did not cancel, and must not look as if.
+            # Closing cancels calls that wait for a thread. That is an error for the caller, not a cancellation.
             task = asyncio.current_task()
             if self._closed and not (task and task.cancelling()):
                 raise RerankerError(f"The reranker {self.name} was closed.") from error
             raise
 
     async def close(self) -> None:
-        """Give back the threads and the model's memory."""
+        """Release the threads and the memory of the model."""
         self._closed = True
         await self._workers.close()
         self._loaded = None
@@ -55,24 +55,25 @@ class CrossEncoder:
     async def _scores(self, question: str, texts: Sequence[str]) -> list[float]:
         import numpy as np
 
-        pairs = [(_head(question), _head(text)) for text in texts]
+        pairs = [(_cut(question), _cut(text)) for text in texts]
         encoded: dict[int, Encoding] = {}
-        found = np.empty(len(texts), dtype=np.float64)
+        scores = np.empty(len(texts), dtype=np.float64)
 
-        def tokenise(numbers: Sequence[int]) -> None:
+        def tokenise(positions: Sequence[int]) -> None:
             tokenizer = self._load().tokenizer
             encoded.update(
-                zip(numbers, tokenizer.encode_batch_fast([pairs[number] for number in numbers]), strict=True)
+                zip(positions, tokenizer.encode_batch_fast([pairs[position] for position in positions]), strict=True)
             )
 
-        def run(numbers: Sequence[int]) -> None:
-            found[list(numbers)] = self._run([encoded[number] for number in numbers])
+        def run(positions: Sequence[int]) -> None:
+            scores[list(positions)] = self._run([encoded[position] for position in positions])
 
         every = range(len(texts))
-        await self._workers.run(tokenise, [every[at : at + _TOKENISED_AT_ONCE] for at in every[::_TOKENISED_AT_ONCE]])
-        await self._workers.run(run, plan_batches([len(encoded[number]) for number in every], _BATCH_SIZE))
-        scores: list[float] = found.tolist()
-        return scores
+        tokenizer_batches = [every[start : start + TOKENIZER_BATCH_PAIRS] for start in every[::TOKENIZER_BATCH_PAIRS]]
+        await self._workers.run(tokenise, tokenizer_batches)
+        await self._workers.run(run, plan_batches([len(encoded[position]) for position in every], BATCH_PAIRS))
+        result: list[float] = scores.tolist()
+        return result
 
     def _load(self) -> LoadedModel:
         with self._loading:
@@ -83,18 +84,18 @@ class CrossEncoder:
     def _run(self, pairs: list[Encoding]) -> NDArray[np.float64]:
         model = self._load()
         try:
-            (answer,) = model.session.run([model.output], _feed(model, pairs))
+            (output,) = model.session.run([model.output], _make_inputs(model, pairs))
         except Exception as error:  # its errors have no common root but Exception
             raise model_error(model.graph, f"failed: {error}") from error
-        return _probabilities(model.graph, answer, len(pairs))
+        return _to_probabilities(model.graph, output, len(pairs))
 
 
-def _head(text: str) -> str:
-    return clean_text(text[:_HEAD_CHARACTERS], " ")
+def _cut(text: str) -> str:
+    return clean_text(text[:MAX_HEAD_CHARS], " ")
 
 
-def _feed(model: LoadedModel, pairs: list[Encoding]) -> dict[str, NDArray[Any]]:
-    """What the graph takes of the pairs: one row each, filled up to the longest."""
+def _make_inputs(model: LoadedModel, pairs: list[Encoding]) -> dict[str, NDArray[Any]]:
+    """Return the inputs of the graph: one row for each pair, padded to the longest."""
     import numpy as np
 
     shape = (len(pairs), max(map(len, pairs)))
@@ -109,11 +110,11 @@ def _feed(model: LoadedModel, pairs: list[Encoding]) -> dict[str, NDArray[Any]]:
     return feed
 
 
-def _probabilities(graph: Path, answer: Any, count: int) -> NDArray[np.float64]:
-    """How probable it is that each text answers the question, by one number per pair or by those for no and yes."""
+def _to_probabilities(graph: Path, output: Any, count: int) -> NDArray[np.float64]:
+    """Return the probability that each text answers the query, from one logit per pair, or from two for no and yes."""
     import numpy as np
 
-    logits = np.asarray(answer, dtype=np.float64)
+    logits = np.asarray(output, dtype=np.float64)
     if logits.shape == (count,):
         logits = logits[:, None]
     if logits.ndim != 2 or len(logits) != count:

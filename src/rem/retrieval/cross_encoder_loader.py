@@ -1,4 +1,4 @@
-"""A cross-encoder's folder as Hugging Face's tools export it: which of its files are used, and what they say."""
+"""Load a cross-encoder from a folder in the layout of the Hugging Face export tools."""
 
 from __future__ import annotations
 
@@ -15,50 +15,51 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 MAX_TOKENS = 512
-"""Of a question and a text together; a model that takes fewer gets fewer."""
+"""The tokens of a query and a text together. A model with a lower limit gets fewer."""
 
-# The exact graph before the rounded ones: who wants the faster one names the file itself.
-_GRAPHS = tuple(
+# The exact graph comes before the quantized ones. To use a faster one, name its file in the settings.
+_GRAPH_NAMES = tuple(
     f"{folder}{name}.onnx" for name in ("model", "model_quantized", "model_int8") for folder in ("", "onnx/")
 )
 _TOKENIZER, _CONFIG, _TOKENIZER_CONFIG = "tokenizer.json", "config.json", "tokenizer_config.json"
-_FED = ("input_ids", "attention_mask", "token_type_ids")
-_INTEGERS = {"tensor(int64)": "int64", "tensor(int32)": "int32"}
-_EXPORT = "Export a cross-encoder as docs/reranking.md says, or unset RERANKER__MODEL_PATH."
+_INPUT_NAMES = ("input_ids", "attention_mask", "token_type_ids")
+_INTEGER_TYPES = {"tensor(int64)": "int64", "tensor(int32)": "int32"}
+_ADVICE = "Export a cross-encoder as docs/reranking.md says, or unset RERANKER__MODEL_PATH."
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A cross-encoder that can be run."""
+    """A cross-encoder that is ready to run."""
 
     graph: Path
     session: InferenceSession
     tokenizer: Tokenizer
     inputs: dict[str, str]
-    """The integer type of every input."""
+    """The integer type of each input."""
     output: str
     pad_id: int
 
 
 def find_model_folder(path: Path) -> Path:
-    """The model's folder, if the path is that of its graph or of the folder itself."""
+    """Return the folder of a model, given its path or the path of its graph."""
     if path.suffix != ".onnx":
         return path
     return path.parent.parent if path.parent.name == "onnx" else path.parent
 
 
 def load_model(path: Path) -> LoadedModel:
-    """The model of a folder, or of a folder's graph that is named itself; an error says what to do."""
+    """Load the model of a folder, or one graph of it. Raise RerankerError if a file is missing or unusable."""
     graph, folder = _find_graph(path), find_model_folder(path)
     config = _read_json(folder / _CONFIG)
     tokenizer = _load_tokenizer(folder, config)
     session = _open_session(graph)
-    return LoadedModel(graph, session, tokenizer, _inputs(graph, session), _output(session), _pad_id(tokenizer, config))
+    inputs = _find_inputs(graph, session)
+    return LoadedModel(graph, session, tokenizer, inputs, _find_output(session), _find_pad_id(tokenizer, config))
 
 
-def model_error(path: Path, what: str) -> RerankerError:
-    """An error about a file of the model that says what to do."""
-    return RerankerError(f"{path} {what}. {_EXPORT}")
+def model_error(path: Path, reason: str) -> RerankerError:
+    """Return the error for a file of the model, with advice."""
+    return RerankerError(f"{path} {reason}. {_ADVICE}")
 
 
 def _find_graph(path: Path) -> Path:
@@ -68,10 +69,10 @@ def _find_graph(path: Path) -> Path:
         raise model_error(path, "is not a file")
     if not path.is_dir():
         raise model_error(path, "is not a folder")
-    found = next((path / name for name in _GRAPHS if (path / name).is_file()), None)
-    if found is None:
-        raise model_error(path, f"holds no model: none of {', '.join(_GRAPHS)}")
-    return found
+    graph = next((path / name for name in _GRAPH_NAMES if (path / name).is_file()), None)
+    if graph is None:
+        raise model_error(path, f"holds no model: none of {', '.join(_GRAPH_NAMES)}")
+    return graph
 
 
 def _open_session(graph: Path) -> InferenceSession:
@@ -83,18 +84,18 @@ def _open_session(graph: Path) -> InferenceSession:
         raise model_error(graph, f"cannot be loaded: {error}") from error
 
 
-def _inputs(graph: Path, session: InferenceSession) -> dict[str, str]:
+def _find_inputs(graph: Path, session: InferenceSession) -> dict[str, str]:
     types = {node.name: node.type for node in session.get_inputs()}
-    if "input_ids" not in types or not types.keys() <= set(_FED):
+    if "input_ids" not in types or not types.keys() <= set(_INPUT_NAMES):
         raise model_error(
-            graph, f"takes {', '.join(types)}; a cross-encoder takes input_ids and nothing beside {_FED[1:]}"
+            graph, f"takes {', '.join(types)}; a cross-encoder takes input_ids and nothing beside {_INPUT_NAMES[1:]}"
         )
-    if not set(types.values()) <= _INTEGERS.keys():
+    if not set(types.values()) <= _INTEGER_TYPES.keys():
         raise model_error(graph, f"takes {', '.join(types.values())} and not integers")
-    return {name: _INTEGERS[kind] for name, kind in types.items()}
+    return {name: _INTEGER_TYPES[kind] for name, kind in types.items()}
 
 
-def _output(session: InferenceSession) -> str:
+def _find_output(session: InferenceSession) -> str:
     names: list[str] = [node.name for node in session.get_outputs()]
     return "logits" if "logits" in names else names[0]
 
@@ -102,7 +103,7 @@ def _output(session: InferenceSession) -> str:
 def _load_tokenizer(folder: Path, config: dict[str, Any]) -> Tokenizer:
     from tokenizers import Tokenizer
 
-    # Our threads are bounded; the tokenizer's own would not be, and warn whenever the process forks.
+    # Our own threads are limited. The tokenizer's are not, and they print a warning when the process forks.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     path = folder / _TOKENIZER
     content = _read(path)
@@ -119,31 +120,31 @@ def _load_tokenizer(folder: Path, config: dict[str, Any]) -> Tokenizer:
         raise model_error(
             path, f"has {tokenizer.get_vocab_size()} tokens and the model {known}, so they do not belong together"
         )
-    # What a memory says is never a special token: a text with [SEP] in it would end there.
+    # Special tokens in a text are ordinary words: otherwise a text with [SEP] in it would end there.
     tokenizer.encode_special_tokens = True
-    tokenizer.enable_truncation(_longest(folder, tokenizer, config), strategy="longest_first")
+    tokenizer.enable_truncation(_find_max_tokens(folder, tokenizer, config), strategy="longest_first")
     return tokenizer
 
 
-def _longest(folder: Path, tokenizer: Tokenizer, config: dict[str, Any]) -> int:
-    """How many tokens the model takes; the tokenizer's own file often says fewer, so it is asked last."""
-    said = [config.get("max_position_embeddings"), _read_json(folder / _TOKENIZER_CONFIG).get("model_max_length")]
-    limits = [limit for limit in said if _is_positive(limit)]
+def _find_max_tokens(folder: Path, tokenizer: Tokenizer, config: dict[str, Any]) -> int:
+    """Return how many tokens the model takes. The tokenizer's own file often names fewer, so it comes last."""
+    configured = [config.get("max_position_embeddings"), _read_json(folder / _TOKENIZER_CONFIG).get("model_max_length")]
+    limits = [limit for limit in configured if _is_positive(limit)]
     if not limits and tokenizer.truncation:
         limits = [tokenizer.truncation["max_length"]]
-    longest = int(min([MAX_TOKENS, *limits]))
-    if longest <= tokenizer.num_special_tokens_to_add(is_pair=True):
-        raise model_error(folder, f"says that the model takes {longest} tokens, which leaves none for a text")
-    return longest
+    max_tokens = int(min([MAX_TOKENS, *limits]))
+    if max_tokens <= tokenizer.num_special_tokens_to_add(is_pair=True):
+        raise model_error(folder, f"says that the model takes {max_tokens} tokens, which leaves none for a text")
+    return max_tokens
 
 
-def _pad_id(tokenizer: Tokenizer, config: dict[str, Any]) -> int:
-    """What fills a batch's shorter rows; some models count positions by it, so it must be theirs."""
-    said = config.get("pad_token_id")
-    if said is None and tokenizer.padding:
-        said = tokenizer.padding["pad_id"]
+def _find_pad_id(tokenizer: Tokenizer, config: dict[str, Any]) -> int:
+    """Return the padding token of the model. Some models compute positions from it, so it must be the right one."""
+    pad_id = config.get("pad_token_id")
+    if pad_id is None and tokenizer.padding:
+        pad_id = tokenizer.padding["pad_id"]
     tokenizer.no_padding()
-    return said if isinstance(said, int) and said >= 0 else 0
+    return pad_id if isinstance(pad_id, int) and pad_id >= 0 else 0
 
 
 def _is_positive(number: object) -> TypeGuard[float]:
@@ -151,15 +152,15 @@ def _is_positive(number: object) -> TypeGuard[float]:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    """What an optional file says: nothing if it is not there."""
+    """Return the content of an optional JSON file, or an empty dict if it does not exist."""
     content = _read(path)
     try:
-        said = json.loads(content) if content is not None else {}
+        values = json.loads(content) if content is not None else {}
     except ValueError as error:
         raise model_error(path, f"is not JSON: {error}") from error
-    if not isinstance(said, dict):
+    if not isinstance(values, dict):
         raise model_error(path, "is not a JSON object")
-    return said
+    return values
 
 
 def _read(path: Path) -> bytes | None:

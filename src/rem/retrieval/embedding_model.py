@@ -1,4 +1,4 @@
-"""Which model made the vectors of a database. Vectors of two models cannot be compared, so it is one at a time."""
+"""The embedding model of a database. Vectors of two models cannot be compared, so only one is current."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingModel:
-    """A model as it is recorded with the data."""
+    """An embedding model as recorded in the database."""
 
     id: int
     name: str
@@ -23,20 +23,20 @@ class EmbeddingModel:
 
 
 async def load_current_model(connection: Connection) -> EmbeddingModel | None:
-    """The model whose vectors are searched; None if nothing has been embedded yet."""
+    """Return the current model, or None if nothing has been embedded yet."""
     row = await connection.fetchrow(query("passages", "current_model"))
     return EmbeddingModel(*row) if row else None
 
 
 async def load_or_record_model(connection: Connection, embedder: Embedder) -> EmbeddingModel:
-    """The embedder's model as recorded, recording it if it is the first; an error if the data has another."""
+    """Return the embedder's model; record it if there is none. Raise EmbeddingMismatchError if another is current."""
     recorded = await load_current_model(connection) or await set_current_model(connection, embedder)
     require_same_model(recorded, embedder)
     return recorded
 
 
 def require_same_model(recorded: EmbeddingModel, embedder: Embedder) -> None:
-    """An error if the embedder is not the one that the data was embedded with."""
+    """Raise EmbeddingMismatchError if the embedder's model is not the recorded one."""
     if (recorded.name, recorded.dimension) != (embedder.model, embedder.dimension):
         raise EmbeddingMismatchError(
             f"This database was embedded by {recorded.name} ({recorded.dimension} dimensions), and the settings name "
@@ -46,10 +46,10 @@ def require_same_model(recorded: EmbeddingModel, embedder: Embedder) -> None:
 
 
 async def set_current_model(connection: Connection, embedder: Embedder) -> EmbeddingModel:
-    """Make the embedder's model the current one, with an index for its vectors."""
+    """Record the embedder's model as the current one, and create an index for its vectors."""
     async with connection.transaction():
         await connection.execute(query("passages", "lock_models"))
-        await connection.execute(query("passages", "retire_models"), embedder.model, embedder.dimension)
+        await connection.execute(query("passages", "retire_other_models"), embedder.model, embedder.dimension)
         model_id = await connection.fetchval(query("passages", "record_model"), embedder.model, embedder.dimension)
-        await connection.execute(query("passages", "index_model"), model_id, embedder.dimension)
+        await connection.execute(query("passages", "create_vector_index"), model_id, embedder.dimension)
     return EmbeddingModel(model_id, embedder.model, embedder.dimension)

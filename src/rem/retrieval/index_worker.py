@@ -1,4 +1,4 @@
-"""The worker that keeps the index current while a server runs. Of all processes on a database one does it at a time."""
+"""The background worker that indexes new rows while a server runs. Only one process per database does it at a time."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ if TYPE_CHECKING:
     from rem.db.database import Database
     from rem.retrieval.indexer import Indexer
 
-_PAUSE_SECONDS = 1.0
-_LONGEST_PAUSE_SECONDS = 60.0
+PAUSE_SECONDS = 1.0
+MAX_PAUSE_SECONDS = 60.0
 
 
 async def keep_indexed(database: Database, indexer: Indexer) -> None:
-    """Index whatever is written, until cancelled. A failure is logged, and tried again after ever longer pauses."""
-    pause = _PAUSE_SECONDS
+    """Index new rows until cancelled. Log a failure, and retry after a pause that doubles each time."""
+    pause = PAUSE_SECONDS
     while True:
         try:
-            await _lead(database, indexer)
-            pause = _PAUSE_SECONDS
+            await _index_as_leader(database, indexer)
+            pause = PAUSE_SECONDS
         except RemError as error:
-            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
-            logger.warning("Indexing failed and is tried again in {:.0f} s: {}", pause, error)
-        except Exception:  # noqa: BLE001  # whatever it is, the next rows must not wait for a restart of the server
-            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
-            logger.exception("Indexing failed in a way that it should not, and is tried again in {:.0f} s.", pause)
+            pause = min(pause * 2, MAX_PAUSE_SECONDS)
+            logger.warning("Indexing failed and will be retried in {:.0f} s: {}", pause, error)
+        except Exception:  # noqa: BLE001  # the worker must survive, or new rows would wait for a restart of the server
+            pause = min(pause * 2, MAX_PAUSE_SECONDS)
+            logger.exception("Indexing failed unexpectedly and will be retried in {:.0f} s.", pause)
         await asyncio.sleep(pause)
 
 
-async def _lead(database: Database, indexer: Indexer) -> None:
-    """Be the one that indexes, as long as nothing fails; return at once if another is."""
+async def _index_as_leader(database: Database, indexer: Indexer) -> None:
+    """Index new rows in a loop, as the only process that does. Return at once if another process already does."""
     async with database.unpooled_connection() as connection:
-        if not await connection.fetchval(query("passages", "try_to_lead")):
+        if not await connection.fetchval(query("passages", "try_lock_worker")):
             return
         while True:
             await indexer.run()
             await indexer.reembed_outdated()
-            await asyncio.sleep(_PAUSE_SECONDS)
-            # Who has lost this connection has lost the lock, too.
+            await asyncio.sleep(PAUSE_SECONDS)
+            # If this connection is lost, the lock is lost, too: this statement then raises.
             await connection.execute("SELECT 1")

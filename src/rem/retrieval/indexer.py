@@ -47,19 +47,20 @@ if TYPE_CHECKING:
     from rem.embeddings import Embedder, Vector
 
 IndexProgress: TypeAlias = Callable[[str, int], None]
-"""Called with what was done ("indexed", "embedded") and how many more of it are done now."""
+"""Called with "indexed" or "embedded", and the number of rows or passages done since the last call."""
 
-_ROWS_AT_ONCE = 256
-_EMBED_AT_ONCE = 256
-_EMBED_IN_TURN = 8 * _EMBED_AT_ONCE
-_LOOK_AGAIN_SECONDS = 0.2
-_LARGEST_PORTION = 4_000_000
-"""In bytes: so much text is split and weighed in one transaction, while its writers wait."""
+MAX_ROWS_PER_TRANSACTION = 256
+EMBED_BATCH_PASSAGES = 256
+MAX_EMBEDDED_BEFORE_INDEXING = 8 * EMBED_BATCH_PASSAGES
+"""After this many passages, new rows are indexed before the embedding continues."""
+POLL_SECONDS = 0.2
+MAX_BYTES_PER_TRANSACTION = 4_000_000
+"""The texts of one transaction, which blocks their writers, are at most this large."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexBacklog:
-    """What is not indexed yet."""
+    """The number of rows without passages, and of passages without an embedding."""
 
     rows: int
     passages: int
@@ -70,18 +71,19 @@ class IndexBacklog:
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """How much is indexed."""
+    """The state of the index."""
 
     passages: int
     embedded: int
-    forgotten: int
+    unindexed_rows: int
+    """Rows with a text that are neither indexed nor in the queue. There should be none."""
     model: str | None
-    waiting: IndexBacklog
+    backlog: IndexBacklog
 
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """What an indexing did."""
+    """The number of rows indexed, of passages made and of passages embedded."""
 
     rows: int
     passages: int
@@ -89,7 +91,7 @@ class IndexReport:
 
 
 class Indexer:
-    """Works off what waits. Any number may run at the same time, in any number of processes."""
+    """Indexes the rows in the queue. Any number of indexers may run at the same time, in any number of processes."""
 
     def __init__(self, database: Database, embedder: Embedder, language: str) -> None:
         self._database = database
@@ -98,56 +100,56 @@ class Indexer:
         self._languages: frozenset[str] = frozenset()
 
     async def load_backlog(self, scope: Scope | None = None) -> IndexBacklog:
-        """What waits, of everyone or of what one scope sees."""
+        """Return what is not indexed yet, for everyone or for what one scope sees."""
         async with self._database.connection() as connection:
-            row = await connection.fetchrow(query("passages", "waiting"), *_of(scope))
+            row = await connection.fetchrow(query("passages", "backlog"), *_scope_parameters(scope))
         return IndexBacklog(*row) if row else IndexBacklog(0, 0)
 
     async def enqueue_all(self) -> None:
-        """Let every row wait to be indexed anew; until then the passages that it has are searched."""
+        """Put all rows into the queue to index them again. Until then, SEARCH uses their old passages."""
         async with self._database.connection() as connection:
             await connection.execute("SELECT rem.rem_enqueue_all_rows()")
 
     async def check(self) -> IndexState:
-        """How much is indexed, by which model, and whether something was forgotten; an error if the models differ."""
+        """Return the state of the index. Raise EmbeddingMismatchError if another model made the vectors."""
         async with self._database.connection() as connection:
             model = await load_current_model(connection)
             passages, embedded = await connection.fetchrow(query("passages", "count_passages")) or (0, 0)
-            forgotten = await connection.fetchval(query("passages", "count_forgotten"))
+            unindexed_rows = await connection.fetchval(query("passages", "count_unindexed_rows"))
         if model is not None and not isinstance(self._embedder, UnavailableEmbedder):
             require_same_model(model, self._embedder)
-        return IndexState(passages, embedded, forgotten, model.name if model else None, await self.load_backlog())
+        return IndexState(passages, embedded, unindexed_rows, model.name if model else None, await self.load_backlog())
 
     async def run(self, scope: Scope | None = None, on_progress: IndexProgress | None = None) -> IndexReport:
-        """Index all that waits, of everyone or of what one scope sees; without an embedder, for words alone."""
+        """Index all rows in the queue, of everyone or of what one scope sees. Without an embedder, index words only."""
         rows = passages = embedded = 0
-        making = self._making(scope, on_progress)
+        making = self._start_making(scope, on_progress)
         try:
             while True:
                 is_made = making.done()
-                done = await self._embed_turn(scope, on_progress)
+                done = await self._embed_batches(scope, on_progress)
                 embedded += done
                 if is_made:
                     made = await making
                     rows, passages = rows + made[0], passages + made[1]
-                    if done < _EMBED_IN_TURN:
+                    if done < MAX_EMBEDDED_BEFORE_INDEXING:
                         await self._fold_statistics()
                         return IndexReport(rows, passages, embedded)
-                    # What was just written must not wait for its words until a backlog is embedded.
-                    making = self._making(scope, on_progress)
-                elif done < _EMBED_IN_TURN:
-                    await asyncio.wait([making], timeout=_LOOK_AGAIN_SECONDS)
+                    # New rows must be found by their words before a long backlog is embedded.
+                    making = self._start_making(scope, on_progress)
+                elif done < MAX_EMBEDDED_BEFORE_INDEXING:
+                    await asyncio.wait([making], timeout=POLL_SECONDS)
         finally:
             making.cancel()
             await asyncio.gather(making, return_exceptions=True)
 
-    def _making(self, scope: Scope | None, on_progress: IndexProgress | None) -> asyncio.Task[tuple[int, int]]:
-        """Passages are made while others are embedded: the database works on the one, the processor on the other."""
+    def _start_making(self, scope: Scope | None, on_progress: IndexProgress | None) -> asyncio.Task[tuple[int, int]]:
+        """Make passages in the background while others are embedded: one needs the database, the other the CPU."""
         return asyncio.create_task(self.make_passages(scope, on_progress=on_progress))
 
-    async def _embed_turn(self, scope: Scope | None, on_progress: IndexProgress | None) -> int:
+    async def _embed_batches(self, scope: Scope | None, on_progress: IndexProgress | None) -> int:
         try:
-            return await self.embed(scope, at_most=_EMBED_IN_TURN, on_progress=on_progress)
+            return await self.embed(scope, at_most=MAX_EMBEDDED_BEFORE_INDEXING, on_progress=on_progress)
         except EmbeddingDisabledError:
             return 0
 
@@ -158,12 +160,15 @@ class Indexer:
         seconds: float = math.inf,
         on_progress: IndexProgress | None = None,
     ) -> tuple[int, int]:
-        """Make the passages of rows that wait; how many rows and passages it were."""
+        """Make the passages of rows in the queue. Return the number of rows and of passages.
+
+        Stop after `at_most` rows or `seconds`.
+        """
         rows = passages = 0
         postponed: list[int] = []
-        ends = monotonic() + seconds
-        while (at_most is None or rows < at_most) and monotonic() < ends:
-            done = await self._index_portion(scope, postponed)
+        deadline = monotonic() + seconds
+        while (at_most is None or rows < at_most) and monotonic() < deadline:
+            done = await self._index_queue_entry(scope, postponed)
             if done is None:
                 break
             rows += done[0]
@@ -172,37 +177,38 @@ class Indexer:
                 on_progress("indexed", done[0])
         return rows, passages
 
-    async def _index_portion(self, scope: Scope | None, postponed: list[int]) -> tuple[int, int] | None:
+    async def _index_queue_entry(self, scope: Scope | None, postponed: list[int]) -> tuple[int, int] | None:
         async with self._database.connection() as connection, connection.transaction():
-            taken = await connection.fetchrow(query("passages", "take_from_queue"), *_of(scope), postponed)
-            if taken is None:
+            parameters = (*_scope_parameters(scope), postponed)
+            entry = await connection.fetchrow(query("passages", "take_from_queue"), *parameters)
+            if entry is None:
                 return None
-            tenant_id, entity_type, ids = taken["tenant_id"], taken["entity_type"], taken["entity_ids"]
-            if len(ids) > _ROWS_AT_ONCE:
-                split = query("passages", "split")
-                await connection.execute(split, tenant_id, taken["owner"], entity_type, ids, _ROWS_AT_ONCE)
+            tenant_id, entity_type, ids = entry["tenant_id"], entry["entity_type"], entry["entity_ids"]
+            if len(ids) > MAX_ROWS_PER_TRANSACTION:
+                split = query("passages", "split_queue_entry")
+                await connection.execute(split, tenant_id, entry["owner"], entity_type, ids, MAX_ROWS_PER_TRANSACTION)
                 return 0, 0
-            kind = (await load_searchable_types(connection)).get(entity_type)
-            if kind is None:
+            searchable_type = (await load_searchable_types(connection)).get(entity_type)
+            if searchable_type is None:
                 return len(ids), 0
             self._languages = self._languages or await load_languages(connection, self._language)
-            portion = await limit_ids_by_size(connection, kind, tenant_id, ids, _LARGEST_PORTION)
-            rows = await load_rows(connection, kind, tenant_id, portion, lock=True)
-            put_back = fill(query("passages", "put_back"), table=kind.table)
-            await connection.fetch(put_back, tenant_id, list(set(ids) - set(portion)), entity_type)
-            # Those that someone is just writing wait for another run.
-            missed = set(portion) - {row.id for row in rows}
-            postponed += [row[0] for row in await connection.fetch(put_back, tenant_id, list(missed), entity_type)]
+            portion = await limit_ids_by_size(connection, searchable_type, tenant_id, ids, MAX_BYTES_PER_TRANSACTION)
+            rows = await load_rows(connection, searchable_type, tenant_id, portion, lock=True)
+            requeue = fill(query("passages", "requeue"), table=searchable_type.table)
+            await connection.fetch(requeue, tenant_id, list(set(ids) - set(portion)), entity_type)
+            # Rows that are being written at this moment are indexed in another run.
+            locked = set(portion) - {row.id for row in rows}
+            postponed += [row[0] for row in await connection.fetch(requeue, tenant_id, list(locked), entity_type)]
             stored = await connection.fetchval(
                 query("passages", "store_passages"),
                 tenant_id,
                 entity_type,
                 [row.id for row in rows],
-                [self._as_json(row, passage) for row in rows for passage in split_row(row)],
+                [self._passage_to_json(row, passage) for row in rows for passage in split_row(row)],
             )
             return len(rows), stored
 
-    def _as_json(self, row: SearchableRow, passage: Passage) -> dict[str, Any]:
+    def _passage_to_json(self, row: SearchableRow, passage: Passage) -> dict[str, Any]:
         weighed = list(collect_weighted_texts(row, passage))
         return {
             "owner": row.user_id or "",
@@ -228,92 +234,91 @@ class Indexer:
     async def embed(
         self, scope: Scope | None = None, at_most: int | None = None, on_progress: IndexProgress | None = None
     ) -> int:
-        """Embed passages that wait; how many it were."""
+        """Embed passages that have no embedding yet, up to `at_most`. Return how many."""
         if isinstance(self._embedder, UnavailableEmbedder):
             raise self._embedder.error
         embedded = 0
         skipped: list[int] = []
-        portion = await self._next_portion(scope, skipped)
-        # While one portion is embedded, the one before is stored and the next one is read.
-        async with _Background() as storing:
-            while portion is not None and (at_most is None or embedded < at_most):
-                vectors = asyncio.create_task(self._vectors_of(portion))
+        batch = await self._load_next_batch(scope, skipped)
+        # While one batch is embedded, the previous one is stored and the next one is loaded.
+        async with _BackgroundTask() as storing:
+            while batch is not None and (at_most is None or embedded < at_most):
+                vectors = asyncio.create_task(self._embed_batch(batch))
                 try:
-                    following = await self._next_portion(scope, [*skipped, *portion.ids, *storing.ids])
+                    following = await self._load_next_batch(scope, [*skipped, *batch.ids, *storing.ids])
                 except BaseException:
                     vectors.cancel()
                     raise
-                await storing.next(portion.ids, self._store_vectors(portion, await vectors))
-                skipped += portion.blank
-                embedded += len(portion.known)
+                await storing.start_next(batch.ids, self._store_batch(batch, await vectors))
+                skipped += batch.blank
+                embedded += len(batch.embeddable)
                 if on_progress:
-                    on_progress("embedded", len(portion.known))
-                portion = following
+                    on_progress("embedded", len(batch.embeddable))
+                batch = following
         return embedded
 
-    async def _next_portion(self, scope: Scope | None, excluded: Sequence[int]) -> _Portion | None:
+    async def _load_next_batch(self, scope: Scope | None, excluded: Sequence[int]) -> _Batch | None:
         async with self._database.connection() as connection:
-            waiting = await connection.fetch(
-                query("passages", "without_embedding"), *_of(scope), list(excluded), _EMBED_AT_ONCE
-            )
-            if not waiting:
+            parameters = (*_scope_parameters(scope), list(excluded), EMBED_BATCH_PASSAGES)
+            passages = await connection.fetch(query("passages", "passages_without_embedding"), *parameters)
+            if not passages:
                 return None
-            return _Portion(
-                await load_or_record_model(connection, self._embedder), waiting, await _texts_of(connection, waiting)
-            )
+            model = await load_or_record_model(connection, self._embedder)
+            return _Batch(model, passages, await _load_embedding_texts(connection, passages))
 
     async def switch_model(self) -> int:
-        """Make the embedder's model the one of this database; how many passages another model embedded."""
-        # A model that cannot embed anything must not take the place of one that could.
+        """Make the embedder's model the current one. Return the number of passages that another model embedded."""
+        # A model that cannot embed must not replace one that can.
         await self._embedder.embed_one("a text to try it")
         async with self._database.connection() as connection:
             model = await set_current_model(connection, self._embedder)
-            return int(await connection.fetchval(query("passages", "count_of_other_models"), model.id))
+            return int(await connection.fetchval(query("passages", "count_passages_of_other_models"), model.id))
 
     async def reembed_outdated(self, on_progress: IndexProgress | None = None) -> int:
-        """Embed anew what another model embedded; how many passages it were. Can be stopped and resumed at any time."""
+        """Embed the passages of other models again. Return how many. It can be stopped and resumed at any time."""
         async with self._database.connection() as connection:
             model = await load_current_model(connection)
             if model is None or isinstance(self._embedder, UnavailableEmbedder):
                 return 0
             require_same_model(model, self._embedder)
-        embedded, last = 0, 0
+        embedded, last_id = 0, 0
         while True:
             async with self._database.connection() as connection:
-                others = await connection.fetch(query("passages", "of_other_model"), model.id, last, _EMBED_AT_ONCE)
-                texts = await _texts_of(connection, others)
-            if not others:
+                statement = query("passages", "passages_of_other_models")
+                passages = await connection.fetch(statement, model.id, last_id, EMBED_BATCH_PASSAGES)
+                texts = await _load_embedding_texts(connection, passages)
+            if not passages:
                 return embedded
-            last = others[-1]["id"]
-            portion = _Portion(model, others, texts)
-            await self._store_vectors(portion, await self._vectors_of(portion))
-            embedded += len(portion.known)
+            last_id = passages[-1]["id"]
+            batch = _Batch(model, passages, texts)
+            await self._store_batch(batch, await self._embed_batch(batch))
+            embedded += len(batch.embeddable)
             if on_progress:
-                on_progress("embedded", len(portion.known))
+                on_progress("embedded", len(batch.embeddable))
 
-    async def _vectors_of(self, portion: _Portion) -> Sequence[Vector]:
-        texts = [portion.texts[passage["id"]] for passage in portion.known]
+    async def _embed_batch(self, batch: _Batch) -> Sequence[Vector]:
+        texts = [batch.texts[passage["id"]] for passage in batch.embeddable]
         return list(await self._embedder.embed(texts)) if texts else []
 
-    async def _store_vectors(self, portion: _Portion, vectors: Sequence[Vector]) -> None:
-        known = portion.known
-        if not known:
+    async def _store_batch(self, batch: _Batch, vectors: Sequence[Vector]) -> None:
+        passages = batch.embeddable
+        if not passages:
             return
         async with self._database.connection() as connection:
             await connection.execute(
                 query("passages", "store_embeddings"),
-                [passage["tenant_id"] for passage in known],
-                [passage["id"] for passage in known],
+                [passage["tenant_id"] for passage in passages],
+                [passage["id"] for passage in passages],
                 [vector_to_text(vector) for vector in vectors],
-                portion.model.id,
+                batch.model.id,
             )
-            for tenant_id, owner in sorted({(passage["tenant_id"], passage["owner"]) for passage in known}):
-                await connection.execute(query("passages", "refresh_mean"), tenant_id, owner, portion.model.id)
+            for tenant_id, owner in sorted({(passage["tenant_id"], passage["owner"]) for passage in passages}):
+                await connection.execute(query("passages", "refresh_embedding_mean"), tenant_id, owner, batch.model.id)
 
 
 @dataclass(frozen=True, slots=True)
-class _Portion:
-    """Passages that are embedded together."""
+class _Batch:
+    """Passages that are embedded together, and their texts by passage id."""
 
     model: EmbeddingModel
     passages: Sequence[Any]
@@ -324,27 +329,27 @@ class _Portion:
         return [passage["id"] for passage in self.passages]
 
     @property
-    def known(self) -> list[Any]:
-        """Those that have a text; one without belongs to a row that was changed or deleted a moment ago."""
+    def embeddable(self) -> list[Any]:
+        """The passages with a text. The row of a passage without one was just changed or deleted."""
         return [passage for passage in self.passages if not is_blank(self.texts.get(passage["id"], ""))]
 
     @property
     def blank(self) -> set[int]:
-        return set(self.ids) - {passage["id"] for passage in self.known}
+        return set(self.ids) - {passage["id"] for passage in self.embeddable}
 
 
-class _Background:
-    """One piece of work at a time that goes on beside the rest; it is done, or cancelled by an error, at the end."""
+class _BackgroundTask:
+    """One background task at a time. At the end of the block it is awaited, or cancelled after an error."""
 
     def __init__(self) -> None:
         self.ids: list[int] = []
         self._task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> _Background:
+    async def __aenter__(self) -> _BackgroundTask:
         return self
 
-    async def next(self, ids: list[int], work: Coroutine[Any, Any, None]) -> None:
-        """Begin some work, once the work before is done."""
+    async def start_next(self, ids: list[int], work: Coroutine[Any, Any, None]) -> None:
+        """Start a coroutine after the previous one is done."""
         try:
             await self._finish()
         except BaseException:
@@ -357,28 +362,28 @@ class _Background:
         if task is not None:
             await task
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_rest: object) -> None:
-        if kind is not None and self._task is not None:
+    async def __aexit__(self, error_type: type[BaseException] | None, *_rest: object) -> None:
+        if error_type is not None and self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
             return
         await self._finish()
 
 
-async def _texts_of(connection: Connection, passages: Sequence[Any]) -> dict[int, str]:
-    """What the embedder reads of each passage, by the passage's id."""
+async def _load_embedding_texts(connection: Connection, passages: Sequence[Any]) -> dict[int, str]:
+    """Return the text to embed for each passage, by passage id."""
     if not passages:
         return {}
-    kinds = await load_searchable_types(connection)
+    types = await load_searchable_types(connection)
     by_origin: dict[tuple[str, str], set[UUID]] = defaultdict(set)
     for passage in passages:
         by_origin[passage["tenant_id"], passage["entity_type"]].add(passage["entity_id"])
     rows: dict[tuple[str, str, UUID], tuple[SearchableType, SearchableRow]] = {}
     for (tenant_id, entity_type), ids in by_origin.items():
-        kind = kinds.get(entity_type)
-        if kind is not None:
-            for row in await load_rows(connection, kind, tenant_id, list(ids)):
-                rows[tenant_id, entity_type, row.id] = kind, row
+        searchable_type = types.get(entity_type)
+        if searchable_type is not None:
+            for row in await load_rows(connection, searchable_type, tenant_id, list(ids)):
+                rows[tenant_id, entity_type, row.id] = searchable_type, row
     texts = {}
     for passage in passages:
         found = rows.get((passage["tenant_id"], passage["entity_type"], passage["entity_id"]))
@@ -389,9 +394,9 @@ async def _texts_of(connection: Connection, passages: Sequence[Any]) -> dict[int
 
 
 def vector_to_text(vector: Vector) -> str:
-    """A vector as pgvector reads it."""
+    """Return a vector in the text format of pgvector."""
     return orjson.dumps(vector, option=orjson.OPT_SERIALIZE_NUMPY).decode()
 
 
-def _of(scope: Scope | None) -> tuple[str | None, list[str]]:
+def _scope_parameters(scope: Scope | None) -> tuple[str | None, list[str]]:
     return (scope.tenant_id, visible_owners(scope)) if scope else (None, [])

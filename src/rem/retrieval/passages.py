@@ -1,4 +1,4 @@
-"""Passages: what of a row is weighed and embedded, in stretches that an embedder reads whole."""
+"""Split rows into passages, and compute what the index stores of them: words, prior, text to embed."""
 
 from __future__ import annotations
 
@@ -13,34 +13,36 @@ from rem.retrieval.text_splitter import split_text
 from rem.retrieval.time_words import mentions_time
 
 MAX_PASSAGE_CHARS = 900
-"""In characters: about 230 of the 256 tokens that the local model reads."""
+"""About 230 of the 256 tokens that the local embedding model reads."""
 MAX_MESSAGE_CHARS = 8000
-"""In characters: so much of a message is weighed as one; what is longer, in parts of this length."""
+"""The words of a message are weighed together up to this length. A longer message is weighed in parts."""
 MAX_TITLE_CHARS = 200
 EARLIER_MESSAGE_WEIGHTS = (0.6, 0.4, 0.3)
-"""How much a word counts that was said one, two or three messages before."""
+"""The weights of words from one, two and three messages before."""
 MAX_EARLIER_CHARS = 1000
-"""In characters, of all that was said before: a short answer needs it, a long one would drown in it."""
-_LENGTH_WEIGHT, _LONG_ENOUGH = 1.8, 15
-_QUESTION_WEIGHT = -0.85
-_HUMAN_WEIGHT = 2.2
+"""The total length of earlier messages. Short answers need them; long ones would outweigh the message itself."""
+LENGTH_PRIOR = 1.8
+FULL_LENGTH_WORDS = 15
+"""A text with this many content words gets the full length prior."""
+QUESTION_PRIOR = -0.85
+PERSON_PRIOR = 2.2
 _WORD = re.compile(r"\w+")
 _CLOSING_REMARK = re.compile(r"\s*\[[^\]]*\]\s*$")
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A stretch of one field of a row, and the stretch around it whose words it is found by."""
+    """A part of one field of a row, as offsets, and the part around it whose words are indexed with it."""
 
     field: str
     start: int
     end: int
     weighed: tuple[int, int] | None = None
-    """None if another passage stands for the words of this one."""
+    """None if another passage holds the words of this one."""
 
 
 def split_row(row: SearchableRow) -> Iterator[Passage]:
-    """The passages of a row; one for the title alone if it has nothing else."""
+    """Yield the passages of a row. A row with a title and no text gets one empty passage for the title."""
     if not row.is_searched:
         return
     is_empty = True
@@ -54,13 +56,13 @@ def split_row(row: SearchableRow) -> Iterator[Passage]:
 
 
 def _text_passages(field: str, body: str) -> Iterator[Passage]:
-    """A text is read in places: each passage is found by its own words."""
+    """Split a text. Each passage is indexed by its own words."""
     for start, end in split_text(body, MAX_PASSAGE_CHARS):
         yield Passage(field, start, end, (start, end))
 
 
 def _message_passages(field: str, body: str) -> Iterator[Passage]:
-    """A message is one answer: its first passage is found by the words of all of it."""
+    """Split a message. Its first passage is indexed by the words of the whole message."""
     for first, last in split_text(body, MAX_MESSAGE_CHARS):
         weighed: tuple[int, int] | None = (first, last)
         for start, end in split_text(body[first:last], MAX_PASSAGE_CHARS):
@@ -69,7 +71,7 @@ def _message_passages(field: str, body: str) -> Iterator[Passage]:
 
 
 def collect_weighted_texts(row: SearchableRow, passage: Passage) -> Iterator[tuple[str, float]]:
-    """The texts whose words the passage is found by, each with how much its words count."""
+    """Yield the texts whose words a passage is found by, with their weights: body, title, date, earlier messages."""
     if passage.weighed is None:
         return
     start, end = passage.weighed
@@ -78,34 +80,34 @@ def collect_weighted_texts(row: SearchableRow, passage: Passage) -> Iterator[tup
         yield row.title[:MAX_TITLE_CHARS], 1.0
     if row.happened_at is not None:
         yield f"{row.happened_at:%-d %B %Y}", 1.0
-    room = MAX_EARLIER_CHARS
-    for said, share in zip(row.before, EARLIER_MESSAGE_WEIGHTS, strict=False):
-        room -= len(said)
-        if room < 0:
+    remaining_chars = MAX_EARLIER_CHARS
+    for message, weight in zip(row.earlier_messages, EARLIER_MESSAGE_WEIGHTS, strict=False):
+        remaining_chars -= len(message)
+        if remaining_chars < 0:
             break
-        yield said, share
+        yield message, weight
 
 
 def compute_prior(row: SearchableRow) -> float:
-    """How good an answer the row makes whatever the question: better if it says something, and a person says it."""
+    """Return the part of the score that does not depend on the query. Long texts and texts of people score higher."""
     body = "\n".join(row.bodies.values())
-    # About half of the words of a text carry meaning.
-    words = min(sum(1 for _ in _WORD.finditer(body[:1000])) / 2, _LONG_ENOUGH)
-    prior = _LENGTH_WEIGHT * math.log1p(words) / math.log1p(_LONG_ENOUGH)
+    # About half of the words of a text are content words.
+    words = min(sum(1 for _ in _WORD.finditer(body[:1000])) / 2, FULL_LENGTH_WORDS)
+    prior = LENGTH_PRIOR * math.log1p(words) / math.log1p(FULL_LENGTH_WORDS)
     if _CLOSING_REMARK.sub("", body[-1000:]).rstrip().endswith(("?", "？")):
-        prior += _QUESTION_WEIGHT
+        prior += QUESTION_PRIOR
     if row.role != "assistant" or row.speaker:
-        prior += _HUMAN_WEIGHT
+        prior += PERSON_PRIOR
     return prior
 
 
 def row_mentions_time(row: SearchableRow) -> bool:
-    """Whether the row says when something was or will be."""
+    """Return whether the row is a message that mentions a time."""
     return row.is_message and any(mentions_time(body[:MAX_MESSAGE_CHARS]) for body in row.bodies.values())
 
 
 def build_embedding_text(row: SearchableRow, passage: Passage) -> str:
-    """What of a passage the embedder reads."""
+    """Return the text of a passage to embed: its title and its body."""
     body = row.bodies[passage.field][passage.start : passage.end]
-    title = row.title[:MAX_TITLE_CHARS] if row.is_title_meant or not body else ""
+    title = row.title[:MAX_TITLE_CHARS] if row.has_own_title or not body else ""
     return "\n".join(part for part in (title, body) if part)

@@ -1,4 +1,4 @@
-"""Rereading the best candidates: what a reranker promises, and how its order and the search's become one."""
+"""Rerank the best hits of a search: the interface of rerankers, and how both scores are combined."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ if TYPE_CHECKING:
 
 
 class Reranker(Protocol):
-    """Says how well texts answer a question, reading both together. A failure is a `RerankerError`."""
+    """Scores how well texts answer a question. It raises RerankerError if it fails."""
 
     @property
     def name(self) -> str:
-        """What to call it in notes and measurements."""
+        """The name in notes and measurements."""
 
     async def scores(self, question: str, texts: Sequence[str]) -> list[float]:
-        """One score per text, in their order; higher is better."""
+        """Return one score per text, in their order. Higher is better."""
 
     async def close(self) -> None:
-        """Give back threads and memory; closing twice is fine."""
+        """Release threads and memory. It may be called twice."""
 
 
 def open_reranker(settings: Settings) -> Reranker | None:
-    """The reranker that the settings ask for, if any. Cheap: the model is loaded at its first use."""
-    wanted = settings.reranker
-    if wanted.model_path is None:
+    """Return the reranker of the settings, or None. This is cheap: the model is loaded at its first use."""
+    configured = settings.reranker
+    if configured.model_path is None:
         return None
     from rem.embeddings.thread_pool import thread_count
     from rem.retrieval.cross_encoder import CrossEncoder
 
-    return CrossEncoder(wanted.model_path, threads=thread_count(wanted.threads))
+    return CrossEncoder(configured.model_path, threads=thread_count(configured.threads))
 
 
-def rank_candidates(scores_fusion: Sequence[float], scores_reranker: Sequence[float], weight: float) -> list[int]:
-    """The candidates' positions, best first; candidates that are equally good keep their order."""
-    scores = blend_scores(scores_fusion, scores_reranker, weight)
+def rank_candidates(search_scores: Sequence[float], reranker_scores: Sequence[float], weight: float) -> list[int]:
+    """Return the positions of the candidates, best first. Candidates with equal scores keep their order."""
+    scores = blend_scores(search_scores, reranker_scores, weight)
     return sorted(range(len(scores)), key=lambda position: -scores[position])
 
 
-def blend_scores(scores_fusion: Sequence[float], scores_reranker: Sequence[float], weight: float) -> list[float]:
-    """One score from 0 to 1 per candidate: `weight` of it is the reranker's, the rest that of the search."""
+def blend_scores(search_scores: Sequence[float], reranker_scores: Sequence[float], weight: float) -> list[float]:
+    """Combine both scores into one from 0 to 1 per candidate. `weight` is the share of the reranker's score."""
     return [
-        weight * reranker + (1 - weight) * fusion
-        for fusion, reranker in zip(_normalised(scores_fusion), _normalised(scores_reranker), strict=True)
+        weight * reranker + (1 - weight) * search
+        for search, reranker in zip(_normalise(search_scores), _normalise(reranker_scores), strict=True)
     ]
 
 
-def _normalised(scores: Sequence[float]) -> list[float]:
-    """The scores from 0 (the worst) to 1 (the best); if all are equal, all are the best."""
+def _normalise(scores: Sequence[float]) -> list[float]:
+    """Scale scores to 0 (worst) … 1 (best). If all are equal, all are 1."""
     if not scores:
         return []
-    least = min(scores)
-    reach = max(scores) - least
-    return [(score - least) / reach if reach else 1.0 for score in scores]
+    lowest = min(scores)
+    spread = max(scores) - lowest
+    return [(score - lowest) / spread if spread else 1.0 for score in scores]

@@ -1,4 +1,4 @@
-"""The rows that are searched: how each type's texts are read, with what stands around them."""
+"""Load the rows to index: the texts of each searchable type, with their context."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SearchableType:
-    """An entity type that is searched: by which columns, and which one is the title."""
+    """An entity type that SEARCH covers, with its text columns and its title column."""
 
     name: str
     fields: tuple[str, ...]
@@ -26,18 +26,18 @@ class SearchableType:
 
     @property
     def table(self) -> str:
-        """The table, quoted."""
+        """The quoted table name."""
         return f"rem.{identifier(self.name)}"
 
     @property
-    def is_conversation(self) -> bool:
-        """Whether its rows belong to sessions and follow each other."""
+    def has_messages(self) -> bool:
+        """Whether its rows are messages of sessions."""
         return self.name == "messages"
 
 
 @dataclass(frozen=True, slots=True)
 class SearchableRow:
-    """A row as it is indexed."""
+    """A row with everything that the index needs."""
 
     id: UUID
     user_id: str | None
@@ -45,79 +45,80 @@ class SearchableRow:
     language: str | None
     title: str
     happened_at: datetime | None
-    """When it was said or took place."""
+    """When the message was written, or when the moment or resource took place."""
     group_id: UUID | None
     position: int | None
     bodies: dict[str, str]
-    before: tuple[str, ...]
-    """What was said before, the nearest first, where the row is part of a conversation."""
+    earlier_messages: tuple[str, ...]
+    """The texts of up to three messages before it in the session, nearest first. Empty if it is no message."""
     role: str | None
     speaker: str | None
     is_searched: bool = True
-    """False for notes of tools, and for what says so itself (`metadata.searchable`): they would crowd out the rest."""
-    is_title_meant: bool = True
-    """Whether the title says something of its own. The name of a moment that was dreamt is made of a date and of what
-    it tells: so its vector is that of what it tells, and two of them can be compared by it (dreaming/moments)."""
+    """False for messages of tools and for rows with `metadata.searchable` false: they would crowd out the rest."""
+    has_own_title: bool = True
+    """Whether the title is embedded with the text. The name of a dreamed moment is left out: it consists of a date and
+    words of its text, and dreaming/moments compares moments by the vectors of their texts."""
 
     @property
     def is_message(self) -> bool:
-        """Whether the row is one of a conversation's messages."""
+        """Whether the row is a message of a session."""
         return self.role is not None
 
 
 _IS_SEARCHED = "(r.metadata -> 'searchable') IS DISTINCT FROM 'false'"
-_IS_TITLE_MEANT = {"moments": "r.origin NOT LIKE 'dream:%'"}
-_TIMES = {"messages": "r.created_at", "moments": "r.starts_timestamp", "resources": "r.timestamp"}
+_HAS_OWN_TITLE = {"moments": "r.origin NOT LIKE 'dream:%'"}
+_TIME_COLUMNS = {"messages": "r.created_at", "moments": "r.starts_timestamp", "resources": "r.timestamp"}
 
 
 def visible_owners(scope: Scope) -> list[str]:
-    """Whose passages a scope sees: its user's and, under the empty name, the shared ones."""
+    """Return the owners whose passages a scope sees: its user, and "" for shared rows."""
     return ["", scope.user_id] if scope.user_id else [""]
 
 
 async def load_searchable_types(connection: Connection) -> dict[str, SearchableType]:
-    """The types that are searched, by name."""
+    """Return the types that SEARCH covers, by name."""
     rows = await connection.fetch(query("passages", "searchable_types"))
     return {name: SearchableType(name, tuple(fields), title_field) for name, fields, title_field in rows}
 
 
 async def load_languages(connection: Connection, default: str) -> frozenset[str]:
-    """The languages whose words PostgreSQL can stem; an error if the one of the settings is not among them."""
+    """Return the languages that PostgreSQL can stem. Raise SettingsError if the default language is not one of them."""
     languages = frozenset(row[0] for row in await connection.fetch(query("passages", "languages")))
     if default not in languages:
         raise SettingsError(
-            f"SEARCH__LANGUAGE is {default!r}, which this PostgreSQL has no words for: use one of "
+            f"SEARCH__LANGUAGE is {default!r}, which this PostgreSQL cannot stem: use one of "
             f"{', '.join(sorted(languages))}."
         )
     return languages
 
 
 async def limit_ids_by_size(
-    connection: Connection, kind: SearchableType, tenant_id: str, ids: Sequence[UUID], size: int
+    connection: Connection, searchable_type: SearchableType, tenant_id: str, ids: Sequence[UUID], max_bytes: int
 ) -> list[UUID]:
-    """The first of some rows whose texts are not larger together than `size`; one at least."""
-    sizes = " + ".join(f"coalesce(octet_length(r.{identifier(field)}::text), 0)" for field in kind.fields)
-    statement = fill(query("passages", "ids_within"), table=kind.table, size=sizes)
-    return [row[0] for row in await connection.fetch(statement, tenant_id, ids, size)]
+    """Return the first ids whose texts have at most `max_bytes` together, but at least one id."""
+    sizes = " + ".join(f"coalesce(octet_length(r.{identifier(field)}::text), 0)" for field in searchable_type.fields)
+    statement = fill(query("passages", "limit_ids_by_size"), table=searchable_type.table, size=sizes)
+    return [row[0] for row in await connection.fetch(statement, tenant_id, ids, max_bytes)]
 
 
 async def load_rows(
-    connection: Connection, kind: SearchableType, tenant_id: str, ids: Sequence[UUID], *, lock: bool = False
+    connection: Connection, searchable_type: SearchableType, tenant_id: str, ids: Sequence[UUID], *, lock: bool = False
 ) -> list[SearchableRow]:
-    """The live ones of some rows; with `lock`, those that nobody is just writing, and nobody can until the end."""
+    """Load rows that are not deleted. With `lock`, lock them, and leave out rows that are being written."""
+    title_column = searchable_type.title_field
     statement = fill(
-        query("passages", "read_rows"),
-        table=kind.table,
-        title=f"coalesce(r.{identifier(kind.title_field)}::text, '')" if kind.title_field else "''",
-        # A session's own text stands beside its messages, at no place among them.
-        group_id={"messages": "r.session_id", "sessions": "r.id"}.get(kind.name, "NULL::uuid"),
-        position="r.message_index" if kind.is_conversation else "NULL::integer",
-        happened_at=_TIMES.get(kind.name, "NULL::timestamptz"),
-        role="r.role" if kind.is_conversation else "NULL::text",
-        is_searched=_IS_SEARCHED + (" AND r.role <> 'tool'" if kind.is_conversation else ""),
-        is_title_meant=_IS_TITLE_MEANT.get(kind.name, "true"),
-        bodies=", ".join(f"coalesce(r.{identifier(field)}::text, '')" for field in kind.fields),
-        before=f"({query('passages', 'said_before')})" if kind.is_conversation else "NULL::text[]",
+        query("passages", "load_rows"),
+        table=searchable_type.table,
+        title=f"coalesce(r.{identifier(title_column)}::text, '')" if title_column else "''",
+        # The description of a session is grouped with its messages, but has no position among them.
+        group_id={"messages": "r.session_id", "sessions": "r.id"}.get(searchable_type.name, "NULL::uuid"),
+        position="r.message_index" if searchable_type.has_messages else "NULL::integer",
+        happened_at=_TIME_COLUMNS.get(searchable_type.name, "NULL::timestamptz"),
+        role="r.role" if searchable_type.has_messages else "NULL::text",
+        is_searched=_IS_SEARCHED + (" AND r.role <> 'tool'" if searchable_type.has_messages else ""),
+        has_own_title=_HAS_OWN_TITLE.get(searchable_type.name, "true"),
+        bodies=", ".join(f"coalesce(r.{identifier(field)}::text, '')" for field in searchable_type.fields),
+        before=f"({query('passages', 'earlier_messages')})" if searchable_type.has_messages else "NULL::text[]",
         lock="FOR SHARE OF r SKIP LOCKED" if lock else "",
     )
     return [
@@ -130,12 +131,12 @@ async def load_rows(
             row["happened_at"],
             row["group_id"],
             row["position"],
-            dict(zip(kind.fields, row["bodies"], strict=True)),
+            dict(zip(searchable_type.fields, row["bodies"], strict=True)),
             tuple(row["before"] or ()),
             row["role"],
             row["speaker"],
             row["is_searched"],
-            row["is_title_meant"],
+            row["has_own_title"],
         )
         for row in await connection.fetch(statement, tenant_id, ids)
     ]

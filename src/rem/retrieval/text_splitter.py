@@ -1,43 +1,43 @@
-"""Splitting a text into stretches that an embedder can read whole, at the best break that is near."""
+"""Split a text at paragraphs, lines, sentences or words, into parts of limited length."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-# From the best break to the worst: between paragraphs, lines, sentences, words.
+# From the best break to the worst: paragraph, line, sentence, word.
 _BREAKS = (
     re.compile(r"\n\s*\n"),
     re.compile(r"\n"),
     re.compile(r"(?<=[.!?…])[\"')\]]*\s|(?<=[。！？])"),
     re.compile(r"\s"),
 )
-_SHARE_BEFORE_BREAK = 0.5
+MIN_PART_SHARE = 0.5
+"""A part has at least this share of the maximum length, so that a text is not split into crumbs."""
 
 
-def split_text(text: str, longest: int) -> Iterator[tuple[int, int]]:
-    """The stretches `(start, end)` of at most `longest` characters that together hold all words of the text."""
-    start, end = _trimmed(text, 0, len(text))
-    while end - start > longest:
-        cut = _break_before(text, start, start + longest)
-        stretch = _trimmed(text, start, cut)
-        yield stretch
-        start, end = _trimmed(text, cut, end)
+def split_text(text: str, max_chars: int) -> Iterator[tuple[int, int]]:
+    """Yield the parts of a text as offsets `(start, end)`, each at most `max_chars` long and without outer spaces."""
+    start, end = _trim(text, 0, len(text))
+    while end - start > max_chars:
+        cut = _find_break(text, start, start + max_chars)
+        yield _trim(text, start, cut)
+        start, end = _trim(text, cut, end)
     if end > start:
         yield start, end
 
 
-def _break_before(text: str, start: int, limit: int) -> int:
-    """The last break of the best kind before the limit, but not so early that stretches become crumbs."""
-    earliest = start + int((limit - start) * _SHARE_BEFORE_BREAK)
+def _find_break(text: str, start: int, limit: int) -> int:
+    """Return the offset after the last break of the best kind before the limit."""
+    earliest = start + int((limit - start) * MIN_PART_SHARE)
     for pattern in _BREAKS:
-        ends = [found.end() for found in pattern.finditer(text, earliest, limit)]
+        ends = [match.end() for match in pattern.finditer(text, earliest, limit)]
         if ends:
             return ends[-1]
     return limit
 
 
-def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+def _trim(text: str, start: int, end: int) -> tuple[int, int]:
     while start < end and text[start].isspace():
         start += 1
     while start < end and text[end - 1].isspace():
