@@ -22,7 +22,7 @@ from rem.ingest.sources.fetch import list_sources
 from rem.ingest.sources.policy import UNRESTRICTED
 from rem.models import File, Ontology, Resource, Schema
 from rem.settings import Settings
-from tests.db.test_crash_recovery import connect_to, eventually, kill
+from tests.db.test_crash_recovery import connect_to, kill, wait_until
 from tests.ingest.helpers import PAGE, everything
 from tests.ingest.test_ingester import AGENT
 from tests.rem_command import environment, output
@@ -151,10 +151,10 @@ async def interrupted(folder: Path, settings: dict[str, str], sql: Connection, h
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
     )
-    await eventually(sql, "(SELECT count(*) FROM rem.files) >= 10")
+    await wait_until(sql, "(SELECT count(*) FROM rem.files) >= 10")
     async with sql.transaction():
         await sql.execute("LOCK TABLE rem.edges IN SHARE MODE")
-        await eventually(sql, "EXISTS (SELECT FROM pg_locks WHERE relation = 'rem.edges'::regclass AND NOT granted)")
+        await wait_until(sql, "EXISTS (SELECT FROM pg_locks WHERE relation = 'rem.edges'::regclass AND NOT granted)")
         process.send_signal(how)
         if how is signal.SIGKILL:
             await process.wait()
@@ -190,7 +190,7 @@ async def test_a_killed_database_changes_nothing_in_the_end(home: Path, tmp_path
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
     )
-    await eventually(connection, "(SELECT count(*) FROM rem.files) >= 10")
+    await wait_until(connection, "(SELECT count(*) FROM rem.files) >= 10")
     await asyncio.to_thread(kill, home, with_children=True)
     connection.terminate()
     assert await process.wait() in (0, 5)

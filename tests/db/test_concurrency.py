@@ -1,4 +1,4 @@
-"""Many writers and readers at once: nothing fails, nothing is lost, nobody meets another."""
+"""Concurrent writers and readers: nothing fails, nothing is lost, owners stay isolated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Sql: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 
 class _Task:
-    """One of ten clients of a user, doing what clients do."""
+    """One of ten clients of a user. It runs random operations."""
 
     def __init__(self, store: Store, number: int, increments: Counter[str]) -> None:
         self._store = store
@@ -92,7 +92,7 @@ class _Task:
             assert entity.content.split()[0] == (entity.user_id or "shared")
 
 
-async def test_200_tasks_of_20_users_lose_nothing_and_never_meet(rem: Rem, shared: Store) -> None:
+async def test_200_tasks_of_20_users_lose_nothing_and_stay_isolated(rem: Rem, shared: Store) -> None:
     await shared.upsert(Resource(name="Handbook", content="shared"))
     stores = [rem.store(f"user-{number}") for number in range(_USERS)]
     for store in stores:
@@ -119,7 +119,7 @@ async def test_50_writers_of_a_new_key_make_one_row(rem: Rem, alice: Store) -> N
 
 
 async def test_writers_of_a_new_id_make_one_row(rem: Rem, alice: Store) -> None:
-    """A new row meets another in the index of the keys or in that of the ids first: each round is a try at both."""
+    """Repeat the race, because a conflict can come from the index of the keys or from that of the ids."""
     for number, entity_id in enumerate(uuid4() for _ in range(60)):
         rows = [Resource(id=entity_id, name=f"new {number}", content=str(writer)) for writer in range(4)]
         stored = await asyncio.gather(*map(alice.upsert, rows))
@@ -130,7 +130,7 @@ async def test_writers_of_a_new_id_make_one_row(rem: Rem, alice: Store) -> None:
 
 async def test_writers_of_the_same_text_get_that_text_back(alice: Store, sql: Sql) -> None:
     await alice.upsert(Resource(name="a", content="before"))
-    async with _row_locked(sql, waiting=4):
+    async with _lock_row(sql, waiting=4):
         writers = [asyncio.create_task(alice.upsert(Resource(name="a", content="now"))) for _ in range(4)]
     stored = await asyncio.gather(*writers)
     assert {resource.content for resource in stored} == {"now"}
@@ -139,7 +139,7 @@ async def test_writers_of_the_same_text_get_that_text_back(alice: Store, sql: Sq
 
 async def test_write_that_waited_for_a_deletion_is_refused(alice: Store, sql: Sql) -> None:
     await alice.upsert(Resource(name="a", content="before"))
-    async with _row_locked(sql, waiting=1):
+    async with _lock_row(sql, waiting=1):
         writer = asyncio.create_task(alice.upsert(Resource(name="a", content="late")))
         await sql.execute("UPDATE resources SET deleted_at = now()")
     with pytest.raises(DeletedError):
@@ -160,11 +160,11 @@ async def test_edges_of_different_origins_written_at_once_all_survive(rem: Rem, 
     assert (await check_mirrors(rem.database)).is_exact
 
 
-async def test_of_many_who_read_the_same_version_one_may_write(alice: Store, sql: Sql) -> None:
+async def test_only_one_reader_of_a_version_may_write_it_back(alice: Store, sql: Sql) -> None:
     read = [await alice.upsert(Resource(name="a", content="0")) for _ in range(6)]
     for number, resource in enumerate(read):
         resource.content = f"by {number}"
-    async with _row_locked(sql, waiting=6):
+    async with _lock_row(sql, waiting=6):
         writers = [asyncio.create_task(alice.upsert(resource)) for resource in read]
     outcomes = await asyncio.gather(*writers, return_exceptions=True)
     refused = [outcome for outcome in outcomes if isinstance(outcome, ConflictError)]
@@ -174,8 +174,8 @@ async def test_of_many_who_read_the_same_version_one_may_write(alice: Store, sql
 
 
 @asynccontextmanager
-async def _row_locked(sql: Sql, waiting: int) -> AsyncIterator[None]:
-    """Hold the one row until so many writers, started inside, wait for it: all have seen it as it was before."""
+async def _lock_row(sql: Sql, waiting: int) -> AsyncIterator[None]:
+    """Lock the only row until `waiting` writers wait for it. All of them have read the old version."""
     async with sql.transaction():
         await sql.execute("SELECT FROM resources FOR UPDATE")
         yield
@@ -217,7 +217,7 @@ async def test_single_writes_beside_a_bulk_load_succeed(rem: Rem, alice: Store) 
     assert (await check_mirrors(rem.database)).is_exact
 
 
-async def test_turns_of_a_conversation_arrive_while_it_is_counted(alice: Store) -> None:
+async def test_messages_arrive_while_their_session_is_updated(alice: Store) -> None:
     session = await alice.upsert(Session(name="chat"))
 
     async def say(index: int) -> None:

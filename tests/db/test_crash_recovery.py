@@ -1,4 +1,4 @@
-"""After any crash what was acknowledged is there, what was not is absent, and nobody has to do anything."""
+"""After any crash, acknowledged writes are complete, other writes are absent, and recovery is automatic."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def batch(number: int) -> list[Resource]:
 
 
 async def write_batches(store: Store, acknowledged: list[int]) -> None:
-    """Load one batch after the other, and note each that the store says it has."""
+    """Store one batch after another, and append the number of each acknowledged batch."""
     for number in count():
         await store.upsert_many(batch(number))
         acknowledged.append(number)
 
 
-async def eventually(connection: Connection, condition: str) -> None:
+async def wait_until(connection: Connection, condition: str) -> None:
     """Wait until an SQL condition holds."""
     async with asyncio.timeout(20):
         await connection.execute(f"DO $$ BEGIN WHILE NOT ({condition}) LOOP PERFORM pg_sleep(0.01); END LOOP; END $$")
@@ -67,10 +67,10 @@ async def eventually(connection: Connection, condition: str) -> None:
 
 @asynccontextmanager
 async def halfway_through_a_batch(connection: Connection) -> AsyncIterator[None]:
-    """The writer has stored rows of a batch, waits to store their edges, and has not committed."""
+    """Run the block while the writer has stored rows of a batch, waits to store their edges, and has not committed."""
     async with connection.transaction():
         await connection.execute("LOCK TABLE rem.edges IN SHARE MODE")
-        await eventually(
+        await wait_until(
             connection, "EXISTS (SELECT FROM pg_locks WHERE relation = 'rem.edges'::regclass AND NOT granted)"
         )
         yield
@@ -84,7 +84,7 @@ def connect_to(home: Path) -> Awaitable[Connection]:
 
 
 def kill(home: Path, *, with_children: bool) -> None:
-    """kill -9 of the test's own server, with its processes as in a power cut, or of the postmaster alone."""
+    """Kill the server of the test with SIGKILL: all its processes, as in a power cut, or the postmaster alone."""
     pid = EmbeddedServer(home).status().pid
     assert pid is not None
     postmaster = psutil.Process(pid)
@@ -95,7 +95,7 @@ def kill(home: Path, *, with_children: bool) -> None:
 
 
 async def assert_exactly(rem: Rem, acknowledged: list[int]) -> None:
-    """These batches are there completely, nothing else is, and the mirrors show just that."""
+    """Check that exactly these batches are stored, and that the mirrors match them."""
     store = rem.store("alice@example.com")
     for number in (*acknowledged, len(acknowledged)):
         found = await store.lookup(f"Batch {number} Row 0", f"batch-{number}-row-{BATCH - 1}")
@@ -107,12 +107,12 @@ async def assert_exactly(rem: Rem, acknowledged: list[int]) -> None:
 
 
 async def crash_in_the_middle_of_a_load(rem: Rem, home: Path, *, with_children: bool) -> list[int]:
-    """Kill the server halfway through a batch; the batches that were acknowledged."""
+    """Kill the server halfway through a batch, and return the acknowledged batches."""
     acknowledged: list[int] = []
     task = asyncio.create_task(write_batches(rem.store("alice@example.com"), acknowledged))
     connection = await connect_to(home)
     try:
-        await eventually(connection, f"(SELECT count(*) FROM rem.resources) >= {2 * BATCH}")
+        await wait_until(connection, f"(SELECT count(*) FROM rem.resources) >= {2 * BATCH}")
         async with halfway_through_a_batch(connection):
             kill(home, with_children=with_children)
             with pytest.raises(DatabaseUnavailableError):
@@ -126,19 +126,19 @@ async def crash_in_the_middle_of_a_load(rem: Rem, home: Path, *, with_children: 
 
 
 @pytest.mark.parametrize("with_children", [False, True], ids=["the postmaster", "every process"])
-async def test_a_killed_server_comes_back_with_what_was_acknowledged(home: Path, with_children: bool) -> None:
+async def test_killed_server_recovers_all_acknowledged_writes(home: Path, with_children: bool) -> None:
     settings = Settings(rem_home=home)
     async with Rem.open(settings) as rem:
         acknowledged = await crash_in_the_middle_of_a_load(rem, home, with_children=with_children)
-    said: list[str] = []
-    sink = logger.add(said.append, level="WARNING", format="{message}")
+    messages: list[str] = []
+    sink = logger.add(messages.append, level="WARNING", format="{message}")
     async with Rem.open(settings) as rem:
         await assert_exactly(rem, acknowledged)
     logger.remove(sink)
-    assert said == ["kv_store was empty after a crash of PostgreSQL. It was rebuilt from the tables.\n"]
+    assert messages == ["kv_store was empty after a crash of PostgreSQL. It was rebuilt from the tables.\n"]
 
 
-async def test_an_open_rem_goes_on_after_a_crash(home: Path) -> None:
+async def test_open_rem_continues_after_a_crash(home: Path) -> None:
     async with Rem.open(Settings(rem_home=home)) as rem:
         acknowledged = await crash_in_the_middle_of_a_load(rem, home, with_children=False)
         await assert_exactly(rem, acknowledged)
@@ -147,7 +147,7 @@ async def test_an_open_rem_goes_on_after_a_crash(home: Path) -> None:
         await assert_exactly(rem, [*acknowledged, len(acknowledged)])
 
 
-async def test_many_calls_at_once_meet_one_new_server_after_a_crash(home: Path) -> None:
+async def test_concurrent_calls_after_a_crash_start_one_server(home: Path) -> None:
     async with Rem.open(Settings(rem_home=home)) as rem:
         store = rem.store("alice@example.com")
         await store.upsert_many(batch(0))
@@ -158,7 +158,7 @@ async def test_many_calls_at_once_meet_one_new_server_after_a_crash(home: Path) 
         await assert_exactly(rem, [0])
 
 
-async def test_a_call_that_meets_the_crash_fails_clearly_and_the_next_one_works(home: Path) -> None:
+async def test_call_during_a_crash_fails_and_the_next_one_works(home: Path) -> None:
     async with Rem.open(Settings(rem_home=home)) as rem:
         store = rem.store("alice@example.com")
         await store.upsert_many(batch(0))
@@ -168,7 +168,7 @@ async def test_a_call_that_meets_the_crash_fails_clearly_and_the_next_one_works(
         await assert_exactly(rem, [0])
 
 
-async def test_a_server_that_was_stopped_between_two_calls_is_started_again(home: Path) -> None:
+async def test_server_that_was_stopped_between_two_calls_is_started_again(home: Path) -> None:
     async with Rem.open(Settings(rem_home=home)) as rem:
         store = rem.store("alice@example.com")
         await store.upsert_many(batch(0))
@@ -177,7 +177,7 @@ async def test_a_server_that_was_stopped_between_two_calls_is_started_again(home
         assert EmbeddedServer(home).status().running
 
 
-async def test_a_killed_writer_leaves_whole_batches(dsn: str, rem: Rem, sql: Connection, tmp_path: Path) -> None:
+async def test_killed_writer_leaves_only_complete_batches(dsn: str, rem: Rem, sql: Connection, tmp_path: Path) -> None:
     environment = {"POSTGRES__CONNECTION_STRING": dsn, "HOME": str(tmp_path)}
     writer = await asyncio.create_subprocess_exec(sys.executable, "-c", WRITER, env=environment, stdout=PIPE)
     assert writer.stdout is not None
@@ -187,11 +187,11 @@ async def test_a_killed_writer_leaves_whole_batches(dsn: str, rem: Rem, sql: Con
         writer.send_signal(signal.SIGKILL)
         assert await writer.wait() == -signal.SIGKILL
     acknowledged = [0, 1, *(int(line) for line in (await writer.stdout.read()).split())]
-    await eventually(sql, NOBODY_ELSE)
+    await wait_until(sql, NOBODY_ELSE)
     await assert_exactly(rem, acknowledged)
 
 
-async def test_a_killed_loader_leaves_nothing(dsn: str, rem: Rem, sql: Connection, tmp_path: Path) -> None:
+async def test_killed_loader_leaves_nothing(dsn: str, rem: Rem, sql: Connection, tmp_path: Path) -> None:
     path = tmp_path / "rows.yaml"
     rows = "".join(f"    - {{name: row {number}, graph_edges: [{{dst: row 0}}]}}\n" for number in range(500))
     moments = "- {table: moments, key_field: name, rows: [{name: before}]}\n"
@@ -202,13 +202,13 @@ async def test_a_killed_loader_leaves_nothing(dsn: str, rem: Rem, sql: Connectio
     async with halfway_through_a_batch(sql):
         loader.send_signal(signal.SIGKILL)
         await loader.wait()
-    await eventually(sql, NOBODY_ELSE)
+    await wait_until(sql, NOBODY_ELSE)
     assert await sql.fetchval("SELECT count(*) FROM rem.resources") == 0
     assert await sql.fetchval("SELECT count(*) FROM rem.moments") == 0
     assert (await check_mirrors(rem.database)).is_exact
 
 
-async def test_a_connection_that_is_lost_in_a_transaction_undoes_it(dsn: str, rem: Rem, sql: Connection) -> None:
+async def test_lost_connection_undoes_its_transaction(dsn: str, rem: Rem, sql: Connection) -> None:
     async with Rem.open(settings_for(dsn)) as other:
         store = other.store("alice@example.com")
         with pytest.raises(DatabaseUnavailableError):

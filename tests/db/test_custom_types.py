@@ -1,4 +1,4 @@
-"""A class of the user's own becomes a type like REM's, by a migration that can be read first."""
+"""Custom types: a class gets a table by a migration, and then works like a built-in type."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 
 class Project(Entity, table="projects", search=("goal",), summary="goal"):
-    """What people work on."""
+    """A project."""
 
     name: str
     goal: str = ""
@@ -52,12 +52,12 @@ async def columns(sql: Connection, table: str = "projects") -> dict[str, tuple[s
     return {name: (kind, nullable) for name, kind, nullable in rows}
 
 
-async def take_back(dsn: str, steps: int = 1) -> list[str]:
+async def roll_back(dsn: str, steps: int = 1) -> list[str]:
     async with Database(settings_for(dsn)).unpooled_connection() as connection:
         return await Migrator(connection).rollback(steps)
 
 
-async def test_the_plan_shows_the_sql_and_changes_nothing(rem: Rem, sql: Connection) -> None:
+async def test_plan_shows_the_sql_and_changes_nothing(rem: Rem, sql: Connection) -> None:
     plan = await rem.plan(Project)
     assert plan.migration is not None
     assert plan.migration.name == "custom:projects:1"
@@ -68,7 +68,7 @@ async def test_the_plan_shows_the_sql_and_changes_nothing(rem: Rem, sql: Connect
         await rem.store().upsert(Project(name="Atlas"))
 
 
-async def test_register_applies_just_the_plan(rem: Rem, sql: Connection) -> None:
+async def test_register_applies_exactly_the_plan(rem: Rem, sql: Connection) -> None:
     planned = await rem.plan(Project)
     assert await rem.register(Project) == planned
     assert planned.migration is not None
@@ -86,7 +86,7 @@ async def test_registering_again_does_nothing(rem: Rem, sql: Connection) -> None
     assert await sql.fetch("SELECT * FROM migrations") == before
 
 
-async def test_a_registered_type_has_key_cache_and_edges(rem: Rem, alice: Store, sql: Connection) -> None:
+async def test_registered_type_is_mirrored(rem: Rem, alice: Store, sql: Connection) -> None:
     await rem.register(Project)
     stored = await alice.upsert(Project(name="Project Atlas", goal="Reach the moon", graph_edges=[Edge(dst="Sarah")]))
     assert stored.key == "project-atlas"
@@ -104,7 +104,7 @@ async def test_a_registered_type_has_key_cache_and_edges(rem: Rem, alice: Store,
     assert (await check_mirrors(rem.database)).is_exact
 
 
-async def test_a_registered_type_is_isolated_by_owner(rem: Rem, alice: Store, bob: Store, shared: Store) -> None:
+async def test_registered_type_is_isolated_by_owner(rem: Rem, alice: Store, bob: Store, shared: Store) -> None:
     await rem.register(Project)
     of_alice = await alice.upsert(Project(name="Atlas", goal="mine"))
     of_all = await shared.upsert(Project(name="Atlas", goal="everybody's"))
@@ -116,7 +116,7 @@ async def test_a_registered_type_is_isolated_by_owner(rem: Rem, alice: Store, bo
         await bob.delete(of_alice)
 
 
-async def test_a_registered_type_is_loaded_and_dumped(rem: Rem, alice: Store, bob: Store) -> None:
+async def test_registered_type_is_loaded_and_dumped(rem: Rem, alice: Store, bob: Store) -> None:
     await rem.register(Project)
     yaml = "[{table: projects, key_field: name, rows: [{name: Atlas, goal: the moon, graph_edges: [{dst: atlas}]}]}]"
     report = await load(alice, read_blocks(yaml, "projects.yaml"))
@@ -199,7 +199,7 @@ def own_values(entity: Entity) -> dict[str, Any]:
 
 @pytest.mark.parametrize("values", [{}, OTHER], ids=["defaults", "values"])
 @pytest.mark.parametrize("rows", [1, 250], ids=["a few", "many"])
-async def test_every_supported_field_comes_back_as_it_went_in(
+async def test_every_supported_field_type_round_trips(
     rem: Rem, alice: Store, values: dict[str, Any], rows: int
 ) -> None:
     await rem.register(Everything)
@@ -212,21 +212,21 @@ async def test_every_supported_field_comes_back_as_it_went_in(
     assert await alice.lookup("thing 0") == [stored["thing 0"]]
 
 
-async def test_a_row_that_is_written_past_rem_has_the_class_defaults(rem: Rem, alice: Store, sql: Connection) -> None:
+async def test_row_inserted_by_sql_has_the_class_defaults(rem: Rem, alice: Store, sql: Connection) -> None:
     await rem.register(Everything)
     await sql.execute("INSERT INTO everything (name, user_id, anything) VALUES ('x', $1, '1')", alice.scope.user_id)
     (stored,) = await alice.find(Everything)
     assert own_values(stored) == own_values(Everything(name="x", anything=1))
 
 
-async def test_a_field_of_any_kind_may_be_empty(rem: Rem, alice: Store) -> None:
+async def test_field_of_any_type_may_be_optional(rem: Rem, alice: Store) -> None:
     await rem.register(Everything)
     stored = await alice.upsert(Everything(name="x", anything=None))
     assert stored.anything is None
 
 
 @pytest.mark.parametrize("rows", [1, 250])
-async def test_a_time_without_a_zone_is_utc_wherever_rem_runs(
+async def test_time_without_a_zone_is_utc_in_every_local_zone(
     rem: Rem, alice: Store, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import time
@@ -255,7 +255,7 @@ async def test_a_time_without_a_zone_is_utc_wherever_rem_runs(
     ],
     ids=["integer", "not a number", "infinite", "decimal", "not JSON", "NUL"],
 )
-async def test_what_would_come_back_otherwise_is_refused(
+async def test_value_that_would_not_round_trip_is_refused(
     rem: Rem, alice: Store, rows: int, values: dict[str, Any]
 ) -> None:
     await rem.register(Everything)
@@ -264,7 +264,7 @@ async def test_what_would_come_back_otherwise_is_refused(
     assert await alice.count(Everything) == 0
 
 
-async def test_a_new_field_gets_its_default_in_the_stored_rows(rem: Rem, alice: Store, sql: Connection) -> None:
+async def test_new_field_gets_its_default_in_the_stored_rows(rem: Rem, alice: Store, sql: Connection) -> None:
     class Grown(Entity, table="projects", search=("goal",), summary="goal"):
         name: str
         goal: str = ""
@@ -280,7 +280,7 @@ async def test_a_new_field_gets_its_default_in_the_stored_rows(rem: Rem, alice: 
     assert (await rem.register(Grown)).migration is None
 
 
-async def test_a_new_required_field_needs_a_default(rem: Rem) -> None:
+async def test_new_required_field_needs_a_default(rem: Rem) -> None:
     class Grown(Entity, table="projects", search=("goal",), summary="goal"):
         name: str
         goal: str = ""
@@ -291,7 +291,7 @@ async def test_a_new_required_field_needs_a_default(rem: Rem) -> None:
         await rem.register(Grown)
 
 
-async def test_a_required_field_becomes_optional_and_required_again(rem: Rem, alice: Store, sql: Connection) -> None:
+async def test_required_field_becomes_optional_and_required_again(rem: Rem, alice: Store, sql: Connection) -> None:
     class Optional(Entity, table="projects", search=("goal",), summary="goal"):
         name: str
         goal: str | None = None
@@ -312,7 +312,7 @@ async def test_a_required_field_becomes_optional_and_required_again(rem: Rem, al
     assert [project.goal for project in await alice.find(Project)] == [""]
 
 
-async def test_a_removed_field_keeps_its_column(rem: Rem, alice: Store, sql: Connection) -> None:
+async def test_removed_field_keeps_its_column(rem: Rem, alice: Store, sql: Connection) -> None:
     class Small(Entity, table="projects"):
         name: str
 
@@ -326,7 +326,7 @@ async def test_a_removed_field_keeps_its_column(rem: Rem, alice: Store, sql: Con
     assert (await rem.register(Small)).migration is None
 
 
-async def test_a_type_grows_without_loss(rem: Rem, alice: Store, sql: Connection) -> None:
+async def test_lossless_type_change_is_applied(rem: Rem, alice: Store, sql: Connection) -> None:
     class Whole(Entity, table="measures"):
         name: str
         value: int = 1
@@ -353,7 +353,7 @@ async def test_a_type_grows_without_loss(rem: Rem, alice: Store, sql: Connection
     assert (await check_mirrors(rem.database)).is_exact
 
 
-async def test_a_change_that_would_lose_values_is_refused(rem: Rem, sql: Connection) -> None:
+async def test_change_that_would_lose_values_is_refused(rem: Rem, sql: Connection) -> None:
     class Counted(Entity, table="projects", search=("goal",), summary="goal"):
         name: str
         goal: int = 0
@@ -364,7 +364,7 @@ async def test_a_change_that_would_lose_values_is_refused(rem: Rem, sql: Connect
     assert (await columns(sql))["goal"] == ("text", False)
 
 
-async def test_the_key_of_a_type_never_changes(rem: Rem) -> None:
+async def test_key_of_a_type_never_changes(rem: Rem) -> None:
     class Renamed(Entity, table="projects", key_fields=("goal",)):
         name: str
         goal: str = ""
@@ -374,7 +374,7 @@ async def test_the_key_of_a_type_never_changes(rem: Rem) -> None:
         await rem.register(Renamed)
 
 
-async def test_a_type_may_be_known_by_another_field_or_by_its_id(rem: Rem, alice: Store) -> None:
+async def test_key_may_be_another_field_or_the_id(rem: Rem, alice: Store) -> None:
     class Gadget(Entity, table="gadgets", key_fields=("code",)):
         code: str
 
@@ -389,7 +389,7 @@ async def test_a_type_may_be_known_by_another_field_or_by_its_id(rem: Rem, alice
     assert await alice.lookup(str(event.id)) == [event]
 
 
-async def test_another_summary_is_in_the_cache_at_once(rem: Rem, alice: Store, sql: Connection) -> None:
+async def test_changed_summary_field_updates_kv_store(rem: Rem, alice: Store, sql: Connection) -> None:
     class ByName(Entity, table="projects", search=("name", "goal"), summary="name"):
         name: str
         goal: str = ""
@@ -406,7 +406,7 @@ async def test_another_summary_is_in_the_cache_at_once(rem: Rem, alice: Store, s
     assert await sql.fetchval(f"SELECT {search} FROM projects r WHERE name = 'Atlas'") == "Atlas\nthe moon"
 
 
-async def test_what_every_entity_has_cannot_be_redefined(rem: Rem) -> None:
+async def test_field_of_every_entity_cannot_be_redefined(rem: Rem) -> None:
     class Odd(Entity, table="odd"):
         name: str
         tags: dict[str, str] = Field(default_factory=dict)  # type: ignore[assignment]
@@ -415,7 +415,7 @@ async def test_what_every_entity_has_cannot_be_redefined(rem: Rem) -> None:
         await rem.register(Odd)
 
 
-async def test_a_table_of_rem_itself_is_refused(rem: Rem) -> None:
+async def test_builtin_table_is_refused(rem: Rem) -> None:
     class Mine(Entity, table="resources"):
         name: str
 
@@ -425,7 +425,7 @@ async def test_a_table_of_rem_itself_is_refused(rem: Rem) -> None:
 
 
 @pytest.mark.parametrize("table", ["kv_store", "edges", "migrations", "entity_types"])
-async def test_a_table_that_holds_no_entities_is_refused(rem: Rem, table: str) -> None:
+async def test_table_without_entities_is_refused(rem: Rem, table: str) -> None:
     class Mine(Entity, table=table):
         name: str
 
@@ -434,7 +434,7 @@ async def test_a_table_that_holds_no_entities_is_refused(rem: Rem, table: str) -
 
 
 @pytest.mark.parametrize("annotation", [set[str], complex, int | str, Literal[1, 2], bytes, tuple[int, int]])
-async def test_a_type_without_a_column_is_refused_with_the_choices(rem: Rem, annotation: Any) -> None:
+async def test_unsupported_field_type_is_refused_with_the_choices(rem: Rem, annotation: Any) -> None:
     class Odd(Entity, table="odd"):
         name: str
         what: annotation
@@ -443,7 +443,7 @@ async def test_a_type_without_a_column_is_refused_with_the_choices(rem: Rem, ann
         await rem.register(Odd)
 
 
-async def test_a_field_name_that_no_column_can_have_is_refused(rem: Rem) -> None:
+async def test_invalid_column_name_is_refused(rem: Rem) -> None:
     class Odd(Entity, table="odd"):
         name: str
         camelCase: str = ""  # noqa: N815
@@ -452,7 +452,7 @@ async def test_a_field_name_that_no_column_can_have_is_refused(rem: Rem) -> None
         await rem.register(Odd)
 
 
-async def test_a_column_may_be_called_like_a_word_of_sql(rem: Rem, alice: Store) -> None:
+async def test_column_may_be_an_sql_keyword(rem: Rem, alice: Store) -> None:
     class Odd(Entity, table="order", summary="select"):
         name: str
         select: str = ""
@@ -466,12 +466,12 @@ async def test_a_column_may_be_called_like_a_word_of_sql(rem: Rem, alice: Store)
 
 
 @pytest.mark.parametrize("table", ["", "Projects", "my projects", "1st", "x" * 41, 'a"; DROP TABLE rem.users; --'])
-def test_a_table_name_is_a_plain_word(table: str) -> None:
+def test_invalid_table_name_is_refused(table: str) -> None:
     with pytest.raises(InvalidInputError, match="must be 1 to 40 lower-case letters, digits and underscores"):
         type("Odd", (Entity,), {"__annotations__": {"name": str}, "__module__": __name__}, table=table)
 
 
-async def test_a_class_without_a_table_is_refused(rem: Rem) -> None:
+async def test_class_without_a_table_is_refused(rem: Rem) -> None:
     class Homeless(Entity):
         name: str
 
@@ -479,14 +479,14 @@ async def test_a_class_without_a_table_is_refused(rem: Rem) -> None:
         await rem.register(Homeless)
 
 
-def test_settings_that_name_no_field_are_refused() -> None:
+def test_table_settings_with_unknown_field_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="Odd has no field 'goal', which its table settings name"):
 
         class Odd(Entity, table="odd", summary="goal"):
             name: str
 
 
-async def test_a_key_must_be_text(rem: Rem) -> None:
+async def test_key_must_be_text(rem: Rem) -> None:
     class Odd(Entity, table="odd", key_fields=("number",)):
         number: int
 
@@ -494,7 +494,7 @@ async def test_a_key_must_be_text(rem: Rem) -> None:
         await rem.register(Odd)
 
 
-async def test_eight_may_register_the_same_class_at_once(dsn: str, rem: Rem) -> None:
+async def test_eight_tasks_may_register_the_same_class(dsn: str, rem: Rem) -> None:
     async def register() -> str:
         async with Rem.open(settings_for(dsn)) as other:
             return "applied" if (await other.register(Project)).migration else "nothing"
@@ -502,7 +502,7 @@ async def test_eight_may_register_the_same_class_at_once(dsn: str, rem: Rem) -> 
     assert sorted(await asyncio.gather(*(register() for _ in range(8)))) == ["applied"] + ["nothing"] * 7
 
 
-async def test_two_processes_may_register_the_same_class_at_once(dsn: str, tmp_path: Path) -> None:
+async def test_two_processes_may_register_the_same_class(dsn: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         'from rem import Entity\nclass Project(Entity, table="projects"):\n    name: str\n    goal: str = ""\n'
     )
@@ -522,7 +522,7 @@ async def test_two_processes_may_register_the_same_class_at_once(dsn: str, tmp_p
         assert await rem.store().count(rem.store().types.get_model("projects")) == 0
 
 
-async def test_a_process_without_the_class_sees_dumps_and_loads_the_rows(dsn: str, rem: Rem, alice: Store) -> None:
+async def test_process_without_the_class_reads_dumps_and_loads_the_rows(dsn: str, rem: Rem, alice: Store) -> None:
     await rem.register(Everything)
     original = await alice.upsert(Everything(name="The Thing", **OTHER))
     plain = await alice.upsert(Everything(name="Plain"))
@@ -546,7 +546,7 @@ async def test_a_process_without_the_class_sees_dumps_and_loads_the_rows(dsn: st
     assert own_values(new) == own_values(Everything(name="New", anything=1))
 
 
-async def test_a_type_that_was_registered_meanwhile_does_not_break_a_lookup(dsn: str, rem: Rem, alice: Store) -> None:
+async def test_lookup_finds_a_type_registered_by_another_process(dsn: str, rem: Rem, alice: Store) -> None:
     async with Rem.open(settings_for(dsn)) as other:
         await other.register(Project)
         await other.store("alice@example.com").upsert(Project(name="Atlas", goal="the moon"))
@@ -554,13 +554,13 @@ async def test_a_type_that_was_registered_meanwhile_does_not_break_a_lookup(dsn:
     assert found.model_dump(include={"key", "goal"}) == {"key": "atlas", "goal": "the moon"}
 
 
-async def test_a_type_is_taken_back_with_its_keys_and_edges(dsn: str, sql: Connection) -> None:
+async def test_rollback_removes_a_type_with_its_keys_and_edges(dsn: str, sql: Connection) -> None:
     async with Rem.open(settings_for(dsn)) as rem:
         alice = rem.store("alice@example.com")
         await rem.register(Project)
         await alice.upsert(Project(name="Atlas", graph_edges=[Edge(dst="nowhere")]))
         await alice.upsert(Resource(name="Report", graph_edges=[Edge(dst="atlas")]))
-    assert await take_back(dsn) == ["custom:projects:1"]
+    assert await roll_back(dsn) == ["custom:projects:1"]
     assert not await table_exists(sql, "projects")
     assert await sql.fetchval("SELECT count(*) FROM kv_store WHERE entity_type = 'projects'") == 0
     assert await sql.fetchval("SELECT count(*) FROM edges WHERE src_type = 'projects'") == 0
@@ -574,7 +574,7 @@ async def test_a_type_is_taken_back_with_its_keys_and_edges(dsn: str, sql: Conne
         assert await alice.upsert(Project(name="Atlas"))
 
 
-async def test_a_key_field_may_be_named_like_a_word_of_sql(rem: Rem) -> None:
+async def test_key_field_may_be_an_sql_keyword(rem: Rem) -> None:
     class Dish(Entity, table="dishes", key_fields=("order",)):
         order: str
 

@@ -1,4 +1,4 @@
-"""What is dumped and loaded is the same memory."""
+"""A dump that is loaded again restores the same memory."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ class Invoice(Entity, table="invoices", summary="note"):
     lines: list[dict[str, Any]] = Field(default_factory=list)
 
 
-async def remember_everything(rem: Rem, store: Store) -> None:
-    """One of each entity, with as many of its fields as can be."""
+async def store_everything(rem: Rem, store: Store) -> None:
+    """Store one entity of each type, with as many fields as possible."""
     await rem.register(Invoice)
     session = await store.upsert(Session(name="Stand-up", mode="clone", settings={"a": [1]}, total_tokens=2**40))
     nameless = await store.upsert(Session(description="without a name"))
@@ -114,8 +114,8 @@ async def remember_everything(rem: Rem, store: Store) -> None:
         await store.upsert(entity)
 
 
-async def all_of(store: Store) -> dict[str, list[dict[str, Any]]]:
-    """Every field of every own entity."""
+async def read_everything(store: Store) -> dict[str, list[dict[str, Any]]]:
+    """Return every field of every own entity."""
     found = {}
     for table, model in store.types.models.items():
         entities = await store.find(model, order_by="id", limit=10_000, with_deleted=True)
@@ -123,7 +123,7 @@ async def all_of(store: Store) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-async def dumped(store: Store, **options: Any) -> str:
+async def dump_text(store: Store, **options: Any) -> str:
     stream = io.StringIO()
     await dump(store, stream, **options)
     return stream.getvalue()
@@ -140,9 +140,9 @@ async def erase_everything(store: Store) -> None:
                 await store.erase(entity)
 
 
-async def test_a_dump_makes_an_empty_database_the_same_memory(rem: Rem, alice: Store, empty_dsn: str) -> None:
-    await remember_everything(rem, alice)
-    text = await dumped(alice)
+async def test_dump_restores_the_same_memory_in_an_empty_database(rem: Rem, alice: Store, empty_dsn: str) -> None:
+    await store_everything(rem, alice)
+    text = await dump_text(alice)
     target = settings_for(empty_dsn)
     async with Database(target).unpooled_connection() as connection:
         await migrate_schema(connection, target, await read_server_info(connection))
@@ -150,40 +150,40 @@ async def test_a_dump_makes_an_empty_database_the_same_memory(rem: Rem, alice: S
         await other.register(Invoice)
         copy = other.store("alice@example.com")
         report = await load_text(copy, text)
-        expected = await all_of(alice)
+        expected = await read_everything(alice)
         assert {table: counts.total() for table, counts in report.tables.items()} == {
             table: len(rows) for table, rows in expected.items()
         }
-        assert await all_of(copy) == expected
+        assert await read_everything(copy) == expected
         assert await copy.list_dangling_edges() == await alice.list_dangling_edges()
         assert (await check_mirrors(other.database)).is_exact
-        assert await dumped(copy) == text
+        assert await dump_text(copy) == text
 
 
-async def test_a_dump_covers_every_table(rem: Rem, alice: Store) -> None:
-    await remember_everything(rem, alice)
-    tables = [block["table"] for block in yaml.safe_load(await dumped(alice))]
+async def test_dump_covers_every_table(rem: Rem, alice: Store) -> None:
+    await store_everything(rem, alice)
+    tables = [block["table"] for block in yaml.safe_load(await dump_text(alice))]
     assert tables == [*(model.entity_type.table for model in BUILTIN_ENTITIES), "invoices"]
 
 
-async def test_a_dump_over_its_own_source_changes_nothing(rem: Rem, alice: Store) -> None:
-    await remember_everything(rem, alice)
-    before = await all_of(alice)
-    report = await load_text(alice, await dumped(alice))
+async def test_loading_a_dump_into_its_source_changes_nothing(rem: Rem, alice: Store) -> None:
+    await store_everything(rem, alice)
+    before = await read_everything(alice)
+    report = await load_text(alice, await dump_text(alice))
     assert {outcome for counts in report.tables.values() for outcome in counts} == {"unchanged"}
-    assert await all_of(alice) == before
+    assert await read_everything(alice) == before
 
 
-async def test_renamed_rows_come_back_under_their_names(alice: Store) -> None:
+async def test_renamed_rows_keep_their_names(alice: Store) -> None:
     stored = await alice.upsert(Resource(name="Old"))
-    text = await dumped(alice)
+    text = await dump_text(alice)
     stored.name = "New"
     await alice.upsert(stored)
     await load_text(alice, text)
     assert [found.id for found in await alice.lookup("old")] == [stored.id]
 
 
-NASTY = [
+SPECIAL_TEXTS = [
     *(
         "",
         " ",
@@ -254,19 +254,19 @@ NASTY = [
 
 
 @pytest.mark.parametrize("position", ["content", "tags", "metadata key", "metadata value", "edge"])
-async def test_nasty_texts_survive(alice: Store, position: str) -> None:
+async def test_special_characters_survive(alice: Store, position: str) -> None:
     def resource(number: int, text: str) -> Resource:
         if position == "edge":
             return Resource(name=f"r{number}", graph_edges=[Edge(dst="x", properties={text: text})])
         values = {"content": text, "tags": [text], "metadata key": {text: 1}, "metadata value": {"v": [text]}}
         return Resource(name=f"r{number}", **{position.split()[0]: values[position]})
 
-    await alice.upsert_many([resource(number, text) for number, text in enumerate(NASTY)])
-    before = await all_of(alice)
-    text = await dumped(alice)
+    await alice.upsert_many([resource(number, text) for number, text in enumerate(SPECIAL_TEXTS)])
+    before = await read_everything(alice)
+    text = await dump_text(alice)
     await erase_everything(alice)
     await load_text(alice, text)
-    assert await all_of(alice) == before
+    assert await read_everything(alice) == before
 
 
 storable = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60)
@@ -281,24 +281,24 @@ async def test_any_text_survives(alice: Store, words: list[str]) -> None:
         Resource(name=f"r{number}", content=word, tags=[word], metadata={word: {word: [word]}})
         for number, word in enumerate(words)
     )
-    before = await all_of(alice)
-    text = await dumped(alice)
+    before = await read_everything(alice)
+    text = await dump_text(alice)
     await erase_everything(alice)
     await load_text(alice, text)
-    assert await all_of(alice) == before
+    assert await read_everything(alice) == before
 
 
-async def test_text_survives_a_file(alice: Store, tmp_path: Path) -> None:
+async def test_text_survives_a_round_trip_through_a_file(alice: Store, tmp_path: Path) -> None:
     from rem.db.load import read_files
 
-    await alice.upsert_many(Resource(name=f"r{number}", content=text) for number, text in enumerate(NASTY))
-    before = await all_of(alice)
+    await alice.upsert_many(Resource(name=f"r{number}", content=text) for number, text in enumerate(SPECIAL_TEXTS))
+    before = await read_everything(alice)
     path = tmp_path / "dump.yaml"
     with open_for_replacement(path) as stream:
         await dump(alice, stream)
     await erase_everything(alice)
     await load(alice, read_files([path]))
-    assert await all_of(alice) == before
+    assert await read_everything(alice) == before
 
 
 async def test_only_own_rows_are_dumped(rem: Rem, alice: Store, bob: Store, shared: Store) -> None:
@@ -306,22 +306,22 @@ async def test_only_own_rows_are_dumped(rem: Rem, alice: Store, bob: Store, shar
     for number, store in enumerate((alice, bob, shared, elsewhere)):
         await store.upsert(Resource(name="Report", content=f"of {number}"))
     for number, store in enumerate((alice, bob, shared, elsewhere)):
-        (block,) = yaml.safe_load(await dumped(store))
+        (block,) = yaml.safe_load(await dump_text(store))
         assert [row["content"] for row in block["rows"]] == [f"of {number}"]
 
 
-async def test_an_empty_memory_is_a_list_without_blocks(alice: Store) -> None:
-    assert await dumped(alice) == "[]\n"
+async def test_empty_memory_is_an_empty_list(alice: Store) -> None:
+    assert await dump_text(alice) == "[]\n"
     assert (await load_text(alice, "[]\n")).rows == 0
 
 
-async def test_deleted_rows_stay_out_unless_asked_for(alice: Store) -> None:
+async def test_deleted_rows_are_dumped_only_on_request(alice: Store) -> None:
     await alice.delete(await alice.upsert(Resource(name="Gone")))
-    assert await dumped(alice) == "[]\n"
-    assert "Gone" in await dumped(alice, with_deleted=True)
+    assert await dump_text(alice) == "[]\n"
+    assert "Gone" in await dump_text(alice, with_deleted=True)
 
 
-async def test_deleted_rows_come_back_deleted_and_can_be_restored(rem: Rem, alice: Store) -> None:
+async def test_loaded_deleted_rows_stay_deleted_and_can_be_restored(rem: Rem, alice: Store) -> None:
     gone = await alice.upsert(Resource(name="Report", content="old"))
     await alice.delete(gone)
     draft = await alice.upsert(Resource(name="Draft", content="new"))
@@ -330,12 +330,12 @@ async def test_deleted_rows_come_back_deleted_and_can_be_restored(rem: Rem, alic
     session = await alice.upsert(Session(name="s"))
     await alice.upsert(Message(session_id=session.id, message_index=0, role=Role.USER, content="x"))
     await alice.delete(session)
-    before = await all_of(alice)
-    text = await dumped(alice, with_deleted=True)
+    before = await read_everything(alice)
+    text = await dump_text(alice, with_deleted=True)
     assert dict((await load_text(alice, text)).tables["resources"]) == {"unchanged": 1, "deleted": 1}
     await erase_everything(alice)
     await load_text(alice, text)
-    assert await all_of(alice) == before
+    assert await read_everything(alice) == before
     assert [found.id for found in await alice.lookup("report")] == [draft.id]
     assert (await check_mirrors(rem.database)).is_exact
     await alice.restore(Session, session.id)
@@ -354,7 +354,7 @@ async def test_many_rows_with_the_same_time_are_dumped_once_each(alice: Store) -
     assert len({row["name"] for block in blocks for row in block["rows"]}) == 2_500
 
 
-async def test_a_dump_shows_one_moment_whatever_is_written_meanwhile(alice: Store, dsn: str) -> None:
+async def test_dump_is_a_snapshot(alice: Store, dsn: str) -> None:
     await alice.upsert(User(name="Sarah"))
     kept = await alice.upsert(Resource(name="Kept", content="before"))
 
@@ -376,7 +376,7 @@ async def test_a_dump_shows_one_moment_whatever_is_written_meanwhile(alice: Stor
     assert (await alice.get(Resource, kept.id)).content == "after"
 
 
-def test_a_file_is_replaced_only_when_it_is_complete(tmp_path: Path) -> None:
+def test_file_is_replaced_only_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "dump.yaml"
     path.write_text("old")
     with open_for_replacement(path) as stream:
@@ -390,7 +390,7 @@ def test_a_file_is_replaced_only_when_it_is_complete(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_link_stays_a_link_and_its_file_keeps_its_rights(tmp_path: Path) -> None:
+def test_link_stays_a_link_and_its_file_keeps_its_rights(tmp_path: Path) -> None:
     target, link, neighbour = tmp_path / "target.yaml", tmp_path / "link.yaml", tmp_path / "link.yaml.part"
     target.write_text("old")
     target.chmod(0o600)
@@ -404,7 +404,7 @@ def test_a_link_stays_a_link_and_its_file_keeps_its_rights(tmp_path: Path) -> No
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+def test_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     read: list[str] = []
@@ -417,12 +417,12 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
-def test_a_folder_is_not_written_to(tmp_path: Path) -> None:
+def test_folder_is_refused_as_target(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="cannot be written: Is a directory"), open_for_replacement(tmp_path):
         pass
 
 
-async def test_a_stream_that_fails_is_not_taken_for_the_database(alice: Store) -> None:
+async def test_failing_stream_is_not_reported_as_database_error(alice: Store) -> None:
     await alice.upsert(Resource(name="A"))
 
     class Full(io.StringIO):
@@ -433,7 +433,7 @@ async def test_a_stream_that_fails_is_not_taken_for_the_database(alice: Store) -
         await dump(alice, Full())
 
 
-def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     path = tmp_path / "nowhere" / "dump.yaml"
     with (
         pytest.raises(InvalidInputError, match=rf"{path} cannot be written: No such file or directory"),
@@ -444,7 +444,7 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 async def test_ids_are_dumped_as_text(alice: Store) -> None:
     stored = await alice.upsert(Resource(name="A", run_id=UUID(int=5)))
-    (block,) = yaml.safe_load(await dumped(alice))
+    (block,) = yaml.safe_load(await dump_text(alice))
     assert (block["key_field"], block["rows"][0]["id"], block["rows"][0]["run_id"]) == (
         "id",
         str(stored.id),

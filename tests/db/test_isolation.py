@@ -1,4 +1,4 @@
-"""Another's memory answers as if it did not exist."""
+"""Rows of another owner look as if they did not exist."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SECRET = "pineapple-under-the-sea"
 
 @pytest.fixture(params=["another user", "nobody", "the same user of another tenant", "another tenant"])
 def stranger(request: pytest.FixtureRequest, rem: Rem) -> Store:
-    """Everyone who is not Alice."""
+    """Return a store of each owner other than Alice."""
     strangers = {
         "another user": rem.store("bob@example.com"),
         "nobody": rem.store(),
@@ -31,7 +31,7 @@ def stranger(request: pytest.FixtureRequest, rem: Rem) -> Store:
 
 @pytest.fixture
 async def secrets(alice: Store) -> list[Entity]:
-    """What Alice keeps, of several kinds."""
+    """Store rows of several types for Alice."""
     session = await alice.upsert(Session(name=_SECRET))
     return [
         await alice.upsert(Resource(name=_SECRET, content=_SECRET, graph_edges=[Edge(dst=_SECRET)])),
@@ -42,7 +42,7 @@ async def secrets(alice: Store) -> list[Entity]:
     ]
 
 
-async def test_nothing_of_anothers_is_read(alice: Store, stranger: Store, secrets: list[Entity]) -> None:
+async def test_rows_of_another_owner_cannot_be_read(alice: Store, stranger: Store, secrets: list[Entity]) -> None:
     for secret in secrets:
         model = type(secret)
         with pytest.raises(NotFoundError):
@@ -63,7 +63,7 @@ async def test_nothing_of_anothers_is_read(alice: Store, stranger: Store, secret
     assert list(await stranger.list_dangling_edges()) == []
 
 
-async def test_nothing_of_anothers_is_written(alice: Store, stranger: Store, secrets: list[Entity]) -> None:
+async def test_rows_of_another_owner_cannot_be_written(alice: Store, stranger: Store, secrets: list[Entity]) -> None:
     for secret in secrets:
         model = type(secret)
         unknown = secret.model_copy(update={"id": uuid4()})
@@ -88,7 +88,9 @@ async def _refusal(attempt: Callable[[Entity], Coroutine[Any, Any, Any]], entity
     return f"{type(refused.value).__name__}: {refused.value}".replace(str(entity.id), "ID")
 
 
-async def test_deleted_things_of_anothers_stay_unknown(alice: Store, stranger: Store, secrets: list[Entity]) -> None:
+async def test_deleted_rows_of_another_owner_stay_invisible(
+    alice: Store, stranger: Store, secrets: list[Entity]
+) -> None:
     resource = secrets[0]
     await alice.delete(resource)
     with pytest.raises(NotFoundError):
@@ -100,7 +102,7 @@ async def test_deleted_things_of_anothers_stay_unknown(alice: Store, stranger: S
     assert (await alice.restore(Resource, resource.id)).content == _SECRET
 
 
-async def test_same_key_is_a_row_for_each(alice: Store, stranger: Store, secrets: list[Entity]) -> None:
+async def test_each_owner_has_its_own_row_for_a_key(alice: Store, stranger: Store, secrets: list[Entity]) -> None:
     mine = await stranger.upsert(Resource(name=_SECRET, content="mine"))
     assert mine.id != secrets[0].id
     assert [found.id for found in await stranger.lookup(_SECRET)] == [mine.id]
@@ -110,7 +112,7 @@ async def test_same_key_is_a_row_for_each(alice: Store, stranger: Store, secrets
     assert [found.id for found in await alice.lookup(f"resources/{_SECRET}")] == [secrets[0].id]
 
 
-async def test_anothers_id_is_not_available(alice: Store, bob: Store, shared: Store, rem: Rem) -> None:
+async def test_id_of_another_owner_is_refused(alice: Store, bob: Store, shared: Store, rem: Rem) -> None:
     stored = await alice.upsert(Resource(name=_SECRET, content=_SECRET))
     for store in (bob, shared):
         with pytest.raises(ConflictError, match="The id is not available: leave it out") as refused:
@@ -124,7 +126,7 @@ async def test_anothers_id_is_not_available(alice: Store, bob: Store, shared: St
     assert await alice.get(Resource, stored.id) == stored
 
 
-async def test_bulk_load_touches_only_the_own_rows(alice: Store, bob: Store, shared: Store) -> None:
+async def test_bulk_load_changes_only_own_rows(alice: Store, bob: Store, shared: Store) -> None:
     for store in (alice, bob, shared):
         await store.upsert_many([Resource(name=f"r{n}", content="old") for n in range(210)])
     report = await bob.upsert_many([Resource(name=f"r{n}", content="new") for n in range(210)])
@@ -133,14 +135,14 @@ async def test_bulk_load_touches_only_the_own_rows(alice: Store, bob: Store, sha
     assert await shared.count(Resource, {"content": "old"}) == 210
 
 
-async def test_a_condition_cannot_reach_past_the_scope(alice: Store, bob: Store) -> None:
+async def test_condition_cannot_leave_the_scope(alice: Store, bob: Store) -> None:
     await alice.upsert(Resource(name=_SECRET))
     everything = Or([Compare("name", "=", "x"), Not(Compare("name", "=", "x"))])
     assert await bob.find(Resource, everything, order_by="-metadata.x, name") == []
     assert await bob.count(Resource, everything) == 0
 
 
-async def test_a_user_named_by_address_is_the_user_with_its_id(rem: Rem) -> None:
+async def test_email_address_and_user_id_name_the_same_owner(rem: Rem) -> None:
     by_address = rem.store(" Alice@Example.com ")
     assert by_address.scope.user_id == "edabafbb-61ad-51d6-9fd8-e976c892a731"
     stored = await by_address.upsert(Resource(name="a"))

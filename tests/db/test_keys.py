@@ -1,4 +1,4 @@
-"""A label becomes a key in one place, rem_key, and both sides of every comparison go through it."""
+"""rem_key normalises labels to keys."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ _EXAMPLES = {
 }
 
 
-async def test_label_has_its_key(sql: asyncpg.Connection[asyncpg.Record]) -> None:
+async def test_labels_become_the_expected_keys(sql: asyncpg.Connection[asyncpg.Record]) -> None:
     rows = await sql.fetch("SELECT label, rem_key(label) FROM unnest($1::text[]) label", list(_EXAMPLES))
     assert dict(map(tuple, rows)) == _EXAMPLES
 
 
-async def test_no_label_has_no_key(sql: asyncpg.Connection[asyncpg.Record]) -> None:
+async def test_null_label_has_no_key(sql: asyncpg.Connection[asyncpg.Record]) -> None:
     assert await sql.fetchval("SELECT rem_key(NULL)") is None
 
 
@@ -94,7 +94,7 @@ _quick = settings(
 @example(label="ŀ://x_y")
 @example(label="A🅐")
 @example(label="İ\u0301")
-async def test_key_of_a_key_is_itself(label: str, sql: asyncpg.Connection[asyncpg.Record]) -> None:
+async def test_normalisation_is_idempotent(label: str, sql: asyncpg.Connection[asyncpg.Record]) -> None:
     key = await sql.fetchval("SELECT rem_key($1)", label)
     assert await sql.fetchval("SELECT rem_key($1)", key) == key
 
@@ -112,7 +112,7 @@ async def test_key_of_a_plain_label_is_lower_case_words_joined_by_single_hyphens
 
 @_quick
 @given(words=st.lists(st.text("abcdefë東", min_size=1), min_size=1))
-async def test_spellings_of_the_same_words_are_one_key(
+async def test_spellings_of_the_same_words_give_one_key(
     words: list[str], sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     spellings = [" ".join(words), "_".join(words), "-".join(words), "  ".join(words).upper(), f"\t{' - '.join(words)} "]

@@ -1,4 +1,4 @@
-"""YAML comes into the store as a whole or not at all, and an error points at its place."""
+"""`rem db load` stores all rows or none, and errors name the file, line and row."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ async def load_text(store: Store, text: str, file: str = "rows.yaml") -> LoadRep
     return await load(store, read_blocks(text, file))
 
 
-async def refused(store: Store, text: str) -> str:
-    """What the loader says to a file that it must refuse; nothing of it may be stored."""
+async def load_refused(store: Store, text: str) -> str:
+    """Load a file that must be refused, check that nothing was stored, and return the error."""
     with pytest.raises(InvalidInputError) as error:
         await load_text(store, text)
     for model in (User, Resource, Moment, Session, Message):
@@ -77,7 +77,7 @@ async def test_rows_are_stored_with_their_types(alice: Store) -> None:
     assert await alice.lookup("users/sarah@example.com") == await alice.lookup("sarah-chen")
 
 
-async def test_edges_are_given_by_label_in_any_spelling(rem: Rem, alice: Store) -> None:
+async def test_edges_accept_any_spelling_of_a_label(rem: Rem, alice: Store) -> None:
     await load_text(alice, WORKSPACE)
     (found,) = await alice.lookup("quarterly-report")
     properties = {"dst_entity_type": "users"}
@@ -86,7 +86,7 @@ async def test_edges_are_given_by_label_in_any_spelling(rem: Rem, alice: Store) 
     assert (await check_mirrors(rem.database)).edges == 1
 
 
-async def test_edges_to_nowhere_are_kept_and_counted(alice: Store) -> None:
+async def test_dangling_edges_are_kept_and_counted(alice: Store) -> None:
     report = await load_text(alice, block("- {name: A, graph_edges: [{dst: Not Yet}, {dst: a}]}"))
     assert report.dangling == 1
     assert [(edge.src_key, edge.dst) for edge in await alice.list_dangling_edges()] == [("a", "not-yet")]
@@ -102,7 +102,7 @@ async def test_loading_again_changes_nothing(rem: Rem, alice: Store) -> None:
     assert (await check_mirrors(rem.database)).is_exact
 
 
-async def test_loading_over_a_row_updates_what_is_given(alice: Store) -> None:
+async def test_loading_over_a_row_updates_the_given_fields(alice: Store) -> None:
     await load_text(alice, WORKSPACE)
     (before,) = await alice.lookup("quarterly report")
     report = await load_text(alice, block("- {name: quarterly_report, category: report}"))
@@ -112,7 +112,7 @@ async def test_loading_over_a_row_updates_what_is_given(alice: Store) -> None:
     assert (after.id, after.category, after.tags) == (before.id, "report", ["finance"])
 
 
-async def test_loading_replaces_the_loaders_edges_and_keeps_the_dreamt_ones(alice: Store) -> None:
+async def test_loading_replaces_own_edges_and_keeps_derived_ones(alice: Store) -> None:
     dreamt = Edge(dst="appendix", rel_type="similar_to", origin="dreaming")
     await alice.upsert(Resource(name="A", graph_edges=[Edge(dst="old"), dreamt]))
     await load_text(alice, block("- {name: A, graph_edges: [{dst: new}]}"))
@@ -120,7 +120,7 @@ async def test_loading_replaces_the_loaders_edges_and_keeps_the_dreamt_ones(alic
     assert found.graph_edges == [Edge(dst="new"), dreamt]
 
 
-async def test_rows_may_be_known_by_their_id(alice: Store) -> None:
+async def test_rows_may_be_identified_by_id(alice: Store) -> None:
     stored = await alice.upsert(Resource(name="Old Name", content="text"))
     report = await load_text(alice, block(f"- {{id: {stored.id}, name: New Name}}", key_field="id"))
     assert outcomes(report) == {"updated": 1}
@@ -128,7 +128,7 @@ async def test_rows_may_be_known_by_their_id(alice: Store) -> None:
     assert [(found.id, found.key) for found in await alice.lookup("new-name")] == [(stored.id, "new-name")]
 
 
-async def test_users_may_be_known_by_their_address(alice: Store) -> None:
+async def test_users_may_be_identified_by_email(alice: Store) -> None:
     stored = await alice.upsert(User(name="Sarah Chen", email="sarah@example.com"))
     rows = "- {email: Sarah@Example.com, role: Head}\n- {email: new@example.com}"
     report = await load_text(alice, block(rows, "users", "email"))
@@ -140,7 +140,7 @@ async def test_users_may_be_known_by_their_address(alice: Store) -> None:
     assert outcomes(again, "users") == {"unchanged": 2}
 
 
-async def test_a_user_that_is_known_by_address_can_be_renamed(alice: Store) -> None:
+async def test_user_identified_by_email_can_be_renamed(alice: Store) -> None:
     stored = await alice.upsert(User(name="Sarah Chen", email="sarah@example.com"))
     await load_text(alice, block("- {email: sarah@example.com, name: Sarah Smith}", "users", "email"))
     assert (await alice.get(User, stored.id)).key == "sarah-smith"
@@ -155,7 +155,7 @@ async def test_sessions_and_messages_are_loaded_for_a_user(alice: Store) -> None
     assert outcomes(await load_text(alice, text), "messages") == {"unchanged": 1}
 
 
-async def test_what_was_deleted_is_reported_and_stays_deleted(alice: Store) -> None:
+async def test_deleted_rows_are_reported_and_stay_deleted(alice: Store) -> None:
     await load_text(alice, WORKSPACE)
     (appendix,) = await alice.lookup("appendix")
     await alice.delete(appendix)
@@ -172,7 +172,7 @@ async def test_rows_belong_to_the_scope_that_loads_them(alice: Store, bob: Store
     assert len(await bob.lookup("appendix")) == 1
 
 
-def place(number: int, line: int) -> str:
+def locate(number: int, line: int) -> str:
     return f"rows.yaml:{line}: resources row {number}"
 
 
@@ -202,11 +202,11 @@ BAD_FILES = [
     (block("- {name: A}", "kv_store"), "There is no table 'kv_store'. Register your own type with `rem db regi"),
     (block("- {name: A}", key_field="uri"), "rows.yaml:1: the key_field of resources is name or id, not uri"),
     (block("- {name: A}", "users", "mail"), "the key_field of users is name or email or id, not mail"),
-    (block("- {content: x}"), f"{place(1, 4)}: field name: is missing, and it is the key of the row"),
-    (block("- {name: ''}"), f"{place(1, 4)} (name ''): field name: is missing"),
+    (block("- {content: x}"), f"{locate(1, 4)}: field name: is missing, and it is the key of the row"),
+    (block("- {name: ''}"), f"{locate(1, 4)} (name ''): field name: is missing"),
     (block("- {name: '-_-'}"), "field name: has no letter or digit, so no key"),
-    (block("- word"), f"{place(1, 4)}: must be a mapping of fields to values"),
-    (block("- {name: A, colour: red}"), f"{place(1, 4)} (name 'A'): field colour: there is no such field"),
+    (block("- word"), f"{locate(1, 4)}: must be a mapping of fields to values"),
+    (block("- {name: A, colour: red}"), f"{locate(1, 4)} (name 'A'): field colour: there is no such field"),
     (block("- {name: A, contents: x}"), "field contents: there is no such field: did you mean content?"),
     (
         block("- {name: A, graph_edges: [{dst: B, rel_typ: x}]}"),
@@ -215,16 +215,16 @@ BAD_FILES = [
     (block("- {name: A, key_: x}"), "field key_: there is no such field"),
     (
         block("- name: A\n- name: B\n  ordinal: x"),
-        f"{place(2, 5)} (name 'B'): field ordinal: input should be a valid",
+        f"{locate(2, 5)} (name 'B'): field ordinal: input should be a valid",
     ),
-    (block("- {name: 2026}"), f"{place(1, 4)}: field name: input should be a valid string"),
+    (block("- {name: 2026}"), f"{locate(1, 4)}: field name: input should be a valid string"),
     (block("- {name: A, tags: x}"), "field tags: input should be a valid list"),
     (block("- {name: A, graph_edges: [{to: B}]}"), "field graph_edges.0.dst: field required"),
     (block("- {name: A, graph_edges: [{dst: ''}]}"), "field graph_edges.0.dst: "),
     (block("- {name: A, metadata: {x: .nan}}"), "field metadata: has nan at x, which JSON cannot hold: use null"),
     (block("- {name: A, metadata: {1: x}}"), "field metadata: has the key 1, which is not a string: quote it"),
-    (block("- {name: A, 7: x}"), f"{place(1, 4)}: the field name 7 is not text: quote it"),
-    (block("- {name: A, name: B}"), f"{place(1, 4)}: the field name is given more than once"),
+    (block("- {name: A, 7: x}"), f"{locate(1, 4)}: the field name 7 is not text: quote it"),
+    (block("- {name: A, name: B}"), f"{locate(1, 4)}: the field name is given more than once"),
     (block("- name: A\n  metadata:\n    x: [{a: 1, a: 2}]"), "row 1: the field a is given more than once (line 6)"),
     (block("- {name: &a A, content: *a}"), "rows.yaml:4: YAML aliases (*name) are not supported: write the value"),
     (block('- {name: A, content: "a\\0b"}'), "field content: contains a NUL character"),
@@ -247,30 +247,32 @@ BAD_FILES = [
 ]
 
 
-async def test_a_bad_file_is_refused_with_the_place(alice: Store, subtests: pytest.Subtests) -> None:
+async def test_invalid_file_is_refused_with_its_location(alice: Store, subtests: pytest.Subtests) -> None:
     for text, expected in BAD_FILES:
         with subtests.test(expected=expected):
-            assert expected in await refused(alice, text)
+            assert expected in await load_refused(alice, text)
 
 
-async def test_two_rows_with_one_key_are_refused(alice: Store) -> None:
-    said = await refused(alice, block("- {name: Some Report}\n- {name: Other}\n- {name: some_report, category: x}"))
-    assert "resources row" in said
-    assert "The key 'some-report' appears more than once in the batch" in said
+async def test_repeated_key_is_refused(alice: Store) -> None:
+    message = await load_refused(
+        alice, block("- {name: Some Report}\n- {name: Other}\n- {name: some_report, category: x}")
+    )
+    assert "resources row" in message
+    assert "The key 'some-report' appears more than once in the batch" in message
 
 
-async def test_what_only_the_database_notices_is_refused_with_the_place(alice: Store) -> None:
+async def test_database_error_has_the_location_of_the_row(alice: Store) -> None:
     session = uuid4()
     rows = "\n".join(
         f"- {{id: {uuid4()}, session_id: {of}, message_index: {index}, role: user, content: x}}"
         for index, of in enumerate([session, uuid4()])
     )
-    said = await refused(alice, block(f"- {{id: {session}}}", "sessions", "id") + block(rows, "messages", "id"))
-    assert "rows.yaml:9: messages row 2 (id '" in said
-    assert "There is no such session of this user: create it before its messages" in said
+    message = await load_refused(alice, block(f"- {{id: {session}}}", "sessions", "id") + block(rows, "messages", "id"))
+    assert "rows.yaml:9: messages row 2 (id '" in message
+    assert "There is no such session of this user: create it before its messages" in message
 
 
-async def test_a_row_among_thousands_that_the_database_refuses_is_found(alice: Store) -> None:
+async def test_bad_row_among_thousands_is_located(alice: Store) -> None:
     await alice.upsert(User(name="Owner", email="taken@example.com"))
     rows = [{"name": f"user {number}", "email": f"user{number}@example.com"} for number in range(300)]
     rows[123]["email"] = "taken@example.com"
@@ -287,14 +289,14 @@ async def test_messages_need_an_owner(shared: Store) -> None:
 
 async def test_many_errors_are_listed_together(alice: Store) -> None:
     rows = "\n".join(f"- {{name: row {number}, ordinal: x, colour: red}}" for number in range(30))
-    said = await refused(alice, block("- {name: A}", "nowhere") + block(rows))
-    assert "There is no table 'nowhere'" in said
-    assert said.startswith("Nothing was loaded:\n")
-    assert len(said.splitlines()) == 1 + 20 + 1
-    assert said.endswith("... and 41 more")
+    message = await load_refused(alice, block("- {name: A}", "nowhere") + block(rows))
+    assert "There is no table 'nowhere'" in message
+    assert message.startswith("Nothing was loaded:\n")
+    assert len(message.splitlines()) == 1 + 20 + 1
+    assert message.endswith("... and 41 more")
 
 
-async def test_a_bad_row_undoes_every_block_and_file(alice: Store, tmp_path: Path) -> None:
+async def test_bad_row_undoes_every_block_and_file(alice: Store, tmp_path: Path) -> None:
     good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
     good.write_text(WORKSPACE)
     row = f"- {{id: {uuid4()}, session_id: {uuid4()}, message_index: 0, role: user, content: x}}"
@@ -305,7 +307,7 @@ async def test_a_bad_row_undoes_every_block_and_file(alice: Store, tmp_path: Pat
         assert await alice.count(model) == 0
 
 
-async def test_a_failure_halfway_undoes_what_came_before(alice: Store) -> None:
+async def test_failure_halfway_undoes_earlier_rows(alice: Store) -> None:
     blocks = read_blocks(WORKSPACE, "rows.yaml")
 
     def fail(done: int, total: int) -> None:
@@ -318,26 +320,26 @@ async def test_a_failure_halfway_undoes_what_came_before(alice: Store) -> None:
 
 
 async def test_progress_is_reported_by_rows(alice: Store) -> None:
-    said: list[tuple[int, int]] = []
-    await load(alice, read_blocks(WORKSPACE, "rows.yaml"), lambda done, total: said.append((done, total)))
-    assert said == [(1, 3), (3, 3)]
+    message: list[tuple[int, int]] = []
+    await load(alice, read_blocks(WORKSPACE, "rows.yaml"), lambda done, total: message.append((done, total)))
+    assert message == [(1, 3), (3, 3)]
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=rf"{tmp_path}/none.yaml cannot be read: No such file or directory"):
         read_files([tmp_path / "none.yaml"])
     with pytest.raises(InvalidInputError, match=rf"{tmp_path} cannot be read: Is a directory"):
         read_files([tmp_path])
 
 
-def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
+def test_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "latin.yaml"
     path.write_bytes("- tëxt".encode("latin-1"))
     with pytest.raises(InvalidInputError, match=r"latin.yaml is not UTF-8 text \(byte 3\): save it as UTF-8"):
         read_files([path])
 
 
-async def test_a_byte_order_mark_is_no_text(alice: Store, tmp_path: Path) -> None:
+async def test_byte_order_mark_is_ignored(alice: Store, tmp_path: Path) -> None:
     path = tmp_path / "windows.yaml"
     path.write_text(WORKSPACE.lstrip().replace("\n", "\r\n"), encoding="utf-8-sig", newline="")
     await load(alice, read_files([path]))
@@ -346,20 +348,20 @@ async def test_a_byte_order_mark_is_no_text(alice: Store, tmp_path: Path) -> Non
     assert found.content == "Growth was fine.\nSo was the weather.\n"
 
 
-def test_a_file_that_nests_without_end_is_refused() -> None:
+def test_endless_nesting_is_refused() -> None:
     for opening in ("[", "- ", "{a: "):
         with pytest.raises(InvalidInputError, match=r"rows.yaml:1: it is nested more than 150 levels deep"):
             read_blocks(opening * 100_000, "rows.yaml")
 
 
-def test_many_fields_are_searched_for_repetition_in_linear_time() -> None:
+def test_repeated_fields_are_found_in_linear_time() -> None:
     fields = "\n".join(f"    k{number}: 1" for number in range(100_000))
     started = time.process_time()
     read_blocks(block(f"- name: A\n  metadata:\n{fields}"), "rows.yaml")
     assert time.process_time() - started < 60, "quadratic would take many minutes"
 
 
-async def test_nothing_to_load_is_no_error(alice: Store) -> None:
+async def test_loading_no_rows_is_not_an_error(alice: Store) -> None:
     assert (await load_text(alice, "[]")).rows == 0
     assert (await load_text(alice, "- {table: resources, key_field: name, rows: []}")).rows == 0
 
@@ -376,7 +378,7 @@ async def test_text_of_ten_megabytes_and_of_every_plane_is_stored(alice: Store) 
     assert found.metadata == {"🔑": "🗝"}
 
 
-async def test_thousands_of_rows_are_loaded_and_loaded_again(rem: Rem, alice: Store) -> None:
+async def test_thousands_of_rows_are_loaded_twice(rem: Rem, alice: Store) -> None:
     rows = [
         {"name": f"row {number}", "content": f"text {number}", "graph_edges": [{"dst": f"row {number + 1}"}]}
         for number in range(5_000)
@@ -390,7 +392,7 @@ async def test_thousands_of_rows_are_loaded_and_loaded_again(rem: Rem, alice: St
     assert (mirrors.is_exact, mirrors.keys, mirrors.edges) == (True, 5_000, 5_000)
 
 
-async def test_a_clock_that_is_a_little_ahead_is_forgiven(alice: Store) -> None:
+async def test_small_clock_skew_is_accepted(alice: Store) -> None:
     soon = datetime.now(UTC) + timedelta(seconds=2)
     await load_text(alice, block(f"- {{name: A, created_at: '{soon.isoformat()}'}}"))
     (found,) = await alice.lookup("a")

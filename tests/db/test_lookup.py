@@ -1,4 +1,4 @@
-"""LOOKUP: by key, however it is written, in one round trip, the user's own rows before the shared ones."""
+"""Store.lookup finds entities by any spelling of a key, own rows before shared rows."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ async def test_separators_do_not_matter_when_nothing_matches_exactly(alice: Stor
     assert await alice.lookup("resources/openai") == [company]
 
 
-async def test_exact_key_comes_before_the_one_without_separators(alice: Store, shared: Store) -> None:
+async def test_exact_key_wins_over_the_key_without_separators(alice: Store, shared: Store) -> None:
     await alice.upsert(Resource(name="open-ai"))
     exact = await shared.upsert(Resource(name="openai"))
     assert await alice.lookup("openai") == [exact]
 
 
-async def test_type_before_a_slash_narrows(alice: Store) -> None:
+async def test_type_before_a_slash_narrows_the_lookup(alice: Store) -> None:
     resource = await alice.upsert(Resource(name="Apollo"))
     moment = await alice.upsert(Moment(name="Apollo"))
     assert await alice.lookup("apollo") == [moment, resource]
@@ -52,7 +52,7 @@ async def test_slash_in_a_key_is_not_a_type(alice: Store) -> None:
     assert await alice.lookup("docs://Getting-Started.md", "resources/docs://getting-started.md") == [url, url]
 
 
-async def test_many_keys_are_answered_in_their_order(alice: Store) -> None:
+async def test_matches_have_the_order_of_the_keys(alice: Store) -> None:
     await alice.upsert_many([Resource(name=f"r {n}") for n in range(5)])
     found = await alice.lookup("r 3", "nobody", "R_1", "r-3", "")
     assert [entity.key for entity in found] == ["r-3", "r-1", "r-3"]
@@ -66,7 +66,7 @@ async def test_own_rows_come_before_shared_ones(alice: Store, bob: Store, shared
     assert await bob.lookup("handbook") == await shared.lookup("handbook") == [ours]
 
 
-async def test_users_are_found_by_name_address_and_id(shared: Store) -> None:
+async def test_users_are_found_by_name_email_and_id(shared: Store) -> None:
     sarah = await shared.upsert(User(name="Sarah Chen", email="Sarah.Chen@example.com"))
     for label in ("sarah-chen", "sarah.chen@EXAMPLE.com", str(sarah.id).upper(), "users/sarah.chen@example.com"):
         assert await shared.lookup(label) == [sarah], label
@@ -74,7 +74,7 @@ async def test_users_are_found_by_name_address_and_id(shared: Store) -> None:
     assert await shared.lookup("bob@example.com") == [nameless]
 
 
-async def test_a_name_that_is_anothers_address_finds_both_the_name_first(shared: Store) -> None:
+async def test_name_equal_to_another_email_finds_both_users(shared: Store) -> None:
     by_address = await shared.upsert(User(name="Zed", email="sam@example.com"))
     by_name = await shared.upsert(User(name="sam@example.com"))
     assert await shared.lookup("sam@example.com") == [by_name, by_address]
@@ -87,7 +87,7 @@ async def test_sessions_are_found_by_name_and_id(alice: Store) -> None:
     assert await alice.lookup("planning", str(named.id), str(unnamed.id)) == [named, named, unnamed]
 
 
-async def test_an_unusable_question_gets_a_helpful_error(alice: Store) -> None:
+async def test_invalid_key_or_table_is_refused_with_advice(alice: Store) -> None:
     with pytest.raises(InvalidInputError, match=r"There is no table 'resource'\. Did you mean 'resources'\?"):
         await alice.lookup("a", table="resource")
     with pytest.raises(InvalidInputError, match=r"NUL character.*remove it"):
@@ -97,7 +97,7 @@ async def test_an_unusable_question_gets_a_helpful_error(alice: Store) -> None:
     assert await alice.lookup("x" * 1_000_000) == []
 
 
-async def test_edges_to_nowhere_are_kept_and_reported(alice: Store, bob: Store, shared: Store) -> None:
+async def test_dangling_edges_are_kept_and_listed(alice: Store, bob: Store, shared: Store) -> None:
     await shared.upsert(User(name="Sarah Chen", email="sarah@example.com"))
     await bob.upsert(Resource(name="Bobs"))
     targets = ["sarah-chen", "users/sarah@example.com", "SarahChen", "Report", "Not Yet", "Bobs", "moments/report"]
@@ -113,7 +113,7 @@ async def test_edges_to_nowhere_are_kept_and_reported(alice: Store, bob: Store, 
     assert await bob.count_dangling_edges() == 0
 
 
-async def test_the_type_that_an_edge_names_narrows_its_target(alice: Store) -> None:
+async def test_type_of_an_edge_narrows_its_target(alice: Store) -> None:
     await alice.upsert(Resource(name="Apollo"))
     to_user = Edge(dst="apollo", properties={"dst_entity_type": "users"})
     await alice.upsert(Resource(name="a", graph_edges=[to_user]))
@@ -122,7 +122,7 @@ async def test_the_type_that_an_edge_names_narrows_its_target(alice: Store) -> N
     assert await alice.count_dangling_edges() == 0
 
 
-async def test_a_label_that_no_key_can_have_is_answered_at_once(alice: Store) -> None:
+async def test_too_long_label_has_no_match(alice: Store) -> None:
     await alice.upsert(Resource(name="known"))
     # Normalising this one takes the server more than a minute.
     endless = "\u0345\u0308" * 100_000

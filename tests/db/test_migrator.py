@@ -1,4 +1,4 @@
-"""The schema goes up and down, whoever asks and however often, and says so when it cannot."""
+"""Migrations go up and down, also concurrently, and a failure changes nothing."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class Note(Entity, table="notes"):
     name: str
 
 
-async def bring_up(dsn: str, **postgres: object) -> list[str]:
+async def migrate_database(dsn: str, **postgres: object) -> list[str]:
     settings = settings_for(dsn, **postgres)
     async with Database(settings).unpooled_connection() as connection:
         return await migrate_schema(connection, settings, await read_server_info(connection))
 
 
-async def take_back(dsn: str, steps: int = 1) -> list[str]:
+async def roll_back(dsn: str, steps: int = 1) -> list[str]:
     async with Database(settings_for(dsn)).unpooled_connection() as connection:
         return await Migrator(connection).rollback(steps)
 
@@ -60,8 +60,8 @@ async def states(dsn: str) -> list[MigrationStatus]:
         return await Migrator(connection).status()
 
 
-async def remember_something(rem: Rem) -> None:
-    """A little of everything that migrations must not lose, in tables of REM's and of the user's own."""
+async def store_rows(rem: Rem) -> None:
+    """Store rows in built-in and custom tables that migrations must keep."""
     shared, alice = rem.store(), rem.store("alice@example.com")
     await shared.upsert(User(name="Sarah Chen", email="sarah@example.com"))
     session = await alice.upsert(Session(name="Standup"))
@@ -78,14 +78,14 @@ async def remember_something(rem: Rem) -> None:
 
 @pytest.fixture
 async def filled(dsn: str) -> str:
-    """A database with memories in REM's tables and in custom ones."""
+    """Return a database with rows in built-in and custom tables."""
     async with Rem.open(settings_for(dsn)) as rem:
-        await remember_something(rem)
+        await store_rows(rem)
     return dsn
 
 
 async def contents(sql: Connection) -> dict[str, list[Any]]:
-    """Every row of every table that holds memories."""
+    """Return every row of every entity table."""
     tables = [
         name
         for (name,) in await sql.fetch(
@@ -97,7 +97,7 @@ async def contents(sql: Connection) -> dict[str, list[Any]]:
 
 
 async def leftovers(sql: Connection) -> set[str]:
-    """What the schema holds, apart from the extensions."""
+    """Return the objects in the schema, without those of the extensions."""
     rows = await sql.fetch(
         """WITH things AS (
              SELECT 'pg_class'::regclass AS catalog, oid, relname::text AS name FROM pg_class
@@ -115,22 +115,22 @@ async def persistence(sql: Connection) -> Any:
     return await sql.fetchval("SELECT relpersistence::text FROM pg_class WHERE oid = 'rem.kv_store'::regclass")
 
 
-async def test_an_empty_database_becomes_current(empty_dsn: str) -> None:
-    assert await bring_up(empty_dsn) == BUILTIN
+async def test_empty_database_becomes_current(empty_dsn: str) -> None:
+    assert await migrate_database(empty_dsn) == BUILTIN
     assert {status.state for status in await states(empty_dsn)} == {"applied"}
     async with Rem.open(settings_for(empty_dsn)) as rem:
-        await remember_something(rem)
+        await store_rows(rem)
         assert (await check_mirrors(rem.database)).is_exact
 
 
 async def test_migrating_a_current_database_does_nothing(dsn: str, sql: Connection) -> None:
     before = await sql.fetch("SELECT oid, xmin FROM pg_class WHERE relnamespace = 'rem'::regnamespace")
-    assert await bring_up(dsn) == []
+    assert await migrate_database(dsn) == []
     assert await sql.fetch("SELECT oid, xmin FROM pg_class WHERE relnamespace = 'rem'::regnamespace") == before
 
 
-async def test_eight_may_migrate_at_once(empty_dsn: str) -> None:
-    applied = await asyncio.gather(*(bring_up(empty_dsn) for _ in range(8)))
+async def test_eight_tasks_may_migrate_at_once(empty_dsn: str) -> None:
+    applied = await asyncio.gather(*(migrate_database(empty_dsn) for _ in range(8)))
     assert sorted(applied) == [[]] * 7 + [BUILTIN]
     async with Rem.open(settings_for(empty_dsn)) as rem:
         assert await rem.store().upsert(Resource(name="x"))
@@ -148,13 +148,13 @@ async def test_two_processes_may_migrate_at_once(empty_dsn: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("steps", range(1, len(ALL) + 1))
-async def test_any_number_of_migrations_goes_back_and_up_again(filled: str, sql: Connection, steps: int) -> None:
+async def test_migrations_can_be_undone_and_applied_again(filled: str, sql: Connection, steps: int) -> None:
     before = await contents(sql)
-    assert await take_back(filled, steps) == ALL[::-1][:steps]
+    assert await roll_back(filled, steps) == ALL[::-1][:steps]
     surviving = await contents(sql)
     assert before.keys() - surviving.keys() == tables_of(ALL[::-1][:steps], before)
 
-    assert await bring_up(filled) == [name for name in ALL[-steps:] if name in BUILTIN]
+    assert await migrate_database(filled) == [name for name in ALL[-steps:] if name in BUILTIN]
     async with Rem.open(settings_for(filled)) as rem:
         for model in (Project, ProjectWithBudget, Note):
             await rem.register(model)
@@ -165,71 +165,69 @@ async def test_any_number_of_migrations_goes_back_and_up_again(filled: str, sql:
         found = {entity.entity_type.table for entity in await rem.store("alice@example.com").lookup(*MEMORIES)}
         assert found == {"resources", "projects", "notes"} & surviving.keys()
 
-        await remember_something(rem)
+        await store_rows(rem)
         assert (await check_mirrors(rem.database)).is_exact
 
 
-def tables_of(taken_back: list[str], tables: dict[str, Any]) -> set[str]:
-    """The tables that some migrations made."""
+def tables_of(rolled_back: list[str], tables: dict[str, Any]) -> set[str]:
+    """Return the tables that some migrations created."""
     custom = {"custom:notes:1": {"notes"}, "custom:projects:1": {"projects"}, "custom:projects:2": set()}
     builtin = tables.keys() - {"notes", "projects"}
-    return {table for name in taken_back for table in custom.get(name, builtin if name == "0002_entities" else set())}
+    return {table for name in rolled_back for table in custom.get(name, builtin if name == "0002_entities" else set())}
 
 
-async def test_a_column_that_goes_back_takes_only_itself_along(filled: str, sql: Connection) -> None:
-    await take_back(filled, 2)
+async def test_rollback_of_a_column_keeps_the_other_data(filled: str, sql: Connection) -> None:
+    await roll_back(filled, 2)
     (project,) = await sql.fetch("SELECT * FROM projects")
     assert (project["name"], project["goal"]) == ("Atlas", "the moon")
     assert "budget" not in project
     assert await sql.fetchval("SELECT content_summary FROM kv_store WHERE entity_key = 'atlas'") == "the moon"
 
 
-async def test_migrations_go_back_one_by_one_until_only_the_bookkeeping_is_left(filled: str, sql: Connection) -> None:
+async def test_all_migrations_can_be_undone_one_by_one(filled: str, sql: Connection) -> None:
     for name in ALL[::-1]:
-        assert await take_back(filled) == [name]
-    assert await take_back(filled) == []
+        assert await roll_back(filled) == [name]
+    assert await roll_back(filled) == []
     assert await leftovers(sql) == {"migrations", "migrations_position_seq", "installed_functions"}
     assert {status.state for status in await states(filled)} == {"pending"}
-    assert await bring_up(filled) == BUILTIN
+    assert await migrate_database(filled) == BUILTIN
     async with Rem.open(settings_for(filled)) as rem:
-        await remember_something(rem)
+        await store_rows(rem)
         assert (await check_mirrors(rem.database)).is_exact
 
 
-async def test_all_migrations_go_back_at_once(filled: str, sql: Connection) -> None:
-    assert await take_back(filled, 100) == ALL[::-1]
+async def test_all_migrations_can_be_undone_at_once(filled: str, sql: Connection) -> None:
+    assert await roll_back(filled, 100) == ALL[::-1]
     assert await leftovers(sql) == {"migrations", "migrations_position_seq", "installed_functions"}
 
 
-async def test_a_migration_that_was_edited_after_it_was_applied_is_refused(dsn: str, sql: Connection) -> None:
+async def test_edited_migration_is_refused(dsn: str, sql: Connection) -> None:
     await sql.execute("UPDATE migrations SET checksum = 'other' WHERE name = $1", BUILTIN[0])
     assert (await states(dsn))[0].state == "changed"
-    for opening in (Rem.open(settings_for(dsn)).__aenter__, lambda: bring_up(dsn)):
+    for opening in (Rem.open(settings_for(dsn)).__aenter__, lambda: migrate_database(dsn)):
         with pytest.raises(MigrationError, match=f"{BUILTIN[0]} changed after they were applied"):
             await opening()
 
 
-async def test_a_database_of_a_newer_rem_is_refused(dsn: str, sql: Connection) -> None:
+async def test_database_of_a_newer_rem_is_refused(dsn: str, sql: Connection) -> None:
     await sql.execute("INSERT INTO migrations (name, checksum, down_script) VALUES ('9999_future', '', '')")
     assert (await states(dsn))[-1].state == "unknown"
-    for opening in (Rem.open(settings_for(dsn)).__aenter__, lambda: bring_up(dsn)):
+    for opening in (Rem.open(settings_for(dsn)).__aenter__, lambda: migrate_database(dsn)):
         with pytest.raises(MigrationError, match=r"9999_future.*newer version wrote it, so upgrade REM"):
             await opening()
 
 
 @pytest.mark.parametrize("start", ["empty", "current"])
-async def test_a_failing_migration_leaves_nothing_half_done(
-    start: str, empty_dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_failing_migration_changes_nothing(start: str, empty_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if start == "current":
-        await bring_up(empty_dsn)
+        await migrate_database(empty_dsn)
     bad = Migration("9000_bad", "CREATE TABLE half_done (); SELECT 1 / 0;", "")
     with monkeypatch.context() as patched:
         patched.setattr(migrator, "builtin_migrations", lambda: (*builtin_migrations(), bad))
         with pytest.raises(
             MigrationError, match="migration 9000_bad failed, and nothing was changed: division by zero"
         ):
-            await bring_up(empty_dsn)
+            await migrate_database(empty_dsn)
     connection = await asyncpg.connect(empty_dsn)
     assert await connection.fetchval("SELECT to_regclass('rem.half_done')") is None
     assert await connection.fetchval("SELECT to_regnamespace('rem') IS NOT NULL") == (start == "current")
@@ -237,18 +235,18 @@ async def test_a_failing_migration_leaves_nothing_half_done(
     assert {status.state for status in await states(empty_dsn)} == {"pending" if start == "empty" else "applied"}
 
 
-async def test_a_failing_rollback_leaves_everything(filled: str, sql: Connection) -> None:
+async def test_failing_rollback_changes_nothing(filled: str, sql: Connection) -> None:
     before = await contents(sql)
     await sql.execute("UPDATE migrations SET down_script = 'SELECT 1 / 0' WHERE name = $1", BUILTIN[-1])
     with pytest.raises(MigrationError, match=f"migration {BUILTIN[-1]} failed, and nothing was changed"):
-        await take_back(filled, 100)
+        await roll_back(filled, 100)
     assert await contents(sql) == before
     async with Rem.open(settings_for(filled)) as rem:
         assert (await check_mirrors(rem.database)).is_exact
         assert await rem.store("alice@example.com").lookup("atlas")
 
 
-async def test_a_database_of_someone_else_is_not_migrated_unasked(empty_dsn: str) -> None:
+async def test_external_database_is_not_migrated_on_open(empty_dsn: str) -> None:
     with pytest.raises(MigrationError, match="run `rem db migrate`"):
         await Rem.open(settings_for(empty_dsn)).__aenter__()
     connection = await asyncpg.connect(empty_dsn)
@@ -256,7 +254,7 @@ async def test_a_database_of_someone_else_is_not_migrated_unasked(empty_dsn: str
     await connection.close()
 
 
-async def test_an_embedded_database_migrates_itself(home: Path) -> None:
+async def test_embedded_database_migrates_itself(home: Path) -> None:
     settings = Settings(rem_home=home)
     async with Rem.open(settings) as rem:
         await rem.store().upsert(Resource(name="Report"))
@@ -268,13 +266,13 @@ async def test_an_embedded_database_migrates_itself(home: Path) -> None:
     assert said == ["Preparing the schema ..."]
 
 
-async def test_changed_functions_are_installed_anew_and_the_mirrors_stay(filled: str, sql: Connection) -> None:
+async def test_changed_functions_are_replaced_and_the_mirrors_stay_exact(filled: str, sql: Connection) -> None:
     kept = await sql.fetch("SELECT * FROM kv_store ORDER BY entity_type, entity_id, entity_key")
     await sql.execute("UPDATE installed_functions SET checksum = 'of an older REM'")
     await sql.execute("DROP FUNCTION rem_lookup; CREATE FUNCTION rem_lookup(int) RETURNS int LANGUAGE sql RETURN 1")
     with pytest.raises(MigrationError, match="run `rem db migrate`"):
         await Rem.open(settings_for(filled)).__aenter__()
-    assert await bring_up(filled) == []
+    assert await migrate_database(filled) == []
     assert await sql.fetch("SELECT * FROM kv_store ORDER BY entity_type, entity_id, entity_key") == kept
     assert await sql.fetchval("SELECT count(*) FROM pg_proc WHERE proname = 'rem_lookup'") == 1
     async with Rem.open(settings_for(filled)) as rem:
@@ -284,16 +282,16 @@ async def test_changed_functions_are_installed_anew_and_the_mirrors_stay(filled:
         assert (await check_mirrors(rem.database)).is_exact
 
 
-async def test_kv_store_goes_into_the_log_and_out_again_as_configured(filled: str, sql: Connection) -> None:
+async def test_kv_store_is_logged_as_configured(filled: str, sql: Connection) -> None:
     kept = await sql.fetchval("SELECT count(*) FROM kv_store")
     assert await persistence(sql) == "u"
     for logged, expected in ((True, "p"), (True, "p"), (False, "u")):
-        await bring_up(filled, kv_logged=logged)
+        await migrate_database(filled, kv_logged=logged)
         assert await persistence(sql) == expected
         assert await sql.fetchval("SELECT count(*) FROM kv_store") == kept
 
 
-async def test_only_known_roles_are_stored(filled: str, sql: Connection) -> None:
+async def test_unknown_message_role_is_refused(filled: str, sql: Connection) -> None:
     insert = """INSERT INTO messages (user_id, session_id, message_index, content, role)
                 SELECT user_id, session_id, $2, 'x', $1 FROM messages WHERE message_index = 0"""
     for index, role in enumerate(["user", "assistant", "system", "tool"], start=1):
@@ -302,7 +300,7 @@ async def test_only_known_roles_are_stored(filled: str, sql: Connection) -> None
         await sql.execute(insert, "moderator", 5)
 
 
-async def test_messages_go_with_their_session(filled: str, sql: Connection) -> None:
+async def test_erasing_a_session_erases_its_messages(filled: str, sql: Connection) -> None:
     assert await sql.fetchval("SELECT count(*) FROM messages") == 1
     await sql.execute("DELETE FROM sessions")
     assert await sql.fetchval("SELECT count(*) FROM messages") == 0
@@ -321,13 +319,13 @@ async def test_every_entity_has_its_indexes(filled: str, sql: Connection) -> Non
         assert not missing, table
 
 
-async def test_metadata_is_found_by_its_index(sql: Connection) -> None:
+async def test_metadata_filter_uses_its_index(sql: Connection) -> None:
     await sql.execute("SET enable_seqscan = off")
     plan = await sql.fetch("""EXPLAIN SELECT FROM resources WHERE metadata @> '{"team": "x"}'""")
     assert "resources_metadata" in str(plan)
 
 
-async def test_documents_have_an_hnsw_index_that_a_nearest_neighbour_query_uses(sql: Connection) -> None:
+async def test_nearest_neighbour_query_uses_the_hnsw_index(sql: Connection) -> None:
     definition = await sql.fetchval("SELECT indexdef FROM pg_indexes WHERE indexname = 'documents_embedding_384'")
     assert "USING hnsw (((embedding)::" in definition
     assert "vector(384)) vector_cosine_ops) WITH (m='16', ef_construction='64')" in definition.replace("public.", "")
@@ -339,7 +337,7 @@ async def test_documents_have_an_hnsw_index_that_a_nearest_neighbour_query_uses(
     assert "Index Scan using documents_embedding_384" in str(plan)
 
 
-async def test_another_dimension_gets_an_index_of_its_own(dsn: str, sql: Connection) -> None:
+async def test_another_dimension_gets_its_own_index(dsn: str, sql: Connection) -> None:
     settings = settings_for(dsn).model_copy(update={"embedding": settings_for(dsn).embedding.model_copy()})
     settings.embedding.dimension = 3072
     async with Database(settings).unpooled_connection() as connection:
@@ -350,7 +348,7 @@ async def test_another_dimension_gets_an_index_of_its_own(dsn: str, sql: Connect
         await rem.store().upsert(Document(content="x", embedding=[0.25] * 3072))
 
 
-async def test_the_tenant_leads_every_key(filled: str, sql: Connection) -> None:
+async def test_tenant_is_the_first_column_of_every_key(filled: str, sql: Connection) -> None:
     keys = await sql.fetch(
         """SELECT c.relname || '.' || i.relname AS name, a.attname AS leading
            FROM pg_index x JOIN pg_class c ON c.oid = x.indrelid JOIN pg_class i ON i.oid = x.indexrelid

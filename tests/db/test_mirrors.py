@@ -1,4 +1,4 @@
-"""kv_store and edges are just what the tables imply, whatever happens to the tables."""
+"""kv_store and edges match the entity tables after every change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rem.settings import Settings
 Sql: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 
-async def _keys(sql: Sql) -> list[tuple[str, str]]:
+async def _read_keys(sql: Sql) -> list[tuple[str, str]]:
     return [
         tuple(row)
         for row in await sql.fetch(
@@ -27,7 +27,7 @@ async def _keys(sql: Sql) -> list[tuple[str, str]]:
     ]
 
 
-async def _edges(sql: Sql) -> list[tuple[str, str]]:
+async def _read_edges(sql: Sql) -> list[tuple[str, str]]:
     return [tuple(row) for row in await sql.fetch("SELECT src_key, dst_key FROM edges ORDER BY src_key, ordinal")]
 
 
@@ -38,7 +38,7 @@ async def report(alice: Store) -> Resource:
     return await alice.upsert(Resource(name="Quarterly Report", content="Numbers", graph_edges=edges))
 
 
-async def test_insert_is_mirrored_whole(alice: Store, report: Resource, sql: Sql) -> None:
+async def test_insert_is_mirrored_completely(alice: Store, report: Resource, sql: Sql) -> None:
     rows = await sql.fetch(
         """SELECT tenant_id, user_id, entity_type, entity_key, compact_key, entity_id, key_rank, content_summary,
                   expires_at FROM kv_store WHERE tenant_id <> ''"""
@@ -74,7 +74,7 @@ async def test_insert_is_mirrored_whole(alice: Store, report: Resource, sql: Sql
     }
 
 
-async def test_life_of_an_entity_is_mirrored(rem: Rem, alice: Store, report: Resource, sql: Sql) -> None:
+async def test_every_change_of_an_entity_is_mirrored(rem: Rem, alice: Store, report: Resource, sql: Sql) -> None:
     edges = [("quarterly-report", "sarah-chen"), ("quarterly-report", "users/bob")]
     renamed_edges = [("annual-report", "sarah-chen"), ("annual-report", "users/bob")]
     expected: list[tuple[Any, list[tuple[str, str]], list[tuple[str, str]]]] = [
@@ -91,19 +91,21 @@ async def test_life_of_an_entity_is_mirrored(rem: Rem, alice: Store, report: Res
     ]
     for operation, keys, graph in expected:
         await operation
-        assert (await _keys(sql), await _edges(sql)) == (keys, graph)
+        assert (await _read_keys(sql), await _read_edges(sql)) == (keys, graph)
         assert (await check_mirrors(rem.database)).is_exact
 
 
-async def test_rolled_back_change_leaves_no_trace(rem: Rem, alice: Store, report: Resource, sql: Sql) -> None:
-    before = await _keys(sql), await _edges(sql)
+async def test_rolled_back_change_leaves_the_mirrors_unchanged(
+    rem: Rem, alice: Store, report: Resource, sql: Sql
+) -> None:
+    before = await _read_keys(sql), await _read_edges(sql)
     with pytest.raises(ZeroDivisionError):  # what fails is the whole transaction
         async with alice.transaction() as inside:
             await inside.upsert(Resource(id=report.id, name="Renamed", graph_edges=[]))
             await inside.upsert_many([Resource(name=f"r{n}", graph_edges=[Edge(dst="x")]) for n in range(210)])
             await inside.erase(report)
             raise ZeroDivisionError
-    assert (await _keys(sql), await _edges(sql)) == before
+    assert (await _read_keys(sql), await _read_edges(sql)) == before
     assert (await check_mirrors(rem.database)).is_exact
 
 
@@ -116,21 +118,21 @@ async def test_bulk_load_is_mirrored(rem: Rem, alice: Store, sql: Sql, size: int
                 for n in range(size)
             ]
         )
-        assert await _keys(sql) == [("resources", f"r{n:03}") for n in range(size)]
-        assert await _edges(sql) == [(f"r{n:03}", dst) for n in range(size) for dst in (f"r{n + turn:03}", "x")]
+        assert await _read_keys(sql) == [("resources", f"r{n:03}") for n in range(size)]
+        assert await _read_edges(sql) == [(f"r{n:03}", dst) for n in range(size) for dst in (f"r{n + turn:03}", "x")]
         assert (await check_mirrors(rem.database)).is_exact
 
 
-async def test_truncated_table_empties_its_part_of_the_mirrors(
+async def test_truncate_removes_the_mirror_rows_of_the_table(
     rem: Rem, alice: Store, report: Resource, sql: Sql
 ) -> None:
     await alice.upsert(Moment(name="Kept", graph_edges=[Edge(dst="a")]))
     await sql.execute("TRUNCATE resources")
-    assert (await _keys(sql), await _edges(sql)) == ([("moments", "kept")], [("kept", "a")])
+    assert (await _read_keys(sql), await _read_edges(sql)) == ([("moments", "kept")], [("kept", "a")])
     assert (await check_mirrors(rem.database)).is_exact
 
 
-async def test_conversation_is_mirrored_with_its_session(rem: Rem, alice: Store, sql: Sql) -> None:
+async def test_messages_are_mirrored_with_their_session(rem: Rem, alice: Store, sql: Sql) -> None:
     session = await alice.upsert(Session(name="Chat"))
     await alice.upsert_many(
         [Message(session_id=session.id, message_index=n, role="user", content=f"{n}") for n in range(3)]
@@ -144,7 +146,7 @@ async def test_conversation_is_mirrored_with_its_session(rem: Rem, alice: Store,
         (alice.erase(session), []),
     ):
         await operation
-        assert await _keys(sql) == keys
+        assert await _read_keys(sql) == keys
         assert (await check_mirrors(rem.database)).is_exact
 
 
@@ -168,10 +170,10 @@ async def test_hand_written_sql_is_mirrored(rem: Rem, alice: Store, report: Reso
     for statement in statements:
         await sql.execute(statement)
         assert (await check_mirrors(rem.database)).is_exact, statement
-    assert {key for _, key in await _keys(sql)} == {"r1-ii", "r2-ii"}
+    assert {key for _, key in await _read_keys(sql)} == {"r1-ii", "r2-ii"}
 
 
-async def test_lookup_shows_every_change_at_once(rem: Rem, alice: Store, report: Resource, sql: Sql) -> None:
+async def test_lookup_shows_every_change_immediately(rem: Rem, alice: Store, report: Resource, sql: Sql) -> None:
     await sql.execute("SET TIME ZONE 'Asia/Tokyo'")
     for change in (
         "metadata = '{\"n\": 1.50}'",
@@ -211,20 +213,20 @@ async def test_malformed_edges_block_nothing(rem: Rem, alice: Store, report: Res
     assert (await check_mirrors(rem.database)).is_exact
     assert (await alice.upsert(Resource(name="Another"))).key == "another"
     await sql.execute("UPDATE resources SET graph_edges = '[]'")
-    assert await _edges(sql) == []
+    assert await _read_edges(sql) == []
 
 
 @pytest.mark.parametrize("graph_edges", ["{}", "null", '"text"'])
-async def test_edges_are_a_list(report: Resource, sql: Sql, graph_edges: str) -> None:
+async def test_edges_must_be_a_list(report: Resource, sql: Sql, graph_edges: str) -> None:
     with pytest.raises(asyncpg.CheckViolationError, match="graph_edges_is_list"):
         await sql.execute("UPDATE resources SET graph_edges = $1", graph_edges)
 
 
-async def test_edge_may_lead_to_itself_and_to_nowhere_twice(rem: Rem, alice: Store, sql: Sql) -> None:
+async def test_loops_and_repeated_dangling_edges_are_kept(rem: Rem, alice: Store, sql: Sql) -> None:
     loops = [Edge(dst="Loop"), Edge(dst="nowhere"), Edge(dst="Nowhere", weight=2.0), Edge(dst="nowhere")]
     stored = await alice.upsert(Resource(name="Loop", graph_edges=loops))
     assert stored.graph_edges == loops
-    assert await _edges(sql) == [("loop", "loop"), *[("loop", "nowhere")] * 3]
+    assert await _read_edges(sql) == [("loop", "loop"), *[("loop", "nowhere")] * 3]
     assert await alice.count_dangling_edges() == 3
     assert (await check_mirrors(rem.database)).is_exact
 
@@ -232,10 +234,10 @@ async def test_edge_may_lead_to_itself_and_to_nowhere_twice(rem: Rem, alice: Sto
 async def test_edge_whose_key_grows_too_long_is_refused(alice: Store, sql: Sql) -> None:
     with pytest.raises(InvalidInputError, match="An edge's dst must have 1 to 1,024 bytes once normalised"):
         await alice.upsert(Resource(name="a", graph_edges=[Edge(dst="ﷺ" * 300)]))
-    assert await _keys(sql) == []
+    assert await _read_keys(sql) == []
 
 
-async def test_user_has_a_key_for_name_address_and_id(rem: Rem, shared: Store, sql: Sql) -> None:
+async def test_user_has_keys_for_name_email_and_id(rem: Rem, shared: Store, sql: Sql) -> None:
     sarah = await shared.upsert(User(name="Sarah", email="sarah@example.com"))
     zed = await shared.upsert(User(name="Zed", email="zed@example.com"))
     await shared.upsert(User(id=zed.id, name="sarah@example.com"))
@@ -251,7 +253,7 @@ async def test_user_has_a_key_for_name_address_and_id(rem: Rem, shared: Store, s
     assert (await check_mirrors(rem.database)).is_exact
 
 
-async def test_check_sees_what_is_wrong_and_rebuild_mends_it(
+async def test_check_finds_wrong_rows_and_rebuild_fixes_them(
     rem: Rem, alice: Store, report: Resource, sql: Sql
 ) -> None:
     await alice.upsert(User(name="Sarah", email="sarah@example.com"))
@@ -267,7 +269,7 @@ async def test_check_sees_what_is_wrong_and_rebuild_mends_it(
 
 
 @pytest.mark.parametrize("written_after_the_crash", [False, True])
-async def test_emptied_cache_is_rebuilt_before_the_first_answer(
+async def test_emptied_kv_store_is_rebuilt_before_the_first_lookup(
     rem: Rem, alice: Store, report: Resource, sql: Sql, settings: Settings, written_after_the_crash: bool
 ) -> None:
     # A crash of PostgreSQL empties an UNLOGGED table just so.
@@ -282,7 +284,7 @@ async def test_emptied_cache_is_rebuilt_before_the_first_answer(
         assert (await check_mirrors(reopened.database)).is_exact
 
 
-async def test_many_who_notice_the_empty_cache_at_once_all_get_an_answer(
+async def test_concurrent_opens_with_an_empty_kv_store_all_work(
     rem: Rem, report: Resource, sql: Sql, settings: Settings
 ) -> None:
     async def open_and_ask() -> int:
@@ -294,7 +296,7 @@ async def test_many_who_notice_the_empty_cache_at_once_all_get_an_answer(
     assert (await check_mirrors(rem.database)).is_exact
 
 
-async def test_rebuild_beside_writers_loses_nothing(rem: Rem, alice: Store) -> None:
+async def test_rebuild_during_writes_loses_nothing(rem: Rem, alice: Store) -> None:
     writers = [alice.upsert(Resource(name=f"r{n}", graph_edges=[Edge(dst="x")])) for n in range(40)]
     await asyncio.gather(*writers, *(rem.rebuild_cache() for _ in range(4)))
     report = await check_mirrors(rem.database)

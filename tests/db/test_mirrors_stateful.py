@@ -1,4 +1,4 @@
-"""Random operations by several owners: tables, kv_store, edges and LOOKUP always agree with a plain model."""
+"""Random operations of several owners: tables, kv_store, edges and lookup always agree with a simple model."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ KEYS = {
 """The labels in play, some of them two spellings of one key, with their keys."""
 OWNERS = (("default", "alice"), ("default", "bob"), ("default", None), ("other", "alice"))
 MODELS: tuple[type[Resource | User], ...] = (Resource, User)
-_QUESTIONS = ("mood-disorder", "MoodDisorder", "moodDisorder", "open-ai", "openai", "a@x.org", "b@x.org", "zoë")
-_QUESTION_KEYS = {question: KEYS.get(question, question) for question in _QUESTIONS} | {
+_LOOKUPS = ("mood-disorder", "MoodDisorder", "moodDisorder", "open-ai", "openai", "a@x.org", "b@x.org", "zoë")
+_LOOKUP_KEYS = {lookup: KEYS.get(lookup, lookup) for lookup in _LOOKUPS} | {
     "MoodDisorder": "mood-disorder",
     "moodDisorder": "mood-disorder",
 }
@@ -45,7 +45,7 @@ _QUESTION_KEYS = {question: KEYS.get(question, question) for question in _QUESTI
 
 @dataclass
 class Row:
-    """What the model knows of a stored row."""
+    """A row of the model."""
 
     owner: tuple[str, str | None]
     table: str
@@ -72,7 +72,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Write:
-    """An entity to be stored: what is None is left out."""
+    """An entity to store. Fields that are None are not set."""
 
     model: type[Resource | User]
     name: str
@@ -90,7 +90,7 @@ class Write:
 
 
 class Model:
-    """REM's promises about rows, in a few lines of Python."""
+    """The expected behaviour of the store in a few lines of Python."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
@@ -150,7 +150,7 @@ class Model:
 
     def lookup(self, owner: tuple[str, str | None], label: str) -> list[UUID]:
         """The ids that answer to a label: by its key, else without separators; own rows before shared ones."""
-        key = _QUESTION_KEYS[label]
+        key = _LOOKUP_KEYS[label]
         found = self._answering(owner, lambda candidate: candidate == key) or self._answering(
             owner, lambda candidate: candidate.replace("-", "") == key.replace("-", "")
         )
@@ -182,7 +182,7 @@ _writes = st.builds(
 
 
 class MirrorMachine(RuleBasedStateMachine):
-    """One database, driven by rules."""
+    """Runs random operations on one database and on the model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -295,10 +295,10 @@ class MirrorMachine(RuleBasedStateMachine):
         async def work() -> None:
             async with self.store(owner).transaction() as store:
                 for write in writes:
-                    await _perhaps(store, lambda inner, write=write: inner.upsert(write.entity()))
+                    await _try(store, lambda inner, write=write: inner.upsert(write.entity()))
                 for row in rows:
-                    await _perhaps(store, lambda inner, row=row: inner.delete(_stub(row)))
-                    await _perhaps(store, lambda inner, row=row: inner.erase(_stub(row)))
+                    await _try(store, lambda inner, row=row: inner.delete(_stub(row)))
+                    await _try(store, lambda inner, row=row: inner.erase(_stub(row)))
                 raise ZeroDivisionError
 
         try:
@@ -343,8 +343,8 @@ class MirrorMachine(RuleBasedStateMachine):
         assert {tuple(row) for row in edges} == self.model.edges()
         assert (await check_mirrors(self.rem.database)).is_exact
         for owner in OWNERS:
-            found = await self.store(owner).lookup(*_QUESTIONS)
-            expected = [entity_id for question in _QUESTIONS for entity_id in self.model.lookup(owner, question)]
+            found = await self.store(owner).lookup(*_LOOKUPS)
+            expected = [entity_id for lookup in _LOOKUPS for entity_id in self.model.lookup(owner, lookup)]
             assert [entity.id for entity in found] == expected
             visible = [entity for model in MODELS for entity in await self.store(owner).find(model)]
             assert all(entity in visible for entity in found)
@@ -358,8 +358,8 @@ def _stub(row: Row) -> Entity:
     return _model_of(row)(id=row.id, name="stub")
 
 
-async def _perhaps(store: Store, work: Any) -> None:
-    """A part of a transaction that may fail alone."""
+async def _try(store: Store, work: Any) -> None:
+    """Run a part of a transaction that may fail without the rest."""
     try:
         async with store.transaction() as inner:
             await work(inner)

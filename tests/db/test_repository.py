@@ -1,4 +1,4 @@
-"""Storing, finding, changing and deleting entities."""
+"""Find, store, modify, delete and restore entities."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ SMALL, BULK = 3, 250
 """Batches below and above the size from which COPY is used."""
 
 
-async def _names(store: Store, where: Where = None, **options: Any) -> list[str]:
+async def _find_names(store: Store, where: Where = None, **options: Any) -> list[str]:
     return [resource.name for resource in await store.find(Resource, where, **{"order_by": "name", **options})]
 
 
-async def _conversation(store: Store, length: int = 3) -> tuple[Session, list[Message]]:
+async def _create_session(store: Store, length: int = 3) -> tuple[Session, list[Message]]:
     session = await store.upsert(Session(name="Chat"))
     messages = [
         await store.upsert(Message(session_id=session.id, message_index=index, role="user", content=f"Line {index}"))
@@ -55,7 +55,7 @@ class TestFind:
         return alice
 
     @pytest.mark.parametrize("limit", [1, 2, 3])
-    async def test_pages_hold_everything_once(self, alice: Store, limit: int) -> None:
+    async def test_pages_contain_every_row_once(self, alice: Store, limit: int) -> None:
         await alice.upsert_many([Resource(name=f"r{n}", category="same", timestamp=None) for n in range(7)])
         pages = [
             await alice.find(Resource, order_by="category, -timestamp", limit=limit, offset=offset)
@@ -64,7 +64,7 @@ class TestFind:
         names = [resource.name for page in pages for resource in page]
         assert sorted(names) == [f"r{n}" for n in range(7)]
 
-    async def test_conditions_choose_rows(self, filled: Store) -> None:
+    async def test_conditions_select_rows(self, filled: Store) -> None:
         expected: list[tuple[Where, str]] = [
             (None, "alpha beta delta_100% gamma"),
             ({"name": "beta"}, "beta"),
@@ -105,18 +105,18 @@ class TestFind:
             (Compare("name", "=", "' OR true --"), ""),
             (Compare("metadata.x'} OR true --", "=", "1"), ""),
         ]
-        found = [(where, " ".join(await _names(filled, where))) for where, _ in expected]
+        found = [(where, " ".join(await _find_names(filled, where))) for where, _ in expected]
         assert found == expected
         counted = [await filled.count(Resource, where) for where, _ in expected]
         assert counted == [len(names.split()) for _, names in expected]
 
-    async def test_order_is_the_one_asked_for(self, filled: Store) -> None:
-        assert await _names(filled, order_by="-ordinal") == ["delta_100%", "gamma", "beta", "alpha"]
-        assert await _names(filled, order_by="category, -name") == ["delta_100%", "gamma", "beta", "alpha"]
-        assert await _names(filled, order_by="-metadata.kind, ordinal", limit=2) == ["alpha", "beta"]
-        assert await _names(filled, order_by="-created_at, ordinal", limit=1, offset=1) == ["beta"]
+    async def test_rows_have_the_requested_order(self, filled: Store) -> None:
+        assert await _find_names(filled, order_by="-ordinal") == ["delta_100%", "gamma", "beta", "alpha"]
+        assert await _find_names(filled, order_by="category, -name") == ["delta_100%", "gamma", "beta", "alpha"]
+        assert await _find_names(filled, order_by="-metadata.kind, ordinal", limit=2) == ["alpha", "beta"]
+        assert await _find_names(filled, order_by="-created_at, ordinal", limit=1, offset=1) == ["beta"]
 
-    async def test_a_bad_question_gets_a_helpful_error(self, alice: Store) -> None:
+    async def test_invalid_query_is_refused_with_advice(self, alice: Store) -> None:
         bad: list[tuple[Where, str]] = [
             ({"titel": "x"}, "resources has no field 'titel'. Its fields: id, .*name"),
             ({"name.first": "x"}, "name is text, so there is no 'name.first' in it"),
@@ -131,23 +131,23 @@ class TestFind:
             ({"name": ["\ud800"]}, "name: .* is not a text"),
             (Compare("metadata", "CONTAINS", {"x": float("nan")}), "metadata: .* is not a jsonb"),
         ]
-        for where, complaint in bad:
-            with pytest.raises(InvalidInputError, match=complaint):
+        for where, message in bad:
+            with pytest.raises(InvalidInputError, match=message):
                 await alice.find(Resource, where)
-            with pytest.raises(InvalidInputError, match=complaint):
+            with pytest.raises(InvalidInputError, match=message):
                 await alice.count(Resource, where)
         for options in ({"limit": -1}, {"limit": 10_001}, {"offset": -1}, {"order_by": "nothing"}):
             with pytest.raises(InvalidInputError, match=r"limit|offset|no field 'nothing'"):
                 await alice.find(Resource, **options)
 
-    async def test_get_knows_only_ids_that_exist(self, alice: Store) -> None:
+    async def test_get_of_an_unknown_id_raises_not_found(self, alice: Store) -> None:
         missing = uuid4()
         with pytest.raises(NotFoundError, match=f"resources has no {missing}"):
             await alice.get(Resource, missing)
 
 
 class TestUpsert:
-    async def test_new_entity_is_stored_as_it_was_given(self, alice: Store) -> None:
+    async def test_new_entity_is_stored_unchanged(self, alice: Store) -> None:
         given = Resource(name="Notes", content="Text", tags=["a"])
         stored = await alice.upsert(given)
         assert (stored.id, stored.name, stored.content, stored.tags) == (given.id, "Notes", "Text", ["a"])
@@ -174,7 +174,7 @@ class TestUpsert:
         await alice.upsert(Resource(name="second"))
         with pytest.raises(ConflictError, match="already has this key"):
             await alice.upsert(Resource(id=first.id, name="Second"))
-        assert await _names(alice) == ["first", "second"]
+        assert await _find_names(alice) == ["first", "second"]
 
     async def test_fields_left_out_keep_their_stored_values(self, alice: Store) -> None:
         fields: dict[str, Any] = {
@@ -188,7 +188,7 @@ class TestUpsert:
         emptied = await alice.upsert(Resource(name="a", content="", category=None, tags=[], metadata={}))
         assert (emptied.content, emptied.category, emptied.tags, emptied.metadata) == ("", None, [], {})
 
-    async def test_what_is_put_into_a_new_entity_afterwards_is_stored(self, alice: Store) -> None:
+    async def test_lists_filled_after_creation_are_stored(self, alice: Store) -> None:
         resource = Resource(name="a")
         resource.tags.append("later")
         resource.metadata["size"] = 1
@@ -200,7 +200,7 @@ class TestUpsert:
         assert (stored.tags, stored.metadata, stored.related_entities) == (["later"], {"size": 1}, ["c"])
         assert [edge.dst for edge in stored.graph_edges] == ["b"]
 
-    async def test_second_time_nothing_changes(self, alice: Store) -> None:
+    async def test_second_upsert_changes_nothing(self, alice: Store) -> None:
         def resource() -> Resource:
             return Resource(name="a", content="x", tags=["t"], metadata={"n": 1.0}, graph_edges=[Edge(dst="b")])
 
@@ -227,7 +227,7 @@ class TestUpsert:
             await alice.upsert_many([mine])
         assert (await alice.get(Resource, stored.id)).content == "2"
 
-    async def test_write_of_an_entity_that_was_erased_meanwhile_is_refused(self, alice: Store) -> None:
+    async def test_write_of_an_erased_entity_is_refused(self, alice: Store) -> None:
         stored = await alice.upsert(Resource(name="a"))
         await alice.erase(stored)
         stored.content = "late"
@@ -246,7 +246,7 @@ class TestUpsert:
         written = await alice.upsert(Resource(name="a", graph_edges=[]))
         assert written.graph_edges == [dreamt_anew]
 
-    async def test_who_has_read_the_edges_may_remove_them(self, alice: Store) -> None:
+    async def test_writer_that_read_the_edges_may_remove_them(self, alice: Store) -> None:
         read = await alice.upsert(Resource(name="a", graph_edges=[Edge(dst="b"), Edge(dst="c", origin="dreaming")]))
         read.graph_edges = []
         assert (await alice.upsert(read)).graph_edges == []
@@ -254,7 +254,7 @@ class TestUpsert:
 
 class TestUpsertMany:
     @pytest.mark.parametrize("size", [SMALL, BULK])
-    async def test_report_says_what_became_of_each_row(self, alice: Store, size: int) -> None:
+    async def test_report_has_the_outcome_of_each_row(self, alice: Store, size: int) -> None:
         def batch(content: str) -> list[Resource]:
             return [Resource(name=f"r {n}", content=content if n % 2 else "", tags=[str(n)]) for n in range(size)]
 
@@ -285,7 +285,7 @@ class TestUpsertMany:
 
     @pytest.mark.parametrize("size", [SMALL, BULK])
     @pytest.mark.parametrize("other_fields", [{}, {"category": "x"}])
-    async def test_repetition_in_a_batch_is_refused(
+    async def test_repeated_row_in_a_batch_is_refused(
         self, alice: Store, size: int, other_fields: dict[str, Any]
     ) -> None:
         batch = [Resource(name=f"The R{n}") for n in range(size)]
@@ -306,7 +306,7 @@ class TestUpsertMany:
         assert await alice.count(Resource) == 0
 
     @pytest.mark.parametrize("size", [SMALL, BULK])
-    async def test_deleted_rows_are_reported_and_left_alone(self, alice: Store, size: int) -> None:
+    async def test_deleted_rows_are_reported_and_skipped(self, alice: Store, size: int) -> None:
         stored = await alice.upsert(Resource(name="r1", content="old"))
         await alice.delete(stored)
         report = await alice.upsert_many([Resource(name=f"r{n}", content="new") for n in range(size)])
@@ -315,14 +315,14 @@ class TestUpsertMany:
         assert report.ids[1] == stored.id
         assert (await alice.restore(Resource, stored.id)).content == "old"
 
-    async def test_entities_are_of_one_type(self, alice: Store) -> None:
+    async def test_entities_must_have_one_type(self, alice: Store) -> None:
         with pytest.raises(InvalidInputError, match="takes entities of one type, not Resource, User"):
             await alice.upsert_many([Resource(name="a"), User(name="b")])
         assert (await alice.upsert_many([])).rows == []
 
 
 class TestTransaction:
-    async def test_happens_as_a_whole_or_not_at_all(self, alice: Store) -> None:
+    async def test_error_undoes_the_whole_transaction(self, alice: Store) -> None:
         with pytest.raises(ZeroDivisionError):  # what fails is the whole transaction
             async with alice.transaction() as inside:
                 await inside.upsert(Resource(name="a"))
@@ -331,7 +331,7 @@ class TestTransaction:
                 raise ZeroDivisionError
         assert await alice.count(Resource) == 0
 
-    async def test_part_of_it_can_fail_alone(self, alice: Store) -> None:
+    async def test_failed_part_keeps_the_rest(self, alice: Store) -> None:
         async with alice.transaction() as outer:
             await outer.upsert(Resource(name="a"))
             with pytest.raises(RowError):  # what fails is the whole part
@@ -339,11 +339,11 @@ class TestTransaction:
                     await inner.upsert(Resource(name="b"))
                     await inner.upsert_many([Resource(name="c"), Resource(name="C")])
             await outer.upsert(Resource(name="d"))
-        assert await _names(alice) == ["a", "d"]
+        assert await _find_names(alice) == ["a", "d"]
 
 
 class TestModify:
-    async def test_changes_in_place_or_by_a_new_entity(self, alice: Store) -> None:
+    async def test_change_may_edit_in_place_or_return_a_new_entity(self, alice: Store) -> None:
         stored = await alice.upsert(Resource(name="a", metadata={"n": 1}, tags=["t"]))
 
         def count_up(resource: Resource) -> None:
@@ -367,7 +367,7 @@ class TestModify:
 
 
 class TestDeletion:
-    async def test_hides_from_every_read_and_restore_brings_back(self, alice: Store) -> None:
+    async def test_deleted_entity_is_hidden_until_restored(self, alice: Store) -> None:
         stored = await alice.upsert(Resource(name="a", content="x"))
         await alice.delete(stored)
         with pytest.raises(NotFoundError):
@@ -382,7 +382,7 @@ class TestDeletion:
         assert (restored.id, restored.content, restored.deleted_at) == (stored.id, "x", None)
         assert await alice.lookup("a") == [restored]
 
-    async def test_stays_deleted_when_stored_again(self, alice: Store) -> None:
+    async def test_storing_a_deleted_entity_is_refused(self, alice: Store) -> None:
         stored = await alice.upsert(Resource(name="a", content="x"))
         await alice.delete(stored)
         [buried] = await alice.find(Resource, with_deleted=True)
@@ -393,7 +393,7 @@ class TestDeletion:
         anew = await alice.upsert(Resource(name="a", content="y"))
         assert anew.id != stored.id
 
-    async def test_cannot_be_done_or_undone_twice(self, alice: Store) -> None:
+    async def test_second_delete_or_restore_is_refused(self, alice: Store) -> None:
         stored = await alice.upsert(Resource(name="a"))
         with pytest.raises(NotFoundError):
             await alice.restore(Resource, stored.id)
@@ -406,7 +406,7 @@ class TestDeletion:
         with pytest.raises(NotFoundError):
             await alice.restore(Resource, stored.id)
 
-    async def test_restore_beside_a_new_owner_of_the_key_is_refused(self, alice: Store) -> None:
+    async def test_restore_is_refused_if_the_key_is_taken(self, alice: Store) -> None:
         first = await alice.upsert(Resource(name="a"))
         other = await alice.upsert(Resource(name="b"))
         await alice.delete(first)
@@ -415,11 +415,11 @@ class TestDeletion:
             await alice.restore(Resource, first.id)
         assert await alice.count(Resource) == 1
 
-    async def test_of_an_expired_entity_is_not_needed(self, alice: Store) -> None:
+    async def test_expired_entity_is_hidden_from_every_read(self, alice: Store) -> None:
         soon = datetime.now(UTC) + timedelta(hours=1)
         await alice.upsert(Resource(name="kept", expires_at=soon))
         gone = await alice.upsert(Resource(name="gone", expires_at=datetime.now(UTC) - timedelta(seconds=1)))
-        assert await _names(alice) == ["kept"]
+        assert await _find_names(alice) == ["kept"]
         assert await alice.count(Resource) == 1
         assert [found.key for found in await alice.lookup("kept", "gone")] == ["kept"]
         with pytest.raises(NotFoundError):
@@ -428,29 +428,29 @@ class TestDeletion:
             await alice.modify(Resource, gone.id, lambda r: r)
 
 
-class TestConversations:
-    async def test_have_an_owner(self, shared: Store, alice: Store) -> None:
+class TestSessions:
+    async def test_sessions_and_messages_need_an_owner(self, shared: Store, alice: Store) -> None:
         with pytest.raises(InvalidInputError, match="have an owner: give a user"):
             await shared.upsert(Session(name="Chat"))
-        session, _ = await _conversation(alice, 0)
+        session, _ = await _create_session(alice, 0)
         with pytest.raises(InvalidInputError, match="have an owner: give a user"):
             await shared.upsert(Message(session_id=session.id, message_index=0, role="user", content="Hi"))
 
     async def test_messages_belong_to_a_session_of_their_owner(self, alice: Store, bob: Store, rem: Rem) -> None:
-        session, _ = await _conversation(alice, 1)
+        session, _ = await _create_session(alice, 1)
         strangers = [(bob, session.id), (alice, uuid4()), (rem.store("alice@example.com", tenant="other"), session.id)]
         for store, session_id in strangers:
             with pytest.raises(InvalidInputError, match="no such session of this user: create it before its messages"):
                 await store.upsert(Message(session_id=session_id, message_index=7, role="user", content="Hi"))
         assert await alice.count(Message) == 1
 
-    async def test_messages_are_found_by_their_place(self, alice: Store) -> None:
-        session, messages = await _conversation(alice)
+    async def test_messages_are_found_by_session_and_index(self, alice: Store) -> None:
+        session, messages = await _create_session(alice)
         assert await alice.lookup(f"session-{session.id}-msg-1") == [messages[1]]
         assert await alice.lookup(str(session.id)) == await alice.lookup("chat") == [session]
 
     async def test_content_never_changes(self, alice: Store, sql: asyncpg.Connection[asyncpg.Record]) -> None:
-        session, (message, *_) = await _conversation(alice)
+        session, (message, *_) = await _create_session(alice)
         document = await alice.upsert(Document(content="Text"))
         changes: list[Message | Document] = [
             Message(session_id=session.id, message_index=0, role="user", content="Other"),
@@ -466,8 +466,8 @@ class TestConversations:
         assert await alice.get(Message, message.id) == message
         assert await alice.get(Document, document.id) == document
 
-    async def test_what_is_not_content_may_change(self, alice: Store) -> None:
-        session, (message, *_) = await _conversation(alice)
+    async def test_other_fields_of_a_message_may_change(self, alice: Store) -> None:
+        session, (message, *_) = await _create_session(alice)
         document = await alice.upsert(Document(content="Text"))
         changed = await alice.upsert(
             Message(session_id=session.id, message_index=0, role="user", content="Line 0", metadata={"seen": True})
@@ -476,8 +476,8 @@ class TestConversations:
         vector = [1.0] * 384
         assert (await alice.upsert(Document(id=document.id, content="Text", embedding=vector))).embedding == vector
 
-    async def test_deleted_and_restored_take_exactly_their_messages_along(self, alice: Store) -> None:
-        session, messages = await _conversation(alice)
+    async def test_delete_and_restore_of_a_session_include_exactly_its_messages(self, alice: Store) -> None:
+        session, messages = await _create_session(alice)
         other = await alice.upsert(Session(name="Other"))
         await alice.upsert(Message(session_id=other.id, message_index=0, role="user", content="Elsewhere"))
         await alice.delete(messages[1])
@@ -489,21 +489,21 @@ class TestConversations:
         assert [message.id for message in found] == [messages[0].id, messages[2].id]
         assert (await alice.restore(Message, messages[1].id)).content == "Line 1"
 
-    async def test_erased_leave_nothing(self, alice: Store, sql: asyncpg.Connection[asyncpg.Record]) -> None:
-        session, _ = await _conversation(alice)
+    async def test_erased_session_leaves_no_rows(self, alice: Store, sql: asyncpg.Connection[asyncpg.Record]) -> None:
+        session, _ = await _create_session(alice)
         await alice.erase(session)
         assert await alice.count(Message, with_deleted=True) == 0
         assert await sql.fetchval("SELECT count(*) FROM kv_store WHERE tenant_id <> ''") == 0
 
 
 class TestOwners:
-    async def test_users_write_their_own_rows_and_read_the_shared_ones(self, alice: Store, shared: Store) -> None:
+    async def test_users_write_own_rows_and_read_shared_rows(self, alice: Store, shared: Store) -> None:
         ours = await shared.upsert(Resource(name="Handbook", content="ours"))
         assert await alice.get(Resource, ours.id) == ours
         mine = await alice.upsert(Resource(name="Handbook", content="mine"))
         assert mine.id != ours.id
-        assert await _names(alice) == ["Handbook", "Handbook"]
-        assert await _names(shared) == ["Handbook"]
+        assert await _find_names(alice) == ["Handbook", "Handbook"]
+        assert await _find_names(shared) == ["Handbook"]
         ours.content = "changed"
         with pytest.raises(RowError, match="the entity is shared, and you can write only your own rows"):
             await alice.upsert(ours)
@@ -516,7 +516,7 @@ class TestOwners:
                 await attempt
         assert (await shared.get(Resource, ours.id)).content == "ours"
 
-    async def test_owner_and_tenant_are_those_of_the_store(self, alice: Store) -> None:
+    async def test_owner_and_tenant_come_from_the_store(self, alice: Store) -> None:
         for fields in ({"user_id": "bob"}, {"user_id": None}, {"tenant_id": "other"}):
             with pytest.raises(RowError, match=r"user_id|tenant_id"):
                 await alice.upsert(Resource.model_validate({"name": "a", **fields}))
@@ -530,13 +530,13 @@ class TestOwners:
         with pytest.raises(asyncpg.RestrictViolationError, match="never change"):
             await sql.execute(f"UPDATE resources SET {column} = '{UUID(int=1)}'")
 
-    async def test_users_have_one_address_each(self, alice: Store) -> None:
+    async def test_email_address_is_unique(self, alice: Store) -> None:
         await alice.upsert(User(name="Sarah", email="sarah@example.com"))
         with pytest.raises(ConflictError, match="Another user has this e-mail address"):
             await alice.upsert(User(name="Other", email="SARAH@example.com"))
 
 
-async def test_storing_over_a_lapsed_row_remembers_it_anew(alice: Store) -> None:
+async def test_storing_over_an_expired_row_makes_it_live_again(alice: Store) -> None:
     lapsed = utc_now() - timedelta(hours=1)
     first = await alice.upsert(Resource(name="parking spot", content="B12", expires_at=lapsed))
     assert await alice.lookup("parking-spot") == []
@@ -545,7 +545,7 @@ async def test_storing_over_a_lapsed_row_remembers_it_anew(alice: Store) -> None
     assert [entity.key for entity in await alice.lookup("parking-spot")] == ["parking-spot"]
 
 
-async def test_a_deleted_session_takes_no_messages(alice: Store) -> None:
+async def test_deleted_session_refuses_messages(alice: Store) -> None:
     session = await alice.upsert(Session(name="talk"))
     said = await alice.upsert(Message(session_id=session.id, message_index=0, role=Role.USER, content="hello"))
     await alice.delete(session)
@@ -557,7 +557,7 @@ async def test_a_deleted_session_takes_no_messages(alice: Store) -> None:
     assert (await alice.get(Message, said.id)).content == "hello"
 
 
-async def test_a_row_that_was_changed_past_rem_is_named(alice: Store, sql: asyncpg.Connection[asyncpg.Record]) -> None:
+async def test_corrupt_row_is_named(alice: Store, sql: asyncpg.Connection[asyncpg.Record]) -> None:
     stored = await alice.upsert(Resource(name="broken"))
     await sql.execute("UPDATE resources SET graph_edges = '[7]'")
     with pytest.raises(CorruptRowError, match=rf"{stored.id} of resources .* \(in graph_edges\)"):
@@ -565,13 +565,13 @@ async def test_a_row_that_was_changed_past_rem_is_named(alice: Store, sql: async
     await alice.erase(stored)
 
 
-async def test_a_list_field_is_among_values_if_it_has_one_of_them(alice: Store) -> None:
+async def test_list_field_matches_one_of_several_values(alice: Store) -> None:
     await alice.upsert(Resource(name="one", tags=["red", "blue"]))
     await alice.upsert(Resource(name="two", tags=["green"]))
     assert [entity.key for entity in await alice.find(Resource, {"tags": ["blue", "grey"]})] == ["one"]
 
 
-async def test_what_was_dumped_as_deleted_does_not_touch_what_has_been_restored(alice: Store) -> None:
+async def test_loading_a_deleted_row_does_not_change_a_restored_one(alice: Store) -> None:
     stored = await alice.upsert(Resource(name="back", content="old"))
     await alice.delete(stored)
     dumped = Resource(id=stored.id, name="back", content="old", deleted_at=utc_now())
@@ -588,41 +588,41 @@ async def test_several_deleted_rows_may_have_the_same_key(alice: Store) -> None:
     assert report.ids == [entity.id for entity in tombstones]
 
 
-async def test_large_contents_travel_by_copy_even_if_they_are_few(alice: Store) -> None:
+async def test_few_large_rows_are_written_by_copy(alice: Store) -> None:
     report = await alice.upsert_many(Resource(name=f"large {number}", content="x" * 9_000_000) for number in range(2))
     assert report.counts == {"inserted": 2}
     assert len((await alice.get(Resource, report.ids[1])).content) == 9_000_000
 
 
-async def test_large_whole_floats_come_back_and_can_be_stored_again(alice: Store) -> None:
+async def test_large_whole_floats_round_trip(alice: Store) -> None:
     stored = await alice.upsert(Resource(name="float", metadata={"x": 1e19, "y": 1e25}))
     assert stored.metadata == {"x": 1e19, "y": 1e25}
     assert (await alice.upsert(Resource(name="float", metadata=stored.metadata))).metadata == stored.metadata
 
 
-async def test_none_among_the_values_of_a_filter_means_no_value(alice: Store) -> None:
+async def test_none_in_a_list_filter_matches_null(alice: Store) -> None:
     await alice.upsert(Resource(name="none"))
     await alice.upsert(Resource(name="word", category="None"))
     await alice.upsert(Resource(name="x", category="x"))
-    assert await _names(alice, {"category": ["x", None]}) == ["none", "x"]
-    assert await _names(alice, Compare("category", "=", None)) == ["none"]
-    assert await _names(alice, Compare("category", "<>", None)) == ["word", "x"]
+    assert await _find_names(alice, {"category": ["x", None]}) == ["none", "x"]
+    assert await _find_names(alice, Compare("category", "=", None)) == ["none"]
+    assert await _find_names(alice, Compare("category", "<>", None)) == ["word", "x"]
 
 
 @pytest.mark.parametrize(
-    ("where", "complaint"),
+    ("where", "message"),
     [
         (Compare("metadata.x", "LIKE", 5), "LIKE compares text"),
         (Compare("ordinal", "ILIKE", "1%"), "ILIKE compares text"),
         (Compare("ordinal", "<", None), "is not a bigint"),
     ],
 )
-async def test_filters_that_make_no_sense_are_refused(alice: Store, where: Where, complaint: str) -> None:
-    with pytest.raises(InvalidInputError, match=complaint):
+async def test_invalid_filters_are_refused(alice: Store, where: Where, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
         await alice.find(Resource, where)
 
 
-async def test_a_vector_is_no_filter_and_a_deep_condition_is_no_crash(alice: Store) -> None:
+async def test_vector_filter_and_deep_condition_are_refused(alice: Store) -> None:
     with pytest.raises(InvalidInputError, match="is not a vector"):
         await alice.find(Document, {"embedding": [1.0]})
     deep: Condition = IsNull("category")

@@ -1,4 +1,4 @@
-"""The classes and the tables say the same."""
+"""The entity classes match their tables."""
 
 from __future__ import annotations
 

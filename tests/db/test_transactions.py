@@ -1,4 +1,4 @@
-"""Several calls as one: all of it happens, or nothing, and nobody is told otherwise."""
+"""Transactions and snapshots of the store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rem.errors import ConflictError, DeletedError, InvalidInputError, NotFoundE
 from rem.models import Message, Resource, Role, Session, SharedSession, User
 
 
-async def test_a_refused_write_inside_a_transaction_leaves_the_others_standing(alice: Store) -> None:
+async def test_refused_write_in_a_transaction_keeps_the_others(alice: Store) -> None:
     await alice.upsert(User(name="one", email="e@example.com"))
     async with alice.transaction() as transaction:
         await transaction.upsert(Resource(name="acknowledged"))
@@ -25,7 +25,7 @@ async def test_a_refused_write_inside_a_transaction_leaves_the_others_standing(a
     assert [entity.key for entity in await alice.lookup("acknowledged", "three")] == ["acknowledged", "three"]
 
 
-async def test_an_error_that_leaves_the_block_undoes_all_of_it_and_stays_what_it_was(alice: Store) -> None:
+async def test_error_in_the_block_undoes_all_writes_and_is_not_translated(alice: Store) -> None:
     with pytest.raises(TimeoutError, match="the caller's own"):
         async with alice.transaction() as transaction:
             await transaction.upsert(Resource(name="undone"))
@@ -33,7 +33,7 @@ async def test_an_error_that_leaves_the_block_undoes_all_of_it_and_stays_what_it
     assert await alice.lookup("undone") == []
 
 
-async def test_a_part_of_a_transaction_can_fail_alone(alice: Store) -> None:
+async def test_part_of_a_transaction_can_fail_alone(alice: Store) -> None:
     async with alice.transaction() as transaction:
         await transaction.upsert(Resource(name="kept"))
         with pytest.raises(RuntimeError):
@@ -43,7 +43,7 @@ async def test_a_part_of_a_transaction_can_fail_alone(alice: Store) -> None:
     assert [entity.key for entity in await alice.lookup("kept", "undone")] == ["kept"]
 
 
-async def test_a_transaction_belongs_to_one_task(alice: Store) -> None:
+async def test_transaction_belongs_to_one_task(alice: Store) -> None:
     async with alice.transaction() as transaction:
         with pytest.raises(InvalidInputError, match="belongs to the task"):
             await asyncio.gather(*(transaction.upsert(Resource(name=f"r{number}")) for number in range(2)))
@@ -52,7 +52,7 @@ async def test_a_transaction_belongs_to_one_task(alice: Store) -> None:
 
 
 async def _race(alice: Store, name: str) -> WriteReport:
-    """An upsert_many that meets a row which is being removed."""
+    """Run upsert_many while another transaction removes the row, and return its report."""
     stored = await alice.upsert(Resource(name="a", content="same"))
     async with alice.transaction() as transaction:
         await (transaction.erase(stored) if name == "erase" else transaction.delete(stored))
@@ -62,13 +62,13 @@ async def _race(alice: Store, name: str) -> WriteReport:
     return await racing
 
 
-async def test_a_batch_that_races_an_erasure_is_stored_anew(alice: Store) -> None:
+async def test_batch_during_an_erasure_inserts_a_new_row(alice: Store) -> None:
     report = await _race(alice, "erase")
     assert report.counts == {"inserted": 1}
     assert [entity.id for entity in await alice.lookup("a")] == report.ids
 
 
-async def test_a_batch_that_races_a_deletion_reports_it(alice: Store) -> None:
+async def test_batch_during_a_deletion_reports_the_deleted_row(alice: Store) -> None:
     report = await _race(alice, "delete")
     assert report.counts == {"deleted": 1}
     assert await alice.lookup("a") == []
@@ -76,7 +76,7 @@ async def test_a_batch_that_races_a_deletion_reports_it(alice: Store) -> None:
         await alice.upsert(Resource(name="a"))
 
 
-async def test_a_message_waits_for_the_deletion_of_its_session_and_is_refused(alice: Store) -> None:
+async def test_message_waits_for_the_deletion_of_its_session_and_is_refused(alice: Store) -> None:
     session = await alice.upsert(Session(name="talk"))
     async with alice.transaction() as transaction:
         await transaction.delete(session)
@@ -90,7 +90,7 @@ async def test_a_message_waits_for_the_deletion_of_its_session_and_is_refused(al
     assert await alice.count(Message) == 0
 
 
-async def test_a_deletion_waits_for_the_messages_that_are_being_written(alice: Store) -> None:
+async def test_deletion_waits_for_messages_being_written(alice: Store) -> None:
     session = await alice.upsert(Session(name="talk"))
     async with alice.transaction() as transaction:
         await transaction.upsert(Message(session_id=session.id, message_index=0, role=Role.USER, content="in time"))
@@ -139,7 +139,7 @@ async def test_only_the_owner_shares_a_session(alice: Store, bob: Store, shared:
     assert await alice.count(SharedSession) == 1
 
 
-async def test_a_snapshot_sees_its_keys_while_the_cache_is_rebuilt(rem: Rem, alice: Store) -> None:
+async def test_snapshot_sees_its_keys_during_a_rebuild(rem: Rem, alice: Store) -> None:
     await alice.upsert(Resource(name="a"))
     async with alice.snapshot() as snapshot:
         assert await snapshot.count(Resource) == 1

@@ -21,7 +21,7 @@ from rem.jobs.queue import JobQueue
 from rem.settings import Settings
 from rem.worker.driver import ReconnectingDriver
 from rem.worker.queries import WorkerQueries
-from tests.db.embedded.processes import postmaster
+from tests.db.embedded.processes import find_postmaster
 from tests.jobs.conftest import TRACES, StartWorker, Traces, eventually
 
 ALICE = {"tenant_id": "acme", "user_id": "alice"}
@@ -32,7 +32,7 @@ SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_d
 
 def crash(server: EmbeddedServer) -> None:
     """As the kernel does when memory is short."""
-    postmaster(server).kill()
+    find_postmaster(server).kill()
 
 
 def restart(server: EmbeddedServer) -> None:

@@ -1,4 +1,4 @@
-"""What an entity may be: the rules of the seeds, and that what is stored comes back as it was."""
+"""Validation of the entity types, and their round trip through the store."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ def _nested(depth: int) -> dict[str, Any]:
 
 class TestContent:
     @pytest.mark.parametrize("content", ["", " ", "\n\t", "\u3000"], ids=ascii)
-    def test_of_a_message_must_say_something(self, content: str) -> None:
+    def test_empty_message_is_refused(self, content: str) -> None:
         with pytest.raises(ValidationError, match="content: is empty, which only a message with tool calls may be"):
             _message(content=content)
 
     @pytest.mark.parametrize("content", ["", " ", "\n\t"], ids=ascii)
-    def test_of_a_document_must_say_something(self, content: str) -> None:
+    def test_empty_document_is_refused(self, content: str) -> None:
         with pytest.raises(ValidationError, match=r"content\n.*is empty"):
             Document(content=content)
 
-    def test_may_be_empty_beside_tool_calls(self) -> None:
+    def test_message_with_tool_calls_may_be_empty(self) -> None:
         assert _message(role="assistant", content="", tool_calls=[{"name": "search"}]).content == ""
         assert _message(role="tool", content="", tool_call_id="call-1").content == ""
 
     @pytest.mark.parametrize("content", [" hello ", "\n```\ncode\n```\n", "\ufeffa"], ids=ascii)
-    def test_is_never_stripped(self, content: str) -> None:
+    def test_content_is_never_stripped(self, content: str) -> None:
         assert _message(content=content).content == content
         assert Document(content=content).content == content
         assert Resource(name="r", content=content).content == content
 
-    def test_cannot_be_changed_to_nothing(self) -> None:
+    def test_content_cannot_be_changed_to_empty(self) -> None:
         message = _message()
         with pytest.raises(ValidationError, match="content: is empty"):
             message.content = " "
@@ -76,9 +76,7 @@ class TestText:
             (Document, {"content": "a\0b"}, "content"),
         ],
     )
-    def test_with_a_nul_is_refused_where_it_stands(
-        self, model: type[Entity], fields: dict[str, Any], place: str
-    ) -> None:
+    def test_nul_is_refused_with_its_location(self, model: type[Entity], fields: dict[str, Any], place: str) -> None:
         with pytest.raises(ValidationError, match=f"(?s){place}.*NUL character|NUL character.*{place}"):
             model.model_validate(fields)
 
@@ -90,11 +88,11 @@ class TestText:
             ({"metadata": {"x": "\ud800"}}, "lone surrogate at position 0 at x"),
         ],
     )
-    def test_with_half_a_character_is_refused(self, fields: dict[str, Any], place: str) -> None:
+    def test_lone_surrogate_is_refused(self, fields: dict[str, Any], place: str) -> None:
         with pytest.raises(ValidationError, match=place):
             Resource(name="a", **fields)
 
-    async def test_slipped_in_after_validation_is_refused_by_the_store(self, alice: Store) -> None:
+    async def test_store_refuses_bad_text_added_after_validation(self, alice: Store) -> None:
         resource = Resource(name="a", tags=["fine"])
         resource.tags.append("\0")
         with pytest.raises(InvalidInputError):
@@ -103,46 +101,46 @@ class TestText:
 
 
 class TestTimes:
-    def test_without_a_zone_are_utc(self) -> None:
+    def test_time_without_a_zone_is_utc(self) -> None:
         moment = Moment(name="m", starts_timestamp=datetime(2025, 1, 1, 12))
         assert moment.starts_timestamp == datetime(2025, 1, 1, 12, tzinfo=UTC)
 
-    def test_of_other_zones_are_converted(self) -> None:
+    def test_other_zones_are_converted(self) -> None:
         at = datetime(2025, 1, 1, 12, tzinfo=timezone(timedelta(hours=9)))
         moment = Moment(name="m", starts_timestamp=at)
         assert moment.starts_timestamp is not None
         assert moment.starts_timestamp.isoformat() == "2025-01-01T03:00:00+00:00"
 
-    def test_given_by_default_are_utc(self) -> None:
+    def test_default_times_are_utc(self) -> None:
         assert Resource(name="r").created_at.tzinfo is UTC
 
     @pytest.mark.parametrize("model", [Session, Resource])
-    def test_of_creation_are_not_in_the_future(self, model: type[Entity]) -> None:
+    def test_created_at_in_the_future_is_refused(self, model: type[Entity]) -> None:
         with pytest.raises(ValidationError, match=r"created_at\n.*is in the future"):
             model.model_validate({"name": "a", "created_at": datetime.now(UTC) + timedelta(minutes=1)})
 
-    def test_of_creation_may_be_a_little_ahead_of_our_clock(self) -> None:
+    def test_created_at_accepts_small_clock_skew(self) -> None:
         ahead = datetime.now(UTC) + timedelta(seconds=1)
         assert Resource(name="a", created_at=ahead).created_at == ahead
 
-    def test_of_the_last_change_are_not_before_the_creation(self) -> None:
+    def test_updated_at_before_created_at_is_refused(self) -> None:
         with pytest.raises(ValidationError, match="updated_at: is before created_at"):
             Resource(name="a", created_at="2025-01-02T00:00:00Z", updated_at="2025-01-01T00:00:00Z")
 
-    def test_of_a_moment_are_in_order(self) -> None:
+    def test_moment_cannot_end_before_its_start(self) -> None:
         with pytest.raises(ValidationError, match="ends_timestamp: is before starts_timestamp"):
             Moment(name="m", starts_timestamp="2025-01-02T00:00:00Z", ends_timestamp="2025-01-01T00:00:00Z")
 
-    def test_of_validity_are_in_order(self) -> None:
+    def test_validity_cannot_end_before_its_start(self) -> None:
         with pytest.raises(ValidationError, match="valid_to: is before valid_from"):
             Resource(name="a", valid_from="2025-01-02T00:00:00Z", valid_to="2025-01-01T00:00:00Z")
 
     @pytest.mark.parametrize("at", ["0001-01-01T00:00:00+02:00", "9999-12-31T23:00:00-02:00"])
-    def test_that_utc_cannot_express_are_refused(self, at: str) -> None:
+    def test_times_outside_utc_range_are_refused(self, at: str) -> None:
         with pytest.raises(ValidationError, match=r"valid_from\n.*outside the years"):
             Resource(name="a", valid_from=at)
 
-    async def test_come_back_in_utc_to_the_microsecond(self, alice: Store) -> None:
+    async def test_times_round_trip_in_utc_with_microseconds(self, alice: Store) -> None:
         at = datetime(2025, 6, 1, 12, 0, 0, 123456, tzinfo=timezone(timedelta(hours=-5)))
         stored = await alice.upsert(Resource(name="a", timestamp=at, created_at=at))
         read = await alice.get(Resource, stored.id)
@@ -153,12 +151,12 @@ class TestTimes:
 
 class TestMetadata:
     @pytest.mark.parametrize("value", [["a"], "text", 3, None], ids=repr)
-    def test_is_an_object(self, value: Any) -> None:
+    def test_metadata_must_be_an_object(self, value: Any) -> None:
         with pytest.raises(ValidationError, match=r"metadata\n.*valid dictionary"):
             Resource(name="a", metadata=value)
 
     @pytest.mark.parametrize(
-        ("value", "complaint"),
+        ("value", "message"),
         [
             ({"a": {"b": [1, float("nan")]}}, r"has nan at a\.b\[1\], which JSON cannot hold: use null"),
             ({"a": float("inf")}, "has inf at a"),
@@ -171,25 +169,25 @@ class TestMetadata:
             (_nested(101), "nested more than 100 levels deep"),
         ],
     )
-    def test_is_json_or_refused_where_it_is_not(self, value: Any, complaint: str) -> None:
-        with pytest.raises(ValidationError, match=complaint):
+    def test_value_that_is_not_json_is_refused_with_its_path(self, value: Any, message: str) -> None:
+        with pytest.raises(ValidationError, match=message):
             Resource(name="a", metadata=value)
 
-    def test_that_contains_itself_is_refused(self) -> None:
+    def test_recursive_metadata_is_refused(self) -> None:
         endless: dict[str, Any] = {}
         endless["again"] = endless
         with pytest.raises(ValidationError, match="nested more than 100 levels deep"):
             Resource(name="a", metadata=endless)
 
-    async def test_of_100_levels_is_stored(self, alice: Store) -> None:
+    async def test_metadata_of_100_levels_is_stored(self, alice: Store) -> None:
         stored = await alice.upsert(Resource(name="a", metadata=_nested(99)))
         assert (await alice.get(Resource, stored.id)).metadata == _nested(99)
 
-    def test_holds_times_and_ids_as_text(self) -> None:
+    def test_times_and_ids_in_metadata_become_text(self) -> None:
         resource = Resource(name="a", metadata={"at": datetime(2025, 1, 1, tzinfo=UTC), "id": _SESSION})
         assert resource.metadata == {"at": "2025-01-01T00:00:00+00:00", "id": str(_SESSION)}
 
-    async def test_spoilt_after_validation_is_refused_by_the_store(self, alice: Store) -> None:
+    async def test_store_refuses_metadata_made_invalid_after_validation(self, alice: Store) -> None:
         resource = Resource(name="a", metadata={"fine": 1})
         resource.metadata["bad"] = float("nan")
         with pytest.raises(RowError, match="has nan at bad"):
@@ -198,7 +196,7 @@ class TestMetadata:
 
 class TestEmbedding:
     @pytest.mark.parametrize(
-        ("vector", "complaint"),
+        ("vector", "message"),
         [
             ([], "is empty: leave the embedding out"),
             ([0.1, float("nan")], "not finite"),
@@ -207,17 +205,17 @@ class TestEmbedding:
             (["x"], "valid number"),
         ],
     )
-    def test_has_a_direction(self, vector: Any, complaint: str) -> None:
-        with pytest.raises(ValidationError, match=complaint):
+    def test_unusable_vector_is_refused(self, vector: Any, message: str) -> None:
+        with pytest.raises(ValidationError, match=message):
             Document(content="text", embedding=vector)
 
     @pytest.mark.parametrize("length", [383, 385])
-    async def test_has_the_dimension_of_the_database(self, alice: Store, length: int) -> None:
+    async def test_embedding_must_have_the_dimension_of_the_database(self, alice: Store, length: int) -> None:
         with pytest.raises(RowError, match=f"embedding: has {length} dimensions, this database has 384"):
             await alice.upsert(Document(content="text", embedding=[0.5] * length))
 
     @pytest.mark.parametrize("batch_size", [1, 250])
-    async def test_comes_back_as_it_was_stored(self, alice: Store, batch_size: int) -> None:
+    async def test_embedding_round_trips(self, alice: Store, batch_size: int) -> None:
         vector = [(-1) ** n * n / 1024 for n in range(384)]
         report = await alice.upsert_many(
             [Document(content=f"text {n}", embedding=vector, embedding_model="test") for n in range(batch_size)]
@@ -229,23 +227,23 @@ class TestEmbedding:
 
 class TestFields:
     @pytest.mark.parametrize("role", ["user", "assistant", "system", "tool"])
-    def test_role_is_one_of_four(self, role: str) -> None:
+    def test_known_roles_are_accepted(self, role: str) -> None:
         assert _message(role=role).role is Role(role)
 
-    def test_role_is_no_other(self) -> None:
+    def test_unknown_role_is_refused(self) -> None:
         with pytest.raises(ValidationError, match="role"):
             _message(role="developer")
 
     @pytest.mark.parametrize("email", ["nobody", "@example.com", "a@", "a b@example.com", ""])
-    def test_email_is_an_address(self, email: str) -> None:
+    def test_invalid_email_is_refused(self, email: str) -> None:
         with pytest.raises(ValidationError, match=r"email\n.*is not an e-mail address"):
             User(name="a", email=email)
 
-    def test_user_without_a_name_is_named_by_the_address(self) -> None:
+    def test_email_is_the_name_of_a_user_without_one(self) -> None:
         assert User.model_validate({"email": "sarah@example.com"}).name == "sarah@example.com"
 
     @pytest.mark.parametrize(
-        ("edge", "complaint"),
+        ("edge", "message"),
         [
             ({"dst": " "}, "no letter or digit"),
             ({"dst": "a" * 1025}, "longer than 1,024 bytes"),
@@ -257,8 +255,8 @@ class TestFields:
             ({"rel_type": "knows"}, "Field required"),
         ],
     )
-    def test_edge_leads_somewhere(self, edge: dict[str, Any], complaint: str) -> None:
-        with pytest.raises(ValidationError, match=complaint):
+    def test_invalid_edge_is_refused(self, edge: dict[str, Any], message: str) -> None:
+        with pytest.raises(ValidationError, match=message):
             Resource.model_validate({"name": "a", "graph_edges": [edge]})
 
     @pytest.mark.parametrize(
@@ -289,14 +287,16 @@ class TestFields:
             ),
         ],
     )
-    def test_bad_value_is_refused_by_name(self, model: type[Entity], fields: dict[str, Any], place: str) -> None:
+    def test_invalid_value_is_refused_by_field_name(
+        self, model: type[Entity], fields: dict[str, Any], place: str
+    ) -> None:
         with pytest.raises(ValidationError, match=place):
             model.model_validate(fields)
 
     @pytest.mark.parametrize(
         ("tenant", "user"), [("", None), ("t" * 256, None), ("t", ""), ("t", "u" * 256), ("t", "\0"), ("\ud800", None)]
     )
-    def test_scope_is_storable(self, tenant: str, user: str | None) -> None:
+    def test_invalid_scope_is_refused(self, tenant: str, user: str | None) -> None:
         with pytest.raises(InvalidInputError, match=r"tenant|user"):
             Scope(tenant, user)
 
@@ -330,7 +330,7 @@ class TestRoundTrip:
         edges=st.lists(_edges, max_size=3),
         batch=st.sampled_from([1, 1, 1, 200]),
     )
-    async def test_what_is_stored_comes_back_as_it_was(
+    async def test_entities_round_trip(
         self, alice: Store, content: str, metadata: dict[str, Any], tags: list[str], edges: list[Edge], batch: int
     ) -> None:
         fields: dict[str, Any] = {"content": content, "metadata": metadata, "tags": tags, "graph_edges": edges}
@@ -341,7 +341,7 @@ class TestRoundTrip:
         assert {name: getattr(read, name) for name in fields} == fields
         assert read.related_entities == [metadata]
 
-    async def test_content_of_10_mb_is_stored_found_and_read(self, alice: Store) -> None:
+    async def test_content_of_10_mb_round_trips(self, alice: Store) -> None:
         content = "Ünïcödé 🎉\n" * 600_000 + " end "
         assert len(content.encode()) > 10_000_000
         stored = await alice.upsert(Resource(name="big", content=content))
@@ -350,12 +350,12 @@ class TestRoundTrip:
         assert found == stored
 
 
-def test_updated_at_is_not_in_the_future() -> None:
+def test_updated_at_in_the_future_is_refused() -> None:
     with pytest.raises(ValidationError, match="is in the future"):
         Resource(name="x", updated_at=datetime.max.replace(tzinfo=UTC))
 
 
-def test_the_key_field_of_an_own_type_is_a_label_too() -> None:
+def test_key_field_of_a_custom_type_is_checked_as_a_label() -> None:
     class Task(Entity, table="tasks", key_fields=("order",)):
         order: str
 
@@ -366,7 +366,7 @@ def test_the_key_field_of_an_own_type_is_a_label_too() -> None:
         Task(order="x" * 2000)
 
 
-def test_names_of_the_writing_itself_are_reserved() -> None:
+def test_internal_column_names_are_reserved() -> None:
     with pytest.raises(InvalidInputError, match="rem_row are REM's own"):
 
         class Task(Entity, table="tasks"):

@@ -1,4 +1,4 @@
-"""Homes for real servers; every server that a test starts is stopped."""
+"""Fixtures with real embedded servers. Every server that a test starts is stopped at its end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MakeDisk = Callable[[int], Path | None]
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder with a path short enough for a socket, which that of `tmp_path` is not."""
+    """Create a folder with a path short enough for a socket; that of `tmp_path` is too long."""
     path = Path(tempfile.mkdtemp(prefix="rt", dir="/tmp"))
     yield path
     shutil.rmtree(path)
@@ -27,13 +27,13 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def home(folder: Path) -> Path:
-    """A home that does not exist yet."""
+    """Return a home that does not exist yet."""
     return folder / "home"
 
 
 @pytest.fixture(scope="session")
 def template() -> Iterator[Path]:
-    """A home with a database, made once: making one takes most of the time of a first start."""
+    """Create a home with a database once, because this takes most of the time of a first start."""
     path = Path(tempfile.mkdtemp(prefix="rt", dir="/tmp"))
     server = EmbeddedServer(path / "home", idle_timeout_seconds=60.0)
     server.ensure_running()
@@ -45,14 +45,14 @@ def template() -> Iterator[Path]:
 
 @pytest.fixture
 def old_home(template: Path, home: Path) -> Path:
-    """The home, with a database in it."""
+    """Return a home with a database."""
     subprocess.run(["cp", "-a", str(template), str(home)], check=True)
     return home
 
 
 @pytest.fixture
 def make_server(home: Path) -> Iterator[MakeServer]:
-    """Makes servers that are stopped at the end of the test, and by themselves if that fails."""
+    """Return a factory of servers. They stop at the end of the test, or after their idle time."""
     made: list[EmbeddedServer] = []
 
     def make(at: Path = home, **options: Any) -> EmbeddedServer:
@@ -67,13 +67,13 @@ def make_server(home: Path) -> Iterator[MakeServer]:
 
 @pytest.fixture
 def server(make_server: MakeServer) -> EmbeddedServer:
-    """A server of a fresh home, not started."""
+    """Return a server of a new home, not started."""
     return make_server()
 
 
 @pytest.fixture
 def make_disk(folder: Path) -> Iterator[MakeDisk]:
-    """Mounts a file system of so many megabytes, or returns None where that is not allowed."""
+    """Return a function that mounts a file system of some megabytes. It returns None if that is not allowed."""
     mounted: list[Path] = []
 
     def make(megabytes: int) -> Path | None:

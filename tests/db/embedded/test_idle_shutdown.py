@@ -1,4 +1,4 @@
-"""A server that nobody uses stops by itself; one that is used does not."""
+"""An idle server stops; a used server does not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from rem.db.embedded import EmbeddedServer
 from tests.db.embedded.conftest import MakeServer
-from tests.db.embedded.processes import eventually, postmaster, query
+from tests.db.embedded.processes import find_postmaster, run_sql, wait_until
 
 pytestmark = pytest.mark.usefixtures("old_home")
 
@@ -19,7 +19,7 @@ def is_down(server: EmbeddedServer) -> bool:
     return not server.status().running
 
 
-async def test_it_stops_cleanly_after_the_idle_time_and_not_while_a_client_is_there(
+async def test_server_stops_after_the_idle_time_but_not_while_a_client_is_connected(
     make_server: MakeServer,
 ) -> None:
     server = make_server(idle_timeout_seconds=1.0)
@@ -28,7 +28,7 @@ async def test_it_stops_cleanly_after_the_idle_time_and_not_while_a_client_is_th
     await asyncio.sleep(2.5)
     assert await client.fetchval("SELECT 1") == 1
     await client.close()
-    eventually(lambda: is_down(server), 10)
+    wait_until(lambda: is_down(server), 10)
     assert "received smart shutdown request" in server.log_file.read_text()
     assert not (server.data_dir / "postmaster.pid").exists()
     assert postmaster_after_start(server) != process
@@ -37,28 +37,28 @@ async def test_it_stops_cleanly_after_the_idle_time_and_not_while_a_client_is_th
 
 def postmaster_after_start(server: EmbeddedServer) -> int:
     server.ensure_running()
-    return postmaster(server).pid
+    return find_postmaster(server).pid
 
 
-def test_clients_that_come_and_go_between_two_looks_keep_it_up(make_server: MakeServer) -> None:
+def test_short_clients_between_two_checks_keep_the_server_running(make_server: MakeServer) -> None:
     server = make_server(idle_timeout_seconds=1.2)
     process = postmaster_after_start(server)
     ends = time.monotonic() + 3
     while time.monotonic() < ends:
-        query(server.ensure_running(), "SELECT 1")
+        run_sql(server.ensure_running(), "SELECT 1")
         time.sleep(0.5)
-    assert postmaster(server).pid == process
-    eventually(lambda: is_down(server), 10)
+    assert find_postmaster(server).pid == process
+    wait_until(lambda: is_down(server), 10)
 
 
-def test_zero_means_never(make_server: MakeServer) -> None:
+def test_idle_time_zero_means_never(make_server: MakeServer) -> None:
     server = make_server(idle_timeout_seconds=0)
     process = postmaster_after_start(server)
     time.sleep(1)
-    assert postmaster(server).pid == process
+    assert find_postmaster(server).pid == process
 
 
-def test_it_never_stops_under_somebody_who_just_asked_for_it(make_server: MakeServer) -> None:
+def test_server_never_stops_right_after_ensure_running(make_server: MakeServer) -> None:
     server = make_server(idle_timeout_seconds=0.3)
     ends = time.monotonic() + 3
     rounds = 0

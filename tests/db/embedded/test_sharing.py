@@ -15,7 +15,7 @@ import pytest
 
 from rem.db.embedded import Address, EmbeddedServer
 from tests.db.embedded.conftest import MakeServer
-from tests.db.embedded.processes import ENSURE, postmaster, python, query, shell
+from tests.db.embedded.processes import ENSURE_RUNNING, find_postmaster, python, run_shell, run_sql
 
 
 def servers_of(data_dir: Path) -> list[int]:
@@ -26,9 +26,9 @@ def servers_of(data_dir: Path) -> list[int]:
     ]
 
 
-def test_eight_processes_at_once_get_one_server(server: EmbeddedServer, home: Path) -> None:
+def test_eight_processes_share_one_server(server: EmbeddedServer, home: Path) -> None:
     starters = [
-        subprocess.Popen(python(ENSURE, home), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(python(ENSURE_RUNNING, home), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(8)
     ]
     answers = [starter.communicate() for starter in starters]
@@ -38,7 +38,7 @@ def test_eight_processes_at_once_get_one_server(server: EmbeddedServer, home: Pa
     assert server.log_file.read_text().count("ready to accept connections") == 1
 
 
-def test_threads_of_one_process_share_it_too(server: EmbeddedServer, make_server: MakeServer) -> None:
+def test_threads_of_one_process_share_one_server(server: EmbeddedServer, make_server: MakeServer) -> None:
     found: list[Address] = []
     threads = [threading.Thread(target=lambda: found.append(make_server().ensure_running())) for _ in range(4)]
     for thread in threads:
@@ -50,47 +50,47 @@ def test_threads_of_one_process_share_it_too(server: EmbeddedServer, make_server
 
 
 @pytest.mark.usefixtures("old_home")
-def test_it_outlives_its_starter_and_belongs_to_nobody(server: EmbeddedServer, home: Path) -> None:
-    command = python(ENSURE + "import signal; signal.pause()", home)
+def test_server_outlives_the_process_that_started_it(server: EmbeddedServer, home: Path) -> None:
+    command = python(ENSURE_RUNNING + "import signal; signal.pause()", home)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as starter:
         assert starter.stdout is not None
         pid = int(starter.stdout.readline() or starter.stdout.readline())
         assert psutil.Process(starter.pid).children() == []
         os.killpg(starter.pid, signal.SIGKILL)
-    assert postmaster(server).pid == pid
-    assert query(server.ensure_running(), "SELECT 1") == "1"
+    assert find_postmaster(server).pid == pid
+    assert run_sql(server.ensure_running(), "SELECT 1") == "1"
     process = psutil.Process(pid)
     assert os.getsid(pid) not in {os.getsid(0), starter.pid}
     assert process.terminal() is None
 
 
 @pytest.mark.usefixtures("old_home")
-def test_no_file_of_the_starter_is_open_in_the_server(server: EmbeddedServer, folder: Path) -> None:
+def test_server_has_no_open_file_of_its_starter(server: EmbeddedServer, folder: Path) -> None:
     with (folder / "secret").open("w") as secret:
         os.set_inheritable(secret.fileno(), True)
         address = server.ensure_running()
-    process = postmaster(server)
+    process = find_postmaster(server)
     listing = f"lsof -p {process.pid}" if sys.platform == "darwin" else f"ls -l /proc/{process.pid}/fd"
-    open_files = shell(address, listing)
+    open_files = run_shell(address, listing)
     assert "server.log" in open_files
     assert not re.search(r"/(secret|lock)\b", open_files)
 
 
 @pytest.mark.usefixtures("old_home")
-def test_its_environment_has_no_secrets(server: EmbeddedServer) -> None:
+def test_environment_of_the_server_has_no_secrets(server: EmbeddedServer) -> None:
     os.environ["OPENAI_API_KEY"] = "secret"
     try:
         address = server.ensure_running()
     finally:
         del os.environ["OPENAI_API_KEY"]
-    process = postmaster(server)
-    environment = shell(address, f"ps eww -o command= -p {process.pid}")
+    process = find_postmaster(server)
+    environment = run_shell(address, f"ps eww -o command= -p {process.pid}")
     assert " LC_ALL=C" in environment
     assert "OPENAI_API_KEY" not in environment
 
 
 @pytest.mark.usefixtures("old_home")
-def test_a_suspended_starter_that_holds_the_lock_blocks_nobody(server: EmbeddedServer, home: Path) -> None:
+def test_suspended_process_with_the_lock_blocks_nobody(server: EmbeddedServer, home: Path) -> None:
     address = server.ensure_running()
     hold = "import fcntl, signal, sys; file = open(sys.argv[1]); fcntl.flock(file, fcntl.LOCK_EX)"
     command = python(f"{hold}; print(flush=True); signal.pause()", home / "postgres/lock")

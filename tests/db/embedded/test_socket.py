@@ -1,4 +1,4 @@
-"""The socket is private and reachable, however long or strange the path of home is."""
+"""The socket is private and reachable for every path of REM_HOME."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rem.db.embedded.account import choose_server_account
 from rem.db.embedded.paths import ServerPaths
 from rem.errors import EmbeddedServerError
 from tests.db.embedded.conftest import MakeServer
-from tests.db.embedded.processes import SERVER_UID, query
+from tests.db.embedded.processes import SERVER_UID, run_sql
 
 
 @pytest.fixture
@@ -21,16 +21,16 @@ def long_home(folder: Path) -> Path:
 
 
 def short_dir(home: Path) -> Path:
-    """The folder that a server of this home would use now."""
+    """Return the socket folder that a server of this home would use."""
     path = ServerPaths(home).prepare_socket_dir(choose_server_account("nobody"))
     path.rmdir()
     return path
 
 
-def test_a_long_home_gets_a_private_folder_among_the_temporary_files(make_server: MakeServer, long_home: Path) -> None:
+def test_long_home_gets_a_private_folder_among_the_temporary_files(make_server: MakeServer, long_home: Path) -> None:
     server = make_server(long_home)
     address = server.ensure_running()
-    assert query(address, "SELECT 1") == "1"
+    assert run_sql(address, "SELECT 1") == "1"
     assert address.socket_dir.name.startswith(f"rem-{SERVER_UID}-")
     found = address.socket_dir.lstat()
     assert (found.st_uid, found.st_mode & 0o777) == (SERVER_UID, 0o700)
@@ -38,7 +38,7 @@ def test_a_long_home_gets_a_private_folder_among_the_temporary_files(make_server
     assert not address.socket_dir.exists()
 
 
-def test_processes_with_different_temporary_folders_meet(
+def test_processes_with_different_temporary_folders_share_one_server(
     make_server: MakeServer, long_home: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = make_server(long_home).ensure_running()
@@ -49,11 +49,11 @@ def test_processes_with_different_temporary_folders_meet(
 
 
 @pytest.mark.parametrize("name", ["with space", "comma, and 'quotes\"", "per%cent&and=more?", "Ünïcödé"])
-def test_a_strange_home_works(make_server: MakeServer, folder: Path, name: str) -> None:
-    assert query(make_server(folder / name).ensure_running(), "SELECT 1") == "1"
+def test_home_with_special_characters_works(make_server: MakeServer, folder: Path, name: str) -> None:
+    assert run_sql(make_server(folder / name).ensure_running(), "SELECT 1") == "1"
 
 
-def test_a_link_in_place_of_the_private_folder_is_refused(make_server: MakeServer, long_home: Path) -> None:
+def test_link_instead_of_the_private_folder_is_refused(make_server: MakeServer, long_home: Path) -> None:
     squatted = short_dir(long_home)
     squatted.symlink_to("/var")
     try:
@@ -64,7 +64,7 @@ def test_a_link_in_place_of_the_private_folder_is_refused(make_server: MakeServe
         squatted.unlink()
 
 
-def test_a_private_folder_that_is_open_to_others_is_refused(make_server: MakeServer, long_home: Path) -> None:
+def test_private_folder_that_is_open_to_others_is_refused(make_server: MakeServer, long_home: Path) -> None:
     squatted = short_dir(long_home)
     squatted.mkdir()
     squatted.chmod(0o777)
@@ -75,7 +75,7 @@ def test_a_private_folder_that_is_open_to_others_is_refused(make_server: MakeSer
         squatted.rmdir()
 
 
-def test_a_private_folder_of_another_user_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_private_folder_of_another_user_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     foreign = Path("/root") if os.geteuid() else folder
     if os.geteuid() == 0:
         os.chown(folder, 12345, 12345)
@@ -84,14 +84,12 @@ def test_a_private_folder_of_another_user_is_refused(folder: Path, monkeypatch: 
         ServerPaths(folder / "home").prepare_socket_dir(choose_server_account("nobody"))
 
 
-def test_a_temporary_folder_that_is_too_long_itself_is_not_used(
-    long_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_temporary_folder_that_is_too_long_itself_is_not_used(long_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(long_home))
     assert short_dir(long_home).parent == Path("/tmp")
 
 
-def test_the_server_of_a_home_seen_through_a_link_is_the_same(make_server: MakeServer, home: Path) -> None:
+def test_home_behind_a_link_has_the_same_server(make_server: MakeServer, home: Path) -> None:
     server = make_server()
     server.ensure_running()
     link = home.with_name("link")

@@ -1,4 +1,4 @@
-"""Memories of several people, and sandboxes with and without each of the walls."""
+"""Rows of several owners, and sandboxes with different protections."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from rem.query.verbs.sql_guard import check_select
 from rem.settings import Settings, SqlSettings
 
 SECRET = "pineapple"
-"""Stands in all that Alice must not see, and in nothing else."""
+"""A word in every row that Alice must not see, and in no other row."""
 TIMEOUT = 0.25
 ALICE = Scope("default", "alice")
 BOB = Scope("default", "bob")
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
-Walls: TypeAlias = Literal["gate, catalogue open", "no gate, catalogue closed", "no gate, catalogue open"]
-WALLS: list[Walls] = ["gate, catalogue open", "no gate, catalogue closed", "no gate, catalogue open"]
-"""A managed server; the embedded one with the gate broken; a managed one with the gate broken."""
+Protection: TypeAlias = Literal["check, catalogue open", "no check, catalogue closed", "no check, catalogue open"]
+PROTECTIONS: list[Protection] = ["check, catalogue open", "no check, catalogue closed", "no check, catalogue open"]
+"""An external server; the embedded server without the check; an external server without the check."""
 
 
 @dataclass(slots=True)
 class Client:
-    """Somebody who types SQL."""
+    """Runs SQL in the scope of one user."""
 
     sandbox: SqlSandbox
     scope: Scope
@@ -44,7 +44,7 @@ class Client:
         return await self.sandbox.select(self.scope, statement, limit=limit)
 
     async def answer(self, statement: str) -> tuple[bool, str]:
-        """Whether the statement ran, and all that came back: the rows or the error with what it was made from."""
+        """Return True if the statement ran, and all returned text: the rows, or the error with its cause."""
         try:
             return True, str(await self.select(statement))
         except RemError as error:
@@ -52,7 +52,7 @@ class Client:
 
 
 async def remember(store: Store, text: str) -> None:
-    """A row in many tables, with the text in every place that takes one."""
+    """Store rows in many tables, with the text in every text field."""
     owner = store.scope.user_id or "shared"
     edges = [Edge(dst=f"{text}-target", rel_type="knows")]
     metadata = {"x": "y", "text": text}
@@ -68,7 +68,7 @@ async def remember(store: Store, text: str) -> None:
 
 @pytest.fixture
 async def memories(rem: Rem) -> None:
-    """Alice and her tenant have apples; all the others, and what was deleted or has lapsed, pineapples."""
+    """Store "apple" for Alice and her tenant. Store SECRET for all others, and in deleted and expired rows."""
     alice = rem.store("alice")
     await remember(alice, "apple")
     await remember(rem.store(), "apple")
@@ -78,19 +78,19 @@ async def memories(rem: Rem) -> None:
     edges = [Edge(dst=f"{SECRET}-gone")]
     gone = await alice.upsert(Resource(name=f"deleted {SECRET}", content=SECRET, graph_edges=edges))
     await alice.delete(gone)
-    lapsed = datetime.now(UTC) - timedelta(seconds=1)
-    await alice.upsert(Resource(name=f"lapsed {SECRET}", content=SECRET, expires_at=lapsed, graph_edges=edges))
+    expired_at = datetime.now(UTC) - timedelta(seconds=1)
+    await alice.upsert(Resource(name=f"expired {SECRET}", content=SECRET, expires_at=expired_at, graph_edges=edges))
 
 
-def sandbox_on(rem: Rem, settings: Settings, *, gate: bool = True, **limits: Any) -> SqlSandbox:
-    """A sandbox with limits of its own."""
+def sandbox_on(rem: Rem, settings: Settings, *, check: bool = True, **limits: Any) -> SqlSandbox:
+    """Return a sandbox with the given limits."""
     settings = settings.model_copy(update={"sql": SqlSettings.model_validate(limits)})
-    return SqlSandbox(rem.database, settings, check_select if gate else None)
+    return SqlSandbox(rem.database, settings, check_select if check else None)
 
 
 @pytest.fixture
 async def sandbox(rem: Rem, settings: Settings) -> AsyncIterator[SqlSandbox]:
-    """A sandbox as REM makes it."""
+    """Return a sandbox with the default settings."""
     sandbox = sandbox_on(rem, settings)
     yield sandbox
     await sandbox.close()
@@ -98,29 +98,31 @@ async def sandbox(rem: Rem, settings: Settings) -> AsyncIterator[SqlSandbox]:
 
 @pytest.fixture
 def client(sandbox: SqlSandbox) -> Client:
-    """Alice, who types SQL that needs no rows."""
+    """Return a client of Alice, without rows."""
     return Client(sandbox, ALICE)
 
 
 @pytest.fixture
 async def alice_sql(sandbox: SqlSandbox, memories: None) -> Client:
-    """Alice, who types SQL."""
+    """Return a client of Alice, with rows."""
     return Client(sandbox, ALICE)
 
 
-@pytest.fixture(params=WALLS)
-def walls(request: pytest.FixtureRequest) -> Walls:
-    """Which walls stand, besides those that always do."""
-    walls: Walls = request.param
-    return walls
+@pytest.fixture(params=PROTECTIONS)
+def protection(request: pytest.FixtureRequest) -> Protection:
+    """Return the optional protections of the test."""
+    protection: Protection = request.param
+    return protection
 
 
 @pytest.fixture
-async def mallory(rem: Rem, settings: Settings, memories: None, sql: Connection, walls: Walls) -> AsyncIterator[Client]:
-    """Alice with bad intentions, where only some of the walls stand."""
-    if "closed" in walls:
+async def mallory(
+    rem: Rem, settings: Settings, memories: None, sql: Connection, protection: Protection
+) -> AsyncIterator[Client]:
+    """Return a client of Alice as an attacker, with some of the protections."""
+    if "closed" in protection:
         await sql.execute("SELECT rem.rem_sql_close_catalog()")
-    sandbox = sandbox_on(rem, settings, gate="no gate" not in walls, timeout_seconds=TIMEOUT, max_rows=100)
+    sandbox = sandbox_on(rem, settings, check="no check" not in protection, timeout_seconds=TIMEOUT, max_rows=100)
     await sandbox.select(ALICE, "SELECT 1")
     yield Client(sandbox, ALICE)
     await sandbox.close()
@@ -128,7 +130,7 @@ async def mallory(rem: Rem, settings: Settings, memories: None, sql: Connection,
 
 @pytest.fixture
 async def role(sandbox: SqlSandbox, memories: None, dsn: str, sql: Connection) -> AsyncIterator[Connection]:
-    """A connection as the sandbox's role, past all of REM."""
+    """Return a direct connection as the role of the sandbox, without REM."""
     await sandbox.select(ALICE, "SELECT 1")
     connection = await asyncpg.connect(dsn, user=await sql.fetchval("SELECT role_name FROM sql_access"))
     yield connection

@@ -1,4 +1,4 @@
-"""Where the login role comes from: REM makes it where it may, takes a given one, and refuses an unsafe one."""
+"""The login role of the sandbox: REM creates it, or uses a given one, and refuses an unsafe one."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ async def _role_exists(sql: DatabaseConnection, name: str) -> bool:
     return bool(await sql.fetchval("SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)", name))
 
 
-class _Managed:
-    """A server on which REM's role owns its database and is no superuser."""
+class _ExternalServer:
+    """A server on which the role of REM owns its database and is not a superuser."""
 
     def __init__(self) -> None:
         self.owner = f"owner_{uuid4().hex[:12]}"
@@ -70,8 +70,8 @@ async def _migrate(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def _managed(attributes: str) -> AsyncIterator[_Managed]:
-    managed = _Managed()
+async def _create_external_server(attributes: str) -> AsyncIterator[_ExternalServer]:
+    managed = _ExternalServer()
     server = await asyncpg.connect(dsn_of("postgres"))
     await server.execute(f"CREATE ROLE {managed.owner} LOGIN {attributes}")
     await server.execute(f"CREATE ROLE {managed.given} LOGIN")
@@ -94,8 +94,8 @@ async def _managed(attributes: str) -> AsyncIterator[_Managed]:
         await server.close()
 
 
-async def test_an_owner_who_may_create_roles_is_enough(subtests: pytest.Subtests) -> None:
-    async with _managed("CREATEROLE") as managed, Rem.open(managed.settings()) as rem:
+async def test_owner_with_createrole_needs_no_setup(subtests: pytest.Subtests) -> None:
+    async with _create_external_server("CREATEROLE") as managed, Rem.open(managed.settings()) as rem:
         assert await _names(rem, managed.settings()) == ["mine"]
         gaps = await _gaps(rem, managed.settings())
         assert len(gaps) == 2
@@ -131,8 +131,8 @@ async def test_an_owner_who_may_create_roles_is_enough(subtests: pytest.Subtests
             assert await _names(rem, managed.settings()) == ["anew"]
 
 
-async def test_an_owner_who_may_not_create_roles_is_told_what_is_missing(subtests: pytest.Subtests) -> None:
-    async with _managed("") as managed, Rem.open(managed.settings()) as rem:
+async def test_owner_without_createrole_gets_instructions(subtests: pytest.Subtests) -> None:
+    async with _create_external_server("") as managed, Rem.open(managed.settings()) as rem:
         with pytest.raises(
             DatabaseUnsupportedError, match=r"CREATEROLE; or create it yourself .*POSTGRES__SQL_CONNECTION_STRING"
         ):
@@ -194,7 +194,7 @@ async def test_an_owner_who_may_not_create_roles_is_told_what_is_missing(subtest
                 assert await _role_exists(connection, managed.given)
 
 
-async def test_the_embedded_server_closes_the_catalogue_by_itself(home: Path) -> None:
+async def test_embedded_server_closes_the_catalogue(home: Path) -> None:
     settings = Settings(rem_home=home)
     async with Rem.open(settings) as rem:
         await rem.store("alice").upsert(Resource(name="mine"))
@@ -207,7 +207,7 @@ async def test_the_embedded_server_closes_the_catalogue_by_itself(home: Path) ->
         assert (await rem.check_cache()).is_exact
 
 
-async def test_many_may_open_at_once(rem: Rem, settings: Settings, memories: None) -> None:
+async def test_six_sandboxes_may_open_at_once(rem: Rem, settings: Settings, memories: None) -> None:
     sandboxes = [sandbox_on(rem, settings) for _ in range(6)]
     answers = await asyncio.gather(
         *(Client(one, ALICE).select("SELECT count(*) AS n FROM resources") for one in sandboxes)
@@ -216,7 +216,7 @@ async def test_many_may_open_at_once(rem: Rem, settings: Settings, memories: Non
     await asyncio.gather(*(one.close() for one in sandboxes))
 
 
-async def test_a_catalogue_that_an_earlier_rem_closed_is_closed_further(
+async def test_catalogue_closed_by_an_earlier_version_is_closed_again(
     sandbox: SqlSandbox, sql: Connection, memories: None
 ) -> None:
     assert await sql.fetchval("SELECT rem.rem_sql_close_catalog()")
@@ -234,7 +234,7 @@ async def test_a_catalogue_that_an_earlier_rem_closed_is_closed_further(
         assert await sql.fetchval(can_call, role_name, name)
 
 
-async def test_going_back_takes_the_role_and_the_policies_along(
+async def test_rollback_removes_the_role_and_the_policies(
     rem: Rem, settings: Settings, sandbox: SqlSandbox, sql: Connection, memories: None
 ) -> None:
     assert (await sandbox.select(ALICE, "SELECT count(*) AS n FROM resources")).rows == [{"n": 2}]
@@ -253,7 +253,7 @@ async def test_going_back_takes_the_role_and_the_policies_along(
     assert (await sandbox.select(ALICE, "SELECT count(*) AS n FROM resources")).rows == [{"n": 2}]
 
 
-async def test_a_clone_of_the_database_gets_a_role_of_its_own(
+async def test_clone_of_the_database_gets_its_own_role(
     rem: Rem, settings: Settings, sandbox: SqlSandbox, memories: None, dsn: str, sql: Connection
 ) -> None:
     await sandbox.select(ALICE, "SELECT 1")
@@ -273,9 +273,7 @@ async def test_a_clone_of_the_database_gets_a_role_of_its_own(
     await server.close()
 
 
-async def test_a_login_that_was_taken_away_is_given_anew(
-    rem: Rem, settings: Settings, memories: None, sql: Connection
-) -> None:
+async def test_lost_login_is_created_again(rem: Rem, settings: Settings, memories: None, sql: Connection) -> None:
     sandbox = sandbox_on(rem, settings)
     await sandbox.select(ALICE, "SELECT 1")
     role_name = await sql.fetchval("SELECT role_name FROM sql_access")

@@ -1,4 +1,4 @@
-"""The scope of a query is what REM signed for this one transaction; nothing else is believed."""
+"""The database accepts only a scope that REM signed for the current transaction."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rem.db.sandbox import SqlSandbox
 from tests.db.sandbox.conftest import ALICE, BOB, Connection
 
 _NAMES = "SELECT name FROM rem.resources ORDER BY name"
-_MOMENT = "SELECT (extract(epoch FROM now()) * 1000000)::bigint"
+_TRANSACTION_START = "SELECT (extract(epoch FROM now()) * 1000000)::bigint"
 
 
 async def _sign(sandbox: SqlSandbox, scope: Scope, connection: Connection, **other: int) -> str:
-    """What REM would sign for the transaction that the connection is in."""
+    """Return the scope, signed for the current transaction of the connection."""
     access = await sandbox._get_access()
-    moment = other.get("moment") or await connection.fetchval(_MOMENT)
+    moment = other.get("moment") or await connection.fetchval(_TRANSACTION_START)
     return access.credentials.sign(scope, other.get("pid") or connection.get_server_pid(), moment)
 
 
@@ -37,7 +37,7 @@ async def _is_refused(connection: Connection, signed: str | None) -> bool:
     return False
 
 
-async def test_a_genuine_signature_shows_the_rows_of_its_scope(sandbox: SqlSandbox, role: Connection) -> None:
+async def test_valid_signature_shows_the_rows_of_its_scope(sandbox: SqlSandbox, role: Connection) -> None:
     async with role.transaction(readonly=True):
         assert await _names(role, await _sign(sandbox, ALICE, role)) == ["alice apple", "shared apple"]
         assert await _names(role, await _sign(sandbox, BOB, role)) == ["bob pineapple", "shared apple"]
@@ -46,7 +46,7 @@ async def test_a_genuine_signature_shows_the_rows_of_its_scope(sandbox: SqlSandb
         assert await _names(role, await _sign(sandbox, weird, role)) == []
 
 
-async def test_nothing_else_is_believed(sandbox: SqlSandbox, role: Connection) -> None:
+async def test_invalid_signature_is_refused(sandbox: SqlSandbox, role: Connection) -> None:
     async with role.transaction(readonly=True):
         genuine = await _sign(sandbox, ALICE, role)
         mac, _, payload = genuine.partition(":")
@@ -71,12 +71,12 @@ async def test_nothing_else_is_believed(sandbox: SqlSandbox, role: Connection) -
         assert await _names(role, genuine)
 
 
-async def test_a_signature_counts_only_where_it_was_made_for(sandbox: SqlSandbox, role: Connection, dsn: str) -> None:
+async def test_signature_is_valid_only_in_its_own_transaction(sandbox: SqlSandbox, role: Connection, dsn: str) -> None:
     async with role.transaction(readonly=True):
         old = await _sign(sandbox, ALICE, role)
         assert await _names(role, old)
         assert await _is_refused(role, await _sign(sandbox, ALICE, role, pid=role.get_server_pid() + 1))
-        moment = await role.fetchval(_MOMENT)
+        moment = await role.fetchval(_TRANSACTION_START)
         for other in (moment - 1, moment + 1, moment + 60_000_000):
             assert await _is_refused(role, await _sign(sandbox, ALICE, role, moment=other))
         # Another backend, at the very same time.
@@ -91,9 +91,7 @@ async def test_a_signature_counts_only_where_it_was_made_for(sandbox: SqlSandbox
         assert await _names(role, await _sign(sandbox, ALICE, role))
 
 
-async def test_the_keys_of_another_database_are_worth_nothing(
-    sandbox: SqlSandbox, role: Connection, sql: Connection
-) -> None:
+async def test_keys_of_another_database_are_invalid(sandbox: SqlSandbox, role: Connection, sql: Connection) -> None:
     async with role.transaction(readonly=True):
         signed = await _sign(sandbox, ALICE, role)
         await sql.execute("UPDATE sql_access SET inner_key = sha512(inner_key)")
@@ -102,7 +100,7 @@ async def test_the_keys_of_another_database_are_worth_nothing(
     assert len((await sandbox.select(ALICE, "SELECT * FROM resources")).rows) == 2
 
 
-async def test_the_policy_asks_for_the_scope_once_and_uses_the_owners_index(
+async def test_policy_reads_the_scope_once_and_uses_the_owner_index(
     sandbox: SqlSandbox, role: Connection, sql: Connection
 ) -> None:
     await sql.execute(
@@ -121,7 +119,7 @@ async def test_the_policy_asks_for_the_scope_once_and_uses_the_owners_index(
     assert "resources_" in plan
 
 
-async def test_the_owner_is_not_held_by_the_policies(sql: Connection, memories: None) -> None:
+async def test_policies_do_not_apply_to_the_owner(sql: Connection, memories: None) -> None:
     assert await sql.fetchval("SELECT count(*) FROM resources") == 7
     assert await sql.fetchval(
         "SELECT bool_and(relrowsecurity AND NOT relforcerowsecurity) FROM pg_class WHERE relname = 'resources'"

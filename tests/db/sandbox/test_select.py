@@ -1,4 +1,4 @@
-"""What a SELECT can do: everything that reads, over the user's own rows and the tenant's shared ones."""
+"""SELECT statements of users: supported statements, JSON values, limits and error messages."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Gadget(Entity, table="gadgets"):
     price: float = 0.0
 
 
-async def test_plain_table_names_mean_the_scopes_rows(alice_sql: Client) -> None:
+async def test_plain_table_names_show_rows_of_the_scope(alice_sql: Client) -> None:
     assert await alice_sql.select("SELECT name, user_id FROM resources ORDER BY name") == [
         {"name": "alice apple", "user_id": "alice"},
         {"name": "shared apple", "user_id": None},
@@ -99,7 +99,7 @@ async def test_plain_table_names_mean_the_scopes_rows(alice_sql: Client) -> None
     assert {row["key"] for row in found} == {"alice-apple", "shared-apple"}
 
 
-async def test_everyone_sees_their_own_and_the_shared_rows_in_every_table(rem: Rem, alice_sql: Client) -> None:
+async def test_every_table_shows_own_and_shared_rows(rem: Rem, alice_sql: Client) -> None:
     expected = {"alice": 2, "bob": 2, "nobody": 1, "someone": 1}
     for user, count in expected.items():
         client = Client(alice_sql.sandbox, Scope("default", None if user == "nobody" else user))
@@ -112,13 +112,13 @@ async def test_everyone_sees_their_own_and_the_shared_rows_in_every_table(rem: R
         assert SECRET not in json.dumps(rows), table
 
 
-async def test_all_that_reads_works(alice_sql: Client, subtests: pytest.Subtests) -> None:
+async def test_reading_statements_work(alice_sql: Client, subtests: pytest.Subtests) -> None:
     for statement in _READING:
         with subtests.test(statement):
             assert len(await alice_sql.select(statement)) == 1
 
 
-async def test_values_come_as_plain_json(client: Client) -> None:
+async def test_values_are_plain_json(client: Client) -> None:
     (row,) = await client.select(
         """SELECT 1.10::numeric AS decimal, 12345678901234567890123::numeric AS long,
              0.12345678901234567891::numeric AS exact, 2 ^ 62::bigint AS power, 9223372036854775807 AS bigint,
@@ -152,12 +152,12 @@ async def test_values_come_as_plain_json(client: Client) -> None:
     assert not any(isinstance(value, float) and not math.isfinite(value) for value in row.values())
 
 
-async def test_columns_of_the_same_name_are_all_there(client: Client) -> None:
+async def test_columns_with_the_same_name_are_numbered(client: Client) -> None:
     (row,) = await client.select("SELECT 1 AS a, 2 AS a, 3 AS a_2, 4 AS a, 5, 6")
     assert row == {"a": 1, "a_2": 2, "a_2_2": 3, "a_3": 4, "?column?": 5, "?column?_2": 6}
 
 
-async def test_rows_past_the_cap_are_cut_off_and_it_is_said(rem: Rem, settings: Settings, alice_sql: Client) -> None:
+async def test_rows_beyond_the_limit_are_cut_off_and_reported(rem: Rem, settings: Settings, alice_sql: Client) -> None:
     small = sandbox_on(rem, settings, max_rows=3)
     store = rem.store("alice")
     result = await run_sql(small, store, Sql("SELECT n FROM generate_series(1, 10) n"))
@@ -173,7 +173,7 @@ async def test_rows_past_the_cap_are_cut_off_and_it_is_said(rem: Rem, settings: 
     await small.close()
 
 
-async def test_rows_past_the_bytes_are_cut_off_too(rem: Rem, settings: Settings) -> None:
+async def test_rows_beyond_the_byte_limit_are_cut_off_and_reported(rem: Rem, settings: Settings) -> None:
     sandbox = sandbox_on(rem, settings, max_bytes=1000)
     selection = await sandbox.select(ALICE, "SELECT md5(n::text) AS m FROM generate_series(1, 100) n")
     assert selection.is_cut_off
@@ -183,11 +183,11 @@ async def test_rows_past_the_bytes_are_cut_off_too(rem: Rem, settings: Settings)
     await sandbox.close()
 
 
-@pytest.mark.parametrize("gate", [True, False])
-async def test_types_of_the_users_own_are_covered_when_they_come(
-    rem: Rem, settings: Settings, memories: None, gate: bool
+@pytest.mark.parametrize("check", [True, False])
+async def test_new_custom_types_are_readable_and_protected(
+    rem: Rem, settings: Settings, memories: None, check: bool
 ) -> None:
-    sandbox = sandbox_on(rem, settings, gate=gate)
+    sandbox = sandbox_on(rem, settings, check=check)
     client = Client(sandbox, ALICE)
     with pytest.raises(InvalidInputError, match="gadgets"):
         await client.select("SELECT * FROM gadgets")
@@ -198,21 +198,19 @@ async def test_types_of_the_users_own_are_covered_when_they_come(
     await sandbox.close()
 
 
-async def test_a_refusal_says_what_to_do(client: Client, subtests: pytest.Subtests) -> None:
+async def test_refusal_names_the_next_step(client: Client, subtests: pytest.Subtests) -> None:
     for statement, message in _REFUSED:
         with subtests.test(statement), pytest.raises(InvalidInputError, match=f"(?i){message}"):
             await client.select(statement)
 
 
-async def test_the_place_of_a_mistake_is_told(client: Client) -> None:
+async def test_syntax_error_has_line_and_column(client: Client) -> None:
     with pytest.raises(QuerySyntaxError) as refused:
         await client.select("SELECT name,\n  nothing FROM users")
     assert (refused.value.line, refused.value.column) == (2, 3)
 
 
-async def test_the_pool_opens_with_the_first_query_and_again_after_closing(
-    sandbox: SqlSandbox, rem: Rem, sql: Any
-) -> None:
+async def test_pool_opens_with_the_first_query_and_again_after_closing(sandbox: SqlSandbox, rem: Rem, sql: Any) -> None:
     sessions = "SELECT count(*) FROM pg_stat_activity WHERE usename LIKE 'rem_sql_%' AND datname = current_database()"
     assert await sql.fetchval(sessions) == 0
     for _ in range(2):
