@@ -1,4 +1,4 @@
-"""The real model, loaded once per worker, and a server on loopback that answers as it is told."""
+"""Fixtures: the real local model, and a scripted HTTP server."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.embeddings.scripted_server import ScriptedServer
 
 @pytest.fixture(scope="session")
 def models_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A REM_HOME in which the model's graph is built once."""
+    """Return a REM_HOME in which the graph of the model is built once."""
     return tmp_path_factory.mktemp("models-home")
 
 
 @pytest.fixture
 async def local(models_home: Path) -> AsyncIterator[Embedder]:
-    """The local embedder with the real weights."""
+    """Open the local embedder with the real weights."""
     embedder = open_embedder(Settings(rem_home=models_home, embedding=EmbeddingSettings(provider="local")))
     yield embedder
     await embedder.close()
@@ -28,6 +28,6 @@ async def local(models_home: Path) -> AsyncIterator[Embedder]:
 
 @pytest.fixture
 async def server() -> AsyncIterator[ScriptedServer]:
-    """A server that gives the answers of its script, one after the other."""
+    """Start a server that returns the answers of its script in order."""
     async with ScriptedServer() as server:
         yield server

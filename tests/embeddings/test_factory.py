@@ -1,4 +1,4 @@
-"""The settings choose the embedder; what is missing is said with what to do."""
+"""The settings select the embedder, and errors say what to do."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def _settings(**wanted: object) -> Settings:
     return Settings(rem_home=Path("/nowhere"), embedding=EmbeddingSettings.model_validate(wanted))
 
 
-async def test_auto_is_local_when_its_weights_are_there() -> None:
+async def test_auto_selects_local_if_its_weights_exist() -> None:
     embedder = open_embedder(_settings())
     assert embedder.model == "sentence-transformers/all-MiniLM-L6-v2"
     await embedder.close()
 
 
-async def test_auto_without_weights_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_auto_without_weights_explains_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rem.embeddings.minilm.weights.WHEEL_PACKAGE", "no_such_package")
     embedder = open_embedder(_settings())
     assert (embedder.model, embedder.dimension) == ("none", 384)
@@ -35,7 +35,7 @@ async def test_auto_without_weights_says_what_to_do(monkeypatch: pytest.MonkeyPa
         open_embedder(_settings(provider="local"))
 
 
-async def test_none_raises_and_never_makes_a_vector_up() -> None:
+async def test_none_raises_instead_of_inventing_vectors() -> None:
     embedder = open_embedder(_settings(provider="none"))
     for call in (embedder.embed(["text"]), embedder.embed_one("text")):
         with pytest.raises(EmbeddingDisabledError, match="EMBEDDING__PROVIDER=none"):
@@ -56,7 +56,7 @@ async def test_none_raises_and_never_makes_a_vector_up() -> None:
         ({"provider": "sentence-transformers"}, re.escape("pip install 'remstack[sentence-transformers]'")),
     ],
 )
-def test_what_cannot_work_is_refused_at_once(wanted: dict[str, object], said: str) -> None:
+def test_invalid_settings_are_rejected_at_once(wanted: dict[str, object], said: str) -> None:
     with pytest.raises(EmbeddingMisconfiguredError, match=said):
         open_embedder(_settings(**wanted))
 
@@ -82,20 +82,20 @@ def test_every_provider_of_the_settings_can_be_opened() -> None:
     assert {*factory.PROVIDERS, "auto", "none"} == set(annotation.__args__)  # type: ignore[union-attr]
 
 
-async def test_the_key_is_in_no_description() -> None:
+async def test_api_key_is_not_in_any_representation() -> None:
     settings = _settings(provider="openai", api_key=SecretStr("sk-very-secret"))
     assert "sk-very-secret" not in repr(settings)
     assert "sk-very-secret" not in str(await list_providers(settings))
 
 
-async def test_offers_name_the_chosen_provider() -> None:
+async def test_list_providers_marks_the_selected_provider() -> None:
     assert [offer.provider for offer in await list_providers(_settings()) if offer.chosen] == ["local"]
     assert [offer.provider for offer in await list_providers(_settings(provider="none")) if offer.chosen] == []
     chosen = next(offer for offer in await list_providers(_settings(provider="ollama", model="bge-m3")) if offer.chosen)
     assert (chosen.provider, chosen.model, chosen.usable) == ("ollama", "bge-m3", True)
 
 
-def test_rem_models_list_says_what_is_usable_and_why_not(tmp_path: Path) -> None:
+def test_models_list_shows_usable_providers_and_reasons(tmp_path: Path) -> None:
     shown = output("models", "list", settings={"REM_HOME": str(tmp_path)})
     assert re.search(r"^\* local +usable +sentence-transformers/all-MiniLM-L6-v2$", shown, re.MULTILINE)
     assert re.search(r"^  sentence-transformers +not usable\n +.*pip install", shown, re.MULTILINE)
@@ -103,13 +103,13 @@ def test_rem_models_list_says_what_is_usable_and_why_not(tmp_path: Path) -> None
     assert "None is chosen" in off
 
 
-def test_an_unknown_provider_is_an_error_of_the_settings(tmp_path: Path) -> None:
+def test_unknown_provider_is_a_settings_error(tmp_path: Path) -> None:
     done = rem("models", "list", settings={"REM_HOME": str(tmp_path), "EMBEDDING__PROVIDER": "word2vec"})
     assert done.returncode == 2
     assert "EMBEDDING__PROVIDER" in done.stderr
 
 
-def test_the_error_tree_tells_passing_from_lasting() -> None:
+def test_error_classes_separate_temporary_from_permanent_failures() -> None:
     from rem.errors import EmbeddingUnavailableError
 
     for kind in (EmbeddingDisabledError, EmbeddingUnavailableError, EmbeddingMisconfiguredError):

@@ -1,4 +1,4 @@
-"""The graph: float32 is exact, int8 is near it, and the CPU's arithmetic is not taken on trust."""
+"""The ONNX graph: float32 is exact, int8 is close to it, and the CPU's arithmetic is probed."""
 
 from __future__ import annotations
 
@@ -36,9 +36,7 @@ def _run(weight_steps: int | None, texts: list[str]) -> NDArray[Any]:
 
 
 @pytest.mark.parametrize(("weight_steps", "least"), [(None, 0.99999), (127, 0.99), (63, 0.98)])
-def test_vectors_are_as_near_to_the_torch_models_as_their_precision_allows(
-    weight_steps: int | None, least: float
-) -> None:
+def test_vectors_match_the_torch_model_within_their_precision(weight_steps: int | None, least: float) -> None:
     vectors = _run(weight_steps, _REFERENCE["texts"])
     reference = np.array(_REFERENCE["vectors"])
     assert ((vectors * reference).sum(axis=1) / np.linalg.norm(reference, axis=1)).min() >= least
@@ -50,5 +48,5 @@ def test_int8_keeps_the_order_of_neighbours() -> None:
     assert np.abs(exact @ exact.T - quick @ quick.T).max() < 0.05
 
 
-def test_the_cpu_is_asked_how_it_sums() -> None:
+def test_cpu_is_probed_for_exact_int8_sums() -> None:
     assert has_exact_int8_sums() in (True, False)

@@ -1,4 +1,4 @@
-"""OpenAI-compatible servers and Ollama, on a real server that misbehaves as the test says."""
+"""The OpenAI and Ollama providers, on a scripted server with every kind of failure."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from tests.embeddings.scripted_server import Reply, ScriptedServer
 
 
 def vector(text: str) -> list[float]:
-    """A vector that tells its text, for the tests to recognise."""
+    """Return a vector that identifies its text."""
     return [float(len(text)), float(ord(text[0])), 1.0, -0.5]
 
 
 def direction(text: str) -> Any:
-    """What is kept of it: a vector of length one."""
+    """Return the unit vector that the embedder makes of it."""
     length = math.hypot(*vector(text))
     return pytest.approx([number / length for number in vector(text)], abs=1e-6)
 
 
 def openai_answer(body: Any) -> object:
-    """A right answer, its items out of order as the protocol allows."""
+    """Return a valid answer of OpenAI. Its items are out of order, as the protocol allows."""
     items = [{"object": "embedding", "index": n, "embedding": vector(text)} for n, text in enumerate(body["input"])]
     return {"object": "list", "data": items[::-1], "model": body["model"]}
 
 
 def ollama_answer(body: Any) -> object:
-    """A right answer."""
+    """Return a valid answer of Ollama."""
     return {"model": body["model"], "embeddings": [vector(text) for text in body["input"]]}
 
 
@@ -68,7 +68,7 @@ BOTH = pytest.mark.parametrize(("opened", "right"), [(_openai, openai_answer), (
 
 @BOTH
 async def test_texts_go_in_batches_and_come_back_in_order(server: ScriptedServer, opened: Opener, right: Any) -> None:
-    server.says(Reply(right))
+    server.set_script(Reply(right))
     embedder = opened(server)
     texts = ["a", "bb", "ccc", "dddd", "eeeee", "ffffff", "g" * 7]
     vectors = await embedder.embed(texts)
@@ -78,8 +78,8 @@ async def test_texts_go_in_batches_and_come_back_in_order(server: ScriptedServer
     await embedder.close()
 
 
-async def test_openai_is_asked_by_its_protocol(server: ScriptedServer) -> None:
-    server.says(Reply(openai_answer))
+async def test_openai_request_follows_its_protocol(server: ScriptedServer) -> None:
+    server.set_script(Reply(openai_answer))
     embedder = _openai(server)
     await embedder.embed(["a\0b 😀"])
     (request,) = server.requests
@@ -89,8 +89,8 @@ async def test_openai_is_asked_by_its_protocol(server: ScriptedServer) -> None:
     await embedder.close()
 
 
-async def test_ollama_is_asked_by_its_protocol(server: ScriptedServer) -> None:
-    server.says(Reply(ollama_answer))
+async def test_ollama_request_follows_its_protocol(server: ScriptedServer) -> None:
+    server.set_script(Reply(ollama_answer))
     embedder = _ollama(server)
     await embedder.embed(["a"])
     (request,) = server.requests
@@ -98,25 +98,25 @@ async def test_ollama_is_asked_by_its_protocol(server: ScriptedServer) -> None:
     await embedder.close()
 
 
-async def test_a_models_own_dimension_is_not_asked_for(server: ScriptedServer) -> None:
-    server.says(Reply(lambda body: {"data": [{"index": 0, "embedding": [0.5] * 1536}]}))
+async def test_native_dimension_is_not_sent(server: ScriptedServer) -> None:
+    server.set_script(Reply(lambda body: {"data": [{"index": 0, "embedding": [0.5] * 1536}]}))
     embedder = _openai(server, model="text-embedding-ada-002", dimension=1536)
     await embedder.embed(["a"])
     assert "dimensions" not in server.requests[0].body
     await embedder.close()
 
 
-async def test_a_server_that_knows_no_dimensions_is_asked_without_from_then_on(server: ScriptedServer) -> None:
+async def test_dimensions_are_dropped_after_the_server_rejects_them(server: ScriptedServer) -> None:
     refusal = {"object": "error", "message": "Model m does not support matryoshka representation"}
-    server.says(Reply(lambda body: refusal, 400), Reply(openai_answer))
+    server.set_script(Reply(lambda body: refusal, 400), Reply(openai_answer))
     embedder = _openai(server)
     await embedder.embed(["a", "b", "c", "d"])
     assert ["dimensions" in request.body for request in server.requests] == [True, False, False]
     await embedder.close()
 
 
-async def test_requests_are_bounded_in_size_and_long_texts_are_cut(server: ScriptedServer) -> None:
-    server.says(Reply(openai_answer))
+async def test_requests_are_bounded_and_long_texts_are_truncated(server: ScriptedServer) -> None:
+    server.set_script(Reply(openai_answer))
     embedder = _openai(server, batch_size=100)
     await embedder.embed([chr(97 + number) + "é" * 500_000 for number in range(20)])
     sizes = [[len(text.encode()) for text in request.body["input"]] for request in server.requests]
@@ -125,9 +125,9 @@ async def test_requests_are_bounded_in_size_and_long_texts_are_cut(server: Scrip
     await embedder.close()
 
 
-async def test_a_text_that_the_model_finds_too_long_is_cut_until_it_fits(server: ScriptedServer) -> None:
+async def test_too_long_text_is_truncated_until_it_fits(server: ScriptedServer) -> None:
     too_long = {"error": {"message": "This model's maximum context length is 512 tokens", "code": None}}
-    server.says(Reply(lambda body: too_long, 400), Reply(lambda body: too_long, 400), Reply(openai_answer))
+    server.set_script(Reply(lambda body: too_long, 400), Reply(lambda body: too_long, 400), Reply(openai_answer))
     embedder = _openai(server)
     await embedder.embed(["word " * 2_000, "short"])
     assert [len(request.body["input"][0]) for request in server.requests] == [10_000, 5_000, 2_500]
@@ -135,8 +135,8 @@ async def test_a_text_that_the_model_finds_too_long_is_cut_until_it_fits(server:
     await embedder.close()
 
 
-async def test_a_text_that_never_fits_is_an_error_in_the_end(server: ScriptedServer) -> None:
-    server.says(Reply(lambda body: {"error": {"message": "input is too long"}}, 400))
+async def test_text_that_never_fits_is_an_error(server: ScriptedServer) -> None:
+    server.set_script(Reply(lambda body: {"error": {"message": "input is too long"}}, 400))
     embedder = _openai(server)
     with pytest.raises(EmbeddingMisconfiguredError, match="input is too long"):
         await embedder.embed(["word " * 20_000])
@@ -146,8 +146,8 @@ async def test_a_text_that_never_fits_is_an_error_in_the_end(server: ScriptedSer
 
 @BOTH
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 529])
-async def test_what_may_pass_is_tried_again(server: ScriptedServer, opened: Opener, right: Any, status: int) -> None:
-    server.says(Reply(b"busy", status), Reply(b"busy", status), Reply(right))
+async def test_temporary_failure_is_retried(server: ScriptedServer, opened: Opener, right: Any, status: int) -> None:
+    server.set_script(Reply(b"busy", status), Reply(b"busy", status), Reply(right))
     embedder = opened(server)
     assert (await embedder.embed_one("abc")).tolist() == direction("abc")
     assert len(server.requests) == 3
@@ -155,16 +155,16 @@ async def test_what_may_pass_is_tried_again(server: ScriptedServer, opened: Open
 
 
 @BOTH
-async def test_a_dropped_connection_is_tried_again(server: ScriptedServer, opened: Opener, right: Any) -> None:
-    server.says(Reply(None), Reply(right))
+async def test_dropped_connection_is_retried(server: ScriptedServer, opened: Opener, right: Any) -> None:
+    server.set_script(Reply(None), Reply(right))
     embedder = opened(server)
     assert (await embedder.embed_one("abc")).tolist() == direction("abc")
     await embedder.close()
 
 
 @BOTH
-async def test_a_slow_answer_is_given_up_and_tried_again(server: ScriptedServer, opened: Opener, right: Any) -> None:
-    server.says(Reply(right, delay=0.8), Reply(right))
+async def test_slow_answer_times_out_and_is_retried(server: ScriptedServer, opened: Opener, right: Any) -> None:
+    server.set_script(Reply(right, delay=0.8), Reply(right))
     embedder = opened(server, timeout=0.2)
     assert (await embedder.embed_one("abc")).tolist() == direction("abc")
     assert len(server.requests) == 2
@@ -172,8 +172,8 @@ async def test_a_slow_answer_is_given_up_and_tried_again(server: ScriptedServer,
 
 
 @BOTH
-async def test_a_service_that_stays_down_is_unavailable(server: ScriptedServer, opened: Opener, right: Any) -> None:
-    server.says(Reply(right, delay=0.5))
+async def test_service_that_stays_down_is_unavailable(server: ScriptedServer, opened: Opener, right: Any) -> None:
+    server.set_script(Reply(right, delay=0.5))
     embedder = opened(server, timeout=0.1, retries=1)
     with pytest.raises(EmbeddingUnavailableError, match=r"did not answer within 0.1 s \(EMBEDDING__TIMEOUT_SECONDS\)"):
         await embedder.embed(["abc"])
@@ -181,12 +181,12 @@ async def test_a_service_that_stays_down_is_unavailable(server: ScriptedServer, 
     await embedder.close()
 
 
-async def test_retry_after_is_waited_for_in_seconds_and_as_a_date(server: ScriptedServer) -> None:
+async def test_retry_after_is_obeyed_as_seconds_and_as_a_date(server: ScriptedServer) -> None:
     for header in ("0.6", None):
         # A date has whole seconds, so this one is between one and two seconds away.
         date = format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)
         server.requests.clear()
-        server.says(Reply(b"{}", 429, {"Retry-After": header or date}), Reply(openai_answer))
+        server.set_script(Reply(b"{}", 429, {"Retry-After": header or date}), Reply(openai_answer))
         embedder = _openai(server)
         started = time.perf_counter()
         await embedder.embed(["abc"])
@@ -194,8 +194,8 @@ async def test_retry_after_is_waited_for_in_seconds_and_as_a_date(server: Script
         await embedder.close()
 
 
-async def test_a_service_that_asks_for_hours_is_unavailable_at_once(server: ScriptedServer) -> None:
-    server.says(Reply(lambda body: {"error": {"message": "rate limit"}}, 429, {"Retry-After": "7200"}))
+async def test_long_retry_after_fails_at_once(server: ScriptedServer) -> None:
+    server.set_script(Reply(lambda body: {"error": {"message": "rate limit"}}, 429, {"Retry-After": "7200"}))
     embedder = _openai(server)
     with pytest.raises(EmbeddingUnavailableError, match="answered 429: rate limit"):
         await embedder.embed(["abc"])
@@ -203,8 +203,8 @@ async def test_a_service_that_asks_for_hours_is_unavailable_at_once(server: Scri
     await embedder.close()
 
 
-async def test_an_exhausted_quota_is_not_tried_again(server: ScriptedServer) -> None:
-    server.says(Reply(lambda body: {"error": {"message": "You exceeded", "code": "insufficient_quota"}}, 429))
+async def test_exhausted_quota_is_not_retried(server: ScriptedServer) -> None:
+    server.set_script(Reply(lambda body: {"error": {"message": "You exceeded", "code": "insufficient_quota"}}, 429))
     embedder = _openai(server)
     with pytest.raises(EmbeddingUnavailableError, match="You exceeded"):
         await embedder.embed(["abc"])
@@ -223,10 +223,10 @@ async def test_an_exhausted_quota_is_not_tried_again(server: ScriptedServer) -> 
         (301, "EMBEDDING__BASE_URL"),
     ],
 )
-async def test_what_will_not_pass_is_said_at_once(
+async def test_permanent_failure_is_raised_at_once(
     server: ScriptedServer, opened: Opener, right: Any, status: int, said: str
 ) -> None:
-    server.says(Reply(lambda body: {"error": {"message": "bad"}}, status, {"Location": "/elsewhere"}))
+    server.set_script(Reply(lambda body: {"error": {"message": "bad"}}, status, {"Location": "/elsewhere"}))
     embedder = opened(server)
     with pytest.raises(EmbeddingMisconfiguredError, match=said) as caught:
         await embedder.embed(["abc"])
@@ -235,8 +235,8 @@ async def test_what_will_not_pass_is_said_at_once(
     await embedder.close()
 
 
-async def test_a_missing_ollama_model_is_to_be_pulled(server: ScriptedServer) -> None:
-    server.says(Reply(lambda body: {"error": 'model "m" not found, try pulling it first'}, 404))
+async def test_missing_ollama_model_error_names_the_pull_command(server: ScriptedServer) -> None:
+    server.set_script(Reply(lambda body: {"error": 'model "m" not found, try pulling it first'}, 404))
     embedder = _ollama(server)
     with pytest.raises(EmbeddingMisconfiguredError, match="ollama pull m"):
         await embedder.embed(["abc"])
@@ -247,8 +247,8 @@ async def test_a_missing_ollama_model_is_to_be_pulled(server: ScriptedServer) ->
 @pytest.mark.parametrize(
     "body", [b"<html>Welcome</html>", b"", b"[1, 2", b"[]", b"null", b'{"data": null}', b'{"data": [1]}', b'"x"']
 )
-async def test_garbage_is_an_error(server: ScriptedServer, opened: Opener, right: Any, body: bytes) -> None:
-    server.says(Reply(body))
+async def test_invalid_answer_is_an_error(server: ScriptedServer, opened: Opener, right: Any, body: bytes) -> None:
+    server.set_script(Reply(body))
     embedder = opened(server)
     with pytest.raises(EmbeddingUnavailableError, match="EMBEDDING__BASE_URL"):
         await embedder.embed(["abc"])
@@ -256,7 +256,7 @@ async def test_garbage_is_an_error(server: ScriptedServer, opened: Opener, right
 
 
 def _rows(server: ScriptedServer, rows: list[Any]) -> None:
-    server.says(
+    server.set_script(
         Reply(
             lambda body: {
                 "data": [{"index": number, "embedding": row} for number, row in enumerate(rows)],
@@ -289,7 +289,7 @@ _GOOD = [1.0, 2.0, 3.0, 4.0]
     ],
     ids=str,
 )
-async def test_no_wrong_vector_gets_through(
+async def test_invalid_vectors_are_rejected(
     server: ScriptedServer, opened: Opener, right: Any, rows: list[Any]
 ) -> None:
     _rows(server, rows)
@@ -300,7 +300,7 @@ async def test_no_wrong_vector_gets_through(
 
 
 @BOTH
-async def test_another_dimension_says_which_setting_fits(server: ScriptedServer, opened: Opener, right: Any) -> None:
+async def test_wrong_dimension_error_names_the_setting(server: ScriptedServer, opened: Opener, right: Any) -> None:
     _rows(server, [[1.0] * 6])
     embedder = opened(server)
     with pytest.raises(
@@ -310,16 +310,18 @@ async def test_another_dimension_says_which_setting_fits(server: ScriptedServer,
     await embedder.close()
 
 
-async def test_an_index_that_is_given_twice_is_an_error(server: ScriptedServer) -> None:
-    server.says(Reply(lambda body: {"data": [{"index": 0, "embedding": _GOOD}, {"index": 0, "embedding": _GOOD}]}))
+async def test_repeated_index_in_the_answer_is_an_error(server: ScriptedServer) -> None:
+    server.set_script(
+        Reply(lambda body: {"data": [{"index": 0, "embedding": _GOOD}, {"index": 0, "embedding": _GOOD}]})
+    )
     embedder = _openai(server)
     with pytest.raises(EmbeddingUnavailableError, match="one vector for each of 2 texts"):
         await embedder.embed(["abc", "def"])
     await embedder.close()
 
 
-async def test_a_failed_query_is_not_remembered(server: ScriptedServer) -> None:
-    server.says(Reply(b"<html>"), Reply(openai_answer))
+async def test_failed_query_is_not_cached(server: ScriptedServer) -> None:
+    server.set_script(Reply(b"<html>"), Reply(openai_answer))
     embedder = _openai(server)
     with pytest.raises(EmbeddingUnavailableError):
         await embedder.embed_one("abc")
@@ -330,7 +332,7 @@ async def test_a_failed_query_is_not_remembered(server: ScriptedServer) -> None:
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://no.such.host.invalid"])
-async def test_nobody_there_is_unavailable(url: str) -> None:
+async def test_unreachable_server_is_unavailable(url: str) -> None:
     embedder = ProviderEmbedder(OllamaProvider(HttpService(url, {}, RetryPolicy(1, 2.0, 0.01)), "m", 4, 3), 8)
     with pytest.raises(EmbeddingUnavailableError, match=r"Is EMBEDDING__BASE_URL right\?"):
         await embedder.embed(["abc"])
@@ -338,7 +340,7 @@ async def test_nobody_there_is_unavailable(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["localhost:11434", "ftp://host", "http://host:port", "nonsense"])
-async def test_an_address_that_is_none_is_misconfigured(url: str) -> None:
+async def test_invalid_address_is_misconfigured(url: str) -> None:
     embedder = ProviderEmbedder(OllamaProvider(HttpService(url, {}, RetryPolicy(3, 2.0, 0.01)), "m", 4, 3), 8)
     with pytest.raises(EmbeddingMisconfiguredError, match=r"EMBEDDING__BASE_URL .* is not a valid address"):
         await embedder.embed(["abc"])
@@ -346,7 +348,7 @@ async def test_an_address_that_is_none_is_misconfigured(url: str) -> None:
 
 
 async def test_waiting_for_a_service_can_be_cancelled(server: ScriptedServer) -> None:
-    server.says(Reply(b"{}", 503, {"Retry-After": "30"}))
+    server.set_script(Reply(b"{}", 503, {"Retry-After": "30"}))
     embedder = _openai(server)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(embedder.embed(["abc"]), 0.3)

@@ -1,4 +1,4 @@
-"""fastembed on a tiny model of the tests; sentence-transformers (not in the lock: torch) on a package of its shape."""
+"""fastembed with a tiny model, and sentence-transformers with a stand-in package (the real one needs torch)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 
 @pytest.fixture
 def tiny_model(tmp_path: Path) -> Path:
-    """A model in the files that fastembed reads: every token has a random row, and that is all."""
+    """Write a tiny model in the files that fastembed reads: a random row for each token."""
     weights = find_weights(Path("/nowhere"))
     assert weights is not None
     folder = tmp_path / "tiny"
@@ -55,14 +55,14 @@ async def test_fastembed_loads_a_model_from_a_folder_and_embeds(tiny_model: Path
     await embedder.close()
 
 
-async def test_fastembed_with_another_dimension_says_which_fits(tiny_model: Path, tmp_path: Path) -> None:
+async def test_fastembed_reports_the_matching_dimension(tiny_model: Path, tmp_path: Path) -> None:
     embedder = open_embedder(_settings(tmp_path, provider="fastembed", model_path=tiny_model, dimension=768))
     with pytest.raises(EmbeddingMisconfiguredError, match="set EMBEDDING__DIMENSION=384"):
         await embedder.embed(["text"])
     await embedder.close()
 
 
-async def test_a_model_that_fastembed_does_not_know_is_an_error_that_helps(tmp_path: Path) -> None:
+async def test_unknown_fastembed_model_is_a_helpful_error(tmp_path: Path) -> None:
     embedder = open_embedder(_settings(tmp_path, provider="fastembed", model="nobody/nothing"))
     with pytest.raises(EmbeddingUnavailableError, match=r"nobody/nothing cannot be loaded: .*EMBEDDING__MODEL_PATH"):
         await embedder.embed(["text"])
@@ -94,14 +94,14 @@ class SentenceTransformer:
 
 @pytest.fixture
 def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package `sentence_transformers` that can be imported."""
+    """Make a stand-in package `sentence_transformers` importable."""
     (tmp_path / "sentence_transformers.py").write_text(_STAND_IN, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "sentence_transformers", raising=False)
 
 
 @pytest.mark.usefixtures("stand_in")
-async def test_sentence_transformers_is_asked_as_it_wants_to_be(tmp_path: Path) -> None:
+async def test_sentence_transformers_is_called_with_its_arguments(tmp_path: Path) -> None:
     wanted = {"provider": "sentence-transformers", "dimension": 26, "batch_size": 2}
     embedder = open_embedder(_settings(tmp_path, **wanted))
     vectors = await embedder.embed(["abc", "aab", "xyz"])
@@ -122,7 +122,7 @@ async def test_sentence_transformers_is_asked_as_it_wants_to_be(tmp_path: Path) 
         ({}, EmbeddingMisconfiguredError, "set EMBEDDING__DIMENSION=26"),
     ],
 )
-async def test_sentence_transformers_models_that_do_not_fit_are_refused(
+async def test_unsuitable_sentence_transformers_models_are_rejected(
     tmp_path: Path, wanted: dict[str, object], kind: type[Exception], said: str
 ) -> None:
     embedder = open_embedder(_settings(tmp_path, provider="sentence-transformers", **wanted))

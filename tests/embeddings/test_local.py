@@ -1,4 +1,4 @@
-"""The local model: the published one's vectors, whatever the batch, without blocking anybody."""
+"""The local model: its vectors match the published model in every batch, without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def cosines(left: Vectors, right: Vectors) -> Vectors:
     return product
 
 
-async def test_its_vectors_are_those_of_sentence_transformers(local: Embedder) -> None:
+async def test_vectors_match_sentence_transformers(local: Embedder) -> None:
     vectors = await local.embed(_REFERENCE["texts"])
-    found = cosines(vectors, np.array(_REFERENCE["vectors"], dtype=np.float32))
-    assert found.mean() >= 0.995
-    assert found.min() >= 0.99
+    similarities = cosines(vectors, np.array(_REFERENCE["vectors"], dtype=np.float32))
+    assert similarities.mean() >= 0.995
+    assert similarities.min() >= 0.99
 
 
 async def test_vectors_are_unit_float32_rows(local: Embedder) -> None:
@@ -57,7 +57,7 @@ async def test_vectors_are_unit_float32_rows(local: Embedder) -> None:
     assert (local.model, local.dimension) == ("sentence-transformers/all-MiniLM-L6-v2", 384)
 
 
-async def test_a_text_has_the_same_vector_in_any_company(local: Embedder) -> None:
+async def test_vector_does_not_depend_on_the_batch(local: Embedder) -> None:
     texts = sentences(60)
     together = await local.embed(texts)
     alone = np.stack([await local.embed_one(text) for text in texts])
@@ -66,18 +66,18 @@ async def test_a_text_has_the_same_vector_in_any_company(local: Embedder) -> Non
     assert cosines(together, shuffled[::-1]).min() > 0.99999
 
 
-async def test_repeated_texts_have_a_row_each(local: Embedder) -> None:
+async def test_repeated_texts_have_one_row_each(local: Embedder) -> None:
     vectors = await local.embed(["a river", "a garden", "a river"])
     assert (vectors[0] == vectors[2]).all()
     assert not (vectors[0] == vectors[1]).all()
 
 
-async def test_no_texts_are_no_vectors(local: Embedder) -> None:
+async def test_no_texts_give_no_vectors(local: Embedder) -> None:
     assert (await local.embed([])).shape == (0, 384)
 
 
 @pytest.mark.parametrize("blank", ["", "   ", "\n\t ", "\0", "\u200b\u200e", "\x00 \x1f"])
-async def test_blank_texts_are_refused_with_their_position(local: Embedder, blank: str) -> None:
+async def test_blank_texts_are_rejected_with_their_position(local: Embedder, blank: str) -> None:
     with pytest.raises(InvalidInputError, match="blank text at position 1"):
         await local.embed(["something", blank])
     with pytest.raises(InvalidInputError, match="blank text"):
@@ -100,7 +100,7 @@ async def test_any_readable_text_has_a_vector(local: Embedder, text: str) -> Non
     assert np.isfinite(await local.embed_one(text)).all()
 
 
-async def test_a_long_text_is_known_by_its_first_256_tokens(local: Embedder) -> None:
+async def test_only_the_first_256_tokens_count(local: Embedder) -> None:
     start = "The observatory opens at night. " * 60
     long = start + "Nobody reads this. " * 50_000
     started = time.perf_counter()
@@ -114,7 +114,7 @@ async def test_a_long_text_is_known_by_its_first_256_tokens(local: Embedder) -> 
     glue=st.sampled_from([" ", "", "\n", "\u3000", "-", "\u0301"]),
     words=st.lists(st.sampled_from([*_WORDS, "日本", "x" * 300, "ünï", "😀", "a.b"]), min_size=1, max_size=6),
 )
-def test_the_start_of_a_long_text_gives_the_tokens_of_the_whole(seed: int, glue: str, words: list[str]) -> None:
+def test_start_of_a_long_text_gives_the_same_tokens(seed: int, glue: str, words: list[str]) -> None:
     weights = _weights()
     text = glue.join(random.Random(seed).choices(words, k=3 * HEAD_CHARS // (len(words[0]) + len(glue)) + 1))
     provider = LocalProvider(Path("/nowhere"), weights, threads=1, batch_size=8)
@@ -144,7 +144,7 @@ def test_batches_hold_every_text_once_with_bounded_tokens() -> None:
     assert list(plan_batches([], 2)) == []
 
 
-async def test_the_event_loop_goes_on_while_texts_are_embedded(local: Embedder) -> None:
+async def test_embedding_does_not_block_the_event_loop(local: Embedder) -> None:
     await local.embed_one("warm")
     work = asyncio.ensure_future(local.embed(sentences(150)))
     pauses, last = [], time.perf_counter()
@@ -156,7 +156,7 @@ async def test_the_event_loop_goes_on_while_texts_are_embedded(local: Embedder) 
     assert sorted(pauses)[len(pauses) // 2] < 0.05
 
 
-async def test_a_query_does_not_wait_for_a_large_batch_to_end(local: Embedder) -> None:
+async def test_query_does_not_wait_for_a_large_batch(local: Embedder) -> None:
     await local.embed_one("warm")
     work = asyncio.ensure_future(local.embed(sentences(250)))
     await asyncio.sleep(0.05)
@@ -165,7 +165,7 @@ async def test_a_query_does_not_wait_for_a_large_batch_to_end(local: Embedder) -
     await work
 
 
-async def test_a_cancelled_call_stops_and_the_next_one_works(local: Embedder) -> None:
+async def test_cancelled_call_stops_and_the_next_one_works(local: Embedder) -> None:
     work = asyncio.ensure_future(local.embed(sentences(2_000)))
     await asyncio.sleep(0.2)
     work.cancel()
@@ -183,14 +183,14 @@ async def test_concurrent_calls_get_their_own_rows(local: Embedder) -> None:
         assert cosines(answer, await local.embed(group)).min() > 0.99999
 
 
-async def test_recent_queries_are_remembered_and_cannot_be_changed(local: Embedder) -> None:
+async def test_recent_queries_are_cached_read_only(local: Embedder) -> None:
     first = await local.embed_one("where is the lantern")
     assert await local.embed_one("where is the lantern") is first
     with pytest.raises(ValueError, match="read-only"):
         first[0] = 0
 
 
-async def test_the_memory_of_queries_is_bounded(models_home: Path) -> None:
+async def test_query_cache_is_bounded(models_home: Path) -> None:
     wanted = EmbeddingSettings(provider="local", cache_size=2)
     embedder = open_embedder(Settings(rem_home=models_home, embedding=wanted))
     first, second = await embedder.embed_one("one"), await embedder.embed_one("two")
@@ -201,7 +201,7 @@ async def test_the_memory_of_queries_is_bounded(models_home: Path) -> None:
     await embedder.close()
 
 
-async def test_the_graph_is_built_once_and_kept(models_home: Path, local: Embedder) -> None:
+async def test_graph_is_built_once_and_cached(models_home: Path, local: Embedder) -> None:
     await local.embed_one("build it")
     path = graph_path(models_home)
     made = path.stat().st_mtime_ns
@@ -212,7 +212,7 @@ async def test_the_graph_is_built_once_and_kept(models_home: Path, local: Embedd
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-async def test_a_damaged_graph_is_built_again(tmp_path: Path) -> None:
+async def test_damaged_graph_is_rebuilt(tmp_path: Path) -> None:
     path = graph_path(tmp_path)
     path.parent.mkdir(parents=True)
     path.write_bytes(b"not a graph")
@@ -222,7 +222,7 @@ async def test_a_damaged_graph_is_built_again(tmp_path: Path) -> None:
     await embedder.close()
 
 
-async def test_without_a_folder_to_keep_it_the_graph_lives_in_memory(tmp_path: Path) -> None:
+async def test_graph_stays_in_memory_if_it_cannot_be_cached(tmp_path: Path) -> None:
     (tmp_path / "models").write_text("a file is in the way", encoding="utf-8")
     embedder = open_embedder(Settings(rem_home=tmp_path, embedding=EmbeddingSettings(provider="local")))
     assert np.isfinite(await embedder.embed_one("works")).all()
@@ -230,7 +230,7 @@ async def test_without_a_folder_to_keep_it_the_graph_lives_in_memory(tmp_path: P
 
 
 @pytest.mark.parametrize("damaged", [TENSORS, TOKENIZER])
-async def test_other_weights_than_the_published_are_refused(tmp_path: Path, damaged: str) -> None:
+async def test_unpublished_weights_are_rejected(tmp_path: Path, damaged: str) -> None:
     folder = downloaded_weights_folder(tmp_path)
     folder.mkdir(parents=True)
     for name in (TENSORS, TOKENIZER):
@@ -257,7 +257,7 @@ asyncio.run(main())
 """
 
 
-def test_processes_that_build_the_graph_at_once_agree(tmp_path: Path) -> None:
+def test_concurrent_processes_build_the_same_graph(tmp_path: Path) -> None:
     processes = [
         subprocess.Popen(
             [sys.executable, "-W", "error", "-c", _BUILD, str(tmp_path)],
@@ -274,7 +274,7 @@ def test_processes_that_build_the_graph_at_once_agree(tmp_path: Path) -> None:
     assert len(list(graph_path(tmp_path).parent.iterdir())) == 1
 
 
-def test_importing_the_package_and_opening_an_embedder_load_no_model_library() -> None:
+def test_opening_an_embedder_imports_no_model_library() -> None:
     probe = (
         "import sys; from pathlib import Path; from rem.embeddings import open_embedder;"
         "from rem.settings import Settings; open_embedder(Settings(rem_home=Path('/nowhere')));"

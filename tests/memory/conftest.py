@@ -1,4 +1,4 @@
-"""Conversations of two users."""
+"""Fixtures: the sessions of two users, without an embedder."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from rem.settings import EmbeddingSettings, Settings
 
 @pytest.fixture
 async def rem(settings: Settings) -> AsyncIterator[Rem]:
-    """An open REM that searches by words alone, which needs no model."""
+    """Open REM without an embedder, so that searches use words only."""
     async with Rem.open(settings.model_copy(update={"embedding": EmbeddingSettings(provider="none")})) as rem:
         yield rem
 
 
 @pytest.fixture
-def ours(rem: Rem) -> MemoryManager:
-    """Alice's conversations."""
+def alice(rem: Rem) -> MemoryManager:
+    """Return Alice's sessions."""
     return rem.memory("alice@example.com")
 
 
 @pytest.fixture
-def theirs(rem: Rem) -> MemoryManager:
-    """Bob's conversations."""
+def bob(rem: Rem) -> MemoryManager:
+    """Return Bob's sessions."""
     return rem.memory("bob@example.com")
 
 
 @pytest.fixture
 def session_id() -> UUID:
-    """A session that nobody has begun yet."""
+    """Return the id of a session that does not exist yet."""
     return uuid4()

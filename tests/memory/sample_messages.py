@@ -1,4 +1,4 @@
-"""Short ways to say something in a test."""
+"""Short helpers that build and store messages."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from rem.memory.message import NewMessage
 from rem.models import Role
 
 
-def said(content: str, **fields: Any) -> NewMessage:
-    """What the user says."""
+def user_message(content: str, **fields: Any) -> NewMessage:
+    """Return a user message."""
     return NewMessage(role=Role.USER, content=content, **fields)
 
 
-def answered(content: str, **fields: Any) -> NewMessage:
-    """What the assistant says."""
+def assistant_message(content: str, **fields: Any) -> NewMessage:
+    """Return an assistant message."""
     return NewMessage(role=Role.ASSISTANT, content=content, **fields)
 
 
-def called(name: str, call_id: str, arguments: dict[str, Any], content: str = "") -> NewMessage:
-    """A tool call, as the runner stores it."""
+def tool_call(name: str, call_id: str, arguments: dict[str, Any], content: str = "") -> NewMessage:
+    """Return a tool call as agents store it."""
     return NewMessage(
         role=Role.TOOL,
         content=content,
@@ -32,9 +32,9 @@ def called(name: str, call_id: str, arguments: dict[str, Any], content: str = ""
     )
 
 
-async def talk(memory: MemoryManager, session_id: UUID, turns: int, answer: str = "Answer {} is short.") -> None:
-    """A conversation of some turns, each a question and an answer."""
+async def add_turns(memory: MemoryManager, session_id: UUID, turns: int, answer: str = "Answer {} is short.") -> None:
+    """Store a number of turns, each with a question and an answer."""
     messages = []
     for turn in range(turns):
-        messages += [said(f"Question {turn} about cheese?"), answered(answer.replace("{}", str(turn)))]
+        messages += [user_message(f"Question {turn} about cheese?"), assistant_message(answer.replace("{}", str(turn)))]
     await memory.append(session_id, messages, creates=True)

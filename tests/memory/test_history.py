@@ -1,4 +1,4 @@
-"""What of a long conversation the model is given: the newest turns, whole, within the budget."""
+"""History: the newest whole turns of a session within a token budget."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from rem.memory.manager import MemoryManager
 from rem.memory.tokens import MESSAGE_OVERHEAD_TOKENS, count_tokens, truncate_to_tokens
 from rem.models import Role
 from rem.settings import MemorySettings, Settings
-from tests.memory.sample_messages import answered, called, said, talk
+from tests.memory.sample_messages import add_turns, assistant_message, tool_call, user_message
 
 
-async def test_the_newest_turns_that_fit_are_given(ours: MemoryManager, session_id: UUID) -> None:
-    await talk(ours, session_id, 300)
+async def test_history_has_the_newest_turns_that_fit(alice: MemoryManager, session_id: UUID) -> None:
+    await add_turns(alice, session_id, 300)
     for budget in (100, 500, 2000):
-        history = await ours.get_recent_messages(session_id, budget)
+        history = await alice.get_recent_messages(session_id, budget)
         assert history[0].role == Role.USER
         assert [line.index for line in history] == list(range(600 - len(history), 600))
         tokens = sum(line.tokens for line in history)
@@ -33,90 +33,100 @@ async def test_the_newest_turns_that_fit_are_given(ours: MemoryManager, session_
         assert tokens == sum(count_tokens(line.content) + MESSAGE_OVERHEAD_TOKENS for line in history)
 
 
-async def test_the_settings_say_how_much_if_the_caller_does_not(ours: MemoryManager, session_id: UUID) -> None:
-    await talk(ours, session_id, 400)
-    tokens = sum(line.tokens for line in (await ours.begin_turn(session_id, said("?"))).history)
-    assert 0.9 * 4096 < tokens <= ours.settings.max_history_tokens == 4096
+async def test_token_budget_defaults_to_the_settings(alice: MemoryManager, session_id: UUID) -> None:
+    await add_turns(alice, session_id, 400)
+    tokens = sum(line.tokens for line in (await alice.begin_turn(session_id, user_message("?"))).history)
+    assert 0.9 * 4096 < tokens <= alice.settings.max_history_tokens == 4096
 
 
-async def test_a_shortened_answer_counts_as_it_is_given(ours: MemoryManager, session_id: UUID) -> None:
-    await talk(ours, session_id, 30, "Word {} of many. " * 300)
-    history = await ours.get_recent_messages(session_id, 4000)
+async def test_shortened_answer_counts_with_its_shortened_length(alice: MemoryManager, session_id: UUID) -> None:
+    await add_turns(alice, session_id, 30, "Word {} of many. " * 300)
+    history = await alice.get_recent_messages(session_id, 4000)
     assert sum(line.tokens for line in history) <= 4000
     assert len(history) > 30, "the stored 1,500 tokens of an answer would leave room for two"
 
 
-async def test_a_turn_is_not_cut_so_that_a_call_stands_alone(ours: MemoryManager, session_id: UUID) -> None:
+async def test_history_never_starts_within_a_turn(alice: MemoryManager, session_id: UUID) -> None:
     for turn in range(20):
-        calls = [called("search", f"c{turn}-{place}", {"query": f"cheese {place}"}) for place in range(turn % 5)]
-        await ours.append(session_id, [said(f"Question {turn}"), *calls, answered(f"Answer {turn}")], creates=True)
+        calls = [tool_call("search", f"c{turn}-{number}", {"query": f"cheese {number}"}) for number in range(turn % 5)]
+        await alice.append(
+            session_id, [user_message(f"Question {turn}"), *calls, assistant_message(f"Answer {turn}")], creates=True
+        )
     for budget in range(20, 700, 13):
-        history = await ours.get_recent_messages(session_id, budget)
+        history = await alice.get_recent_messages(session_id, budget)
         assert history[0].role == Role.USER
         assert history[-1].content == "Answer 19"
         assert len(history) == len({line.index for line in history})
 
 
-async def test_of_a_turn_that_is_too_long_the_question_and_the_newest_part_are_given(
-    ours: MemoryManager, session_id: UUID
-) -> None:
-    calls = [called("search", f"c{place}", {"query": f"attempt {place}"}) for place in range(150)]
-    await ours.append(
-        session_id, [said("Old"), answered("Gone"), said("Do it all"), *calls, answered("Done")], creates=True
+async def test_too_long_turn_keeps_its_question_and_newest_messages(alice: MemoryManager, session_id: UUID) -> None:
+    calls = [tool_call("search", f"c{number}", {"query": f"attempt {number}"}) for number in range(150)]
+    await alice.append(
+        session_id,
+        [user_message("Old"), assistant_message("Gone"), user_message("Do it all"), *calls, assistant_message("Done")],
+        creates=True,
     )
-    history = await ours.get_recent_messages(session_id, 300)
+    history = await alice.get_recent_messages(session_id, 300)
     assert history[0].content == "Do it all"
     assert history[-1].content == "Done"
     assert [line.index for line in history[1:]] == list(range(154 - len(history) + 1, 154))
     assert 5 < len(history) < 40
 
 
-async def test_a_message_over_the_budget_is_given_nevertheless(ours: MemoryManager, session_id: UUID) -> None:
-    await talk(ours, session_id, 2)
+async def test_single_message_over_the_budget_is_included(alice: MemoryManager, session_id: UUID) -> None:
+    await add_turns(alice, session_id, 2)
     long = "A very long question. " * 500
-    await ours.append(session_id, [said(long), answered("Yes.")])
-    assert [line.content for line in await ours.get_recent_messages(session_id, 100)] == [long, "Yes."]
+    await alice.append(session_id, [user_message(long), assistant_message("Yes.")])
+    assert [line.content for line in await alice.get_recent_messages(session_id, 100)] == [long, "Yes."]
 
 
-async def test_a_history_does_not_begin_with_an_answer(ours: MemoryManager, session_id: UUID) -> None:
-    await ours.append(
-        session_id, [answered("Welcome!"), called("t", "c", {}), said("Hi"), answered("Hello")], creates=True
+async def test_history_does_not_begin_with_an_answer(alice: MemoryManager, session_id: UUID) -> None:
+    await alice.append(
+        session_id,
+        [assistant_message("Welcome!"), tool_call("t", "c", {}), user_message("Hi"), assistant_message("Hello")],
+        creates=True,
     )
-    assert [line.content for line in await ours.get_recent_messages(session_id)] == ["Hi", "Hello"]
+    assert [line.content for line in await alice.get_recent_messages(session_id)] == ["Hi", "Hello"]
 
 
-async def test_messages_without_a_count_are_counted(
-    ours: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record]
+async def test_messages_without_a_token_count_are_counted(
+    alice: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    await talk(ours, session_id, 100)
+    await add_turns(alice, session_id, 100)
     await sql.execute("UPDATE messages SET token_count = NULL")
-    history = await ours.get_recent_messages(session_id, 500)
+    history = await alice.get_recent_messages(session_id, 500)
     assert 400 < sum(line.tokens for line in history) <= 500
 
 
-async def test_what_was_deleted_or_has_lapsed_is_not_given(
-    ours: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record]
+async def test_deleted_and_expired_messages_are_not_in_the_history(
+    alice: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    await talk(ours, session_id, 3)
+    await add_turns(alice, session_id, 3)
     await sql.execute("UPDATE messages SET deleted_at = now() WHERE message_index IN (2, 3)")
     await sql.execute("UPDATE messages SET expires_at = now() WHERE message_index = 5")
-    assert [line.index for line in await ours.get_recent_messages(session_id)] == [0, 1, 4]
-    assert [message.message_index for message in await ours.load_session(session_id)] == [0, 1, 4]
+    assert [line.index for line in await alice.get_recent_messages(session_id)] == [0, 1, 4]
+    assert [message.message_index for message in await alice.load_session(session_id)] == [0, 1, 4]
 
 
-async def test_a_corrupt_row_is_left_out_and_the_conversation_goes_on(
-    ours: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record]
+async def test_corrupt_row_is_skipped_and_the_session_continues(
+    alice: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    messages = [said("One"), called("t", "c1", {}), answered("Two"), said("Three"), answered("Four")]
-    await ours.append(session_id, messages, creates=True)
+    messages = [
+        user_message("One"),
+        tool_call("t", "c1", {}),
+        assistant_message("Two"),
+        user_message("Three"),
+        assistant_message("Four"),
+    ]
+    await alice.append(session_id, messages, creates=True)
     await sql.execute("ALTER TABLE messages DROP CONSTRAINT role_is_known, DISABLE TRIGGER keep_content")
     await sql.execute("UPDATE messages SET role = 'ghost' WHERE message_index = 2")
     await sql.execute("""UPDATE messages SET tool_calls = '["x"]' WHERE message_index = 1""")
     logged: list[str] = []
     sink = logger.add(lambda line: logged.append(str(line)), level="ERROR")
     try:
-        turn = await ours.begin_turn(session_id, said("Five"))
-        read = await ours.load_session(session_id)
+        turn = await alice.begin_turn(session_id, user_message("Five"))
+        read = await alice.load_session(session_id)
     finally:
         logger.remove(sink)
     assert [line.content for line in turn.history] == ["One", "Three", "Four"]
@@ -126,19 +136,21 @@ async def test_a_corrupt_row_is_left_out_and_the_conversation_goes_on(
 
 
 @pytest.mark.parametrize("strategy", ["simple", "hybrid"])
-async def test_the_cost_of_a_turn_does_not_grow_with_the_session(
-    ours: MemoryManager, sql: asyncpg.Connection[asyncpg.Record], strategy: Strategy
+async def test_cost_of_a_turn_does_not_grow_with_the_session(
+    alice: MemoryManager, sql: asyncpg.Connection[asyncpg.Record], strategy: Strategy
 ) -> None:
-    """In pages that the database touches, because times depend on who else uses the machine."""
+    """Measured in database pages, because times depend on the load of the machine."""
     touched = {}
     for turns in (250, 5000):
         session_id = uuid4()
-        await ours.append(session_id, [said(f"We decided to buy {number} cows.") for number in range(40)], creates=True)
-        await talk(ours, session_id, turns)
+        await alice.append(
+            session_id, [user_message(f"We decided to buy {number} cows.") for number in range(40)], creates=True
+        )
+        await add_turns(alice, session_id, turns)
         for _ in range(4):
-            await ours.refresh_summary(session_id, strategy="hybrid")
-        assert await ours.get_summary(session_id)
-        touched[turns] = min([await _pages_of_a_turn(ours, sql, session_id, strategy) for _ in range(3)])
+            await alice.refresh_summary(session_id, strategy="hybrid")
+        assert await alice.get_summary(session_id)
+        touched[turns] = min([await _pages_of_a_turn(alice, sql, session_id, strategy) for _ in range(3)])
     assert touched[5000] < touched[250] * 1.5, touched
 
 
@@ -156,104 +168,108 @@ async def _pages_of_a_turn(
     return int(root["Shared Hit Blocks"] + root["Shared Read Blocks"])
 
 
-async def test_a_session_that_was_cleared_is_not_read_to_its_beginning(ours: MemoryManager, session_id: UUID) -> None:
-    await talk(ours, session_id, 1500)
-    await ours.clear_session(session_id)
-    await talk(ours, session_id, 2)
-    assert [line.index for line in await ours.get_recent_messages(session_id)] == [3000, 3001, 3002, 3003]
+async def test_cleared_session_is_not_scanned_to_its_beginning(alice: MemoryManager, session_id: UUID) -> None:
+    await add_turns(alice, session_id, 1500)
+    await alice.clear_session(session_id)
+    await add_turns(alice, session_id, 2)
+    assert [line.index for line in await alice.get_recent_messages(session_id)] == [3000, 3001, 3002, 3003]
 
 
 _STRATEGIES = pytest.mark.parametrize("strategy", ["simple", "summarization", "hybrid"])
 
 
 @_STRATEGIES
-async def test_an_empty_session_is_as_usable_as_another(ours: MemoryManager, strategy: Strategy) -> None:
-    session = await ours.create_session()
-    assert await ours.get_recent_messages(session.id, strategy=strategy) == []
-    turn = await ours.begin_turn(session.id, said("Hello"), strategy=strategy)
+async def test_empty_session_works_like_any_other(alice: MemoryManager, strategy: Strategy) -> None:
+    session = await alice.create_session()
+    assert await alice.get_recent_messages(session.id, strategy=strategy) == []
+    turn = await alice.begin_turn(session.id, user_message("Hello"), strategy=strategy)
     assert (turn.is_new, turn.history, turn.summary) == (False, [], None)
 
 
 @_STRATEGIES
-async def test_a_cleared_session_goes_on(ours: MemoryManager, session_id: UUID, strategy: Strategy) -> None:
-    await talk(ours, session_id, 100)
-    await ours.refresh_summary(session_id, strategy=strategy, max_tokens=400)
-    await ours.clear_session(session_id)
-    turn = await ours.begin_turn(session_id, said("Anew"), strategy=strategy, max_tokens=400)
+async def test_cleared_session_can_continue(alice: MemoryManager, session_id: UUID, strategy: Strategy) -> None:
+    await add_turns(alice, session_id, 100)
+    await alice.refresh_summary(session_id, strategy=strategy, max_tokens=400)
+    await alice.clear_session(session_id)
+    turn = await alice.begin_turn(session_id, user_message("Anew"), strategy=strategy, max_tokens=400)
     assert (turn.history, turn.summary) == ([], None)
-    assert len((await ours.begin_turn(session_id, said("Again"), strategy=strategy)).history) == 1
+    assert len((await alice.begin_turn(session_id, user_message("Again"), strategy=strategy)).history) == 1
 
 
 @_STRATEGIES
 @pytest.mark.parametrize("length", [5, 390, 5000])
-async def test_a_newest_message_over_the_budget_does_not_end_the_conversation(
-    ours: MemoryManager, session_id: UUID, strategy: Strategy, length: int
+async def test_newest_message_over_the_budget_does_not_end_the_session(
+    alice: MemoryManager, session_id: UUID, strategy: Strategy, length: int
 ) -> None:
-    await ours.append(session_id, [said("Tell me all"), answered("Ж~" * length)], creates=True)
+    await alice.append(session_id, [user_message("Tell me all"), assistant_message("Ж~" * length)], creates=True)
     for budget in (1, 10, 100):
-        turn = await ours.begin_turn(session_id, said("Go on"), strategy=strategy, max_tokens=budget)
+        turn = await alice.begin_turn(session_id, user_message("Go on"), strategy=strategy, max_tokens=budget)
         assert turn.history[0].begins_turn
-        await ours.append(session_id, [called("t", "c", {}), answered("Ж~" * length)])
-        await ours.refresh_summary(session_id, strategy=strategy, max_tokens=budget)
+        await alice.append(session_id, [tool_call("t", "c", {}), assistant_message("Ж~" * length)])
+        await alice.refresh_summary(session_id, strategy=strategy, max_tokens=budget)
 
 
 @_STRATEGIES
-async def test_a_small_budget_in_the_settings_is_enough_for_a_conversation(
+async def test_small_budget_in_the_settings_is_enough_for_a_session(
     settings: Settings, session_id: UUID, strategy: Strategy
 ) -> None:
     small = settings.model_copy(update={"memory": MemorySettings(strategy=strategy, max_history_tokens=100)})
     async with Rem.open(small) as rem:
         memory = rem.memory("alice@example.com")
         for number in range(5):
-            await memory.begin_turn(session_id, said(f"Question {number}"))
-            await memory.append(session_id, [answered("A long answer. " * 200)])
+            await memory.begin_turn(session_id, user_message(f"Question {number}"))
+            await memory.append(session_id, [assistant_message("A long answer. " * 200)])
             await memory.refresh_summary(session_id)
-        history = (await memory.begin_turn(session_id, said("And?"))).history
+        history = (await memory.begin_turn(session_id, user_message("And?"))).history
     assert [line.index for line in history] == [8, 9]
 
 
-async def test_shortened_answers_are_given_whole_again(ours: MemoryManager, session_id: UUID) -> None:
+async def test_shortened_answers_are_given_whole_again(alice: MemoryManager, session_id: UUID) -> None:
     texts = [f"Answer {number}: " + "cheese " * 300 for number in range(6)]
     for text in texts:
-        await ours.append(session_id, [said("More?"), answered(text)], creates=True)
-    history = await ours.get_recent_messages(session_id)
+        await alice.append(session_id, [user_message("More?"), assistant_message(text)], creates=True)
+    history = await alice.get_recent_messages(session_id)
     assert sum(line.is_truncated for line in history) == 6
-    whole = await ours.expand_history(session_id, history, 100_000)
-    assert [line.content for line in whole if line.role == Role.ASSISTANT] == texts
-    assert not any(line.is_truncated for line in whole)
-    assert [line.index for line in whole] == [line.index for line in history]
-    assert sum(line.tokens for line in whole) == sum(
-        count_tokens(line.content) + MESSAGE_OVERHEAD_TOKENS for line in whole
+    expanded = await alice.expand_history(session_id, history, 100_000)
+    assert [line.content for line in expanded if line.role == Role.ASSISTANT] == texts
+    assert not any(line.is_truncated for line in expanded)
+    assert [line.index for line in expanded] == [line.index for line in history]
+    assert sum(line.tokens for line in expanded) == sum(
+        count_tokens(line.content) + MESSAGE_OVERHEAD_TOKENS for line in expanded
     )
-    some = await ours.expand_history(session_id, history, 1500)
+    some = await alice.expand_history(session_id, history, 1500)
     assert [line.is_truncated for line in some if line.role == Role.ASSISTANT] == [*[True] * 2, *[False] * 4]
     assert sum(line.tokens for line in some) <= 1500
-    assert await ours.expand_history(session_id, history, 1) == history
-    assert await ours.expand_history(session_id, []) == []
+    assert await alice.expand_history(session_id, history, 1) == history
+    assert await alice.expand_history(session_id, []) == []
 
 
 async def test_an_answer_that_is_too_long_stays_short_and_older_ones_come_back(
-    ours: MemoryManager, theirs: MemoryManager, session_id: UUID
+    alice: MemoryManager, bob: MemoryManager, session_id: UUID
 ) -> None:
     small, huge = "cheese " * 100, "cheese " * 5000
-    await ours.append(session_id, [said("One"), answered(small), said("Two"), answered(huge)], creates=True)
-    history = await ours.get_recent_messages(session_id)
-    whole = await ours.expand_history(session_id, history)
-    assert [(line.content == small, line.is_truncated) for line in whole if line.role == Role.ASSISTANT] == [
+    await alice.append(
+        session_id,
+        [user_message("One"), assistant_message(small), user_message("Two"), assistant_message(huge)],
+        creates=True,
+    )
+    history = await alice.get_recent_messages(session_id)
+    expanded = await alice.expand_history(session_id, history)
+    assert [(line.content == small, line.is_truncated) for line in expanded if line.role == Role.ASSISTANT] == [
         (True, False),
         (False, True),
     ]
-    assert await theirs.expand_history(session_id, history) == history, "it is Alice's"
-    await ours.clear_session(session_id)
-    assert await ours.expand_history(session_id, history) == history, "what was deleted does not come back"
+    assert await bob.expand_history(session_id, history) == history, "it is Alice's"
+    await alice.clear_session(session_id)
+    assert await alice.expand_history(session_id, history) == history, "what was deleted does not come back"
 
 
-async def test_a_budget_is_a_positive_number(ours: MemoryManager, session_id: UUID) -> None:
+async def test_a_budget_is_a_positive_number(alice: MemoryManager, session_id: UUID) -> None:
     for budget in (0, -1, 3_000_000):
         with pytest.raises(InvalidInputError, match="max_tokens"):
-            await ours.begin_turn(session_id, said("x"), max_tokens=budget)
+            await alice.begin_turn(session_id, user_message("x"), max_tokens=budget)
     with pytest.raises(NotFoundError):
-        await ours.get_recent_messages(session_id)
+        await alice.get_recent_messages(session_id)
 
 
 _LINES = st.lists(

@@ -1,4 +1,4 @@
-"""A database that is busy is asked again, a few times; then the caller hears of it."""
+"""Statements on a busy database are retried a few times; then the error is raised."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 from rem.db.retry import retry_when_busy
 from rem.errors import ConflictError, DatabaseError, InvalidInputError, RemError
 from rem.memory.manager import MemoryManager
-from tests.memory.sample_messages import said
+from tests.memory.sample_messages import user_message
 
 
 async def _raise_once_in(sql: asyncpg.Connection[asyncpg.Record], state: str, times: int) -> None:
-    """Let the next writes of messages fail as a busy server does; a sequence counts past the rollback."""
+    """Let the next writes of messages fail like on a busy server. A sequence counts them across rollbacks."""
     await sql.execute(
         f"""CREATE SEQUENCE public.attempts;
             CREATE FUNCTION public.be_busy() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -31,47 +31,47 @@ async def _raise_once_in(sql: asyncpg.Connection[asyncpg.Record], state: str, ti
 
 
 @pytest.mark.parametrize("state", ["40001", "40P01", "55P03", "53300"])
-async def test_a_busy_database_is_asked_again(
-    ours: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record], state: str
+async def test_busy_database_is_retried(
+    alice: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record], state: str
 ) -> None:
     await _raise_once_in(sql, state, 2)
-    turn = await ours.begin_turn(session_id, said("Are you there?"))
+    turn = await alice.begin_turn(session_id, user_message("Are you there?"))
     assert turn.message_index == 0
-    assert [message.content for message in await ours.load_session(session_id)] == ["Are you there?"]
-    assert (await ours.get_session(session_id)).message_count == 1
+    assert [message.content for message in await alice.load_session(session_id)] == ["Are you there?"]
+    assert (await alice.get_session(session_id)).message_count == 1
 
 
-async def test_it_is_not_asked_for_ever(
-    ours: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record]
+async def test_retries_are_limited(
+    alice: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     await _raise_once_in(sql, "40001", 1000)
     started = perf_counter()
     with pytest.raises(ConflictError, match="try again"):
-        await ours.append(session_id, [said("Are you there?")], creates=True)
+        await alice.append(session_id, [user_message("Are you there?")], creates=True)
     assert 0.5 < perf_counter() - started < 10
     assert await sql.fetchval("SELECT last_value FROM public.attempts") == 6
-    assert await ours.list_sessions() == []
+    assert await alice.list_sessions() == []
 
 
-async def test_other_failures_are_told_at_once(
-    ours: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record]
+async def test_other_failures_are_not_retried(
+    alice: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     await _raise_once_in(sql, "22000", 1)
     with pytest.raises(InvalidInputError):
-        await ours.append(session_id, [said("Hello")], creates=True)
+        await alice.append(session_id, [user_message("Hello")], creates=True)
     assert await sql.fetchval("SELECT last_value FROM public.attempts") == 1
 
 
-async def test_a_lock_that_is_released_in_time_is_no_failure(
-    ours: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record]
+async def test_lock_that_is_released_in_time_is_no_failure(
+    alice: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    await ours.append(session_id, [said("one")], creates=True)
+    await alice.append(session_id, [user_message("one")], creates=True)
     transaction = sql.transaction()
     await transaction.start()
     await sql.execute("SELECT FROM sessions FOR UPDATE")
 
     async def impatient() -> list[str]:
-        async with ours.store.executor.connection() as connection, connection.transaction():
+        async with alice.store.executor.connection() as connection, connection.transaction():
             await connection.execute("SET LOCAL lock_timeout = '50ms'")
             await connection.execute("SELECT FROM rem.sessions FOR NO KEY UPDATE")
         return ["done"]
@@ -82,7 +82,7 @@ async def test_a_lock_that_is_released_in_time_is_no_failure(
     assert await waiting == ["done"]
 
 
-async def test_what_is_not_of_the_database_is_not_tried_again() -> None:
+async def test_errors_outside_the_database_are_not_retried() -> None:
     attempts = 0
 
     async def fails() -> None:

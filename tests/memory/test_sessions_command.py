@@ -1,4 +1,4 @@
-"""`rem sessions`, as a person types it."""
+"""The commands of `rem sessions`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from rem.app import Rem
 from rem.memory.manager import MemoryManager
-from tests.memory.sample_messages import answered, called, said
+from tests.memory.sample_messages import assistant_message, tool_call, user_message
 from tests.memory.test_sqlite_import import memory_file
 from tests.rem_command import output
 from tests.rem_command import rem as run
@@ -23,68 +23,76 @@ Command = Callable[..., str]
 
 @pytest.fixture
 def command(dsn: str) -> Command:
-    """Runs `rem sessions …` for Alice."""
+    """Return a function that runs `rem sessions …` for Alice."""
     settings = {"POSTGRES__CONNECTION_STRING": dsn, "EMBEDDING__PROVIDER": "none"}
     return lambda *words, user="alice@example.com": output("sessions", *words, "--user", user, settings=settings)
 
 
 @pytest.fixture
-async def spoken(ours: MemoryManager, session_id: UUID) -> UUID:
-    """A session with something in it."""
-    await ours.append(
+async def stored_session(alice: MemoryManager, session_id: UUID) -> UUID:
+    """Store a session with three messages, and return its id."""
+    await alice.append(
         session_id,
-        [said("Which cheese is best?"), called("search", "c1", {"q": "cheese"}), answered("Gouda, of course.")],
+        [
+            user_message("Which cheese is best?"),
+            tool_call("search", "c1", {"q": "cheese"}),
+            assistant_message("Gouda, of course."),
+        ],
         creates=True,
     )
     return session_id
 
 
-async def test_sessions_are_listed_and_shown(command: Command, spoken: UUID, ours: MemoryManager) -> None:
-    assert re.search(rf"^{spoken}  20\d\d-.* 3  Which cheese is best\?$", command("list"), re.MULTILINE)
+async def test_sessions_are_listed_and_shown(command: Command, stored_session: UUID, alice: MemoryManager) -> None:
+    assert re.search(rf"^{stored_session}  20\d\d-.* 3  Which cheese is best\?$", command("list"), re.MULTILINE)
     (listed,) = json.loads(command("list", "--json"))
-    assert (listed["id"], listed["title"], listed["message_count"]) == (str(spoken), "Which cheese is best?", 3)
-    shown = command("show", str(spoken))
+    assert (listed["id"], listed["title"], listed["message_count"]) == (str(stored_session), "Which cheese is best?", 3)
+    shown = command("show", str(stored_session))
     assert "[0] user" in shown
     assert "[1] tool search" in shown
     assert 'called with {"q":"cheese"}' in shown
     assert "Gouda, of course." in shown
-    assert len(json.loads(command("show", str(spoken), "--json"))["messages"]) == 3
+    assert len(json.loads(command("show", str(stored_session), "--json"))["messages"]) == 3
     assert command("list", "--shared") == ""
-    await ours.share_session(spoken, "bob@example.com")
+    await alice.share_session(stored_session, "bob@example.com")
     (shared,) = json.loads(command("list", "--shared", "--json", user="bob@example.com"))
-    assert shared["id"] == str(spoken)
+    assert shared["id"] == str(stored_session)
 
 
-async def test_a_session_is_renamed_and_found_by_its_name(command: Command, spoken: UUID) -> None:
-    assert "(key cheese-talk)" in command("rename", str(spoken), "Cheese talk")
+async def test_renamed_session_is_found_by_its_name(command: Command, stored_session: UUID) -> None:
+    assert "(key cheese-talk)" in command("rename", str(stored_session), "Cheese talk")
     assert "Gouda" in command("show", "cheese talk")
-    assert f"session-{spoken}-msg-2" in command("search", "gouda", "--session", "Cheese Talk")
-    (found,) = json.loads(command("search", "gouda", "--json"))
-    assert found["content"] == "Gouda, of course."
+    assert f"session-{stored_session}-msg-2" in command("search", "gouda", "--session", "Cheese Talk")
+    (message,) = json.loads(command("search", "gouda", "--json"))
+    assert message["content"] == "Gouda, of course."
 
 
-async def test_sessions_are_exported_and_imported(command: Command, spoken: UUID, tmp_path: Path) -> None:
+async def test_sessions_are_exported_and_imported(command: Command, stored_session: UUID, tmp_path: Path) -> None:
     path = tmp_path / "sessions.jsonl"
     command("export", "-o", str(path))
-    assert command("export", str(spoken)) == path.read_text()
+    assert command("export", str(stored_session)) == path.read_text()
     assert command("import", str(path)) == "Sessions: 1 unchanged. Added 0 messages.\n"
     report = json.loads(command("import", str(path), "--json", user="bob@example.com"))
     assert (report["counts"], report["messages"]) == ({"imported": 1}, 3)
     assert "Gouda" in command("search", "gouda", user="bob@example.com")
 
 
-async def test_sessions_are_cleared_deleted_and_pruned(command: Command, spoken: UUID, rem: Rem, dsn: str) -> None:
-    assert command("clear", str(spoken), "--yes") == "Deleted 3 messages.\n"
-    assert f"restore sessions {spoken} --user alice@example.com` restores it" in command("delete", str(spoken))
+async def test_sessions_are_cleared_deleted_and_pruned(
+    command: Command, stored_session: UUID, rem: Rem, dsn: str
+) -> None:
+    assert command("clear", str(stored_session), "--yes") == "Deleted 3 messages.\n"
+    assert f"restore sessions {stored_session} --user alice@example.com` restores it" in command(
+        "delete", str(stored_session)
+    )
     settings = {"POSTGRES__CONNECTION_STRING": dsn}
-    output("restore", "sessions", str(spoken), "--user", "alice@example.com", settings=settings)
+    output("restore", "sessions", str(stored_session), "--user", "alice@example.com", settings=settings)
     assert command("prune", "--days", "30", "--yes") == "Deleted 0 sessions.\n"
     assert json.loads(command("prune", "--days", "0", "--yes", "--json")) == {"deleted": 1}
-    await rem.memory("alice@example.com").restore_session(spoken)
-    assert command("delete", str(spoken), "--erase", "--yes") == f"Erased {spoken}.\n"
+    await rem.memory("alice@example.com").restore_session(stored_session)
+    assert command("delete", str(stored_session), "--erase", "--yes") == f"Erased {stored_session}.\n"
 
 
-async def test_an_sqlite_memory_is_recognised(command: Command, tmp_path: Path, dsn: str) -> None:
+async def test_import_recognizes_an_sqlite_file(command: Command, tmp_path: Path, dsn: str) -> None:
     path = memory_file(
         tmp_path / "memory.db",
         [("one", _TIME, _TIME, None, None), ("two", _TIME, _TIME, None, None)],
@@ -105,33 +113,33 @@ async def test_an_sqlite_memory_is_recognised(command: Command, tmp_path: Path, 
     assert "2 imported" not in command("import", str(path), "--skip-broken")
 
 
-async def test_mistakes_are_explained(dsn: str, tmp_path: Path, spoken: UUID) -> None:
+async def test_input_errors_are_explained(dsn: str, tmp_path: Path, stored_session: UUID) -> None:
     settings = {"POSTGRES__CONNECTION_STRING": dsn}
     for words, code, text in (
         (("list",), 2, "say whose with --user"),
         (("show", str(uuid4()), "--user", "a"), 3, "There is no session"),
-        (("show", str(spoken), "--user", "bob@example.com"), 3, "There is no session"),
+        (("show", str(stored_session), "--user", "bob@example.com"), 3, "There is no session"),
         (("show", "nothing", "--user", "a"), 3, "There is no session nothing of this user"),
         (("delete", "nothing", "--user", "a"), 3, "There is no session nothing of this user"),
         (("export", "nothing", "--user", "a"), 3, "There is no session nothing of this user"),
         (("import", str(tmp_path / "none"), "--user", "a"), 2, "cannot be read: No such file"),
         (("import", str(tmp_path), "--user", "a"), 2, "cannot be read: Is a directory"),
         (("export", "-o", str(tmp_path / "no" / "where"), "--user", "a"), 2, "cannot be written"),
-        (("clear", str(spoken), "--user", "alice@example.com"), 1, "[y/N]:\nAborted"),
+        (("clear", str(stored_session), "--user", "alice@example.com"), 1, "[y/N]:\nAborted"),
     ):
         done = run("sessions", *words, settings=settings)
         assert (done.returncode, text in done.stderr) == (code, True), (words, done.stderr)
         assert "Traceback" not in done.stderr
 
 
-async def test_pruning_shows_what_would_go_before_it_asks_also_for_programs(dsn: str, spoken: UUID) -> None:
+async def test_prune_shows_the_sessions_before_it_asks(dsn: str, stored_session: UUID) -> None:
     words = ("sessions", "prune", "--days", "0", "--json", "--user", "alice@example.com")
     done = run(*words, settings={"POSTGRES__CONNECTION_STRING": dsn}, stdin="y\n")
     assert json.loads(done.stdout) == {"deleted": 1}
-    assert re.match(rf"{spoken}  20.*3 messages\nWould delete 1 session\.\nDelete all sessions", done.stderr)
+    assert re.match(rf"{stored_session}  20.*3 messages\nWould delete 1 session\.\nDelete all sessions", done.stderr)
 
 
-def test_a_number_of_days_that_cannot_be_is_refused_before_it_is_asked_for(dsn: str) -> None:
+def test_prune_rejects_an_invalid_number_of_days_before_it_asks(dsn: str) -> None:
     done = run(
         "sessions",
         "prune",

@@ -1,4 +1,4 @@
-"""What the page about conversations says is what happens."""
+"""docs/sessions.md is correct: its example and commands run."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from rem.db import retry
 from rem.memory.manager import MemoryManager
 from rem.memory.message import NOTE_TOOLS
 from rem.settings import MemorySettings
-from tests.memory.sample_messages import answered, said
-from tests.memory.test_transfer import exported
+from tests.memory.sample_messages import assistant_message, user_message
+from tests.memory.test_transfer import export
 from tests.rem_command import REPOSITORY, environment, output
 
 _PAGE = (REPOSITORY / "docs" / "sessions.md").read_text(encoding="utf-8")
 _EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```\w+\n(.*?)```", _PAGE, re.DOTALL))
 
 
-def test_the_example_prints_what_its_comments_say(dsn: str) -> None:
+def test_example_prints_its_comments(dsn: str) -> None:
     code = _EXAMPLES["turn"]
     promised = [line.split("# ", 1)[1] for line in code.splitlines() if "print(" in line]
     done = subprocess.run(
@@ -35,10 +35,10 @@ def test_the_example_prints_what_its_comments_say(dsn: str) -> None:
     assert len(promised) == 4
 
 
-async def test_the_commands_work(dsn: str, theirs: MemoryManager, tmp_path: Path) -> None:
-    session = await theirs.create_session(name="Trip to Rome")
-    await theirs.append(session.id, [said("Which hotel?"), answered("The one at the fountain.")])
-    (tmp_path / "sessions.jsonl").write_bytes(await exported(theirs))
+async def test_documented_commands_run(dsn: str, bob: MemoryManager, tmp_path: Path) -> None:
+    session = await bob.create_session(name="Trip to Rome")
+    await bob.append(session.id, [user_message("Which hotel?"), assistant_message("The one at the fountain.")])
+    (tmp_path / "sessions.jsonl").write_bytes(await export(bob))
     commands = [shlex.split(line)[1:] for line in _EXAMPLES["commands"].splitlines()]
     settings = {"POSTGRES__CONNECTION_STRING": dsn, "EMBEDDING__PROVIDER": "none"}
     shown = [output(*command, settings=settings, cwd=tmp_path) for command in commands]
@@ -49,7 +49,7 @@ async def test_the_commands_work(dsn: str, theirs: MemoryManager, tmp_path: Path
     assert "hotel" in shown[3]
 
 
-def test_the_numbers_and_names_are_those_of_the_code() -> None:
+def test_documented_numbers_and_names_match_the_code() -> None:
     assert f"up to {retry.MAX_ATTEMPTS} times" in _PAGE
     assert all(f"`{tool}`" in _PAGE for tool in NOTE_TOOLS)
     strategies = re.findall(r"^\| `([a-z]+)` \| ", _PAGE, re.MULTILINE)

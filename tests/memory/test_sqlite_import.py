@@ -1,4 +1,4 @@
-"""Import of an SQLite memory with the schema of the earlier design."""
+"""Import sessions from an SQLite file of the earlier REM."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rem.context import resolve_session_id
 from rem.errors import InvalidInputError
 from rem.memory.manager import MemoryManager
 from rem.memory.sqlite_import import import_sqlite, is_sqlite
-from tests.memory.sample_messages import said
+from tests.memory.sample_messages import user_message
 
 _SCHEMA = """
 CREATE TABLE sessions (
@@ -33,7 +33,7 @@ _TIME = "2025-03-01 10:00:00"
 
 
 def memory_file(path: Path, sessions: Sequence[Row], messages: Sequence[Row]) -> Path:
-    """A memory; messages are (session, role, content, tool_calls, tool_call_id, name, created_at)."""
+    """Write an SQLite file. Messages are (session, role, content, tool_calls, tool_call_id, name, created_at)."""
     with closing(sqlite3.connect(path)) as file:
         file.executescript(_SCHEMA)
         file.executemany("INSERT INTO sessions VALUES (?, ?, ?, ?, ?)", sessions)
@@ -48,14 +48,14 @@ def memory_file(path: Path, sessions: Sequence[Row], messages: Sequence[Row]) ->
 
 @pytest.fixture
 def make(tmp_path: Path) -> Callable[[Sequence[Row], Sequence[Row]], Path]:
-    """Makes a file, under a name that a URI must quote."""
+    """Return a function that writes a file with a name that a URI must quote."""
     return lambda sessions, messages: memory_file(tmp_path / "my memory #1?.db", sessions, messages)
 
 
 Make: TypeAlias = Callable[[Sequence[Row], Sequence[Row]], Path]
 
 
-async def test_roles_times_and_tool_calls_are_kept(ours: MemoryManager, make: Make) -> None:
+async def test_roles_times_and_tool_calls_are_kept(alice: MemoryManager, make: Make) -> None:
     old = str(uuid4())
     calls = orjson.dumps([{"id": "c1", "name": "search", "arguments": {"q": "käse"}}]).decode()
     openai = (
@@ -71,14 +71,14 @@ async def test_roles_times_and_tool_calls_are_kept(ours: MemoryManager, make: Ma
             (old, "assistant", "Found it.", "[]", None, None, "1740823204000"),
         ],
     )
-    report = await import_sqlite(ours, path)
+    report = await import_sqlite(alice, path)
     (session,) = report.sessions
     assert (session.outcome, session.session_id, session.messages) == ("imported", UUID(old), 6)
     assert session.notes == ["1 tool results were left out: REM keeps calls and notes, not results."]
-    stored = await ours.get_session(UUID(old))
+    stored = await alice.get_session(UUID(old))
     assert (stored.metadata, stored.message_count) == ({"user": "al"}, 6)
     assert stored.updated_at.isoformat() == "2025-03-01T11:00:00+00:00"
-    messages = await ours.load_session(UUID(old))
+    messages = await alice.load_session(UUID(old))
     assert [(row.role.value, row.content, row.tool_name, row.tool_call_id) for row in messages] == [
         ("system", "Be kind.", None, None),
         ("user", "Hello 🎉", None, None),
@@ -97,36 +97,34 @@ async def test_roles_times_and_tool_calls_are_kept(ours: MemoryManager, make: Ma
         "10:00:04.000000",
     ]
     assert stored.total_tokens == sum(row.token_count or 0 for row in messages) > 0
-    turn = await ours.begin_turn(UUID(old), said("Go on"))
+    turn = await alice.begin_turn(UUID(old), user_message("Go on"))
     assert (turn.message_index, len(turn.history)) == (6, 6)
 
 
-async def test_importing_again_changes_nothing_and_a_longer_file_adds(
-    ours: MemoryManager, theirs: MemoryManager, make: Make
-) -> None:
+async def test_second_import_adds_only_new_messages(alice: MemoryManager, bob: MemoryManager, make: Make) -> None:
     path = make([("chat-1", _TIME, _TIME, None, None)], [("chat-1", "user", "One", None, None, None, _TIME)])
-    assert (await import_sqlite(ours, path)).counts["imported"] == 1
-    assert (await import_sqlite(ours, path)).counts["unchanged"] == 1
-    assert len(await ours.load_session(resolve_session_id("chat-1", ours.scope))) == 1, "as a client calls it"
+    assert (await import_sqlite(alice, path)).counts["imported"] == 1
+    assert (await import_sqlite(alice, path)).counts["unchanged"] == 1
+    assert len(await alice.load_session(resolve_session_id("chat-1", alice.scope))) == 1, "as a client calls it"
     with closing(sqlite3.connect(path)) as file:
         file.execute("INSERT INTO messages VALUES (NULL, 'chat-1', 'assistant', 'Two', NULL, NULL, NULL, ?)", (_TIME,))
         file.commit()
-    report = await import_sqlite(ours, path)
+    report = await import_sqlite(alice, path)
     assert (report.counts["extended"], report.messages) == (1, 1)
-    assert (await import_sqlite(theirs, path)).messages == 2
+    assert (await import_sqlite(bob, path)).messages == 2
 
 
-async def test_two_users_import_the_same_file(ours: MemoryManager, theirs: MemoryManager, make: Make) -> None:
+async def test_two_users_import_the_same_file(alice: MemoryManager, bob: MemoryManager, make: Make) -> None:
     old = str(uuid4())
     path = make([(old, _TIME, _TIME, None, None)], [(old, "user", "One", None, None, None, _TIME)])
-    mine = (await import_sqlite(ours, path)).sessions[0]
-    yours = (await import_sqlite(theirs, path)).sessions[0]
+    mine = (await import_sqlite(alice, path)).sessions[0]
+    yours = (await import_sqlite(bob, path)).sessions[0]
     assert (mine.outcome, yours.outcome) == ("imported", "imported")
     assert mine.session_id == UUID(old) != yours.session_id
-    assert (await import_sqlite(theirs, path)).counts["unchanged"] == 1
+    assert (await import_sqlite(bob, path)).counts["unchanged"] == 1
 
 
-async def test_a_broken_row_keeps_its_session_out_and_no_other(ours: MemoryManager, make: Make) -> None:
+async def test_broken_row_fails_only_its_session(alice: MemoryManager, make: Make) -> None:
     path = make(
         [("good", _TIME, _TIME, None, None), ("bad", _TIME, _TIME, None, None)],
         [
@@ -137,7 +135,7 @@ async def test_a_broken_row_keeps_its_session_out_and_no_other(ours: MemoryManag
             ("lost", "user", "Whose am I?", None, None, None, _TIME),
         ],
     )
-    report = await import_sqlite(ours, path)
+    report = await import_sqlite(alice, path)
     outcomes = {session.source: session for session in report.sessions}
     assert {source: session.outcome for source, session in outcomes.items()} == {
         "session good": "imported",
@@ -148,13 +146,13 @@ async def test_a_broken_row_keeps_its_session_out_and_no_other(ours: MemoryManag
         "message 3: the role 'wizard' is unknown",
         "message 4: its tool calls are not a list of calls with a name and arguments",
     ]
-    assert len(await ours.list_sessions()) == 1
-    report = await import_sqlite(ours, path, skip_broken=True)
+    assert len(await alice.list_sessions()) == 1
+    report = await import_sqlite(alice, path, skip_broken=True)
     assert report.counts["imported"] == 1
-    assert [row.content for row in await ours.load_session(resolve_session_id("bad", ours.scope))] == ["Fine"]
+    assert [row.content for row in await alice.load_session(resolve_session_id("bad", alice.scope))] == ["Fine"]
 
 
-async def test_unusual_values_are_taken_and_reported(ours: MemoryManager, make: Make) -> None:
+async def test_unusual_values_are_imported_and_reported(alice: MemoryManager, make: Make) -> None:
     path = make(
         [("odd", "yesterday", "2999-01-01", "not json", "")],
         [
@@ -163,7 +161,7 @@ async def test_unusual_values_are_taken_and_reported(ours: MemoryManager, make: 
             ("odd", "assistant", "a\0b", "null", None, None, _TIME),
         ],
     )
-    (session,) = (await import_sqlite(ours, path)).sessions
+    (session,) = (await import_sqlite(alice, path)).sessions
     assert session.outcome == "imported"
     assert session.notes == [
         "created_at of the session is not a time ('yesterday').",
@@ -173,32 +171,32 @@ async def test_unusual_values_are_taken_and_reported(ours: MemoryManager, make: 
         "The metadata is not a JSON object; it is kept as text.",
     ]
     assert session.notes[1].startswith("updated_at of the session is in the future")
-    assert [row.content for row in await ours.load_session(resolve_session_id("odd", ours.scope))] == [
+    assert [row.content for row in await alice.load_session(resolve_session_id("odd", alice.scope))] == [
         "Bytes \ufffd",
         "a\ufffdb",
     ]
 
 
-async def test_other_files_are_refused(ours: MemoryManager, tmp_path: Path) -> None:
+async def test_other_files_are_rejected(alice: MemoryManager, tmp_path: Path) -> None:
     other = tmp_path / "other.db"
     with closing(sqlite3.connect(other)) as file:
         file.execute("CREATE TABLE sessions (id TEXT)")
     assert is_sqlite(other)
     with pytest.raises(InvalidInputError, match="table sessions lacks created_at"):
-        await import_sqlite(ours, other)
+        await import_sqlite(alice, other)
     torn = tmp_path / "torn.db"
     torn.write_bytes(other.read_bytes()[:100] + b"x" * 5000)
     with pytest.raises(InvalidInputError, match="cannot be read as an SQLite memory"):
-        await import_sqlite(ours, torn)
+        await import_sqlite(alice, torn)
     empty = tmp_path / "empty"
     empty.touch()
     assert not is_sqlite(empty)
 
 
-async def test_the_file_is_only_read(ours: MemoryManager, make: Make) -> None:
+async def test_sqlite_file_is_not_changed(alice: MemoryManager, make: Make) -> None:
     path = make([("s", _TIME, _TIME, None, None)], [("s", "user", "One", None, None, None, _TIME)])
     before = path.read_bytes()
     path.chmod(0o444)
-    await import_sqlite(ours, path)
+    await import_sqlite(alice, path)
     assert path.read_bytes() == before
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]

@@ -1,4 +1,4 @@
-"""Summaries and what is kept: made once, stored, and never telling what was deleted."""
+"""Summaries are written once and stored, and never contain deleted messages."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rem.memory.manager import MemoryManager
 from rem.memory.tokens import count_tokens
 from rem.models import Message, Role
 from rem.settings import Settings
-from tests.memory.sample_messages import answered, said, talk
+from tests.memory.sample_messages import add_turns, assistant_message, user_message
 
 _BUDGET = 400
 
 
 class Summarizer:
-    """Stands for a language model: says what it was given."""
+    """A stand-in for a language model that repeats its input."""
 
     def __init__(self, answer: str = "They talked about cheese.") -> None:
         self.calls: list[tuple[str | None, list[int]]] = []
@@ -32,57 +32,55 @@ class Summarizer:
         return f"{self.answer} ({len(self.calls)})"
 
 
-async def refreshed(memory: MemoryManager, session_id: UUID, summarize: Summarizer | None = None) -> str | None:
+async def refresh(memory: MemoryManager, session_id: UUID, summarize: Summarizer | None = None) -> str | None:
     return await memory.refresh_summary(session_id, summarize, strategy="summarization", max_tokens=_BUDGET)
 
 
-async def test_what_has_left_the_window_is_summarised_once_and_without_a_gap(
-    ours: MemoryManager, session_id: UUID
-) -> None:
+async def test_old_messages_are_summarized_once_without_a_gap(alice: MemoryManager, session_id: UUID) -> None:
     model = Summarizer()
     for turn in range(60):
-        begun = await ours.begin_turn(
-            session_id, said(f"Question {turn}, about cheese?"), strategy="summarization", max_tokens=_BUDGET
+        begun = await alice.begin_turn(
+            session_id, user_message(f"Question {turn}, about cheese?"), strategy="summarization", max_tokens=_BUDGET
         )
         indexes = [line.index for line in begun.history]
         summarised = max((index for _, given in model.calls for index in given), default=-1)
         assert indexes == list(range(summarised + 1, turn * 2)), "neither twice nor left out"
         assert begun.summary == (f"They talked about cheese. ({len(model.calls)})" if model.calls else None)
-        await ours.append(session_id, [answered(f"Answer {turn}, it is a cheese of the mountains.")])
-        await refreshed(ours, session_id, model)
+        await alice.append(session_id, [assistant_message(f"Answer {turn}, it is a cheese of the mountains.")])
+        await refresh(alice, session_id, model)
     assert 3 < len(model.calls) < 20, "not for every turn"
     every = [index for _, given in model.calls for index in given]
     assert every == list(range(len(every)))
     assert [previous for previous, _ in model.calls[:2]] == [None, "They talked about cheese. (1)"]
 
 
-async def test_the_history_stays_within_the_budget_with_its_summary(ours: MemoryManager, session_id: UUID) -> None:
-    await talk(ours, session_id, 100)
-    assert await refreshed(ours, session_id)
-    history = await ours.get_history(session_id, _BUDGET, strategy="summarization")
+async def test_history_with_summary_stays_within_the_budget(alice: MemoryManager, session_id: UUID) -> None:
+    await add_turns(alice, session_id, 100)
+    assert await refresh(alice, session_id)
+    history = await alice.get_history(session_id, _BUDGET, strategy="summarization")
     assert history.summary
     used = count_tokens(history.summary) + sum(line.tokens for line in history.messages)
     assert used <= _BUDGET
     assert history.messages[0].role == Role.USER
 
 
-async def test_a_model_that_talks_too_much_is_cut(ours: MemoryManager, session_id: UUID) -> None:
-    await talk(ours, session_id, 100)
-    summary = await refreshed(ours, session_id, Summarizer("A word and another. " * 500))
+async def test_too_long_model_summary_is_truncated(alice: MemoryManager, session_id: UUID) -> None:
+    await add_turns(alice, session_id, 100)
+    summary = await refresh(alice, session_id, Summarizer("A word and another. " * 500))
     assert summary is not None
     assert 50 < count_tokens(summary) <= _BUDGET // 4
 
 
-async def test_a_short_session_has_no_summary(ours: MemoryManager, session_id: UUID) -> None:
-    await talk(ours, session_id, 3)
-    assert await refreshed(ours, session_id) is None
-    assert await ours.get_summary(session_id) is None
-    await talk(ours, session_id, 100)
-    assert await ours.refresh_summary(session_id, max_tokens=_BUDGET) is None, "the strategy is simple"
+async def test_short_session_has_no_summary(alice: MemoryManager, session_id: UUID) -> None:
+    await add_turns(alice, session_id, 3)
+    assert await refresh(alice, session_id) is None
+    assert await alice.get_summary(session_id) is None
+    await add_turns(alice, session_id, 100)
+    assert await alice.refresh_summary(session_id, max_tokens=_BUDGET) is None, "the strategy is simple"
 
 
-async def test_two_processes_make_one_summary(settings: Settings, ours: MemoryManager, session_id: UUID) -> None:
-    await talk(ours, session_id, 100)
+async def test_two_processes_write_one_summary(settings: Settings, alice: MemoryManager, session_id: UUID) -> None:
+    await add_turns(alice, session_id, 100)
     slow, fast = Summarizer(), Summarizer()
     begun, go_on = asyncio.Event(), asyncio.Event()
 
@@ -92,10 +90,10 @@ async def test_two_processes_make_one_summary(settings: Settings, ours: MemoryMa
         return await slow(previous, messages)
 
     async with Rem.open(settings) as elsewhere:
-        other = elsewhere.memory(ours.scope)
-        working = asyncio.create_task(ours.refresh_summary(session_id, slowly, strategy="hybrid", max_tokens=_BUDGET))
+        other = elsewhere.memory(alice.scope)
+        working = asyncio.create_task(alice.refresh_summary(session_id, slowly, strategy="hybrid", max_tokens=_BUDGET))
         await begun.wait()
-        assert await refreshed(other, session_id, fast) is None
+        assert await refresh(other, session_id, fast) is None
         go_on.set()
         assert await working
         assert await other.get_summary(session_id) == await working
@@ -103,7 +101,7 @@ async def test_two_processes_make_one_summary(settings: Settings, ours: MemoryMa
 
 
 class Failing(Summarizer):
-    """Stands for a language model that is down."""
+    """A stand-in for a language model that is down."""
 
     async def __call__(self, previous: str | None, messages: list[Message]) -> str:
         await super().__call__(previous, messages)
@@ -111,7 +109,7 @@ class Failing(Summarizer):
 
 
 class Silent(Summarizer):
-    """Stands for a language model that has nothing to say."""
+    """A stand-in for a language model that returns an empty text."""
 
     async def __call__(self, previous: str | None, messages: list[Message]) -> str:
         await super().__call__(previous, messages)
@@ -119,51 +117,53 @@ class Silent(Summarizer):
 
 
 @pytest.mark.parametrize("kind", [Failing, Silent])
-async def test_a_model_that_fails_is_replaced_by_extraction_and_not_asked_again(
-    ours: MemoryManager, session_id: UUID, kind: type[Summarizer]
+async def test_failing_model_is_replaced_by_extraction(
+    alice: MemoryManager, session_id: UUID, kind: type[Summarizer]
 ) -> None:
-    await ours.append(session_id, [said("We decided to move to Rotterdam."), answered("Good.")], creates=True)
+    await alice.append(
+        session_id, [user_message("We decided to move to Rotterdam."), assistant_message("Good.")], creates=True
+    )
     # More than one stretch, so that a model that takes its time to fail would be asked twice.
-    await talk(ours, session_id, 250)
+    await add_turns(alice, session_id, 250)
     model = kind()
     logged: list[str] = []
     sink = logger.add(lambda line: logged.append(str(line)), level="WARNING")
     try:
-        summary = await refreshed(ours, session_id, model)
+        summary = await refresh(alice, session_id, model)
     finally:
         logger.remove(sink)
     assert summary
     assert "Rotterdam" in summary
-    assert summary == await ours.get_summary(session_id)
+    assert summary == await alice.get_summary(session_id)
     assert "summarizer failed" in "".join(logged)
     assert len(model.calls) == 1
     for _ in range(3):
-        await ours.begin_turn(session_id, said("And now?"), strategy="hybrid", max_tokens=_BUDGET)
-        assert await refreshed(ours, session_id, model) is None
+        await alice.begin_turn(session_id, user_message("And now?"), strategy="hybrid", max_tokens=_BUDGET)
+        assert await refresh(alice, session_id, model) is None
     assert len(model.calls) == 1, "not with every turn"
 
 
-async def test_extraction_keeps_what_a_model_wrote_before(ours: MemoryManager, session_id: UUID) -> None:
-    await talk(ours, session_id, 60)
-    assert await refreshed(ours, session_id, Summarizer("The user plans a cheese shop in Rotterdam."))
+async def test_extraction_keeps_the_text_of_an_earlier_model_summary(alice: MemoryManager, session_id: UUID) -> None:
+    await add_turns(alice, session_id, 60)
+    assert await refresh(alice, session_id, Summarizer("The user plans a cheese shop in Rotterdam."))
     for _ in range(2):
-        await talk(ours, session_id, 60)
-        summary = await refreshed(ours, session_id, Failing())
+        await add_turns(alice, session_id, 60)
+        summary = await refresh(alice, session_id, Failing())
         assert summary is not None
         assert summary.startswith("The user plans a cheese shop in Rotterdam. (1)\n- ")
         assert count_tokens(summary) <= _BUDGET // 4
 
 
-async def test_a_model_is_not_replaced_because_its_work_was_cancelled(ours: MemoryManager, session_id: UUID) -> None:
-    await talk(ours, session_id, 100)
+async def test_cancelled_model_call_is_not_replaced_by_extraction(alice: MemoryManager, session_id: UUID) -> None:
+    await add_turns(alice, session_id, 100)
 
     async def cancelled(_previous: str | None, _messages: list[Message]) -> str:
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        await ours.refresh_summary(session_id, cancelled, strategy="hybrid", max_tokens=_BUDGET)
-    assert await ours.get_summary(session_id) is None
-    assert await refreshed(ours, session_id), "the claim was given back"
+        await alice.refresh_summary(session_id, cancelled, strategy="hybrid", max_tokens=_BUDGET)
+    assert await alice.get_summary(session_id) is None
+    assert await refresh(alice, session_id), "the claim was given back"
 
 
 @pytest.mark.parametrize(
@@ -174,58 +174,68 @@ async def test_a_model_is_not_replaced_because_its_work_was_cancelled(ours: Memo
         "UPDATE messages SET expires_at = now() WHERE message_index = 4",
     ],
 )
-async def test_a_summary_does_not_tell_what_was_deleted(
-    ours: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record], statement: str
+async def test_summary_does_not_contain_deleted_messages(
+    alice: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record], statement: str
 ) -> None:
-    await ours.append(session_id, [said("Hi"), answered("Hello"), said("Well"), answered("Yes?")], creates=True)
-    await ours.append(session_id, [said("Remember that my password for the vault is swordfish."), answered("Noted.")])
-    await talk(ours, session_id, 60)
-    assert "swordfish" in str(await refreshed(ours, session_id))
+    await alice.append(
+        session_id,
+        [user_message("Hi"), assistant_message("Hello"), user_message("Well"), assistant_message("Yes?")],
+        creates=True,
+    )
+    await alice.append(
+        session_id, [user_message("Remember that my password for the vault is swordfish."), assistant_message("Noted.")]
+    )
+    await add_turns(alice, session_id, 60)
+    assert "swordfish" in str(await refresh(alice, session_id))
     await sql.execute(statement)
-    history = await ours.get_history(session_id, _BUDGET, strategy="hybrid")
+    history = await alice.get_history(session_id, _BUDGET, strategy="hybrid")
     assert "swordfish" not in str(history)
-    assert "swordfish" not in str(await refreshed(ours, session_id))
-    assert await ours.get_summary(session_id), "it was made anew"
+    assert "swordfish" not in str(await refresh(alice, session_id))
+    assert await alice.get_summary(session_id), "it was made anew"
 
 
-async def test_what_is_deleted_while_it_is_summarised_is_not_told(ours: MemoryManager, session_id: UUID) -> None:
-    await talk(ours, session_id, 60)
+async def test_message_deleted_while_it_is_summarized_is_not_in_the_summary(
+    alice: MemoryManager, session_id: UUID
+) -> None:
+    await add_turns(alice, session_id, 60)
 
     async def deletes(_previous: str | None, messages: list[Message]) -> str:
-        await ours.store.delete(messages[0])
+        await alice.store.delete(messages[0])
         return "It told everything."
 
-    assert await ours.refresh_summary(session_id, deletes, strategy="hybrid", max_tokens=_BUDGET) is None
-    assert await ours.get_summary(session_id) is None
+    assert await alice.refresh_summary(session_id, deletes, strategy="hybrid", max_tokens=_BUDGET) is None
+    assert await alice.get_summary(session_id) is None
 
 
-async def test_an_imported_session_of_any_length_is_caught_up_with(ours: MemoryManager, session_id: UUID) -> None:
-    await talk(ours, session_id, 1200)
+async def test_long_imported_session_is_summarized_over_several_refreshes(
+    alice: MemoryManager, session_id: UUID
+) -> None:
+    await add_turns(alice, session_id, 1200)
     first, second = Summarizer(), Summarizer()
-    await refreshed(ours, session_id, first)
-    await refreshed(ours, session_id, second)
+    await refresh(alice, session_id, first)
+    await refresh(alice, session_id, second)
     given = [index for _, indexes in first.calls + second.calls for index in indexes]
     assert given == list(range(len(given)))
     assert len(given) > 2300
     assert len(first.calls) == 10
 
 
-async def test_extraction_takes_what_says_most_with_its_key(ours: MemoryManager, session_id: UUID) -> None:
-    await ours.append(
+async def test_extraction_selects_informative_sentences_with_their_keys(alice: MemoryManager, session_id: UUID) -> None:
+    await alice.append(
         session_id,
         [
-            said("Hi there!"),
-            answered("Hello."),
-            said("We decided to move the warehouse from Hamburg to Rotterdam in June. Fine?"),
-            answered("Good."),
-            said("The Rotterdam warehouse costs 40,000 euros a month."),
-            answered("Okay. Anything else?"),
-            said("No."),
-            answered("Bye."),
+            user_message("Hi there!"),
+            assistant_message("Hello."),
+            user_message("We decided to move the warehouse from Hamburg to Rotterdam in June. Fine?"),
+            assistant_message("Good."),
+            user_message("The Rotterdam warehouse costs 40,000 euros a month."),
+            assistant_message("Okay. Anything else?"),
+            user_message("No."),
+            assistant_message("Bye."),
         ],
         creates=True,
     )
-    messages = await ours.load_session(session_id)
+    messages = await alice.load_session(session_id)
     summary = extract_summary(None, messages, 120)
     assert f"Rotterdam in June. [session-{session_id}-msg-2]" in summary
     assert "Bye" not in summary
@@ -236,43 +246,45 @@ async def test_extraction_takes_what_says_most_with_its_key(ours: MemoryManager,
     assert extract_summary(None, [], 100) == ""
 
 
-async def test_extraction_reads_any_script_and_any_nonsense(ours: MemoryManager, session_id: UUID) -> None:
+async def test_extraction_handles_any_script_and_any_text(alice: MemoryManager, session_id: UUID) -> None:
     texts = ["这是第一句。我们决定搬到鹿特丹！好", "." * 4000, "!?" * 2000 + " x", "One line\nv1.2.3 is out. Good"]
-    await ours.append(session_id, [said(text) for text in texts], creates=True)
-    lines = extract_summary(None, await ours.load_session(session_id), 1000).splitlines()
+    await alice.append(session_id, [user_message(text) for text in texts], creates=True)
+    lines = extract_summary(None, await alice.load_session(session_id), 1000).splitlines()
     assert [line.removeprefix("- user: ").rpartition(" ")[0] for line in lines] == [
         *("这是第一句。", "我们决定搬到鹿特丹！", "One line", "v1.2.3 is out.", "Good"),
     ]
 
 
-async def test_hybrid_keeps_what_the_system_said_decisions_facts_and_what_is_flagged(
-    ours: MemoryManager, session_id: UUID
+async def test_hybrid_keeps_system_messages_decisions_facts_and_flagged_messages(
+    alice: MemoryManager, session_id: UUID
 ) -> None:
-    await ours.create_session("You are a cheese expert.", session_id=session_id)
-    await ours.append(session_id, [said("We decided to use Gouda."), answered("Good.")])
-    await talk(ours, session_id, 20)
-    await ours.append(session_id, [said("Nothing special"), answered("The code is 1234.")])
-    await ours.flag_message(session_id, 44)
-    await talk(ours, session_id, 100)
-    await ours.refresh_summary(session_id, strategy="hybrid", max_tokens=_BUDGET)
-    turn = await ours.begin_turn(session_id, said("And now?"), strategy="hybrid", max_tokens=_BUDGET)
+    await alice.create_session("You are a cheese expert.", session_id=session_id)
+    await alice.append(session_id, [user_message("We decided to use Gouda."), assistant_message("Good.")])
+    await add_turns(alice, session_id, 20)
+    await alice.append(session_id, [user_message("Nothing special"), assistant_message("The code is 1234.")])
+    await alice.flag_message(session_id, 44)
+    await add_turns(alice, session_id, 100)
+    await alice.refresh_summary(session_id, strategy="hybrid", max_tokens=_BUDGET)
+    turn = await alice.begin_turn(session_id, user_message("And now?"), strategy="hybrid", max_tokens=_BUDGET)
     contents = [line.content for line in turn.history]
     assert contents[:3] == ["You are a cheese expert.", "We decided to use Gouda.", "The code is 1234."]
     assert turn.summary
     assert [line.index for line in turn.history[3:]] == list(range(245 - len(contents[3:]), 245))
     assert sum(line.tokens for line in turn.history) + count_tokens(turn.summary) <= _BUDGET
-    simple = await ours.get_history(session_id, _BUDGET, strategy="simple")
+    simple = await alice.get_history(session_id, _BUDGET, strategy="simple")
     assert "We decided to use Gouda." not in [line.content for line in simple.messages]
-    await ours.flag_message(session_id, 44, important=False)
-    unflagged = await ours.get_history(session_id, _BUDGET, strategy="hybrid")
+    await alice.flag_message(session_id, 44, important=False)
+    unflagged = await alice.get_history(session_id, _BUDGET, strategy="hybrid")
     assert "The code is 1234." not in [line.content for line in unflagged.messages]
 
 
-async def test_what_is_kept_takes_a_share_of_the_budget_only(ours: MemoryManager, session_id: UUID) -> None:
+async def test_kept_messages_use_only_their_share_of_the_budget(alice: MemoryManager, session_id: UUID) -> None:
     for number in range(80):
-        await ours.append(session_id, [said(f"We decided to buy {number} cows."), answered("Fine.")], creates=True)
-    await ours.refresh_summary(session_id, strategy="hybrid", max_tokens=_BUDGET)
-    history = (await ours.get_history(session_id, _BUDGET, strategy="hybrid")).messages
+        await alice.append(
+            session_id, [user_message(f"We decided to buy {number} cows."), assistant_message("Fine.")], creates=True
+        )
+    await alice.refresh_summary(session_id, strategy="hybrid", max_tokens=_BUDGET)
+    history = (await alice.get_history(session_id, _BUDGET, strategy="hybrid")).messages
     assert sum(line.tokens for line in history) <= _BUDGET
     assert sum(line.role == Role.ASSISTANT for line in history) >= 5, "the newest turns are there, too"
 
@@ -289,7 +301,7 @@ async def test_what_is_kept_takes_a_share_of_the_budget_only(ours: MemoryManager
         "The deadline is Friday",
     ],
 )
-def test_decisions_and_facts_are_recognised(text: str) -> None:
+def test_decisions_and_facts_are_important(text: str) -> None:
     assert is_important(text)
 
 

@@ -44,7 +44,7 @@ def _with_service(settings: Settings, server: ScriptedServer) -> Settings:
 
 async def test_two_servers_embed_each_text_once(settings: Settings) -> None:
     async with ScriptedServer() as service:
-        service.says(Reply(_answer, delay=0.05))
+        service.set_script(Reply(_answer, delay=0.05))
         one, other = (Rem.open(_with_service(settings, service)) for _ in range(2))
         async with one as first, other as second, _kept_indexed(first, second):
             for number in range(5):
@@ -66,7 +66,7 @@ async def test_another_server_takes_over(settings: Settings) -> None:
 
 async def test_it_goes_on_after_a_failure(settings: Settings) -> None:
     async with ScriptedServer() as service:
-        service.says(Reply(b"out of order", 500), Reply(_answer))
+        service.set_script(Reply(b"out of order", 500), Reply(_answer))
         async with Rem.open(_with_service(settings, service)) as rem, _kept_indexed(rem):
             await rem.store("alice").upsert(Resource(name="Tea", content="Sencha"))
             await _until_indexed(rem)

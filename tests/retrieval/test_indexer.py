@@ -197,14 +197,14 @@ def _vectors(dimension: int) -> Reply:
 
 async def test_a_row_waits_for_its_embedding_while_the_service_is_down(settings: Settings) -> None:
     async with ScriptedServer() as server:
-        server.says(Reply(b"out of order", 500))
+        server.set_script(Reply(b"out of order", 500))
         async with Rem.open(_embedding_service(server, settings, "small", 4)) as rem:
             await rem.store("alice").upsert(Resource(name="Tea", content="Sencha"))
             result = await rem.query('SEARCH "sencha"', user="alice")
             assert [row["key"] for row in result.results] == ["tea"]
             assert any("words alone" in note for note in result.notes)
             assert await rem.waiting() == IndexBacklog(rows=0, passages=1)
-            server.says(_vectors(4))
+            server.set_script(_vectors(4))
             server.requests.clear()
             result = await rem.query('SEARCH "sencha"', user="alice")
             assert result.notes == ()
@@ -214,13 +214,13 @@ async def test_a_row_waits_for_its_embedding_while_the_service_is_down(settings:
 
 async def test_another_model_is_refused_until_everything_is_embedded_anew(settings: Settings) -> None:
     async with ScriptedServer() as server:
-        server.says(_vectors(4))
+        server.set_script(_vectors(4))
         async with Rem.open(_embedding_service(server, settings, "small", 4)) as rem:
             await rem.store("alice").upsert_many(
                 Resource(name=f"Tea {number}", content=f"Sencha {number}") for number in range(5)
             )
             await rem.index(everyone=True)
-        server.says(_vectors(6))
+        server.set_script(_vectors(6))
         server.requests.clear()
         async with Rem.open(_embedding_service(server, settings, "large", 6)) as rem:
             with pytest.raises(EmbeddingMismatchError, match="rem db reembed"):
@@ -241,7 +241,7 @@ async def test_another_model_is_refused_until_everything_is_embedded_anew(settin
 
 async def test_an_interrupted_reembedding_goes_on_where_it_stopped(settings: Settings, sql: Sql) -> None:
     async with ScriptedServer() as server:
-        server.says(_vectors(4))
+        server.set_script(_vectors(4))
         async with Rem.open(_embedding_service(server, settings, "small", 4)) as rem:
             await rem.store("alice").upsert_many(
                 Resource(id=uuid4(), name=f"Tea {number}", content=f"Sencha {number}") for number in range(600)
@@ -249,14 +249,14 @@ async def test_an_interrupted_reembedding_goes_on_where_it_stopped(settings: Set
             await rem.index(everyone=True)
         server.requests.clear()
         # One to try the model, four for the first portion.
-        server.says(*[_vectors(6)] * 5, Reply(b"", 500))
+        server.set_script(*[_vectors(6)] * 5, Reply(b"", 500))
         async with Rem.open(_embedding_service(server, settings, "large", 6)) as rem:
             with pytest.raises(Exception, match="embed"):
                 await rem.reembed()
             left = await sql.fetchval("SELECT count(*) FROM passages WHERE vector_dims(embedding::vector) = 4")
             assert 0 < left < 600
             server.requests.clear()
-            server.says(_vectors(6))
+            server.set_script(_vectors(6))
             assert await rem.reembed() == left
 
 
@@ -287,7 +287,7 @@ async def test_a_title_that_cannot_be_seen_stops_nobody(rem: Rem, alice: Store) 
 
 async def test_the_middle_is_that_of_all_vectors(settings: Settings, sql: Sql) -> None:
     async with ScriptedServer() as server:
-        server.says(_vectors(4))
+        server.set_script(_vectors(4))
         async with Rem.open(_embedding_service(server, settings, "small", 4)) as rem:
             await rem.store("alice").upsert_many(
                 Resource(name=f"Tea {number}", content="s" * (1 if number < 300 else 4)) for number in range(600)
@@ -331,7 +331,7 @@ async def test_vectors_of_any_length_are_compared_by_their_direction(settings: S
         return {"data": [{"index": i, "embedding": [length, length]} for i, _ in enumerate(body["input"])]}
 
     async with ScriptedServer() as server:
-        server.says(Reply(answer))
+        server.set_script(Reply(answer))
         async with Rem.open(_embedding_service(server, settings, "small", 2)) as rem:
             await rem.store("alice").upsert(Resource(name="Tea", content="Sencha"))
             result = await rem.query('SEARCH "green" MODE vector', user="alice")

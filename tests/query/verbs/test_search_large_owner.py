@@ -38,7 +38,7 @@ def _answer(body: dict[str, list[str]]) -> object:
 
 async def test_an_owner_of_many_passages_is_searched_by_the_indexes(settings: Settings) -> None:
     async with ScriptedServer() as service:
-        service.says(Reply(_answer))
+        service.set_script(Reply(_answer))
         embedding = {"provider": "openai", "model": "m", "dimension": 4, "base_url": service.url, "batch_size": 2048}
         known = settings.model_copy(update={"embedding": EmbeddingSettings.model_validate(embedding)})
         async with Rem.open(known) as rem:
