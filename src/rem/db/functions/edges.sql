@@ -1,5 +1,5 @@
--- Writing an entity replaces the edges of the writer's origin (and of those it brings along) and keeps all others:
--- loading a file again must not wipe out what was dreamt.
+-- Return the edges of an entity after a write. The incoming edges replace the stored edges of the writer's origin, and of every origin among
+-- the incoming ones. All other edges stay: loading a file again must not delete dreamed edges.
 CREATE OR REPLACE FUNCTION rem_merge_edges(stored jsonb, incoming jsonb, writer text) RETURNS jsonb
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN stored = '[]' THEN incoming ELSE incoming || coalesce(

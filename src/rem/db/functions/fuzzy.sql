@@ -1,47 +1,47 @@
--- FUZZY: what has a key much like a text, then what has a summary with something much like it.
+-- FUZZY: find entities with a key like a text, then entities with a summary that contains something like it.
 
--- The best keys, and behind them the best summaries of what was not found by its key, as a JSON list of
--- [type, key, score, what matched, row]. The score is greatest(similarity, word_similarity). Only the latter has to pass
--- the index: it is never the smaller one by more than a few hundredths, in one pair of words among millions.
--- The setting is declared so that its old value comes back at the end: connections are used again without a reset.
+-- Return a JSON list of [type, key, score, 'key' or 'summary', record]: the best keys, then the best summaries of other entities.
+-- The score is greatest(similarity, word_similarity). The index only filters by word_similarity: the other is larger by a few hundredths
+-- at most, in one pair of words among millions. The setting is declared at the function so that PostgreSQL restores its old value: the pool
+-- reuses connections without a reset.
 CREATE OR REPLACE FUNCTION rem_fuzzy(
   of_tenant text, of_user text, of_text text, threshold double precision, of_limit integer, of_type text) RETURNS text
 LANGUAGE plpgsql STABLE SET pg_trgm.word_similarity_threshold = 0.6 AS $$
 DECLARE
-  asked_key text := rem.rem_key(of_text);
-  key_text text := rem.rem_trigram_text(asked_key);
+  query_key text := rem.rem_key(of_text);
+  key_text text := rem.rem_trigram_text(query_key);
   summary_text text := rem.rem_trigram_text(of_text);
   owners text[] := rem.rem_owner(of_tenant, of_user) || rem.rem_owner(of_tenant, NULL);
   by_key text;
   by_summary text;
   found_ids uuid[];
 BEGIN
-  -- A score is a float4: what is 0.7 there is a little less than 0.7.
+  -- Scores are float4, where 0.7 is a little less than 0.7.
   PERFORM set_config('pg_trgm.word_similarity_threshold', greatest(threshold - 1e-6, 0)::text, true);
   WITH matches AS (
     SELECT k.entity_type, k.entity_id, k.entity_key, k.key_rank, k.user_id IS NOT NULL AS is_own, k.record,
-           similarity(key_text, rem.rem_trigram_text(k.entity_key)) AS whole,
-           word_similarity(key_text, rem.rem_trigram_text(k.entity_key)) AS part
+           similarity(key_text, rem.rem_trigram_text(k.entity_key)) AS key_similarity,
+           word_similarity(key_text, rem.rem_trigram_text(k.entity_key)) AS word_similarity
     FROM rem.kv_store k
     WHERE show_trgm(key_text) <> '{}'
       AND rem.rem_owner(k.tenant_id, k.user_id) && owners AND key_text <% rem.rem_trigram_text(k.entity_key)
       AND k.tenant_id = of_tenant AND (k.user_id = of_user OR k.user_id IS NULL)
       AND (of_type IS NULL OR k.entity_type = of_type) AND (k.expires_at IS NULL OR k.expires_at > now())
     UNION ALL
-    -- The key itself is a match, even if it has no letters to make trigrams of.
+    -- An equal key always matches, even if it has no letters and thus no trigrams.
     SELECT k.entity_type, k.entity_id, k.entity_key, k.key_rank, k.is_own, k.record, 1, 1
-    FROM rem.rem_resolve_key(of_tenant, of_user, asked_key, of_type) k
+    FROM rem.rem_resolve_key(of_tenant, of_user, query_key, of_type) k
   ), entities AS (
-    SELECT DISTINCT ON (m.entity_type, m.entity_id) m.*, greatest(m.whole, m.part) AS score FROM matches m
-    WHERE greatest(m.whole, m.part) > 0
-    ORDER BY m.entity_type, m.entity_id, greatest(m.whole, m.part) DESC, m.whole DESC, m.key_rank
+    SELECT DISTINCT ON (m.entity_type, m.entity_id) m.*, greatest(m.key_similarity, m.word_similarity) AS score FROM matches m
+    WHERE greatest(m.key_similarity, m.word_similarity) > 0
+    ORDER BY m.entity_type, m.entity_id, greatest(m.key_similarity, m.word_similarity) DESC, m.key_similarity DESC, m.key_rank
   ), best AS (
-    SELECT * FROM entities e ORDER BY e.score DESC, e.whole DESC, e.is_own DESC, e.entity_key, e.entity_type, e.entity_id
+    SELECT * FROM entities e ORDER BY e.score DESC, e.key_similarity DESC, e.is_own DESC, e.entity_key, e.entity_type, e.entity_id
     LIMIT of_limit
   )
   SELECT string_agg(rem.rem_fuzzy_match(b.entity_type, b.entity_key, b.score, 'key',
                       coalesce(b.record, rem.rem_record(b.entity_type, of_tenant, b.entity_id)::text)), ','
-           ORDER BY b.score DESC, b.whole DESC, b.is_own DESC, b.entity_key, b.entity_type, b.entity_id),
+           ORDER BY b.score DESC, b.key_similarity DESC, b.is_own DESC, b.entity_key, b.entity_type, b.entity_id),
          coalesce(array_agg(b.entity_id), '{}')
     INTO by_key, found_ids FROM best b;
   IF cardinality(found_ids) < of_limit AND show_trgm(summary_text) <> '{}' THEN
@@ -66,6 +66,7 @@ BEGIN
   RETURN '[' || concat_ws(',', by_key, by_summary) || ']';
 END $$;
 
+-- Return one item of that list.
 CREATE OR REPLACE FUNCTION rem_fuzzy_match(entity_type text, entity_key text, score real, matched text, record text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN '["' || entity_type || '",' || to_json(entity_key)::text || ',' || round(score::numeric, 4)::text || ',"' || matched || '",'

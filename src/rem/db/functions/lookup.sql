@@ -1,7 +1,7 @@
--- LOOKUP: exact keys in one round trip, the caller's own rows before the tenant's shared ones.
+-- LOOKUP: find entities by exact keys in one round trip, the user's own rows before the tenant's shared rows.
 
--- What answers to one key. Own and shared rows are two legs, so that each is one descent of the index however many
--- owners hold the same key.
+-- Return the entities with a key. Own and shared rows are two queries, so that each is one index lookup, however many owners have the same
+-- key.
 CREATE OR REPLACE FUNCTION rem_resolve_key(of_tenant text, of_user text, of_key text, of_type text)
 RETURNS TABLE (entity_type text, entity_key text, entity_id uuid, is_own boolean, key_rank smallint, record text)
 LANGUAGE sql STABLE ROWS 1 AS $$
@@ -14,7 +14,7 @@ LANGUAGE sql STABLE ROWS 1 AS $$
     AND (of_type IS NULL OR k.entity_type = of_type) AND (k.expires_at IS NULL OR k.expires_at > now())
 $$;
 
--- The same without separators, for what was not found exactly.
+-- Return the entities with a key, compared without separators.
 CREATE OR REPLACE FUNCTION rem_resolve_compact_key(of_tenant text, of_user text, of_key text, of_type text)
 RETURNS TABLE (entity_type text, entity_key text, entity_id uuid, is_own boolean, key_rank smallint, record text)
 LANGUAGE sql STABLE ROWS 1 AS $$
@@ -27,44 +27,44 @@ LANGUAGE sql STABLE ROWS 1 AS $$
     AND (of_type IS NULL OR k.entity_type = of_type) AND (k.expires_at IS NULL OR k.expires_at > now())
 $$;
 
--- What answers to one label: its key, else `type/key`, else its key without separators.
+-- Return the entities for a label: by its key; else, for `type/key`, by that; else by its key without separators.
 CREATE OR REPLACE FUNCTION rem_resolve_label(of_tenant text, of_user text, label text, of_type text)
 RETURNS TABLE (entity_type text, entity_key text, entity_id uuid, is_own boolean, key_rank smallint, record text)
 LANGUAGE plpgsql STABLE ROWS 1 AS $$
 DECLARE
-  asked_key text := rem.rem_key(label);
-  asked_type text;
+  label_key text := rem.rem_key(label);
+  label_type text;
 BEGIN
-  RETURN QUERY SELECT k.* FROM rem.rem_resolve_key(of_tenant, of_user, asked_key, of_type) k;
-  IF FOUND OR asked_key = '' THEN
+  RETURN QUERY SELECT k.* FROM rem.rem_resolve_key(of_tenant, of_user, label_key, of_type) k;
+  IF FOUND OR label_key = '' THEN
     RETURN;
   END IF;
-  -- `users/sarah@example.com`: the part before the slash narrows by type.
+  -- In `users/sarah@example.com` the part before the slash is the type.
   IF of_type IS NULL AND strpos(label, '/') > 0 THEN
-    asked_type := (SELECT name FROM rem.entity_types WHERE name = lower(btrim(split_part(label, '/', 1))));
-    IF asked_type IS NOT NULL THEN
+    label_type := (SELECT name FROM rem.entity_types WHERE name = lower(btrim(split_part(label, '/', 1))));
+    IF label_type IS NOT NULL THEN
       RETURN QUERY SELECT k.*
-        FROM rem.rem_resolve_label(of_tenant, of_user, substr(label, strpos(label, '/') + 1), asked_type) k;
+        FROM rem.rem_resolve_label(of_tenant, of_user, substr(label, strpos(label, '/') + 1), label_type) k;
       RETURN;
     END IF;
   END IF;
-  RETURN QUERY SELECT k.* FROM rem.rem_resolve_compact_key(of_tenant, of_user, asked_key, of_type) k;
+  RETURN QUERY SELECT k.* FROM rem.rem_resolve_compact_key(of_tenant, of_user, label_key, of_type) k;
 END $$;
 
--- All that answers to some labels, in their order, as a JSON list of [the label's position, type, row].
+-- Return the matches of several labels, in their order, as a JSON list of [position of the label, type, record].
 CREATE OR REPLACE FUNCTION rem_lookup(of_tenant text, of_user text, labels text[], of_type text) RETURNS json
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  answer text;
-  answers text[];
+  label_matches text;
+  matches text[];
 BEGIN
   FOR position IN 1 .. cardinality(labels) LOOP
     SELECT string_agg(
         '[' || position || ',"' || k.entity_type || '",'
           || coalesce(k.record, rem.rem_record(k.entity_type, of_tenant, k.entity_id)::text) || ']',
         ',' ORDER BY k.is_own DESC, k.key_rank, k.entity_type, k.entity_id)
-      INTO answer FROM rem.rem_resolve_label(of_tenant, of_user, labels[position], of_type) k;
-    answers := answers || answer;
+      INTO label_matches FROM rem.rem_resolve_label(of_tenant, of_user, labels[position], of_type) k;
+    matches := matches || label_matches;
   END LOOP;
-  RETURN '[' || coalesce(array_to_string(answers, ','), '') || ']';
+  RETURN '[' || coalesce(array_to_string(matches, ','), '') || ']';
 END $$;

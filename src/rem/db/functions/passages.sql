@@ -1,6 +1,6 @@
--- From rows to passages: what waits to be indexed, how words are weighed, and the statistics of both.
+-- The search index: the queue of rows to index, the weights of words, and the statistics of both.
 
--- The rows of `source` as SEARCH sees them. A row whose line changes is indexed anew.
+-- Return a SELECT of the columns of `source` that the index depends on. A row is indexed again when one of them changes.
 CREATE OR REPLACE FUNCTION rem_searchable_rows_statement(entity rem.entity_types, source text) RETURNS text
 LANGUAGE sql STABLE AS $$
   SELECT format('SELECT r.tenant_id, r.user_id, r.id, r.key, r.expires_at, r.metadata ->> ''language'' AS language,
@@ -10,8 +10,8 @@ LANGUAGE sql STABLE AS $$
                 entity.search_expression, source)
 $$;
 
--- Puts the rows of a query into the queue, those of one owner as one. The indexer splits what is too much for it: it has
--- the time, and the writer has not.
+-- Return an INSERT that puts the rows of a query into the queue, one entry for each owner. The indexer splits large entries later,
+-- so that the writer does not have to wait for it.
 CREATE OR REPLACE FUNCTION rem_enqueue_statement(entity rem.entity_types, rows_query text) RETURNS text
 LANGUAGE sql STABLE AS $$
   SELECT format('INSERT INTO rem.search_queue (tenant_id, owner, entity_type, entity_ids)
@@ -19,7 +19,7 @@ LANGUAGE sql STABLE AS $$
                 entity.name, rows_query)
 $$;
 
--- Lets every row be indexed anew, for when nothing kept the passages current. They stay until then.
+-- Put all rows into the queue, for a time when nothing kept the index current. The old passages stay until then.
 CREATE OR REPLACE FUNCTION rem_enqueue_all_rows() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   entity rem.entity_types;
@@ -33,10 +33,11 @@ BEGIN
   END LOOP;
 END $$;
 
--- What was said is also found by what was said before: where a message is gone, its words must go from the next ones, too.
+-- Return the statements for deleted messages. A message is also indexed by the words of the three messages before it, so the messages
+-- after a deleted one lose their passages and are indexed again.
 CREATE OR REPLACE FUNCTION rem_reindex_following_messages(entity rem.entity_types, lost text) RETURNS text LANGUAGE sql STABLE AS $$
   SELECT CASE WHEN entity.name <> 'messages' THEN '' ELSE format($query$;
-    WITH followers AS MATERIALIZED (
+    WITH following AS MATERIALIZED (
       SELECT DISTINCT f.tenant_id, f.user_id, f.id FROM (
         SELECT x.*, lead(x.message_index) OVER (PARTITION BY x.tenant_id, x.user_id, x.session_id ORDER BY x.message_index) AS next
         FROM %1$s x) l
@@ -45,17 +46,17 @@ CREATE OR REPLACE FUNCTION rem_reindex_following_messages(entity rem.entity_type
         WHERE (m.tenant_id, m.user_id, m.session_id) = (l.tenant_id, l.user_id, l.session_id)
           AND m.message_index > l.message_index AND m.deleted_at IS NULL AND m.content <> '' AND m.role <> 'tool'
         ORDER BY m.message_index LIMIT 3) f
-      -- Of those that went together the last one has the followers of all: else each would look through all the others.
+      -- Of consecutive deleted messages only the last one needs to look for the messages after it.
       WHERE l.next IS DISTINCT FROM l.message_index + 1
-    ), forgotten AS (
-      DELETE FROM rem.passages p USING followers f
+    ), deleted AS (
+      DELETE FROM rem.passages p USING following f
       WHERE (p.tenant_id, p.entity_id, p.entity_type) = (f.tenant_id, f.id, 'messages'))
     INSERT INTO rem.search_queue (tenant_id, owner, entity_type, entity_ids)
-    SELECT tenant_id, user_id, 'messages', array_agg(id) FROM followers GROUP BY tenant_id, user_id $query$, lost) END
+    SELECT tenant_id, user_id, 'messages', array_agg(id) FROM following GROUP BY tenant_id, user_id $query$, lost) END
 $$;
 
--- The statements of the generated trigger function (functions/mirrors.sql) that keep the passages of a type current:
--- what is gone or changed loses them at once, what is new or changed gets into the queue.
+-- Return the statements of the generated trigger functions (functions/mirrors.sql) that keep the index of a type current: deleted and
+-- changed rows lose their passages at once, new and changed rows are put into the queue.
 CREATE OR REPLACE FUNCTION rem_passages_on_insert(entity rem.entity_types) RETURNS text LANGUAGE sql STABLE AS $$
   SELECT CASE WHEN entity.search_fields = '{}' THEN 'NULL'
     ELSE rem.rem_enqueue_statement(entity, 'SELECT r.tenant_id, r.user_id, r.id FROM new_rows r WHERE r.deleted_at IS NULL') END
@@ -68,7 +69,6 @@ CREATE OR REPLACE FUNCTION rem_passages_on_delete(entity rem.entity_types) RETUR
       || rem.rem_reindex_following_messages(entity, 'old_rows') END
 $$;
 
-
 CREATE OR REPLACE FUNCTION rem_passages_on_update(entity rem.entity_types) RETURNS text LANGUAGE sql STABLE AS $$
   SELECT CASE WHEN entity.search_fields = '{}' THEN 'NULL'
     ELSE format('DELETE FROM rem.passages p USING (%1$s EXCEPT %2$s) o
@@ -80,24 +80,24 @@ CREATE OR REPLACE FUNCTION rem_passages_on_update(entity rem.entity_types) RETUR
            '(SELECT o.* FROM old_rows o JOIN new_rows n USING (tenant_id, id) WHERE o.deleted_at IS NULL AND n.deleted_at IS NOT NULL)') END
 $$;
 
--- The words of a text as numbers with their frequencies. The language is part of the number, so that passages of several
--- languages lie in one space and a query in all of them is one vector.
+-- Return the words of a text as numbers, with their frequencies. The language is part of the number, so one sparse vector can hold
+-- the words of several languages.
 CREATE OR REPLACE FUNCTION rem_terms(language text, body text) RETURNS TABLE (term integer, frequency real)
--- Not STRICT: then it would not be inlined, and planned for every call.
+-- Not STRICT: a strict function is not inlined, and would be planned at every call.
 LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 30 AS $$
   SELECT (1 + (hashtextextended(language || ':' || lexeme, 0) & 4611686018427387903) % 999999999)::integer,
          sum(cardinality(positions))::real
   FROM unnest(to_tsvector(language::regconfig, body)) GROUP BY 1
 $$;
 
--- BM25: how much a term counts in a passage. The query brings the other half, the rarity of the term. Passages have a
--- bounded length, so that they are measured against a fixed one (docs/decisions/0007).
+-- Return the weight of a term in a passage: BM25 without the rarity of the term, which the query brings. The average length of BM25 is a
+-- fixed 60 words, because passages have a limited length (docs/decisions/0007).
 CREATE OR REPLACE FUNCTION rem_term_weight(frequency real, length real) RETURNS real
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN frequency * 1.7 / (frequency + 0.7 * (0.4 + 0.6 * length / 60));
 
--- A passage as a sparse vector of its words: its own, and for less those from around it (title, date, what was said
--- before), each text with its share.
+-- Return a passage as a sparse vector of its words. The words come from several texts (body, title, date, earlier messages), each with
+-- its own weight.
 CREATE OR REPLACE FUNCTION rem_passage_terms(language text, texts text[], shares real[]) RETURNS sparsevec
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
   WITH counted AS (
@@ -108,7 +108,7 @@ LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
   FROM (SELECT term, frequency, sum(frequency) OVER ()::real AS length FROM counted) c
 $$;
 
--- Stores the passages of some entities in place of those that they have; how many there are now.
+-- Replace the passages of some entities. Return the number of new passages.
 CREATE OR REPLACE FUNCTION rem_store_passages(of_tenant text, of_type text, entity_ids uuid[], passages json) RETURNS integer
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -126,7 +126,7 @@ BEGIN
   RETURN stored;
 END $$;
 
--- Keeps the statistics right whoever writes passages.
+-- Update the statistics after any write to passages.
 CREATE OR REPLACE FUNCTION rem_count_passages() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
   sign integer := CASE TG_OP WHEN 'INSERT' THEN 1 ELSE -1 END;
@@ -139,7 +139,7 @@ BEGIN
   GROUP BY c.tenant_id, t.term;
   INSERT INTO rem.passage_total_deltas (tenant_id, owner, language, entity_type, passages)
   SELECT tenant_id, owner, language, entity_type,
-         -- For the rarity of words only those count that have any.
+         -- Passages without words do not count for the rarity of words.
          sign * CASE WHEN owner IS NULL THEN count(*) FILTER (WHERE l2_norm(terms) > 0) ELSE count(*) END
   FROM changed_rows GROUP BY tenant_id, entity_type, GROUPING SETS (owner, language);
   RETURN NULL;
@@ -150,7 +150,7 @@ CREATE OR REPLACE TRIGGER count_inserted AFTER INSERT ON passages REFERENCING NE
 CREATE OR REPLACE TRIGGER count_deleted AFTER DELETE ON passages REFERENCING OLD TABLE AS changed_rows
   FOR EACH STATEMENT EXECUTE FUNCTION rem_count_passages();
 
--- Folds the deltas into the counts; one at a time, and who comes second has nothing to do.
+-- Add the deltas to the counts. Only one process at a time does it; for others there is nothing to do.
 CREATE OR REPLACE FUNCTION rem_fold_statistics() RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
   IF NOT pg_try_advisory_xact_lock(hashtextextended('rem.fold_statistics', 0)) THEN
@@ -172,7 +172,7 @@ BEGIN
   RETURN true;
 END $$;
 
--- Nearest neighbours among the passages of one model.
+-- Create the vector index (HNSW) of one model.
 CREATE OR REPLACE FUNCTION rem_index_passages(of_model smallint, dimension integer) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   EXECUTE format(
@@ -180,30 +180,30 @@ BEGIN
      WITH (m = 16, ef_construction = 64) WHERE model_id = %s', 'passages_embedding_' || of_model, dimension, of_model);
 END $$;
 
--- Takes the middle of an owner's vectors anew where it has grown by a tenth since, or shrunk.
+-- Compute the mean of an owner's vectors again, if the number of passages has changed by more than a tenth.
 CREATE OR REPLACE FUNCTION rem_refresh_embedding_mean(of_tenant text, of_owner text, of_model smallint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
-  known bigint := (SELECT m.passages FROM rem.embedding_means m
+  mean_passages bigint := (SELECT m.passages FROM rem.embedding_means m
                    WHERE (m.tenant_id, m.owner, m.model_id) = (of_tenant, of_owner, of_model));
-  owned bigint := (SELECT c.passages FROM rem.rem_owner_passage_counts(of_tenant, ARRAY[of_owner], NULL) c);
-  actual bigint;
+  owned_passages bigint := (SELECT c.passages FROM rem.rem_owner_passage_counts(of_tenant, ARRAY[of_owner], NULL) c);
+  embedded_passages bigint;
 BEGIN
-  IF owned BETWEEN known * 0.9 AND known * 1.1 THEN
+  IF owned_passages BETWEEN mean_passages * 0.9 AND mean_passages * 1.1 THEN
     RETURN false;
   END IF;
-  -- While they are being embedded, the owner has more passages than vectors.
-  SELECT count(*) INTO actual FROM rem.passages p
+  -- During embedding, the owner has more passages than vectors.
+  SELECT count(*) INTO embedded_passages FROM rem.passages p
   WHERE p.tenant_id = of_tenant AND p.owner = of_owner AND p.model_id = of_model;
-  IF actual BETWEEN known * 0.9 AND known * 1.1 THEN
+  IF embedded_passages BETWEEN mean_passages * 0.9 AND mean_passages * 1.1 THEN
     RETURN false;
   END IF;
-  IF actual < 10 THEN
+  IF embedded_passages < 10 THEN
     DELETE FROM rem.embedding_means m WHERE (m.tenant_id, m.owner, m.model_id) = (of_tenant, of_owner, of_model);
     RETURN false;
   END IF;
   INSERT INTO rem.embedding_means AS m (tenant_id, owner, model_id, mean, passages)
-  SELECT of_tenant, of_owner, of_model, avg(s.embedding), actual
+  SELECT of_tenant, of_owner, of_model, avg(s.embedding), embedded_passages
   FROM (SELECT p.embedding FROM rem.passages p
         WHERE p.tenant_id = of_tenant AND p.owner = of_owner AND p.model_id = of_model LIMIT 20000) s
   HAVING count(*) > 0
@@ -211,11 +211,11 @@ BEGIN
   RETURN true;
 END $$;
 
--- How many rows that have a text are neither indexed nor waiting for it; there should be none.
+-- Return the number of rows with a text that are neither indexed nor in the queue. There should be none.
 CREATE OR REPLACE FUNCTION rem_count_unindexed_rows() RETURNS bigint LANGUAGE plpgsql STABLE AS $$
 DECLARE
   entity rem.entity_types;
-  forgotten bigint;
+  unindexed bigint;
   total bigint := 0;
 BEGIN
   FOR entity IN SELECT * FROM rem.entity_types WHERE search_fields <> '{}' LOOP
@@ -225,8 +225,8 @@ BEGIN
          AND NOT EXISTS (SELECT FROM rem.passages p WHERE (p.tenant_id, p.entity_id, p.entity_type) = (r.tenant_id, r.id, %1$L))
          AND (r.tenant_id, r.id) NOT IN (SELECT q.tenant_id, unnest(q.entity_ids) FROM rem.search_queue q WHERE q.entity_type = %1$L)',
       entity.name, entity.search_expression, CASE entity.name WHEN 'messages' THEN 'AND r.role <> ''tool''' ELSE '' END)
-      INTO forgotten;
-    total := total + forgotten;
+      INTO unindexed;
+    total := total + unindexed;
   END LOOP;
   RETURN total;
 END $$;

@@ -11,19 +11,19 @@ WHERE r.tenant_id = $1 AND (r.user_id = ANY ($2) OR r.user_id IS NULL) AND r.del
 
 -- name: traverse
 SELECT n.entity_type, n.key, n.depth, n.path, n.rel_type, n.weight, n.direction, n.record
-FROM rem.rem_traverse($1, $2, $3, $4, (SELECT array_agg(rem.rem_edge_type(asked)) FROM unnest($5::text[]) AS asked),
+FROM rem.rem_traverse($1, $2, $3, $4, (SELECT array_agg(rem.rem_edge_type(edge_type)) FROM unnest($5::text[]) AS edge_type),
                       $6, $7, $8) n
 
 -- name: traverse_ordered
 SELECT n.entity_type, n.key, n.depth, n.path, n.rel_type, n.weight, n.direction, n.record
-FROM rem.rem_traverse($1, $2, $3, $4, (SELECT array_agg(rem.rem_edge_type(asked)) FROM unnest($5::text[]) AS asked),
+FROM rem.rem_traverse($1, $2, $3, $4, (SELECT array_agg(rem.rem_edge_type(edge_type)) FROM unnest($5::text[]) AS edge_type),
                       $6, $7, $8) n
--- The row about the walk itself has no depth, and must not fall victim to the limit.
+-- The row about the walk itself has no depth. It comes first, and the limit leaves room for it.
 ORDER BY n.depth IS NOT NULL, {order} LIMIT $9::integer + 1
 
 -- name: traverse_plan
 SELECT entity_type, entity_key, rel_type, direction, edges, destinations
-FROM rem.rem_traverse_plan($1, $2, $3, $4, (SELECT array_agg(rem.rem_edge_type(asked)) FROM unnest($5::text[]) AS asked),
+FROM rem.rem_traverse_plan($1, $2, $3, $4, (SELECT array_agg(rem.rem_edge_type(edge_type)) FROM unnest($5::text[]) AS edge_type),
                            $6, $7)
 
 -- name: find_named_key
@@ -32,12 +32,12 @@ FROM rem.rem_traverse_plan($1, $2, $3, $4, (SELECT array_agg(rem.rem_edge_type(a
 SELECT exact.position::integer AS exact,
        CASE WHEN exact.position IS NULL AND $4::text IS NOT NULL
          THEN (SELECT count(DISTINCT near.key)::integer
-               FROM (SELECT match ->> 1 AS key, rank() OVER (ORDER BY (match ->> 2)::float8 DESC) AS place
+               FROM (SELECT match ->> 1 AS key, rank() OVER (ORDER BY (match ->> 2)::float8 DESC) AS rank
                      FROM json_array_elements(rem.rem_fuzzy($1, $2, $4, $5, $6, NULL)::json) AS match
                      WHERE match ->> 3 = 'key' AND match ->> 0 <> 'messages') AS near
-               WHERE near.place = 1)
+               WHERE near.rank = 1)
          ELSE 0
        END AS nearest
-FROM (SELECT min(asked.position) AS position
-      FROM unnest($3::text[]) WITH ORDINALITY AS asked (label, position)
-      WHERE EXISTS (SELECT FROM rem.rem_resolve_label($1, $2, asked.label, NULL))) AS exact
+FROM (SELECT min(given.position) AS position
+      FROM unnest($3::text[]) WITH ORDINALITY AS given (label, position)
+      WHERE EXISTS (SELECT FROM rem.rem_resolve_label($1, $2, given.label, NULL))) AS exact
