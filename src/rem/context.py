@@ -1,4 +1,4 @@
-"""Who is asking: every read and write happens in the scope of one tenant and at most one user."""
+"""The caller: the scope of every read and write, and the context of an agent."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
 DEFAULT_TENANT = "default"
-_LONGEST_TENANT_BYTES = 255
-_LONGEST_USER_CHARACTERS = 255
+MAX_TENANT_BYTES = 255
+MAX_USER_ID_CHARS = 255
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A caller. Reads see the user's own rows and the tenant's shared ones; writes go to the user's own rows.
+    """The tenant and the user whose rows a call may read and write.
 
-    Without a user the caller is anonymous: only shared rows exist for it, and what it writes is shared.
+    Reads see the user's own rows and the shared rows of the tenant. Writes go to the user's own rows. A caller without a
+    user is anonymous: it reads only shared rows, and its writes are shared.
     """
 
     tenant_id: str = DEFAULT_TENANT
@@ -33,13 +34,13 @@ class Scope:
 
     def __post_init__(self) -> None:
         _refuse_unstorable("tenant", self.tenant_id)
-        if not 1 <= len(self.tenant_id.encode()) <= _LONGEST_TENANT_BYTES:
-            raise InvalidInputError(f"A tenant has 1 to {_LONGEST_TENANT_BYTES} bytes.")
+        if not 1 <= len(self.tenant_id.encode()) <= MAX_TENANT_BYTES:
+            raise InvalidInputError(f"A tenant has 1 to {MAX_TENANT_BYTES} bytes.")
         if self.user_id is not None:
             _refuse_unstorable("user", self.user_id)
-            if not self.user_id.strip() or len(self.user_id) > _LONGEST_USER_CHARACTERS:
+            if not self.user_id.strip() or len(self.user_id) > MAX_USER_ID_CHARS:
                 raise InvalidInputError(
-                    f"A user id has 1 to {_LONGEST_USER_CHARACTERS} characters; leave the user out to act anonymously."
+                    f"A user id has 1 to {MAX_USER_ID_CHARS} characters; leave the user out to act anonymously."
                 )
 
     @classmethod
@@ -57,32 +58,32 @@ UserOrScope: TypeAlias = str | Scope | None
 
 
 def resolve_user_id(user: str) -> str:
-    """The id of a user: an e-mail address stands for its UUID5, anything else is the id itself."""
+    """Return the id of a user: the UUID5 of an e-mail address, or the text itself if it is not an address."""
     if "@" in user and not user.isspace():
         return str(uuid.uuid5(uuid.NAMESPACE_DNS, user.strip().lower()))
     return user
 
 
-_ANONYMOUS = "anon:"
-_SESSIONS = uuid.UUID("6ba7b812-9dad-11d1-80b4-00c04fd430c8")
+_ANONYMOUS_PREFIX = "anon:"
+_SESSION_NAMESPACE = uuid.UUID("6ba7b812-9dad-11d1-80b4-00c04fd430c8")
 
 
 class AgentContext(BaseModel):
-    """Who talks to which agent, in which conversation and with which model.
+    """The caller of an agent: user, tenant, session, agent and model.
 
-    The user and the tenant come from whoever authenticated the caller; nothing that a model writes can change them.
+    User and tenant come from the authentication of the caller. A model cannot change them.
     """
 
     model_config = ConfigDict(frozen=True, populate_by_name=True)
 
     user_id: str | None = None
     user_email: str | None = None
-    """The address of the user, if that is known: the id does not tell it."""
+    """The e-mail address of the user, if it is known. It cannot be derived from the id."""
     tenant_id: str = DEFAULT_TENANT
     session_id: str | None = None
-    """A UUID. What a client calls its session may be any text: see `session_id_of`."""
+    """A UUID. `resolve_session_id` turns any other name of a session into one."""
     session_name: str | None = None
-    """What the client calls its session, if it is no UUID."""
+    """The name that the client gave its session, if it is not a UUID."""
     default_model: str | None = None
     agent_schema_uri: str | None = None
     is_eval: bool = False
@@ -90,48 +91,48 @@ class AgentContext(BaseModel):
 
     @field_validator("user_id")
     @classmethod
-    def _not_an_anonymous_owner(cls, value: str | None) -> str | None:
-        if value is not None and value.lower().startswith(_ANONYMOUS):
-            raise InvalidInputError(f"A user id must not begin with {_ANONYMOUS!r}.")
+    def _refuse_anonymous_prefix(cls, value: str | None) -> str | None:
+        if value is not None and value.lower().startswith(_ANONYMOUS_PREFIX):
+            raise InvalidInputError(f"A user id must not begin with {_ANONYMOUS_PREFIX!r}.")
         return value
 
     @property
     def scope(self) -> Scope:
-        """What may be read and written. An anonymous conversation owns itself, so that nobody else reads it."""
+        """The scope of the caller. An anonymous session owns its own rows, so no other caller can read them."""
         owner = self.user_id
         if owner is None and self.session_id is not None:
-            owner = f"{_ANONYMOUS}{self.session_id}"
+            owner = f"{_ANONYMOUS_PREFIX}{self.session_id}"
         return Scope(self.tenant_id, owner)
 
     @classmethod
     def from_headers(cls, headers: Mapping[str, str]) -> Self:
-        """The context that a trusted caller's headers name; their names may be written in any case."""
-        return cls._of({name.lower(): value for name, value in headers.items()})
+        """Return the context from the headers of a trusted caller. Header names are case-insensitive."""
+        return cls._from_lower_headers({name.lower(): value for name, value in headers.items()})
 
     @classmethod
     def from_request(cls, request: HTTPConnection) -> Self:
-        """The context of an HTTP request.
+        """Return the context of an HTTP request.
 
-        Who is logged in (`request.state.user`) is the user. X-User-Id and X-Tenant-Id count only where the application
-        says that nobody has to log in (`app.state.trusts_headers`).
+        The user is the logged-in one (`request.state.user`). X-User-Id and X-Tenant-Id are used only if the application
+        trusts them (`app.state.trusts_headers`).
         """
         headers = {name.lower(): value for name, value in request.headers.items()}
         user = getattr(request.state, "user", None)
         if user is not None or not getattr(request.app.state, "trusts_headers", False):
             for name in ("x-user-id", "x-tenant-id"):
                 headers.pop(name, None)
-        return cls._of(headers, user)
+        return cls._from_lower_headers(headers, user)
 
     @classmethod
-    def _of(cls, headers: Mapping[str, str], user: object = None) -> Self:
-        claimed = headers.get("x-user-id", "").strip()
-        user_id = getattr(user, "id", None) or cls.get_user_id_or_default(claimed, "X-User-Id")
+    def _from_lower_headers(cls, headers: Mapping[str, str], user: object = None) -> Self:
+        named_user = headers.get("x-user-id", "").strip()
+        user_id = getattr(user, "id", None) or cls.get_user_id_or_default(named_user, "X-User-Id")
         tenant_id = getattr(user, "tenant_id", None) or headers.get("x-tenant-id", "").strip() or DEFAULT_TENANT
         session = headers.get("x-session-id", "").strip()
         session_id = str(resolve_session_id(session, Scope(tenant_id, user_id))) if session else None
         return cls(
             user_id=user_id,
-            user_email=getattr(user, "email", None) or (claimed if "@" in claimed else None),
+            user_email=getattr(user, "email", None) or (named_user if "@" in named_user else None),
             tenant_id=tenant_id,
             session_id=session_id,
             session_name=None if not session or parse_uuid(session) else session,
@@ -143,7 +144,10 @@ class AgentContext(BaseModel):
 
     @staticmethod
     def get_user_id_or_default(user_id: str | None, source: str, default: str | None = None) -> str | None:
-        """The id of a user who was named by id or e-mail address; the default, if given, for who was not."""
+        """Return the id of a user, given by id or e-mail address; `default` if no user is given.
+
+        Raise InvalidInputError, which begins with `source`, if the id is not valid.
+        """
         if user_id is None or not user_id.strip():
             return default
         try:
@@ -152,13 +156,13 @@ class AgentContext(BaseModel):
             raise InvalidInputError(f"{source}: {error}") from error
 
     def in_session(self, session: str) -> Self:
-        """The same caller in the session that a client names by its id or any other text."""
+        """Return the context of the same caller in a session, given by its id or its name."""
         session_id = str(resolve_session_id(session, Scope(self.tenant_id, self.user_id)))
         name = None if parse_uuid(session) else session
         return self.model_copy(update={"session_id": session_id, "session_name": name})
 
     def child_context(self, agent_schema_uri: str | None = None, model_override: str | None = None) -> Self:
-        """The context of an agent that this one calls: the same user and conversation."""
+        """Return the context of an agent that this one calls: the same user and session."""
         changes = {"agent_schema_uri": agent_schema_uri, "default_model": model_override}
         return self.model_copy(update={name: value for name, value in changes.items() if value is not None})
 
@@ -167,18 +171,18 @@ _current: ContextVar[AgentContext | None] = ContextVar("current_agent_context", 
 
 
 def get_current_context() -> AgentContext | None:
-    """The context of the agent that is running, if one is."""
+    """Return the context of the running agent; None if there is none."""
     return _current.get()
 
 
 def set_current_context(context: AgentContext | None) -> None:
-    """Let an agent run in a context."""
+    """Set the context of the running agent."""
     _current.set(context)
 
 
 @contextmanager
 def agent_context_scope(context: AgentContext) -> Iterator[AgentContext]:
-    """Run an agent in a context; the one before returns at the end."""
+    """Set the context of the running agent inside of the block, and restore the previous one afterwards."""
     token = _current.set(context)
     try:
         yield context
@@ -187,26 +191,26 @@ def agent_context_scope(context: AgentContext) -> Iterator[AgentContext]:
 
 
 def resolve_session_id(text: str, scope: Scope) -> uuid.UUID:
-    """The id of the session that a client names: a UUID is itself, any other text is a name among the user's own."""
+    """Return the id of a session: the UUID itself, or a UUID5 of a name, which is unique for the user."""
     session_id = parse_uuid(text)
     if session_id is not None:
         return session_id
     _refuse_unstorable("session id", text)
-    return uuid.uuid5(_SESSIONS, "\n".join((scope.tenant_id, scope.user_id or "", text)))
+    return uuid.uuid5(_SESSION_NAMESPACE, "\n".join((scope.tenant_id, scope.user_id or "", text)))
 
 
 def parse_uuid(text: str) -> uuid.UUID | None:
-    """The UUID that a text is, in any of its spellings; None if it is none."""
+    """Parse `text` as a UUID. Return None if it is not one."""
     try:
         return uuid.UUID(text)
     except ValueError:
         return None
 
 
-def _refuse_unstorable(what: str, value: str) -> None:
+def _refuse_unstorable(label: str, value: str) -> None:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInputError(f"The {what} is not valid Unicode text.") from error
+        raise InvalidInputError(f"The {label} is not valid Unicode text.") from error
     if "\0" in value:
-        raise InvalidInputError(f"The {what} contains a NUL character; remove it.")
+        raise InvalidInputError(f"The {label} contains a NUL character; remove it.")

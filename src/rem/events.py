@@ -1,4 +1,4 @@
-"""What happens while an agent answers, in the order in which the user may see it."""
+"""The events of an answer, as clients receive them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Event(BaseModel):
-    """Something that happened. `agent` is who did it: the one that was asked, or one that it called."""
+    """Base of all events. `agent` is the agent that caused it: the requested one, or one that it called."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -17,14 +17,14 @@ class Event(BaseModel):
 
 
 class TextEvent(Event):
-    """Some more of the answer's text."""
+    """The next part of the text."""
 
     type: Literal["text_delta"] = "text_delta"
     content: str
 
 
 class ReasoningEvent(Event):
-    """What the model thinks before it answers."""
+    """Reasoning of the model."""
 
     type: Literal["reasoning"] = "reasoning"
     content: str
@@ -32,7 +32,7 @@ class ReasoningEvent(Event):
 
 
 class ProgressEvent(Event):
-    """How far a task with known steps is."""
+    """Progress of a task with known steps."""
 
     type: Literal["progress"] = "progress"
     step: int
@@ -42,7 +42,7 @@ class ProgressEvent(Event):
 
 
 class ToolCallEvent(Event):
-    """A tool was called, or has answered. Both have the same `tool_id`."""
+    """Start or end of a tool call. Both events have the same `tool_id`."""
 
     type: Literal["tool_call"] = "tool_call"
     tool_name: str
@@ -53,14 +53,14 @@ class ToolCallEvent(Event):
 
 
 class ActionRequestEvent(Event):
-    """The user is asked for something, by a card with buttons and inputs."""
+    """A question to the user: a card with buttons and inputs."""
 
     type: Literal["action_request"] = "action_request"
     card: ActionCard
 
 
 class ActionEvent(Event):
-    """An agent did something of a kind that the client knows: observation, elicit, delegate, …"""
+    """An event that an agent sends with the tool `action`: observation, elicit, delegate, …"""
 
     type: Literal["action"] = "action"
     action_type: str
@@ -68,7 +68,7 @@ class ActionEvent(Event):
 
 
 class MetadataEvent(Event):
-    """What an agent notes of its answer, and where the answer is kept."""
+    """Metadata of the answer, and the ids of the stored message and session."""
 
     type: Literal["metadata"] = "metadata"
     message_id: str | None = None
@@ -89,7 +89,7 @@ class MetadataEvent(Event):
 
 
 class ErrorEvent(Event):
-    """The answer cannot go on."""
+    """The answer failed."""
 
     type: Literal["error"] = "error"
     code: str
@@ -99,7 +99,7 @@ class ErrorEvent(Event):
 
 
 class DoneEvent(Event):
-    """The answer is complete, or at its end."""
+    """The end of the answer."""
 
     type: Literal["done"] = "done"
     reason: Literal["stop", "length", "error", "cancelled"] = "stop"
@@ -118,14 +118,14 @@ class CardAction(BaseModel):
 
 
 class CardChoice(BaseModel):
-    """One of the answers that an input offers."""
+    """An option of an input."""
 
     title: str
     value: str
 
 
 class CardInput(BaseModel):
-    """A field of a card."""
+    """An input of a card."""
 
     type: Literal["Input.Text", "Input.ChoiceSet", "Input.Toggle"] = "Input.Text"
     id: str
@@ -138,7 +138,7 @@ class CardInput(BaseModel):
 
 
 class ActionCard(BaseModel):
-    """What the user is asked, and the answers on offer."""
+    """A question to the user, with buttons and inputs."""
 
     id: str
     prompt: str

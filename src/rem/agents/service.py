@@ -43,39 +43,6 @@ _LOOKUP_TOOLS = frozenset({"search_rem", "lookup"})
 """Tools that return the entity with a key. An agent without them cannot follow a LOOKUP hint."""
 
 
-class CatalogOutputSchemas:
-    """What the agents of a catalogue return, for dreams that do without a language model."""
-
-    def __init__(self, catalog: AgentCatalog) -> None:
-        self._catalog = catalog
-
-    async def output_schema(self, agent: str, scope: Scope) -> dict[str, Any]:
-        """The JSON schema of what an agent returns; an error if there is no such agent, or it returns plain text."""
-        schema = await self._catalog.get(agent, scope)
-        if not schema.structured_output:
-            raise InvalidAgentError(
-                f"The agent {schema.name} answers in plain text: set structured_output to true, and give it properties."
-            )
-        return schema.output_schema
-
-
-class AgentExtractionModel(CatalogOutputSchemas):
-    """Asks agents on the configured model."""
-
-    def __init__(self, agents: Agents, model: str) -> None:
-        super().__init__(agents.catalog)
-        self._agents = agents
-        self.model = model
-
-    async def extract(self, agent: str, text: str, scope: Scope) -> dict[str, Any]:
-        """The agent's output, valid against its schema; a ModelError if there is none."""
-        context = AgentContext(user_id=scope.user_id, tenant_id=scope.tenant_id)
-        answer = await self._agents.run_without_session(agent, text, context)
-        if answer.output is None:
-            raise ModelError(f"The agent {agent} gave no output that fits its schema.")
-        return answer.output
-
-
 class Agents:
     """Runs agents for an open REM. Without a REM, chat works but nothing is stored."""
 
@@ -272,6 +239,39 @@ class Agents:
             return {"status": "success", "agent": answer.agent, "output": answer.output or answer.text}
 
         return delegate
+
+
+class CatalogOutputSchemas:
+    """The output schemas of the agents in a catalog, for dreams without a language model."""
+
+    def __init__(self, catalog: AgentCatalog) -> None:
+        self._catalog = catalog
+
+    async def output_schema(self, agent: str, scope: Scope) -> dict[str, Any]:
+        """Return the JSON schema of an agent's output. Raise InvalidAgentError if its output is plain text."""
+        schema = await self._catalog.get(agent, scope)
+        if not schema.structured_output:
+            raise InvalidAgentError(
+                f"The agent {schema.name} answers in plain text: set structured_output to true, and give it properties."
+            )
+        return schema.output_schema
+
+
+class AgentExtractionModel(CatalogOutputSchemas):
+    """Runs agents on the configured language model, for dreams."""
+
+    def __init__(self, agents: Agents, model: str) -> None:
+        super().__init__(agents.catalog)
+        self._agents = agents
+        self.model = model
+
+    async def extract(self, agent: str, text: str, scope: Scope) -> dict[str, Any]:
+        """Return the agent's output for a text, valid against its schema. Raise ModelError if there is none."""
+        context = AgentContext(user_id=scope.user_id, tenant_id=scope.tenant_id)
+        answer = await self._agents.run_without_session(agent, text, context)
+        if answer.output is None:
+            raise ModelError(f"The agent {agent} gave no output that matches its schema.")
+        return answer.output
 
 
 async def _build_history(
