@@ -30,7 +30,7 @@ def request(headers: dict[str, str], *, trusts_headers: bool, user: object = Non
     return Request({"type": "http", "headers": raw, "app": app, "state": state})
 
 
-def test_headers_in_any_case_make_a_context() -> None:
+def test_headers_are_case_insensitive() -> None:
     context = AgentContext.from_headers(
         {
             "x-user-id": " alice@example.com ",
@@ -55,12 +55,12 @@ def test_headers_in_any_case_make_a_context() -> None:
     assert AgentContext.model_validate_json(context.model_dump_json()) == context
 
 
-def test_no_headers_mean_nobody_in_particular() -> None:
+def test_missing_headers_are_the_anonymous_caller() -> None:
     assert AgentContext.from_headers({"X-User-Id": "  ", "X-Is-Eval": "no"}) == AgentContext()
     assert AgentContext().scope == Scope("default", None)
 
 
-def test_who_is_logged_in_counts_and_not_what_the_headers_say() -> None:
+def test_logged_in_user_overrides_headers() -> None:
     user = SimpleNamespace(id="alice", tenant_id="acme", email="alice@example.com")
     claimed = {"X-User-Id": "mallory", "X-Tenant-Id": "other", "X-Session-Id": "x"}
     context = AgentContext.from_request(request(claimed, trusts_headers=True, user=user))
@@ -70,13 +70,13 @@ def test_who_is_logged_in_counts_and_not_what_the_headers_say() -> None:
     assert context.session_name == "x"
 
 
-def test_where_people_log_in_who_has_not_is_nobody_whatever_the_headers_say() -> None:
+def test_untrusted_headers_are_ignored() -> None:
     claimed = {"X-User-Id": "alice", "X-Tenant-Id": "acme"}
     assert AgentContext.from_request(request(claimed, trusts_headers=False)) == AgentContext()
     assert AgentContext.from_request(request(claimed, trusts_headers=True)).user_id == "alice"
 
 
-def test_an_anonymous_conversation_owns_itself_and_nobody_can_claim_to_be_one() -> None:
+def test_anonymous_session_owns_itself_and_its_id_cannot_be_claimed() -> None:
     session = "550e8400-e29b-41d4-a716-446655440000"
     assert AgentContext(session_id=session).scope == Scope("default", f"anon:{session}")
     for claimed in (f"anon:{session}", f"ANON:{session}"):
@@ -85,12 +85,12 @@ def test_an_anonymous_conversation_owns_itself_and_nobody_can_claim_to_be_one() 
 
 
 @pytest.mark.parametrize("header", ["a\0b", "x" * 300])
-def test_an_impossible_user_is_refused_with_the_header_named(header: str) -> None:
+def test_invalid_user_is_rejected_with_the_name_of_the_header(header: str) -> None:
     with pytest.raises(InvalidInputError, match="X-User-Id"):
         AgentContext.from_headers({"X-User-Id": header})
 
 
-def test_a_session_is_a_uuid_or_a_name_of_the_users_own() -> None:
+def test_session_is_a_uuid_or_a_name_of_the_user() -> None:
     alice, bob = Scope("default", "alice"), Scope("default", "bob")
     uuid = UUID("550e8400-e29b-41d4-a716-446655440000")
     assert resolve_session_id(str(uuid), alice) == resolve_session_id(f"{{{uuid}}}", bob) == uuid
@@ -100,7 +100,7 @@ def test_a_session_is_a_uuid_or_a_name_of_the_users_own() -> None:
     assert named not in (resolve_session_id("Planung für Zürich", bob), resolve_session_id("Planung", alice))
 
 
-def test_a_child_has_the_same_user_and_conversation() -> None:
+def test_child_context_has_the_same_user_and_session() -> None:
     parent = AgentContext(user_id="alice", tenant_id="acme", session_id="s", is_eval=True, client_id="web")
     child = parent.child_context("worker", "openai:gpt-4o")
     assert child == parent.model_copy(update={"agent_schema_uri": "worker", "default_model": "openai:gpt-4o"})

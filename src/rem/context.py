@@ -25,8 +25,8 @@ MAX_USER_ID_CHARS = 255
 class Scope:
     """The tenant and the user whose rows a call may read and write.
 
-    Reads see the user's own rows and the shared rows of the tenant. Writes go to the user's own rows. A caller without a
-    user is anonymous: it reads only shared rows, and its writes are shared.
+    Reads see the user's own rows and the shared rows of the tenant. Writes go to the user's own rows.
+    A caller without a user is anonymous: it reads only shared rows, and its writes are shared.
     """
 
     tenant_id: str = DEFAULT_TENANT

@@ -1,6 +1,10 @@
-"""Agents that the tests write."""
+"""Definitions of agents for tests."""
 
 from __future__ import annotations
+
+from typing import Any
+
+from rem.agents.yaml_parser import parse_agent
 
 COMPLETE = """\
 type: object
@@ -50,5 +54,13 @@ json_schema_extra:
 
 
 def minimal(name: str = "my-agent", description: str = "You are an agent of mine.") -> str:
-    """The least that an agent needs."""
+    """Return the YAML of an agent with only the required fields."""
     return f"description: {description}\njson_schema_extra:\n  name: {name}\n"
+
+
+MINIMAL_AGENT = parse_agent(minimal(), "x")
+
+
+def object_schema(**properties: Any) -> dict[str, Any]:
+    """Return the JSON schema of an object with these properties."""
+    return {"type": "object", "properties": properties}

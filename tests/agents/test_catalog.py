@@ -52,14 +52,14 @@ async def test_built_in_agents_need_neither_folder_nor_database(tmp_path: Path) 
     assert (await catalog.get("rem://agents/query-agent", EVERYONE)) == schema
 
 
-async def test_without_settings_the_folder_is_under_rem_home(tmp_path: Path) -> None:
+async def test_default_folder_is_under_rem_home(tmp_path: Path) -> None:
     (tmp_path / "agents").mkdir()
     (tmp_path / "agents" / "a.yml").write_text(minimal())
     schema = await AgentCatalog(Settings(rem_home=tmp_path), None).get("my-agent", EVERYONE)
     assert schema.source == str(tmp_path / "agents" / "a.yml")
 
 
-async def test_a_file_is_seen_when_it_comes_changes_and_goes(files_only: AgentCatalog, folder: Path) -> None:
+async def test_added_changed_and_deleted_files_are_noticed(files_only: AgentCatalog, folder: Path) -> None:
     path = folder / "any-file-name.yaml"
     path.write_text(minimal(description="You are the first."))
     assert (await files_only.get("my-agent", EVERYONE)).description == "You are the first."
@@ -70,12 +70,12 @@ async def test_a_file_is_seen_when_it_comes_changes_and_goes(files_only: AgentCa
         await files_only.get("my-agent", EVERYONE)
 
 
-async def test_a_file_that_did_not_change_is_parsed_once(files_only: AgentCatalog, folder: Path) -> None:
+async def test_unchanged_file_is_parsed_once(files_only: AgentCatalog, folder: Path) -> None:
     (folder / "a.yaml").write_text(minimal())
     assert await files_only.get("my-agent", EVERYONE) is await files_only.get("my-agent", EVERYONE)
 
 
-async def test_a_broken_file_hides_no_other_and_says_what_is_wrong(files_only: AgentCatalog, folder: Path) -> None:
+async def test_invalid_files_report_errors_and_do_not_hide_others(files_only: AgentCatalog, folder: Path) -> None:
     (folder / "a-broken.yaml").write_text(minimal("broken") + "  retries: -1\n")
     (folder / "b-no-yaml.yaml").write_text("a: [")
     (folder / "c-no-text.yaml").write_bytes(b"\xff\xfe\x00")
@@ -94,13 +94,13 @@ async def test_a_broken_file_hides_no_other_and_says_what_is_wrong(files_only: A
         assert str(caught.value) == problems[name]
 
 
-async def test_a_dangling_link_does_no_harm(files_only: AgentCatalog, folder: Path) -> None:
+async def test_dangling_symlink_is_ignored(files_only: AgentCatalog, folder: Path) -> None:
     (folder / "gone.yaml").symlink_to(folder / "nowhere.yaml")
     (folder / "fine.yaml").write_text(minimal("fine"))
     assert "fine" in await names(files_only, EVERYONE)
 
 
-async def test_the_first_of_a_name_counts_and_the_others_say_so(files_only: AgentCatalog, folder: Path) -> None:
+async def test_first_agent_with_a_name_is_used_and_others_are_reported(files_only: AgentCatalog, folder: Path) -> None:
     (folder / "1.yaml").write_text(minimal("twin", "You are the first."))
     (folder / "2.yaml").write_text(minimal("twin", "You are the second."))
     (folder / "3.yaml").write_text(minimal("rem", "You are not REM."))
@@ -113,14 +113,14 @@ async def test_the_first_of_a_name_counts_and_the_others_say_so(files_only: Agen
     ]
 
 
-async def test_a_stored_agent_that_a_file_hides_says_so(catalog: AgentCatalog, folder: Path) -> None:
+async def test_stored_agent_hidden_by_a_file_reports_an_error(catalog: AgentCatalog, folder: Path) -> None:
     await catalog.save(minimal(), ALICE)
     (folder / "a.yaml").write_text(minimal())
     (problem,) = [entry.error for entry in await catalog.list_entries(ALICE) if entry.error]
     assert problem.startswith("The stored agent my-agent: my-agent is the name of an agent that is in ")
 
 
-async def test_a_check_says_that_the_name_is_taken_by_a_built_in_agent(folder: Path) -> None:
+async def test_validate_rejects_the_name_of_a_built_in_agent(folder: Path) -> None:
     path = folder / "mine.yaml"
     path.write_text(minimal("rem"))
     (problem,) = read_agent_file(path).issues
@@ -132,7 +132,7 @@ async def test_a_check_says_that_the_name_is_taken_by_a_built_in_agent(folder: P
     assert read_agent_file(path).issues == []
 
 
-async def test_a_saved_agent_is_found_at_once_and_by_its_owner_only(catalog: AgentCatalog) -> None:
+async def test_saved_agent_is_visible_only_to_its_owner(catalog: AgentCatalog) -> None:
     saved = await catalog.save(COMPLETE, ALICE)
     assert saved.source == "database"
     assert await catalog.get("release-helper", ALICE) == saved
@@ -144,7 +144,7 @@ async def test_a_saved_agent_is_found_at_once_and_by_its_owner_only(catalog: Age
         assert "Did you mean release-helper" not in str(caught.value)
 
 
-async def test_saving_again_replaces_what_was_saved(catalog: AgentCatalog) -> None:
+async def test_saving_again_replaces_the_agent(catalog: AgentCatalog) -> None:
     await catalog.save(minimal(description="You are the first."), ALICE)
     await catalog.get("my-agent", ALICE)
     await catalog.save(minimal(description="You are the second."), ALICE)
@@ -152,7 +152,7 @@ async def test_saving_again_replaces_what_was_saved(catalog: AgentCatalog) -> No
     assert (await names(catalog, ALICE)).count("my-agent") == 1
 
 
-async def test_ones_own_agent_comes_before_a_shared_one(catalog: AgentCatalog) -> None:
+async def test_own_agent_takes_precedence_over_shared_one(catalog: AgentCatalog) -> None:
     await catalog.save(minimal(description="You are shared."), EVERYONE)
     await catalog.save(minimal(description="You are Alice's."), ALICE)
     assert (await catalog.get("my-agent", ALICE)).description == "You are Alice's."
@@ -160,7 +160,7 @@ async def test_ones_own_agent_comes_before_a_shared_one(catalog: AgentCatalog) -
     assert (await names(catalog, ALICE)).count("my-agent") == 1
 
 
-async def test_a_file_comes_before_the_database(catalog: AgentCatalog, folder: Path) -> None:
+async def test_file_takes_precedence_over_database(catalog: AgentCatalog, folder: Path) -> None:
     await catalog.save(minimal(description="You are saved."), ALICE)
     (folder / "a.yaml").write_text(minimal(description="You are a file."))
     assert (await catalog.get("my-agent", ALICE)).description == "You are a file."
@@ -168,7 +168,7 @@ async def test_a_file_comes_before_the_database(catalog: AgentCatalog, folder: P
         await catalog.save(minimal(), ALICE)
 
 
-async def test_what_is_wrong_is_not_saved(catalog: AgentCatalog) -> None:
+async def test_invalid_agent_is_not_saved(catalog: AgentCatalog) -> None:
     with pytest.raises(InvalidAgentError, match=r"The agent, line 4: json_schema_extra\.retries"):
         await catalog.save(minimal() + "  retries: -1\n", ALICE)
     with pytest.raises(ConflictError, match="rem belongs to an agent that is built in"):
@@ -176,7 +176,7 @@ async def test_what_is_wrong_is_not_saved(catalog: AgentCatalog) -> None:
     assert "my-agent" not in await names(catalog, ALICE)
 
 
-async def test_a_deleted_agent_is_gone_and_can_be_saved_again(catalog: AgentCatalog) -> None:
+async def test_deleted_agent_can_be_saved_again(catalog: AgentCatalog) -> None:
     await catalog.save(minimal(), ALICE)
     await catalog.delete("my-agent", ALICE)
     with pytest.raises(AgentNotFoundError):
@@ -187,7 +187,7 @@ async def test_a_deleted_agent_is_gone_and_can_be_saved_again(catalog: AgentCata
     assert (await catalog.get("my-agent", ALICE)).description == "You are back."
 
 
-async def test_only_ones_own_agents_can_be_deleted(catalog: AgentCatalog, folder: Path) -> None:
+async def test_only_own_agents_can_be_deleted(catalog: AgentCatalog, folder: Path) -> None:
     (folder / "a.yaml").write_text(minimal("from-file"))
     await catalog.save(minimal("of-alice"), ALICE)
     await catalog.save(minimal("of-everyone"), EVERYONE)
@@ -202,7 +202,7 @@ async def test_only_ones_own_agents_can_be_deleted(catalog: AgentCatalog, folder
     assert {"of-alice", "of-everyone", "from-file"} <= set(await names(catalog, ALICE))
 
 
-async def test_a_stored_definition_that_is_no_agent_is_listed_with_its_problem(catalog: AgentCatalog, rem: Rem) -> None:
+async def test_invalid_stored_definition_is_listed_with_its_error(catalog: AgentCatalog, rem: Rem) -> None:
     await rem.store(ALICE).upsert(Schema(name="odd-one", spec={"description": "You."}))
     entry = (await catalog.list_entries(ALICE))[-1]
     assert (entry.name, entry.schema) == ("odd-one", None)
@@ -213,50 +213,50 @@ async def test_a_stored_definition_that_is_no_agent_is_listed_with_its_problem(c
 
 
 @pytest.mark.parametrize("name", ["sumarizer", "Summarizer", "sumarizer "])
-async def test_a_misspelt_name_is_answered_with_the_right_one(files_only: AgentCatalog, name: str) -> None:
+async def test_misspelt_name_suggests_the_right_one(files_only: AgentCatalog, name: str) -> None:
     with pytest.raises(AgentNotFoundError, match=r"Did you mean summarizer\? `rem agents list` shows them all"):
         await files_only.get(name, EVERYONE)
 
 
-async def test_a_misspelt_name_of_ones_own_agent_too(catalog: AgentCatalog) -> None:
+async def test_misspelt_name_of_own_agent_suggests_it(catalog: AgentCatalog) -> None:
     await catalog.save(COMPLETE, ALICE)
     with pytest.raises(AgentNotFoundError, match="Did you mean release-helper"):
         await catalog.get("relese-helper", ALICE)
 
 
 @pytest.mark.parametrize("name", ["", "x" * 100_000, "a\0b", "../../etc/passwd", "'; DROP TABLE schemas; --", "名前"])
-async def test_any_text_is_a_name_that_may_not_exist(catalog: AgentCatalog, name: str) -> None:
+async def test_any_unknown_name_is_not_found(catalog: AgentCatalog, name: str) -> None:
     with pytest.raises(AgentNotFoundError) as caught:
         await catalog.get(name, ALICE)
     assert len(str(caught.value)) < 500
 
 
-async def test_an_unknown_name_is_not_answered_with_a_thousand_others(catalog: AgentCatalog) -> None:
+async def test_error_for_unknown_name_does_not_list_many_agents(catalog: AgentCatalog) -> None:
     await asyncio.gather(*(catalog.save(minimal(f"agent-{number}"), ALICE) for number in range(20)))
     with pytest.raises(AgentNotFoundError, match=r"^There is no agent 'zzz'\. `rem agents list` shows them all\.$"):
         await catalog.get("zzz", ALICE)
 
 
-async def test_many_may_save_the_same_agent_at_once(catalog: AgentCatalog) -> None:
+async def test_concurrent_saves_of_one_agent_store_it_once(catalog: AgentCatalog) -> None:
     texts = [minimal(description=f"You are number {number}.") for number in range(8)]
     await asyncio.gather(*(catalog.save(text, ALICE) for text in texts))
     assert (await names(catalog, ALICE)).count("my-agent") == 1
 
 
-async def test_without_a_database_nothing_can_be_saved(files_only: AgentCatalog) -> None:
+async def test_save_and_delete_need_the_database(files_only: AgentCatalog) -> None:
     with pytest.raises(MemoryDisabledError):
         await files_only.save(minimal(), ALICE)
     with pytest.raises(MemoryDisabledError):
         await files_only.delete("my-agent", ALICE)
 
 
-def test_the_docs_know_every_tool() -> None:
+def test_docs_list_every_tool() -> None:
     docs = (REPOSITORY / "docs" / "agents.md").read_text(encoding="utf-8")
     table = docs.partition("## Tools")[2].partition("\n## ")[0]
     assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(TOOLS)
 
 
-async def test_the_agent_of_the_docs_that_asks_another_can_be_used(files_only: AgentCatalog, folder: Path) -> None:
+async def test_docs_example_of_an_agent_that_calls_others_is_valid(files_only: AgentCatalog, folder: Path) -> None:
     docs = (REPOSITORY / "docs" / "agents.md").read_text(encoding="utf-8")
     (text,) = re.findall(r"<!-- example: asking -->\n```yaml\n(.*?)```", docs, re.DOTALL)
     (folder / "asking.yaml").write_text(text)

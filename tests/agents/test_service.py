@@ -56,7 +56,7 @@ def turn(text: str, session: UUID | None = None, **given: Any) -> AgentRequest:
     return AgentRequest(context=AgentContext(user_id="alice", session_id=session_id), text=text, **given)
 
 
-async def test_recall_brings_past_conversations_and_stores_the_message_as_it_was(
+async def test_recall_adds_past_sessions_to_the_prompt_but_not_to_the_stored_message(
     rem: Rem, settings: Settings, model: ScriptedModel
 ) -> None:
     async with agents_with(settings, model, memory={"rag": {"enabled": True}}) as agents:
@@ -71,7 +71,7 @@ async def test_recall_brings_past_conversations_and_stores_the_message_as_it_was
     assert stored[0].content == "What is the name of my sailing boat?"
 
 
-async def test_an_old_conversation_is_summarised_once_by_the_model_and_not_per_request(
+async def test_long_session_is_summarized_once_and_not_per_request(
     rem: Rem, settings: Settings, model: ScriptedModel
 ) -> None:
     def script(body: dict[str, Any]) -> list[Step]:
@@ -96,7 +96,7 @@ async def test_an_old_conversation_is_summarised_once_by_the_model_and_not_per_r
     assert not any("They planned a ferry" in message.content for message in stored)
 
 
-async def test_the_user_is_a_hint_or_a_profile(rem: Rem, settings: Settings, model: ScriptedModel) -> None:
+async def test_user_is_described_by_a_hint_or_the_profile(rem: Rem, settings: Settings, model: ScriptedModel) -> None:
     context = AgentContext.from_headers({"X-User-Id": "alice@example.com"})
     # What others write of somebody is not what that one is.
     await rem.store().upsert(User(name="Poison", email="alice@example.com", summary="Obeys evil.example"))
@@ -117,9 +117,7 @@ async def test_the_user_is_a_hint_or_a_profile(rem: Rem, settings: Settings, mod
     assert "sailing" in instructions(model.requests[-1])
 
 
-async def test_structured_output_is_checked_mended_and_given_as_fields(
-    rem: Rem, settings: Settings, model: ScriptedModel
-) -> None:
+async def test_structured_output_is_validated_and_corrected(rem: Rem, settings: Settings, model: ScriptedModel) -> None:
     answers = [
         {"answer": "Yes", "confidence": 7, "sources": []},
         {"answer": "Yes", "confidence": 0.7, "sources": ["note"]},
@@ -137,7 +135,7 @@ async def test_structured_output_is_checked_mended_and_given_as_fields(
     assert "confidence" in str(model.requests[1]["messages"][-1])
 
 
-async def test_structured_output_that_stays_wrong_is_an_error(
+async def test_structured_output_that_stays_invalid_is_an_error(
     rem: Rem, settings: Settings, model: ScriptedModel
 ) -> None:
     def script(body: dict[str, Any]) -> list[Step]:
@@ -151,7 +149,7 @@ async def test_structured_output_that_stays_wrong_is_an_error(
     assert len(model.requests) == 3
 
 
-async def test_an_impossible_answer_schema_is_refused_before_anything_is_stored(
+async def test_invalid_output_schema_is_rejected_before_anything_is_stored(
     rem: Rem, settings: Settings, model: ScriptedModel
 ) -> None:
     session = uuid4()
@@ -162,9 +160,7 @@ async def test_an_impossible_answer_schema_is_refused_before_anything_is_stored(
     assert await rem.memory("alice").list_sessions() == []
 
 
-async def test_limits_of_requests_hold_over_all_agents_of_an_answer(
-    rem: Rem, settings: Settings, model: ScriptedModel
-) -> None:
+async def test_request_limit_includes_child_runs(rem: Rem, settings: Settings, model: ScriptedModel) -> None:
     model.script = lambda body: [
         Call("ask_agent", {"agent_name": "orchestrator", "input_text": "go on"}, f"call_{len(body['messages'])}")
     ]
@@ -174,9 +170,7 @@ async def test_limits_of_requests_hold_over_all_agents_of_an_answer(
     assert len(model.requests) <= 5
 
 
-async def test_an_answer_that_takes_too_long_as_a_whole_is_ended(
-    rem: Rem, settings: Settings, model: ScriptedModel
-) -> None:
+async def test_answer_is_stopped_after_its_time_limit(rem: Rem, settings: Settings, model: ScriptedModel) -> None:
     model.script = lambda _body: [step for _ in range(50) for step in ("word ", Pause(0.1))]
     async with agents_with(settings, model, llm={"answer_seconds": 0.5}) as agents:
         conversation = await agents.start(turn("Go on"))
@@ -187,7 +181,7 @@ async def test_an_answer_that_takes_too_long_as_a_whole_is_ended(
     assert stored[-1].content.startswith("word word")
 
 
-async def test_the_request_goes_before_the_agent_and_the_agent_before_the_settings(
+async def test_request_overrides_agent_and_agent_overrides_settings(
     rem: Rem, settings: Settings, model: ScriptedModel
 ) -> None:
     async with agents_with(settings, model, llm={"default_temperature": 0.9}) as agents:
@@ -201,14 +195,14 @@ async def test_the_request_goes_before_the_agent_and_the_agent_before_the_settin
     assert [body["temperature"] for body in model.requests] == [0.9, 0.1, 0.5]
 
 
-async def test_what_is_not_to_be_remembered_leaves_nothing(rem: Rem, settings: Settings, model: ScriptedModel) -> None:
+async def test_request_without_memory_stores_nothing(rem: Rem, settings: Settings, model: ScriptedModel) -> None:
     async with agents_with(settings, model) as agents:
         answer = await agents.run(turn("Hi", is_remembered=False))
     assert answer.session_id is None
     assert await rem.memory("alice").list_sessions() == []
 
 
-async def test_a_client_that_leaves_while_the_answer_is_stored_does_not_take_it_along(
+async def test_answer_is_stored_if_client_leaves_during_storing(
     rem: Rem, settings: Settings, model: ScriptedModel, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     session, said = uuid4(), asyncio.Event()
@@ -236,9 +230,7 @@ def _reading(uri: str, body: dict[str, Any]) -> list[Step]:
     return ["Done."] if has_result(body) else [Call("read_resource", {"uri": uri})]
 
 
-async def test_an_agent_reads_only_the_resources_of_its_definition(
-    rem: Rem, settings: Settings, model: ScriptedModel
-) -> None:
+async def test_agent_reads_only_resources_of_its_definition(rem: Rem, settings: Settings, model: ScriptedModel) -> None:
     definition = """
 type: object
 description: Answer.
@@ -253,9 +245,7 @@ json_schema_extra: {kind: agent, name: reader, resources: [{uri_pattern: "rem://
             assert "postgres" not in str(answer.tool_calls[0]["result"]).lower()
 
 
-async def test_an_answer_that_cannot_be_stored_is_given_all_the_same(
-    rem: Rem, settings: Settings, model: ScriptedModel
-) -> None:
+async def test_answer_that_cannot_be_stored_is_still_sent(rem: Rem, settings: Settings, model: ScriptedModel) -> None:
     session = uuid4()
     async with agents_with(settings, model) as agents:
         conversation = await agents.start(turn("Hi", session))

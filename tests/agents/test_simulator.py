@@ -26,12 +26,12 @@ def text_of(script: list[AnyEvent]) -> str:
     return "".join(event.content for event in script if isinstance(event, TextEvent))
 
 
-async def test_it_thinks_in_four_steps_before_anything_else() -> None:
+async def test_script_starts_with_four_reasoning_steps() -> None:
     thoughts = [event for event in (await events("demo"))[:4] if isinstance(event, ReasoningEvent)]
     assert [event.step for event in thoughts] == [1, 2, 3, 4]
 
 
-async def test_each_step_of_its_progress_begins_and_ends_in_order() -> None:
+async def test_progress_steps_start_and_end_in_order() -> None:
     progress = [event for event in await events("demo") if isinstance(event, ProgressEvent)]
     assert [(event.step, event.status) for event in progress] == [
         (step, status) for step in (1, 2, 3) for status in ("in_progress", "completed")
@@ -39,7 +39,7 @@ async def test_each_step_of_its_progress_begins_and_ends_in_order() -> None:
     assert {event.total_steps for event in progress} == {3}
 
 
-async def test_every_tool_call_is_answered_under_its_own_id() -> None:
+async def test_every_tool_call_ends_with_its_own_id() -> None:
     calls = [event for event in await events("demo") if isinstance(event, ToolCallEvent)]
     started = {event.tool_id: event for event in calls if event.status == "started"}
     completed = {event.tool_id: event for event in calls if event.status == "completed"}
@@ -49,7 +49,7 @@ async def test_every_tool_call_is_answered_under_its_own_id() -> None:
     assert all(event.result is not None for event in completed.values())
 
 
-async def test_the_text_is_rich_markdown_in_many_pieces() -> None:
+async def test_text_is_markdown_in_many_chunks() -> None:
     script = await events("demo")
     assert sum(isinstance(event, TextEvent) for event in script) > 50
     text = text_of(script)
@@ -57,7 +57,7 @@ async def test_the_text_is_rich_markdown_in_many_pieces() -> None:
         assert sign in text
 
 
-async def test_notes_and_a_card_end_it() -> None:
+async def test_script_ends_with_metadata_and_a_card() -> None:
     metadata, request = (await events("demo"))[-2:]
     assert isinstance(metadata, MetadataEvent)
     assert metadata.confidence == 0.95
@@ -67,19 +67,19 @@ async def test_notes_and_a_card_end_it() -> None:
     assert {field.type for field in request.card.inputs} == {"Input.Text", "Input.ChoiceSet", "Input.Toggle"}
 
 
-async def test_the_same_prompt_gives_the_same_events() -> None:
+async def test_same_prompt_gives_same_events() -> None:
     assert await events("demo") == await events("demo")
 
 
 @pytest.mark.parametrize("prompt", ["", "{braces} %s", "a\n\n# b\n```", "Zoë 東京 🙂", "x" * 100_000])
-async def test_any_prompt_is_quoted_in_one_line(prompt: str) -> None:
+async def test_prompt_is_quoted_in_one_line(prompt: str) -> None:
     text = text_of(await events(prompt))
     line = next(line for line in text.splitlines() if line.startswith("You wrote: "))
     assert prompt.split("\n")[0][:100] in line
     assert len(line) < 300
 
 
-async def test_it_can_take_its_time() -> None:
+async def test_delay_slows_the_script_down() -> None:
     begun = time.perf_counter()
     async for event in simulate("demo", delay_seconds=0.02):
         if isinstance(event, ProgressEvent):

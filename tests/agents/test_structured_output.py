@@ -40,7 +40,7 @@ class Answers:
         return agent
 
 
-async def test_a_good_answer_is_taken() -> None:
+async def test_valid_answer_is_accepted() -> None:
     good = {"answer": "It is out.", "confidence": 1, "released_at": "2026-05-01T12:00:00Z", "owner": {"name": "Zoë"}}
     answers = Answers(good)
     assert (await answers.agent().run("When?")).output == good
@@ -48,7 +48,7 @@ async def test_a_good_answer_is_taken() -> None:
     assert answers.shown["properties"]["confidence"]["maximum"] == 1
 
 
-async def test_the_model_is_told_what_is_wrong_and_may_mend_it() -> None:
+async def test_model_is_told_the_errors_and_may_correct_them() -> None:
     answers = Answers({"answer": 5, "confidence": 7}, {"answer": ""}, {"answer": "It is out."})
     assert (await answers.agent().run("When?")).output == {"answer": "It is out."}
     assert 'answer: 5 is not of type "string"' in answers.told[0]
@@ -56,7 +56,7 @@ async def test_the_model_is_told_what_is_wrong_and_may_mend_it() -> None:
     assert 'answer: "" is shorter than 1 character' in answers.told[1]
 
 
-async def test_after_the_retries_there_is_a_clear_error() -> None:
+async def test_error_after_the_last_retry_is_clear() -> None:
     bad = {"answer": 5}
     with pytest.raises(Exception) as caught:  # noqa: PT011  # the library's own, whatever it is called
         await Answers(bad, bad, bad).agent(retries=1).run("When?")
@@ -82,7 +82,7 @@ async def test_after_the_retries_there_is_a_clear_error() -> None:
         ({"answer": "a", "owner": []}, 'owner: [] is not of type "object"'),
     ],
 )
-def test_every_rule_of_the_schema_counts(answer: dict[str, Any], where: str) -> None:
+def test_every_rule_of_the_schema_is_checked(answer: dict[str, Any], where: str) -> None:
     with pytest.raises(ModelRetry) as caught:
         validate_output(SCHEMA, answer)
     assert where in str(caught.value)
@@ -100,14 +100,14 @@ def test_every_rule_of_the_schema_counts(answer: dict[str, Any], where: str) -> 
         ("ipv4", "127.0.0.1", "127.0.0.300"),
     ],
 )
-def test_formats_count(form: str, good: str, bad: str) -> None:
+def test_formats_are_checked(form: str, good: str, bad: str) -> None:
     schema = {"type": "object", "properties": {"x": {"format": form}}}
     assert validate_output(schema, {"x": good}) == {"x": good}
     with pytest.raises(ModelRetry, match=form):
         validate_output(schema, {"x": bad})
 
 
-def test_what_the_model_is_told_stays_short() -> None:
+def test_message_to_the_model_is_short() -> None:
     with pytest.raises(ModelRetry) as caught:
         validate_output(SCHEMA, {"answer": ["x" * 100_000] * 5})
     assert len(str(caught.value)) < 1_000
@@ -122,13 +122,13 @@ def test_what_the_model_is_told_stays_short() -> None:
         ({"type": "object", "properties": {"a": {"type": "string", "pattern": "(?=x)"}}}, "matched quickly"),
     ],
 )
-def test_a_schema_that_a_caller_sends_is_checked_first(schema: dict[str, Any], message: str) -> None:
+def test_requested_schema_is_checked(schema: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         make_output_type("caller", schema)
     assert message in str(caught.value)
 
 
-def test_a_schema_without_end_is_refused() -> None:
+def test_recursive_schema_is_rejected() -> None:
     schema: dict[str, Any] = {"type": "object"}
     for _ in range(5_000):
         schema = {"type": "object", "properties": {"a": schema}}

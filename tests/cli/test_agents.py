@@ -35,7 +35,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_an_agent_is_saved_shown_listed_and_deleted(here: Settings, file: Path) -> None:
+def test_agent_is_saved_shown_listed_and_deleted(here: Settings, file: Path) -> None:
     alice = ("--user", "alice@example.com")
     assert "Saved release-helper 2.1.0" in output("agents", "save", str(file), *alice, settings=here)
     shown = output("agents", "show", "release-helper", *alice, settings=here)
@@ -52,7 +52,7 @@ def test_an_agent_is_saved_shown_listed_and_deleted(here: Settings, file: Path) 
     assert "`rem agents list` shows them all" in gone.stderr
 
 
-def test_a_deleted_agent_comes_back_as_the_command_says(here: Settings, file: Path) -> None:
+def test_deleted_agent_is_restored_by_the_printed_command(here: Settings, file: Path) -> None:
     output("agents", "save", str(file), settings=here)
     said = output("agents", "delete", "release-helper", settings=here)
     (command,) = re.findall(r"`\S*rem (restore [^`]+)`", said)
@@ -60,7 +60,7 @@ def test_a_deleted_agent_comes_back_as_the_command_says(here: Settings, file: Pa
     assert "release-helper" in output("agents", "list", settings=here)
 
 
-def test_every_command_speaks_json(here: Settings, file: Path) -> None:
+def test_every_command_has_json_output(here: Settings, file: Path) -> None:
     saved = json.loads(output("agents", "save", str(file), "--json", settings=here))
     assert saved == {"name": "release-helper", "version": "2.1.0", "kind": "agent", "source": "database"}
     listed = {row["name"]: row for row in json.loads(output("agents", "list", "--json", settings=here))}
@@ -72,7 +72,7 @@ def test_every_command_speaks_json(here: Settings, file: Path) -> None:
     assert deleted == {"name": "release-helper", "deleted": True}
 
 
-def test_validate_needs_no_database_and_names_every_problem(nowhere: Settings, file: Path, tmp_path: Path) -> None:
+def test_validate_needs_no_database_and_names_every_error(nowhere: Settings, file: Path, tmp_path: Path) -> None:
     assert output("agents", "validate", str(file), settings=nowhere) == f"{file}: release-helper 2.1.0 is valid.\n"
     bad = tmp_path / "bad.yaml"
     bad.write_text(minimal("Bad Name") + "  retries: -1\n  tols: []\n", encoding="utf-8")
@@ -89,12 +89,12 @@ def test_validate_needs_no_database_and_names_every_problem(nowhere: Settings, f
     assert reports[0]["problems"][1]["line"] == 4
 
 
-def test_an_agent_can_come_from_standard_input(nowhere: Settings) -> None:
+def test_validate_reads_standard_input(nowhere: Settings) -> None:
     done = rem("agents", "validate", "-", settings=nowhere, stdin=minimal())
     assert (done.returncode, done.stdout) == (0, "-: my-agent 1.0.0 is valid.\n")
 
 
-def test_what_is_wrong_is_not_saved(nowhere: Settings, here: Settings, tmp_path: Path) -> None:
+def test_invalid_agent_is_not_saved(nowhere: Settings, here: Settings, tmp_path: Path) -> None:
     bad = tmp_path / "bad.yaml"
     bad.write_text(minimal() + "  retries: -1\n", encoding="utf-8")
     done = rem("agents", "save", str(bad), settings=nowhere)
@@ -106,7 +106,7 @@ def test_what_is_wrong_is_not_saved(nowhere: Settings, here: Settings, tmp_path:
     assert "belongs to an agent that is built in" in done.stderr
 
 
-def test_the_folder_and_its_broken_files_are_listed(tmp_path: Path) -> None:
+def test_folder_is_listed_with_errors_of_invalid_files(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "a.yaml").write_text(minimal("from-folder"), encoding="utf-8")
@@ -121,7 +121,7 @@ def test_the_folder_and_its_broken_files_are_listed(tmp_path: Path) -> None:
     assert off.returncode != 0
 
 
-def test_the_example_of_the_docs_is_valid_and_its_mistake_is_told_as_shown(nowhere: Settings, tmp_path: Path) -> None:
+def test_docs_example_is_valid_and_its_error_is_shown(nowhere: Settings, tmp_path: Path) -> None:
     path = tmp_path / "release-helper.yaml"
     path.write_text(_EXAMPLES["agent"], encoding="utf-8")
     output("agents", "validate", path.name, settings=nowhere, cwd=tmp_path)
@@ -130,7 +130,7 @@ def test_the_example_of_the_docs_is_valid_and_its_mistake_is_told_as_shown(nowhe
     assert done.stderr == f"Error: {_EXAMPLES['mistake']}"
 
 
-def test_the_docs_know_every_field_and_every_built_in_agent() -> None:
+def test_docs_list_every_field_and_built_in_agent() -> None:
     for name in AgentExtra.model_fields:
         assert f"`json_schema_extra.{name}`" in _DOCS or f", `{name}`" in _DOCS, name
     section = _DOCS.partition("## Built-in agents")[2].partition("## Models")[0]

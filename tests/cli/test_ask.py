@@ -27,7 +27,7 @@ def scripted(dsn: str, model: ScriptedModel) -> dict[str, str]:
     }
 
 
-def test_a_conversation_goes_on_and_shows_what_is_done(scripted: dict[str, str], model: ScriptedModel) -> None:
+def test_session_continues_and_tool_calls_are_shown(scripted: dict[str, str], model: ScriptedModel) -> None:
     model.script = lambda body: (
         [f"You said {last_text(body)}"] if has_result(body) else [Call("search_rem", {"query": 'FUZZY "zoe"'})]
     )
@@ -44,7 +44,7 @@ def test_a_conversation_goes_on_and_shows_what_is_done(scripted: dict[str, str],
     assert "I am Zoe" in str(model.requests[-1]["messages"])
 
 
-def test_without_a_model_the_answer_is_an_extract_with_its_key(dsn: str) -> None:
+def test_answer_without_model_is_an_excerpt_with_its_key(dsn: str) -> None:
     settings = {"POSTGRES__CONNECTION_STRING": dsn}
     output("demo", settings=settings)
     answer = output("ask", "Who is Sarah Chen?", settings=settings)
@@ -61,7 +61,7 @@ def test_without_a_model_the_answer_is_an_extract_with_its_key(dsn: str) -> None
         (["ask", "x", "--user", "anon:1"], 2, "anon:"),
     ],
 )
-def test_mistakes_are_told_in_one_paragraph(dsn: str, arguments: list[str], code: int, words: str) -> None:
+def test_errors_are_one_paragraph(dsn: str, arguments: list[str], code: int, words: str) -> None:
     refused = rem(*arguments, settings={"POSTGRES__CONNECTION_STRING": dsn})
     assert refused.returncode == code
     assert refused.stderr.startswith("Error: ")
@@ -69,7 +69,7 @@ def test_mistakes_are_told_in_one_paragraph(dsn: str, arguments: list[str], code
     assert "Traceback" not in refused.stderr
 
 
-def test_a_failing_model_is_an_error_and_an_exit_code(scripted: dict[str, str], model: ScriptedModel) -> None:
+def test_model_failure_has_an_exit_code(scripted: dict[str, str], model: ScriptedModel) -> None:
     from tests.scripted_model import Refuse
 
     model.script = lambda _body: [Refuse(500)]

@@ -39,7 +39,7 @@ async def found(url: str, key: str, user: str | None) -> list[str]:
 
 
 @pytest.mark.parametrize("slash", ["", "/"])
-async def test_a_client_finds_what_it_kept_with_and_without_a_slash(url: str, slash: str) -> None:
+async def test_client_stores_and_finds_with_and_without_trailing_slash(url: str, slash: str) -> None:
     async with client_of(url + slash, ALICE) as client:
         await client.call_tool("ingest_into_rem", {"name": "Größe 🎈", "content": "Zwei Meter. " * 3})
         answer = (await client.call_tool("search_rem", {"query": 'LOOKUP "größe 🎈"'})).data
@@ -47,7 +47,7 @@ async def test_a_client_finds_what_it_kept_with_and_without_a_slash(url: str, sl
         assert json.loads((await client.read_resource("rem://status"))[0].text)["counts"] == {"resources": 1}
 
 
-async def test_every_caller_has_a_memory_of_its_own(url: str, alice: Store, bob: Store, shared: Store) -> None:
+async def test_callers_see_only_their_own_and_shared_rows(url: str, alice: Store, bob: Store, shared: Store) -> None:
     for store, content in ((alice, "Alice's"), (bob, "Bob's"), (shared, "everyone's")):
         await store.upsert(Resource(name="Note", content=content))
     assert await found(url, "note", ALICE) == ["Alice's", "everyone's"]
@@ -55,7 +55,7 @@ async def test_every_caller_has_a_memory_of_its_own(url: str, alice: Store, bob:
     assert await found(url, "note", None) == ["everyone's"]
 
 
-async def test_pages_of_another_user_do_not_exist(url: str, bob: Store) -> None:
+async def test_resources_of_another_user_are_not_found(url: str, bob: Store) -> None:
     session = await bob.upsert(Session(name="Bob's secret"))
     await bob.upsert(Moment(name="Bob's day", summary="secret"))
     hidden = (f"rem://sessions/{session.id}", "rem://moments/key/bobs-day", f"user://profile/{resolve_user_id(BOB)}")
@@ -72,7 +72,7 @@ async def test_pages_of_another_user_do_not_exist(url: str, bob: Store) -> None:
         assert json.loads((await client.read_resource("user://profile/me"))[0].text)["user_id"] == resolve_user_id(BOB)
 
 
-async def test_many_calls_at_once_are_not_mixed_up(url: str, rem: Rem) -> None:
+async def test_concurrent_calls_keep_their_callers_apart(url: str, rem: Rem) -> None:
     users = [f"user-{number}" for number in range(5)]
     for user in users:
         await rem.store(user).upsert(Resource(name="Note", content=user))
@@ -90,13 +90,13 @@ async def test_many_calls_at_once_are_not_mixed_up(url: str, rem: Rem) -> None:
     assert all(seen == [user] for user, seen in answers)
 
 
-async def test_a_header_counts_only_where_nobody_has_to_log_in(rem: Rem, settings: Settings, alice: Store) -> None:
+async def test_user_header_is_ignored_unless_headers_are_trusted(rem: Rem, settings: Settings, alice: Store) -> None:
     await alice.upsert(Resource(name="Note", content="Alice's"))
     async with served(app_for(rem, settings, trusts_headers=False)) as url:
         assert await found(url, "note", ALICE) == []
 
 
-async def test_a_header_that_names_nobody_is_refused_with_its_name(url: str) -> None:
+async def test_invalid_user_header_is_rejected_by_name(url: str) -> None:
     async with client_of(url, "x" * 300) as client:
         with pytest.raises(ToolError, match="X-User-Id: A user id has 1 to 255 characters"):
             await client.call_tool("lookup", {"key": "x"})
@@ -118,7 +118,7 @@ async def test_a_header_that_names_nobody_is_refused_with_its_name(url: str) -> 
         ("nothing", {}, "Unknown tool"),
     ],
 )
-async def test_wrong_calls_say_what_is_wrong(url: str, tool: str, arguments: dict[str, Any], told: str) -> None:
+async def test_invalid_call_names_its_error(url: str, tool: str, arguments: dict[str, Any], told: str) -> None:
     async with client_of(url, ALICE) as client:
         with pytest.raises(ToolError) as refused:
             await client.call_tool(tool, arguments)
@@ -127,7 +127,7 @@ async def test_wrong_calls_say_what_is_wrong(url: str, tool: str, arguments: dic
         assert (await client.call_tool("lookup", {"key": "x"})).data["count"] == 0
 
 
-async def test_huge_arguments_are_ordinary(url: str) -> None:
+async def test_huge_arguments_are_accepted(url: str) -> None:
     text = "ein Wort 🎈 " * 100_000
     async with client_of(url, ALICE) as client:
         kept = (await client.call_tool("ingest_into_rem", {"name": "Huge", "content": text})).data
@@ -137,7 +137,7 @@ async def test_huge_arguments_are_ordinary(url: str) -> None:
         assert len(json.dumps(found, ensure_ascii=False)) < 40_000
 
 
-async def test_what_nobody_expected_shows_nothing_of_itself(rem: Rem, settings: Settings) -> None:
+async def test_unexpected_error_hides_its_details(rem: Rem, settings: Settings) -> None:
     app = app_for(rem, settings)
     async with served(app) as url:
         del app.state.agents
@@ -147,7 +147,7 @@ async def test_what_nobody_expected_shows_nothing_of_itself(rem: Rem, settings: 
             assert str(refused.value) == "Error calling tool 'lookup'"
 
 
-async def test_other_hosts_and_pages_are_refused(url: str) -> None:
+async def test_other_hosts_and_origins_are_rejected(url: str) -> None:
     own = url.removeprefix("http://").partition("/")[0]
     cases: list[tuple[dict[str, str], int]] = [
         ({}, 200),
@@ -168,7 +168,7 @@ async def test_other_hosts_and_pages_are_refused(url: str) -> None:
         assert (await client.get(url + "/more")).json() == {"detail": "Not Found"}
 
 
-async def test_no_session_is_needed_and_no_stream_is_opened(url: str) -> None:
+async def test_server_is_stateless_and_answers_json(url: str) -> None:
     async with httpx.AsyncClient() as client:
         answer = await client.post(url, json=LIST, headers=ACCEPT)
         assert answer.headers["content-type"] == "application/json"
@@ -178,7 +178,7 @@ async def test_no_session_is_needed_and_no_stream_is_opened(url: str) -> None:
         assert broken.status_code == 400
 
 
-async def test_without_a_database_the_server_says_what_is_missing(settings: Settings) -> None:
+async def test_server_reports_a_missing_database(settings: Settings) -> None:
     async with served(app_for(None, settings)) as url, client_of(url, ALICE) as client:
         with pytest.raises(ToolError, match="POSTGRES__ENABLED=true"):
             await client.call_tool("lookup", {"key": "x"})
@@ -187,7 +187,7 @@ async def test_without_a_database_the_server_says_what_is_missing(settings: Sett
         assert (await client.call_tool("list_schema", {})).data["count"] >= 14
 
 
-async def test_rem_serve_has_mcp_and_other_names_of_its_machine_can_be_allowed(dsn: str, alice: Store) -> None:
+async def test_rem_serve_offers_mcp_and_allows_configured_hosts(dsn: str, alice: Store) -> None:
     await alice.upsert(Resource(name="Note", content="Alice's"))
     settings = {
         "POSTGRES__CONNECTION_STRING": dsn,

@@ -32,7 +32,7 @@ def table(name: str) -> list[list[str]]:
     return [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in str(found).splitlines()[2:]]
 
 
-def test_the_example_prints_what_its_comments_say(dsn: str) -> None:
+def test_python_example_prints_its_comments(dsn: str) -> None:
     example = block("example")
     settings = {"POSTGRES__CONNECTION_STRING": dsn, "PATH": f"{REM.parent}{os.pathsep}{os.environ['PATH']}"}
     for _ in range(2):
@@ -48,14 +48,14 @@ def test_the_example_prints_what_its_comments_say(dsn: str) -> None:
         assert done.stdout.splitlines() == re.findall(r"print\(.*\)  # (.*)", example)
 
 
-def test_the_commands_print_configurations_for_every_client() -> None:
+def test_config_commands_cover_every_client() -> None:
     commands = [shlex.split(line)[1:] for line in block("commands").splitlines()]
     assert {command[2] for command in commands} == set(CLIENTS)
     for command in commands:
         assert "rem" in json.dumps(json.loads(output(*command, settings={})))
 
 
-def test_the_tables_are_those_of_the_server() -> None:
+def test_tables_list_all_tools_resources_and_prompts() -> None:
     tools = table("tools")
     assert [row[0] for row in tools] == list(TOOLS)
     assert {row[0] for row in tools if not row[2]} == {name for name in TOOLS if get_traits(TOOLS[name]).is_read_only}

@@ -23,7 +23,7 @@ def client() -> Client[Any]:
     return Client(create_mcp(lambda: env_for(None, "alice@example.com")))
 
 
-async def test_the_tools_come_with_their_manual_and_say_what_they_change(client: Client[Any]) -> None:
+async def test_tools_have_descriptions_and_annotations(client: Client[Any]) -> None:
     async with client:
         tools = {tool.name: tool for tool in await client.list_tools()}
     assert list(tools) == list(TOOLS)
@@ -38,7 +38,7 @@ async def test_the_tools_come_with_their_manual_and_say_what_they_change(client:
         assert "env" not in tool.input_schema["properties"]
 
 
-async def test_the_server_introduces_itself(client: Client[Any]) -> None:
+async def test_server_sends_its_name_version_and_instructions(client: Client[Any]) -> None:
     async with client:
         about = client.server_info
         assert about is not None
@@ -47,7 +47,7 @@ async def test_the_server_introduces_itself(client: Client[Any]) -> None:
     assert named <= set(KNOWN_TOOLS)
 
 
-async def test_the_pages_are_listed_as_json(client: Client[Any]) -> None:
+async def test_resources_are_listed_as_json(client: Client[Any]) -> None:
     async with client:
         fixed, templates = await client.list_resources(), await client.list_resource_templates()
     assert {str(page.uri) for page in fixed} == {
@@ -80,7 +80,7 @@ async def test_the_pages_are_listed_as_json(client: Client[Any]) -> None:
         ("write_agent", {"purpose": "prepare my week"}),
     ],
 )
-async def test_a_prompt_speaks_of_what_was_asked_and_of_tools_that_exist(
+async def test_prompt_has_its_arguments_and_names_existing_tools(
     client: Client[Any],
     name: str,
     arguments: dict[str, str],

@@ -38,7 +38,7 @@ def client_of(*arguments: str, settings: dict[str, str], log: Path) -> Client[An
     return Client(StdioTransport(str(REM), ["mcp", *arguments], env=environment(settings), log_file=log))
 
 
-async def test_a_client_that_starts_rem_acts_as_the_given_user(dsn: str, rem: Rem, bob: Store, tmp_path: Path) -> None:
+async def test_client_acts_as_the_user_of_the_command(dsn: str, rem: Rem, bob: Store, tmp_path: Path) -> None:
     await bob.upsert(Resource(name="Note", content="Bob's"))
     settings = {"POSTGRES__CONNECTION_STRING": dsn, "EMBEDDING__PROVIDER": "none"}
     async with client_of("--user", ALICE, settings=settings, log=tmp_path / "log") as client:
@@ -55,7 +55,7 @@ async def test_a_client_that_starts_rem_acts_as_the_given_user(dsn: str, rem: Re
     assert stored["record"]["content"] == "Alice's 🎈"
 
 
-async def test_another_agent_answers_without_a_language_model(dsn: str, alice: Store, tmp_path: Path) -> None:
+async def test_ask_agent_works_without_a_language_model(dsn: str, alice: Store, tmp_path: Path) -> None:
     await alice.upsert(Resource(name="Harbour report", content="The harbour opens in May."))
     settings = {"POSTGRES__CONNECTION_STRING": dsn, "EMBEDDING__PROVIDER": "none"}
     async with client_of("--user", ALICE, settings=settings, log=tmp_path / "log") as client:
@@ -64,13 +64,13 @@ async def test_another_agent_answers_without_a_language_model(dsn: str, alice: S
         assert "harbour-report" in json.dumps(answer)
 
 
-async def test_without_a_database_the_tools_say_so(tmp_path: Path) -> None:
+async def test_tools_report_a_missing_database(tmp_path: Path) -> None:
     async with client_of(settings={"POSTGRES__ENABLED": "false"}, log=tmp_path / "log") as client:
         with pytest.raises(ToolError, match="POSTGRES__ENABLED=true"):
             await client.call_tool("lookup", {"key": "x"})
 
 
-def test_nothing_but_the_protocol_is_on_standard_output(home: Path) -> None:
+def test_standard_output_has_only_the_protocol(home: Path) -> None:
     hello = {
         "jsonrpc": "2.0",
         "id": 1,
@@ -93,7 +93,7 @@ def test_nothing_but_the_protocol_is_on_standard_output(home: Path) -> None:
     assert "Preparing the schema" in done.stderr
 
 
-def test_a_user_that_cannot_be_is_refused_before_anything_is_opened(tmp_path: Path) -> None:
+def test_invalid_user_is_rejected_at_the_start(tmp_path: Path) -> None:
     done = rem("mcp", "--user", " ", settings={"REM_HOME": str(tmp_path / "none")})
     assert done.returncode == 2
     assert "A user id has 1 to 255 characters" in done.stderr
@@ -103,7 +103,7 @@ def test_a_user_that_cannot_be_is_refused_before_anything_is_opened(tmp_path: Pa
 @pytest.mark.parametrize(
     "client", ["claude-desktop", "claude-code", "cursor", "vscode", "zed", "windsurf", "gemini-cli"]
 )
-async def test_the_configuration_of_a_client_starts_rem_as_the_user(dsn: str, client: str, tmp_path: Path) -> None:
+async def test_config_starts_rem_as_the_user(dsn: str, client: str, tmp_path: Path) -> None:
     settings = {"POSTGRES__CONNECTION_STRING": dsn, "REM_HOME": str(tmp_path)}
     done = rem("mcp", "config", client, "--user", ALICE, settings=settings)
     assert done.returncode == 0, done.stderr
@@ -116,7 +116,7 @@ async def test_the_configuration_of_a_client_starts_rem_as_the_user(dsn: str, cl
     assert Path(server["command"]).samefile(REM)
 
 
-async def test_a_configuration_works_as_it_is(dsn: str, alice: Store, tmp_path: Path) -> None:
+async def test_printed_config_works(dsn: str, alice: Store, tmp_path: Path) -> None:
     await alice.upsert(Resource(name="Note", content="x"))
     printed = json.loads(output("mcp", "--user", ALICE, "config", "claude-code", settings={}))
     printed["mcpServers"]["rem"]["env"] = environment({"POSTGRES__CONNECTION_STRING": dsn})
@@ -135,13 +135,13 @@ async def test_a_configuration_works_as_it_is(dsn: str, alice: Store, tmp_path: 
         ("gemini-cli", {"httpUrl": "http://x/mcp"}),
     ],
 )
-def test_the_configuration_for_a_running_server_names_the_user(client: str, server: dict[str, str]) -> None:
+def test_config_for_a_running_server_names_the_user(client: str, server: dict[str, str]) -> None:
     arguments = ("--url", "http://x/mcp", "--user", BOB, "--tenant", "acme")
     ((_section, servers),) = json.loads(output("mcp", "config", client, *arguments, settings={})).items()
     assert servers == {"rem": {**server, "headers": {"X-User-Id": BOB, "X-Tenant-Id": "acme"}}}
 
 
-def test_a_client_that_nobody_knows_is_refused_with_those_that_are() -> None:
+def test_error_for_unknown_client_lists_known_ones() -> None:
     unknown = rem("mcp", "config", "emacs", settings={})
     assert (unknown.returncode, "claude-desktop, claude-code, cursor" in unknown.stderr) == (2, True)
     local_only = rem("mcp", "config", "claude-desktop", "--url", "http://x", settings={})

@@ -23,7 +23,7 @@ from tests.tools.tool_env import env_for
 ALICE, BOB = "alice@example.com", "bob@example.com"
 
 
-def test_the_tools_are_those_that_agents_may_name() -> None:
+def test_agents_may_have_every_registered_tool() -> None:
     assert set(TOOLS) == set(KNOWN_TOOLS)
 
 
@@ -47,7 +47,7 @@ def test_traits_are_declared_at_each_tool() -> None:
 
 
 @pytest.mark.parametrize("name", TOOLS)
-def test_a_tool_is_described_for_models_and_takes_no_user(name: str) -> None:
+def test_tool_has_a_description_and_takes_no_user(name: str) -> None:
     parameters = inspect.signature(TOOLS[name]).parameters
     assert next(iter(parameters)) == "env"
     assert not {"user", "user_id", "tenant", "tenant_id", "scope"} & set(parameters)
@@ -60,7 +60,7 @@ def test_a_tool_is_described_for_models_and_takes_no_user(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TOOLS)
-def test_without_its_environment_a_function_keeps_its_face(name: str) -> None:
+def test_bound_tool_keeps_signature_and_docstring(name: str) -> None:
     function = bind_tool(TOOLS[name], lambda: env_for(None))
     inner = inspect.signature(TOOLS[name])
     outer = inspect.signature(function)
@@ -74,7 +74,7 @@ def test_without_its_environment_a_function_keeps_its_face(name: str) -> None:
     assert (function.__name__, function.__doc__) == (name, TOOLS[name].__doc__)
 
 
-async def test_the_environment_is_asked_for_at_each_call(rem: Rem, alice: Store) -> None:
+async def test_each_call_gets_its_own_environment(rem: Rem, alice: Store) -> None:
     await alice.upsert(Resource(name="Note", content="x"))
     callers = [env_for(rem, ALICE), env_for(rem, BOB)]
 
@@ -85,7 +85,7 @@ async def test_the_environment_is_asked_for_at_each_call(rem: Rem, alice: Store)
     assert [(await function(key="note"))["count"] for _ in range(2)] == [1, 0]
 
 
-async def test_an_error_becomes_the_callers_own() -> None:
+async def test_error_is_converted_for_the_caller() -> None:
     def as_error(error: RemError) -> Exception:
         return LookupError(str(error))
 
@@ -122,7 +122,7 @@ async def returned(env: ToolEnv, *calls: tuple[str, dict[str, Any]]) -> list[Too
     return [part for part in parts if isinstance(part, ToolReturnPart)]
 
 
-async def test_an_agent_searches_as_the_user_it_runs_for(rem: Rem, alice: Store) -> None:
+async def test_agent_tool_searches_as_its_user(rem: Rem, alice: Store) -> None:
     await alice.upsert(Resource(name="Note", content="x"))
     for user, count in ((ALICE, 1), (BOB, 0)):
         (part,) = await returned(env_for(rem, user), ("search_rem", {"query": "LOOKUP note"}))
@@ -130,7 +130,7 @@ async def test_an_agent_searches_as_the_user_it_runs_for(rem: Rem, alice: Store)
         assert part.content["count"] == count
 
 
-async def test_a_model_is_told_what_it_can_correct(rem: Rem) -> None:
+async def test_correctable_error_goes_back_to_the_model(rem: Rem) -> None:
     wrong, right = await returned(
         env_for(rem, ALICE), ("search_rem", {"query": "LOKUP x"}), ("search_rem", {"query": "LOOKUP x"})
     )
@@ -140,7 +140,7 @@ async def test_a_model_is_told_what_it_can_correct(rem: Rem) -> None:
     assert missing.outcome == "retried"
 
 
-async def test_wrong_arguments_come_back_to_the_model(rem: Rem) -> None:
+async def test_invalid_arguments_go_back_to_the_model(rem: Rem) -> None:
     calls: list[tuple[str, dict[str, Any]]] = [
         ("search_rem", {"query": "LOOKUP x", "mode": "sql"}),
         ("lookup", {"key": "x", "user_id": "bob"}),
@@ -150,7 +150,7 @@ async def test_wrong_arguments_come_back_to_the_model(rem: Rem) -> None:
     assert [part.outcome for part in parts] == ["retried"] * 3
 
 
-async def test_what_a_model_cannot_correct_is_a_result_that_says_so() -> None:
+async def test_other_error_becomes_an_error_result() -> None:
     (part,) = await returned(env_for(None, ALICE), ("search_rem", {"query": "LOOKUP x"}))
     assert part.content == {
         "status": "error",
@@ -158,7 +158,7 @@ async def test_what_a_model_cannot_correct_is_a_result_that_says_so() -> None:
     }
 
 
-async def test_the_environment_may_be_made_from_the_run(rem: Rem) -> None:
+async def test_environment_may_be_made_from_run_dependencies(rem: Rem) -> None:
     tool = make_agent_tool(search_rem, env_of=lambda context: env_for(rem, context.deps), description="Search here.")
     agent = Agent(scripted(("search_rem", {"query": "LOOKUP x"})), deps_type=str, tools=[tool])
     assert (await agent.run("go", deps=ALICE)).output == "done"

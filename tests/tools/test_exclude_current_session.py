@@ -38,7 +38,7 @@ async def asked_often(rem: Rem) -> UUID:
 
 
 @pytest.mark.parametrize("query", [_QUESTION, f'SEARCH "{_QUESTION}" LIMIT 10'])
-async def test_facts_are_found_and_not_the_question_itself(rem: Rem, asked_often: UUID, query: str) -> None:
+async def test_search_returns_facts_and_not_the_question(rem: Rem, asked_often: UUID, query: str) -> None:
     env = ToolEnv(AgentContext(user_id="alice", session_id=str(asked_often)), rem)
     mode = "rem-dialect" if query.startswith("SEARCH") else "natural-language"
     found = await search_rem(env, query, mode)  # type: ignore[arg-type]
@@ -48,13 +48,13 @@ async def test_facts_are_found_and_not_the_question_itself(rem: Rem, asked_often
     assert f"{_QUESTION} Tell me!" not in contents
 
 
-async def test_notes_of_tools_are_not_searched_at_all(rem: Rem, asked_often: UUID) -> None:
+async def test_tool_messages_are_not_searched(rem: Rem, asked_often: UUID) -> None:
     found = await rem.query('SEARCH "confidence sources harbour ferry fast" FROM messages LIMIT 30', user="alice")
     assert {row["record"]["role"] for row in found.results} == {"user"}
     assert (await rem.check_index()).unindexed_rows == 0
 
 
-async def test_messages_of_others_talks_have_room_beside_content(rem: Rem, asked_often: UUID) -> None:
+async def test_messages_of_other_sessions_are_at_most_half_of_the_rows(rem: Rem, asked_often: UUID) -> None:
     other = uuid4()
     for number in range(9):
         await said(rem, other, Role.USER, f"I heard the harbour ferry makes {number + 30} knots.")

@@ -29,7 +29,7 @@ def settings(settings: Settings, tmp_path: Path) -> Settings:
     return settings.model_copy(update={"ingest": IngestSettings(paths=[tmp_path / "open"])})
 
 
-async def test_a_file_is_taken_in_for_the_caller(rem: Rem, alice: Store, bob: Store, tmp_path: Path) -> None:
+async def test_file_is_stored_for_the_caller(rem: Rem, alice: Store, bob: Store, tmp_path: Path) -> None:
     path = tmp_path / "open" / "guide.md"
     path.write_text(PAGE, encoding="utf-8")
     env = env_for(rem, ALICE)
@@ -49,7 +49,7 @@ async def test_a_file_is_taken_in_for_the_caller(rem: Rem, alice: Store, bob: St
         await parse_and_ingest_file(env, str(path))
 
 
-async def test_nothing_else_of_the_server_is_read(rem: Rem, tmp_path: Path) -> None:
+async def test_other_files_of_the_server_are_not_read(rem: Rem, tmp_path: Path) -> None:
     (tmp_path / "secret.md").write_text("secret", encoding="utf-8")
     (tmp_path / "open" / "link.md").symlink_to(tmp_path / "secret.md")
     for place in (tmp_path / "secret.md", tmp_path / "open" / "link.md", tmp_path / "open" / ".." / "secret.md"):
@@ -57,13 +57,13 @@ async def test_nothing_else_of_the_server_is_read(rem: Rem, tmp_path: Path) -> N
             await parse_and_ingest_file(env_for(rem, ALICE), str(place))
 
 
-async def test_a_file_without_text_is_an_error_that_says_so(rem: Rem, tmp_path: Path) -> None:
+async def test_file_without_text_is_an_error(rem: Rem, tmp_path: Path) -> None:
     (tmp_path / "open" / "x.txt").write_bytes(b"")
     with pytest.raises(InvalidInputError, match=r"x\.txt is empty"):
         await parse_and_ingest_file(env_for(rem, ALICE), str(tmp_path / "open" / "x.txt"))
 
 
-async def test_an_agents_definition_becomes_the_callers_agent(
+async def test_agent_definition_becomes_an_agent_of_the_caller(
     rem: Rem, alice: Store, settings: Settings, tmp_path: Path
 ) -> None:
     (tmp_path / "open" / "a.yaml").write_text(AGENT, encoding="utf-8")
@@ -72,7 +72,7 @@ async def test_an_agents_definition_becomes_the_callers_agent(
     assert [row.name for row in await alice.find(Schema)] == ["release-helper"]
 
 
-async def test_it_is_a_tool_that_writes() -> None:
+async def test_tool_is_not_read_only() -> None:
     assert TOOLS["parse_and_ingest_file"] is parse_and_ingest_file
     assert not get_traits(parse_and_ingest_file).is_read_only
     with pytest.raises(MemoryDisabledError):

@@ -25,7 +25,7 @@ ALICE, BOB = "alice@example.com", "bob@example.com"
 UTC_NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def test_the_table_has_the_pages_of_the_specification() -> None:
+def test_resource_pages() -> None:
     assert [page.uri for page in RESOURCE_PAGES] == [
         "rem://agents",
         "rem://agents/{name}",
@@ -40,7 +40,7 @@ def test_the_table_has_the_pages_of_the_specification() -> None:
     ]
 
 
-async def test_the_agents_are_listed_and_shown(rem: Rem, settings: Settings) -> None:
+async def test_agents_are_listed_and_shown(rem: Rem, settings: Settings) -> None:
     env = env_for(rem, ALICE, agents=AgentCatalog(settings, rem))
     listed = {agent["name"]: agent for agent in (await read_page(env, "rem://agents"))["agents"]}
     assert {"rem", "query-agent", "orchestrator", "simulator"} <= set(listed)
@@ -53,7 +53,7 @@ async def test_the_agents_are_listed_and_shown(rem: Rem, settings: Settings) -> 
         await read_page(env_for(rem, ALICE), "rem://agents")
 
 
-async def test_the_query_language_is_told_from_its_own_grammar(rem: Rem) -> None:
+async def test_query_language_is_described_from_its_grammar(rem: Rem) -> None:
     page = await read_page(env_for(rem), "rem://schema/query-types")
     assert page["grammar"] == describe_grammar()
     assert [verb["verb"] for verb in page["query_types"]] == list(VERBS)
@@ -63,7 +63,7 @@ async def test_the_query_language_is_told_from_its_own_grammar(rem: Rem) -> None
     assert (await read_page(env_for(rem), "rem://schema/entities"))["count"] >= 14
 
 
-async def test_conversations_are_for_their_owner(rem: Rem, alice: Store) -> None:
+async def test_sessions_are_visible_only_to_their_owner(rem: Rem, alice: Store) -> None:
     session = await alice.upsert(Session(name="Planning"))
     for index in range(60):
         content = f"message {index} " + "word " * 500 * (index == 59)
@@ -81,7 +81,7 @@ async def test_conversations_are_for_their_owner(rem: Rem, alice: Store) -> None
                 await read_page(env_for(rem, other), f"rem://sessions/{unknown}")
 
 
-async def test_moments_come_in_pages_the_latest_first(rem: Rem, alice: Store) -> None:
+async def test_moments_are_listed_in_pages_newest_first(rem: Rem, alice: Store) -> None:
     await alice.upsert_many(
         [Moment(name=f"day {day}", starts_timestamp=UTC_NOON + timedelta(days=day)) for day in range(25)]
     )
@@ -96,7 +96,7 @@ async def test_moments_come_in_pages_the_latest_first(rem: Rem, alice: Store) ->
             await read_page(env, f"rem://moments/{quote(page)}")
 
 
-async def test_a_moment_is_read_by_any_form_of_its_key(rem: Rem, alice: Store) -> None:
+async def test_moment_is_found_by_any_form_of_its_key(rem: Rem, alice: Store) -> None:
     await alice.upsert(Moment(name="Größe/Tiefe ☀", summary="It was."))
     env = env_for(rem, ALICE)
     address = f"rem://moments/key/{quote('Größe/Tiefe ☀', safe='')}"
@@ -106,7 +106,7 @@ async def test_a_moment_is_read_by_any_form_of_its_key(rem: Rem, alice: Store) -
             await read_page(reader, unknown)
 
 
-async def test_a_profile_is_read_by_whom_it_is_of(rem: Rem, alice: Store, bob: Store) -> None:
+async def test_profile_is_visible_only_to_its_user(rem: Rem, alice: Store, bob: Store) -> None:
     own, other = resolve_user_id(ALICE), resolve_user_id(BOB)
     await alice.upsert(User(id=UUID(own), name="Alice", email=ALICE, interests=["engines"]))
     await bob.upsert(User(id=UUID(other), name="Bob"))
@@ -122,7 +122,7 @@ async def test_a_profile_is_read_by_whom_it_is_of(rem: Rem, alice: Store, bob: S
             await read_page(reader, "user://profile/me")
 
 
-async def test_a_user_of_whom_nothing_is_known_has_an_empty_profile(rem: Rem, shared: Store) -> None:
+async def test_unknown_user_has_an_empty_profile(rem: Rem, shared: Store) -> None:
     await shared.upsert(User(name="carol", summary="somebody else's words"))
     assert await read_page(env_for(rem, "carol"), "user://profile/me") == {
         "user_id": "carol",
@@ -132,7 +132,7 @@ async def test_a_user_of_whom_nothing_is_known_has_an_empty_profile(rem: Rem, sh
     assert (await read_page(env_for(rem, "carol"), "user://profile/carol"))["summary"] == "her own"
 
 
-async def test_the_status_counts_what_the_caller_sees_and_tells_no_secret(
+async def test_status_counts_rows_of_the_caller_and_has_no_secrets(
     rem: Rem, alice: Store, bob: Store, dsn: str
 ) -> None:
     await alice.upsert(Resource(name="one", content="x"))
@@ -149,19 +149,19 @@ async def test_the_status_counts_what_the_caller_sees_and_tells_no_secret(
 @pytest.mark.parametrize(
     "uri", ["", "rem://", "rem://nothing", "http://example.com", "rem://agents/a/b", "REM://agents", "rem://agents?x=1"]
 )
-async def test_an_address_of_nothing_lists_what_there_is(rem: Rem, uri: str) -> None:
+async def test_error_for_unknown_address_lists_the_resources(rem: Rem, uri: str) -> None:
     with pytest.raises(NotFoundError, match=r"The resources: rem://agents, .*user://profile/\{user_id\}"):
         await read_page(env_for(rem, ALICE), uri)
 
 
-async def test_an_agent_reads_only_what_its_definition_allows(rem: Rem) -> None:
+async def test_agent_reads_only_allowed_resources(rem: Rem) -> None:
     env = env_for(rem, ALICE, may_read=lambda uri: uri.startswith("rem://moments/"))
     assert (await read_page(env, "rem://moments/1"))["count"] == 0
     with pytest.raises(NotFoundError):
         await read_page(env, "rem://status")
 
 
-async def test_without_a_database_its_pages_say_so(settings: Settings) -> None:
+async def test_pages_report_a_missing_database(settings: Settings) -> None:
     env = env_for(None, ALICE, agents=AgentCatalog(settings, None))
     assert (await read_page(env, "rem://status"))["memory"].startswith("off")
     assert (await read_page(env, "rem://agents"))["count"] >= 5

@@ -1,4 +1,4 @@
-"""What a model gets when it searches: the right rows, of the caller only, and never more than it can read."""
+"""The search tools return the right rows, and only rows of the caller."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from rem import Rem
 from rem.db.store import Store
 from rem.errors import InvalidInputError, MemoryDisabledError, QuerySyntaxError
-from rem.models import Edge, Message, Moment, Resource, Role, Session, User
+from rem.models import Edge, Message, Resource, Role, Session, User
 from rem.tools.search import fuzzy, lookup, search_rem, traverse
-from rem.tools.trimming import MAX_PREVIEW_CHARS, MAX_RESULT_CHARS, fit_to_budget
+from rem.tools.trimming import MAX_PREVIEW_CHARS
 from tests.tools.tool_env import env_for
 
 ALICE, BOB = "alice@example.com", "bob@example.com"
@@ -45,7 +45,7 @@ def keys(answer: dict[str, object]) -> list[str]:
         ("SELECT key FROM users ORDER BY key", ["mike-ross", "sarah-chen"]),
     ],
 )
-async def test_every_verb_finds_for_its_owner_and_nobody_else(rem: Rem, query: str, found: list[str]) -> None:
+async def test_every_verb_finds_only_rows_of_the_caller(rem: Rem, query: str, found: list[str]) -> None:
     answer = await search_rem(env_for(rem, ALICE), query)
     assert (keys(answer), answer["count"], answer["status"]) == (found, len(found), "success")
     for other in (BOB, None):
@@ -53,14 +53,14 @@ async def test_every_verb_finds_for_its_owner_and_nobody_else(rem: Rem, query: s
 
 
 @pytest.mark.usefixtures("sarah")
-async def test_plain_language_is_understood_and_says_how(rem: Rem) -> None:
+async def test_plain_language_search_explains_its_query(rem: Rem) -> None:
     answer = await search_rem(env_for(rem, ALICE), "who is Sarah Chen?", mode="natural-language")
     assert keys(answer) == ["sarah-chen"]
     assert answer["notes"] == ['Understood as: LOOKUP "Sarah Chen"']
 
 
 @pytest.mark.usefixtures("sarah")
-async def test_a_plan_answers_with_the_rows_of_its_last_stage_once(rem: Rem) -> None:
+async def test_plan_returns_rows_of_its_last_stage_only(rem: Rem) -> None:
     plan = {"stages": [{"id": "a", "query": "LOOKUP sarah-chen"}, {"id": "b", "query": "TRAVERSE FROM {a.key}"}]}
     answer = await search_rem(env_for(rem, ALICE), json.dumps(plan), mode="staged-plan")
     assert keys(answer) == ["mike-ross"]
@@ -72,7 +72,7 @@ async def test_a_plan_answers_with_the_rows_of_its_last_stage_once(rem: Rem) -> 
 
 
 @pytest.mark.usefixtures("sarah")
-async def test_the_shortcuts_do_what_the_verbs_do(rem: Rem) -> None:
+async def test_lookup_fuzzy_and_traverse_match_their_verbs(rem: Rem) -> None:
     env = env_for(rem, ALICE)
     assert keys(await lookup(env, "Sarah Chen")) == ["sarah-chen"]
     assert keys(await fuzzy(env, "sara chenn")) == ["sarah-chen"]
@@ -83,7 +83,7 @@ async def test_the_shortcuts_do_what_the_verbs_do(rem: Rem) -> None:
     assert "manages" in json.dumps(plan["results"])
 
 
-async def test_a_limit_counts_for_every_way_of_asking(rem: Rem, alice: Store) -> None:
+async def test_limit_applies_to_every_mode(rem: Rem, alice: Store) -> None:
     await alice.upsert_many([Resource(name=f"note {number}", content="the same words") for number in range(15)])
     env = env_for(rem, ALICE)
     for query, mode in (
@@ -99,7 +99,7 @@ async def test_a_limit_counts_for_every_way_of_asking(rem: Rem, alice: Store) ->
 
 
 @pytest.mark.parametrize("text", ["", " \n", "\0", "\ud800"])
-async def test_what_cannot_be_a_key_or_text_is_refused(rem: Rem, text: str) -> None:
+async def test_empty_arguments_are_rejected(rem: Rem, text: str) -> None:
     env = env_for(rem, ALICE)
     for tool in (lookup, fuzzy, traverse):
         with pytest.raises(InvalidInputError):
@@ -109,14 +109,14 @@ async def test_what_cannot_be_a_key_or_text_is_refused(rem: Rem, text: str) -> N
             await search_rem(env, text, mode=mode)
 
 
-async def test_a_mistake_in_the_language_says_where_and_what_is_right(rem: Rem) -> None:
+async def test_syntax_error_names_position_and_correction(rem: Rem) -> None:
     with pytest.raises(QuerySyntaxError, match="Did you mean"):
         await search_rem(env_for(rem, ALICE), 'LOKUP "sarah"')
     with pytest.raises(InvalidInputError, match="There is no table"):
         await search_rem(env_for(rem, ALICE), "SEARCH x FROM resorces", limit=3)
 
 
-async def test_huge_and_foreign_texts_are_ordinary(rem: Rem, alice: Store) -> None:
+async def test_huge_and_non_ascii_texts_are_accepted(rem: Rem, alice: Store) -> None:
     await alice.upsert(Resource(name="日本の計画 🎌", content="東京で会議"))
     env = env_for(rem, ALICE)
     assert keys(await lookup(env, "日本の計画 🎌")) == keys(await fuzzy(env, "日本の計画")) != []
@@ -124,21 +124,7 @@ async def test_huge_and_foreign_texts_are_ordinary(rem: Rem, alice: Store) -> No
     assert (await search_rem(env, "word " * 20_000, mode="natural-language"))["status"] == "success"
 
 
-async def test_what_is_empty_or_only_for_the_store_is_left_out(rem: Rem, alice: Store) -> None:
-    await alice.upsert(Moment(name="Kick-off", summary="It began.", topic_tags=["launch"]))
-    (row,) = (await lookup(env_for(rem, ALICE), "kick-off"))["results"]
-    assert row["table"] == "moments"
-    assert row["record"]["topic_tags"] == ["launch"]
-    assert not {"embedding", "tenant_id", "user_id", "deleted_at", "emotion_tags", "metadata"} & set(row["record"])
-
-
-async def test_a_select_keeps_what_it_asked_for(rem: Rem, alice: Store) -> None:
-    await alice.upsert(Resource(name="Note", content="", category=None))
-    (row,) = (await search_rem(env_for(rem, ALICE), "SELECT user_id, content, category FROM resources"))["results"]
-    assert row == {"user_id": alice.scope.user_id, "content": "", "category": None}
-
-
-async def test_a_long_text_is_cut_where_many_are_found_and_looked_up_whole(rem: Rem, alice: Store) -> None:
+async def test_long_text_is_cut_in_a_search_and_complete_in_a_lookup(rem: Rem, alice: Store) -> None:
     text = "The engine weaves algebraical patterns. " * 100
     await alice.upsert(Resource(name="On engines", content=text))
     env = env_for(rem, ALICE)
@@ -150,7 +136,7 @@ async def test_a_long_text_is_cut_where_many_are_found_and_looked_up_whole(rem: 
     assert whole["record"]["content"] == text
 
 
-async def test_a_text_of_any_length_can_be_read_piece_by_piece(rem: Rem, alice: Store) -> None:
+async def test_long_text_can_be_read_in_parts(rem: Rem, alice: Store) -> None:
     text = "".join(f"{number}: größer ✓\n" for number in range(6000))
     await alice.upsert(Resource(name="Long", content=text))
     read, offset = "", 0
@@ -164,7 +150,7 @@ async def test_a_text_of_any_length_can_be_read_piece_by_piece(rem: Rem, alice: 
     assert read == text
 
 
-async def test_the_key_in_a_shortened_message_gives_its_exact_text_back(rem: Rem, alice: Store) -> None:
+async def test_key_in_a_shortened_message_returns_its_full_text(rem: Rem, alice: Store) -> None:
     session = await alice.upsert(Session(id=uuid4()))
     said = "  An answer with spaces \n\n" + "and much more, " * 700 + "\n end  "
     await alice.upsert(Message(session_id=session.id, message_index=4, role=Role.ASSISTANT, content=said))
@@ -177,31 +163,7 @@ async def test_the_key_in_a_shortened_message_gives_its_exact_text_back(rem: Rem
     assert keys(await lookup(env_for(rem, BOB), key)) == []
 
 
-async def test_an_answer_has_a_greatest_size_and_says_what_is_missing(rem: Rem, alice: Store) -> None:
-    await alice.upsert_many([Resource(name=f"note {number}", content="word " * 2000) for number in range(90)])
-    answer = await search_rem(env_for(rem, ALICE), "SELECT key, content FROM resources LIMIT 90")
-    assert len(json.dumps(answer)) <= MAX_RESULT_CHARS
-    assert answer["count"] == 90
-    assert 10 < len(answer["results"]) < 90
-    assert answer["notes"] == [
-        f"Only the first {len(answer['results'])} of 90 rows fit: ask for fewer, or LOOKUP single keys."
-    ]
-
-
-def test_a_row_with_too_many_parts_is_flattened_rather_than_lost() -> None:
-    record = {"name": "n", "metadata": {f"field {number}": "x" * 100 for number in range(2000)}}
-    answer = fit_to_budget({"results": [{"table": "resources", "key": "n", "record": record}], "count": 1})
-    assert len(json.dumps(answer)) <= MAX_RESULT_CHARS
-    row = answer["results"][0]
-    assert (row["key"], row["name"]) == ("n", "n")
-    assert row["metadata"].startswith('{"field 0":"xxx')
-    select = fit_to_budget(
-        {"results": [{"record": "a text", "numbers": list(range(100)), "wide": {"x": ["y" * 900] * 90}}]}
-    )
-    assert len(json.dumps(select)) <= MAX_RESULT_CHARS
-
-
-async def test_without_a_database_every_search_says_so() -> None:
+async def test_search_reports_a_missing_database() -> None:
     env = env_for(None, ALICE)
     for call in (search_rem(env, "LOOKUP x"), lookup(env, "x"), fuzzy(env, "x"), traverse(env, "x")):
         with pytest.raises(MemoryDisabledError, match="POSTGRES__ENABLED"):

@@ -53,7 +53,7 @@ async def serving(
 
 
 @pytest.mark.parametrize("as_part", [False, True])
-async def test_what_was_spoken_is_answered_and_remembered_as_text(
+async def test_recording_is_transcribed_answered_and_stored_as_text(
     settings: Settings, transcriber: Transcriber, as_part: bool
 ) -> None:
     part = {"type": "input_audio", "input_audio": {"data": recording(), "format": "wav"}}
@@ -68,7 +68,7 @@ async def test_what_was_spoken_is_answered_and_remembered_as_text(
     assert len(transcriber.requests) == 1
 
 
-async def test_a_recording_without_words_is_told_as_such(settings: Settings) -> None:
+async def test_recording_without_speech_is_an_error(settings: Settings) -> None:
     body = {"messages": [{"role": "user", "content": recording()}]}
     async with Transcriber(" ") as silence, serving(settings, silence) as (client, model):
         refused = await client.post("/v1/chat/completions", json=body, headers={"X-Chat-Is-Audio": "true"})
@@ -77,7 +77,7 @@ async def test_a_recording_without_words_is_told_as_such(settings: Settings) -> 
     assert not model.requests
 
 
-async def test_text_that_claims_to_be_a_recording_is_refused(settings: Settings, transcriber: Transcriber) -> None:
+async def test_text_that_is_not_a_recording_is_rejected(settings: Settings, transcriber: Transcriber) -> None:
     body = {"messages": [{"role": "user", "content": "Remember the milk!"}]}
     async with serving(settings, transcriber) as (client, model):
         refused = await client.post("/v1/chat/completions", json=body, headers={"X-Chat-Is-Audio": "true"})

@@ -19,7 +19,7 @@ _TEXT = (REPOSITORY / "docs" / "chat.md").read_text(encoding="utf-8")
 _EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```\w+\n(.*?)```", _TEXT, re.DOTALL))
 
 
-def test_the_example_with_openais_client_works(chat: Chat) -> None:
+def test_openai_example_works(chat: Chat) -> None:
     code = _EXAMPLES["openai"].replace("http://127.0.0.1:8000", chat.address)
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment({}), capture_output=True, text=True, timeout=60, check=False
@@ -28,7 +28,7 @@ def test_the_example_with_openais_client_works(chat: Chat) -> None:
     assert done.stdout == "Hello from the model."
 
 
-def test_the_example_of_the_readme_holds_a_conversation(chat: Chat) -> None:
+def test_readme_example_continues_the_session(chat: Chat) -> None:
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     code = re.findall(r"<!-- example: chat -->\n```\w+\n(.*?)```", readme, re.DOTALL)[0]
     chat.model.script = lambda body: [f"{len(body['messages'])}: {last_text(body)}"]
@@ -44,14 +44,14 @@ def test_the_example_of_the_readme_holds_a_conversation(chat: Chat) -> None:
     assert done.stdout.splitlines() == ["2: Who leads Project Atlas?", "4: What did I just ask you?"]
 
 
-def test_the_example_with_curl_shows_all_events(chat: Chat) -> None:
+def test_curl_example_shows_all_events(chat: Chat) -> None:
     command = re.findall(r"```sh\n(curl .*?)\n```", _TEXT, re.DOTALL)[0].replace("http://127.0.0.1:8000", chat.address)
     done = subprocess.run(shlex.split(command), capture_output=True, text=True, timeout=60, check=True)
     names = set(re.findall(r"^event: (\w+)$", done.stdout, re.MULTILINE))
     assert names == {"reasoning", "progress", "tool_call", "metadata", "action_request", "done"}
 
 
-def test_the_table_of_events_has_all_of_them_with_their_fields() -> None:
+def test_event_table_lists_all_events_with_their_fields() -> None:
     listed = {
         name: set(re.findall(r"`(\w+)`", fields))
         for name, fields in re.findall(r"^\| `(\w+)` \| (.*?) \|", _TEXT.split("## Events")[1].split("##")[0], re.M)
@@ -62,7 +62,7 @@ def test_the_table_of_events_has_all_of_them_with_their_fields() -> None:
         assert listed[name] - {"error"} == fields - {"type", "agent"}
 
 
-def test_the_headers_of_the_table_are_those_that_count() -> None:
+def test_header_table_lists_all_headers() -> None:
     listed = re.findall(r"^\| `(X-[\w-]+)` ", _TEXT, re.MULTILINE)
     given = {"X-User-Id": "u", "X-Tenant-Id": "t", "X-Session-Id": "s", "X-Agent-Schema": "a", "X-Model-Name": "m"}
     given |= {"X-Is-Eval": "true", "X-Client-Id": "c"}
@@ -72,7 +72,7 @@ def test_the_headers_of_the_table_are_those_that_count() -> None:
     assert (context.default_model, context.client_id, context.is_eval) == ("m", "c", True)
 
 
-def test_the_parameters_that_reach_the_model_are_listed() -> None:
+def test_all_model_parameters_are_listed() -> None:
     text = _TEXT.split("`temperature`")[1].split("It rejects")[0]
     listed = {"temperature", *re.findall(r"`(\w+)`", text)}
     assert listed == set(ChatRequest.model_fields) - {"model", "messages", "stream", "stream_options", "n"}

@@ -17,7 +17,7 @@ from tests.scripted_model import instructions, last_text
 HI: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Hi"}]
 
 
-def test_a_whole_answer_has_the_models_text_and_real_usage(chat: Chat) -> None:
+def test_answer_has_text_and_real_usage(chat: Chat) -> None:
     answer = chat.client().chat.completions.create(model="rem", messages=HI)
     assert answer.choices[0].message.content == "Hello from the model."
     assert answer.choices[0].finish_reason == "stop"
@@ -27,12 +27,12 @@ def test_a_whole_answer_has_the_models_text_and_real_usage(chat: Chat) -> None:
     assert answer.model == "openai:scripted"
 
 
-def test_a_stream_read_naively_gives_the_same_text(chat: Chat) -> None:
+def test_concatenated_stream_gives_the_same_text(chat: Chat) -> None:
     stream = chat.client().chat.completions.create(model="rem", messages=HI, stream=True)
     assert "".join(chunk.choices[0].delta.content or "" for chunk in stream) == "Hello from the model."
 
 
-def test_the_clients_stream_helper_and_usage_work(chat: Chat) -> None:
+def test_openai_stream_helper_and_usage_work(chat: Chat) -> None:
     client = chat.client()
     with client.chat.completions.stream(model="rem", messages=HI, stream_options={"include_usage": True}) as stream:
         pieces = [event.delta for event in stream if event.type == "content.delta"]
@@ -43,7 +43,7 @@ def test_the_clients_stream_helper_and_usage_work(chat: Chat) -> None:
     assert final.usage.completion_tokens == 4
 
 
-async def test_the_asynchronous_client_works_alike(chat: Chat) -> None:
+async def test_async_openai_client_works(chat: Chat) -> None:
     async with AsyncOpenAI(base_url=f"{chat.address}/v1", api_key="x", default_headers=chat.headers) as client:
         stream = await client.chat.completions.create(model="rem", messages=HI, stream=True)
         assert "".join([chunk.choices[0].delta.content or "" async for chunk in stream]) == "Hello from the model."
@@ -51,7 +51,7 @@ async def test_the_asynchronous_client_works_alike(chat: Chat) -> None:
         assert whole.choices[0].message.content == "Hello from the model."
 
 
-async def test_pydantic_ai_is_a_client_like_any_other(chat: Chat) -> None:
+async def test_pydantic_ai_client_works(chat: Chat) -> None:
     from pydantic_ai import Agent
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
@@ -63,7 +63,7 @@ async def test_pydantic_ai_is_a_client_like_any_other(chat: Chat) -> None:
             assert await streamed.get_output() == "Hello from the model."
 
 
-def test_every_event_is_a_chunk_and_done_comes_last(chat: Chat) -> None:
+def test_every_event_is_a_valid_chunk_and_done_is_last(chat: Chat) -> None:
     with chat.http() as http:
         events = events_of(http, {"messages": HI, "stream": True})
     assert [event.name for event in events][-3:] == ["metadata", None, "done"]
@@ -77,7 +77,7 @@ def test_every_event_is_a_chunk_and_done_comes_last(chat: Chat) -> None:
     assert metadata["agent_schema"] == "rem"
 
 
-def test_the_session_comes_back_and_is_remembered(chat: Chat) -> None:
+def test_session_id_is_returned_and_continues_the_session(chat: Chat) -> None:
     chat.model.script = lambda body: [f"You said {last_text(body)}. So far {len(body['messages'])} messages."]
     client = chat.client()
     first = client.chat.completions.with_raw_response.create(model="rem", messages=HI)
@@ -92,7 +92,7 @@ def test_the_session_comes_back_and_is_remembered(chat: Chat) -> None:
     assert said[2] == ("user", "And again")
 
 
-def test_any_text_names_a_session_of_the_users_own(chat: Chat) -> None:
+def test_any_text_is_a_session_name_of_the_user(chat: Chat) -> None:
     client = chat.client(**{"X-Session-Id": "my weekly planning"})
     first = client.chat.completions.with_raw_response.create(model="rem", messages=HI)
     second = client.chat.completions.with_raw_response.create(model="rem", messages=HI)
@@ -104,7 +104,7 @@ def test_any_text_names_a_session_of_the_users_own(chat: Chat) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_anothers_session_is_not_found_and_shows_nothing(chat: Chat, stream: bool) -> None:
+def test_session_of_another_user_is_not_found(chat: Chat, stream: bool) -> None:
     session = str(uuid4())
     chat.client(**{"X-Session-Id": session}).chat.completions.create(model="rem", messages=HI)
     for client in (chat.client("mallory", **{"X-Session-Id": session}),):
@@ -120,7 +120,7 @@ def test_anothers_session_is_not_found_and_shows_nothing(chat: Chat, stream: boo
     assert len(chat.model.requests) == 1
 
 
-def test_an_anonymous_conversation_is_its_own_owner(chat: Chat) -> None:
+def test_anonymous_session_owns_itself(chat: Chat) -> None:
     with httpx.Client(base_url=chat.address, timeout=30) as http:
         first = http.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "I am Zoe"}]})
         session = first.headers["x-session-id"]
@@ -132,7 +132,7 @@ def test_an_anonymous_conversation_is_its_own_owner(chat: Chat) -> None:
         assert refused.status_code == 400
 
 
-def test_the_clients_own_history_is_used_where_no_session_is_kept(chat: Chat) -> None:
+def test_client_history_is_used_without_session(chat: Chat) -> None:
     messages = [
         {"role": "system", "content": "Answer in French."},
         {"role": "user", "content": "My cat is called Momo"},
@@ -149,7 +149,7 @@ def test_the_clients_own_history_is_used_where_no_session_is_kept(chat: Chat) ->
     ]
 
 
-def test_a_conversation_that_began_elsewhere_is_stored_whole_once(chat: Chat) -> None:
+def test_client_history_is_stored_once_in_a_new_session(chat: Chat) -> None:
     session = str(uuid4())
     messages = [
         {"role": "user", "content": "My cat is called Momo"},
@@ -187,7 +187,7 @@ def test_parameters_reach_the_model(chat: Chat, parameters: dict[str, object], s
 
 
 @pytest.mark.parametrize("name", ["tools", "logprobs", "n", "modalities", "made_up"])
-def test_what_cannot_reach_the_model_is_refused_by_name(chat: Chat, name: str) -> None:
+def test_unsupported_parameter_is_rejected_by_name(chat: Chat, name: str) -> None:
     value: dict[str, object] = {"tools": [{"type": "function"}], "logprobs": True, "n": 2, "modalities": ["audio"]}
     with chat.http() as http:
         refused = http.post("/v1/chat/completions", json={"messages": HI, name: value.get(name, "x")})
@@ -196,7 +196,7 @@ def test_what_cannot_reach_the_model_is_refused_by_name(chat: Chat, name: str) -
     assert not chat.model.requests
 
 
-def test_a_response_format_is_fulfilled(chat: Chat) -> None:
+def test_response_format_is_applied(chat: Chat) -> None:
     from tests.scripted_model import Call
 
     def script(body: dict[str, object]) -> list[Call]:
@@ -231,14 +231,14 @@ def test_a_response_format_is_fulfilled(chat: Chat) -> None:
         ({"messages": HI, "model": "openaii:gpt"}, "openaii"),
     ],
 )
-def test_bad_requests_say_what_is_wrong(chat: Chat, body: dict[str, object], words: str) -> None:
+def test_invalid_request_names_its_error(chat: Chat, body: dict[str, object], words: str) -> None:
     with chat.http() as http:
         refused = http.post("/v1/chat/completions", json=body)
     assert 400 <= refused.status_code < 500
     assert words in refused.json()["error"]["message"]
 
 
-def test_an_unknown_agent_is_told_with_the_one_that_may_be_meant(chat: Chat) -> None:
+def test_error_for_unknown_agent_suggests_a_name(chat: Chat) -> None:
     with chat.http() as http:
         refused = http.post(
             "/v1/chat/completions", json={"messages": HI, "stream": True}, headers={"X-Agent-Schema": "querry-agent"}
@@ -248,13 +248,13 @@ def test_an_unknown_agent_is_told_with_the_one_that_may_be_meant(chat: Chat) -> 
     assert "query-agent" in refused.json()["error"]["message"]
 
 
-def test_the_header_names_the_model_before_the_body(chat: Chat) -> None:
+def test_model_header_overrides_the_body(chat: Chat) -> None:
     client = chat.client(**{"X-Model-Name": "openai:other"})
     assert client.chat.completions.create(model="openai:third", messages=HI).model == "openai:other"
     assert chat.model.requests[-1]["model"] == "other"
 
 
-def test_a_huge_message_is_kept_whole(chat: Chat) -> None:
+def test_huge_message_is_stored_completely(chat: Chat) -> None:
     text = "Zürich 東京 🎉 " * 20_000
     with chat.http() as http:
         done = http.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": text}]})

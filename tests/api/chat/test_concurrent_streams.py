@@ -25,7 +25,7 @@ def echoing(body: dict[str, Any]) -> list[Step]:
     return [Call("search_rem", {"query": 'LOOKUP "my-note"'}, f"call-{last_text(body)}")]
 
 
-async def test_a_hundred_streams_of_twenty_users_do_not_mix(chat: Chat) -> None:
+async def test_hundred_streams_of_twenty_users_stay_separate(chat: Chat) -> None:
     chat.model.script = echoing
     users = [f"{chat.user}-{number}" for number in range(20)]
     async with httpx.AsyncClient(base_url=chat.address, timeout=120) as http:
@@ -61,7 +61,7 @@ async def test_a_hundred_streams_of_twenty_users_do_not_mix(chat: Chat) -> None:
                 assert contents == [f"{user}:{number}", "", f"found secret of {user} for {user}:{number}"]
 
 
-async def test_two_requests_at_once_on_one_session_are_both_stored_in_order(chat: Chat) -> None:
+async def test_concurrent_requests_on_one_session_are_stored_in_order(chat: Chat) -> None:
     chat.model.script = lambda body: [f"re {last_text(body)}"]
     session = str(uuid4())
     async with httpx.AsyncClient(base_url=chat.address, headers=chat.headers, timeout=60) as http:

@@ -32,7 +32,7 @@ FAILURES: dict[str, tuple[Sequence[Step], str]] = {
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_a_failing_model_is_one_clear_event_and_the_session_goes_on(chat: Chat, failure: str) -> None:
+def test_model_failure_is_one_error_event_and_the_session_stays_usable(chat: Chat, failure: str) -> None:
     steps, code = FAILURES[failure]
     chat.model.script = lambda _body: steps
     session = {"X-Session-Id": str(uuid4())}
@@ -53,7 +53,7 @@ def test_a_failing_model_is_one_clear_event_and_the_session_goes_on(chat: Chat, 
 
 
 @pytest.mark.parametrize("failure", ["is overloaded", "loops", "sends garbage"])
-def test_without_a_stream_the_failure_is_an_http_error(chat: Chat, failure: str) -> None:
+def test_model_failure_without_stream_is_an_http_error(chat: Chat, failure: str) -> None:
     steps, code = FAILURES[failure]
     chat.model.script = lambda _body: steps
     with chat.http() as http:
@@ -62,7 +62,7 @@ def test_without_a_stream_the_failure_is_an_http_error(chat: Chat, failure: str)
     assert failed.json()["error"]["code"] == code
 
 
-def test_openais_client_raises_what_the_stream_tells(chat: Chat) -> None:
+def test_openai_client_raises_the_error_event(chat: Chat) -> None:
     chat.model.script = lambda _body: ["Let me ", HangUp()]
     with pytest.raises(openai.APIError) as raised:
         for _ in chat.client().chat.completions.create(
@@ -72,7 +72,7 @@ def test_openais_client_raises_what_the_stream_tells(chat: Chat) -> None:
     assert raised.value.code == "model_error"
 
 
-def test_a_wrong_call_can_be_corrected(chat: Chat) -> None:
+def test_invalid_tool_call_can_be_corrected(chat: Chat) -> None:
     chat.model.script = lambda body: (
         ["Found nothing."]
         if "No rows" in str(body["messages"][-1]) or '"count"' in str(body["messages"][-1])
@@ -86,7 +86,7 @@ def test_a_wrong_call_can_be_corrected(chat: Chat) -> None:
     assert [call["status"] for call in named(events, "tool_call")] == ["started", "failed", "started", "completed"]
 
 
-def test_a_client_that_goes_away_stops_the_model_and_loses_nothing(chat: Chat) -> None:
+def test_disconnect_stops_the_model_and_stores_the_text_so_far(chat: Chat) -> None:
     chat.model.script = lambda _body: [
         "I begin",
         " to speak",
@@ -108,7 +108,7 @@ def test_a_client_that_goes_away_stops_the_model_and_loses_nothing(chat: Chat) -
     assert stored[1]["metadata"]["interrupted"] is True
 
 
-def test_a_client_that_goes_away_while_the_model_is_silent_stops_it_too(chat: Chat) -> None:
+def test_disconnect_stops_a_silent_model(chat: Chat) -> None:
     chat.model.script = lambda _body: [Pause(1.5), "Late."]
     with chat.http() as http, pytest.raises(httpx.TimeoutException):
         http.post("/v1/chat/completions", json=HI, timeout=0.3)

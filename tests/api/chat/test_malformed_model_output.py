@@ -34,7 +34,7 @@ def messages_of(http: httpx.Client, session: str) -> list[dict[str, Any]]:
         (["日本", "語"], "日本語"),
     ],
 )
-def test_halves_of_characters_are_put_together_or_replaced(chat: Chat, pieces: list[str], text: str) -> None:
+def test_half_characters_are_joined_or_replaced(chat: Chat, pieces: list[str], text: str) -> None:
     chat.model.script = lambda _body: pieces
     with chat.http() as http:
         events = events_of(http, HI)
@@ -43,7 +43,7 @@ def test_halves_of_characters_are_put_together_or_replaced(chat: Chat, pieces: l
     assert not named(events, "error")
 
 
-def test_a_number_without_end_does_not_end_the_stream(chat: Chat) -> None:
+def test_huge_number_does_not_break_the_stream(chat: Chat) -> None:
     odd = {"confidence": 0.5, "extra": {"n": 10**40}}
     chat.model.script = lambda body: ["Done."] if has_result(body) else [Call("register_metadata", odd)]
     with chat.http() as http:
@@ -54,7 +54,7 @@ def test_a_number_without_end_does_not_end_the_stream(chat: Chat) -> None:
     assert [message["role"] for message in stored] == ["user", "tool", "assistant"]
 
 
-def test_calls_with_the_same_id_are_all_kept_apart(chat: Chat) -> None:
+def test_tool_calls_with_the_same_id_are_kept_apart(chat: Chat) -> None:
     def script(body: dict[str, Any]) -> list[Step]:
         done = sum(message["role"] == "tool" for message in body["messages"])
         return ["Done."] if done == 3 else [Call("search_rem", {"query": f'FUZZY "try {done}"'}, "call_1")]
@@ -70,7 +70,7 @@ def test_calls_with_the_same_id_are_all_kept_apart(chat: Chat) -> None:
     assert kept == [f'FUZZY "try {number}"' for number in range(3)]
 
 
-def test_a_model_that_does_not_stop_is_stopped(chat: Chat) -> None:
+def test_endless_answer_is_stopped(chat: Chat) -> None:
     chat.model.script = lambda _body: ["x" * 100_000] * 30
     with chat.http() as http:
         events = events_of(http, HI)
@@ -79,7 +79,7 @@ def test_a_model_that_does_not_stop_is_stopped(chat: Chat) -> None:
     assert len(stored[-1]["content"]) == len(text_of(events)) <= 2_000_000
 
 
-def test_a_failed_model_is_not_asked_again_by_the_client(chat: Chat) -> None:
+def test_client_does_not_retry_a_failed_model(chat: Chat) -> None:
     from openai import APIStatusError, OpenAI
 
     chat.model.script = lambda _body: [Refuse(500)]
@@ -92,7 +92,7 @@ def test_a_failed_model_is_not_asked_again_by_the_client(chat: Chat) -> None:
         assert len(messages_of(http, session)) == 1
 
 
-def test_a_provider_that_is_asked_too_often_is_429(chat: Chat) -> None:
+def test_rate_limit_of_the_provider_is_status_429(chat: Chat) -> None:
     chat.model.script = lambda _body: [Refuse(429)]
     with chat.http() as http:
         refused = http.post("/v1/chat/completions", json=HI)
@@ -100,7 +100,7 @@ def test_a_provider_that_is_asked_too_often_is_429(chat: Chat) -> None:
     assert refused.headers["x-should-retry"] == "false"
 
 
-def test_a_session_that_was_erased_meanwhile_does_not_come_back(chat: Chat) -> None:
+def test_erased_session_is_not_restored_by_the_answer(chat: Chat) -> None:
     chat.model.script = lambda _body: ["I begin", Pause(1.0), " and end."]
     session = str(uuid4())
     with chat.http() as http:
@@ -113,7 +113,7 @@ def test_a_session_that_was_erased_meanwhile_does_not_come_back(chat: Chat) -> N
         assert http.get(f"/api/v1/sessions/{session}").status_code == 404
 
 
-async def test_a_server_that_stops_remembers_what_was_said(dsn: str, settings: Settings) -> None:
+async def test_stopping_server_stores_running_answers(dsn: str, settings: Settings) -> None:
     session = uuid4()
     with scripted_model() as model:
         model.script = lambda _body: ["I begin to speak", Pause(30)]

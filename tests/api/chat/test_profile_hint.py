@@ -90,7 +90,7 @@ def place(servers: Place) -> Place:
     return Place(servers.dsn, servers.model, servers.hinting, servers.telling)
 
 
-def test_the_hint_leads_to_the_profile(place: Place) -> None:
+def test_hint_leads_to_the_profile(place: Place) -> None:
     assert "To load user profile" not in place.say(place.hinting, place.user)
     place.dream()
     user_id = resolve_user_id(place.user)
@@ -111,7 +111,7 @@ def test_the_hint_leads_to_the_profile(place: Place) -> None:
     assert "sailing" not in result
 
 
-def test_the_profile_itself_is_told_where_that_is_wanted(place: Place) -> None:
+def test_profile_is_added_if_configured(place: Place) -> None:
     place.dream()
     told = place.say(place.telling, place.user)
     assert "You talk to this user:" in told
@@ -122,7 +122,7 @@ def test_the_profile_itself_is_told_where_that_is_wanted(place: Place) -> None:
     assert "sailing" not in place.say(place.telling, place.other)
 
 
-def test_projects_and_preferences_are_told_too(place: Place) -> None:
+def test_profile_includes_projects_and_preferences(place: Place) -> None:
     details = {"current_projects": ["Apollo", 7], "preferences": ["Answer in German."], "people": "odd"}
     place.upsert(place.user, User(name="Alice Adams", email=place.user, metadata={"profile": details}))
     told = place.say(place.telling, place.user)
@@ -131,7 +131,7 @@ def test_projects_and_preferences_are_told_too(place: Place) -> None:
     assert "How the user wants things done: Answer in German." in told
 
 
-def test_what_the_user_corrected_is_told(place: Place) -> None:
+def test_profile_includes_corrections_of_the_user(place: Place) -> None:
     place.dream()
     details = {"about": ["lives in Faro"], "people": ["Carla", "Dora"]}
     place.upsert(place.user, User(name=resolve_user_id(place.user), metadata={"profile": details}))
@@ -140,7 +140,7 @@ def test_what_the_user_corrected_is_told(place: Place) -> None:
     assert "People the user speaks of: Carla, Dora" in told
 
 
-def test_a_row_with_an_address_is_found_by_who_gives_only_the_id(place: Place) -> None:
+def test_profile_with_address_is_found_by_user_id(place: Place) -> None:
     place.upsert(place.user, User(name="Alice Adams", email=place.user, summary="Builds boats."))
     place.dream()
     told = place.say(place.telling, resolve_user_id(place.user))

@@ -15,7 +15,7 @@ def ask(chat: Chat, session: str) -> str:
         return str(answer.headers["x-session-id"])
 
 
-def test_what_the_client_calls_a_session_is_its_name(chat: Chat) -> None:
+def test_session_header_becomes_the_name(chat: Chat) -> None:
     session = ask(chat, "Trip to Rome")
     with chat.http() as http:
         assert [row["name"] for row in http.get("/api/v1/sessions").json()["data"]] == ["Trip to Rome"]
@@ -23,7 +23,7 @@ def test_what_the_client_calls_a_session_is_its_name(chat: Chat) -> None:
             assert http.get(f"/api/v1/sessions/{name}").json()["id"] == session
 
 
-def test_a_renamed_session_goes_on_under_its_new_name(chat: Chat) -> None:
+def test_renamed_session_continues_under_its_new_name(chat: Chat) -> None:
     session = ask(chat, "Trip to Rome")
     with chat.http() as http:
         assert http.patch("/api/v1/sessions/Trip to Rome", json={"name": "Rome 2026"}).status_code == 200
@@ -34,13 +34,13 @@ def test_a_renamed_session_goes_on_under_its_new_name(chat: Chat) -> None:
         assert len(http.get("/api/v1/sessions").json()["data"]) == 1
 
 
-def test_a_session_that_was_made_with_a_name_is_found_by_it(chat: Chat) -> None:
+def test_session_created_with_a_name_is_found_by_it(chat: Chat) -> None:
     with chat.http() as http:
         made = http.post("/api/v1/sessions", json={"name": "Fresh start"}).json()
     assert ask(chat, "fresh start") == made["id"]
 
 
-def test_an_agent_without_tools_gets_its_own_long_answer_whole(chat: Chat) -> None:
+def test_agent_without_lookup_gets_its_full_long_answer(chat: Chat) -> None:
     long = "A poem with many lines. " * 60
     chat.model.script = lambda body: [long] if last_text(body) == "Hi" else ["Shorter."]
     yaml = "type: object\ndescription: You are a poet.\njson_schema_extra: {kind: agent, name: poet}"

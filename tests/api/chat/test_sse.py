@@ -36,7 +36,7 @@ async def answer(response: SseResponse, client: Client) -> None:
     await asyncio.wait_for(response({"type": "http"}, client.receive, client.send), timeout=10)
 
 
-async def test_a_quiet_stream_pings_and_goes_on() -> None:
+async def test_idle_stream_sends_pings_and_continues() -> None:
     async def pieces() -> AsyncGenerator[bytes]:
         yield b"one"
         await asyncio.sleep(0.25)
@@ -53,7 +53,7 @@ async def test_a_quiet_stream_pings_and_goes_on() -> None:
     assert client.sent[-1]["more_body"] is False
 
 
-async def test_a_client_that_leaves_ends_the_work_while_it_waits() -> None:
+async def test_disconnect_cancels_waiting_work() -> None:
     ended = asyncio.Event()
 
     async def pieces() -> AsyncGenerator[bytes]:
@@ -69,7 +69,7 @@ async def test_a_client_that_leaves_ends_the_work_while_it_waits() -> None:
     assert ended.is_set()
 
 
-async def test_the_work_waits_for_a_slow_client() -> None:
+async def test_work_waits_for_a_slow_client() -> None:
     made = 0
 
     async def pieces() -> AsyncGenerator[bytes]:
@@ -85,7 +85,7 @@ async def test_the_work_waits_for_a_slow_client() -> None:
     assert made < 5000
 
 
-async def test_a_fault_in_the_work_is_raised_for_the_log() -> None:
+async def test_error_in_the_work_is_raised() -> None:
     async def pieces() -> AsyncGenerator[bytes]:
         yield b"one"
         raise RuntimeError("a bug")

@@ -32,7 +32,7 @@ def save_agent(chat: Chat, name: str, *tools: str, prompt: str = "Answer.") -> N
         assert saved.status_code in (200, 201), saved.text
 
 
-def test_a_tool_call_is_shown_with_matching_ids_and_real_results(chat: Chat) -> None:
+def test_tool_call_events_have_matching_ids_and_real_results(chat: Chat) -> None:
     with chat.http() as http:
         made = http.post("/api/v1/entities/users", json={"name": "Sarah Chen", "summary": "Leads platform"})
         assert made.status_code == 201, made.text
@@ -53,7 +53,7 @@ def test_a_tool_call_is_shown_with_matching_ids_and_real_results(chat: Chat) -> 
     assert text_of(events) == "She leads platform."
 
 
-def test_notes_are_events_and_stay_in_memory_while_results_do_not(chat: Chat) -> None:
+def test_notes_are_stored_and_tool_results_are_not(chat: Chat) -> None:
     secret = f"result-{uuid4().hex}"
     with chat.http() as http:
         http.post("/api/v1/entities/resources", json={"name": secret, "content": f"The content of {secret}"})
@@ -79,7 +79,7 @@ def test_notes_are_events_and_stay_in_memory_while_results_do_not(chat: Chat) ->
     assert "note-key" in stored[2]["content"]
 
 
-def test_the_next_turn_has_every_call_answered(chat: Chat) -> None:
+def test_history_has_a_result_for_every_tool_call(chat: Chat) -> None:
     chat.model.script = lambda body: (
         ["Answer."] if has_result(body) else [Call("search_rem", {"query": 'FUZZY "x"'}, "call_1")]
     )
@@ -93,7 +93,7 @@ def test_the_next_turn_has_every_call_answered(chat: Chat) -> None:
     assert calls == answers == ["call_1"]
 
 
-def test_an_action_card_reaches_the_user(chat: Chat) -> None:
+def test_action_card_reaches_the_client(chat: Chat) -> None:
     card = {"id": "c1", "prompt": "Really?", "actions": [{"type": "Action.Submit", "id": "yes", "title": "Yes"}]}
     save_agent(chat, "asker", "action")
     chat.model.script = lambda body: (
@@ -119,7 +119,7 @@ def delegating(body: dict[str, Any]) -> list[Step]:
     return [Call("ask_agent", {"agent_name": below, "input_text": "go"}, f"call_{name}")]
 
 
-def test_children_stream_live_at_any_depth_and_nothing_is_said_twice(chat: Chat) -> None:
+def test_child_runs_stream_live_at_any_depth_without_repetition(chat: Chat) -> None:
     save_agent(chat, "helper")
     save_agent(chat, "worker", "ask_agent")
     save_agent(chat, "boss", "ask_agent")
@@ -143,7 +143,7 @@ def test_children_stream_live_at_any_depth_and_nothing_is_said_twice(chat: Chat)
     assert [message["tool_name"] for message in stored if message["role"] == "tool"] == ["ask_agent", "ask_agent"]
 
 
-def test_a_parent_that_has_something_to_add_adds_it(chat: Chat) -> None:
+def test_parent_can_add_text_to_its_child(chat: Chat) -> None:
     save_agent(chat, "helper")
     save_agent(chat, "boss", "ask_agent")
 
@@ -160,7 +160,7 @@ def test_a_parent_that_has_something_to_add_adds_it(chat: Chat) -> None:
     assert text.count("I agree with that.") == 1
 
 
-def test_the_child_knows_the_conversation_and_the_user(chat: Chat) -> None:
+def test_child_run_has_the_session_and_the_user(chat: Chat) -> None:
     save_agent(chat, "helper", "search_rem")
     save_agent(chat, "boss", "ask_agent")
     with chat.http() as http:
@@ -187,7 +187,7 @@ def test_the_child_knows_the_conversation_and_the_user(chat: Chat) -> None:
     assert "first" in str(child["messages"])
 
 
-def test_a_child_that_fails_does_not_end_its_parent(chat: Chat) -> None:
+def test_failing_child_run_does_not_fail_its_parent(chat: Chat) -> None:
     from tests.scripted_model import Refuse
 
     save_agent(chat, "helper")
@@ -209,7 +209,7 @@ def test_a_child_that_fails_does_not_end_its_parent(chat: Chat) -> None:
     assert not named(events, "error")
 
 
-def test_an_agent_cannot_use_a_tool_that_is_not_its_own(chat: Chat) -> None:
+def test_agent_cannot_call_a_tool_it_does_not_have(chat: Chat) -> None:
     save_agent(chat, "bare")
     chat.model.script = lambda body: (
         ["Sorry."] if has_result(body) else [Call("search_rem", {"query": 'LOOKUP "x"'}, "call_1")]
@@ -220,7 +220,7 @@ def test_an_agent_cannot_use_a_tool_that_is_not_its_own(chat: Chat) -> None:
     assert all(call["status"] != "completed" for call in named(events, "tool_call"))
 
 
-def test_the_simulator_shows_every_kind_of_event(chat: Chat) -> None:
+def test_simulator_sends_every_kind_of_event(chat: Chat) -> None:
     with chat.http() as http:
         events = events_of(http, {"messages": [{"role": "user", "content": "demo"}]}, **{"X-Agent-Schema": "simulator"})
     assert [event["step"] for event in named(events, "reasoning")] == [1, 2, 3, 4]
@@ -237,7 +237,7 @@ def test_the_simulator_shows_every_kind_of_event(chat: Chat) -> None:
 
 
 @pytest.mark.parametrize("count", [12])
-def test_every_hint_of_a_long_session_gives_the_exact_text_back(chat: Chat, count: int) -> None:
+def test_every_lookup_hint_of_a_long_session_returns_the_exact_text(chat: Chat, count: int) -> None:
     chat.model.script = lambda body: [f"{last_text(body)} {uuid4().hex} Ünï " * 30]
     session = {"X-Session-Id": str(uuid4())}
     said = []

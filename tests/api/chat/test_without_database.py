@@ -28,7 +28,7 @@ def http(model: ScriptedModel) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_chat_works_and_forgets(http: httpx.Client, model: ScriptedModel) -> None:
+def test_chat_works_and_stores_nothing(http: httpx.Client, model: ScriptedModel) -> None:
     messages = [
         {"role": "user", "content": "I am Zoe"},
         {"role": "assistant", "content": "Hello Zoe"},
@@ -43,7 +43,7 @@ def test_chat_works_and_forgets(http: httpx.Client, model: ScriptedModel) -> Non
     assert "I am Zoe" not in str(model.requests[-1]["messages"])
 
 
-def test_a_tool_that_needs_memory_tells_the_model(http: httpx.Client, model: ScriptedModel) -> None:
+def test_tool_that_needs_memory_reports_an_error_to_the_model(http: httpx.Client, model: ScriptedModel) -> None:
     model.script = lambda body: ["So be it."] if has_result(body) else [Call("search_rem", {"query": 'LOOKUP "x"'})]
     events = events_of(http, {"messages": [{"role": "user", "content": "Look"}]})
     assert "POSTGRES__ENABLED" in str(named(events, "tool_call")[-1]["result"])
@@ -51,27 +51,27 @@ def test_a_tool_that_needs_memory_tells_the_model(http: httpx.Client, model: Scr
 
 
 @pytest.mark.parametrize("path", ["/api/v1/sessions", "/api/v1/entities/users", "/api/v1/moments", "/api/v1/feedback"])
-def test_what_needs_memory_says_so(http: httpx.Client, path: str) -> None:
+def test_routes_that_need_memory_report_an_error(http: httpx.Client, path: str) -> None:
     refused = http.get(path)
     assert refused.status_code == 503
     assert refused.json()["error"]["code"] == "memory_off"
     assert "POSTGRES__ENABLED" in refused.json()["error"]["message"]
 
 
-def test_the_service_is_ready_and_lists_its_agents_and_models(http: httpx.Client) -> None:
+def test_service_is_ready_and_lists_agents_and_models(http: httpx.Client) -> None:
     assert http.get("/health").status_code == 200
     assert "rem" in str(http.get("/api/v1/agents").json())
     assert http.get("/v1/models").status_code == 200
 
 
-def test_commands_that_need_memory_say_so() -> None:
+def test_commands_that_need_memory_report_an_error() -> None:
     refused = rem("query", 'LOOKUP "x"', settings=_OFF)
     assert refused.returncode == 5
     assert "POSTGRES__ENABLED" in refused.stderr
     assert "Traceback" not in refused.stderr
 
 
-def test_ask_answers_without_memory() -> None:
+def test_rem_ask_works_without_memory() -> None:
     done = rem("ask", "Hello", settings=_OFF)
     assert done.returncode == 0, done.stderr
     assert "No language model is configured" in done.stdout
