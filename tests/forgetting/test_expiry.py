@@ -142,10 +142,11 @@ async def test_share_expires_with_session(rem: Rem, memory: MemoryManager, sessi
 
 async def test_earlier_message_expiry_stays(memory: MemoryManager, session: Session) -> None:
     first, second = await memory.load_session(session.id)
-    sooner = later() - timedelta(days=20)
+    expiry = later()
+    sooner = expiry - timedelta(days=20)
     await expire(memory.store, [first], sooner)
-    await expire(memory.store, [session], later())
-    assert [message.expires_at for message in await memory.load_session(session.id)] == [sooner, later()]
+    await expire(memory.store, [session], expiry)
+    assert [message.expires_at for message in await memory.load_session(session.id)] == [sooner, expiry]
     await expire(memory.store, [session], None)
     assert [message.expires_at for message in await memory.load_session(session.id)] == [sooner, None]
     assert second.expires_at is None

@@ -1,4 +1,4 @@
-"""Conversations for tests: what was said, when, and what is known after a dream."""
+"""Store sessions for tests of the entities dream, run the dream, and read its results."""
 
 from __future__ import annotations
 
@@ -16,48 +16,50 @@ from rem.memory.message import NewMessage
 from rem.models import Message, Ontology, Role, Session
 
 
-async def talk(rem: Rem, store: Store, *texts: str, role: Role = Role.USER, **metadata: Any) -> Session:
-    """A session in which somebody said this."""
+async def store_session(rem: Rem, store: Store, *texts: str, role: Role = Role.USER, **metadata: Any) -> Session:
+    """Store a session with one message for each text."""
     session_id = uuid4()
     messages = [NewMessage(role=role, content=text, metadata=metadata) for text in texts]
     await rem.memory(store.scope).append(session_id, messages, creates=True)
     return await store.get(Session, session_id)
 
 
-async def talk_on(rem: Rem, store: Store, session: Session, *texts: str) -> None:
-    """More of the same session."""
+async def append_messages(rem: Rem, store: Store, session: Session, *texts: str) -> None:
+    """Append user messages to a session."""
     messages = [NewMessage(role=Role.USER, content=text) for text in texts]
     await rem.memory(store.scope).append(session.id, messages)
 
 
-async def talk_at(store: Store, at: datetime, *texts: str) -> Session:
-    """A session of the past."""
+async def store_past_session(store: Store, at: datetime, *texts: str) -> Session:
+    """Store a session whose messages have the time `at`."""
     session = await store.upsert(Session(name=f"talk {uuid4()}", created_at=at))
     for index, text in enumerate(texts):
-        said = Message(session_id=session.id, message_index=index, role=Role.USER, content=text, created_at=at)
-        await store.upsert(said)
+        message = Message(session_id=session.id, message_index=index, role=Role.USER, content=text, created_at=at)
+        await store.upsert(message)
     return session
 
 
-async def dream(rem: Rem, store: Store, *, rescan: bool = False, mind: ExtractionModel | None = None) -> DreamReport:
-    """A night of entities."""
-    return await rem.dreamer(mind).dream(store.scope, ["entities"], rescan=rescan)
+async def dream_entities(
+    rem: Rem, store: Store, *, rescan: bool = False, model: ExtractionModel | None = None
+) -> DreamReport:
+    """Run the entities dream for the owner of a store."""
+    return await rem.dreamer(model).dream(store.scope, ["entities"], rescan=rescan)
 
 
-async def entities(store: Store) -> list[str]:
-    """The keys of what is known."""
+async def list_entity_keys(store: Store) -> list[str]:
+    """Return the keys of all entities, in the order of their names."""
     return [str(row.key) for row in await store.find(Ontology, order_by="name", limit=1000)]
 
 
-async def entity(store: Store, label: str) -> Ontology:
-    """The one thing that answers to a name."""
-    (found,) = await store.lookup(label, table="ontologies")
-    assert isinstance(found, Ontology)
-    return found
+async def get_entity(store: Store, label: str) -> Ontology:
+    """Return the only entity with a name."""
+    (entity,) = await store.lookup(label, table="ontologies")
+    assert isinstance(entity, Ontology)
+    return entity
 
 
-async def mentions(store: Store, session: Session) -> list[str]:
-    """What a session mentions, as type and key."""
+async def list_mentions(store: Store, session: Session) -> list[str]:
+    """Return the entities that a session mentions, as table/key."""
     stored = await store.get(Session, session.id)
     return sorted(
         f"{edge.properties['dst_entity_type']}/{edge.dst}"
@@ -66,8 +68,8 @@ async def mentions(store: Store, session: Session) -> list[str]:
     )
 
 
-async def everything(sql: asyncpg.Connection[asyncpg.Record]) -> list[tuple[Any, ...]]:
-    """All statements and all that they made, to compare before and after."""
+async def dump_statements(sql: asyncpg.Connection[asyncpg.Record]) -> list[tuple[Any, ...]]:
+    """Return all statements, entities and session edges, to compare before and after."""
     statements = await sql.fetch(
         "SELECT id, state, name, value::text, confidence, valid_from, valid_to FROM statements ORDER BY id"
     )
@@ -76,9 +78,8 @@ async def everything(sql: asyncpg.Connection[asyncpg.Record]) -> list[tuple[Any,
     return [tuple(row) for row in (*statements, *rows, *edges)]
 
 
-async def shape(store: Store, sql: asyncpg.Connection[asyncpg.Record]) -> list[Any]:
-    """What is known, without what is different each time: names, texts (their order is that of time), aliases, and who
-    mentions what."""
+async def dump_without_ids(store: Store, sql: asyncpg.Connection[asyncpg.Record]) -> list[Any]:
+    """Return the owner's entities and edges without ids and times, to compare two owners."""
     rows = await sql.fetch(
         "SELECT o.name, ARRAY(SELECT string_to_table(o.content, E'\\n') ORDER BY 1), "
         "o.extracted_data::text, round(o.confidence::numeric, 6) FROM ontologies o "
@@ -93,7 +94,7 @@ async def shape(store: Store, sql: asyncpg.Connection[asyncpg.Record]) -> list[A
     return [tuple(row) for row in (*rows, *edges)]
 
 
-async def message_ids(sql: asyncpg.Connection[asyncpg.Record], session: Session) -> list[UUID]:
-    """The messages of a session, in order."""
+async def list_message_ids(sql: asyncpg.Connection[asyncpg.Record], session: Session) -> list[UUID]:
+    """Return the ids of a session's messages, in order."""
     rows = await sql.fetch("SELECT id FROM messages WHERE session_id = $1 ORDER BY message_index", session.id)
     return [row[0] for row in rows]

@@ -1,4 +1,4 @@
-"""What texts give evidence of: addresses, signatures, introductions, handles; and that no text takes long to read."""
+"""Texts give evidence by addresses, signatures, introductions and handles, and no text takes long."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from rem.dreaming.entities.extraction import extract_evidence, find_possible_nam
 from rem.dreaming.entities.introductions import find_employments
 from rem.dreaming.entities.name_parsing import get_sentence_at, parse_name_after, parse_name_before
 from rem.dreaming.text.masking import MAX_TEXT_CHARS, mask_code_and_links
-from tests.dreaming.entities.sample_sessions import entities, talk
+from tests.dreaming.entities.sample_sessions import list_entity_keys, store_session
 from tests.dreaming.sample_claims import night_for
 
 
-def found_in(*texts: str, is_own_words: bool = True) -> dict[str, Candidate]:
-    """What a conversation of these texts names."""
-    said = [mask_code_and_links(text) for text in texts]
+def find_candidates(*texts: str, is_own_words: bool = True) -> dict[str, Candidate]:
+    """Return the candidates of a conversation by name."""
+    masked = [mask_code_and_links(text) for text in texts]
     evidence = [
-        one for place, text in enumerate(said) for one in extract_evidence(text, place, is_own_words=is_own_words)
+        item for index, text in enumerate(masked) for item in extract_evidence(text, index, is_own_words=is_own_words)
     ]
-    return {one.name: one for one in build_candidates(evidence, said)}
+    return {candidate.name: candidate for candidate in build_candidates(evidence, masked)}
 
 
 @pytest.mark.parametrize(
@@ -47,36 +47,36 @@ def found_in(*texts: str, is_own_words: bool = True) -> dict[str, Candidate]:
         ("Customer Support <support@acme.com>", None),
     ],
 )
-def test_who_an_address_belongs_to(text: str, name: str | None) -> None:
-    sure = [one.name for one in found_in(text).values() if one.confidence >= 0.75]
-    assert sure == ([name] if name else [])
+def test_display_name_of_address(text: str, name: str | None) -> None:
+    certain = [candidate.name for candidate in find_candidates(text).values() if candidate.confidence >= 0.75]
+    assert certain == ([name] if name else [])
 
 
 @pytest.mark.parametrize(
     "local", ["s.chen", "schen", "sarah.chen", "sarah_chen", "chen.sarah", "sarah", "chens", "sarahc"]
 )
-def test_addresses_that_fit_a_name(local: str) -> None:
+def test_address_fits_name(local: str) -> None:
     assert address_fits_name(local, ("sarah", "chen"))
 
 
 @pytest.mark.parametrize("local", ["m.chen", "sarah.miller", "info", "s", "sc", "ahchen", ""])
-def test_addresses_that_do_not(local: str) -> None:
+def test_address_does_not_fit_name(local: str) -> None:
     assert not address_fits_name(local, ("sarah", "chen"))
 
 
-def test_role_addresses_and_free_providers_are_nobody_and_no_employer() -> None:
-    assert found_in("info@acme.com support.team@acme.com no-reply@acme.com 12345@acme.com") == {}
-    assert set(found_in("lara.novak@gmail.com", "lara.novak@gmail.com")) == {"Lara Novak"}
+def test_role_addresses_and_free_providers_are_no_evidence() -> None:
+    assert find_candidates("info@acme.com support.team@acme.com no-reply@acme.com 12345@acme.com") == {}
+    assert set(find_candidates("lara.novak@gmail.com", "lara.novak@gmail.com")) == {"Lara Novak"}
 
 
-def test_an_organisation_stands_behind_several_addresses_of_a_domain() -> None:
-    one = found_in("ann.lee@borealis-paper.co.uk")["Borealis Paper"]
-    two = found_in("ann.lee@borealis-paper.co.uk and bo.yang@borealis-paper.co.uk")["Borealis Paper"]
+def test_several_addresses_of_a_domain_make_an_organization() -> None:
+    one = find_candidates("ann.lee@borealis-paper.co.uk")["Borealis Paper"]
+    two = find_candidates("ann.lee@borealis-paper.co.uk and bo.yang@borealis-paper.co.uk")["Borealis Paper"]
     assert one.confidence < 0.75 <= two.confidence
     assert two.keys == {"borealis-paper.co.uk"}
 
 
-def test_a_signature_tells_name_position_and_organisation() -> None:
+def test_signature_gives_name_position_and_organization() -> None:
     text = "Hi,\nall done.\n\nBest regards,\nMarcus Lindqvist\nHead of Sales | Borealis AB\n+46 8 123 456 78\n"
     person, organization = find_signatures(text, 0)
     assert person.words == ("Marcus", "Lindqvist")
@@ -106,8 +106,8 @@ def test_a_signature_tells_name_position_and_organisation() -> None:
         ("see project-heron-two.", "Project Heron Two"),
     ],
 )
-def test_introductions(text: str, name: str) -> None:
-    assert list(found_in(text)) == [name]
+def test_introduction_is_evidence(text: str, name: str) -> None:
+    assert list(find_candidates(text)) == [name]
 
 
 @pytest.mark.parametrize(
@@ -124,16 +124,16 @@ def test_introductions(text: str, name: str) -> None:
         "\x00\u200b\ufeff \U0001f600 <@> <<>> @@@ ''' \"\" ((()))",
     ],
 )
-def test_no_evidence(text: str) -> None:
-    assert found_in(text) == {}
+def test_text_without_evidence(text: str) -> None:
+    assert find_candidates(text) == {}
 
 
-def test_in_a_document_first_names_are_nobody() -> None:
+def test_first_names_in_documents_are_no_evidence() -> None:
     text = "My brother Edmund and Mr. Bennet agreed. My colleague Ann Lee came."
-    assert list(found_in(text, is_own_words=False)) == ["Ann Lee"]
+    assert list(find_candidates(text, is_own_words=False)) == ["Ann Lee"]
 
 
-def test_who_works_where_and_since_when() -> None:
+def test_employments_and_their_beginnings() -> None:
     (one,) = find_employments("Sarah Chen <s@acme.com> works at Acme Inc today", 3)
     assert one == StatedRelation(("Sarah", "Chen"), "works_at", ("Acme",), 3)
     acme, globex, back = (
@@ -143,14 +143,14 @@ def test_who_works_where_and_since_when() -> None:
     assert find_beginnings([acme, StatedRelation(acme.src, acme.rel_type, acme.dst, 5)]) == [acme]
 
 
-def test_relations_have_readable_names() -> None:
+def test_relation_names_are_normalized() -> None:
     assert normalize_rel_type("Works For") == "works_at"
     assert normalize_rel_type("depends-on") == "depends_on"
     for nonsense in ("", "DROP TABLE x;", "a" * 300, "1st", "пишет", "works_at; --"):
         assert normalize_rel_type(nonsense) is None
 
 
-def test_possible_names_are_whole_names() -> None:
+def test_possible_names_are_complete_names() -> None:
     names = find_possible_names(
         "Yesterday Sarah Chen met Tom. Mark my words, sarah-chen wrote to t@x.io about hybrid search."
     )
@@ -193,7 +193,7 @@ _ADVERSARIAL = [
 
 
 @pytest.mark.parametrize("text", _ADVERSARIAL, ids=[repr(text[:12]) for text in _ADVERSARIAL])
-def test_no_text_takes_long(text: str) -> None:
+def test_extraction_is_fast_for_hostile_texts(text: str) -> None:
     started = time.perf_counter()
     plain = mask_code_and_links(text)
     assert len(plain) <= MAX_TEXT_CHARS
@@ -207,11 +207,11 @@ def test_no_text_takes_long(text: str) -> None:
     assert time.perf_counter() - started < 5
 
 
-async def test_a_megabyte_in_one_message_is_no_trouble(rem: Rem, alice: Store) -> None:
+async def test_megabyte_message_is_processed(rem: Rem, alice: Store) -> None:
     words = "The Quick Brown Fox met my colleague Amara Diallo in Room Seven and said so. "
-    await talk(rem, alice, words * 13_000, words)
+    await store_session(rem, alice, words * 13_000, words)
     started = time.perf_counter()
     # Without the indexer, whose time is that of the embedder.
     await EntitiesDream().derive(await night_for(rem, alice))
     assert time.perf_counter() - started < 10
-    assert await entities(alice) == ["amara-diallo"]
+    assert await list_entity_keys(alice) == ["amara-diallo"]

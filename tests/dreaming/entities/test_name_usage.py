@@ -1,4 +1,4 @@
-"""Who is only named becomes known by how the name is used in several conversations; those before are linked, too."""
+"""A name that several sessions use as a person's becomes a person, and earlier sessions are linked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,16 @@ from rem.dreaming.entities.evidence import UsageTrait
 from rem.dreaming.entities.name_usage import find_name_uses, is_about_fiction
 from rem.errors import InvalidInputError
 from rem.models import Moment, Ontology, Resource
-from tests.dreaming.entities.sample_sessions import dream, entities, entity, everything, mentions, shape, talk, talk_on
+from tests.dreaming.entities.sample_sessions import (
+    append_messages,
+    dream_entities,
+    dump_statements,
+    dump_without_ids,
+    get_entity,
+    list_entity_keys,
+    list_mentions,
+    store_session,
+)
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 _TOM = (
@@ -25,7 +34,7 @@ _TOM = (
 
 
 def traits(text: str) -> dict[str, set[str]]:
-    """What the uses of names in a text tell of them."""
+    """Return the traits of the names in a text."""
     return {" ".join(one.words): {trait.value for trait in one.traits} for one in find_name_uses(text, 0)}
 
 
@@ -47,7 +56,7 @@ def traits(text: str) -> dict[str, set[str]]:
         ("Our dog Bella told me.", "Bella", {"other"}),
     ],
 )
-def test_what_a_use_tells(text: str, name: str, expected: set[str]) -> None:
+def test_use_shows_traits(text: str, name: str, expected: set[str]) -> None:
     assert traits(text) == {name: expected}
 
 
@@ -74,49 +83,49 @@ def test_what_a_use_tells(text: str, name: str, expected: set[str]) -> None:
         "",
     ],
 )
-def test_what_is_no_use(text: str) -> None:
+def test_text_without_name_use(text: str) -> None:
     assert traits(text) == {}
 
 
-def test_what_is_made_up_is_made_up_in_all_of_a_conversation() -> None:
+def test_fiction_in_one_message_covers_the_conversation() -> None:
     assert is_about_fiction(["Let us go on.", "It is for my novel."])
     assert not is_about_fiction(["I met Tom.", "He is ill."])
 
 
-def test_no_message_takes_long() -> None:
+def test_long_messages_are_processed_fast() -> None:
     for piece in ("Tom told me ", "I really just ", "Aa ", "I met Tom, he ", "'a ", '"', "hat mir a ", "ich habe "):
         started = time.perf_counter()
         list(find_name_uses((piece * 1200)[:1200], 0))
         assert time.perf_counter() - started < 1
 
 
-async def test_who_is_used_as_a_person_in_several_conversations_is_known(
-    rem: Rem, alice: Store, sql: Connection
-) -> None:
+async def test_name_used_in_several_sessions_becomes_person(rem: Rem, alice: Store, sql: Connection) -> None:
     sessions = []
     for text in _TOM:
-        assert await entities(alice) == []
-        sessions.append(await talk(rem, alice, text))
-        await dream(rem, alice)
-    tom = await entity(alice, "Tom Okafor")
+        assert await list_entity_keys(alice) == []
+        sessions.append(await store_session(rem, alice, text))
+        await dream_entities(rem, alice)
+    tom = await get_entity(alice, "Tom Okafor")
     assert tom.extracted_data == {"entity_type": "person", "aliases": []}
     assert len(tom.sources) == 3
     assert "I called Tom Okafor about the gutter." in tom.content
     for session in sessions:
-        assert await mentions(alice, session) == ["ontologies/tom-okafor"]
-    before = await everything(sql)
+        assert await list_mentions(alice, session) == ["ontologies/tom-okafor"]
+    before = await dump_statements(sql)
     for rescan in (False, True):
-        assert (await dream(rem, alice, rescan=rescan)).statement_count == 0
-    assert await everything(sql) == before
+        assert (await dream_entities(rem, alice, rescan=rescan)).statement_count == 0
+    assert await dump_statements(sql) == before
 
 
-async def test_one_night_or_three_make_no_difference(rem: Rem, alice: Store, bob: Store, sql: Connection) -> None:
+async def test_number_of_runs_makes_no_difference(rem: Rem, alice: Store, bob: Store, sql: Connection) -> None:
     for text in _TOM:
-        await talk(rem, alice, text)
-        await dream(rem, alice)
-        await talk(rem, bob, text)
-    await dream(rem, bob)
-    assert [row[:4] for row in await shape(alice, sql)][:1] == [row[:4] for row in await shape(bob, sql)][:1]
+        await store_session(rem, alice, text)
+        await dream_entities(rem, alice)
+        await store_session(rem, bob, text)
+    await dream_entities(rem, bob)
+    assert [row[:4] for row in await dump_without_ids(alice, sql)][:1] == [
+        row[:4] for row in await dump_without_ids(bob, sql)
+    ][:1]
 
 
 @pytest.mark.parametrize(
@@ -148,108 +157,104 @@ async def test_one_night_or_three_make_no_difference(rem: Rem, alice: Store, bob
         "a hotline",
     ],
 )
-async def test_less_is_nobody(rem: Rem, alice: Store, talks: list[list[str]]) -> None:
+async def test_too_few_uses_make_no_person(rem: Rem, alice: Store, talks: list[list[str]]) -> None:
     for texts in talks:
-        await talk(rem, alice, *texts)
-        await dream(rem, alice)
-    assert await entities(alice) == []
+        await store_session(rem, alice, *texts)
+        await dream_entities(rem, alice)
+    assert await list_entity_keys(alice) == []
 
 
-async def test_uses_support_an_introduction(rem: Rem, alice: Store) -> None:
-    await talk(rem, alice, "My colleague Amara Diallo is new.")
-    await dream(rem, alice)
-    assert await entities(alice) == []
-    await talk(rem, alice, "I met Amara Diallo.", "Then Amara Diallo asked me to help.")
-    await dream(rem, alice)
-    assert await entities(alice) == ["amara-diallo"]
+async def test_uses_add_to_an_introduction(rem: Rem, alice: Store) -> None:
+    await store_session(rem, alice, "My colleague Amara Diallo is new.")
+    await dream_entities(rem, alice)
+    assert await list_entity_keys(alice) == []
+    await store_session(rem, alice, "I met Amara Diallo.", "Then Amara Diallo asked me to help.")
+    await dream_entities(rem, alice)
+    assert await list_entity_keys(alice) == ["amara-diallo"]
 
 
-async def test_a_first_name_that_is_used_is_the_one_who_is_known_by_it(rem: Rem, alice: Store) -> None:
-    await talk(rem, alice, "Tom Okafor <tom@okafor.net> comes at ten. Tom is a roofer.")
+async def test_used_first_name_matches_known_person(rem: Rem, alice: Store) -> None:
+    await store_session(rem, alice, "Tom Okafor <tom@okafor.net> comes at ten. Tom is a roofer.")
     for text in ("Tom and I had lunch.", "I told Tom that he was late.", "Then Tom asked me for water."):
-        session = await talk(rem, alice, text)
-        await dream(rem, alice)
-        assert await mentions(alice, session) == ["ontologies/tom-okafor"]
-    assert await entities(alice) == ["tom-okafor"]
+        session = await store_session(rem, alice, text)
+        await dream_entities(rem, alice)
+        assert await list_mentions(alice, session) == ["ontologies/tom-okafor"]
+    assert await list_entity_keys(alice) == ["tom-okafor"]
 
 
-async def test_who_goes_with_the_talks_and_whom_the_owner_deleted_stays_away(rem: Rem, alice: Store) -> None:
-    sessions = [await talk(rem, alice, text) for text in _TOM]
-    await dream(rem, alice)
+async def test_person_is_removed_with_sessions_and_stays_away_after_deletion(rem: Rem, alice: Store) -> None:
+    sessions = [await store_session(rem, alice, text) for text in _TOM]
+    await dream_entities(rem, alice)
     await alice.delete(sessions[1])
-    assert await entities(alice) == []
-    await dream(rem, alice)
-    assert await entities(alice) == []
-    await talk(rem, alice, _TOM[1])
-    await dream(rem, alice)
-    await alice.delete(await entity(alice, "tom-okafor"))
-    await talk(rem, alice, *_TOM)
-    await dream(rem, alice, rescan=True)
-    assert await entities(alice) == []
+    assert await list_entity_keys(alice) == []
+    await dream_entities(rem, alice)
+    assert await list_entity_keys(alice) == []
+    await store_session(rem, alice, _TOM[1])
+    await dream_entities(rem, alice)
+    await alice.delete(await get_entity(alice, "tom-okafor"))
+    await store_session(rem, alice, *_TOM)
+    await dream_entities(rem, alice, rescan=True)
+    assert await list_entity_keys(alice) == []
 
 
-async def test_a_few_conversations_speak_for_somebody_however_many_there_are(
-    rem: Rem, alice: Store, sql: Connection
-) -> None:
+async def test_number_of_source_sessions_is_limited(rem: Rem, alice: Store, sql: Connection) -> None:
     for number in range(16):
-        session = await talk(rem, alice, f"I met Tom Okafor and paid {number}.", "Then Tom Okafor told me to wait.")
-        await dream(rem, alice)
-    assert await mentions(alice, session) == ["ontologies/tom-okafor"]
+        session = await store_session(
+            rem, alice, f"I met Tom Okafor and paid {number}.", "Then Tom Okafor told me to wait."
+        )
+        await dream_entities(rem, alice)
+    assert await list_mentions(alice, session) == ["ontologies/tom-okafor"]
     count = "SELECT count(*) FROM statements WHERE kind = 'row' AND state = 'live'"
     assert await sql.fetchval(count) == 10
-    assert (await dream(rem, alice, rescan=True)).statement_count == 0
+    assert (await dream_entities(rem, alice, rescan=True)).statement_count == 0
 
 
-async def test_what_named_somebody_before_is_linked_when_they_become_known(
-    rem: Rem, alice: Store, sql: Connection
-) -> None:
-    before = await talk(rem, alice, "Is the train to Ghent late?", "I saw Amara Diallo at the station.")
-    other = await talk(rem, alice, "Amara is a name, and Diallo is another one.")
+async def test_earlier_mentions_are_linked_when_person_becomes_known(rem: Rem, alice: Store, sql: Connection) -> None:
+    before = await store_session(rem, alice, "Is the train to Ghent late?", "I saw Amara Diallo at the station.")
+    other = await store_session(rem, alice, "Amara is a name, and Diallo is another one.")
     note = await alice.upsert(Resource(name="minutes", content="Present: Amara Diallo."))
     past = await alice.upsert(Moment(name="A talk", summary="Amara Diallo spoke of trains."))
     await rem.dreamer().dream(alice.scope)
-    assert await mentions(alice, before) == []
-    after = await talk(rem, alice, "Amara Diallo <amara@diallo.net> wrote.")
+    assert await list_mentions(alice, before) == []
+    after = await store_session(rem, alice, "Amara Diallo <amara@diallo.net> wrote.")
     await rem.dreamer().dream(alice.scope)
     for session in (before, after):
-        assert await mentions(alice, session) == ["ontologies/amara-diallo"]
-    assert await mentions(alice, other) == []
+        assert await list_mentions(alice, session) == ["ontologies/amara-diallo"]
+    assert await list_mentions(alice, other) == []
     for document in (await alice.get(Resource, note.id), await alice.get(Moment, past.id)):
         assert [edge.dst for edge in document.graph_edges if edge.rel_type == "mentions"] == ["amara-diallo"]
     ghent = [row for row in await alice.find(Moment) if "Ghent" in row.summary]
     assert [row.present_persons for row in ghent] == [["amara-diallo"]]
-    linked = await everything(sql)
+    linked = await dump_statements(sql)
     assert (await rem.dreamer().dream(alice.scope)).statement_count == 0
-    assert (await dream(rem, alice, rescan=True)).statement_count == 0
-    assert await everything(sql) == linked
+    assert (await dream_entities(rem, alice, rescan=True)).statement_count == 0
+    assert await dump_statements(sql) == linked
 
 
-async def test_what_named_somebody_before_is_linked_also_after_a_night_that_broke_off(
-    rem: Rem, alice: Store, sql: Connection
-) -> None:
-    before = await talk(rem, alice, "I saw Amara Diallo at the station.")
-    await dream(rem, alice)
-    await talk(rem, alice, "Amara Diallo <amara@diallo.net> wrote.")
+async def test_earlier_mentions_are_linked_after_failed_run(rem: Rem, alice: Store, sql: Connection) -> None:
+    before = await store_session(rem, alice, "I saw Amara Diallo at the station.")
+    await dream_entities(rem, alice)
+    await store_session(rem, alice, "Amara Diallo <amara@diallo.net> wrote.")
     await sql.execute("ALTER TABLE statements ADD CONSTRAINT no_edges CHECK (kind <> 'edge') NOT VALID")
     try:
         with pytest.raises(InvalidInputError):
-            await dream(rem, alice)
+            await dream_entities(rem, alice)
     finally:
         await sql.execute("ALTER TABLE statements DROP CONSTRAINT no_edges")
-    assert await entities(alice) == ["amara-diallo"]
-    await dream(rem, alice)
-    assert await mentions(alice, before) == ["ontologies/amara-diallo"]
-    assert (await dream(rem, alice)).statement_count == 0
+    assert await list_entity_keys(alice) == ["amara-diallo"]
+    await dream_entities(rem, alice)
+    assert await list_mentions(alice, before) == ["ontologies/amara-diallo"]
+    assert (await dream_entities(rem, alice)).statement_count == 0
 
 
-async def test_how_much_is_looked_at_again_does_not_depend_on_the_rest_of_the_history(rem: Rem, alice: Store) -> None:
-    long = await talk(rem, alice, *(f"What about item {number}?" for number in range(250)))
-    await talk_on(rem, alice, long, "Amara Diallo asked for it.")
-    await dream(rem, alice)
-    await talk(rem, alice, "Amara Diallo <amara@diallo.net> wrote.")
-    report = await dream(rem, alice)
+async def test_rescan_cost_does_not_depend_on_history(rem: Rem, alice: Store) -> None:
+    long = await store_session(rem, alice, *(f"What about item {number}?" for number in range(250)))
+    await append_messages(rem, alice, long, "Amara Diallo asked for it.")
+    await dream_entities(rem, alice)
+    await store_session(rem, alice, "Amara Diallo <amara@diallo.net> wrote.")
+    report = await dream_entities(rem, alice)
     assert report.changes["entities"].rows == {"row": 1, "edge": 2}
-    assert await mentions(alice, long) == ["ontologies/amara-diallo"]
+    assert await list_mentions(alice, long) == ["ontologies/amara-diallo"]
     (found,) = await alice.find(Ontology)
     assert found.confidence is not None
     assert UsageTrait.HUMAN.value not in found.extracted_data

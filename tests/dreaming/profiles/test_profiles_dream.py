@@ -1,4 +1,4 @@
-"""Profiles: what counting says of a user, in the user's own row, without ever writing over the user's own words."""
+"""The profiles dream fills the user's own row from counted facts, and never overwrites the user."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from rem.dreaming.profiles.sensitive import is_sensitive
 from rem.memory.message import NewMessage
 from rem.models import Edge, Message, Moment, Ontology, Session, User
 from rem.models.message import Role
-from tests.dreaming.entities.sample_sessions import talk_at
+from tests.dreaming.entities.sample_sessions import store_past_session
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 _START = datetime(2026, 5, 4, 9, tzinfo=UTC)
 
 
 async def talk(rem: Rem, sql: Connection, store: Store, day: int, *texts: str) -> UUID:
-    """A conversation of some day."""
+    """Store a session of a given day."""
     session_id = uuid4()
     memory = rem.memory(store.scope)
     await memory.create_session(session_id=session_id)
@@ -42,7 +42,7 @@ async def talk(rem: Rem, sql: Connection, store: Store, day: int, *texts: str) -
 
 
 async def moment(store: Store, day: int, *topics: str, persons: tuple[str, ...] = (), summary: str = "") -> Moment:
-    """An episode of some day."""
+    """Store a moment of a given day."""
     at = _START + timedelta(days=day)
     return await store.upsert(
         Moment(
@@ -57,20 +57,19 @@ async def moment(store: Store, day: int, *topics: str, persons: tuple[str, ...] 
 
 
 async def dream(rem: Rem, store: Store, **more: Any) -> DreamReport:
-    """One night of a store's owner."""
+    """Run the profiles dream for the owner of a store."""
     return await rem.dreamer().dream(store.scope, ["profiles"], **more)
 
 
 async def profile(store: Store) -> User:
-    """The owner's own row."""
-    found = await store.lookup(str(store.scope.user_id), table="users")
-    assert len(found) == 1
-    assert isinstance(found[0], User)
-    return found[0]
+    """Return the owner's own row."""
+    (row,) = await store.lookup(str(store.scope.user_id), table="users")
+    assert isinstance(row, User)
+    return row
 
 
 async def counts(sql: Connection) -> list[tuple[str, int]]:
-    """All that dreams have written, to see whether anything changed."""
+    """Return all statements and user rows, to compare before and after."""
     return [
         (table, await sql.fetchval(f"SELECT count(*)::int FROM {table}"))
         for table in ("users", "statements", "statement_sources", "dream_runs")
@@ -79,7 +78,7 @@ async def counts(sql: Connection) -> list[tuple[str, int]]:
 
 @pytest.fixture
 async def sailor(rem: Rem, alice: Store, sql: Connection) -> Store:
-    """Alice, who spoke of sailing for three days and of her garden once."""
+    """Store moments of Alice about sailing on three days, and about her garden on one."""
     for day in (0, 3, 9):
         await moment(alice, day, "Sailing", *(["knots"] if day == 9 else []), persons=("Bob", "user"))
     await moment(alice, 10, "garden", "depression")
@@ -87,7 +86,7 @@ async def sailor(rem: Rem, alice: Store, sql: Connection) -> Store:
     return alice
 
 
-async def test_a_topic_of_three_days_is_an_interest_and_one_of_a_day_is_not(rem: Rem, sailor: Store) -> None:
+async def test_topic_of_three_days_is_an_interest(rem: Rem, sailor: Store) -> None:
     await dream(rem, sailor)
     user = await profile(sailor)
     assert user.interests == ["Sailing"]
@@ -103,7 +102,7 @@ async def test_a_topic_of_three_days_is_an_interest_and_one_of_a_day_is_not(rem:
     }
 
 
-async def test_what_would_hurt_is_in_no_profile(rem: Rem, sailor: Store) -> None:
+async def test_sensitive_topics_are_left_out(rem: Rem, sailor: Store) -> None:
     await moment(sailor, 11, "depression")
     await moment(sailor, 12, "Depression", "my password")
     await dream(rem, sailor)
@@ -127,11 +126,11 @@ async def test_what_would_hurt_is_in_no_profile(rem: Rem, sailor: Store) -> None
         ("", False),
     ],
 )
-def test_a_short_list_of_words_tells_what_would_hurt(text: str, expected: bool) -> None:
+def test_sensitive_words_are_recognized(text: str, expected: bool) -> None:
     assert is_sensitive(text) == expected
 
 
-async def test_dreaming_again_changes_nothing(rem: Rem, sailor: Store, sql: Connection) -> None:
+async def test_second_run_changes_nothing(rem: Rem, sailor: Store, sql: Connection) -> None:
     assert (await dream(rem, sailor)).statement_count > 0
     before, row = await counts(sql), await profile(sailor)
     for rescan in (False, True, False):
@@ -141,7 +140,7 @@ async def test_dreaming_again_changes_nothing(rem: Rem, sailor: Store, sql: Conn
     assert await profile(sailor) == row
 
 
-async def test_news_change_only_what_they_are_about(rem: Rem, sailor: Store, sql: Connection) -> None:
+async def test_new_moments_change_only_affected_fields(rem: Rem, sailor: Store, sql: Connection) -> None:
     await dream(rem, sailor)
     await talk(rem, sql, sailor, 12)
     report = await dream(rem, sailor)
@@ -150,14 +149,14 @@ async def test_news_change_only_what_they_are_about(rem: Rem, sailor: Store, sql
     assert (await profile(sailor)).interests == ["Sailing"]
 
 
-async def test_every_statement_has_its_sources_and_goes_with_them(rem: Rem, sailor: Store, sql: Connection) -> None:
+async def test_statements_are_removed_with_their_sources(rem: Rem, sailor: Store, sql: Connection) -> None:
     await dream(rem, sailor)
     assert await sql.fetchval(
         "SELECT bool_and(EXISTS (SELECT FROM statement_sources x WHERE x.statement_id = s.id)) FROM statements s"
     )
-    for found in await sailor.find(Moment):
-        if "Sailing" in found.topic_tags:
-            await sailor.delete(found)
+    for row in await sailor.find(Moment):
+        if "Sailing" in row.topic_tags:
+            await sailor.delete(row)
     user = await profile(sailor)
     assert (user.interests, user.summary) == ([], "")
     # What was made from something else stays.
@@ -173,28 +172,28 @@ async def test_every_statement_has_its_sources_and_goes_with_them(rem: Rem, sail
     assert user.metadata["profile"]["topics"] == {"garden": 1}
 
 
-async def test_the_latest_five_speak_for_what_many_tell(rem: Rem, alice: Store, sql: Connection) -> None:
-    told = [await moment(alice, day, "Sailing") for day in range(12)]
+async def test_field_keeps_five_latest_sources(rem: Rem, alice: Store, sql: Connection) -> None:
+    moments = [await moment(alice, day, "Sailing") for day in range(12)]
     await dream(rem, alice)
     sources = await sql.fetch(
         """SELECT x.source_id FROM statements s JOIN statement_sources x ON x.statement_id = s.id
            WHERE s.name = 'interests' AND s.state = 'live'"""
     )
-    assert {row[0] for row in sources} == {one.id for one in told[-5:]}
-    await alice.delete(told[0])
+    assert {row[0] for row in sources} == {row.id for row in moments[-5:]}
+    await alice.delete(moments[0])
     assert (await profile(alice)).interests == ["Sailing"]
     await dream(rem, alice)
     assert (await profile(alice)).metadata["profile"]["topics"] == {"Sailing": 11}
-    await alice.delete(told[-1])
+    await alice.delete(moments[-1])
     assert (await profile(alice)).interests == []
     await dream(rem, alice)
     assert (await profile(alice)).interests == ["Sailing"]
-    for one in told[1:-1]:
-        await alice.delete(one)
+    for row in moments[1:-1]:
+        await alice.delete(row)
     assert await sql.fetchval("SELECT count(*) FROM users WHERE deleted_at IS NULL") == 0
 
 
-async def test_what_was_told_long_ago_is_told_still(rem: Rem, alice: Store, sql: Connection) -> None:
+async def test_old_facts_stay_in_profile(rem: Rem, alice: Store, sql: Connection) -> None:
     session_id = await talk(rem, sql, alice, 0, "I live in Porto.")
     await chatter(alice, session_id, 1)
     await dream(rem, alice)
@@ -209,10 +208,10 @@ async def test_what_was_told_long_ago_is_told_still(rem: Rem, alice: Store, sql:
     assert (await profile(alice)).metadata["profile"]["about"] == ["lives in Braga", "is learning Rust"]
 
 
-async def test_without_a_source_left_there_is_no_profile(rem: Rem, sailor: Store, sql: Connection) -> None:
+async def test_profile_is_removed_with_its_last_source(rem: Rem, sailor: Store, sql: Connection) -> None:
     await dream(rem, sailor)
-    for found in await sailor.find(Moment):
-        await sailor.erase(found)
+    for row in await sailor.find(Moment):
+        await sailor.erase(row)
     for session in await sailor.find(Session):
         await rem.memory(sailor.scope).delete_session(session.id, erase=True)
     assert await sailor.find(User) == []
@@ -221,7 +220,7 @@ async def test_without_a_source_left_there_is_no_profile(rem: Rem, sailor: Store
     assert await sql.fetchval("SELECT count(*) FROM statements") == 0
 
 
-async def test_the_row_stays_as_long_as_one_conversation_speaks_for_it(rem: Rem, alice: Store, sql: Connection) -> None:
+async def test_row_stays_while_one_source_session_exists(rem: Rem, alice: Store, sql: Connection) -> None:
     sessions = [await talk(rem, sql, alice, day) for day in range(3)]
     await dream(rem, alice)
     row_id = (await profile(alice)).id
@@ -233,7 +232,7 @@ async def test_the_row_stays_as_long_as_one_conversation_speaks_for_it(rem: Rem,
     assert (user.id, user.last_active_at) == (row_id, _START)
 
 
-async def test_fields_that_the_user_wrote_before_are_left_alone(rem: Rem, sailor: Store) -> None:
+async def test_user_written_fields_are_kept(rem: Rem, sailor: Store) -> None:
     own = User(
         name="Alice Adams", email="Alice@Example.com", summary="Builds boats.", metadata={"profile": {"mine": 1}}
     )
@@ -246,7 +245,7 @@ async def test_fields_that_the_user_wrote_before_are_left_alone(rem: Rem, sailor
     assert user.origin == "user"
 
 
-async def test_a_field_that_the_user_corrected_is_left_alone_for_ever(rem: Rem, sailor: Store, sql: Connection) -> None:
+async def test_corrected_field_is_never_overwritten(rem: Rem, sailor: Store, sql: Connection) -> None:
     await dream(rem, sailor)
     user = await profile(sailor)
     user.summary, user.interests = "I build boats.", []
@@ -259,28 +258,26 @@ async def test_a_field_that_the_user_corrected_is_left_alone_for_ever(rem: Rem, 
     assert (user.summary, user.interests) == ("I build boats.", [])
     assert user.metadata["profile"]["topics"]["Sailing"] == 5
     # What the user wrote does not go with what the rest was made from.
-    for found in await sailor.find(Moment):
-        await sailor.erase(found)
+    for row in await sailor.find(Moment):
+        await sailor.erase(row)
     for session in await sailor.find(Session):
         await rem.memory(sailor.scope).delete_session(session.id, erase=True)
     user = await profile(sailor)
     assert (user.summary, user.metadata, user.last_active_at) == ("I build boats.", {}, None)
 
 
-async def test_what_a_user_adds_to_a_dreamt_row_does_not_go_with_its_sources(
-    rem: Rem, sailor: Store, sql: Connection
-) -> None:
+async def test_user_additions_to_dreamt_row_survive_its_sources(rem: Rem, sailor: Store, sql: Connection) -> None:
     await dream(rem, sailor)
     await sailor.upsert(User(name=str(sailor.scope.user_id), email="alice@example.com", role="Boat builder"))
-    for found in await sailor.find(Moment):
-        await sailor.erase(found)
+    for row in await sailor.find(Moment):
+        await sailor.erase(row)
     for session in await sailor.find(Session):
         await rem.memory(sailor.scope).delete_session(session.id, erase=True)
     user = await profile(sailor)
     assert (user.role, user.interests, user.origin) == ("Boat builder", [], "user")
 
 
-async def test_a_profile_that_its_user_deleted_does_not_come_back(rem: Rem, sailor: Store) -> None:
+async def test_deleted_profile_stays_deleted(rem: Rem, sailor: Store) -> None:
     await dream(rem, sailor)
     await sailor.delete(await profile(sailor))
     await moment(sailor, 30, "sailing")
@@ -289,7 +286,7 @@ async def test_a_profile_that_its_user_deleted_does_not_come_back(rem: Rem, sail
     assert await sailor.find(User) == []
 
 
-async def test_the_row_that_a_user_makes_later_takes_the_place_of_the_dreamt_one(rem: Rem, sailor: Store) -> None:
+async def test_user_row_replaces_dreamt_row(rem: Rem, sailor: Store) -> None:
     await dream(rem, sailor)
     assert (await profile(sailor)).origin == "dream:profiles"
     await sailor.upsert(User(name="Alice Adams", email="alice@example.com", role="Builder"))
@@ -299,7 +296,7 @@ async def test_the_row_that_a_user_makes_later_takes_the_place_of_the_dreamt_one
     assert (await dream(rem, sailor)).statement_count == 0
 
 
-async def test_people_that_a_user_knows_are_not_the_user(rem: Rem, sailor: Store) -> None:
+async def test_rows_of_other_people_are_not_the_user(rem: Rem, sailor: Store) -> None:
     await sailor.upsert(User(name="Bob", email="bob@example.com"))
     await dream(rem, sailor)
     by_name = {user.name: user for user in await sailor.find(User)}
@@ -307,7 +304,7 @@ async def test_people_that_a_user_knows_are_not_the_user(rem: Rem, sailor: Store
     assert by_name[str(sailor.scope.user_id)].interests == ["Sailing"]
 
 
-async def test_one_user_learns_nothing_of_another(rem: Rem, sailor: Store, bob: Store, sql: Connection) -> None:
+async def test_profiles_of_two_users_stay_separate(rem: Rem, sailor: Store, bob: Store, sql: Connection) -> None:
     await talk(rem, sql, bob, 1)
     await dream(rem, sailor)
     await dream(rem, bob)
@@ -316,7 +313,7 @@ async def test_one_user_learns_nothing_of_another(rem: Rem, sailor: Store, bob: 
     assert [user.id for user in await bob.find(User)] == [(await profile(bob)).id]
 
 
-async def test_nobody_is_made_of_what_is_shared_or_said_anonymously(rem: Rem, shared: Store, sql: Connection) -> None:
+async def test_shared_and_anonymous_memory_has_no_profile(rem: Rem, shared: Store, sql: Connection) -> None:
     await moment(shared, 0, "sailing")
     nobody = rem.store(Scope("default", f"anon:{uuid4()}"))
     await talk(rem, sql, nobody, 0)
@@ -324,7 +321,7 @@ async def test_nobody_is_made_of_what_is_shared_or_said_anonymously(rem: Rem, sh
     assert (await dream(rem, nobody)).statement_count == 0
 
 
-async def test_undone_it_is_not_dreamt_again_until_something_is_new(rem: Rem, sailor: Store) -> None:
+async def test_undone_profile_waits_for_new_sources(rem: Rem, sailor: Store) -> None:
     report = await dream(rem, sailor)
     assert report.run_id is not None
     await rem.dreamer().undo(sailor.scope, report.run_id)
@@ -335,7 +332,7 @@ async def test_undone_it_is_not_dreamt_again_until_something_is_new(rem: Rem, sa
     assert (await profile(sailor)).interests == ["Sailing"]
 
 
-async def test_undoing_the_latest_dream_brings_the_one_before_back(rem: Rem, sailor: Store) -> None:
+async def test_undo_restores_previous_profile(rem: Rem, sailor: Store) -> None:
     await dream(rem, sailor)
     before = await profile(sailor)
     for day in (20, 21, 22):
@@ -348,7 +345,7 @@ async def test_undoing_the_latest_dream_brings_the_one_before_back(rem: Rem, sai
     assert (await profile(sailor)).summary == before.summary
 
 
-async def test_what_was_believed_before_stays_on_record(rem: Rem, sailor: Store) -> None:
+async def test_earlier_values_stay_in_history(rem: Rem, sailor: Store) -> None:
     await dream(rem, sailor)
     for day in (40, 41, 42):
         await moment(sailor, day, "cooking")
@@ -364,9 +361,7 @@ async def test_what_was_believed_before_stays_on_record(rem: Rem, sailor: Store)
     assert await interests(None) == [["cooking", "Sailing"], ["Sailing"]]
 
 
-async def test_projects_and_people_come_from_what_conversations_mention(
-    rem: Rem, alice: Store, sql: Connection
-) -> None:
+async def test_projects_and_people_come_from_mentions(rem: Rem, alice: Store, sql: Connection) -> None:
     await alice.upsert(Ontology(name="Project Apollo", extracted_data={"entity_type": "project"}))
     await alice.upsert(Ontology(name="Sarah Chen", extracted_data={"entity_type": "person"}))
     await alice.upsert(Ontology(name="Postgres", extracted_data={"entity_type": "technology"}))
@@ -398,19 +393,19 @@ async def test_names_in_any_script_are_kept(rem: Rem, sql: Connection) -> None:
     assert (await owner.lookup("users/Ünïcode 航海"))[0].id == user.id
 
 
-async def test_an_id_that_can_be_no_key_gets_no_profile(rem: Rem, sql: Connection) -> None:
+async def test_user_id_without_valid_key_gets_no_profile(rem: Rem, sql: Connection) -> None:
     owner = rem.store(Scope("default", "---"))
     await moment(owner, 0, "sailing")
     assert (await dream(rem, owner)).statement_count == 0
 
 
-async def test_a_user_who_wrote_a_lot_each_week_is_active(rem: Rem, alice: Store, sql: Connection) -> None:
+async def test_many_weekly_messages_give_high_activity(rem: Rem, alice: Store, sql: Connection) -> None:
     await talk(rem, sql, alice, 0, *[f"Message {number}" for number in range(60)])
     await dream(rem, alice)
     assert (await profile(alice)).activity_level == "moderate"
 
 
-async def test_only_short_sentences_of_the_user_are_wishes(rem: Rem, alice: Store, sql: Connection) -> None:
+async def test_only_short_user_sentences_are_preferences(rem: Rem, alice: Store, sql: Connection) -> None:
     await talk(
         rem,
         sql,
@@ -438,15 +433,13 @@ async def test_only_short_sentences_of_the_user_are_wishes(rem: Rem, alice: Stor
         "And never have I been so cold.",
     ],
 )
-async def test_what_is_no_wish_to_the_assistant_is_no_preference(
-    rem: Rem, alice: Store, sql: Connection, text: str
-) -> None:
+async def test_other_sentences_are_no_preferences(rem: Rem, alice: Store, sql: Connection, text: str) -> None:
     await talk(rem, sql, alice, 0, text, "What about the boat?")
     await dream(rem, alice)
     assert "preferences" not in (await profile(alice)).metadata["profile"]
 
 
-async def test_wishes_to_the_assistant_are_in_the_summary(rem: Rem, alice: Store, sql: Connection) -> None:
+async def test_preferences_are_in_the_summary(rem: Rem, alice: Store, sql: Connection) -> None:
     wishes = ["Don't use emojis.", "Always answer in English.", "I prefer short answers with bullet points."]
     await talk(rem, sql, alice, 0, *reversed(wishes))
     await talk(rem, sql, alice, 1, "Antworte bitte immer auf Deutsch.")
@@ -469,7 +462,7 @@ async def test_names_and_hosts_are_no_interests(rem: Rem, alice: Store, sql: Con
     assert (await profile(alice)).interests == ["sails"]
 
 
-async def test_what_comes_back_beside_other_subjects_is_an_interest_and_chatter_is_not(rem: Rem, alice: Store) -> None:
+async def test_recurring_topic_is_an_interest_and_small_talk_is_not(rem: Rem, alice: Store) -> None:
     others = (
         "sourdough levain banneton spreadsheet proofreader crumpets",
         "telescope eyepiece collimator nebulae astrophotos",
@@ -478,17 +471,17 @@ async def test_what_comes_back_beside_other_subjects_is_an_interest_and_chatter_
     )
     for week, other in enumerate(others):
         text = f"This weekend my team was quickly done with the Rust program for {other}, and dinner was broken."
-        await talk_at(alice, _START + timedelta(days=7 * week), text)
+        await store_past_session(alice, _START + timedelta(days=7 * week), text)
     await rem.dreamer().dream(alice.scope, ["moments"])
-    for found in await alice.find(Moment):
-        assert "rust" not in found.topic_tags
+    for row in await alice.find(Moment):
+        assert "rust" not in row.topic_tags
     await dream(rem, alice)
     assert (await profile(alice)).interests == ["rust"]
     for rescan in (False, True):
         assert (await dream(rem, alice, rescan=rescan)).statement_count == 0
 
 
-async def test_a_subject_is_a_tag_once_or_has_a_capital_inside_a_sentence(rem: Rem, alice: Store) -> None:
+async def test_recurring_topic_is_a_tag_or_has_a_capital_inside_a_sentence(rem: Rem, alice: Store) -> None:
     for day in range(3):
         summary = f"In {day} I carved marquetry on the lathe. Der Tisch und das Furnier."
         await moment(alice, day, *(["marquetry"] if day == 1 else [f"tag{day}"]), summary=summary)
@@ -496,7 +489,7 @@ async def test_a_subject_is_a_tag_once_or_has_a_capital_inside_a_sentence(rem: R
     assert (await profile(alice)).interests == ["marquetry"]
 
 
-async def test_no_topic_of_a_profile_is_a_name_of_a_person(rem: Rem, alice: Store) -> None:
+async def test_names_of_people_are_no_topics(rem: Rem, alice: Store) -> None:
     await alice.upsert(User(name="Nina Hartley", email="alice@example.com"))
     told = ("Beatriz Fonseca called me about the boat.", "I told Beatriz Fonseca. My name is Nora.", "Alice and Nina.")
     for day, summary in enumerate(told):
@@ -509,14 +502,14 @@ async def test_no_topic_of_a_profile_is_a_name_of_a_person(rem: Rem, alice: Stor
 
 
 async def correct(store: Store, **parts: Any) -> None:
-    """Let the owner write some parts of the profile anew; None takes one out."""
+    """Write parts of the profile as the owner. None removes a part."""
     user = await profile(store)
     details = {**user.metadata["profile"], **parts}
     user.metadata = {"profile": {name: value for name, value in details.items() if value is not None}}
     await store.upsert(user)
 
 
-async def test_a_correction_holds_for_its_part_alone(rem: Rem, alice: Store, sql: Connection) -> None:
+async def test_correction_affects_only_its_field(rem: Rem, alice: Store, sql: Connection) -> None:
     chess = await talk(rem, sql, alice, 0, "I live in Porto.")
     wish = await talk(rem, sql, alice, 1, "Please always answer in German.")
     await dream(rem, alice)
@@ -537,19 +530,17 @@ async def test_a_correction_holds_for_its_part_alone(rem: Rem, alice: Store, sql
     assert (details["about"], details["preferences"]) == (["lives in Faro"], ["Don't use emojis."])
 
 
-async def test_each_part_is_a_statement_with_its_own_sources(rem: Rem, sailor: Store) -> None:
+async def test_each_field_is_a_statement_with_its_own_sources(rem: Rem, sailor: Store) -> None:
     await dream(rem, sailor)
-    said = {one.name: one for one in await list_statements(sailor, str(sailor.scope.user_id))}
-    assert {name for name in said if name.startswith("metadata.")} == {
+    statements = {statement.name: statement for statement in await list_statements(sailor, str(sailor.scope.user_id))}
+    assert {name for name in statements if name.startswith("metadata.")} == {
         f"metadata.profile.{part}" for part in ("people", "topics", "activity", "preferences")
     }
-    assert [key.partition("-")[0] for key in said["metadata.profile.preferences"].sources] == ["session"]
-    assert len(said["metadata.profile.people"].sources) == 3
+    assert [key.partition("-")[0] for key in statements["metadata.profile.preferences"].sources] == ["session"]
+    assert len(statements["metadata.profile.people"].sources) == 3
 
 
-async def test_what_the_owner_writes_where_a_dream_has_nothing_to_say_any_more_stays(
-    rem: Rem, alice: Store, sql: Connection
-) -> None:
+async def test_owner_value_stays_in_field_without_facts(rem: Rem, alice: Store, sql: Connection) -> None:
     bob = await moment(alice, 0, "boats", persons=("Bob",))
     await talk(rem, sql, alice, 0)
     await dream(rem, alice)
@@ -565,7 +556,7 @@ async def test_what_the_owner_writes_where_a_dream_has_nothing_to_say_any_more_s
     assert "harbours" in (await profile(alice)).metadata["profile"]["topics"]
 
 
-async def test_the_summary_says_what_the_owner_corrected(rem: Rem, sailor: Store, sql: Connection) -> None:
+async def test_summary_uses_corrected_fields(rem: Rem, sailor: Store, sql: Connection) -> None:
     await talk(rem, sql, sailor, 9, "I live in Porto.")
     await dream(rem, sailor)
     assert (await profile(sailor)).summary == (
@@ -587,21 +578,21 @@ async def test_the_summary_says_what_the_owner_corrected(rem: Rem, sailor: Store
 
 
 async def chatter(store: Store, session_id: UUID, day: int, *, count: int = 1100) -> None:
-    """So many messages that say nothing of their owner."""
-    said = [
+    """Store many messages without self-statements."""
+    messages = [
         Message(
             session_id=session_id,
-            message_index=100 + place,
+            message_index=100 + index,
             role=Role.USER,
-            content=f"And {place}?",
-            created_at=_START + timedelta(days=day, seconds=place),
+            content=f"And {index}?",
+            created_at=_START + timedelta(days=day, seconds=index),
         )
-        for place in range(count)
+        for index in range(count)
     ]
-    await store.upsert_many(said)
+    await store.upsert_many(messages)
 
 
-async def test_what_was_taken_back_stays_so_however_much_is_said_after_it(
+async def test_retracted_statement_stays_retracted_after_later_messages(
     rem: Rem, alice: Store, sql: Connection
 ) -> None:
     await talk(rem, sql, alice, 0, "I live in Porto. I play chess. I have two kids. Please always answer in German.")
@@ -613,7 +604,7 @@ async def test_what_was_taken_back_stays_so_however_much_is_said_after_it(
     await talk(rem, sql, alice, 10, "I speak Polish.")
     await dream(rem, alice)
     assert (await profile(alice)).metadata["profile"]["about"] == ["has two kids", "speaks Polish"]
-    # A wish that is remembered brings nothing else back that was said with it.
+    # A message that stays a source of a preference does not bring its retracted statements back.
     last = await talk(rem, sql, alice, 11, "I have no kids, but I don't have two kids. I don't speak Polish any more.")
     await dream(rem, alice)
     assert "about" not in (await profile(alice)).metadata["profile"]
@@ -625,7 +616,7 @@ async def test_what_was_taken_back_stays_so_however_much_is_said_after_it(
     assert details["preferences"] == ["Please always answer in German."]
 
 
-async def test_who_deletes_something_else_is_still_known(rem: Rem, alice: Store, sql: Connection) -> None:
+async def test_deleting_other_messages_keeps_self_statements(rem: Rem, alice: Store, sql: Connection) -> None:
     first = await talk(rem, sql, alice, 0, "I live in Porto.")
     chess = await talk(rem, sql, alice, 1, "I play chess.")
     await chatter(alice, first, 2)
@@ -642,9 +633,7 @@ async def test_who_deletes_something_else_is_still_known(rem: Rem, alice: Store,
 
 
 @pytest.mark.parametrize("change", ["metadata = '{\"searchable\": false}'", "metadata = '{\"is_eval\": true}'"])
-async def test_a_message_that_is_not_to_be_found_any_more_tells_nothing(
-    rem: Rem, alice: Store, sql: Connection, change: str
-) -> None:
+async def test_unsearchable_message_is_no_source(rem: Rem, alice: Store, sql: Connection, change: str) -> None:
     hidden = await talk(rem, sql, alice, 0, "I live in Porto. Please always answer in German.")
     await talk(rem, sql, alice, 1, "I play chess.")
     await dream(rem, alice)
@@ -655,9 +644,9 @@ async def test_a_message_that_is_not_to_be_found_any_more_tells_nothing(
     assert "Porto" not in str((await profile(alice)).summary)
 
 
-async def test_what_was_done_is_no_topic(rem: Rem, alice: Store) -> None:
+async def test_verbs_are_no_topics(rem: Rem, alice: Store) -> None:
     for day, text in enumerate(("We moved to Braga last week.", "We moved to Braga last week, and I prefer the tram.")):
-        await talk_at(alice, _START + timedelta(days=day), text)
+        await store_past_session(alice, _START + timedelta(days=day), text)
     await rem.dreamer().dream(alice.scope, ["moments", "profiles"])
     user = await profile(alice)
     assert user.preferred_topics == ["braga"]
@@ -665,6 +654,6 @@ async def test_what_was_done_is_no_topic(rem: Rem, alice: Store) -> None:
 
 
 async def profile_of(store: Store, name: str) -> User:
-    """The row of a name."""
+    """Return the user row with a name."""
     (user,) = await store.find(User, {"name": name})
     return user

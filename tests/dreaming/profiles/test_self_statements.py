@@ -1,4 +1,4 @@
-"""What users say of themselves is in their profile: said as a fact, of now, and until they say otherwise."""
+"""Facts that users state about themselves are in their profile until they state something else."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rem.dreaming.claims import ClaimSource, RowRef
 from rem.dreaming.history import list_statements
 from rem.dreaming.profiles.self_statements import extract_self_statements
 from rem.models import Message, Role, Session, User
-from tests.dreaming.entities.sample_sessions import talk, talk_at
+from tests.dreaming.entities.sample_sessions import store_past_session, store_session
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 _MAY = datetime(2026, 5, 4, 9, tzinfo=UTC)
 
 
 def lines(*messages: str) -> list[str]:
-    """What a profile would say after these messages."""
+    """Return the lines of a profile after these messages."""
     source = ClaimSource(RowRef("messages", uuid4()), "m")
     return [one.text for one in extract_self_statements((text, _MAY, source) for text in messages).lines]
 
@@ -63,22 +63,22 @@ def lines(*messages: str) -> list[str]:
         ("Mein Hund heißt Rex.", "has a dog called Rex"),
     ],
 )
-def test_what_is_said_in_so_many_words(text: str, line: str) -> None:
+def test_self_statement_becomes_line(text: str, line: str) -> None:
     assert lines(text) == [line]
 
 
-def test_a_pet_is_told_once_and_beside_others() -> None:
+def test_pets_are_listed_once() -> None:
     assert lines("I have a dog called Biscuit.", "My dog is called Biscuit.") == ["has a dog called Biscuit"]
     assert lines("I have two cats.", "My dog is called Biscuit.") == ["has two cats", "has a dog called Biscuit"]
 
 
-def test_where_somebody_works_at_times_is_no_employer() -> None:
+def test_working_hours_are_no_employer() -> None:
     assert lines("I work as a waiter at Christmas.") == ["works as a waiter"]
     assert lines("I work as a volunteer at Hilton.") == ["works as a volunteer"]
     assert lines("I work as a tutor with Python.") == ["works as a tutor"]
 
 
-def test_two_things_in_one_sentence_and_the_order_of_a_profile() -> None:
+def test_two_statements_in_one_sentence_follow_profile_order() -> None:
     assert lines("I play chess.", "I live in Porto and work as a nurse.") == [
         "lives in Porto",
         "works as a nurse",
@@ -97,7 +97,7 @@ def test_two_things_in_one_sentence_and_the_order_of_a_profile() -> None:
         ("Ich bin jetzt Teamleiterin bei der Hansen GmbH.", "Teamleiterin", "Hansen GmbH"),
     ],
 )
-def test_what_somebody_is_at_an_employer(text: str, role: str, employer: str) -> None:
+def test_role_at_employer(text: str, role: str, employer: str) -> None:
     assert lines("I work as a cook.", "I work at Initech.", text) == [f"works as {role}", f"works at {employer}"]
 
 
@@ -120,11 +120,11 @@ def test_what_somebody_is_at_an_employer(text: str, role: str, employer: str) ->
         "I had a dog called Biscuit. My neighbours have a dog called Biscuit. Maybe I have a cat named Miso.",
     ],
 )
-def test_what_is_no_change_of_a_life(text: str) -> None:
+def test_text_without_new_home_or_employer(text: str) -> None:
     assert lines(text) == []
 
 
-def test_who_moved_or_has_a_new_employer_left_the_old_one() -> None:
+def test_new_home_or_employer_replaces_the_old_one() -> None:
     assert lines("I live in Porto.", "We moved to Braga last week.") == ["lives in Braga"]
     assert lines("I moved to Braga.", "I live in Porto.") == ["lives in Porto"]
     assert lines("I work at Initech.", "I started at Sonae.") == ["works at Sonae"]
@@ -154,11 +154,11 @@ def test_who_moved_or_has_a_new_employer_left_the_old_one() -> None:
         "",
     ],
 )
-def test_what_is_no_line_of_a_profile(text: str) -> None:
+def test_text_without_self_statement(text: str) -> None:
     assert lines(text) == []
 
 
-def test_the_newer_takes_the_place_of_the_older_and_what_is_taken_back_ends() -> None:
+def test_newer_statement_replaces_older_and_retraction_ends_it() -> None:
     assert lines("I live in Porto.", "I live in Lisbon.") == ["lives in Lisbon"]
     assert lines("I have one kid.", "I have two kids.") == ["has two kids"]
     assert lines("I play chess.", "I play golf.") == ["plays golf", "plays chess"]
@@ -168,7 +168,7 @@ def test_the_newer_takes_the_place_of_the_older_and_what_is_taken_back_ends() ->
     assert lines("I live in Porto.", "I no longer live in Porto.", "I live in Porto again.") == ["lives in Porto"]
 
 
-def test_no_message_takes_long() -> None:
+def test_long_messages_are_processed_fast() -> None:
     for piece in (
         "I live in ",
         "I now still ",
@@ -188,21 +188,21 @@ def test_no_message_takes_long() -> None:
 
 
 async def dream(rem: Rem, store: Store, **more: Any) -> int:
-    """A night of profiles; how much it said."""
+    """Run the profiles dream, and return the number of new statements."""
     return (await rem.dreamer().dream(store.scope, ["profiles"], **more)).statement_count
 
 
 async def profile(store: Store) -> User:
-    """The owner's own row."""
+    """Return the owner's own row."""
     (found,) = await store.lookup(str(store.scope.user_id), table="users")
     assert isinstance(found, User)
     return found
 
 
-async def test_a_profile_tells_it_with_its_source_and_says_it_once(rem: Rem, alice: Store) -> None:
-    await talk(rem, alice, "I live in Porto.", "I am learning Rust. Why does it not compile?")
-    await talk(rem, alice, "I live in Rome.", role=Role.ASSISTANT)
-    await talk(rem, alice, "I live in Oslo.", speaker="Caroline")
+async def test_profile_has_self_statement_once_with_its_source(rem: Rem, alice: Store) -> None:
+    await store_session(rem, alice, "I live in Porto.", "I am learning Rust. Why does it not compile?")
+    await store_session(rem, alice, "I live in Rome.", role=Role.ASSISTANT)
+    await store_session(rem, alice, "I live in Oslo.", speaker="Caroline")
     await dream(rem, alice)
     user = await profile(alice)
     assert user.metadata["profile"]["about"] == ["lives in Porto", "is learning Rust"]
@@ -213,10 +213,10 @@ async def test_a_profile_tells_it_with_its_source_and_says_it_once(rem: Rem, ali
         assert await dream(rem, alice, rescan=rescan) == 0
 
 
-async def test_what_was_believed_in_may_is_on_record(rem: Rem, alice: Store) -> None:
-    await talk_at(alice, _MAY, "I live in Porto.")
+async def test_earlier_self_statement_stays_in_history(rem: Rem, alice: Store) -> None:
+    await store_past_session(alice, _MAY, "I live in Porto.")
     await dream(rem, alice)
-    await talk_at(alice, _MAY + timedelta(days=60), "I live in Lisbon now.")
+    await store_past_session(alice, _MAY + timedelta(days=60), "I live in Lisbon now.")
     await dream(rem, alice)
     user = await profile(alice)
     assert user.metadata["profile"]["about"] == ["lives in Lisbon"]
@@ -225,9 +225,9 @@ async def test_what_was_believed_in_may_is_on_record(rem: Rem, alice: Store) -> 
     assert "Lives in Lisbon." not in [one.value for one in believed]
 
 
-async def test_it_goes_with_its_message(rem: Rem, alice: Store) -> None:
-    session = await talk(rem, alice, "I live in Porto.")
-    await talk(rem, alice, "I play chess.")
+async def test_self_statement_is_removed_with_its_message(rem: Rem, alice: Store) -> None:
+    session = await store_session(rem, alice, "I live in Porto.")
+    await store_session(rem, alice, "I play chess.")
     await dream(rem, alice)
     await alice.delete(session)
     assert "Porto" not in str(await profile(alice))
@@ -235,8 +235,8 @@ async def test_it_goes_with_its_message(rem: Rem, alice: Store) -> None:
     assert (await profile(alice)).metadata["profile"]["about"] == ["plays chess"]
 
 
-async def test_it_holds_however_much_is_said_after_it(rem: Rem, alice: Store) -> None:
-    await talk_at(alice, _MAY, "I live in Porto.")
+async def test_self_statement_survives_later_messages(rem: Rem, alice: Store) -> None:
+    await store_past_session(alice, _MAY, "I live in Porto.")
     await dream(rem, alice)
     later = _MAY + timedelta(days=1)
     session = await alice.upsert(Session(name="much", created_at=later))
@@ -250,7 +250,7 @@ async def test_it_holds_however_much_is_said_after_it(rem: Rem, alice: Store) ->
     )
     await dream(rem, alice)
     assert (await profile(alice)).metadata["profile"]["about"] == ["lives in Porto"]
-    await talk_at(alice, later + timedelta(days=1), "I live in Lisbon.")
+    await store_past_session(alice, later + timedelta(days=1), "I live in Lisbon.")
     await dream(rem, alice)
     assert (await profile(alice)).metadata["profile"]["about"] == ["lives in Lisbon"]
 
@@ -268,7 +268,7 @@ async def test_it_holds_however_much_is_said_after_it(rem: Rem, alice: Store) ->
         ("I play golf.", "I play chess, and I play tennis.", ["plays tennis", "plays chess", "plays golf"]),
     ],
 )
-def test_only_what_is_denied_ends(before: str, text: str, expected: list[str]) -> None:
+def test_retraction_ends_only_the_denied_statement(before: str, text: str, expected: list[str]) -> None:
     assert lines(before, text) == expected
 
 
@@ -295,25 +295,27 @@ def test_only_what_is_denied_ends(before: str, text: str, expected: list[str]) -
         "I live in Betty Ford Clinic.",
     ],
 )
-def test_what_is_pasted_dreamt_an_order_or_delicate_is_no_line(text: str) -> None:
+def test_pasted_unreal_or_sensitive_texts_are_no_self_statements(text: str) -> None:
     assert lines(text) == []
 
 
-def test_own_words_around_what_is_pasted_hold() -> None:
+def test_own_words_around_pasted_text_count() -> None:
     assert lines("About me: I live in Porto.\nI am vegan.") == ["lives in Porto", "is vegan"]
     assert lines("Here is my code:\n```\nI live in Graz.\n```\n\nI am learning Rust.") == ["is learning Rust"]
 
 
-def test_a_long_message_takes_as_long_as_it_is() -> None:
+def test_long_message_takes_linear_time() -> None:
     for piece in ("\n", " ", "\t", ".", ".\n", "> ", "```", "I live in ", "I am not vegan, "):
         started = time.perf_counter()
         lines((piece * 100_000)[:100_000])
         assert time.perf_counter() - started < 5
 
 
-async def test_a_night_hears_of_a_move_and_of_a_new_employer(rem: Rem, alice: Store) -> None:
-    await talk_at(alice, _MAY, "I live in Porto.", "I work as a cook.", "I work at Initech.")
-    await talk_at(alice, _MAY + timedelta(days=1), "We moved to Braga.", "I'm a team lead at Sonae since Monday.")
+async def test_run_finds_new_home_and_employer(rem: Rem, alice: Store) -> None:
+    await store_past_session(alice, _MAY, "I live in Porto.", "I work as a cook.", "I work at Initech.")
+    await store_past_session(
+        alice, _MAY + timedelta(days=1), "We moved to Braga.", "I'm a team lead at Sonae since Monday."
+    )
     await dream(rem, alice)
     assert (await profile(alice)).metadata["profile"]["about"] == [
         "lives in Braga",
