@@ -1,6 +1,6 @@
-"""How well the dream of entities finds what labelled conversations name, without a language model.
+"""Measure precision and recall of the entities dream on labelled conversations, without a language model.
 
-`python -m bench.entities`: JSON on standard output, exit 1 if fewer than nine of ten are right.
+`python -m bench.entities` prints JSON, and exits with 1 if fewer than nine of ten entities are right.
 """
 
 from __future__ import annotations
@@ -30,64 +30,64 @@ _FOLDER = Path(__file__).parent.parent / "tests" / "dreaming" / "labelled"
 
 @dataclass(slots=True)
 class Score:
-    """What was found of a set."""
+    """The result for one set of conversations."""
 
     cases: int = 0
     right: int = 0
     wrong: list[str] = field(default_factory=list)
-    """What was found and is not named, or is found twice."""
+    """Entities that the conversation does not name, or that were found twice."""
     missed: list[str] = field(default_factory=list)
     aliases: int = 0
     aliases_missed: list[str] = field(default_factory=list)
 
     @property
     def precision(self) -> float:
-        """Of what was found, how much is right."""
+        """Return the share of found entities that are right."""
         return self.right / max(1, self.right + len(self.wrong))
 
     @property
     def recall(self) -> float:
-        """Of what is named, how much was found."""
+        """Return the share of labelled entities that were set_score."""
         return self.right / max(1, self.right + len(self.missed))
 
     @property
     def alias_recall(self) -> float:
-        """Of the other names, how many LOOKUP finds."""
+        """Return the share of aliases that LOOKUP finds."""
         return self.aliases / max(1, self.aliases + len(self.aliases_missed))
 
 
 def labelled(name: str) -> list[dict[str, Any]]:
-    """The cases of a set."""
+    """Return the cases of a set."""
     cases: list[dict[str, Any]] = yaml.safe_load((_FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
     return cases
 
 
 async def score(rem: Rem, cases: list[dict[str, Any]]) -> Score:
-    """Let each case be the memory of somebody of its own, dream, and compare what is found by then."""
+    """Store each case as the memory of a new user, run the dream, and compare the entities."""
     total = Score()
     for number, case in enumerate(cases):
         user = f"labelled-{uuid4().hex}-{number}"
-        await _remember(rem, user, case)
+        await _store_case(rem, user, case)
         store = rem.store(user)
         await rem.dreamer().dream(store.scope, ["entities"])
         await _compare(store, case, total)
     return total
 
 
-async def _remember(rem: Rem, user: str, case: dict[str, Any]) -> None:
+async def _store_case(rem: Rem, user: str, case: dict[str, Any]) -> None:
     memory = rem.memory(user)
     for session in case.get("sessions", []):
-        await memory.append(uuid4(), [_message(said) for said in session], creates=True)
+        await memory.append(uuid4(), [_build_message(line) for line in session], creates=True)
     for number, text in enumerate(case.get("notes", [])):
         await rem.store(user).upsert(Resource(name=f"note {number}", content=text))
 
 
-def _message(said: str | dict[str, str]) -> NewMessage:
-    if isinstance(said, str):
-        return NewMessage(role=Role.USER, content=said)
-    if "assistant" in said:
-        return NewMessage(role=Role.ASSISTANT, content=said["assistant"])
-    return NewMessage(role=Role.USER, content=said["text"], metadata={"speaker": said["speaker"]})
+def _build_message(line: str | dict[str, str]) -> NewMessage:
+    if isinstance(line, str):
+        return NewMessage(role=Role.USER, content=line)
+    if "assistant" in line:
+        return NewMessage(role=Role.ASSISTANT, content=line["assistant"])
+    return NewMessage(role=Role.USER, content=line["text"], metadata={"speaker": line["speaker"]})
 
 
 async def _compare(store: Store, case: dict[str, Any], total: Score) -> None:
@@ -95,49 +95,49 @@ async def _compare(store: Store, case: dict[str, Any], total: Score) -> None:
     rows = {row.id: row for row in await store.find(Ontology, limit=1000)}
     left = set(rows)
     keys = {row.key for row in rows.values()}
-    # Those that are a key first: of two Lauras, the other one is the one that is left.
-    for key, (kind, *aliases) in sorted(case["entities"].items(), key=lambda one: one[0] not in keys):
-        answers = {row.id for row in await store.lookup(key, table="ontologies")}
-        fitting = sorted((one for one in answers & left if _is(rows[one], kind)), key=lambda one: rows[one].key != key)
+    # Exact keys first: of two Lauras, the other one is left for the alias.
+    for key, (entity_type, *aliases) in sorted(case["entities"].items(), key=lambda item: item[0] not in keys):
+        matches = {row.id for row in await store.lookup(key, table="ontologies")}
+        fitting = [row_id for row_id in matches & left if _has_type(rows[row_id], entity_type)]
+        fitting.sort(key=lambda row_id: rows[row_id].key != key)
         if not fitting:
             total.missed.append(f"{case['name']}: {key}")
             continue
         total.right += 1
         left.discard(fitting[0])
         for alias in aliases:
-            found = {row.id for row in await store.lookup(alias, table="ontologies")}
-            if fitting[0] in found:
+            if fitting[0] in {row.id for row in await store.lookup(alias, table="ontologies")}:
                 total.aliases += 1
             else:
                 total.aliases_missed.append(f"{case['name']}: {alias}")
-    total.wrong += [f"{case['name']}: {rows[one].key}" for one in sorted(left)]
+    total.wrong += [f"{case['name']}: {rows[row_id].key}" for row_id in sorted(left)]
 
 
-def _is(row: Ontology, kind: str) -> bool:
-    return bool(row.extracted_data.get("entity_type") == kind)
+def _has_type(row: Ontology, entity_type: str) -> bool:
+    return bool(row.extracted_data.get("entity_type") == entity_type)
 
 
 async def run(settings: Settings) -> Result:
-    """Precision and recall on what the rules were made with, and on what they were not."""
+    """Measure the set that the rules were tuned on, and the held-out set."""
     result = Result("entities")
     async with Rem.open(settings) as rem:
         for name in SETS:
-            found = await score(rem, labelled(name))
+            set_score = await score(rem, labelled(name))
             result.figures[name] = {
-                "cases": found.cases,
-                "precision": round(found.precision, 3),
-                "recall": round(found.recall, 3),
-                "alias_recall": round(found.alias_recall, 3),
-                "wrong": found.wrong,
-                "missed": found.missed,
+                "cases": set_score.cases,
+                "precision": round(set_score.precision, 3),
+                "recall": round(set_score.recall, 3),
+                "alias_recall": round(set_score.alias_recall, 3),
+                "wrong": set_score.wrong,
+                "missed": set_score.missed,
             }
-            say(f"entities, {name}: precision {found.precision:.3f}, recall {found.recall:.3f}")
-            result.check(f"wrong among the entities found, {name}, share", 1 - found.precision, 0.1)
+            say(f"entities, {name}: precision {set_score.precision:.3f}, recall {set_score.recall:.3f}")
+            result.check(f"wrong among the entities found, {name}, share", 1 - set_score.precision, 0.1)
     return result
 
 
 def main() -> None:
-    """Print the figures of both sets."""
+    """Print the figures of both sets as JSON."""
     with tempfile.TemporaryDirectory(prefix="rem-bench-") as folder:
         home = Path(folder) / "home"
         try:
