@@ -1,4 +1,4 @@
-"""Answers of a real `rem serve` against the bare pydantic-ai agent, on the same model server without think time."""
+"""Compare chat through `rem serve` with a bare pydantic-ai agent, on the same model server without think time."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ from uuid import UUID, uuid4
 import httpx2 as httpx
 
 from bench.measure import Call, Result, alternate, say
-from rem import Rem, Settings
-from rem.context import Scope
-from rem.memory.message import NewMessage
-from rem.models.message import Role
+from rem import NewMessage, Rem, Role, Scope, Settings
 
 if TYPE_CHECKING:
     from pydantic_ai import Agent
@@ -30,36 +27,40 @@ if TYPE_CHECKING:
 
 SIZES = (10, 100, 1_000, 10_000)
 ROUNDS = 200
-_HISTORY = 200
-_STREAMS = (1, 10, 100)
-_WORDS = 300
-_USER = "bench"
-Forget = Callable[[], Awaitable[None]]
-_TEXT = "What did we say about the plan for the harbour and the ferry? " * 2
+HISTORY_MESSAGES = 200
+STREAM_COUNTS = (1, 10, 100)
+WORDS_PER_ANSWER = 300
+USER = "bench"
+ResetSessions = Callable[[], Awaitable[None]]
+TEXT = "What did we say about the plan for the harbour and the ferry? " * 2
 
 
 async def run(home: Path, sizes: tuple[int, ...] = SIZES, rounds: int = ROUNDS) -> Result:
-    """Measure the first word, words a second, and the cost of a turn in short and long sessions."""
+    """Measure the time to the first word, words per second, and the cost of a turn in short and long sessions."""
     result = Result("chat")
     with _model_server() as model:
         async with Rem.open(Settings(rem_home=home)) as rem:
-            sessions = {size: await _session(rem, size) for size in {_HISTORY, *sizes}}
-            say("chat: indexing what was said ...")
-            await rem.index(user=_USER)
-            bare = await BareAgent.of(model, rem, sessions[_HISTORY])
-            forget = partial(_forget_new, rem, sessions)
+            sessions = {size: await _store_session(rem, size) for size in {HISTORY_MESSAGES, *sizes}}
+            say("chat: indexing the messages ...")
+            await rem.index(user=USER)
+            bare_agent = await BareAgent.open(model, rem, sessions[HISTORY_MESSAGES])
+            reset_sessions = partial(_delete_new_messages, rem, sessions)
             with _rem_server(home, model) as address:
                 limits = httpx.Limits(max_connections=200)
-                headers = {"X-User-Id": _USER}
+                headers = {"X-User-Id": USER}
                 async with httpx.AsyncClient(base_url=address, timeout=120, headers=headers, limits=limits) as http:
-                    await _first_word(result, http, bare, sessions[_HISTORY], rounds, forget)
-                    await _words_a_second(result, http, bare)
-                    await _growth(result, http, {size: sessions[size] for size in sizes}, rounds, forget)
+                    await _measure_first_word(
+                        result, http, bare_agent, sessions[HISTORY_MESSAGES], rounds, reset_sessions
+                    )
+                    await _measure_words_per_second(result, http, bare_agent)
+                    await _measure_growth(
+                        result, http, {size: sessions[size] for size in sizes}, rounds, reset_sessions
+                    )
     return result
 
 
-async def _forget_new(rem: Rem, sessions: dict[int, UUID]) -> None:
-    """Sessions must not grow while they are measured: a model's library takes time for each message of a history."""
+async def _delete_new_messages(rem: Rem, sessions: dict[int, UUID]) -> None:
+    """Delete the messages of the last round: the model's library takes time for each message of the history."""
     async with rem.database.connection() as connection:
         for size, session_id in sessions.items():
             await connection.execute(
@@ -67,22 +68,27 @@ async def _forget_new(rem: Rem, sessions: dict[int, UUID]) -> None:
             )
 
 
-async def _session(rem: Rem, size: int) -> UUID:
-    """A session of so many messages. They are long enough for ten to fill what a model is given of a session."""
-    memory, session_id = rem.memory(_USER), uuid4()
+async def _store_session(rem: Rem, size: int) -> UUID:
+    """Store a session of `size` messages. Ten of them fill the token budget of the history."""
+    memory, session_id = rem.memory(USER), uuid4()
     for first in range(0, size, 500):
-        messages = [_message(number) for number in range(first, min(first + 500, size))]
+        messages = [_build_message(number) for number in range(first, min(first + 500, size))]
         await memory.append(session_id, messages, creates=True)
     return session_id
 
 
-def _message(number: int) -> NewMessage:
+def _build_message(number: int) -> NewMessage:
     role = Role.ASSISTANT if number % 2 else Role.USER
-    return NewMessage(role=role, content=f"Message {number}: {_TEXT * (1 if role is Role.ASSISTANT else 20)}")
+    return NewMessage(role=role, content=f"Message {number}: {TEXT * (1 if role is Role.ASSISTANT else 20)}")
 
 
-async def _first_word(
-    result: Result, http: httpx.AsyncClient, bare: BareAgent, session_id: UUID, rounds: int, forget: Forget
+async def _measure_first_word(
+    result: Result,
+    http: httpx.AsyncClient,
+    bare_agent: BareAgent,
+    session_id: UUID,
+    rounds: int,
+    reset_sessions: ResetSessions,
 ) -> None:
     async def through_rem(_turn: int) -> None:
         body = {"messages": [{"role": "user", "content": "And now?"}], "stream": True}
@@ -91,22 +97,22 @@ async def _first_word(
             async for line in answer.aiter_lines():
                 if '"word' in line:
                     return
-        raise AssertionError("there was no word")
+        raise AssertionError("the answer has no word")
 
-    async def alone(_turn: int) -> None:
-        async for _ in bare.words(1):
+    async def through_bare_agent(_turn: int) -> None:
+        async for _ in bare_agent.iter_words(1):
             return
 
-    calls: dict[str, Call] = {"rem": through_rem, "bare_agent": alone}
-    times = await alternate(calls, rounds, warm_up=20, after=forget)
+    calls: dict[str, Call] = {"rem": through_rem, "bare_agent": through_bare_agent}
+    times = await alternate(calls, rounds, warm_up=20, after=reset_sessions)
     added = (times["rem"] - times["bare_agent"]) / 1000
-    result.figures["first word"] = {**times, "added_milliseconds": round(added, 2), "stored_messages": _HISTORY}
+    result.figures["first word"] = {**times, "added_milliseconds": round(added, 2), "stored_messages": HISTORY_MESSAGES}
     say(f"chat, first word: {times}, {added:.1f} ms more")
     result.check("milliseconds that REM adds to the first word, with 200 stored messages", added, 10.0)
 
 
 class BareAgent:
-    """The same prompt, tools and history, without memory, server and events."""
+    """An agent with the same prompt, tools and history, without memory, server and events."""
 
     def __init__(self, agent: Agent[Any, Any], model: Model, history: list[ModelMessage]) -> None:
         self._agent = agent
@@ -114,8 +120,8 @@ class BareAgent:
         self._history = history
 
     @classmethod
-    async def of(cls, address: str, rem: Rem, session_id: UUID) -> BareAgent:
-        """The agent `rem`, on a model at an address, in the middle of a session."""
+    async def open(cls, address: str, rem: Rem, session_id: UUID) -> BareAgent:
+        """Return the agent `rem` on the model at `address`, with the history of a session."""
         from pydantic_ai.models.openai import OpenAIChatModel
         from pydantic_ai.providers.openai import OpenAIProvider
 
@@ -124,12 +130,12 @@ class BareAgent:
         from rem.agents.model_input import history_from_session
 
         schema = await AgentCatalog(Settings(), None).get("rem", Scope())
-        history = history_from_session((await rem.memory(_USER).get_history(session_id)).messages)
+        history = history_from_session((await rem.memory(USER).get_history(session_id)).messages)
         model = OpenAIChatModel("bench", provider=OpenAIProvider(base_url=address, api_key="unused"))
         return cls(AgentFactory().build(schema), model, history)
 
-    async def words(self, count: int) -> AsyncIterator[None]:
-        """So many words of the model."""
+    async def iter_words(self, count: int) -> AsyncIterator[None]:
+        """Yield once for each of `count` words of the model."""
         from pydantic_ai.messages import PartDeltaEvent, PartStartEvent, TextPart
 
         async with self._agent.run_stream_events(
@@ -146,35 +152,43 @@ class BareAgent:
                     yield
 
 
-async def _words_a_second(result: Result, http: httpx.AsyncClient, bare: BareAgent) -> None:
+async def _measure_words_per_second(result: Result, http: httpx.AsyncClient, bare_agent: BareAgent) -> None:
     async def through_rem() -> int:
-        body = {"model": "rem", "messages": [{"role": "user", "content": "Speak."}], "seed": _WORDS, "stream": True}
+        body = {
+            "model": "rem",
+            "messages": [{"role": "user", "content": "Speak."}],
+            "seed": WORDS_PER_ANSWER,
+            "stream": True,
+        }
         words = 0
         async with http.stream("POST", "/api/v1/chat/completions", json=body) as answer:
             async for line in answer.aiter_lines():
                 words += '"word ' in line
         return words
 
-    async def alone() -> int:
-        return len([None async for _ in bare.words(_WORDS)])
+    async def through_bare_agent() -> int:
+        return len([None async for _ in bare_agent.iter_words(WORDS_PER_ANSWER)])
 
-    for streams in _STREAMS:
-        figures = {"rem": await _rate(through_rem, streams), "bare_agent": await _rate(alone, streams)}
+    for streams in STREAM_COUNTS:
+        figures = {
+            "rem": await _measure_rate(through_rem, streams),
+            "bare_agent": await _measure_rate(through_bare_agent, streams),
+        }
         result.figures[f"words a second, {streams} streams"] = figures
         say(f"chat, words a second with {streams} streams: {figures}")
 
 
-async def _rate(read: Callable[[], Awaitable[int]], streams: int) -> int:
-    """Words a second over all streams."""
+async def _measure_rate(read: Callable[[], Awaitable[int]], streams: int) -> int:
+    """Return the words per second over all streams."""
     await asyncio.gather(*(read() for _ in range(min(streams, 10))))
     started = time.perf_counter()
     words = sum(await asyncio.gather(*(read() for _ in range(streams))))
-    assert words == streams * _WORDS, f"{words} words"
+    assert words == streams * WORDS_PER_ANSWER, f"{words} words"
     return round(words / (time.perf_counter() - started))
 
 
-async def _growth(
-    result: Result, http: httpx.AsyncClient, sessions: dict[int, UUID], rounds: int, forget: Forget
+async def _measure_growth(
+    result: Result, http: httpx.AsyncClient, sessions: dict[int, UUID], rounds: int, reset_sessions: ResetSessions
 ) -> None:
     def turn(session_id: UUID) -> Call:
         async def call(_number: int) -> None:
@@ -185,7 +199,7 @@ async def _growth(
         return call
 
     times = await alternate(
-        {str(size): turn(session) for size, session in sessions.items()}, rounds, warm_up=10, after=forget
+        {str(size): turn(session) for size, session in sessions.items()}, rounds, warm_up=10, after=reset_sessions
     )
     result.figures["turn by stored messages"] = times
     say(f"chat, a turn by stored messages: {times}")

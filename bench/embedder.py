@@ -1,6 +1,6 @@
-"""The local embedder against a float32 baseline on the same weights, texts and threads.
+"""Compare the local embedder with a float32 baseline on the same weights, texts and threads.
 
-`python -m bench.embedder --torch-python PATH` takes sentence-transformers on torch as the baseline: PATH is a Python
+`python -m bench.embedder --torch-python PATH` uses sentence-transformers on torch as the baseline. PATH is a Python
 that has both (`python -m venv /tmp/torch && /tmp/torch/bin/pip install torch sentence-transformers`). Without it the
 baseline is this environment's torch if there is one, else ONNX Runtime on the float32 graph.
 """
@@ -31,16 +31,16 @@ from rem.embeddings.minilm.weights import HEADS, MODEL, OUTLIER_CHANNELS, TENSOR
 from rem.settings import EmbeddingSettings, Settings
 
 TEXTS = 400
-_ROUNDS = 3
-_BATCH = 32
-_WORDS = re.findall(
+ROUNDS = 3
+BATCH_TEXTS = 32
+WORDS = re.findall(
     r"\w+",
     "the a and of to in we you it was is on for with that this about when where meeting garden project memory river "
     "Sarah Bob compiler tuesday invoice harbour painting marathon coffee train ticket dentist birthday recipe violin",
 )
 
-# Runs under any Python that has sentence-transformers; speaks JSON lines with the benchmark.
-_TORCH = """
+# Runs in any Python that has sentence-transformers, and exchanges JSON lines with the benchmark.
+TORCH_SCRIPT = """
 import json, sys, time
 import numpy, torch
 from sentence_transformers import SentenceTransformer
@@ -61,46 +61,48 @@ Baseline = Callable[[], tuple[float, NDArray[Any]]]
 
 
 async def run(home: Path, texts: int = TEXTS, torch_python: str | None = None, threads: int = 1) -> Result:
-    """Embed the same texts in turns; seconds, ratio and cosine."""
+    """Embed the same texts with both in turns, and measure the seconds, their ratio and the cosine."""
     result = Result("embedder")
-    corpus = _corpus(texts)
+    corpus = _make_texts(texts)
     weights = find_weights(home)
-    assert weights is not None, "the local model's weights are not there: make install"
-    wanted = EmbeddingSettings(provider="local", threads=threads)
-    embedder = open_embedder(Settings(rem_home=home, embedding=wanted))
+    assert weights is not None, "the weights of the local model are missing: run make install"
+    options = EmbeddingSettings(provider="local", threads=threads)
+    embedder = open_embedder(Settings(rem_home=home, embedding=options))
     started = time.perf_counter()
     await embedder.embed_one("build and load")
-    first = time.perf_counter() - started
-    ours, theirs = [], []
-    with _baseline(weights, corpus, torch_python, threads) as (name, baseline):
-        for _ in range(_ROUNDS):
+    first_use_seconds = time.perf_counter() - started
+    local_seconds, baseline_seconds = [], []
+    with _open_baseline(weights, corpus, torch_python, threads) as (name, baseline):
+        for _ in range(ROUNDS):
             started = time.perf_counter()
             rows = await embedder.embed(corpus)
-            ours.append(time.perf_counter() - started)
+            local_seconds.append(time.perf_counter() - started)
             seconds, reference = baseline()
-            theirs.append(seconds)
-            say(f"{texts} texts: local {ours[-1]:.2f} s, {name} {theirs[-1]:.2f} s")
-    queries = await _query_milliseconds(embedder.embed_one)
+            baseline_seconds.append(seconds)
+            say(f"{texts} texts: local {local_seconds[-1]:.2f} s, {name} {baseline_seconds[-1]:.2f} s")
+    query_ms = await _measure_query_ms(embedder.embed_one)
     await embedder.close()
     cosine = (rows * reference).sum(axis=1)
     result.figures = {
         "baseline": name,
         "threads": threads,
-        "local_ms_per_text": round(median(ours) / texts * 1e3, 3),
-        "baseline_ms_per_text": round(median(theirs) / texts * 1e3, 3),
-        "times_as_fast": round(median(theirs) / median(ours), 2),
+        "local_ms_per_text": round(median(local_seconds) / texts * 1e3, 3),
+        "baseline_ms_per_text": round(median(baseline_seconds) / texts * 1e3, 3),
+        "times_as_fast": round(median(baseline_seconds) / median(local_seconds), 2),
         "cosine_mean": round(float(cosine.mean()), 4),
         "cosine_least": round(float(cosine.min()), 4),
-        "query_ms": round(queries, 2),
-        "first_use_seconds": round(first, 2),
+        "query_ms": round(query_ms, 2),
+        "first_use_seconds": round(first_use_seconds, 2),
     }
     goal = 1.8 if "torch" in name else 1.5
-    result.check(f"local embedder against {name}, time", median(ours) / median(theirs), round(1 / goal, 3))
+    result.check(
+        f"local embedder against {name}, time", median(local_seconds) / median(baseline_seconds), round(1 / goal, 3)
+    )
     result.check("local embedder, 1 - mean cosine to float32", 1 - float(cosine.mean()), 0.01)
     return result
 
 
-async def _query_milliseconds(embed_one: Callable[[str], Any]) -> float:
+async def _measure_query_ms(embed_one: Callable[[str], Any]) -> float:
     times = []
     for number in range(50):
         started = time.perf_counter()
@@ -109,32 +111,34 @@ async def _query_milliseconds(embed_one: Callable[[str], Any]) -> float:
     return median(times) * 1e3
 
 
-def _corpus(count: int) -> list[str]:
-    """Texts as long as chat turns: most short, some longer than the model reads."""
-    source = random.Random(count)
-    lengths = [min(400, int(source.lognormvariate(3.4, 0.9)) + 1) for _ in range(count)]
-    return [" ".join(source.choices(_WORDS, k=length)) + f" {number}" for number, length in enumerate(lengths)]
+def _make_texts(count: int) -> list[str]:
+    """Return texts as long as chat turns: most are short, some are longer than the model reads."""
+    generator = random.Random(count)
+    lengths = [min(400, int(generator.lognormvariate(3.4, 0.9)) + 1) for _ in range(count)]
+    return [" ".join(generator.choices(WORDS, k=length)) + f" {number}" for number, length in enumerate(lengths)]
 
 
 @contextmanager
-def _baseline(
+def _open_baseline(
     weights: Path, corpus: list[str], torch_python: str | None, threads: int
 ) -> Iterator[tuple[str, Baseline]]:
     if torch_python is None and find_spec("sentence_transformers") is not None:
         torch_python = sys.executable
     if torch_python is None:
-        yield "onnxruntime float32", _float32(weights, corpus, threads)
+        yield "onnxruntime float32", _open_float32_baseline(weights, corpus, threads)
     else:
-        with _torch(torch_python, weights, corpus, threads) as named:
-            yield named
+        with _open_torch_baseline(torch_python, weights, corpus, threads) as baseline:
+            yield baseline
 
 
 @contextmanager
-def _torch(python: str, weights: Path, corpus: list[str], threads: int) -> Iterator[tuple[str, Baseline]]:
+def _open_torch_baseline(python: str, weights: Path, corpus: list[str], threads: int) -> Iterator[tuple[str, Baseline]]:
     with tempfile.TemporaryDirectory(prefix="rem-bench-") as folder:
         rows = Path(folder) / "rows.npy"
-        setup = {"threads": threads, "folder": str(weights), "texts": corpus, "batch": _BATCH, "rows": str(rows)}
-        process = subprocess.Popen([python, "-c", _TORCH], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        setup = {"threads": threads, "folder": str(weights), "texts": corpus, "batch": BATCH_TEXTS, "rows": str(rows)}
+        process = subprocess.Popen(
+            [python, "-c", TORCH_SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         assert process.stdin is not None
         assert process.stdout is not None
         read, write = process.stdout, process.stdin
@@ -153,8 +157,8 @@ def _torch(python: str, weights: Path, corpus: list[str], threads: int) -> Itera
             process.communicate()
 
 
-def _float32(weights: Path, corpus: list[str], threads: int) -> Baseline:
-    """ONNX Runtime on the float32 graph of the same weights, in sorted batches as sentence-transformers makes them."""
+def _open_float32_baseline(weights: Path, corpus: list[str], threads: int) -> Baseline:
+    """Return a baseline on ONNX Runtime with the float32 graph and batches sorted by length."""
     import onnxruntime
     from safetensors.numpy import load_file
 
@@ -172,8 +176,8 @@ def _float32(weights: Path, corpus: list[str], threads: int) -> Baseline:
         tokens = [encoding.ids for encoding in tokenizer.encode_batch_fast(corpus)]
         order = sorted(range(len(corpus)), key=lambda number: -len(tokens[number]))
         rows = np.empty((len(corpus), 384), dtype=np.float32)
-        for start in range(0, len(order), _BATCH):
-            batch = order[start : start + _BATCH]
+        for start in range(0, len(order), BATCH_TEXTS):
+            batch = order[start : start + BATCH_TEXTS]
             ids = np.zeros((len(batch), len(tokens[batch[0]])), dtype=np.int32)
             mask = np.zeros_like(ids)
             for row, number in enumerate(batch):
@@ -188,7 +192,7 @@ def main() -> None:
     """Run this benchmark alone."""
     parser = argparse.ArgumentParser(prog="python -m bench.embedder", description=__doc__)
     parser.add_argument("--texts", type=int, default=TEXTS)
-    parser.add_argument("--threads", type=int, default=1, help="of both sides")
+    parser.add_argument("--threads", type=int, default=1, help="threads of both sides")
     parser.add_argument("--torch-python", help="a Python with torch and sentence-transformers")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rem-bench-") as folder:
