@@ -104,7 +104,7 @@ REFUSED_ALWAYS = {
     "words of a query": "SELECT ts_stat('SELECT to_tsvector(inner_key::text) FROM rem.sql_access')",
     "cursor": "SELECT cursor_to_xml('c', 1, true, true, '')",
 }
-"""No set of protection may let these run."""
+"""These must never run, with any set of protections."""
 
 REFUSED_BY_CHECK_OR_CATALOGUE = {
     "sleep": "SELECT pg_sleep(10)",
@@ -217,7 +217,7 @@ HARMLESS = {
     "many negations": f"SELECT {'NOT ' * 20_000}true",
     "nested arrays": f"SELECT {'ARRAY[' * 24}1{']' * 24}",
 }
-"""These may run: they show Alice her own rows, or what she computes herself, and no more, in the time that there is."""
+"""These may run. They return only Alice's own rows or computed values, within the timeout."""
 
 ATTACKS = {
     **{f"{name} (refused)": text for name, text in REFUSED_ALWAYS.items()},
@@ -243,8 +243,8 @@ async def test_attack_cannot_write_or_read_other_rows_or_exceed_the_timeout(
     mallory: Client, protection: Protection, sql: Connection, subtests: pytest.Subtests
 ) -> None:
     await sql.execute("ANALYZE")
-    heard: list[Any] = []
-    await sql.add_listener("x", lambda *message: heard.append(message))
+    notifications: list[Any] = []
+    await sql.add_listener("x", lambda *message: notifications.append(message))
     before = await _state(sql)
     for name, statement in ATTACKS.items():
         with subtests.test(name):
@@ -255,7 +255,7 @@ async def test_attack_cannot_write_or_read_other_rows_or_exceed_the_timeout(
             assert await _state(sql) == before
             if "(refused)" in name or ("(nuisance)" in name and protection != "no check, catalogue open"):
                 assert not ran, answer[:500]
-    assert heard == []
+    assert notifications == []
     assert await mallory.select("SELECT name FROM resources ORDER BY name") == [
         {"name": "alice apple"},
         {"name": "shared apple"},

@@ -1,4 +1,4 @@
--- How much each entity table holds, over all tenants and users: for operators.
+-- Return the number of live and deleted rows and the size of each entity table, over all tenants and users.
 CREATE OR REPLACE FUNCTION rem_table_sizes()
 RETURNS TABLE (entity_type text, live bigint, deleted bigint, size_bytes bigint) LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -10,7 +10,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- Compares the mirrors with what the tables imply, row by row.
+-- Compare the mirrors with the entity tables, row by row. A wrong row is missing or superfluous.
 CREATE OR REPLACE FUNCTION rem_check_mirrors(OUT keys bigint, OUT edges bigint, OUT wrong_keys bigint, OUT wrong_edges bigint)
 LANGUAGE plpgsql STABLE SET timezone = 'UTC' SET extra_float_digits = 1 AS $$
 DECLARE
@@ -20,11 +20,11 @@ BEGIN
   keys := (SELECT count(*) FROM rem.kv_store WHERE tenant_id <> '');
   edges := (SELECT count(*) FROM rem.edges);
   EXECUTE format($query$
-    WITH wanted AS (%s), stored AS (SELECT %s FROM rem.kv_store WHERE tenant_id <> '')
-    SELECT (SELECT count(*) FROM (TABLE wanted EXCEPT ALL TABLE stored) a)
-         + (SELECT count(*) FROM (TABLE stored EXCEPT ALL TABLE wanted) b) $query$, kv_queries, rem.rem_kv_columns()) INTO wrong_keys;
+    WITH expected AS (%s), stored AS (SELECT %s FROM rem.kv_store WHERE tenant_id <> '')
+    SELECT (SELECT count(*) FROM (TABLE expected EXCEPT ALL TABLE stored) missing)
+         + (SELECT count(*) FROM (TABLE stored EXCEPT ALL TABLE expected) superfluous) $query$, kv_queries, rem.rem_kv_columns()) INTO wrong_keys;
   EXECUTE format($query$
-    WITH wanted AS (%s), stored AS (SELECT %s FROM rem.edges)
-    SELECT (SELECT count(*) FROM (TABLE wanted EXCEPT ALL TABLE stored) a)
-         + (SELECT count(*) FROM (TABLE stored EXCEPT ALL TABLE wanted) b) $query$, edge_queries, rem.rem_edge_columns()) INTO wrong_edges;
+    WITH expected AS (%s), stored AS (SELECT %s FROM rem.edges)
+    SELECT (SELECT count(*) FROM (TABLE expected EXCEPT ALL TABLE stored) missing)
+         + (SELECT count(*) FROM (TABLE stored EXCEPT ALL TABLE expected) superfluous) $query$, edge_queries, rem.rem_edge_columns()) INTO wrong_edges;
 END $$;

@@ -1,14 +1,14 @@
--- Keeps kv_store, edges and passages exact. For each entity type a statement-level trigger function is generated, so that the
--- plans are static and a bulk load costs three statements, not three per row.
+-- Keep the mirrors (kv_store, edges) and passages exact. Each entity type gets a generated statement-level trigger function:
+-- its plans are static, and a bulk load costs three statements, not three per row.
 
--- What the two queries below give, in their order; the mirrors' other columns are generated.
+-- Return the columns of the two queries below, in their order. The other columns of the mirrors are generated.
 CREATE OR REPLACE FUNCTION rem_kv_columns() RETURNS text LANGUAGE sql IMMUTABLE
 RETURN 'tenant_id, user_id, entity_type, entity_key, entity_id, key_rank, content_summary, expires_at, record';
 
 CREATE OR REPLACE FUNCTION rem_edge_columns() RETURNS text LANGUAGE sql IMMUTABLE
 RETURN 'tenant_id, src_type, src_id, ordinal, user_id, src_key, dst_key, dst_type, rel_type, weight, origin, properties';
 
--- The kv_store rows that the rows of `source` stand for.
+-- Return a query that gives the kv_store rows for the rows of `source`.
 CREATE OR REPLACE FUNCTION rem_kv_query(entity rem.entity_types, source text) RETURNS text
 LANGUAGE sql STABLE AS $$
   SELECT format($query$
@@ -24,7 +24,7 @@ LANGUAGE sql STABLE AS $$
                   array_to_string(entity.key_expressions, ', '), coalesce(entity.alias_expression, '''{}''::text[]'))
     END,
     CASE WHEN entity.is_cached
-      -- The long column is looked at first: a large row must not be made into JSON only to be thrown away.
+      -- Check the long column first: a large row must not be converted to JSON in vain.
       THEN format('CASE WHEN coalesce(octet_length(%s), 0) <= 1500 THEN
                      (SELECT small.record FROM (SELECT to_json(r.*)::text AS record OFFSET 0) small
                       WHERE octet_length(small.record) <= 2000) END', entity.summary_expression)
@@ -32,8 +32,8 @@ LANGUAGE sql STABLE AS $$
     END)
 $$;
 
--- The edges rows that the rows of `source` stand for. An element that is no edge is left out, not an error:
--- the models validate edges, and a hand-written UPDATE must not be able to block a table.
+-- Return a query that gives the edges rows for the rows of `source`. It skips an element that is not an edge: the models
+-- validate edges, and a hand-written UPDATE must not block a table.
 CREATE OR REPLACE FUNCTION rem_edges_query(entity rem.entity_types, source text) RETURNS text
 LANGUAGE sql STABLE AS $$
   SELECT format($query$
@@ -48,11 +48,12 @@ LANGUAGE sql STABLE AS $$
     entity.name, source)
 $$;
 
+-- Create the trigger function of an entity type, and its triggers.
 CREATE OR REPLACE FUNCTION rem_make_mirror(entity rem.entity_types) RETURNS void LANGUAGE plpgsql AS $make$
 BEGIN
   EXECUTE format($ddl$
     CREATE OR REPLACE FUNCTION rem.%1$I() RETURNS trigger LANGUAGE plpgsql
-    -- The record's times are written as the session's zone says; whoever writes, it must be the same text.
+    -- The JSON of a row contains times in the zone of the session; it must not depend on the writer.
     SET timezone = 'UTC' SET extra_float_digits = 1 AS $mirror$
     BEGIN
       IF TG_OP = 'INSERT' THEN
@@ -66,7 +67,7 @@ BEGIN
         %10$s;
         PERFORM rem.rem_retract(%8$L, array_agg(o.tenant_id), array_agg(o.id), true) FROM old_rows o;
       ELSIF EXISTS (SELECT FROM new_rows) THEN
-        -- Only what really changed is rewritten: a touched session must not churn its cache rows.
+        -- Rewrite only changed rows: touching a session must not rewrite its kv_store rows.
         DELETE FROM rem.kv_store k USING (%6$s EXCEPT %4$s) o
           WHERE (k.tenant_id, k.entity_id, k.entity_type, k.entity_key) = (o.tenant_id, o.entity_id, o.entity_type, o.entity_key);
         INSERT INTO rem.kv_store (%2$s) %4$s EXCEPT %6$s;
@@ -104,6 +105,7 @@ BEGIN
     $ddl$, entity.name, 'rem_mirror_' || entity.name);
 END $make$;
 
+-- Remove the mirror rows of a truncated table.
 CREATE OR REPLACE FUNCTION rem_mirror_truncate() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   DELETE FROM rem.kv_store WHERE entity_type = TG_TABLE_NAME;
@@ -112,7 +114,7 @@ BEGIN
   RETURN NULL;
 END $$;
 
--- rem_record: the whole row of any entity as JSON. Generated as one branch a type, so that every plan is cached.
+-- Create rem_record, which returns the row of any entity as JSON. It has one branch per type, so every plan is cached.
 CREATE OR REPLACE FUNCTION rem_make_record_function() RETURNS void LANGUAGE plpgsql AS $make$
 DECLARE
   branches text;
@@ -130,7 +132,7 @@ BEGIN
     END $record$ $ddl$, coalesce(branches, $$WHEN '' THEN RETURN NULL;$$));
 END $make$;
 
--- Makes all that is generated anew: after a migration, and when an entity type was added.
+-- Create all generated functions and policies again: after a migration, and when an entity type was added.
 CREATE OR REPLACE FUNCTION rem_refresh_entity_types() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM rem.rem_make_mirror(entity) FROM rem.entity_types entity;
@@ -138,6 +140,7 @@ BEGIN
   PERFORM rem.rem_sql_protect();
 END $$;
 
+-- Drop all generated functions and their triggers.
 CREATE OR REPLACE FUNCTION rem_drop_mirrors() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   entity_name text;
@@ -149,17 +152,18 @@ BEGIN
   DROP FUNCTION IF EXISTS rem.rem_mirror_truncate() CASCADE;
 END $$;
 
--- The marker is a row of kv_store that no lookup can meet; a crash takes it away with the rest.
+-- Return true if kv_store has its marker row, which no lookup can find. A crash empties the table, marker included.
 CREATE OR REPLACE FUNCTION rem_kv_store_is_complete() RETURNS boolean LANGUAGE sql STABLE
 RETURN EXISTS (SELECT FROM rem.kv_store WHERE tenant_id = '' AND entity_key = '');
 
--- Fills kv_store from the tables. Readers and writers wait: no answer is better than a wrong one.
+-- Rebuild kv_store from the entity tables, and return the number of keys. Readers and writers wait, because no result is
+-- better than a wrong one.
 CREATE OR REPLACE FUNCTION rem_rebuild_kv_store() RETURNS bigint LANGUAGE plpgsql SET timezone = 'UTC' SET extra_float_digits = 1 AS $$
 DECLARE
   entity rem.entity_types;
 BEGIN
   LOCK TABLE rem.kv_store IN ACCESS EXCLUSIVE MODE;
-  -- Not TRUNCATE: a snapshot that began before would find nothing.
+  -- Not TRUNCATE: an older snapshot would then see an empty table.
   DELETE FROM rem.kv_store;
   FOR entity IN SELECT * FROM rem.entity_types LOOP
     EXECUTE format('INSERT INTO rem.kv_store (%s) %s', rem.rem_kv_columns(),
@@ -170,6 +174,7 @@ BEGIN
   RETURN (SELECT count(*) FROM rem.kv_store WHERE tenant_id <> '');
 END $$;
 
+-- Rebuild edges from the entity tables, and return their number.
 CREATE OR REPLACE FUNCTION rem_rebuild_edges() RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
   entity rem.entity_types;
@@ -183,8 +188,8 @@ BEGIN
   RETURN (SELECT count(*) FROM rem.edges);
 END $$;
 
--- What a crash left behind is mended by whoever notices first; the others wait for it. True if this call rebuilt.
--- Ask rem_kv_store_is_complete first, in a transaction of its own: two that have read the table cannot both lock it.
+-- Rebuild kv_store after a crash. Return true if this call rebuilt it, and false if another one did while this one waited.
+-- Call rem_kv_store_is_complete first, in a separate transaction: two transactions that have read the table would deadlock.
 CREATE OR REPLACE FUNCTION rem_fix_kv_store() RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
   LOCK TABLE rem.kv_store IN ACCESS EXCLUSIVE MODE;

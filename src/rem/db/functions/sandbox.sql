@@ -1,8 +1,8 @@
--- The walls of the SQL verb. A query comes from a login role that owns nothing, and only through rem_sql_run; which rows
--- it sees is decided by policies that believe a signed scope and nothing else. docs/decisions/0006-sql-sandbox.md.
+-- The protections of the SQL verb. A query runs as a login role that owns nothing, and only through rem_sql_run. Policies
+-- decide which rows it sees, from a signed scope. See docs/decisions/0006-sql-sandbox.md.
 
--- Whose rows the running query may see: {tenant, user}. `rem.scope` is any text that the query likes, so it counts only
--- with the signature of whoever holds the keys, and only in the transaction of the backend that it was made for.
+-- Return the scope of the running query: {tenant, user}. A query can set `rem.scope` to any text, so it is valid only with a
+-- signature made with the secret keys, and only in the transaction and backend that it was signed for.
 CREATE OR REPLACE FUNCTION rem_sql_scope() RETURNS text[] LANGUAGE plpgsql STABLE SECURITY DEFINER COST 1000
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -20,27 +20,27 @@ BEGIN
   RAISE EXCEPTION 'the scope of this query is not genuine' USING ERRCODE = 'insufficient_privilege';
 END $$;
 
--- Says in whose scope the transaction is. With the owner's rights, because the role may not be able to call set_config.
+-- Set the scope of the transaction. It runs with the rights of the owner, because the role may not call set_config.
 CREATE OR REPLACE FUNCTION rem_sql_set_scope(scope text) RETURNS void LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   PERFORM set_config('rem.scope', scope, true);
 END $$;
 
--- Runs a SELECT of a user and gives each row as JSON; a last row that is NULL says that `max_bytes` were not enough.
--- STABLE is a wall: in such a function PostgreSQL runs nothing but a SELECT that neither writes nor locks. A loop over
--- the statement takes exactly one. And as a parameter it is not seen by others in pg_stat_activity.
+-- Run a SELECT of a user and return each row as JSON. A last row that is NULL means that `max_bytes` was not enough.
+-- STABLE is a protection: in a stable function PostgreSQL runs only a SELECT that neither writes nor locks. The loop accepts
+-- exactly one statement. As a parameter, the statement is invisible to others in pg_stat_activity.
 CREATE OR REPLACE FUNCTION rem_sql_run(scope text, statement text, max_rows integer, max_bytes integer) RETURNS SETOF text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  found_row record;
+  result_row record;
   line text;
   rows_left integer := max_rows;
   bytes_left bigint := max_bytes;
 BEGIN
   PERFORM rem.rem_sql_set_scope(scope);
-  FOR found_row IN EXECUTE statement LOOP
-    line := pg_catalog.row_to_json(found_row);
+  FOR result_row IN EXECUTE statement LOOP
+    line := pg_catalog.row_to_json(result_row);
     rows_left := rows_left - 1;
     bytes_left := bytes_left - octet_length(line);
     IF bytes_left < 0 THEN
@@ -52,9 +52,9 @@ BEGIN
   END LOOP;
 END $$;
 
--- What a query may call: all that is IMMUTABLE, because it computes and nothing else; what stands behind an operator or
--- a cast; and of the rest only what is named here. Not what makes gigabytes out of a number, nor what compares each
--- character with each of another text without looking whether it should stop. (rem_key needs the btrim that is left.)
+-- Return the functions that a query may call: all IMMUTABLE functions, because they only compute; the functions of operators
+-- and casts; and the other functions named here. Excluded are functions that make gigabytes from a number, and functions that
+-- compare texts character by character without checking for a cancel. (rem_key needs the remaining btrim.)
 CREATE OR REPLACE FUNCTION rem_sql_functions() RETURNS TABLE (routine oid, name text) LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp AS $$
   SELECT p.oid, p.proname::text FROM pg_proc p
@@ -86,30 +86,31 @@ SET search_path = pg_catalog, pg_temp AS $$
   WHERE p.pronamespace = 'rem'::regnamespace AND p.proname IN ('rem_key', 'rem_compact_key', 'rem_fold', 'rem_key_of_clean_label')
 $$;
 
--- The tables that a query may read: those of the entities and their mirrors.
+-- Return the tables that a query may read: entity tables and mirrors.
 CREATE OR REPLACE FUNCTION rem_sql_tables() RETURNS SETOF text LANGUAGE sql STABLE AS $$
   SELECT name FROM rem.entity_types UNION ALL VALUES ('kv_store'), ('edges')
 $$;
 
--- Which rows of a table are visible. The scope is asked once a query (an InitPlan), so that the owner's index serves.
+-- Return the condition for visible rows of a table. The scope is read once per query (an InitPlan), so the owner index is used.
 CREATE OR REPLACE FUNCTION rem_sql_policy(table_name text) RETURNS text LANGUAGE sql STABLE
 RETURN
   'tenant_id = (SELECT (rem.rem_sql_scope())[1]) AND (user_id = (SELECT (rem.rem_sql_scope())[2]) OR user_id IS NULL)'
   || CASE table_name
     WHEN 'kv_store' THEN ' AND (expires_at IS NULL OR expires_at > now())'
-    -- An edge is visible as long as the row that it starts from.
+    -- An edge is visible if its source row is visible.
     WHEN 'edges' THEN ' AND EXISTS (SELECT FROM rem.kv_store k WHERE k.tenant_id = edges.tenant_id
                         AND k.entity_id = edges.src_id AND k.entity_type = edges.src_type)'
     ELSE ' AND deleted_at IS NULL AND (expires_at IS NULL OR expires_at > now())'
   END;
 
+-- Return true if an access list gives a privilege to PUBLIC.
 CREATE OR REPLACE FUNCTION rem_sql_grants_public(acl aclitem[], kind "char", owner oid, privilege text) RETURNS boolean
 LANGUAGE sql STABLE
 RETURN EXISTS (SELECT FROM aclexplode(coalesce(acl, acldefault(kind, owner))) a
                WHERE a.grantee = 0 AND a.privilege_type = privilege);
 
--- Puts the policies on every table that has none yet, and takes REM's functions out of everybody's hands. The owner,
--- as whom REM's other verbs run, is not held by policies.
+-- Create the policy on every table that has none yet, and revoke REM's functions from PUBLIC. Policies do not apply to the
+-- owner, as whom REM's other verbs run.
 CREATE OR REPLACE FUNCTION rem_sql_protect() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   table_name text;
@@ -130,11 +131,11 @@ BEGIN
     EXECUTE format('REVOKE EXECUTE ON ROUTINE %s FROM PUBLIC', routine);
   END LOOP;
   PERFORM rem.rem_sql_grant(a.role_name) FROM rem.sql_access a JOIN pg_roles r ON r.rolname = a.role_name
-    -- A clone of a database names the role of the one it was made from.
+    -- A clone of a database still has the role name of its original.
     WHERE a.password IS NULL OR a.role_name = rem.rem_sql_role_name();
 END $$;
 
--- Gives the role what it needs, no more.
+-- Grant the role the rights it needs, and no more.
 CREATE OR REPLACE FUNCTION rem_sql_grant(role_name text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   table_name text;
@@ -155,11 +156,11 @@ BEGIN
   END LOOP;
 END $$;
 
--- Roles belong to the whole server, so the name is that of the database.
+-- Return the role name for this database. Roles belong to the whole server, so the name contains the oid of the database.
 CREATE OR REPLACE FUNCTION rem_sql_role_name() RETURNS text LANGUAGE sql STABLE
 RETURN 'rem_sql_' || (SELECT oid FROM pg_database WHERE datname = current_database());
 
--- The login of the SQL verb, made if it is not there yet. Whoever comes first makes it; the others wait for its lock.
+-- Return the login of the SQL verb. The first caller creates the role; concurrent callers wait for its lock.
 CREATE OR REPLACE FUNCTION rem_sql_login(OUT role_name text, OUT role_password text) LANGUAGE plpgsql AS $$
 BEGIN
   role_name := rem.rem_sql_role_name();
@@ -176,7 +177,7 @@ BEGIN
   END IF;
   role_password := translate(gen_random_uuid()::text || gen_random_uuid()::text, '-', '');
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = role_name) THEN
-    -- Left behind by a database that had this number before, or its password was lost.
+    -- Left over from an earlier database with the same oid, or its password was lost.
     EXECUTE format('ALTER ROLE %I LOGIN NOINHERIT PASSWORD %L', role_name, role_password);
   ELSE
     EXECUTE format('CREATE ROLE %I LOGIN NOINHERIT PASSWORD %L', role_name, role_password);
@@ -185,23 +186,23 @@ BEGIN
   BEGIN
     EXECUTE format('ALTER ROLE %I SET temp_file_limit = %L', role_name, '256MB');
   EXCEPTION WHEN insufficient_privilege THEN
-    -- Only for superusers; rem_sql_security_gaps() tells.
+    -- Only a superuser may set it; rem_sql_security_gaps() reports it.
     NULL;
   END;
   UPDATE rem.sql_access SET role_name = rem_sql_login.role_name, password = role_password;
   PERFORM rem.rem_sql_protect();
 END $$;
 
--- Takes a role that an administrator made.
-CREATE OR REPLACE FUNCTION rem_sql_use_role(adopted text) RETURNS void LANGUAGE plpgsql AS $$
+-- Use a role that an administrator created.
+CREATE OR REPLACE FUNCTION rem_sql_use_role(new_role_name text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  IF EXISTS (SELECT FROM rem.sql_access WHERE role_name IS DISTINCT FROM adopted OR password IS NOT NULL) THEN
-    UPDATE rem.sql_access SET role_name = adopted, password = NULL;
+  IF EXISTS (SELECT FROM rem.sql_access WHERE role_name IS DISTINCT FROM new_role_name OR password IS NOT NULL) THEN
+    UPDATE rem.sql_access SET role_name = new_role_name, password = NULL;
     PERFORM rem.rem_sql_protect();
   END IF;
 END $$;
 
--- Why a role must not run queries of users; empty if it may.
+-- Return the rights that a role must not have to run queries of users. No row means that the role is safe.
 CREATE OR REPLACE FUNCTION rem_sql_unsafe_rights(of_role text) RETURNS SETOF text LANGUAGE plpgsql STABLE AS $$
 DECLARE
   role pg_roles;
@@ -232,7 +233,7 @@ BEGIN
       AND (has_any_column_privilege(role.oid, c.oid, 'INSERT, UPDATE') OR has_table_privilege(role.oid, c.oid, 'DELETE, TRUNCATE'));
 END $$;
 
--- What only the gate in front of the database holds off on this server, because only a superuser can close it.
+-- Return the rights that only the check in Python restricts on this server, because only a superuser can revoke them.
 CREATE OR REPLACE FUNCTION rem_sql_security_gaps(of_role text) RETURNS SETOF text LANGUAGE sql STABLE AS $$
   SELECT 'every role may call functions such as pg_sleep, and read the catalogue: a superuser closes that with '
          'SELECT rem.rem_sql_close_catalog(), for all but REM''s own role in this database'
@@ -251,17 +252,17 @@ CREATE OR REPLACE FUNCTION rem_sql_security_gaps(of_role text) RETURNS SETOF tex
   HAVING count(*) > 0
 $$;
 
--- Takes from everybody what a query has no use for: functions that are not in rem_sql_functions(), the catalogue, and
--- temporary tables. Of this database only; REM's own role keeps all. On the embedded server it is done unasked. A
--- second time it takes what an earlier REM still allowed.
+-- Revoke from PUBLIC, in this database, everything that a query does not need: functions that are not in rem_sql_functions(),
+-- the catalogue, and temporary tables. REM's own role keeps all rights. REM calls it on the embedded server. A second call
+-- revokes what an earlier version of REM still allowed. Return the number of revoked rights.
 CREATE OR REPLACE FUNCTION rem_sql_close_catalog() RETURNS integer LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   owner text := (SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'rem');
-  wanted text;
-  earlier text[] := coalesce((SELECT reopening FROM rem.sql_access FOR UPDATE), '{}');
-  undoing text[] := '{}';
+  privilege text;
+  earlier_statements text[] := coalesce((SELECT reopening FROM rem.sql_access FOR UPDATE), '{}');
+  undo_statements text[] := '{}';
 BEGIN
-  FOR wanted IN
+  FOR privilege IN
     SELECT format('EXECUTE ON ROUTINE %s', p.oid::regprocedure) FROM pg_proc p
     WHERE rem.rem_sql_grants_public(p.proacl, 'f', p.proowner, 'EXECUTE')
       AND p.oid NOT IN (SELECT f.routine FROM rem.rem_sql_functions() f)
@@ -273,18 +274,18 @@ BEGIN
     SELECT format('TEMPORARY ON DATABASE %I', d.datname) FROM pg_database d
     WHERE d.datname = current_database() AND rem.rem_sql_grants_public(d.datacl, 'd', d.datdba, 'TEMPORARY')
   LOOP
-    EXECUTE format('REVOKE %s FROM PUBLIC', wanted);
-    undoing := undoing || format('GRANT %s TO PUBLIC', wanted);
+    EXECUTE format('REVOKE %s FROM PUBLIC', privilege);
+    undo_statements := undo_statements || format('GRANT %s TO PUBLIC', privilege);
     IF NOT (SELECT rolsuper FROM pg_roles WHERE rolname = owner) THEN
-      EXECUTE format('GRANT %s TO %I', wanted, owner);
-      undoing := undoing || format('REVOKE %s FROM %I', wanted, owner);
+      EXECUTE format('GRANT %s TO %I', privilege, owner);
+      undo_statements := undo_statements || format('REVOKE %s FROM %I', privilege, owner);
     END IF;
   END LOOP;
-  UPDATE rem.sql_access SET reopening = earlier || undoing;
-  RETURN cardinality(undoing);
+  UPDATE rem.sql_access SET reopening = earlier_statements || undo_statements;
+  RETURN cardinality(undo_statements);
 END $$;
 
--- Gives it all back to everybody.
+-- Undo rem_sql_close_catalog.
 CREATE OR REPLACE FUNCTION rem_sql_reopen_catalog() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   statement text;

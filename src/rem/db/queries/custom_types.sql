@@ -1,4 +1,5 @@
 -- name: columns
+-- Return the columns of a table of REM.
 SELECT a.attname::text AS name,
        replace(format_type(a.atttypid, NULL), 'timestamp with time zone', 'timestamptz') AS sql_type,
        NOT a.attnotnull AS nullable, pg_get_expr(d.adbin, d.adrelid) AS default_expression
@@ -13,4 +14,5 @@ SELECT natural_key, summary_expression, search_expression, search_fields FROM re
 SELECT name, natural_key FROM rem.entity_types ORDER BY name
 
 -- name: next_number
+-- Return the number of the next migration of a custom type. $1 is the prefix of their names.
 SELECT count(*) + 1 FROM rem.migrations WHERE starts_with(name, $1)

@@ -1,37 +1,38 @@
 -- name: json_source
--- A few rows, as one JSON parameter.
+-- The incoming rows as one JSON parameter, for few rows.
 ROWS FROM (jsonb_to_recordset($3::jsonb) AS ({typed_columns})) WITH ORDINALITY AS s ({columns}, rem_row)
 
 -- name: staging_table
 CREATE TEMPORARY TABLE rem_incoming ({typed_columns}, rem_row integer) ON COMMIT DROP
 
 -- name: staged_source
+-- The incoming rows in the temporary table, for many rows.
 pg_temp.rem_incoming AS s
 
 -- name: upsert
--- Each incoming row means a live row of the same owner, by id or else by key; if there is none it is new. What was
--- deleted is reported, never revived. A verdict other than 'write' leaves the row alone and says why.
+-- Update the live row of the same owner with the same id or else the same key, or insert a new row. A deleted row is reported
+-- and never revived. `verdict` is 'write', or the reason why the row is not written.
 WITH incoming AS {materialized} (
   SELECT {selection}, s.rem_revision, s.rem_row FROM {source}
 ),
--- The deciding needs only this much of the rows; a batch's contents are read when they are written.
+-- The decision needs only these columns; the other columns are read when rows are written.
 keyed AS MATERIALIZED (
   SELECT i.rem_row, i.id, i.rem_revision, {is_live} AS is_live, {key} AS natural_key FROM incoming i
 ),
 repeated AS (
   SELECT natural_key FROM keyed WHERE is_live GROUP BY natural_key HAVING count(*) > 1
 ),
-aim AS MATERIALIZED (
-  SELECT i.rem_row, i.natural_key, i.is_live, i.id AS incoming_id, coalesce(by_id.id, by_key.id, buried.id) AS id,
+target AS MATERIALIZED (
+  SELECT i.rem_row, i.natural_key, i.is_live, i.id AS incoming_id, coalesce(by_id.id, by_key.id, deleted_row.id) AS id,
     coalesce(by_id.id, by_key.id) IS NULL AS is_new,
     CASE
       WHEN octet_length(i.natural_key) NOT BETWEEN 1 AND 1024 OR i.natural_key IS NULL THEN 'bad_key'
       WHEN i.is_live AND EXISTS (SELECT FROM repeated WHERE repeated.natural_key = i.natural_key) THEN 'duplicate'
       WHEN by_id.deleted_at IS NOT NULL THEN 'deleted'
-      -- What was deleted when it was dumped, and has been restored since, is left as it is.
+      -- The row was deleted when it was dumped, and has been restored since: keep it.
       WHEN NOT i.is_live AND by_id.id IS NOT NULL THEN 'unchanged'
       WHEN by_id.updated_at <> i.rem_revision OR (by_id.id IS NULL AND i.rem_revision IS NOT NULL) THEN 'stale'
-      WHEN by_id.id IS NULL AND by_key.id IS NULL AND buried.id IS NOT NULL THEN 'deleted'
+      WHEN by_id.id IS NULL AND by_key.id IS NULL AND deleted_row.id IS NOT NULL THEN 'deleted'
       ELSE 'write'
     END AS verdict
   FROM keyed i
@@ -40,39 +41,39 @@ aim AS MATERIALIZED (
     AND by_key.key = i.natural_key AND by_key.deleted_at IS NULL AND i.is_live
   LEFT JOIN LATERAL (
     SELECT r.id FROM {table} r WHERE r.tenant_id = $1 AND {owner_of_r}
-      AND r.key = i.natural_key AND r.deleted_at IS NOT NULL LIMIT 1) buried ON i.is_live
+      AND r.key = i.natural_key AND r.deleted_at IS NOT NULL LIMIT 1) deleted_row ON i.is_live
 ),
 updated AS (
   UPDATE {table} stored SET {updates}
-  FROM incoming i JOIN aim USING (rem_row)
-  WHERE aim.verdict = 'write' AND stored.tenant_id = $1 AND stored.id = aim.id AND stored.deleted_at IS NULL
+  FROM incoming i JOIN target USING (rem_row)
+  WHERE target.verdict = 'write' AND stored.tenant_id = $1 AND stored.id = target.id AND stored.deleted_at IS NULL
     AND (i.rem_revision IS NULL OR stored.updated_at = i.rem_revision) AND ({changed})
-  RETURNING aim.rem_row, {returning} AS record
+  RETURNING target.rem_row, {returning} AS record
 ),
 inserted AS (
   INSERT INTO {table} AS stored (tenant_id, user_id, {columns})
-  SELECT $1, $2, {incoming_columns} FROM incoming i JOIN aim USING (rem_row)
-  WHERE aim.verdict = 'write' AND aim.is_new
-  -- Only if another writer was faster between our look and our write.
+  SELECT $1, $2, {incoming_columns} FROM incoming i JOIN target USING (rem_row)
+  WHERE target.verdict = 'write' AND target.is_new
+  -- Only if another writer inserted the same key after this statement had looked for it.
   ON CONFLICT (tenant_id, user_id, key) WHERE deleted_at IS NULL DO UPDATE SET {conflict_updates}
   RETURNING stored.id, stored.key, stored.deleted_at IS NULL AS is_live, stored.xmax = 0 AS is_new, {returning} AS record
 )
-SELECT aim.rem_row::integer AS rem_row, coalesce(inserted.id, aim.id) AS id,
+SELECT target.rem_row::integer AS rem_row, coalesce(inserted.id, target.id) AS id,
   CASE
-    WHEN aim.verdict <> 'write' THEN aim.verdict
+    WHEN target.verdict <> 'write' THEN target.verdict
     WHEN inserted.is_new THEN 'inserted'
     WHEN updated.rem_row IS NOT NULL OR NOT inserted.is_new THEN 'updated'
     ELSE 'unchanged'
   END AS outcome,
-  aim.natural_key AS key, coalesce(updated.record, inserted.record) AS record
-FROM aim
+  target.natural_key AS key, coalesce(updated.record, inserted.record) AS record
+FROM target
 LEFT JOIN updated USING (rem_row)
-LEFT JOIN inserted ON aim.is_new AND inserted.key = aim.natural_key AND inserted.is_live = aim.is_live
-  AND (aim.is_live OR inserted.id = aim.incoming_id)
-ORDER BY aim.rem_row
+LEFT JOIN inserted ON target.is_new AND inserted.key = target.natural_key AND inserted.is_live = target.is_live
+  AND (target.is_live OR inserted.id = target.incoming_id)
+ORDER BY target.rem_row
 
 -- name: has_outgrown_statistics
--- Whether a batch of $2 new rows changes the table so much that the planner's idea of it misleads.
+-- Return true if a batch of $2 new rows makes the statistics of the planner misleading.
 SELECT reltuples < 10 * $2::bigint FROM pg_class WHERE oid = $1::regclass
 
 -- name: lock_batches
@@ -80,9 +81,11 @@ SELECT reltuples < 10 * $2::bigint FROM pg_class WHERE oid = $1::regclass
 SELECT pg_advisory_xact_lock(7236962, hashtext($1 || ' ' || coalesce($2, '')))
 
 -- name: record
+-- Return a row, deleted or not.
 SELECT to_json(r.*) FROM {table} r WHERE r.tenant_id = $1 AND r.id = $2
 
 -- name: versions
+-- Return the revision of rows, and whether they are deleted.
 SELECT id, updated_at, deleted_at IS NOT NULL FROM {table} WHERE tenant_id = $1 AND id = ANY ($2::uuid[])
 
 -- name: get
@@ -94,7 +97,7 @@ WHERE r.tenant_id = $1 AND r.id = $3 AND (r.user_id = $2 OR r.user_id IS NULL)
 SELECT to_json(r.*) FROM {table} r
 WHERE r.tenant_id = $1 AND r.id = $3 AND {owner} AND r.deleted_at IS NULL
   AND (r.expires_at IS NULL OR r.expires_at > now())
--- Not FOR UPDATE: a message of the same transaction holds its session by KEY SHARE.
+-- Not FOR UPDATE: a message of the same transaction holds a KEY SHARE lock on its session.
 FOR NO KEY UPDATE
 
 -- name: find
