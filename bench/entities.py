@@ -56,7 +56,7 @@ class Score:
         return self.aliases / max(1, self.aliases + len(self.aliases_missed))
 
 
-def labelled(name: str) -> list[dict[str, Any]]:
+def load_cases(name: str) -> list[dict[str, Any]]:
     """Return the cases of a set."""
     cases: list[dict[str, Any]] = yaml.safe_load((_FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
     return cases
@@ -122,7 +122,7 @@ async def run(settings: Settings) -> Result:
     result = Result("entities")
     async with Rem.open(settings) as rem:
         for name in SETS:
-            set_score = await score(rem, labelled(name))
+            set_score = await score(rem, load_cases(name))
             result.figures[name] = {
                 "cases": set_score.cases,
                 "precision": round(set_score.precision, 3),
