@@ -139,14 +139,14 @@ async def test_too_many_scans_say_that_they_are(page: Image.Image) -> None:
     [
         ("a.png", sample_files.saved(Image.new("RGB", (200, 200), "white")), "has no text in it"),
         ("a.png", sample_files.saved(Image.new("LA", (200, 200))), "has no text in it"),
-        ("a.png", sample_files.saved(Image.new("1", (20_000, 20_000))), "20,000 by 20,000 points.*make it smaller"),
+        ("a.png", sample_files.saved(Image.new("1", (20_000, 20_000))), "20,000 by 20,000 pixels.*make it smaller"),
         (
             "a.png",
             sample_files.saved(sample_files.page(ENGLISH))[:3000],
             "cannot be read as an image: image file is truncated",
         ),
         ("a.jpg", b"\xff\xd8\xff" + b"rubbish" * 100, "cannot be read as an image: .* save it as PNG or JPEG"),
-        ("a.heic", b"\0\0\0\x18ftypheic" + bytes(100), "a HEIC image, which REM does not read: save it as JPEG"),
+        ("a.heic", b"\0\0\0\x18ftypheic" + bytes(100), "a HEIC image, which REM cannot read: convert it to JPEG"),
     ],
 )
 async def test_pictures_that_cannot_be_read_get_a_clear_answer(name: str, data: bytes, message: str) -> None:

@@ -1,4 +1,4 @@
-"""Chunks: the pieces of a text that are remembered, each one coherent and within a number of tokens."""
+"""Cut a document into chunks: coherent parts of at most a given number of tokens."""
 
 from __future__ import annotations
 
@@ -14,213 +14,216 @@ from rem.memory.tokens import count_tokens
 from rem.retrieval.text_splitter import split_text
 
 CHUNKER_VERSION = 2
-"""To be raised when the same text is cut differently, so that files are cut anew when they come again."""
-_LARGEST_BLOCK = 50_000
-"""In characters: so much is cut as one; of what is longer the tokens could not be counted, and memory would not do."""
-_LONGEST_HEADER = 2000
+"""Increase it when the same text is cut differently: stored files are then cut again when they are ingested."""
+MAX_BLOCK_CHARS = 50_000
+"""Longer texts are first split into blocks: semchunk needs too much memory to count the tokens of a longer one."""
+MAX_HEADER_CHARS = 2000
 _Cut: TypeAlias = tuple[list[str], list[tuple[int, int]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of a document: `document.text[start:end] == text`."""
+    """A part of a document: `document.text[start:end] == text`."""
 
     text: str
     ordinal: int
-    """From 1."""
+    """Counted from 1."""
     heading_path: tuple[str, ...]
+    """The titles of the sections that contain the chunk, the outermost first."""
     start: int
     end: int
     metadata: dict[str, Any] = field(default_factory=dict)
-    """For rows of a table, its header."""
+    """`header` for the rows of a table."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _Section:
+    """One or several adjacent sections that are cut as one."""
+
     start: int
     end: int
     path: tuple[str, ...]
     tokens: int
-    """An estimate: what two texts have together is about the sum."""
+    """An estimate: the sum of the tokens of its parts."""
 
 
 def chunk_document(document: ParsedDocument, max_tokens: int) -> list[Chunk]:
-    """The document in pieces of at most so many tokens.
+    """Cut a document into chunks of at most `max_tokens` tokens.
 
-    Nothing but white space lies between two of them, before the first and behind the last.
+    Only white space lies between two chunks, before the first and after the last.
     """
     text = document.text
-    pieces = list(_parts(document, max_tokens))
+    sections = list(_split_into_sections(document, max_tokens))
     if not keeps_sections_apart(document.format):
-        pieces = list(_packed(pieces, max_tokens))
-    spans = [(span, piece.path) for piece in pieces for span in _spans(document, piece, max_tokens)]
-    header = _header(document)
+        sections = list(_join_small_sections(sections, max_tokens))
+    spans = [(span, section.path) for section in sections for span in _cut_section(document, section, max_tokens)]
+    header = _find_table_header(document)
     return [
         Chunk(text[start:end], number, path, start, end, {"header": header} if header and number > 1 else {})
         for number, ((start, end), path) in enumerate(spans, 1)
     ]
 
 
-def _parts(document: ParsedDocument, max_tokens: int) -> Iterator[_Piece]:
-    """The parts that the marks divide a text into; what fits is one part with all that belongs to it."""
+def _split_into_sections(document: ParsedDocument, max_tokens: int) -> Iterator[_Section]:
+    """Yield the sections of a document. A section that fits into a chunk includes its subsections."""
     text = document.text
-    marks = find_section_starts(document)
-    if not marks or marks[0].start > 0:
-        # What stands before the first mark belongs to no part.
-        marks = [SectionStart(0, -1), *marks]
-    ends = [*(mark.start for mark in marks[1:]), len(text)]
-    counts = [count_tokens(text[mark.start : end]) for mark, end in zip(marks, ends, strict=True)]
-    so_far = [0, *accumulate(counts)]
-    behind = _ends_of_families(marks)
-    outlined = keeps_sections_apart(document.format)
-    path = _Path()
-    number = 0
-    while number < len(marks):
-        first, after = number, number + 1
-        path.enter(marks[number])
-        if outlined:
-            if _is_front(text, marks, number) and so_far[number + 2] <= max_tokens:
-                path.enter(marks[after])
+    starts = find_section_starts(document)
+    if not starts or starts[0].start > 0:
+        # The text before the first section belongs to none.
+        starts = [SectionStart(0, -1), *starts]
+    ends = [*(section.start for section in starts[1:]), len(text)]
+    counts = [count_tokens(text[section.start : end]) for section, end in zip(starts, ends, strict=True)]
+    tokens_before = [0, *accumulate(counts)]
+    subtree_ends = _find_subtree_ends(starts)
+    is_apart = keeps_sections_apart(document.format)
+    path = _HeadingPath()
+    position = 0
+    while position < len(starts):
+        first, after = position, position + 1
+        path.enter(starts[position])
+        if is_apart:
+            if _is_only_front_matter(text, starts, position) and tokens_before[position + 2] <= max_tokens:
+                path.enter(starts[after])
                 after += 1
-            while after < len(marks) and _is_bare(text, marks, after - 1):
-                path.enter(marks[after])
+            while after < len(starts) and _is_bare_heading(text, starts, after - 1):
+                path.enter(starts[after])
                 after += 1
-        elif so_far[behind[number]] - so_far[number] <= max_tokens:
-            after = behind[number]
-        yield _Piece(marks[first].start, ends[after - 1], path.titles, so_far[after] - so_far[first])
-        number = after
+        elif tokens_before[subtree_ends[position]] - tokens_before[position] <= max_tokens:
+            after = subtree_ends[position]
+        yield _Section(starts[first].start, ends[after - 1], path.titles, tokens_before[after] - tokens_before[first])
+        position = after
 
 
-def _is_front(text: str, marks: Sequence[SectionStart], number: int) -> bool:
-    """Whether a part is front matter and nothing else: it belongs to what follows."""
-    if number > 0 or marks[0].level >= 0 or len(marks) < 2:
+def _is_only_front_matter(text: str, starts: Sequence[SectionStart], position: int) -> bool:
+    """Return whether the first section is front matter without any text. It then belongs to the next section."""
+    if position > 0 or starts[0].level >= 0 or len(starts) < 2:
         return False
     _, end = parse_front_matter(text)
-    return end > 0 and not text[end : marks[1].start].strip()
+    return end > 0 and not text[end : starts[1].start].strip()
 
 
-def _ends_of_families(marks: Sequence[SectionStart]) -> list[int]:
-    """For each mark, the number of the first one behind it that does not belong to it."""
-    ends = [len(marks)] * len(marks)
-    open_marks: list[int] = []
-    for number, mark in enumerate(marks):
-        while open_marks and marks[open_marks[-1]].level >= mark.level:
-            ends[open_marks.pop()] = number
-        open_marks.append(number)
-    if marks and marks[0].level < 0:
-        # What stands before the first mark is not above the others.
-        ends[0] = min(1, len(marks))
+def _find_subtree_ends(starts: Sequence[SectionStart]) -> list[int]:
+    """Return for each section the position of the first section after it that is not one of its subsections."""
+    ends = [len(starts)] * len(starts)
+    open_positions: list[int] = []
+    for position, section in enumerate(starts):
+        while open_positions and starts[open_positions[-1]].level >= section.level:
+            ends[open_positions.pop()] = position
+        open_positions.append(position)
+    if starts and starts[0].level < 0:
+        # The text before the first section has no subsections.
+        ends[0] = min(1, len(starts))
     return ends
 
 
-def _is_bare(text: str, marks: Sequence[SectionStart], number: int) -> bool:
-    """Whether a heading has nothing below it but a deeper heading: alone it would say nothing."""
-    mark, following = marks[number], marks[number + 1]
-    if mark.title is None or following.level <= mark.level or following.start - mark.start > _LONGEST_HEADER:
+def _is_bare_heading(text: str, starts: Sequence[SectionStart], position: int) -> bool:
+    """Return whether a heading is followed only by a deeper heading. As a chunk of its own it would say nothing."""
+    section, following = starts[position], starts[position + 1]
+    if section.title is None or following.level <= section.level or following.start - section.start > MAX_HEADER_CHARS:
         return False
-    # The heading itself is the first line, or the first two.
-    lines = text[mark.start : following.start].split("\n")
+    # The heading itself is one line, or two if it is underlined.
+    lines = text[section.start : following.start].split("\n")
     return not any(line.strip(" \t\r=-") for line in lines[1:])
 
 
-class _Path:
-    """The titles of what a place in a text belongs to."""
+class _HeadingPath:
+    """The titles of the sections that contain the current position."""
 
     def __init__(self) -> None:
         self._open: list[SectionStart] = []
 
-    def enter(self, mark: SectionStart) -> None:
-        while self._open and self._open[-1].level >= mark.level:
+    def enter(self, section: SectionStart) -> None:
+        while self._open and self._open[-1].level >= section.level:
             self._open.pop()
-        self._open.append(mark)
+        self._open.append(section)
 
     @property
     def titles(self) -> tuple[str, ...]:
-        return tuple(mark.title for mark in self._open if mark.title)
+        return tuple(section.title for section in self._open if section.title)
 
 
-def _packed(pieces: Sequence[_Piece], max_tokens: int) -> Iterator[_Piece]:
-    """Neighbours together, as many as fit."""
-    held: _Piece | None = None
-    for piece in pieces:
-        if held is None:
-            held = piece
-        elif held.tokens + piece.tokens <= max_tokens:
-            held = _Piece(held.start, piece.end, _common(held.path, piece.path), held.tokens + piece.tokens)
+def _join_small_sections(sections: Sequence[_Section], max_tokens: int) -> Iterator[_Section]:
+    """Yield adjacent sections joined, as many as fit into a chunk."""
+    joined: _Section | None = None
+    for section in sections:
+        if joined is None:
+            joined = section
+        elif joined.tokens + section.tokens <= max_tokens:
+            path = _common_prefix(joined.path, section.path)
+            joined = _Section(joined.start, section.end, path, joined.tokens + section.tokens)
         else:
-            yield held
-            held = piece
-    if held is not None:
-        yield held
+            yield joined
+            joined = section
+    if joined is not None:
+        yield joined
 
 
-def _common(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    shared = 0
-    for left, right in zip(one, other, strict=False):
-        if left != right:
+def _common_prefix(left: tuple[str, ...], right: tuple[str, ...]) -> tuple[str, ...]:
+    length = 0
+    for left_title, right_title in zip(left, right, strict=False):
+        if left_title != right_title:
             break
-        shared += 1
-    return one[:shared]
+        length += 1
+    return left[:length]
 
 
-def _spans(document: ParsedDocument, piece: _Piece, max_tokens: int) -> Iterator[tuple[int, int]]:
-    """The stretches of a piece; a heading is not one of its own if something of what follows fits behind it."""
+def _cut_section(document: ParsedDocument, section: _Section, max_tokens: int) -> Iterator[tuple[int, int]]:
+    """Yield the spans of the chunks of a section. A heading stays with the text after it if some of that fits."""
     text = document.text
-    spans = list(_within(text, piece, max_tokens))
+    spans = list(_cut_blocks(text, section, max_tokens))
     if len(spans) > 1 and keeps_sections_apart(document.format):
-        (start, end), (first, last) = spans[:2]
-        room = max_tokens - count_tokens(text[start:first])
-        if _is_only_headings(text[start:end]) and room > max_tokens // 2:
-            behind = list(_cut(text[first:last], room))
-            joined = start, first + behind[0][1]
+        (heading_start, heading_end), (next_start, next_end) = spans[:2]
+        remaining_tokens = max_tokens - count_tokens(text[heading_start:next_start])
+        if _has_only_headings(text[heading_start:heading_end]) and remaining_tokens > max_tokens // 2:
+            parts = list(_cut_text(text[next_start:next_end], remaining_tokens))
+            joined = heading_start, next_start + parts[0][1]
             if count_tokens(text[joined[0] : joined[1]]) <= max_tokens:
-                spans[:2] = [joined, *((first + begin, first + ends) for begin, ends in behind[1:])]
+                spans[:2] = [joined, *((next_start + start, next_start + end) for start, end in parts[1:])]
     yield from spans
 
 
-def _is_only_headings(text: str) -> bool:
+def _has_only_headings(text: str) -> bool:
     return all(line.lstrip().startswith("#") for line in text.splitlines() if line.strip())
 
 
-def _within(text: str, piece: _Piece, max_tokens: int) -> Iterator[tuple[int, int]]:
-    """The stretches of a piece that keep within the limit; one if it fits."""
-    body = text[piece.start : piece.end]
-    for start, end in split_text(body, _LARGEST_BLOCK):
-        block = body[start:end]
-        for first, last in _cut(block, max_tokens):
-            yield piece.start + start + first, piece.start + start + last
+def _cut_blocks(text: str, section: _Section, max_tokens: int) -> Iterator[tuple[int, int]]:
+    """Yield the spans of a section that are within the limit; one span if the section fits."""
+    body = text[section.start : section.end]
+    for block_start, block_end in split_text(body, MAX_BLOCK_CHARS):
+        for start, end in _cut_text(body[block_start:block_end], max_tokens):
+            yield section.start + block_start + start, section.start + block_start + end
 
 
-def _cut(block: str, max_tokens: int) -> Iterator[tuple[int, int]]:
+def _cut_text(block: str, max_tokens: int) -> Iterator[tuple[int, int]]:
     if count_tokens(block) <= max_tokens:
         yield 0, len(block)
         return
     from semchunk.semchunk import chunk
 
-    # Its memory of counts is never emptied, and the same text is rarely counted twice.
+    # memoize=False: the cache of semchunk is never emptied, and the same text is rarely counted twice.
     _, offsets = cast("_Cut", chunk(block, max_tokens, count_tokens, memoize=False, offsets=True))
     for start, end in offsets:
-        for first, last in _bounded(block[start:end], max_tokens):
-            yield start + first, start + last
+        for inner_start, inner_end in _enforce_limit(block[start:end], max_tokens):
+            yield start + inner_start, start + inner_end
 
 
-def _bounded(text: str, max_tokens: int) -> Iterator[tuple[int, int]]:
-    """The text without the white space around it, in halves while it has too many tokens.
+def _enforce_limit(text: str, max_tokens: int) -> Iterator[tuple[int, int]]:
+    """Yield the text without surrounding white space, split into smaller parts while one has too many tokens.
 
-    The library takes for granted that a longer text never has fewer tokens, which is almost always so.
+    semchunk assumes that a longer text never has fewer tokens, which is almost always true.
     """
-    longest = len(text)
+    max_chars = len(text)
     while True:
-        spans = list(split_text(text, longest))
-        if longest == 1 or all(count_tokens(text[start:end]) <= max_tokens for start, end in spans):
+        spans = list(split_text(text, max_chars))
+        if max_chars == 1 or all(count_tokens(text[start:end]) <= max_tokens for start, end in spans):
             yield from spans
             return
-        longest = max(1, longest * 5 // 8)
+        max_chars = max(1, max_chars * 5 // 8)
 
 
-def _header(document: ParsedDocument) -> str | None:
-    """The names of a table's columns, so that rows further down can be understood."""
+def _find_table_header(document: ParsedDocument) -> str | None:
+    """Return the names of the columns of a table, which make the rows in later chunks understandable."""
     if document.format != "table":
         return None
-    first = document.text.lstrip().partition("\n")[0].strip()
-    return first if first and len(first) <= _LONGEST_HEADER else None
+    first_line = document.text.lstrip().partition("\n")[0].strip()
+    return first_line if first_line and len(first_line) <= MAX_HEADER_CHARS else None

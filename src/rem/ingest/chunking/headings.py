@@ -1,4 +1,4 @@
-"""Marks: where the parts of a text begin, how deep they stand and what they are called."""
+"""Find where the sections of a text start: headings, definitions, rows or entries, depending on its format."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from rem.ingest.models import Format, ParsedDocument
 from rem.ingest.readers.front_matter import parse_front_matter
 
-_LONGEST_TITLE = 200
-_TAB = 8
-# One line each; what is looked at in a line is bounded, so that a line of megabytes costs no more than its length.
+MAX_TITLE_CHARS = 200
+TAB_WIDTH = 8
+# These match within one line and look at a bounded part of it: a line of megabytes takes linear time.
 _LINE = re.compile(r"[^\n]*\n?")
 _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+|$)(.*)")
 _CLOSING_HASHES = re.compile(r"(?:^|[ \t]+)#+[ \t]*$")
 _SETEXT = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-_NO_PARAGRAPH = re.compile(r"\s*$|\s*(?:[-*+>|]|\d+[.)]\s)| {4}|\t")
+_NOT_PARAGRAPH = re.compile(r"\s*$|\s*(?:[-*+>|]|\d+[.)]\s)| {4}|\t")
 _DEFINITION = re.compile(
     r"(?:(?:export|default|public|private|protected|internal|static|final|abstract|async|pub(?:\([a-z]+\))?|unsafe|"
     r"inline|virtual|override|sealed|partial|extern|open|data|create(?:\s+or\s+replace)?)\s+)*"
@@ -25,97 +25,100 @@ _DEFINITION = re.compile(
     r"extension|object|record|sub|procedure|table|view|trigger|macro_rules!)\b[ \t*]*([\w.$:<>~-]*)",
     re.IGNORECASE,
 )
-_ABOVE = re.compile(r"@|#\[|//|#(?!include|define)|--|/\*|\*|\"\"\"")
+_COMMENT_OR_DECORATOR = re.compile(r"@|#\[|//|#(?!include|define)|--|/\*|\*|\"\"\"")
 _ENTRY = re.compile(r"-?[ \t]*[\"']?([\w .$@/-]{1,100})[\"']?[ \t]*[:=]")
 
 
 @dataclass(frozen=True, slots=True)
 class SectionStart:
-    """The beginning of a part of a text, which reaches to the next mark."""
+    """The start of a section, which ends where the next one starts."""
 
     start: int
     level: int
-    """A part belongs to the last one before it with a lower level."""
+    """A section belongs to the last one before it with a lower level."""
     title: str | None = None
 
 
 def find_section_starts(document: ParsedDocument) -> Sequence[SectionStart]:
-    """The marks of a text in their order, by what is natural for its format; none for plain text."""
+    """Return the sections of a document in order. Plain text has none."""
     return list(_FINDERS[document.format](document.text))
 
 
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    for found in _LINE.finditer(text):
-        if found.start() < len(text):
-            yield found.start(), found.group().rstrip("\r\n")
+def _iter_lines(text: str) -> Iterator[tuple[int, str]]:
+    for match in _LINE.finditer(text):
+        if match.start() < len(text):
+            yield match.start(), match.group().rstrip("\r\n")
 
 
-def _no_marks(_text: str) -> Iterator[SectionStart]:
+def _find_nothing(_text: str) -> Iterator[SectionStart]:
     return iter(())
 
 
-def _headings(text: str) -> Iterator[SectionStart]:
-    """Markdown's headings, in both of their forms; what stands in a fenced block or in the front matter is none."""
+def _find_headings(text: str) -> Iterator[SectionStart]:
+    """Yield the headings of Markdown, in both notations, outside of fenced code and front matter."""
     fence = ""
-    before: tuple[int, str] | None = None
-    _, begins = parse_front_matter(text)
-    for start, line in _lines(text):
-        if start < begins:
+    previous: tuple[int, str] | None = None
+    _, text_start = parse_front_matter(text)
+    for start, line in _iter_lines(text):
+        if start < text_start:
             continue
-        opened = _FENCE.match(line)
+        fence_match = _FENCE.match(line)
         if fence:
-            if opened and opened[1].startswith(fence) and not line[opened.end() :].strip():
+            if fence_match and fence_match[1].startswith(fence) and not line[fence_match.end() :].strip():
                 fence = ""
-        elif opened:
-            fence, before = opened[1], None
+        elif fence_match:
+            fence, previous = fence_match[1], None
         else:
-            mark = _heading(start, line, before)
-            if mark:
-                yield mark
-            before = None if mark or _NO_PARAGRAPH.match(line) else (start, line)
+            heading = _parse_heading(start, line, previous)
+            if heading:
+                yield heading
+            previous = None if heading or _NOT_PARAGRAPH.match(line) else (start, line)
 
 
-def _heading(start: int, line: str, before: tuple[int, str] | None) -> SectionStart | None:
-    found = _ATX.match(line)
-    if found:
-        return SectionStart(start, len(found[1]), _title(_CLOSING_HASHES.sub("", found[2][: 2 * _LONGEST_TITLE])))
-    underline = before and _SETEXT.match(line)
-    if before and underline:
-        return SectionStart(before[0], 1 if underline[1][0] == "=" else 2, _title(before[1]))
+def _parse_heading(start: int, line: str, previous: tuple[int, str] | None) -> SectionStart | None:
+    """Return the heading on a line, or the one on the previous line that this line underlines."""
+    match = _ATX.match(line)
+    if match:
+        title = _CLOSING_HASHES.sub("", match[2][: 2 * MAX_TITLE_CHARS])
+        return SectionStart(start, len(match[1]), _clean_title(title))
+    underline = previous and _SETEXT.match(line)
+    if previous and underline:
+        return SectionStart(previous[0], 1 if underline[1][0] == "=" else 2, _clean_title(previous[1]))
     return None
 
 
-def _definitions(text: str) -> Iterator[SectionStart]:
-    """Functions, classes and their like in most languages, each with the comments and decorators right above it."""
-    above: int | None = None
-    for start, line in _lines(text):
+def _find_definitions(text: str) -> Iterator[SectionStart]:
+    """Yield functions, classes and similar definitions of most languages, with the comments and decorators above them."""
+    prefix_start: int | None = None
+    for start, line in _iter_lines(text):
         stripped = line.lstrip()
-        found = _DEFINITION.match(stripped[:500])
-        if found and found[1]:
-            yield SectionStart(start if above is None else above, _indentation(line), _title(found[0].rstrip(":")))
-            above = None
-        elif stripped and _ABOVE.match(stripped):
-            above = start if above is None else above
+        match = _DEFINITION.match(stripped[:500])
+        if match and match[1]:
+            section_start = start if prefix_start is None else prefix_start
+            yield SectionStart(section_start, _indentation(line), _clean_title(match[0].rstrip(":")))
+            prefix_start = None
+        elif stripped and _COMMENT_OR_DECORATOR.match(stripped):
+            prefix_start = start if prefix_start is None else prefix_start
         else:
-            above = None
+            prefix_start = None
 
 
-def _rows(text: str) -> Iterator[SectionStart]:
-    """The rows of a table; one whose quotes are open goes on in the next line."""
-    is_open = False
-    for start, line in _lines(text):
-        if not is_open:
+def _find_rows(text: str) -> Iterator[SectionStart]:
+    """Yield the rows of a table. A row with an open quote continues on the next line."""
+    in_quotes = False
+    for start, line in _iter_lines(text):
+        if not in_quotes:
             yield SectionStart(start, 0)
-        is_open ^= line.count('"') % 2 == 1
+        in_quotes ^= line.count('"') % 2 == 1
 
 
-def _entries(text: str) -> Iterator[SectionStart]:
-    """The lines of JSON and YAML, as deep as they are indented; a closing bracket belongs to what it closes."""
-    for start, line in _lines(text):
+def _find_entries(text: str) -> Iterator[SectionStart]:
+    """Yield the lines of JSON and YAML, with the indentation as level. A closing bracket belongs to its entry."""
+    for start, line in _iter_lines(text):
         stripped = line.lstrip()
         if stripped and stripped[0] not in "]})":
-            found = _ENTRY.match(stripped[:200])
-            yield SectionStart(start, _indentation(line), _title(found[1]) if found else None)
+            match = _ENTRY.match(stripped[:200])
+            yield SectionStart(start, _indentation(line), _clean_title(match[1]) if match else None)
 
 
 def _indentation(line: str) -> int:
@@ -123,23 +126,23 @@ def _indentation(line: str) -> int:
     for character in line:
         if character not in " \t":
             break
-        width += _TAB if character == "\t" else 1
+        width += TAB_WIDTH if character == "\t" else 1
     return width
 
 
-def _title(text: str) -> str | None:
-    return text.strip()[:_LONGEST_TITLE] or None
+def _clean_title(text: str) -> str | None:
+    return text.strip()[:MAX_TITLE_CHARS] or None
 
 
 _FINDERS = {
-    "text": _no_marks,
-    "markdown": _headings,
-    "code": _definitions,
-    "table": _rows,
-    "data": _entries,
+    "text": _find_nothing,
+    "markdown": _find_headings,
+    "code": _find_definitions,
+    "table": _find_rows,
+    "data": _find_entries,
 }
 
 
 def keeps_sections_apart(format_: Format) -> bool:
-    """Whether each part of such a text stands for itself, so that two are never put together."""
+    """Return whether sections of this format are never joined in one chunk."""
     return format_ == "markdown"

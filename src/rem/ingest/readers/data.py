@@ -1,4 +1,4 @@
-"""JSON, JSON lines and YAML: their own text, laid out so that it can be cut."""
+"""Read JSON, JSON Lines and YAML as text, formatted with one entry per line."""
 
 from __future__ import annotations
 
@@ -15,54 +15,55 @@ from rem.ingest.readers.text import decode_text
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 _ESCAPE = re.compile(r"\\u[0-9a-fA-F]{4}")
-_LONG_LINE = 1000
-_DEEPEST = 8
-_LARGEST_LAID_OUT = 10_000_000
+MAX_LINE_CHARS = 1000
+"""JSON with longer lines is formatted, because text is cut between lines."""
+MAX_INDENT_DEPTH = 8
+MAX_FORMATTED_CHARS = 10_000_000
 
 
 def read_data(file: FetchedFile, mime_type: str) -> ParsedDocument:
-    """The file's text as it is; JSON on long lines is broken up. What is not valid is taken as plain text."""
-    text, facts = decode_text(file)
-    problem, kind = _check(text, mime_type)
-    if problem:
-        return ParsedDocument(text, "text", mime_type, metadata={**facts, "invalid": problem})
+    """Return the text of a file; JSON with long lines is formatted. Invalid data is read as plain text."""
+    text, metadata = decode_text(file)
+    error, kind = _validate(text, mime_type)
+    if error:
+        return ParsedDocument(text, "text", mime_type, metadata={**metadata, "invalid": error})
     if kind:
-        facts["kind"] = kind
-    if mime_type == "application/json" and len(text) <= _LARGEST_LAID_OUT and _longest_line(text) > _LONG_LINE:
+        metadata["kind"] = kind
+    if mime_type == "application/json" and len(text) <= MAX_FORMATTED_CHARS and _longest_line(text) > MAX_LINE_CHARS:
         text = format_json(text)
-        facts["laid_out"] = True
-    return ParsedDocument(text, "data", mime_type, metadata=facts)
+        metadata["laid_out"] = True
+    return ParsedDocument(text, "data", mime_type, metadata=metadata)
 
 
 def format_json(text: str) -> str:
-    """Valid JSON with one entry a line. Numbers, order and repeated names stay as they are."""
-    return "".join(_layout(text)) + "\n"
+    """Format valid JSON with one entry per line. Numbers, order and repeated names stay as they are."""
+    return "".join(_format_tokens(text)) + "\n"
 
 
-def _layout(text: str) -> Iterator[str]:
+def _format_tokens(text: str) -> Iterator[str]:
     depth = 0
-    before = ""
-    for found in _TOKEN.finditer(text):
-        piece = found[0]
-        closes = piece in "}]"
+    previous = ""
+    for match in _TOKEN.finditer(text):
+        lexeme = match[0]
+        closes = lexeme in "}]"
         depth -= closes
-        if before in ("{", "[", ",") or closes:
-            # What is empty stays on its line.
-            yield "" if closes and before in ("{", "[") else "\n" + "  " * min(depth, _DEEPEST)
-        yield _readable(piece) + (" " if piece == ":" else "")
-        depth += piece in "{["
-        before = piece
+        if previous in ("{", "[", ",") or closes:
+            # Empty brackets stay on one line.
+            yield "" if closes and previous in ("{", "[") else "\n" + "  " * min(depth, MAX_INDENT_DEPTH)
+        yield _unescape(lexeme) + (" " if lexeme == ":" else "")
+        depth += lexeme in "{["
+        previous = lexeme
 
 
-def _readable(piece: str) -> str:
-    """A string with its characters instead of their numbers, where they can be written."""
-    if not piece.startswith('"') or not _ESCAPE.search(piece):
-        return piece
-    plain = json.dumps(json.loads(piece, strict=False), ensure_ascii=False)
-    return plain if _can_be_stored(plain) else piece
+def _unescape(lexeme: str) -> str:
+    """Return a JSON string with characters instead of \\u escapes, if these characters can be stored."""
+    if not lexeme.startswith('"') or not _ESCAPE.search(lexeme):
+        return lexeme
+    unescaped = json.dumps(json.loads(lexeme, strict=False), ensure_ascii=False)
+    return unescaped if _is_storable(unescaped) else lexeme
 
 
-def _can_be_stored(text: str) -> bool:
+def _is_storable(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -74,44 +75,44 @@ def _longest_line(text: str) -> int:
     return max(map(len, text.splitlines()), default=0)
 
 
-def _check(text: str, mime_type: str) -> tuple[str | None, str | None]:
-    """What is wrong with a text, if anything; and the value of its own `kind`, if it has one."""
+def _validate(text: str, mime_type: str) -> tuple[str | None, str | None]:
+    """Return the error of an invalid text, or None, and the value of its key `kind`, or None."""
     try:
         match mime_type:
             case "application/json":
-                return None, _kind(json.loads(text))
+                return None, _read_kind(json.loads(text))
             case "application/jsonl":
                 for line in text.splitlines():
                     if line.strip():
                         json.loads(line)
                 return None, None
             case _:
-                return None, _check_yaml(text)
+                return None, _validate_yaml(text)
     except (ValueError, yaml.YAMLError) as error:
         return " ".join(str(error).split())[:300], None
     except RecursionError:
         return "it is nested too deeply", None
 
 
-def _kind(value: Any) -> str | None:
+def _read_kind(value: Any) -> str | None:
     kind = value.get("kind") if isinstance(value, dict) else None
     return kind if isinstance(kind, str) and len(kind) < 100 else None
 
 
-def _check_yaml(text: str) -> str | None:
-    """Check that a text is YAML, without building what it means: with aliases, few lines can mean billions of values.
+def _validate_yaml(text: str) -> str | None:
+    """Check that a text is YAML, and return the value of its key `kind`, or None.
 
-    Gives back its `kind`, if it names one.
+    Values are not built: with aliases, a few lines can expand to billions of values.
     """
     if len(text) > MAX_YAML_CHARS:
         return None
-    values = list(_top_level(text))
+    values = list(_iter_top_level(text))
     kinds = [value for name, value in zip(values[::2], values[1::2], strict=False) if name == "kind"]
     return kinds[0] if kinds and 0 < len(kinds[0]) < 100 else None
 
 
-def _top_level(text: str) -> Iterator[str]:
-    """Names and values in turn, if the first document is a mapping; empty for a value that is none of one word."""
+def _iter_top_level(text: str) -> Iterator[str]:
+    """Yield the keys and values of the top-level mapping in turn. A value that is not a scalar is an empty text."""
     depth = 0
     is_mapping = False
     for event in iter_yaml_events(text):

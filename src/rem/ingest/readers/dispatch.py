@@ -1,4 +1,4 @@
-"""From bytes to text: which reader takes which kind of file."""
+"""Choose the reader for a file by its format. A new format is added here and in `mime.py`."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from rem.ingest.readers.tables import read_table
 from rem.ingest.readers.text import decode_text, detect_language, read_code, read_text
 from rem.settings import Settings
 
-_SMALL_PAGE = 200_000
-"""The library's parser takes time that grows with the square of some pages, and a thread cannot be stopped."""
-_DEEPEST_MAIL = 2
+MAX_IN_PROCESS_HTML_CHARS = 200_000
+"""Larger pages are parsed in a process of their own: some take quadratic time, and a thread cannot be stopped."""
+MAX_ATTACHMENT_DEPTH = 2
 
 
 async def read_file(file: FetchedFile, settings: Settings) -> ParsedDocument:
-    """The whole text of a file. A FileUnreadableError says why there is none.
+    """Return the whole text of a file. Raise a FileUnreadableError with the reason if it has none.
 
-    What the bytes are counts before what the name says: a PDF called `.txt` is read as a PDF. A text called `.pdf`
-    is refused, because it is mostly the error page of some server.
+    The content decides before the name: a PDF called `.txt` is read as a PDF. A text called `.pdf` is rejected,
+    because it is usually the error page of a server.
     """
     return await _read(file, settings, 0)
 
@@ -33,75 +33,66 @@ async def _read(file: FetchedFile, settings: Settings, depth: int) -> ParsedDocu
         raise FileEmptyError(f"{file.name} is empty.")
     if len(file.data) > settings.ingest.max_bytes:
         raise FileTooLargeError(f"{file.name} is larger than {settings.ingest.max_bytes:,} bytes (INGEST__MAX_BYTES).")
-    kind = await asyncio.to_thread(mime.detect_mime_type, file)
-    if kind is None or kind.startswith("text/") or kind in mime.DATA:
-        return await _read_text(file, kind, settings)
-    if kind in mime.DOCUMENTS or kind.startswith("image/"):
-        return await _read_document(file, kind, settings)
-    if kind == mime.EML:
+    mime_type = await asyncio.to_thread(mime.detect_mime_type, file)
+    if mime_type is None or mime_type.startswith("text/") or mime_type in mime.DATA_TYPES:
+        return await _read_text_format(file, mime_type, settings)
+    if mime_type in mime.DOCUMENT_TYPES or mime_type.startswith("image/"):
+        return await _read_document(file, mime_type, settings)
+    if mime_type == mime.EML:
         from rem.ingest.readers.mail import read_mail
 
         return await read_mail(file, settings.ingest, partial(_read_attachment, settings=settings, depth=depth))
-    if kind.startswith("audio/"):
+    if mime_type.startswith("audio/"):
         from rem.ingest.readers.audio import read_audio
 
-        return await read_audio(file, kind, settings)
-    if kind.startswith("video/"):
-        raise FileUnreadableError(f"{file.name} is a video, which REM does not read: take in its sound or subtitles.")
-    return await _read_text(file, None, settings)
+        return await read_audio(file, mime_type, settings)
+    if mime_type.startswith("video/"):
+        raise FileUnreadableError(f"{file.name} is a video, which REM cannot read: ingest its sound or its subtitles.")
+    return await _read_text_format(file, None, settings)
 
 
 async def _read_attachment(file: FetchedFile, settings: Settings, depth: int) -> ParsedDocument:
-    if depth >= _DEEPEST_MAIL:
-        raise FileUnreadableError(f"{file.name} is attached to an attachment of an attachment.")
+    if depth >= MAX_ATTACHMENT_DEPTH:
+        raise FileUnreadableError(f"{file.name} is nested too deeply in attachments.")
     return await _read(file, settings, depth + 1)
 
 
-async def _read_text(file: FetchedFile, kind: str | None, settings: Settings) -> ParsedDocument:
-    """By a thread, because large texts take their time."""
+async def _read_text_format(file: FetchedFile, mime_type: str | None, settings: Settings) -> ParsedDocument:
+    """Read a text format in a thread, because large texts take a while."""
     language = detect_language(file)
-    if kind == mime.HTML:
+    if mime_type == mime.HTML:
         return await _read_html(file, settings)
-    if kind == mime.MARKDOWN:
+    if mime_type == mime.MARKDOWN:
         return await asyncio.to_thread(read_markdown, file)
-    if kind in mime.TABLES:
-        return await asyncio.to_thread(read_table, file, kind, settings.ingest.max_expanded_bytes)
-    if kind in mime.DATA:
-        return await asyncio.to_thread(read_data, file, kind)
-    if language and (kind is None or not _is_specific(kind)):
+    if mime_type in mime.TABLE_TYPES:
+        return await asyncio.to_thread(read_table, file, mime_type, settings.ingest.max_expanded_bytes)
+    if mime_type in mime.DATA_TYPES:
+        return await asyncio.to_thread(read_data, file, mime_type)
+    if language:
         return await asyncio.to_thread(read_code, file, language)
-    return await asyncio.to_thread(read_text, file, kind or mime.PLAIN)
-
-
-def _is_specific(kind: str) -> bool:
-    """Whether a server knows more of a file than its name says: it serves pages from files of code."""
-    return kind in (mime.HTML, mime.MARKDOWN) or kind in mime.TABLES or kind in mime.DATA
+    return await asyncio.to_thread(read_text, file, mime_type or mime.PLAIN)
 
 
 async def _read_html(file: FetchedFile, settings: Settings) -> ParsedDocument:
     from rem.ingest.readers.documents import run_document_process
-    from rem.ingest.readers.html import declared_charset, parse_html
+    from rem.ingest.readers.html import find_declared_charset, parse_html
 
-    html, facts = decode_text(file, said=declared_charset(file.data))
-    if len(html) <= _SMALL_PAGE:
-        page = await asyncio.to_thread(parse_html, html)
-        text, title, metadata = page
+    html, encoding_info = decode_text(file, declared_charset=find_declared_charset(file.data))
+    if len(html) <= MAX_IN_PROCESS_HTML_CHARS:
+        text, title, metadata = await asyncio.to_thread(parse_html, html)
     else:
-        answer = await run_document_process(
-            FetchedFile(file.name, file.uri, html.encode()), mime.HTML, "HTML", settings.ingest
-        )
+        html_file = FetchedFile(file.name, file.uri, html.encode())
+        answer = await run_document_process(html_file, mime.HTML, "HTML", settings.ingest)
         text, title, metadata = answer["text"], answer.get("title"), answer["metadata"]
     if not text.strip():
         raise FileUnreadableError(f"{file.name} has no visible text in it.")
-    return ParsedDocument(text, "markdown", mime.HTML, title, {**metadata, **facts})
+    return ParsedDocument(text, "markdown", mime.HTML, title, {**metadata, **encoding_info})
 
 
-async def _read_document(file: FetchedFile, kind: str, settings: Settings) -> ParsedDocument:
+async def _read_document(file: FetchedFile, mime_type: str, settings: Settings) -> ParsedDocument:
     from rem.ingest.readers.documents import read_document
 
-    if kind in mime.DOCUMENTS and mime.is_text(file):
-        label = mime.LABELS[kind]
-        raise FileUnreadableError(
-            f"{file.name} is called {label} but is a text: rename it to .txt, or .html, if that is what you want."
-        )
-    return await read_document(file, kind, settings.ingest)
+    if mime_type in mime.DOCUMENT_TYPES and mime.looks_like_text(file):
+        label = mime.LABELS[mime_type]
+        raise FileUnreadableError(f"{file.name} is called {label} but is a text: rename it to .txt or .html.")
+    return await read_document(file, mime_type, settings.ingest)

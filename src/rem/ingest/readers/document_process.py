@@ -1,7 +1,7 @@
-"""A process that reads one document, so that a parser that crashes, hangs or blows up takes nothing else along.
+"""The process that reads one document. A parser that crashes, hangs or uses too much memory affects nothing else.
 
-It gets a line of JSON and then the document on its standard input, answers with JSON on its standard output, and ends
-when its input ends: nothing of it outlives whoever started it.
+It reads a line of JSON (the task) and then the document from standard input, and writes its answer as JSON to standard
+output. It ends when its input is closed, so it never outlives the process that started it.
 """
 
 from __future__ import annotations
@@ -21,55 +21,55 @@ from typing import Any, BinaryIO
 
 from rem.ingest.readers import document_text
 
-_CELLS = ("spreadsheetml", "opendocument.spreadsheet", "ms-excel")
+_SPREADSHEETS = ("spreadsheetml", "opendocument.spreadsheet", "ms-excel")
 _PRESENTATIONS = ("presentationml", "opendocument.presentation")
-_OPEN_TEXTS = ("application/vnd.oasis.opendocument.text", "application/vnd.oasis.opendocument.presentation")
+_OPEN_DOCUMENT_TEXTS = ("application/vnd.oasis.opendocument.text", "application/vnd.oasis.opendocument.presentation")
 _UNLIMITED = 10**12
-_START = time.monotonic()
-_SHARE = 0.8
-"""Of the time that a document may take, for all but sending what was found."""
-_STAMP = 150
-"""Letters on a page that may have been put on its picture by a scanner."""
-_ANY_DIRECTION, _NEURAL = 1, 1
-"""Tesseract's numbers: turn pages that lie on their side, and read with the network that reads lines as a whole."""
+_STARTED_AT = time.monotonic()
+OCR_TIME_SHARE = 0.8
+"""Share of the time limit after which OCR is given up, so there is time left to send the other text."""
+MAX_STAMP_CHARS = 150
+"""A scanned page may have this much text of its own, such as a stamp of the scanner, and is still read by OCR."""
+_DETECT_ORIENTATION, _NEURAL_ENGINE = 1, 1
+"""Tesseract's codes for the page segmentation mode (detect rotated pages) and the engine (LSTM)."""
 
 
 def main() -> None:
-    """Read one document."""
+    """Read the task and the document from standard input, and write the answer."""
     source = sys.stdin.buffer
     task = json.loads(source.readline())
-    _limit(task)
+    _set_limits(task)
     data = source.read(task["length"])
     if len(data) < task["length"]:
         return
-    _end_with(source)
-    _send(_answer(data, task))
+    _exit_at_end_of(source)
+    _send(_read(data, task))
 
 
 def _send(answer: dict[str, Any]) -> None:
     sys.stdout.buffer.write(json.dumps(answer).encode())
     sys.stdout.buffer.flush()
-    # Threads of the parser may still be busy, and nothing is left to tidy up.
+    # Threads of the parser may still be running, and there is nothing to clean up.
     os._exit(0)
 
 
-def _limit(task: dict[str, Any]) -> None:
-    # Not every system can limit memory; the limit of time holds everywhere.
+def _set_limits(task: dict[str, Any]) -> None:
+    # Some systems cannot limit memory. The time limit works everywhere.
     with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_AS, (task["memory"], task["memory"]))
-    # The signal of the first limit tells why it ended; that of the second one would not.
+        resource.setrlimit(resource.RLIMIT_AS, (task["memory_bytes"], task["memory_bytes"]))
+    # The soft limit sends SIGXCPU, which tells the reason. The hard limit would send SIGKILL.
     resource.setrlimit(resource.RLIMIT_CPU, (task["seconds"], task["seconds"] + 5))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     signal.alarm(task["seconds"] + 1)
     if os.access("/proc/self/oom_score_adj", os.W_OK):
-        # If memory runs out after all, this process is the one to go.
+        # If the machine runs out of memory, the kernel kills this process first.
         descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
         os.write(descriptor, b"1000")
         os.close(descriptor)
 
 
-def _end_with(source: BinaryIO) -> None:
+def _exit_at_end_of(source: BinaryIO) -> None:
     def wait() -> None:
         source.read(1)
         os._exit(1)
@@ -77,29 +77,29 @@ def _end_with(source: BinaryIO) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def _answer(data: bytes, task: dict[str, Any]) -> dict[str, Any]:
+def _read(data: bytes, task: dict[str, Any]) -> dict[str, Any]:
     try:
         if task["mime_type"] == "text/html":
-            return _page(data)
+            return _read_html(data)
         if task["mime_type"] == "message/rfc822":
-            return _mail(data)
-        return _picture(data, task) if task["mime_type"].startswith("image/") else _document(data, task)
+            return _read_mail(data)
+        return _read_image(data, task) if task["mime_type"].startswith("image/") else _read_document(data, task)
     except MemoryError:
-        return {"problem": "memory"}
+        return {"error": "memory"}
     except ImportError as error:
-        return {"problem": "missing", "message": str(error)}
-    except Exception as error:  # noqa: BLE001 - the parser has no promise of what it raises
-        return {"problem": "malformed", "message": str(error) or type(error).__name__}
+        return {"error": "missing", "message": str(error)}
+    except Exception as error:  # noqa: BLE001 - the parser may raise anything
+        return {"error": "malformed", "message": str(error) or type(error).__name__}
 
 
-def _page(data: bytes) -> dict[str, Any]:
+def _read_html(data: bytes) -> dict[str, Any]:
     from rem.ingest.readers.html import parse_html
 
     page = parse_html(data.decode())
     return {"text": page.text, "title": page.title, "metadata": page.metadata}
 
 
-def _mail(data: bytes) -> dict[str, Any]:
+def _read_mail(data: bytes) -> dict[str, Any]:
     from rem.ingest.readers.mail import parse_mail
 
     mail = parse_mail(data)
@@ -111,61 +111,66 @@ def _mail(data: bytes) -> dict[str, Any]:
         "headers": mail.headers,
         "texts": mail.texts,
         "attachments": attachments,
-        "left_out": mail.left_out,
+        "skipped_parts": mail.skipped_parts,
         "written_at": mail.written_at,
     }
 
 
-def _picture(data: bytes, task: dict[str, Any]) -> dict[str, Any]:
+def _read_image(data: bytes, task: dict[str, Any]) -> dict[str, Any]:
     from rem.ingest.readers.images import prepare_pages
 
-    texts = [str(_parsed(page, {**task, "mime_type": "image/png"}).content) for page in prepare_pages(data)]
-    return {"text": _joined(map(document_text.unescaped, texts)), "metadata": {"ocr": True}}
+    texts = [str(_parse(page, {**task, "mime_type": "image/png"}).content) for page in prepare_pages(data)]
+    return {"text": _join(map(document_text.unescape_markdown, texts)), "metadata": {"ocr": True}}
 
 
-def _document(data: bytes, task: dict[str, Any]) -> dict[str, Any]:
-    """What a document says itself, and what is to be read from its pictures."""
+def _read_document(data: bytes, task: dict[str, Any]) -> dict[str, Any]:
+    """Return the text of a document, together with the text of its images if there is OCR data."""
     mime_type = task["mime_type"]
-    own = _parsed(data, {**task, "tessdata": None})
-    answer = {"text": _text(data, own, mime_type), "title": own.metadata.title, "metadata": _metadata(own, mime_type)}
-    if not task.get("tessdata") or _is_cells(mime_type):
+    without_ocr = _parse(data, {**task, "tessdata": None})
+    answer = {
+        "text": _build_text(data, without_ocr, mime_type),
+        "title": without_ocr.metadata.title,
+        "metadata": _build_metadata(without_ocr, mime_type),
+    }
+    if not task.get("tessdata") or _is_spreadsheet(mime_type):
         return answer
-    with _time_for_pictures(task, answer):
-        document = _parsed(data, task)
-    text = _text(data, document, mime_type)
-    # What a page says itself is right to the letter, and is not given up for what was read from its picture.
-    answer["text"] = _joined([text, *document_text.lines_left_out(answer["text"], text)])
-    answer["metadata"] = _metadata(document, mime_type)
+    with _send_text_without_ocr_in_time(task, answer):
+        document = _parse(data, task)
+    text = _build_text(data, document, mime_type)
+    # The text of the document itself is exact. Add the lines of it that OCR has replaced.
+    answer["text"] = _join([text, *document_text.find_missing_lines(answer["text"], text)])
+    answer["metadata"] = _build_metadata(document, mime_type)
     return answer
 
 
 @contextmanager
-def _time_for_pictures(task: dict[str, Any], answer: dict[str, Any]) -> Iterator[None]:
-    """When the time is nearly over, the answer is what is known already, if that is most of the document."""
-    facts = answer["metadata"]
-    if 2 * len(facts.get("pages_without_text", ())) > facts.get("pages", 0) or not answer["text"].strip():
+def _send_text_without_ocr_in_time(task: dict[str, Any], answer: dict[str, Any]) -> Iterator[None]:
+    """Send the answer without OCR and exit if the time is nearly over, unless most pages have no other text."""
+    metadata = answer["metadata"]
+    if 2 * len(metadata.get("pages_without_text", ())) > metadata.get("pages", 0) or not answer["text"].strip():
         yield
         return
-    remark = "(The pictures in this document were not read: there are too many for INGEST__TIMEOUT_SECONDS.)"
-    known = {**answer, "text": _joined([answer["text"], remark]), "metadata": {**facts, "pictures_not_read": True}}
-    is_read = threading.Event()
+    remark = "(The images in this document were not read: there are too many for INGEST__TIMEOUT_SECONDS.)"
+    text = _join([answer["text"], remark])
+    partial_answer = {**answer, "text": text, "metadata": {**metadata, "pictures_not_read": True}}
+    is_done = threading.Event()
 
     def watch() -> None:
-        while not is_read.wait(0.2):
-            if max(time.monotonic() - _START, time.process_time()) > _SHARE * task["seconds"]:
-                _send(known)
+        while not is_done.wait(0.2):
+            if max(time.monotonic() - _STARTED_AT, time.process_time()) > OCR_TIME_SHARE * task["seconds"]:
+                _send(partial_answer)
 
     threading.Thread(target=watch, daemon=True).start()
     yield
-    is_read.set()
+    is_done.set()
 
 
-def _parsed(data: bytes, task: dict[str, Any]) -> Any:
+def _parse(data: bytes, task: dict[str, Any]) -> Any:
     import asyncio
 
     xberg = import_module("xberg")
     source = xberg.ExtractInput(kind="bytes", bytes=data, mime_type=task["mime_type"])
-    result = asyncio.run(_extract(xberg, source, _config(xberg, task)))
+    result = asyncio.run(_extract(xberg, source, _make_config(xberg, task)))
     if result.errors:
         raise ValueError(result.errors[0].message)
     return result.results[0]
@@ -175,42 +180,42 @@ async def _extract(xberg: Any, source: Any, config: Any) -> Any:
     return await xberg.extract(source, config)
 
 
-def _ocr(xberg: Any, folder: str, languages: list[str]) -> Any:
+def _make_ocr_config(xberg: Any, folder: str, languages: list[str]) -> Any:
     return xberg.OcrConfig(
         backend="tesseract",
         language=languages,
         tessdata_path=folder,
         tesseract_config=xberg.TesseractConfig(
             language=languages,
-            psm=_ANY_DIRECTION,
-            oem=_NEURAL,
-            # The parser's own Markdown of a picture leaves out lines, and takes wide spaces for tables.
+            psm=_DETECT_ORIENTATION,
+            oem=_NEURAL_ENGINE,
+            # Its Markdown output loses lines and takes wide spaces for tables.
             output_format="text",
             enable_table_detection=False,
             use_cache=False,
         ),
-        # A page with a line or two of text on it may be a scan with a stamp.
+        # A page with little text may be a scan with a stamp.
         quality_thresholds=xberg.OcrQualityThresholds(
-            min_total_non_whitespace=_STAMP, min_non_whitespace_per_page=_STAMP
+            min_total_non_whitespace=MAX_STAMP_CHARS, min_non_whitespace_per_page=MAX_STAMP_CHARS
         ),
     )
 
 
-def _config(xberg: Any, task: dict[str, Any]) -> Any:
-    """Everything that is in the document, nothing from elsewhere."""
-    most = task["most"]
-    folder = task.get("tessdata")
+def _make_config(xberg: Any, task: dict[str, Any]) -> Any:
+    """Return a configuration that extracts everything in the document and loads nothing from elsewhere."""
+    max_bytes = task["max_bytes"]
+    ocr_folder = task.get("tessdata")
     return xberg.ExtractionConfig(
         output_format="markdown",
         use_cache=False,
         enable_quality_processing=False,
         escape_markdown=False,
-        disable_ocr=folder is None,
-        ocr=_ocr(xberg, folder, task["languages"]) if folder else None,
+        disable_ocr=ocr_folder is None,
+        ocr=_make_ocr_config(xberg, ocr_folder, task["languages"]) if ocr_folder else None,
         pages=xberg.PageConfig(extract_pages=True),
-        # Attachments of Outlook's messages; no archives in archives.
+        # Read the attachments of Outlook messages, but no archives in other documents.
         max_archive_depth=1 if task["mime_type"] == "application/vnd.ms-outlook" else 0,
-        # What was filled into forms and stuck onto pages comes with it.
+        # Include form fields and annotations.
         pdf_options=xberg.PdfConfig(extract_annotations=True),
         content_filter=xberg.ContentFilterConfig(
             include_headers=True,
@@ -219,10 +224,10 @@ def _config(xberg: Any, task: dict[str, Any]) -> Any:
             include_watermarks=True,
             strip_repeating_text=False,
         ),
-        # The sizes were checked before, and this process has limits of its own: a table must not be cut off silently.
+        # The process limits its memory and time itself; limits of the parser would cut off tables silently.
         security_limits=xberg.SecurityLimits(
-            max_archive_size=most,
-            max_content_size=most,
+            max_archive_size=max_bytes,
+            max_content_size=max_bytes,
             max_compression_ratio=_UNLIMITED,
             max_table_cells=_UNLIMITED,
             max_iterations=_UNLIMITED,
@@ -230,61 +235,61 @@ def _config(xberg: Any, task: dict[str, Any]) -> Any:
     )
 
 
-def _text(data: bytes, document: Any, mime_type: str) -> str:
+def _build_text(data: bytes, document: Any, mime_type: str) -> str:
     text = str(document.content)
     pages = document.pages or []
-    if _is_cells(mime_type):
-        text = document_text.sheets(text, [table.cells for table in document.tables])
-    elif any(kind in mime_type for kind in _PRESENTATIONS) and any(page.speaker_notes for page in pages):
-        text = document_text.with_notes([(page.content, page.speaker_notes) for page in pages])
-    if not _is_cells(mime_type):
-        text = document_text.unescaped(text)
-    parts = [text.strip("\n"), *_comments(document)]
-    if "spreadsheetml" in mime_type and any(map(_is_formulas, document.metadata.additional)):
-        parts += document_text.formulas(data)
-    if "officedocument" in mime_type or mime_type in _OPEN_TEXTS:
-        parts += document_text.left_out(data, text)
-    return _joined(parts)
+    if _is_spreadsheet(mime_type):
+        text = document_text.format_sheets(text, [table.cells for table in document.tables])
+    elif any(part in mime_type for part in _PRESENTATIONS) and any(page.speaker_notes for page in pages):
+        text = document_text.format_slides([(page.content, page.speaker_notes) for page in pages])
+    if not _is_spreadsheet(mime_type):
+        text = document_text.unescape_markdown(text)
+    parts = [text.strip("\n"), *_format_comments(document)]
+    if "spreadsheetml" in mime_type and any(map(_is_formula_key, document.metadata.additional)):
+        parts += document_text.list_formulas(data)
+    if "officedocument" in mime_type or mime_type in _OPEN_DOCUMENT_TEXTS:
+        parts += document_text.find_missing_paragraphs(data, text)
+    return _join(parts)
 
 
-def _joined(parts: Iterable[str]) -> str:
+def _join(parts: Iterable[str]) -> str:
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 
-def _is_cells(mime_type: str) -> bool:
-    return any(kind in mime_type for kind in _CELLS)
+def _is_spreadsheet(mime_type: str) -> bool:
+    return any(part in mime_type for part in _SPREADSHEETS)
 
 
-def _is_formulas(name: str) -> bool:
+def _is_formula_key(name: str) -> bool:
     return name.startswith("formulas_")
 
 
-def _comments(document: Any) -> list[str]:
-    """Comments on cells, which the parser only mentions."""
+def _format_comments(document: Any) -> list[str]:
+    """Return the comments on cells, which the parser puts into the metadata only."""
     comments = document.metadata.additional.get("comments")
     return [f"Comments: {json.loads(comments)}"] if comments else []
 
 
-def _metadata(document: Any, mime_type: str) -> dict[str, Any]:
-    facts = document.metadata
+def _build_metadata(document: Any, mime_type: str) -> dict[str, Any]:
+    properties = document.metadata
     pages = document.pages or []
-    found = {
-        "authors": facts.authors,
-        "subject": facts.subject,
-        "keywords": facts.keywords,
-        "created_at": facts.created_at,
-        "modified_at": facts.modified_at,
+    metadata = {
+        "authors": properties.authors,
+        "subject": properties.subject,
+        "keywords": properties.keywords,
+        "created_at": properties.created_at,
+        "modified_at": properties.modified_at,
         "pages": len(pages) or None,
         "pages_without_text": [page.page_number for page in pages if not page.content.strip()],
-        "ocr": facts.ocr_used or None,
+        "ocr": properties.ocr_used or None,
         "formulas": {
             name.removeprefix("formulas_"): json.loads(value)
-            for name, value in facts.additional.items()
-            # The parser takes those of the old kind for others than they are.
-            if _is_formulas(name) and "spreadsheetml" in mime_type
+            for name, value in properties.additional.items()
+            # The parser reads wrong formulas from the old XLS format.
+            if _is_formula_key(name) and "spreadsheetml" in mime_type
         },
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in metadata.items() if value}
 
 
 if __name__ == "__main__":

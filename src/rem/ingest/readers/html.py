@@ -1,4 +1,4 @@
-"""HTML: what a reader sees, as Markdown."""
+"""Convert the visible text of HTML to Markdown."""
 
 from __future__ import annotations
 
@@ -7,63 +7,50 @@ from html.parser import HTMLParser
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-_DROPPED = frozenset({"script", "style", "template", "noscript", "iframe", "object"})
-_HEADINGS = {f"h{level}": "#" * level for level in range(1, 7)}
-_BLOCKS = frozenset(
-    {
-        *(
-            "address",
-            "article",
-            "aside",
-            "blockquote",
-            "body",
-            "caption",
-            "center",
-            "details",
-            "dialog",
-            "div",
-            "fieldset",
-        ),
-        *("figcaption", "figure", "footer", "form", "header", "hr", "legend", "main", "nav", "p", "pre", "section"),
-        *("summary", "table", "tbody", "tfoot", "thead", "video", "audio", "dd", "dl", "dt", "menu", "ol", "ul"),
-        *_HEADINGS,
-    }
-)
-_LINES = frozenset({"br", "li", "tr", "option", "optgroup"})
-_APART = frozenset(
-    {
-        *("button", "select", "textarea", "label", "svg", "text", "desc", "math", "mi", "mn", "mo", "mtext", "mrow"),
-        *("rt", "rp", "rtc", "meter", "progress", "output", "canvas", "foreignobject"),
-    }
-)
-"""What stands for itself in a line: no word goes on across its edges."""
-_CONTACTS = ("mailto:", "tel:")
+_IGNORED_TAGS = frozenset({"script", "style", "template", "noscript", "iframe", "object"})
+_HEADING_PREFIXES = {f"h{level}": "#" * level for level in range(1, 7)}
+_BLOCK_TAG_NAMES = """
+address article aside audio blockquote body caption center dd details dialog div dl dt fieldset figcaption figure
+footer form header hr legend main menu nav ol p pre section summary table tbody tfoot thead ul video
+"""
+_BLOCK_TAGS = frozenset([*_HEADING_PREFIXES, *_BLOCK_TAG_NAMES.split()])
+_TIGHT_BLOCK_TAGS = frozenset({"dd", "dt", "tbody", "thead", "tfoot"})
+"""Blocks without an empty line before and after them."""
+_LIST_TAGS = frozenset({"ul", "ol", "menu"})
+_LINE_TAGS = frozenset({"br", "li", "tr", "option", "optgroup"})
+_SEPARATED_TAG_NAMES = """
+button canvas desc foreignobject label math meter mi mn mo mrow mtext output progress rp rt rtc select svg text textarea
+"""
+_SEPARATED_TAGS = frozenset(_SEPARATED_TAG_NAMES.split())
+"""Inline tags that separate words: `<button>A</button><button>B</button>` is two words."""
+_CONTACT_SCHEMES = ("mailto:", "tel:")
 _SPACE = re.compile(r"[ \t\r\n\f\u00a0]+")
 _BREAKS = re.compile(r"\n{3,}")
 _TRAILING = re.compile(r"[ \t]+\n")
 _CHARSET = re.compile(rb"<meta[^>]{0,500}?charset\s*=\s*[\"']?\s*([\w.:\-]{1,40})", re.IGNORECASE)
-_HEAD_BYTES = 4096
-_DEEPEST_LIST = 20
-_LONGEST_CONTACT = 200
+MAX_HEAD_BYTES = 4096
+MAX_LIST_DEPTH = 20
+MAX_CONTACT_CHARS = 200
+MAX_META_CHARS = 2000
 
 
 class HtmlPage(NamedTuple):
-    """A page as text."""
+    """A page converted to Markdown."""
 
     text: str
     title: str | None
     metadata: dict[str, Any]
 
 
-def declared_charset(data: bytes) -> str | None:
-    """The encoding that a page names in its head."""
-    found = _CHARSET.search(data[:_HEAD_BYTES])
-    return found[1].decode("ascii") if found else None
+def find_declared_charset(data: bytes) -> str | None:
+    """Return the encoding declared in the head of a page; None if there is none."""
+    match = _CHARSET.search(data[:MAX_HEAD_BYTES])
+    return match[1].decode("ascii") if match else None
 
 
 def parse_html(html: str) -> HtmlPage:
-    """All visible text of a page with its headings, lists and rows; alternative texts stand for images."""
-    writer = _Writer()
+    """Return all visible text of a page with headings, lists and table rows. Images become their alternative texts."""
+    writer = _MarkdownWriter()
     writer.feed(html)
     writer.close()
     text = _BREAKS.sub("\n\n", _TRAILING.sub("\n", "".join(writer.parts))).strip("\n")
@@ -71,15 +58,17 @@ def parse_html(html: str) -> HtmlPage:
     return HtmlPage(text + "\n" if text.strip() else "", title or None, writer.metadata)
 
 
-class _Writer(HTMLParser):
+class _MarkdownWriter(HTMLParser):
+    """Collects Markdown while the parser walks through a page."""
+
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.parts: list[str] = []
         self.title: list[str] = []
         self.metadata: dict[str, Any] = {}
         self._heading: list[str] = []
-        self._dropped: str | None = None
-        self._drop_depth = 0
+        self._ignored_tag: str | None = None
+        self._ignored_depth = 0
         self._in_title = False
         self._in_heading = False
         self._pre_depth = 0
@@ -92,48 +81,48 @@ class _Writer(HTMLParser):
         return _SPACE.sub(" ", "".join(self._heading)).strip()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if self._dropped:
-            self._drop_depth += tag == self._dropped
+        if self._ignored_tag:
+            self._ignored_depth += tag == self._ignored_tag
             return
         self._in_title = False
         values = {name: value or "" for name, value in attrs}
-        if tag in _DROPPED:
-            self._dropped, self._drop_depth = tag, 1
+        if tag in _IGNORED_TAGS:
+            self._ignored_tag, self._ignored_depth = tag, 1
         elif tag == "title":
-            # A drawing may have one as well.
+            # An SVG may have a title as well.
             self._in_title = not self.title
-        elif tag in _BLOCKS:
+        elif tag in _BLOCK_TAGS:
             self._start_block(tag, values)
-        elif tag in _LINES:
+        elif tag in _LINE_TAGS:
             self._start_line(tag)
         else:
             self._start_inline(tag, values)
 
     def handle_endtag(self, tag: str) -> None:
-        if self._dropped:
-            self._drop_depth -= tag == self._dropped
-            if self._drop_depth <= 0:
-                self._dropped = None
+        if self._ignored_tag:
+            self._ignored_depth -= tag == self._ignored_tag
+            if self._ignored_depth <= 0:
+                self._ignored_tag = None
             return
         if tag == "title":
             self._in_title = False
-        elif tag in _BLOCKS:
+        elif tag in _BLOCK_TAGS:
             self._end_block(tag)
-        elif tag in _LINES and tag != "br":
+        elif tag in _LINE_TAGS and tag != "br":
             self._break("\n")
         elif tag == "a":
             self._end_link()
-        elif tag in _APART:
-            self._part()
+        elif tag in _SEPARATED_TAGS:
+            self._separate()
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.handle_starttag(tag, attrs)
-        # HTML itself ignores the slash, XHTML does not: only what would swallow text is closed.
-        if tag in _DROPPED or tag == "title":
+        # HTML ignores the slash, XHTML does not. Only tags that would hide the following text are closed.
+        if tag in _IGNORED_TAGS or tag == "title":
             self.handle_endtag(tag)
 
     def handle_data(self, data: str) -> None:
-        if self._dropped:
+        if self._ignored_tag:
             return
         if self._in_title:
             self.title.append(data)
@@ -151,10 +140,10 @@ class _Writer(HTMLParser):
             self.handle_data(data[6:])
 
     def _start_block(self, tag: str, values: dict[str, str]) -> None:
-        is_nested = tag in ("ul", "ol", "menu") and bool(self._lists)
-        self._break("\n" if is_nested or tag in ("dd", "dt", "tbody", "thead", "tfoot") else "\n\n")
-        if tag in _HEADINGS:
-            self._put(f"{_HEADINGS[tag]} ")
+        is_nested = tag in _LIST_TAGS and bool(self._lists)
+        self._break("\n" if is_nested or tag in _TIGHT_BLOCK_TAGS else "\n\n")
+        if tag in _HEADING_PREFIXES:
+            self._put(f"{_HEADING_PREFIXES[tag]} ")
             self._at_line_start = True
             self._in_heading = not self._heading
         elif tag in ("ul", "menu"):
@@ -170,18 +159,18 @@ class _Writer(HTMLParser):
             self._break("\n\n")
 
     def _end_block(self, tag: str) -> None:
-        if tag in _HEADINGS:
+        if tag in _HEADING_PREFIXES:
             self._in_heading = False
-        elif tag in ("ul", "ol", "menu") and self._lists:
+        elif tag in _LIST_TAGS and self._lists:
             self._lists.pop()
         elif tag == "pre" and self._pre_depth:
             self._pre_depth -= 1
             self._break("\n")
             self._put("```")
-        self._break("\n" if self._lists or tag in ("dd", "dt", "tbody", "thead", "tfoot") else "\n\n")
+        self._break("\n" if self._lists or tag in _TIGHT_BLOCK_TAGS else "\n\n")
 
     def _start_line(self, tag: str) -> None:
-        # Two line breaks in a row are a gap; all others only end a line that was begun.
+        # Two <br> in a row leave an empty line. Other tags only end a line that has text.
         if tag == "br":
             self.parts.append("\n")
             self._at_line_start = True
@@ -190,11 +179,11 @@ class _Writer(HTMLParser):
         if tag == "tr":
             self._cells = 0
         elif tag == "li":
-            self._put(self._bullet())
+            self._put(self._next_bullet())
             self._at_line_start = True
 
-    def _bullet(self) -> str:
-        indent = "  " * min(len(self._lists) - 1, _DEEPEST_LIST)
+    def _next_bullet(self) -> str:
+        indent = "  " * min(len(self._lists) - 1, MAX_LIST_DEPTH)
         number = self._lists[-1] if self._lists else None
         if number is None:
             return f"{indent}- "
@@ -202,8 +191,8 @@ class _Writer(HTMLParser):
         return f"{indent}{number}. "
 
     def _start_inline(self, tag: str, values: dict[str, str]) -> None:
-        if tag in _APART:
-            self._part()
+        if tag in _SEPARATED_TAGS:
+            self._separate()
         elif tag == "a":
             self._link = values.get("href", ""), len(self.parts)
         elif tag in ("td", "th"):
@@ -214,33 +203,33 @@ class _Writer(HTMLParser):
         elif tag in ("img", "area") and values.get("alt", "").strip():
             self.handle_data(f" {values['alt']} ")
         elif tag == "meta":
-            self._note_meta(values)
+            self._add_meta(values)
         elif tag == "html" and values.get("lang"):
             self.metadata["lang"] = values["lang"][:40]
 
-    def _part(self) -> None:
-        """See to it that two words do not become one."""
+    def _separate(self) -> None:
+        """Write a space, unless there is one, so two words do not become one."""
         if not self._at_line_start and not self._pre_depth and not self.parts[-1].endswith(" "):
             self._put(" ")
 
     def _end_link(self) -> None:
-        """An address that one can write to or call belongs to what is seen of it."""
+        """Append the address of a mailto: or tel: link unless the link text contains it."""
         (href, start), self._link = self._link, ("", 0)
-        if not href.lower().startswith(_CONTACTS):
+        if not href.lower().startswith(_CONTACT_SCHEMES):
             return
-        address = unquote(href.partition(":")[2].partition("?")[0]).strip()[:_LONGEST_CONTACT]
+        address = unquote(href.partition(":")[2].partition("?")[0]).strip()[:MAX_CONTACT_CHARS]
         if address and address.lower() not in "".join(self.parts[start:]).lower():
             self.handle_data(f" ({address})")
 
-    def _note_meta(self, values: dict[str, str]) -> None:
+    def _add_meta(self, values: dict[str, str]) -> None:
         name = values.get("name", "").lower()
         if name in ("description", "author", "keywords") and values.get("content", "").strip():
-            self.metadata.setdefault(name, values["content"].strip()[:2000])
+            self.metadata.setdefault(name, values["content"].strip()[:MAX_META_CHARS])
 
-    def _break(self, kind: str) -> None:
-        """End the line that was begun, if one was; or leave a gap."""
+    def _break(self, separator: str) -> None:
+        """End the current line, or leave an empty line."""
         if self.parts:
-            self.parts.append(kind if kind == "\n\n" or not self._at_line_start else "")
+            self.parts.append(separator if separator == "\n\n" or not self._at_line_start else "")
         self._at_line_start = True
 
     def _put(self, text: str) -> None:

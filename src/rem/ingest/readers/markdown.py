@@ -1,4 +1,4 @@
-"""Markdown."""
+"""Read Markdown."""
 
 from __future__ import annotations
 
@@ -14,41 +14,48 @@ _FENCE = re.compile(r" {0,3}(```+|~~~+)")
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.+)")
 _CLOSING = re.compile(r"[ \t]+#+[ \t]*$")
 _UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*$")
-_LONGEST_TITLE = 300
+MAX_TITLE_CHARS = 300
 
 
 def read_markdown(file: FetchedFile) -> ParsedDocument:
-    """The file's text as it is, front matter included. Its title is the front matter's, else the first heading."""
-    text, facts = decode_text(file)
-    front, end = parse_front_matter(text)
-    if front is not None:
-        facts["front_matter"] = front
-    written = parse_time(front.get("date")) if front else None
-    title = front.get("title") if front else None
+    """Return the text of a file unchanged, including front matter.
+
+    The title is that of the front matter, else the first heading.
+    """
+    text, metadata = decode_text(file)
+    front_matter, end = parse_front_matter(text)
+    if front_matter is not None:
+        metadata["front_matter"] = front_matter
+    written_at = parse_time(front_matter.get("date")) if front_matter else None
+    title = front_matter.get("title") if front_matter else None
     if not isinstance(title, str) or not title.strip():
         title = find_first_heading(text[end:])
-    return ParsedDocument(text, "markdown", MARKDOWN, title.strip()[:_LONGEST_TITLE] if title else None, facts, written)
+    return ParsedDocument(
+        text, "markdown", MARKDOWN, title.strip()[:MAX_TITLE_CHARS] if title else None, metadata, written_at
+    )
 
 
 def find_first_heading(text: str) -> str | None:
-    """The first heading of a Markdown text that is not inside of code."""
+    """Return the first heading of a Markdown text outside of fenced code; None if there is none."""
     fence = None
-    before = ""
+    previous_line = ""
     for line in text.splitlines():
-        found = _FENCE.match(line)
-        if found and fence is None:
-            fence = found[1]
-        elif found and fence and found[1].startswith(fence):
+        fence_match = _FENCE.match(line)
+        if fence_match and fence is None:
+            fence = fence_match[1]
+        elif fence_match and fence and fence_match[1].startswith(fence):
             fence = None
         elif fence is None:
-            if heading := _heading(line, before):
+            if heading := _parse_heading(line, previous_line):
                 return heading
-            before = line
+            previous_line = line
     return None
 
 
-def _heading(line: str, before: str) -> str | None:
-    if found := _HEADING.match(line):
-        return _CLOSING.sub("", found[1]).strip() or None
-    is_underlined = _UNDERLINE.match(line) and before.strip() and not before.lstrip().startswith(("#", ">", "-", "|"))
-    return before.strip() if is_underlined else None
+def _parse_heading(line: str, previous_line: str) -> str | None:
+    if match := _HEADING.match(line):
+        return _CLOSING.sub("", match[1]).strip() or None
+    is_underlined = (
+        _UNDERLINE.match(line) and previous_line.strip() and not previous_line.lstrip().startswith(("#", ">", "-", "|"))
+    )
+    return previous_line.strip() if is_underlined else None

@@ -1,4 +1,4 @@
-"""What kind of file it is: by its first bytes, then by its name, then by what the server says."""
+"""Detect the MIME type of a file: by its first bytes, then by its name, then by the declaration of the server."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ MARKDOWN = "text/markdown"
 HTML = "text/html"
 PLAIN = "text/plain"
 
-PACKED = frozenset({DOCX, XLSX, PPTX, EPUB, f"{_OPEN}text", f"{_OPEN}spreadsheet", f"{_OPEN}presentation"})
-"""Kinds that are ZIP archives inside."""
-OLD_OFFICE = frozenset({"application/msword", "application/vnd.ms-excel", "application/vnd.ms-powerpoint", MSG})
-DOCUMENTS = PACKED | OLD_OFFICE | {PDF, RTF}
-TABLES = frozenset({"text/csv", "text/tab-separated-values"})
-DATA = frozenset({"application/json", "application/jsonl", "application/yaml"})
+ZIP_TYPES = frozenset({DOCX, XLSX, PPTX, EPUB, f"{_OPEN}text", f"{_OPEN}spreadsheet", f"{_OPEN}presentation"})
+"""Formats that are ZIP archives."""
+LEGACY_OFFICE_TYPES = frozenset(
+    {"application/msword", "application/vnd.ms-excel", "application/vnd.ms-powerpoint", MSG}
+)
+DOCUMENT_TYPES = ZIP_TYPES | LEGACY_OFFICE_TYPES | {PDF, RTF}
+TABLE_TYPES = frozenset({"text/csv", "text/tab-separated-values"})
+DATA_TYPES = frozenset({"application/json", "application/jsonl", "application/yaml"})
 
 LABELS = {
     PDF: "PDF",
@@ -48,9 +50,9 @@ LABELS = {
     "application/vnd.ms-excel": "XLS",
     "application/vnd.ms-powerpoint": "PPT",
 }
-"""What people call a kind of document."""
+"""Short names of formats, for messages."""
 
-_ENDINGS = {
+_TYPES_BY_EXTENSION = {
     "txt": PLAIN,
     "text": PLAIN,
     "log": PLAIN,
@@ -107,7 +109,7 @@ _ENDINGS = {
     "webm": "audio/webm",
 }
 
-_SAID = {
+_TYPE_ALIASES = {
     "application/x-yaml": "application/yaml",
     "text/yaml": "application/yaml",
     "text/x-yaml": "application/yaml",
@@ -117,9 +119,9 @@ _SAID = {
     "text/rtf": RTF,
     "application/csv": "text/csv",
 }
-_SAYS_NOTHING = frozenset({"", PLAIN, "application/octet-stream", "binary/octet-stream"})
+_GENERIC_TYPES = frozenset({"", PLAIN, "application/octet-stream", "binary/octet-stream"})
 
-_STARTS = (
+_SIGNATURES = (
     (b"{\\rtf", RTF),
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -132,128 +134,129 @@ _STARTS = (
     (b"fLaC", "audio/flac"),
     (b"\x1a\x45\xdf\xa3", "audio/webm"),
 )
-_ARCHIVES = (b"\x1f\x8b", b"BZh", b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd")
-_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-_OLE_PARTS = (
+_ARCHIVE_SIGNATURES = (b"\x1f\x8b", b"BZh", b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd")
+_OLE_SIGNATURE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_TYPES_BY_OLE_STREAM = (
     ("__properties_version1.0", MSG),
     ("WordDocument", "application/msword"),
     ("PowerPoint Document", "application/vnd.ms-powerpoint"),
     ("Workbook", "application/vnd.ms-excel"),
     ("Book", "application/vnd.ms-excel"),
 )
-_PDF_WITHIN = 1024
+PDF_HEADER_BYTES = 1024
+"""Readers accept a PDF header that starts anywhere in the first 1,024 bytes."""
 
 
 def file_extension(file: FetchedFile) -> str:
-    """How a file's name ends, in small letters: `md`, or the whole name where that says it, as with `Makefile`."""
+    """Return the extension of a file name in lower case without the dot (`md`), or the whole name (`makefile`)."""
     is_web = file.uri.startswith(("http://", "https://"))
     path = PurePosixPath(unquote(urlsplit(file.uri).path) if is_web else file.name)
     return path.suffix[1:].lower() or path.name.lower()
 
 
 def detect_mime_type(file: FetchedFile) -> str | None:
-    """The kind of a file; None if neither its bytes nor anyone says one. A FileUnreadableError for an archive."""
-    kind = _by_bytes(file)
-    if kind:
-        return kind
-    by_name = _ENDINGS.get(file_extension(file))
-    said = declared_mime_type(file)
-    if by_name is None and said in _SAYS_NOTHING:
-        return PLAIN if said == PLAIN else None
-    return by_name or said
+    """Return the MIME type of a file; None if it is unknown. Raise a FileUnreadableError for an archive."""
+    by_content = _detect_by_content(file)
+    if by_content:
+        return by_content
+    by_name = _TYPES_BY_EXTENSION.get(file_extension(file))
+    declared = declared_mime_type(file)
+    if by_name is None and declared in _GENERIC_TYPES:
+        return PLAIN if declared == PLAIN else None
+    return by_name or declared
 
 
 def declared_mime_type(file: FetchedFile) -> str:
-    """The kind that the server says, in its usual name; empty if it says none."""
-    said = (file.mime_type or "").partition(";")[0].strip().lower()
-    return _SAID.get(said, said)
+    """Return the MIME type that the server declares, without parameters; empty if it declares none."""
+    declared = (file.mime_type or "").partition(";")[0].strip().lower()
+    return _TYPE_ALIASES.get(declared, declared)
 
 
-def _by_bytes(file: FetchedFile) -> str | None:
+def _detect_by_content(file: FetchedFile) -> str | None:
     data = file.data
-    for start, kind in _STARTS:
-        if data.startswith(start):
-            return kind
-    if b"%PDF-" in data[:_PDF_WITHIN] and not _is_markup(data):
+    for signature, mime_type in _SIGNATURES:
+        if data.startswith(signature):
+            return mime_type
+    if b"%PDF-" in data[:PDF_HEADER_BYTES] and not _has_text_before_pdf_header(data):
         return PDF
     if data.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        return _packed(file)
-    if data.startswith(_OLE):
-        return _old_office(file)
-    if data.startswith(_ARCHIVES) or data[257:262] == b"ustar":
-        raise FileUnreadableError(f"{file.name} is an archive: unpack it and take in the folder.")
-    return _media(file)
+        return _detect_zip_format(file)
+    if data.startswith(_OLE_SIGNATURE):
+        return _detect_legacy_office(file)
+    if data.startswith(_ARCHIVE_SIGNATURES) or data[257:262] == b"ustar":
+        raise FileUnreadableError(f"{file.name} is an archive: unpack it and ingest the folder.")
+    return _detect_media(file)
 
 
-def _is_markup(data: bytes) -> bool:
-    """Whether a text only speaks of PDF: one that begins with letters is no PDF with rubbish before it."""
+def _has_text_before_pdf_header(data: bytes) -> bool:
+    """Return whether a text only mentions a PDF header. A PDF may have garbage before it, but no words."""
     head = data[: data.find(b"%PDF-")]
     return head.isascii() and bool(head.strip(b"\0\r\n\t \x0c"))
 
 
-def _media(file: FetchedFile) -> str | None:
+def _detect_media(file: FetchedFile) -> str | None:
     data = file.data
     if data[:4] == b"RIFF":
         return {b"WAVE": "audio/wav", b"WEBP": "image/webp"}.get(data[8:12])
     if data[4:8] == b"ftyp":
         brand = data[8:11].lower()
         if brand in (b"hei", b"mif"):
-            raise FileUnreadableError(f"{file.name} is a HEIC image, which REM does not read: save it as JPEG or PNG.")
+            raise FileUnreadableError(f"{file.name} is a HEIC image, which REM cannot read: convert it to JPEG or PNG.")
         if brand == b"avi":
             return "image/avif"
         return "audio/mp4" if brand == b"m4a" or file_extension(file) == "m4a" else "video/mp4"
     if data[:2] == b"BM" and data[6:10] == b"\0\0\0\0":
         return "image/bmp"
-    # FF FE and FF FB also begin texts in UTF-16, so the name has to agree.
-    is_frame = len(data) > 1 and data[0] == 0xFF and data[1] & 0xE0 == 0xE0
+    # FF FE and FF FB also begin texts in UTF-16, so the name or the server must agree.
+    is_mpeg_frame = len(data) > 1 and data[0] == 0xFF and data[1] & 0xE0 == 0xE0
     return (
         "audio/mpeg"
-        if is_frame and (file_extension(file) == "mp3" or declared_mime_type(file) == "audio/mpeg")
+        if is_mpeg_frame and (file_extension(file) == "mp3" or declared_mime_type(file) == "audio/mpeg")
         else None
     )
 
 
-def _packed(file: FetchedFile) -> str:
-    """What a ZIP archive is."""
-    by_name = _ENDINGS.get(file_extension(file))
+def _detect_zip_format(file: FetchedFile) -> str:
+    """Return the document format of a ZIP archive. Raise a FileUnreadableError for any other archive."""
+    by_name = _TYPES_BY_EXTENSION.get(file_extension(file))
     try:
         with zipfile.ZipFile(BytesIO(file.data)) as archive:
             names = set(archive.namelist())
             declared = archive.read("mimetype")[:100].decode("ascii", "replace").strip() if "mimetype" in names else ""
     except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError, ValueError, EOFError):
-        # A damaged archive: its reader says what is wrong with it.
-        if by_name in PACKED:
+        # The reader of the format reports what is wrong with a damaged file.
+        if by_name in ZIP_TYPES:
             return by_name
         raise FileUnreadableError(f"{file.name} is a damaged archive.") from None
-    if declared in PACKED:
+    if declared in ZIP_TYPES:
         return declared
-    for folder, kind in (("word/", DOCX), ("xl/", XLSX), ("ppt/", PPTX)):
+    for folder, mime_type in (("word/", DOCX), ("xl/", XLSX), ("ppt/", PPTX)):
         if "[Content_Types].xml" in names and any(name.startswith(folder) for name in names):
-            return kind
-    if by_name in PACKED:
+            return mime_type
+    if by_name in ZIP_TYPES:
         return by_name
-    raise FileUnreadableError(f"{file.name} is an archive: unpack it and take in the folder.")
+    raise FileUnreadableError(f"{file.name} is an archive: unpack it and ingest the folder.")
 
 
-def _old_office(file: FetchedFile) -> str:
-    """What a file of the old Office formats is, by the names of its parts."""
+def _detect_legacy_office(file: FetchedFile) -> str:
+    """Return the format of an OLE file (DOC, XLS, PPT, MSG) by its name, else by the names of its streams."""
     if "EncryptedPackage".encode("utf-16-le") in file.data:
-        raise FileUnreadableError(f"{file.name} is encrypted: remove the password and take it in again.")
-    by_name = _ENDINGS.get(file_extension(file))
-    if by_name in OLD_OFFICE:
+        raise FileUnreadableError(f"{file.name} is encrypted: remove the password and ingest it again.")
+    by_name = _TYPES_BY_EXTENSION.get(file_extension(file))
+    if by_name in LEGACY_OFFICE_TYPES:
         return by_name
-    for part, kind in _OLE_PARTS:
-        if part.encode("utf-16-le") in file.data:
-            return kind
-    raise FileUnreadableError(f"{file.name} is no text and no document that REM can read.")
+    for stream, mime_type in _TYPES_BY_OLE_STREAM:
+        if stream.encode("utf-16-le") in file.data:
+            return mime_type
+    raise FileUnreadableError(f"{file.name} is neither a text nor a document that REM can read.")
 
 
-def is_text(file: FetchedFile) -> bool:
-    """Whether a file that should be a document begins like a text."""
-    if _by_bytes(file) is not None:
+def looks_like_text(file: FetchedFile) -> bool:
+    """Return whether the first 1,000 bytes of a file are readable text and not a binary format."""
+    if _detect_by_content(file) is not None:
         return False
     try:
         head = file.data[:1000].decode()
     except UnicodeDecodeError:
         return False
-    return head.isprintable() or not any(sign < " " and sign not in "\t\r\n\f" for sign in head)
+    return head.isprintable() or not any(character < " " and character not in "\t\r\n\f" for character in head)

@@ -1,4 +1,4 @@
-"""Packed documents are looked through before anyone reads them: how much they hold, and whether they are locked."""
+"""Check documents that are ZIP archives before they are parsed: their size when unpacked, and encryption."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from io import BytesIO
 
 from rem.errors import FileTooLargeError, FileUnreadableError
 
-_MOST_ENTRIES = 10_000
-_PART = 1 << 20
+MAX_ZIP_ENTRIES = 10_000
+READ_BYTES = 1 << 20
 _ENCRYPTED = 0x1
-_HIGHEST_RATIO = 200
-"""Office documents are packed about 10 to 1, and 50 to 1 at most; a bomb about 1000 to 1."""
-_RATIO_COUNTS_FROM = 10_000_000
+MAX_COMPRESSION_RATIO = 200
+"""Office documents are compressed about 10 to 1, and 50 to 1 at most; a zip bomb about 1,000 to 1."""
+MIN_RATIO_CHECK_BYTES = 10_000_000
+"""Smaller contents are not checked for the ratio."""
 _MANIFEST = "META-INF/manifest.xml"
 
 
-def check_zip(data: bytes, name: str, label: str, most: int) -> None:
-    """Raise an error unless an archive can be unpacked into at most so many bytes. Archives inside stay packed."""
+def check_zip(data: bytes, name: str, label: str, max_bytes: int) -> None:
+    """Raise an error unless an archive unpacks to at most `max_bytes`. Nested archives are not unpacked."""
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
-            _check_entries(archive, name, most)
-            _check_content(archive, name, most, len(data))
+            _check_entries(archive, name, max_bytes)
+            _check_content(archive, name, max_bytes, len(data))
     except (
         zipfile.BadZipFile,
         zlib.error,
@@ -36,38 +37,42 @@ def check_zip(data: bytes, name: str, label: str, most: int) -> None:
         raise FileUnreadableError(f"{name} cannot be read as {label}: {error}. Is it complete?") from error
 
 
-def _check_entries(archive: zipfile.ZipFile, name: str, most: int) -> None:
+def _check_entries(archive: zipfile.ZipFile, name: str, max_bytes: int) -> None:
     entries = archive.infolist()
-    if len(entries) > _MOST_ENTRIES:
-        raise FileTooLargeError(f"{name} holds {len(entries):,} parts, more than {_MOST_ENTRIES:,}: it is not read.")
-    if any(entry.flag_bits & _ENCRYPTED for entry in entries) or _is_locked(archive):
-        raise FileUnreadableError(f"{name} is encrypted: remove the password and take it in again.")
-    if sum(entry.file_size for entry in entries) > most:
-        raise _too_large(name, most)
+    if len(entries) > MAX_ZIP_ENTRIES:
+        raise FileTooLargeError(
+            f"{name} has {len(entries):,} parts, more than {MAX_ZIP_ENTRIES:,}: REM does not read it."
+        )
+    if any(entry.flag_bits & _ENCRYPTED for entry in entries) or _is_encrypted_open_document(archive):
+        raise FileUnreadableError(f"{name} is encrypted: remove the password and ingest it again.")
+    if sum(entry.file_size for entry in entries) > max_bytes:
+        raise _too_large_error(name, max_bytes)
 
 
-def _is_locked(archive: zipfile.ZipFile) -> bool:
-    """Whether an OpenDocument file says that its parts are encrypted."""
+def _is_encrypted_open_document(archive: zipfile.ZipFile) -> bool:
+    """Return whether the manifest of an OpenDocument file lists encrypted parts."""
     if _MANIFEST not in archive.namelist():
         return False
     with archive.open(_MANIFEST) as part:
-        return b"encryption-data" in part.read(_PART)
+        return b"encryption-data" in part.read(READ_BYTES)
 
 
-def _check_content(archive: zipfile.ZipFile, name: str, most: int, packed: int) -> None:
-    """Unpack everything and count: what an archive says of its sizes may be a lie."""
+def _check_content(archive: zipfile.ZipFile, name: str, max_bytes: int, archive_bytes: int) -> None:
+    """Unpack everything and count the bytes: the sizes that an archive declares may be wrong."""
     total = 0
     for entry in archive.infolist():
         with archive.open(entry) as part:
-            while read := part.read(_PART):
-                total += len(read)
-                if total > most:
-                    raise _too_large(name, most)
-                if total > _RATIO_COUNTS_FROM and total > packed * _HIGHEST_RATIO:
-                    raise FileTooLargeError(f"{name} is packed more tightly than any document is: it is not read.")
+            while content := part.read(READ_BYTES):
+                total += len(content)
+                if total > max_bytes:
+                    raise _too_large_error(name, max_bytes)
+                if total > MIN_RATIO_CHECK_BYTES and total > archive_bytes * MAX_COMPRESSION_RATIO:
+                    raise FileTooLargeError(
+                        f"{name} is compressed more tightly than any real document: REM does not read it."
+                    )
 
 
-def _too_large(name: str, most: int) -> FileTooLargeError:
+def _too_large_error(name: str, max_bytes: int) -> FileTooLargeError:
     return FileTooLargeError(
-        f"{name} holds more than {most:,} bytes unpacked (INGEST__MAX_EXPANDED_BYTES): take in smaller parts."
+        f"{name} has more than {max_bytes:,} bytes when unpacked (INGEST__MAX_EXPANDED_BYTES): split it."
     )
