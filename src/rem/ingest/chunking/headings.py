@@ -88,7 +88,7 @@ def _parse_heading(start: int, line: str, previous: tuple[int, str] | None) -> S
 
 
 def _find_definitions(text: str) -> Iterator[SectionStart]:
-    """Yield functions, classes and similar definitions of most languages, with the comments and decorators above them."""
+    """Yield functions, classes and similar definitions, with the comments and decorators above them."""
     prefix_start: int | None = None
     for start, line in _iter_lines(text):
         stripped = line.lstrip()
