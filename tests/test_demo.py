@@ -1,4 +1,4 @@
-"""The sample workspace is whole: every link leads somewhere."""
+"""The sample workspace: all types of rows, and edges that have a target."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rem.models import Moment, Ontology, Resource, User
 
 @pytest.fixture
 async def report(shared: Store) -> LoadReport:
-    """What loading the workspace for the tenant said."""
+    """Load the workspace for the tenant, and return the report."""
     return await load(shared, read_workspace())
 
 

@@ -1,4 +1,4 @@
-"""`rem bench`, as a user calls it: by words alone, so that the figures can be computed by hand."""
+"""`rem bench`, searching by words only, because its metrics can be computed by hand."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ _TABLES = ("sessions", "messages", "resources")
 
 @pytest.fixture
 def here(dsn: str) -> dict[str, str]:
-    """The settings of the test's own database, without an embedder."""
+    """Return the settings of the test database, without an embedder."""
     return {"POSTGRES__CONNECTION_STRING": dsn, "EMBEDDING__PROVIDER": "none"}
 
 
 @pytest.fixture
-def measured(here: dict[str, str], tmp_path: Path) -> Callable[..., tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """A benchmark on the test's own database: its report and its rows."""
+def run_bench(env: dict[str, str], tmp_path: Path) -> Callable[..., tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Return a function that runs a benchmark on the test database and returns its report and its rows."""
 
     def measure(*arguments: str | Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         words = [str(argument) for argument in arguments]
-        report = json.loads(output("bench", *words, "--here", "--json", settings=here, cwd=tmp_path))
+        report = json.loads(output("bench", *words, "--here", "--json", settings=env, cwd=tmp_path))
         lines = Path(report["rows"]).read_text(encoding="utf-8").splitlines()
         return report, [json.loads(line) for line in lines]
 
     return measure
 
 
-async def stored(sql: asyncpg.Connection[asyncpg.Record]) -> list[int]:
+async def count_rows(sql: asyncpg.Connection[asyncpg.Record]) -> list[int]:
     return [await sql.fetchval(f"SELECT count(*) FROM {table}") for table in _TABLES]
 
 
-def test_longmemeval_finds_sessions(measured: Any, tmp_path: Path) -> None:
+def test_longmemeval_finds_sessions(run_bench: Any, tmp_path: Path) -> None:
     twice = longmemeval_entry("q4", "sailboat", ["s-boat"], haystack_session_ids=["s-boat", "s-bread", "s-boat"])
-    report, rows = measured("longmemeval", write_json(tmp_path / "longmemeval_s.json.gz", [*LONGMEMEVAL, twice]))
+    report, rows = run_bench("longmemeval", write_json(tmp_path / "longmemeval_s.json.gz", [*LONGMEMEVAL, twice]))
     assert (report["memories"], report["questions"], report["unjudged"], report["blank_messages"]) == (4, 4, 1, 4)
     assert report["overall"] == {
         "questions": 3,
@@ -74,10 +74,10 @@ def test_longmemeval_finds_sessions(measured: Any, tmp_path: Path) -> None:
 
 
 async def test_messages_are_stored_unchanged(
-    measured: Any, tmp_path: Path, sql: asyncpg.Connection[asyncpg.Record]
+    run_bench: Any, tmp_path: Path, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    measured("locomo", write_json(tmp_path / "locomo10.json", LOCOMO))
-    assert await stored(sql) == [2, 4, 0]
+    run_bench("locomo", write_json(tmp_path / "locomo10.json", LOCOMO))
+    assert await count_rows(sql) == [2, 4, 0]
     row = await sql.fetchrow("SELECT * FROM messages WHERE metadata ->> 'dia_id' = 'D2:2'")
     assert row is not None
     assert (row["content"], row["role"], row["user_id"]) == (
@@ -90,9 +90,9 @@ async def test_messages_are_stored_unchanged(
     assert row["tenant_id"].startswith("bench-locomo-")
 
 
-def test_locomo_report_is_printed_as_a_table(here: dict[str, str], tmp_path: Path) -> None:
+def test_locomo_report_is_printed_as_a_table(env: dict[str, str], tmp_path: Path) -> None:
     write_json(tmp_path / "locomo10.json", LOCOMO)
-    done = rem("bench", "locomo", str(tmp_path), "--here", "-o", "rows.jsonl", settings=here, cwd=tmp_path)
+    done = rem("bench", "locomo", str(tmp_path), "--here", "-o", "rows.jsonl", settings=env, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
     assert done.stdout.startswith("locomo: 4 questions, 1 of them without a known answer, asked of 1 memory.\n")
@@ -114,9 +114,9 @@ def test_locomo_report_is_printed_as_a_table(here: dict[str, str], tmp_path: Pat
     assert [row["metrics"] and row["metrics"]["recall@5"] for row in rows] == [1.0, 0.5, 1.0, None]
 
 
-def test_beam_finds_messages(measured: Any, tmp_path: Path) -> None:
+def test_beam_finds_messages(run_bench: Any, tmp_path: Path) -> None:
     archive = pack(write_beam(tmp_path / "unpacked"), tmp_path / "beam_100K.tar.gz")
-    report, rows = measured("beam", archive, "--limit", "2")
+    report, rows = run_bench("beam", archive, "--limit", "2")
     assert (report["memories"], report["questions"], report["unjudged"]) == (2, 8, 4)
     assert report["by_kind"]["information_extraction"] == {
         "questions": 2,
@@ -129,8 +129,8 @@ def test_beam_finds_messages(measured: Any, tmp_path: Path) -> None:
     assert "0" in rows[1]["found"]
 
 
-def test_report_has_throughput_and_configuration(measured: Any, tmp_path: Path) -> None:
-    report, rows = measured("locomo", write_json(tmp_path / "l.json", LOCOMO), "--mode", "text")
+def test_report_has_throughput_and_configuration(run_bench: Any, tmp_path: Path) -> None:
+    report, rows = run_bench("locomo", write_json(tmp_path / "l.json", LOCOMO), "--mode", "text")
     assert report["throughput"]["rows"] == 4
     assert report["throughput"]["rows_per_second"] > 0
     whole = sorted(row["milliseconds"] for row in rows)
@@ -142,7 +142,7 @@ def test_report_has_throughput_and_configuration(measured: Any, tmp_path: Path) 
     assert report["notes"] == {}
 
 
-def test_own_corpus_is_measured_per_user(measured: Any, tmp_path: Path) -> None:
+def test_own_corpus_is_measured_per_user(run_bench: Any, tmp_path: Path) -> None:
     corpus = write_lines(
         tmp_path / "c.jsonl",
         {"id": "käse", "text": "Der Gruyère reift im Keller."},
@@ -157,7 +157,7 @@ def test_own_corpus_is_measured_per_user(measured: Any, tmp_path: Path) -> None:
         {"question": "ferry", "expected": ["käse"], "user": "bob@example.com"},
         {"question": "地下鉄", "expected": ["m2"], "id": "q-東京", "kind": "travel"},
     )
-    report, rows = measured("own", corpus, questions, "--concurrency", "3")
+    report, rows = run_bench("own", corpus, questions, "--concurrency", "3")
     assert [(row["id"], row["found"]) for row in rows] == [
         ("line 1", ["käse"]),
         ("line 2", ["m1"]),
@@ -173,7 +173,7 @@ def test_own_corpus_is_measured_per_user(measured: Any, tmp_path: Path) -> None:
         "mrr@10": 0.75,
     }
     assert report["by_kind"]["travel"]["metrics"]["recall@5"] == 0.75
-    again, same_rows = measured("own", corpus, questions)
+    again, same_rows = run_bench("own", corpus, questions)
     assert again["overall"] == report["overall"]
     assert [row["found"] for row in same_rows] == [row["found"] for row in rows]
 
@@ -182,14 +182,14 @@ def test_own_corpus_is_measured_per_user(measured: Any, tmp_path: Path) -> None:
     ("ids", "lines"), [(["Blue Door", "blue-door"], 2), (["Blue Door", *map(str, range(5_000)), "blue-door"], 5_002)]
 )
 async def test_texts_with_the_same_key_are_refused(
-    here: dict[str, str], tmp_path: Path, sql: asyncpg.Connection[asyncpg.Record], ids: list[str], lines: int
+    env: dict[str, str], tmp_path: Path, sql: asyncpg.Connection[asyncpg.Record], ids: list[str], lines: int
 ) -> None:
     corpus = write_lines(tmp_path / "c.jsonl", *({"id": one, "text": "a door"} for one in ids))
     questions = write_lines(tmp_path / "q.jsonl", {"question": "door", "expected": []})
-    refused = rem("bench", "own", str(corpus), str(questions), "--here", settings=here, cwd=tmp_path)
+    refused = rem("bench", "own", str(corpus), str(questions), "--here", settings=env, cwd=tmp_path)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "blue-door" in refused.stderr
-    assert await stored(sql) == [0, 0, 0], f"nothing of {lines} lines is left"
+    assert await count_rows(sql) == [0, 0, 0], f"nothing of {lines} lines is left"
     assert not (tmp_path / "rem-bench-own.jsonl").exists()
 
 
@@ -207,43 +207,43 @@ def test_invalid_file_fails_before_starting_a_server(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.json", "locomo.json"]
 
 
-def test_unusable_mode_fails_before_storing(here: dict[str, str], tmp_path: Path) -> None:
+def test_unusable_mode_fails_before_storing(env: dict[str, str], tmp_path: Path) -> None:
     data = write_json(tmp_path / "locomo.json", LOCOMO)
-    refused = rem("bench", "locomo", str(data), "--mode", "vector", "--here", settings=here, cwd=tmp_path)
+    refused = rem("bench", "locomo", str(data), "--mode", "vector", "--here", settings=env, cwd=tmp_path)
     assert (refused.returncode, refused.stdout) == (6, "")
     assert refused.stderr.startswith("Error: Embeddings are disabled")
 
 
 async def test_temporary_server_leaves_the_configured_database_alone(
-    here: dict[str, str], tmp_path: Path, sql: asyncpg.Connection[asyncpg.Record]
+    env: dict[str, str], tmp_path: Path, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     (tmp_path / "tmp").mkdir()
     write_json(tmp_path / "locomo.json", LOCOMO)
-    settings = {**here, "TMPDIR": str(tmp_path / "tmp")}
+    settings = {**env, "TMPDIR": str(tmp_path / "tmp")}
     report = json.loads(output("bench", "locomo", str(tmp_path), "--json", settings=settings, cwd=tmp_path))
     assert report["overall"]["metrics"]["recall@5"] == pytest.approx(0.8333)
-    assert await stored(sql) == [0, 0, 0]
+    assert await count_rows(sql) == [0, 0, 0]
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def interrupted(process: subprocess.Popen[str]) -> None:
+def interrupt(process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130, said
-    assert "Traceback" not in said
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert "Traceback" not in stderr
 
 
-def large(folder: Path) -> list[str]:
-    """The arguments of a benchmark that takes long."""
+def slow_benchmark(folder: Path) -> list[str]:
+    """Return the command of a benchmark that takes long."""
     rows = ({"id": number, "text": f"Memory {number} of a long life. " * 20} for number in range(12_000))
     corpus = write_lines(folder / "c.jsonl", *rows)
     questions = write_lines(folder / "q.jsonl", {"question": "life", "expected": [1]})
     return [str(REM), "bench", "own", str(corpus), str(questions)]
 
 
-def wait_for(happened: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + 60
-    while not happened():
+    while not condition():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -253,29 +253,29 @@ def is_ready(pid_file: Path) -> bool:
     return pid_file.read_text().rstrip().endswith("ready")
 
 
-def test_interrupted_benchmark_stops_its_server(here: dict[str, str], tmp_path: Path) -> None:
+def test_interrupted_benchmark_stops_its_server(env: dict[str, str], tmp_path: Path) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     process = subprocess.Popen(
-        large(tmp_path),
-        env=environment({**here, "TMPDIR": str(temporary)}),
+        slow_benchmark(tmp_path),
+        env=environment({**env, "TMPDIR": str(temporary)}),
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     wait_for(lambda: any(map(is_ready, temporary.glob("rem-bench-*/postgres/data/postmaster.pid"))), process)
-    interrupted(process)
+    interrupt(process)
     assert list(temporary.iterdir()) == []
     assert not (tmp_path / "rem-bench-own.jsonl").exists()
 
 
 async def test_interrupted_benchmark_erases_its_data(
-    here: dict[str, str], tmp_path: Path, sql: asyncpg.Connection[asyncpg.Record]
+    env: dict[str, str], tmp_path: Path, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     process = subprocess.Popen(
-        [*large(tmp_path), "--here"],
-        env=environment(here),
+        [*slow_benchmark(tmp_path), "--here"],
+        env=environment(env),
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -283,5 +283,5 @@ async def test_interrupted_benchmark_erases_its_data(
     )
     while not await sql.fetchval("SELECT EXISTS (SELECT FROM resources)"):
         assert process.poll() is None, process.communicate()
-    interrupted(process)
-    assert await stored(sql) == [0, 0, 0]
+    interrupt(process)
+    assert await count_rows(sql) == [0, 0, 0]

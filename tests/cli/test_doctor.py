@@ -1,58 +1,59 @@
-"""What `rem doctor` says of the language model, recordings and agents, and of a memory that is switched off."""
+"""`rem doctor`: the database, the language model, recordings and agents."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.rem_command import rem
+from tests.rem_command import output, rem
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> dict[str, str]:
-    """The settings of a REM without a database, and with nothing else."""
+    """Return settings without a database."""
     return {"REM_HOME": str(tmp_path), "POSTGRES__ENABLED": "false"}
 
 
-def examined(settings: dict[str, str]) -> dict[str, tuple[str, str]]:
-    """What the doctor found, by name; the exit code says whether something is wrong."""
+def run_doctor(settings: dict[str, str]) -> dict[str, tuple[str, str]]:
+    """Return mark and finding of each check by name. The exit code must be 1 if there is a problem."""
     done = rem("doctor", "--json", settings=settings)
-    found = {check["name"]: (check["mark"], check["finding"]) for check in json.loads(done.stdout)}
-    assert done.returncode == any(mark == "problem" for mark, _ in found.values()), done.stderr
-    return found
+    checks = {check["name"]: (check["mark"], check["finding"]) for check in json.loads(done.stdout)}
+    assert done.returncode == any(mark == "problem" for mark, _ in checks.values()), done.stderr
+    return checks
 
 
 def test_doctor_skips_database_checks_when_the_database_is_off(home: dict[str, str], tmp_path: Path) -> None:
-    found = examined(home)
-    assert list(found) == ["python", "settings", "database", "model", "recordings", "agents"]
-    assert found["database"][0] == "ok"
-    assert "switched off (POSTGRES__ENABLED=false)" in found["database"][1]
+    checks = run_doctor(home)
+    assert list(checks) == ["python", "settings", "database", "model", "recordings", "agents"]
+    assert checks["database"][0] == "ok"
+    assert "switched off (POSTGRES__ENABLED=false)" in checks["database"][1]
     assert list(tmp_path.iterdir()) == []
 
 
 def test_doctor_runs_the_other_checks_when_the_database_fails(tmp_path: Path) -> None:
     nowhere = "postgresql://nobody@127.0.0.1:1/x"
-    found = examined(
+    checks = run_doctor(
         {
             "REM_HOME": str(tmp_path),
             "POSTGRES__CONNECTION_STRING": nowhere,
             "POSTGRES__CONNECT_TIMEOUT_SECONDS": "1",
         }
     )
-    assert [name for name, (mark, _) in found.items() if mark == "problem"] == ["database"]
-    assert list(found)[-3:] == ["model", "recordings", "agents"]
+    assert [name for name, (mark, _) in checks.items() if mark == "problem"] == ["database"]
+    assert list(checks)[-3:] == ["model", "recordings", "agents"]
 
 
 def test_doctor_names_the_language_model_or_its_missing_setting(home: dict[str, str]) -> None:
-    mark, finding = examined(home)["model"]
+    mark, finding = run_doctor(home)["model"]
     assert (mark, finding.startswith("rem:local")) == ("ok", True)
-    mark, finding = examined({**home, "LLM__DEFAULT_MODEL": "openai:gpt-4o"})["model"]
+    mark, finding = run_doctor({**home, "LLM__DEFAULT_MODEL": "openai:gpt-4o"})["model"]
     assert (mark, "LLM__OPENAI_API_KEY" in finding) == ("problem", True)
-    mark, finding = examined({**home, "LLM__DEFAULT_MODEL": "openai:gpt-4o", "LLM__OPENAI_API_KEY": "k"})["model"]
+    mark, finding = run_doctor({**home, "LLM__DEFAULT_MODEL": "openai:gpt-4o", "LLM__OPENAI_API_KEY": "k"})["model"]
     assert (mark, finding.startswith("openai:gpt-4o")) == ("ok", True)
-    mark, finding = examined({**home, "LLM__DEFAULT_MODEL": "opnai:gpt-4o"})["model"]
+    mark, finding = run_doctor({**home, "LLM__DEFAULT_MODEL": "opnai:gpt-4o"})["model"]
     assert (mark, "opnai" in finding) == ("problem", True)
 
 
@@ -63,22 +64,22 @@ def test_doctor_names_the_transcription_provider(home: dict[str, str]) -> None:
         ({"AUDIO__BASE_URL": "http://127.0.0.1:9/v1"}, "ok", "whisper-1 at http://127.0.0.1:9/v1"),
         ({"AUDIO__PROVIDER": "openai", "AUDIO__API_KEY": "sk-secret"}, "ok", "whisper-1 at OpenAI"),
     ):
-        found = examined({**home, **settings})["recordings"]
-        assert (found[0], finding in found[1]) == (mark, True), found
-        assert "sk-secret" not in found[1]
+        checks = run_doctor({**home, **settings})["recordings"]
+        assert (checks[0], finding in checks[1]) == (mark, True), checks
+        assert "sk-secret" not in checks[1]
 
 
 def test_doctor_names_invalid_agent_files(home: dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "agents"
-    assert str(folder) in examined(home)["agents"][1]
+    assert str(folder) in run_doctor(home)["agents"][1]
     folder.mkdir()
     (folder / "bad.yaml").write_text("x: [", encoding="utf-8")
     (folder / "worse.yaml").write_text("type: object", encoding="utf-8")
-    mark, finding = examined(home)["agents"]
+    mark, finding = run_doctor(home)["agents"]
     assert mark == "problem"
     assert str(folder / "bad.yaml") in finding
     assert str(folder / "worse.yaml") in finding
-    mark, finding = examined({**home, "AGENTS__PATH": str(tmp_path / "none")})["agents"]
+    mark, finding = run_doctor({**home, "AGENTS__PATH": str(tmp_path / "none")})["agents"]
     assert (mark, "AGENTS__PATH" in finding) == ("problem", True)
 
 
@@ -91,3 +92,30 @@ def test_db_commands_fail_when_the_database_is_off(home: dict[str, str], tmp_pat
     assert (done.returncode, done.stdout) == (5, "")
     assert "POSTGRES__ENABLED=true" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_lists_all_checks_and_fails_on_a_problem(dsn: str) -> None:
+    checks = json.loads(output("doctor", "--json", settings={"POSTGRES__CONNECTION_STRING": dsn}))
+    assert [(check["name"], check["mark"]) for check in checks] == [
+        ("python", "ok"),
+        ("settings", "ok"),
+        ("database", "ok"),
+        ("schema", "ok"),
+        ("mirrors", "ok"),
+        ("search", "ok"),
+        ("sql", "ok"),
+        ("jobs", "ok"),
+        ("model", "ok"),
+        ("recordings", "ok"),
+        ("agents", "ok"),
+    ]
+    assert re.fullmatch(r"\d migrations, all applied", checks[3]["finding"])
+    broken = rem(
+        "doctor",
+        settings={
+            "POSTGRES__CONNECTION_STRING": "postgresql://nobody@127.0.0.1:1/x",
+            "POSTGRES__CONNECT_TIMEOUT_SECONDS": "1",
+        },
+    )
+    assert broken.returncode == 1
+    assert "PROBLEM" in broken.stdout

@@ -1,4 +1,4 @@
-"""Rows on the command line: what a lookup shows, what goes and what comes back."""
+"""`rem lookup`, `rem delete`, `rem restore` and `rem db dangling`."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ _ROWS = """
 
 @pytest.fixture
 def here(dsn: str, tmp_path: Path) -> dict[str, str]:
-    """A database with a person and a resource that everyone sees."""
+    """Load a shared person and a shared resource, and return the settings."""
     settings = {"POSTGRES__CONNECTION_STRING": dsn, "COLUMNS": "60"}
     (tmp_path / "rows.yaml").write_text(_ROWS, encoding="utf-8")
     output("db", "load", str(tmp_path / "rows.yaml"), settings=settings)
     return settings
 
 
-def found(*arguments: str, settings: dict[str, str]) -> list[dict[str, Any]]:
+def lookup_rows(*arguments: str, settings: dict[str, str]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = json.loads(output("lookup", *arguments, "--json", settings=settings))
     return rows
 
 
-def test_lookup_prints_own_fields_first_and_no_empty_ones(here: dict[str, str]) -> None:
-    lines = output("lookup", "engine", settings=here).splitlines()
+def test_lookup_prints_own_fields_first_and_no_empty_ones(env: dict[str, str]) -> None:
+    lines = output("lookup", "engine", settings=env).splitlines()
     assert lines[:6] == [
         "resources/engine",
         "  name: Engine",
@@ -62,9 +62,9 @@ def test_lookup_prints_own_fields_first_and_no_empty_ones(here: dict[str, str]) 
     assert lines[10:] == ["  -> authored_by Ada Lovelace", "  -> mentions Charles Babbage", ""]
 
 
-def test_lookup_marks_own_and_shared_rows(here: dict[str, str], tmp_path: Path) -> None:
-    output("db", "load", str(tmp_path / "rows.yaml"), "--user", "grace", settings=here)
-    text = output("lookup", "engine", "--user", "grace", settings=here)
+def test_lookup_marks_own_and_shared_rows(env: dict[str, str], tmp_path: Path) -> None:
+    output("db", "load", str(tmp_path / "rows.yaml"), "--user", "grace", settings=env)
+    text = output("lookup", "engine", "--user", "grace", settings=env)
     headings = [line for line in text.splitlines() if line.startswith("resources/")]
     assert headings == ["resources/engine (yours)", "resources/engine (shared)"]
 
@@ -80,15 +80,15 @@ def test_vector_is_printed_as_its_length() -> None:
     assert "  embedding: 384 numbers\n" in format_entity(Document(content="x", embedding=[0.5] * 384))
 
 
-def test_lookup_names_unknown_keys(here: dict[str, str]) -> None:
-    partly = rem("lookup", "engine", "nope", "nor this", settings=here)
+def test_lookup_names_unknown_keys(env: dict[str, str]) -> None:
+    partly = rem("lookup", "engine", "nope", "nor this", settings=env)
     assert (partly.returncode, partly.stderr) == (0, "Nothing answers to nope, nor this.\n")
-    none = rem("lookup", "nope", settings=here)
+    none = rem("lookup", "nope", settings=env)
     assert (none.returncode, none.stderr) == (3, "Error: Nothing answers to nope.\n")
 
 
-def test_lookup_prints_a_row_once_for_several_of_its_keys(here: dict[str, str]) -> None:
-    assert len(found("ada-lovelace", "Ada Lovelace", "ada@example.com", settings=here)) == 1
+def test_lookup_prints_a_row_once_for_several_of_its_keys(env: dict[str, str]) -> None:
+    assert len(lookup_rows("ada-lovelace", "Ada Lovelace", "ada@example.com", settings=env)) == 1
 
 
 @pytest.mark.parametrize("command", ["lookup", "delete"])
@@ -97,73 +97,73 @@ def test_empty_key_is_an_error(command: str) -> None:
     assert (refused.returncode, refused.stderr) == (2, "Error: A key is empty: give a name such as sarah-chen.\n")
 
 
-def test_delete_prints_a_working_restore_command(here: dict[str, str]) -> None:
-    said = output("delete", "Engine", settings=here)
-    assert said.startswith("Deleted resources/engine; ")
-    assert rem("lookup", "engine", settings=here).returncode == 3
-    words = said.split("`")[1].removeprefix(f"{REM} ").split()
+def test_delete_prints_a_working_restore_command(env: dict[str, str]) -> None:
+    message = output("delete", "Engine", settings=env)
+    assert message.startswith("Deleted resources/engine; ")
+    assert rem("lookup", "engine", settings=env).returncode == 3
+    words = message.split("`")[1].removeprefix(f"{REM} ").split()
     assert words[:2] == ["restore", "resources"]
-    assert output(*words, settings=here) == "Restored resources/engine.\n"
-    assert found("engine", settings=here)
-    again = rem(*words, settings=here)
+    assert output(*words, settings=env) == "Restored resources/engine.\n"
+    assert lookup_rows("engine", settings=env)
+    again = rem(*words, settings=env)
     assert (again.returncode, again.stderr) == (3, f"Error: resources has no deleted {words[2]}.\n")
 
 
-def test_delete_explains_that_the_key_is_a_table(here: dict[str, str]) -> None:
-    done = rem("delete", "resources", "engine", settings=here)
+def test_delete_explains_that_the_key_is_a_table(env: dict[str, str]) -> None:
+    done = rem("delete", "resources", "engine", settings=env)
     assert done.returncode == 3
     assert "--table resources" in done.stderr
-    assert output("delete", "--table", "resources", "engine", settings=here).startswith("Deleted resources/engine")
+    assert output("delete", "--table", "resources", "engine", settings=env).startswith("Deleted resources/engine")
 
 
-def test_deleted_row_can_be_restored_or_erased_by_key(here: dict[str, str], tmp_path: Path) -> None:
-    output("delete", "engine", "ada-lovelace", settings=here)
-    report = output("db", "load", str(tmp_path / "rows.yaml"), settings=here)
+def test_deleted_row_can_be_restored_or_erased_by_key(env: dict[str, str], tmp_path: Path) -> None:
+    output("delete", "engine", "ada-lovelace", settings=env)
+    report = output("db", "load", str(tmp_path / "rows.yaml"), settings=env)
     assert "Deleted before, and left deleted: users/ada-lovelace, resources/engine." in report
-    assert output("restore", "users", "Ada Lovelace", settings=here) == "Restored users/ada-lovelace.\n"
-    assert rem("delete", "resources/engine", settings=here).returncode == 3
-    assert output("delete", "resources/engine", "--erase", "--yes", settings=here) == "Erased resources/engine.\n"
-    assert rem("restore", "resources", "engine", settings=here).returncode == 3
+    assert output("restore", "users", "Ada Lovelace", settings=env) == "Restored users/ada-lovelace.\n"
+    assert rem("delete", "resources/engine", settings=env).returncode == 3
+    assert output("delete", "resources/engine", "--erase", "--yes", settings=env) == "Erased resources/engine.\n"
+    assert rem("restore", "resources", "engine", settings=env).returncode == 3
 
 
-def test_erase_asks_for_confirmation(here: dict[str, str]) -> None:
-    asked = rem("delete", "engine", "--erase", stdin="n\n", settings=here)
+def test_erase_asks_for_confirmation(env: dict[str, str]) -> None:
+    asked = rem("delete", "engine", "--erase", stdin="n\n", settings=env)
     assert asked.returncode == 1
     assert "Erase resources/engine for good?" in asked.stderr
-    assert found("engine", settings=here)
-    erased = rem("delete", "engine", "--erase", "--json", stdin="y\n", settings=here)
+    assert lookup_rows("engine", settings=env)
+    erased = rem("delete", "engine", "--erase", "--json", stdin="y\n", settings=env)
     assert [(row["key"], row["erased"]) for row in json.loads(erased.stdout)] == [("engine", True)]
 
 
-def test_delete_is_atomic_and_limited_to_own_rows(here: dict[str, str], tmp_path: Path) -> None:
-    refused = rem("delete", "engine", "--user", "grace", settings=here)
+def test_delete_is_atomic_and_limited_to_own_rows(env: dict[str, str], tmp_path: Path) -> None:
+    refused = rem("delete", "engine", "--user", "grace", settings=env)
     assert refused.returncode == 3
     assert "engine is shared and not this user's: leave --user out" in refused.stderr
-    assert rem("delete", "engine", "nope", settings=here).returncode == 3
-    output("db", "load", str(tmp_path / "rows.yaml"), "--user", "grace", settings=here)
-    output("delete", "engine", "--user", "grace", settings=here)
-    assert [row["user_id"] for row in found("engine", "--user", "grace", settings=here)] == [None]
-    assert rem("restore", "resources", "engine", "--user", "bob", settings=here).returncode == 3
-    assert rem("restore", "resources", str(uuid4()), "--user", "grace", settings=here).returncode == 3
-    output("restore", "resources", "engine", "--user", "grace", settings=here)
+    assert rem("delete", "engine", "nope", settings=env).returncode == 3
+    output("db", "load", str(tmp_path / "rows.yaml"), "--user", "grace", settings=env)
+    output("delete", "engine", "--user", "grace", settings=env)
+    assert [row["user_id"] for row in lookup_rows("engine", "--user", "grace", settings=env)] == [None]
+    assert rem("restore", "resources", "engine", "--user", "bob", settings=env).returncode == 3
+    assert rem("restore", "resources", str(uuid4()), "--user", "grace", settings=env).returncode == 3
+    output("restore", "resources", "engine", "--user", "grace", settings=env)
 
 
-def test_delete_refuses_an_ambiguous_key(here: dict[str, str], tmp_path: Path) -> None:
+def test_delete_refuses_an_ambiguous_key(env: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "more.yaml").write_text("- {table: moments, key_field: name, rows: [{name: Engine}]}", encoding="utf-8")
-    output("db", "load", str(tmp_path / "more.yaml"), settings=here)
-    refused = rem("delete", "engine", settings=here)
+    output("db", "load", str(tmp_path / "more.yaml"), settings=env)
+    refused = rem("delete", "engine", settings=env)
     assert refused.returncode == 2
     assert "engine means several rows: moments/engine (id " in refused.stderr
-    assert output("delete", "engine", "--table", "moments", settings=here).startswith("Deleted moments/engine")
-    assert [row["table"] for row in found("engine", settings=here)] == ["resources"]
+    assert output("delete", "engine", "--table", "moments", settings=env).startswith("Deleted moments/engine")
+    assert [row["table"] for row in lookup_rows("engine", settings=env)] == ["resources"]
 
 
-def test_dangling_lists_edges_without_a_target(here: dict[str, str], tmp_path: Path) -> None:
-    report = output("db", "load", str(tmp_path / "rows.yaml"), settings=here)
+def test_dangling_lists_edges_without_a_target(env: dict[str, str], tmp_path: Path) -> None:
+    report = output("db", "load", str(tmp_path / "rows.yaml"), settings=env)
     assert "Edges of this memory to keys that do not exist (yet): 1. `" in report
     assert "rem db dangling` lists them" in report
-    assert json.loads(output("db", "dangling", "--json", settings=here)) == [
+    assert json.loads(output("db", "dangling", "--json", settings=env)) == [
         {"src_type": "resources", "src_key": "engine", "rel_type": "mentions", "dst": "charles-babbage"}
     ]
-    assert "resources/engine   mentions   charles-babbage" in output("db", "dangling", settings=here)
-    assert "has a target" in output("db", "dangling", "--user", "grace", settings=here)
+    assert "resources/engine   mentions   charles-babbage" in output("db", "dangling", settings=env)
+    assert "has a target" in output("db", "dangling", "--user", "grace", settings=env)

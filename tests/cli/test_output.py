@@ -1,4 +1,4 @@
-"""Where the output goes: a full disk, a reader that left, a locale without Unicode."""
+"""Output of all commands: a full disk, a closed pipe, a locale without Unicode, command hints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.rem_command import REM, environment, output, rem
 
 @pytest.fixture
 def here(dsn: str, tmp_path: Path) -> dict[str, str]:
-    """A database with a row of many pages."""
+    """Load a large row, and return the settings."""
     rows = tmp_path / "rows.yaml"
     rows.write_text(
         f"- {{table: resources, key_field: name, rows: [{{name: Großes Buch, content: {'漢字 ' * 50_000}}}]}}\n",
@@ -28,16 +28,16 @@ COMMANDS = [("db", "dump"), ("lookup", "großes-buch"), ("lookup", "großes-buch
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_full_disk_prints_one_error_line(here: dict[str, str], words: tuple[str, ...]) -> None:
+def test_full_disk_prints_one_error_line(env: dict[str, str], words: tuple[str, ...]) -> None:
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run([REM, *words], env=environment(here), stdout=full, stderr=subprocess.PIPE, check=False)
+        done = subprocess.run([REM, *words], env=environment(env), stdout=full, stderr=subprocess.PIPE, check=False)
     assert done.returncode == 1
     assert done.stderr.decode() == "Error: the output cannot be written: No space left on device.\n"
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_closed_pipe_prints_nothing(here: dict[str, str], words: tuple[str, ...]) -> None:
-    process = subprocess.Popen([REM, *words], env=environment(here), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+def test_closed_pipe_prints_nothing(env: dict[str, str], words: tuple[str, ...]) -> None:
+    process = subprocess.Popen([REM, *words], env=environment(env), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.read(1)
@@ -47,28 +47,28 @@ def test_closed_pipe_prints_nothing(here: dict[str, str], words: tuple[str, ...]
     assert process.wait(timeout=60) == 1
 
 
-def test_closed_stdout_is_no_error(here: dict[str, str]) -> None:
+def test_closed_stdout_is_no_error(env: dict[str, str]) -> None:
     done = subprocess.run(
-        f"{REM} db dump >&-", shell=True, env=environment(here), stderr=subprocess.PIPE, text=True, check=False
+        f"{REM} db dump >&-", shell=True, env=environment(env), stderr=subprocess.PIPE, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "1 row.\n")
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_output_is_utf8_in_every_locale(here: dict[str, str], words: tuple[str, ...]) -> None:
-    assert "漢字" in output(*words, settings={**here, "PYTHONIOENCODING": "ascii", "LANG": "C"})
+def test_output_is_utf8_in_every_locale(env: dict[str, str], words: tuple[str, ...]) -> None:
+    assert "漢字" in output(*words, settings={**env, "PYTHONIOENCODING": "ascii", "LANG": "C"})
 
 
-def test_progress_is_not_printed_without_a_terminal(here: dict[str, str], tmp_path: Path) -> None:
+def test_progress_is_not_printed_without_a_terminal(env: dict[str, str], tmp_path: Path) -> None:
     rows = tmp_path / "rows.yaml"
-    assert rem("db", "load", str(rows), settings=here).stderr == ""
-    assert rem("db", "dump", "-o", str(tmp_path / "dump.yaml"), settings=here).stderr == "1 row.\n"
+    assert rem("db", "load", str(rows), settings=env).stderr == ""
+    assert rem("db", "dump", "-o", str(tmp_path / "dump.yaml"), settings=env).stderr == "1 row.\n"
 
 
-def test_verbose_prints_progress(here: dict[str, str], tmp_path: Path) -> None:
-    said = rem("--verbose", "db", "load", str(tmp_path / "rows.yaml"), settings=here).stderr
-    assert f"DEBUG: {tmp_path}/rows.yaml: 1 row" in said
-    assert "DEBUG: Loading: 1 rows of 1" in said
+def test_verbose_prints_progress(env: dict[str, str], tmp_path: Path) -> None:
+    log = rem("--verbose", "db", "load", str(tmp_path / "rows.yaml"), settings=env).stderr
+    assert f"DEBUG: {tmp_path}/rows.yaml: 1 row" in log
+    assert "DEBUG: Loading: 1 rows of 1" in log
 
 
 def test_format_command_uses_the_name_rem_was_called_by(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""`rem query`, as a user calls it."""
+"""`rem query`: tables, records, JSON, --explain, errors and standard input."""
 
 from __future__ import annotations
 
@@ -35,34 +35,34 @@ _WORKSPACE = """
 
 @pytest.fixture
 async def here(rem: Rem, dsn: str, tmp_path: Path) -> dict[str, str]:
-    """The settings of a database with a small workspace in it."""
+    """Load a small workspace, and return the settings."""
     path = tmp_path / "workspace.yaml"
     path.write_text(_WORKSPACE, encoding="utf-8")
     await rem.load(path)
     return {"POSTGRES__CONNECTION_STRING": dsn}
 
 
-def test_each_verb_prints_a_table_and_notes_on_stderr(here: dict[str, str]) -> None:
-    looked_up = run("query", "LOOKUP harbor-plan, nobody", settings=here)
+def test_each_verb_prints_a_table_and_notes_on_stderr(env: dict[str, str]) -> None:
+    looked_up = run("query", "LOOKUP harbor-plan, nobody", settings=env)
     assert looked_up.returncode == 0
     assert "The plan of the harbor migration." in looked_up.stdout
     assert looked_up.stderr == 'Note: No match for nobody. FUZZY "nobody" finds similar keys.\n'
-    fuzzy = output("query", 'FUZZY "zoe muller"', settings=here).splitlines()
+    fuzzy = output("query", 'FUZZY "zoe muller"', settings=env).splitlines()
     assert fuzzy[1].split() == ["table", "key", "score", "matched", "summary"]
     assert fuzzy[3].split()[:4] == ["users", "zoë-müller", "1", "key"]
     assert "Always \\x1b[31mcalm\\x1b[0m." in fuzzy[3]
-    walk = run("query", "TRAVERSE harbor-plan", settings=here)
+    walk = run("query", "TRAVERSE harbor-plan", settings=env)
     assert "harbor-plan → 日本語のメモ" in walk.stdout
     assert "harbor-plan cites lost" in walk.stderr
-    plan = output("query", "TRAVERSE harbor-plan DEPTH 0 TYPE cites", settings=here)
+    plan = output("query", "TRAVERSE harbor-plan DEPTH 0 TYPE cites", settings=env)
     assert "lost, 日本語のメモ" in plan
-    rows = output("query", "SELECT name, ordinal FROM resources ORDER BY name", settings=here).splitlines()
+    rows = output("query", "SELECT name, ordinal FROM resources ORDER BY name", settings=env).splitlines()
     assert rows[1].split() == ["name", "ordinal"]
     assert rows[3].split() == ["harbor-plan", "0"]
 
 
-def test_wide_sql_rows_are_printed_as_records(here: dict[str, str]) -> None:
-    narrow = {**here, "COLUMNS": "60"}
+def test_wide_sql_rows_are_printed_as_records(env: dict[str, str]) -> None:
+    narrow = {**env, "COLUMNS": "60"}
     statement = "SELECT name, category, content, ordinal, uri FROM resources ORDER BY name"
     assert output("query", statement, settings=narrow).splitlines() == [
         "name      harbor-plan",
@@ -81,28 +81,28 @@ def test_wide_sql_rows_are_printed_as_records(here: dict[str, str]) -> None:
     assert long == ["n  1", f"a  {'x' * 100}", "b  y"]
     everything = output("query", "SELECT * FROM users", settings=narrow).splitlines()
     assert ["email", "zoe@example.com"] in [line.split() for line in everything]
-    wide = output("query", statement, settings={**here, "COLUMNS": "100"}).splitlines()
+    wide = output("query", statement, settings={**env, "COLUMNS": "100"}).splitlines()
     assert wide[1].split() == ["name", "category", "content", "ordinal", "uri"]
-    gives_way = output("query", "SELECT name, content FROM resources", settings={**here, "COLUMNS": "40"})
+    gives_way = output("query", "SELECT name, content FROM resources", settings={**env, "COLUMNS": "40"})
     assert "…" in gives_way
     assert gives_way.splitlines()[1].split() == ["name", "content"]
 
 
-def test_rows_without_columns_are_counted(here: dict[str, str]) -> None:
+def test_rows_without_columns_are_counted(env: dict[str, str]) -> None:
     for statement, said in (("SELECT FROM resources", "2 rows"), ("SELECT FROM users", "1 row")):
-        counted = run("query", statement, settings=here)
+        counted = run("query", statement, settings=env)
         assert (counted.returncode, counted.stdout, counted.stderr) == (0, "", f"{said} without columns.\n")
 
 
-def test_json_and_explain_output(here: dict[str, str]) -> None:
-    answer = json.loads(output("query", "TRAVERSE harbor-plan LIMIT 1", "--json", settings=here))
+def test_json_and_explain_output(env: dict[str, str]) -> None:
+    answer = json.loads(output("query", "TRAVERSE harbor-plan LIMIT 1", "--json", settings=env))
     assert (answer["query_type"], answer["count"]) == ("TRAVERSE", 1)
     assert answer["results"][0]["path"] == ["harbor-plan", "日本語のメモ"]
     assert "steps" not in answer
-    explained = json.loads(output("query", "TRAVERSE harbor-plan", "--json", "--explain", settings=here))
+    explained = json.loads(output("query", "TRAVERSE harbor-plan", "--json", "--explain", settings=env))
     assert explained["tree"]["start"] == {"type": "LOOKUP", "keys": ["harbor-plan"], "table": None}
     assert [step["name"] for step in explained["steps"]] == ["parse", "lookup", "traverse"]
-    text = output("query", "LOOKUP harbor-plan", "--explain", settings=here)
+    text = output("query", "LOOKUP harbor-plan", "--explain", settings=env)
     assert text.startswith("LOOKUP\n  keys: harbor-plan\n")
     assert [line.split()[0] for line in text.splitlines() if line.split()[:1] in (["parse"], ["lookup"])] == [
         "parse",
@@ -110,12 +110,12 @@ def test_json_and_explain_output(here: dict[str, str]) -> None:
     ]
 
 
-def test_empty_result_succeeds_and_bad_query_fails(here: dict[str, str]) -> None:
-    nothing = run("query", "FUZZY qqqq", settings=here)
+def test_empty_result_succeeds_and_bad_query_fails(env: dict[str, str]) -> None:
+    nothing = run("query", "FUZZY qqqq", settings=env)
     assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", "No rows.\n")
-    empty = json.loads(output("query", "FUZZY qqqq", "--json", settings=here))
+    empty = json.loads(output("query", "FUZZY qqqq", "--json", settings=env))
     assert empty == {"query_type": "FUZZY", "results": [], "count": 0}
-    no_table = run("query", "FUZZY x FROM resource", settings=here)
+    no_table = run("query", "FUZZY x FROM resource", settings=env)
     assert no_table.returncode == 2
     assert "Did you mean 'resources'?" in no_table.stderr
     for query, meant in (
@@ -123,23 +123,23 @@ def test_empty_result_succeeds_and_bad_query_fails(here: dict[str, str]) -> None
         ("LOOKUP lost in translation;", 'LOOKUP "lost in translation"'),
         ("FUZZY flights from Lisbon LIMIT 3", 'FUZZY "flights from Lisbon" LIMIT 3'),
     ):
-        no_table = run("query", query, settings=here)
+        no_table = run("query", query, settings=env)
         assert no_table.returncode == 2
         assert no_table.stderr.startswith("Error: There is no table '")
         assert no_table.stderr.endswith(f"\nDid you mean: {meant}\n")
-    assert "Did you mean" not in run("query", "SEARCH what comes FROM May", settings=here).stderr
-    # A mistake is told without any database.
+    assert "Did you mean" not in run("query", "SEARCH what comes FROM May", settings=env).stderr
+    # A syntax error needs no database.
     misspelt = run("query", "FUZY x", settings={"POSTGRES__CONNECTION_STRING": "postgresql://nowhere.invalid/x"})
     assert misspelt.returncode == 2
     assert misspelt.stderr.endswith("Did you mean: FUZZY x\n")
 
 
-async def test_query_reads_stdin_and_respects_the_user(here: dict[str, str], rem: Rem) -> None:
+async def test_query_reads_stdin_and_respects_the_user(env: dict[str, str], rem: Rem) -> None:
     await rem.store("alice@example.com").upsert(Resource(name="diary", content="mine"))
-    asked = run("query", "-", "--user", "alice@example.com", "--json", settings=here, stdin="LOOKUP diary;\n")
+    asked = run("query", "-", "--user", "alice@example.com", "--json", settings=env, stdin="LOOKUP diary;\n")
     assert json.loads(asked.stdout)["count"] == 1
     for someone in (["--user", "bob@example.com"], ["--user", "alice@example.com", "--tenant", "other"]):
-        assert json.loads(output("query", "LOOKUP diary", "--json", *someone, settings=here))["count"] == 0
-    empty = run("query", "-", settings=here)
+        assert json.loads(output("query", "LOOKUP diary", "--json", *someone, settings=env))["count"] == 0
+    empty = run("query", "-", settings=env)
     assert empty.returncode == 2
     assert "Empty query" in empty.stderr

@@ -1,4 +1,4 @@
-"""`rem query` in plain language and with a plan, as a user calls it."""
+"""`rem query` in natural language and with a plan."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PLAN = {
 
 @pytest.fixture
 def here(dsn: str, tmp_path: Path) -> dict[str, str]:
-    """The settings of a database with a small workspace in it, and without an embedder."""
+    """Load a small workspace, and return the settings, without an embedder."""
     path = tmp_path / "workspace.yaml"
     path.write_text(_WORKSPACE, encoding="utf-8")
     settings = {"POSTGRES__CONNECTION_STRING": dsn, "EMBEDDING__PROVIDER": "none"}
@@ -39,20 +39,20 @@ def here(dsn: str, tmp_path: Path) -> dict[str, str]:
     return settings
 
 
-def test_natural_language_mode(here: dict[str, str]) -> None:
-    asked = rem("query", "who is Zoë Müller?", "--mode", "natural-language", settings=here)
+def test_natural_language_mode(env: dict[str, str]) -> None:
+    asked = rem("query", "who is Zoë Müller?", "--mode", "natural-language", settings=env)
     assert asked.returncode == 0, asked.stderr
     assert "Keeps the harbor." in asked.stdout
     assert asked.stderr == 'Note: Understood as: LOOKUP "Zoë Müller"\n'
-    answer = json.loads(output("query", "--mode=natural-language", "zoe muler", "--json", "--explain", settings=here))
+    answer = json.loads(output("query", "--mode=natural-language", "zoe muler", "--json", "--explain", settings=env))
     assert (answer["query_type"], answer["count"]) == ("FUZZY", 1)
     assert answer["notes"] == ['Understood as: FUZZY "zoe muler" THRESHOLD 0.65']
 
 
-def test_plan_is_read_from_a_file_or_stdin(here: dict[str, str], tmp_path: Path) -> None:
+def test_plan_is_read_from_a_file_or_stdin(env: dict[str, str], tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(_PLAN), encoding="utf-8")
-    done = rem("query", "--plan", str(path), settings=here)
+    done = rem("query", "--plan", str(path), settings=env)
     assert done.returncode == 0, done.stderr
     assert "harbor-plan → zoë-müller" in done.stdout
     assert done.stderr == (
@@ -60,12 +60,12 @@ def test_plan_is_read_from_a_file_or_stdin(here: dict[str, str], tmp_path: Path)
     )
     stages = [*_PLAN["stages"], {"id": "bad", "query": "FUZZY x FROM resource"}, {"id": "fed", "query": "LOOKUP {bad}"}]
     plan = json.dumps({"stages": stages, "answer": "authors"})
-    failed = rem("query", "--plan", "-", settings=here, stdin=plan)
+    failed = rem("query", "--plan", "-", settings=env, stdin=plan)
     assert failed.returncode == 1
     assert "harbor-plan → zoë-müller" in failed.stdout
     assert "\nbad: failed (There is no table 'resource'." in failed.stderr
     assert "\nfed: skipped: LOOKUP {bad}\n  Note: Skipped, because bad failed" in failed.stderr
-    answer = json.loads(rem("query", "--plan", "-", "--json", settings=here, stdin=plan).stdout)
+    answer = json.loads(rem("query", "--plan", "-", "--json", settings=env, stdin=plan).stdout)
     assert (answer["query_type"], answer["answer"], answer["count"]) == ("PLAN", "authors", 1)
 
 

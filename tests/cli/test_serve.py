@@ -1,4 +1,4 @@
-"""`rem serve`: a real server process, asked by a real client."""
+"""`rem serve`: a real server process and a real client."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def free_port() -> int:
 
 @contextmanager
 def serving(*arguments: str, settings: Mapping[str, str]) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """A running `rem serve` and its address; it is stopped as a user would, with Ctrl-C."""
+    """Run `rem serve` and yield its address and process. Stop it with Ctrl-C."""
     port = free_port()
     process = subprocess.Popen(
         [str(REM), "serve", "--port", str(port), *arguments],
@@ -75,7 +75,7 @@ def test_readiness_needs_the_database_and_liveness_does_not(home: Path) -> None:
         assert postmaster is not None
         psutil.Process(postmaster).kill()
         assert httpx.get(f"{address}/health/live").status_code == 200
-        # The embedded server is started again by whoever needs it next.
+        # The next request starts the embedded server again.
         deadline = time.monotonic() + 60
         while httpx.get(f"{address}/health", timeout=60).status_code != 200:
             assert time.monotonic() < deadline
@@ -164,7 +164,7 @@ def test_log_has_the_path_template_and_no_content(dsn: str) -> None:
 
 @contextmanager
 def slow_model(seconds: float) -> Iterator[str]:
-    """A language model that thinks for long."""
+    """Run a language model that needs a long time, and yield its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -183,8 +183,8 @@ def slow_model(seconds: float) -> Iterator[str]:
         server.shutdown()
 
 
-def _asked_when_terminated(dsn: str, think_seconds: float, shutdown_seconds: float) -> tuple[int | None, int, float]:
-    """A server is terminated while an agent answers: the answer's status, the exit code and the seconds it took."""
+def _terminate_during_answer(dsn: str, think_seconds: float, shutdown_seconds: float) -> tuple[int | None, int, float]:
+    """Terminate a server while an agent answers. Return the status of the answer, the exit code and the seconds."""
     with slow_model(think_seconds) as model, ThreadPoolExecutor() as pool:
         settings = {
             "POSTGRES__CONNECTION_STRING": dsn,
@@ -212,12 +212,12 @@ def _ask(address: str) -> int | None:
 
 
 def test_shutdown_waits_for_a_running_answer(dsn: str) -> None:
-    status, code, _seconds = _asked_when_terminated(dsn, think_seconds=2, shutdown_seconds=20)
-    # The model fails in the end, which is an answer.
+    status, code, _seconds = _terminate_during_answer(dsn, think_seconds=2, shutdown_seconds=20)
+    # The model fails at the end; its error is the answer.
     assert (status, code) == (502, 0)
 
 
 def test_shutdown_does_not_wait_longer_than_the_limit(dsn: str) -> None:
-    _status, code, seconds = _asked_when_terminated(dsn, think_seconds=15, shutdown_seconds=1)
+    _status, code, seconds = _terminate_during_answer(dsn, think_seconds=15, shutdown_seconds=1)
     assert code == 0
     assert seconds < 12
