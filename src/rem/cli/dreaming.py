@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rem.dreaming.history import RunRecord, StatementRecord
 
 app = typer.Typer(
-    help="Derive moments, entities, relations and profiles from memories, each with its sources.",
+    help="Derive moments, entities, relations and profiles.",
     no_args_is_help=True,
 )
 

@@ -115,7 +115,10 @@ def erase_user(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Erase all rows of a user for good, and count the rows left in every table."""
+    """Erase all rows of a user for good.
+
+    At the end, count the rows that are left in every table.
+    """
     from rem.cli.output import format_count, print_json
 
     async def work(rem: Rem) -> EraseReport:
