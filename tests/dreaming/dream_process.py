@@ -14,7 +14,7 @@ from rem.settings import PostgresSettings, Settings
 
 
 async def main(dsn: str, home: str, user: str) -> None:
-    """Say that it begins, dream, and say that it is done."""
+    """Print "begins", dream, and print "done"."""
     settings = Settings(rem_home=Path(home), postgres=PostgresSettings(connection_string=SecretStr(dsn)))
     async with Rem.open(settings) as rem:
         await rem.try_models()

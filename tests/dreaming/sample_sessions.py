@@ -1,4 +1,4 @@
-"""Conversations for the dreams to look at, the same ones in every database."""
+"""Sessions for tests of dreams, with the same ids in every database."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 import asyncpg
 
 from rem.app import Rem
-from rem.context import Scope
 from rem.db.store import Store
 from rem.dreaming.dreamer import DreamReport
 from rem.models import Message, Moment, Role, Session
 
 MARCH = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
 _ROLES = ("user", "assistant", "system", "tool")
-_SUBJECTS = (
+_TOPICS = (
     ("We migrate the billing database to Postgres 17 in April.", "The cutover of the ledger tables takes 40 minutes."),
     ("My daughter Mia starts violin lessons with Mr. Tanaka.", "The violin is a half size from the shop in Leith."),
     ("The kitchen sink leaks under the cupboard again.", "The plumber charged 120 pounds for the new gasket."),
@@ -46,15 +45,15 @@ _SUBJECTS = (
 )
 
 
-def session_id(name: str) -> UUID:
-    """The id of a session, the same in every test."""
+def make_session_id(name: str) -> UUID:
+    """Return the id of a session by its name, the same in every test."""
     return uuid5(NAMESPACE_URL, f"session of a test: {name}")
 
 
 def _message(name: str, index: int, role: str, text: str, at: datetime, speaker: str | None) -> Message:
     return Message(
         id=uuid5(NAMESPACE_URL, f"message of a test: {name} {index}"),
-        session_id=session_id(name),
+        session_id=make_session_id(name),
         message_index=index,
         role=Role(role),
         content=text,
@@ -64,7 +63,7 @@ def _message(name: str, index: int, role: str, text: str, at: datetime, speaker:
     )
 
 
-async def talk(
+async def store_session(
     store: Store,
     name: str,
     *lines: str,
@@ -72,26 +71,28 @@ async def talk(
     step: timedelta = timedelta(minutes=1),
     first: int = 0,
 ) -> UUID:
-    """Store a conversation: lines such as "user: …", "assistant: …", "tool: …" or "Sarah Chen: …", a minute apart."""
+    """Store a session with lines such as "user: …", "assistant: …", "tool: …" or "Sarah Chen: …", a minute apart."""
     if first == 0:
-        await store.upsert(Session(id=session_id(name), metadata={"test": name}))
+        await store.upsert(Session(id=make_session_id(name), metadata={"test": name}))
     messages = []
-    for place, line in enumerate(lines):
-        who, _, text = line.partition(": ")
-        role, speaker = (who, None) if who in _ROLES else ("user", who)
-        messages.append(_message(name, first + place, role, text, at + place * step, speaker))
+    for offset, line in enumerate(lines):
+        author, _, text = line.partition(": ")
+        role, speaker = (author, None) if author in _ROLES else ("user", author)
+        messages.append(_message(name, first + offset, role, text, at + offset * step, speaker))
     await store.upsert_many(messages)
-    return session_id(name)
+    return make_session_id(name)
 
 
-async def fifty_sessions(store: Store) -> list[UUID]:
-    """Fifty conversations, two on each of 25 subjects with a word of its own each, with pleasantries around them; every
-    tenth repeats itself word for word, and some are nothing but pleasantries."""
+async def store_fifty_sessions(store: Store) -> list[UUID]:
+    """Store fifty sessions, two on each of 25 topics, each with its own marker word and small talk around it.
+
+    Every tenth session repeats another word for word, and every tenth is nothing but small talk.
+    """
     ids = []
     for number in range(50):
-        first, second = _SUBJECTS[number % 25]
+        first, second = _TOPICS[number % 25]
         at = MARCH + timedelta(days=number)
-        told = (
+        texts = (
             (first, second)
             if number < 25
             else (f"A month later it is as I said: {second}", "Nothing else is new there.")
@@ -99,9 +100,9 @@ async def fifty_sessions(store: Store) -> list[UUID]:
         lines = [
             "user: Good morning!",
             "assistant: Hello! How can I help you today?",
-            f"user: {told[0]} The code word is {marker(number)}.",
+            f"user: {texts[0]} The code word is {make_marker(number)}.",
             "assistant: Got it, I will remember that.",
-            f"user: {told[1]}",
+            f"user: {texts[1]}",
             "assistant: Thanks for letting me know!",
         ]
         if number % 10 == 7:
@@ -115,28 +116,28 @@ async def fifty_sessions(store: Store) -> list[UUID]:
                 "user: Remind me to water the ficus on Fridays.",
                 "assistant: I will remind you to water the ficus.",
             ]
-        ids.append(await talk(store, f"number {number}", *lines, at=at))
+        ids.append(await store_session(store, f"number {number}", *lines, at=at))
     return ids
 
 
-def marker(number: int) -> str:
-    """A word that only one of the fifty conversations has."""
+def make_marker(number: int) -> str:
+    """Return a word that only one of the fifty sessions has."""
     return f"zyx{number:02d}quark"
 
 
-async def dream(rem: Rem, store: Store, *names: str, rescan: bool = False) -> DreamReport:
-    """One night of a store's owner, without a mind."""
+async def run_dreams(rem: Rem, store: Store, *names: str, rescan: bool = False) -> DreamReport:
+    """Run dreams for the owner of a store, without a model."""
     return await rem.dreamer().dream(store.scope, names or ("moments",), rescan=rescan)
 
 
-async def moments(store: Store) -> list[Moment]:
-    """An owner's own moments in the order of time."""
-    found = await store.find(Moment, order_by="starts_timestamp")
-    return [moment for moment in found if moment.user_id == store.scope.user_id]
+async def list_moments(store: Store) -> list[Moment]:
+    """Return the owner's own moments in the order of time."""
+    stored = await store.find(Moment, order_by="starts_timestamp")
+    return [moment for moment in stored if moment.user_id == store.scope.user_id]
 
 
-async def contents(sql: asyncpg.Connection[asyncpg.Record]) -> list[tuple[Any, ...]]:
-    """What was dreamt, without the numbers that every dream draws anew."""
+async def fetch_moments_content(sql: asyncpg.Connection[asyncpg.Record]) -> list[tuple[Any, ...]]:
+    """Return the derived moments without their random ids."""
     rows = await sql.fetch(
         """SELECT m.name, m.moment_type, m.summary, m.starts_timestamp, m.ends_timestamp, m.present_persons,
                   m.topic_tags, m.emotion_tags, m.previous_moment_keys, m.source_session_id, m.metadata::text,
@@ -148,24 +149,21 @@ async def contents(sql: asyncpg.Connection[asyncpg.Record]) -> list[tuple[Any, .
     return [tuple(row) for row in rows]
 
 
-async def statements(sql: asyncpg.Connection[asyncpg.Record]) -> list[tuple[Any, ...]]:
-    """All statements that stand or stood, with their ids."""
+async def fetch_statement_rows(sql: asyncpg.Connection[asyncpg.Record]) -> list[tuple[Any, ...]]:
+    """Return id, state and value of all statements."""
     rows = await sql.fetch("SELECT id, state, value::text FROM rem.statements ORDER BY id")
     return [tuple(row) for row in rows]
 
 
-async def tables_with(sql: asyncpg.Connection[asyncpg.Record], word: str, *, beside: Sequence[str] = ()) -> list[str]:
-    """The tables that have a word anywhere in a row."""
+async def find_tables_with(
+    sql: asyncpg.Connection[asyncpg.Record], word: str, *, beside: Sequence[str] = ()
+) -> list[str]:
+    """Return the tables, except those in `beside`, with a word anywhere in a row."""
     tables = await sql.fetch("SELECT relname FROM pg_class WHERE relnamespace = 'rem'::regnamespace AND relkind = 'r'")
-    found = []
+    matching = []
     for (table,) in tables:
         if table not in beside and await sql.fetchval(
             f"SELECT EXISTS (SELECT FROM rem.{table} t WHERE t::text ILIKE '%' || $1 || '%')", word
         ):
-            found.append(table)
-    return sorted(found)
-
-
-def scope_of(user: str | None) -> Scope:
-    """The scope of a user."""
-    return Scope.for_user(user)
+            matching.append(table)
+    return sorted(matching)

@@ -1,4 +1,4 @@
-"""Affinity: edges between memories that belong together, by keys that TRAVERSE walks."""
+"""The affinity dream draws edges between related rows."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from rem.dreaming.claims import RowRef
 from rem.models import Edge, Moment, Ontology, Resource
 from rem.settings import Settings
 from tests.agents.test_service import agents_with
-from tests.dreaming.sample_claims import night_for
-from tests.dreaming.sample_sessions import dream, statements
+from tests.dreaming.sample_claims import start_run
+from tests.dreaming.sample_sessions import fetch_statement_rows, run_dreams
 from tests.scripted_model import Call, Refuse, ScriptedModel, Step, last_text, scripted_model
 
 Sql: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -37,178 +37,178 @@ def model() -> Iterator[ScriptedModel]:
         yield running
 
 
-async def _remember(store: Store, names: list[str] | None = None) -> dict[str, Resource]:
+async def _store_texts(store: Store, names: list[str] | None = None) -> dict[str, Resource]:
     return {name: await store.upsert(Resource(name=name, content=_TEXTS[name])) for name in names or list(_TEXTS)}
 
 
-async def _drawn(sql: Sql) -> set[tuple[str, str, str]]:
+async def _fetch_edges(sql: Sql) -> set[tuple[str, str, str]]:
     rows = await sql.fetch("SELECT src_key, rel_type, dst_key FROM edges WHERE origin = 'dream:affinity'")
     return {tuple(row) for row in rows}
 
 
-async def test_what_belongs_together_is_connected_once_and_walked_both_ways(rem: Rem, alice: Store, sql: Sql) -> None:
-    await _remember(alice)
-    await dream(rem, alice, "affinity")
-    assert await _drawn(sql) == {
+async def test_related_texts_get_one_edge_that_traverse_follows_both_ways(rem: Rem, alice: Store, sql: Sql) -> None:
+    await _store_texts(alice)
+    await run_dreams(rem, alice, "affinity")
+    assert await _fetch_edges(sql) == {
         ("pottery-class", "related_to", "kiln-repair"),
         ("postgres-migration", "related_to", "postgres-rehearsal"),
     }
-    for one, other in (("pottery-class", "kiln-repair"), ("kiln-repair", "pottery-class")):
-        walked = await rem.query(f'TRAVERSE related_to FROM "{one}" DIRECTION both', user="alice@example.com")
+    for start, other in (("pottery-class", "kiln-repair"), ("kiln-repair", "pottery-class")):
+        walked = await rem.query(f'TRAVERSE related_to FROM "{start}" DIRECTION both', user="alice@example.com")
         assert [row["key"] for row in walked.results] == [other]
         assert 0.5 <= walked.results[0]["weight"] <= 1
     outward = await rem.query('TRAVERSE related_to FROM "pottery-class"', user="alice@example.com")
     assert [row["key"] for row in outward.results] == ["kiln-repair"]
-    stood = await statements(sql)
-    assert (await dream(rem, alice, "affinity")).run_id is None
-    assert (await dream(rem, alice, "affinity", rescan=True)).statement_count == 0
-    assert await statements(sql) == stood
+    before = await fetch_statement_rows(sql)
+    assert (await run_dreams(rem, alice, "affinity")).run_id is None
+    assert (await run_dreams(rem, alice, "affinity", rescan=True)).statement_count == 0
+    assert await fetch_statement_rows(sql) == before
 
 
-async def test_only_what_is_new_is_looked_at(rem: Rem, alice: Store, sql: Sql) -> None:
-    await _remember(alice, ["pottery class", "marathon", "tax return"])
-    await dream(rem, alice, "affinity")
-    assert await _drawn(sql) == set()
-    await _remember(alice, ["kiln repair"])
-    report = await dream(rem, alice, "affinity")
-    assert await _drawn(sql) == {("kiln-repair", "related_to", "pottery-class")}
+async def test_run_compares_only_new_rows(rem: Rem, alice: Store, sql: Sql) -> None:
+    await _store_texts(alice, ["pottery class", "marathon", "tax return"])
+    await run_dreams(rem, alice, "affinity")
+    assert await _fetch_edges(sql) == set()
+    await _store_texts(alice, ["kiln repair"])
+    report = await run_dreams(rem, alice, "affinity")
+    assert await _fetch_edges(sql) == {("kiln-repair", "related_to", "pottery-class")}
     assert (report.statement_count, report.changes["affinity"].unchanged) == (1, 0)
 
 
-async def test_an_edge_goes_with_either_end_and_with_what_it_said(rem: Rem, alice: Store, sql: Sql) -> None:
-    stored = await _remember(alice)
-    await dream(rem, alice, "affinity")
+async def test_edge_disappears_when_either_end_is_deleted_or_changed(rem: Rem, alice: Store, sql: Sql) -> None:
+    stored = await _store_texts(alice)
+    await run_dreams(rem, alice, "affinity")
     await alice.delete(stored["kiln repair"])
-    assert await _drawn(sql) == {("postgres-migration", "related_to", "postgres-rehearsal")}
+    assert await _fetch_edges(sql) == {("postgres-migration", "related_to", "postgres-rehearsal")}
     text = "My grandmother's recipe for plum dumplings needs a kilo of floury potatoes and cinnamon sugar."
     await alice.modify(Resource, stored["postgres rehearsal"].id, lambda r: r.model_copy(update={"content": text}))
-    await dream(rem, alice, "affinity")
-    assert await _drawn(sql) == set()
-    assert (await dream(rem, alice, "affinity", rescan=True)).statement_count == 0
+    await run_dreams(rem, alice, "affinity")
+    assert await _fetch_edges(sql) == set()
+    assert (await run_dreams(rem, alice, "affinity", rescan=True)).statement_count == 0
 
 
-async def test_an_edge_that_its_owner_removes_never_comes_back(rem: Rem, alice: Store, sql: Sql) -> None:
-    stored = await _remember(alice, ["pottery class", "kiln repair"])
-    await dream(rem, alice, "affinity")
+async def test_edge_removed_by_owner_never_comes_back(rem: Rem, alice: Store, sql: Sql) -> None:
+    stored = await _store_texts(alice, ["pottery class", "kiln repair"])
+    await run_dreams(rem, alice, "affinity")
 
     def without_dreams(resource: Resource) -> Resource:
         return resource.model_copy(update={"graph_edges": [Edge(dst="marathon", rel_type="knows")]})
 
     await alice.modify(Resource, stored["pottery class"].id, without_dreams)
-    await dream(rem, alice, "affinity")
-    await dream(rem, alice, "affinity", rescan=True)
-    assert ("pottery-class", "related_to", "kiln-repair") not in await _drawn(sql)
+    await run_dreams(rem, alice, "affinity")
+    await run_dreams(rem, alice, "affinity", rescan=True)
+    assert ("pottery-class", "related_to", "kiln-repair") not in await _fetch_edges(sql)
     kept = await alice.get(Resource, stored["pottery class"].id)
     assert [(edge.rel_type, edge.dst) for edge in kept.graph_edges] == [("knows", "marathon")]
 
 
-async def test_parts_of_one_file_are_not_related_and_copies_are_the_same(rem: Rem, alice: Store, sql: Sql) -> None:
+async def test_chunks_of_one_file_get_no_edge_and_copies_get_same_as(rem: Rem, alice: Store, sql: Sql) -> None:
     file_id = "5b6949e5-976b-4e7f-96ea-a58e8a000000"
     for name in ("pottery class", "kiln repair"):
         await alice.upsert(Resource(name=name, content=_TEXTS[name], metadata={"file_id": file_id}))
     await alice.upsert(Resource(name="copy of marathon", content=_TEXTS["marathon"]))
-    await _remember(alice, ["marathon"])
-    await dream(rem, alice, "affinity")
-    assert await _drawn(sql) == {("copy-of-marathon", "same_as", "marathon")}
+    await _store_texts(alice, ["marathon"])
+    await run_dreams(rem, alice, "affinity")
+    assert await _fetch_edges(sql) == {("copy-of-marathon", "same_as", "marathon")}
 
 
-async def test_moments_knowledge_and_what_is_shared_are_connected_and_others_memories_are_not(
+async def test_moments_and_shared_entries_are_linked_but_not_rows_of_other_users(
     rem: Rem, alice: Store, bob: Store, shared: Store, sql: Sql
 ) -> None:
     await alice.upsert(Moment(name="Kiln broke", summary=_TEXTS["kiln repair"]))
     await shared.upsert(Ontology(name="Pottery", content=_TEXTS["pottery class"]))
     await bob.upsert(Resource(name="Bob's kiln", content=_TEXTS["kiln repair"] + " Bob says so."))
-    await dream(rem, alice, "affinity")
-    assert await _drawn(sql) == {("kiln-broke", "related_to", "pottery")}
+    await run_dreams(rem, alice, "affinity")
+    assert await _fetch_edges(sql) == {("kiln-broke", "related_to", "pottery")}
     walked = await rem.query('TRAVERSE related_to FROM "kiln-broke"', user="alice@example.com")
     assert [(row["table"], row["key"]) for row in walked.results] == [("ontologies", "pottery")]
-    # What is shared does not know of what is private.
-    await dream(rem, shared, "affinity")
-    assert await _drawn(sql) == {("kiln-broke", "related_to", "pottery")}
+    # Shared rows get no edges to private ones.
+    await run_dreams(rem, shared, "affinity")
+    assert await _fetch_edges(sql) == {("kiln-broke", "related_to", "pottery")}
 
 
-async def test_no_memory_has_more_than_three(rem: Rem, alice: Store, sql: Sql) -> None:
+async def test_row_has_at_most_three_edges(rem: Rem, alice: Store, sql: Sql) -> None:
     for number in range(8):
         text = f"{_TEXTS['postgres migration']} This is note {number} of the migration rehearsal."
         await alice.upsert(Resource(name=f"note {number}", content=text))
-    await _remember(alice, ["marathon", "tax return", "pottery class"])
-    await dream(rem, alice, "affinity")
+    await _store_texts(alice, ["marathon", "tax return", "pottery class"])
+    await run_dreams(rem, alice, "affinity")
     rows = await sql.fetch("SELECT src_key, count(*) FROM edges WHERE origin = 'dream:affinity' GROUP BY src_key")
     assert rows
     assert all(row[1] <= 3 for row in rows)
 
 
-async def test_empty_and_tiny_texts_are_near_to_nothing(rem: Rem, alice: Store, sql: Sql) -> None:
+async def test_empty_and_tiny_texts_get_no_edges(rem: Rem, alice: Store, sql: Sql) -> None:
     for number, text in enumerate(("", "ok", "ok!", "Thanks.", "👍", "東京", "東京")):
         await alice.upsert(Resource(name=f"tiny {number}", content=text))
-    await dream(rem, alice, "affinity")
-    assert await _drawn(sql) == set()
+    await run_dreams(rem, alice, "affinity")
+    assert await _fetch_edges(sql) == set()
 
 
-async def test_without_an_embedder_it_says_so(settings: Settings) -> None:
+async def test_report_says_that_nothing_is_embedded(settings: Settings) -> None:
     changed = Settings.model_validate({**settings.model_dump(), "embedding": {"provider": "none"}})
     async with Rem.open(changed) as rem:
         alice = rem.store("alice@example.com")
-        await _remember(alice)
-        report = await dream(rem, alice, "affinity")
+        await _store_texts(alice)
+        report = await run_dreams(rem, alice, "affinity")
     assert report.statement_count == 0
     assert any("nothing is embedded" in note for note in report.notes)
 
 
-async def _judged(agents: Agents, rem: Rem, alice: Store) -> Any:
+async def _dream_with_model(agents: Agents, rem: Rem, alice: Store) -> Any:
     return await rem.dreamer(agents.extraction_model).dream(alice.scope, ["affinity"])
 
 
-async def test_with_a_mind_the_relation_has_a_name_and_none_is_no_edge(
+async def test_model_names_the_relation_or_rejects_the_pair(
     rem: Rem, settings: Settings, alice: Store, sql: Sql, model: ScriptedModel
 ) -> None:
-    asked: list[str] = []
+    prompts: list[str] = []
 
     def script(body: dict[str, Any]) -> list[Step]:
         text = last_text(body)
-        asked.append(text)
+        prompts.append(text)
         relation = "supersedes" if "Postgres" in text else "none"
         answer = {"relation": relation, "strength": 0.9 if relation != "none" else 0, "reason": "Both are of one move."}
         return [Call(body["tools"][0]["function"]["name"], answer)]
 
     model.script = script
-    await _remember(alice)
+    await _store_texts(alice)
     async with agents_with(settings, model) as agents:
-        report = await _judged(agents, rem, alice)
+        report = await _dream_with_model(agents, rem, alice)
         assert report.model is not None
-        assert await _drawn(sql) == {("postgres-migration", "supersedes", "postgres-rehearsal")}
+        assert await _fetch_edges(sql) == {("postgres-migration", "supersedes", "postgres-rehearsal")}
         stored = await alice.find(Resource, {"key": "postgres-migration"})
         edge = next(edge for edge in stored[0].graph_edges if edge.origin == "dream:affinity")
         assert (edge.weight, edge.properties["reason"]) == (0.9, "Both are of one move.")
-        calls = len(asked)
+        calls = len(prompts)
         assert calls <= 3 * len(_TEXTS)
-        await _judged(agents, rem, alice)
-        assert len(asked) == calls, "what was judged is not judged again"
-    assert all("<memories>" in text for text in asked)
+        await _dream_with_model(agents, rem, alice)
+        assert len(prompts) == calls, "a pair is judged once"
+    assert all("<memories>" in text for text in prompts)
 
 
-async def test_a_mind_that_fails_leaves_it_for_another_night(
+async def test_next_run_retries_after_model_failure(
     rem: Rem, settings: Settings, alice: Store, sql: Sql, model: ScriptedModel
 ) -> None:
     model.script = lambda _body: [Refuse(500, "tired")]
-    await _remember(alice, ["pottery class", "kiln repair"])
+    await _store_texts(alice, ["pottery class", "kiln repair"])
     async with agents_with(settings, model) as agents:
-        report = await _judged(agents, rem, alice)
-    assert await _drawn(sql) == set()
+        report = await _dream_with_model(agents, rem, alice)
+    assert await _fetch_edges(sql) == set()
     assert any("the next run tries again" in note for note in report.notes)
-    await dream(rem, alice, "affinity")
-    assert len(await _drawn(sql)) == 1
+    await run_dreams(rem, alice, "affinity")
+    assert len(await _fetch_edges(sql)) == 1
 
 
-async def test_the_index_finds_what_looking_at_everything_finds(rem: Rem, alice: Store) -> None:
-    texts = await _remember(alice)
+async def test_index_finds_the_same_neighbours_as_full_scan(rem: Rem, alice: Store) -> None:
+    texts = await _store_texts(alice)
     await rem.index(user="alice@example.com")
-    night = await night_for(rem, alice)
-    (subject,) = await fetch_compared_rows(night, [RowRef("resources", texts["pottery class"].id)])
-    found = []
-    for few_enough in (0, 20_000):
-        neighbours = await Neighbours.load(night, few_enough)
+    run = await start_run(rem, alice)
+    (subject,) = await fetch_compared_rows(run, [RowRef("resources", texts["pottery class"].id)])
+    keys = []
+    for max_scanned_passages in (0, 20_000):
+        neighbours = await Neighbours.load(run, max_scanned_passages)
         assert neighbours is not None
-        found.append([thing.key for thing, _ in await neighbours.find_nearest(subject, 0.0, -1.0)])
-    assert found[0] == found[1]
-    assert found[0][0] == "kiln-repair"
+        keys.append([row.key for row, _ in await neighbours.find_nearest(subject, 0.0, -1.0)])
+    assert keys[0] == keys[1]
+    assert keys[0][0] == "kiln-repair"

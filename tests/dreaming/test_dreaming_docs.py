@@ -1,4 +1,4 @@
-"""What the page about dreaming says is what happens."""
+"""The commands and examples of docs/dreaming.md work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import orjson
 
 from rem.db.store import Store
 from rem.dreaming.registry import DREAMS
-from tests.dreaming.sample_sessions import talk
+from tests.dreaming.sample_sessions import store_session
 from tests.rem_command import REPOSITORY, environment, output
 from tests.rem_command import rem as run_rem
 
@@ -20,7 +20,7 @@ _EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```\w+\n(.*?)```", _PAGE,
 _ALICE = ("--user", "alice@example.com")
 
 
-def _talk(dsn: str) -> dict[str, str]:
+def _store_sessions(dsn: str) -> dict[str, str]:
     settings = {"POSTGRES__CONNECTION_STRING": dsn}
     done = subprocess.run(
         [sys.executable, "-c", _EXAMPLES["talk"]],
@@ -34,8 +34,8 @@ def _talk(dsn: str) -> dict[str, str]:
     return settings
 
 
-def test_the_example_dreams(dsn: str) -> None:
-    settings = _talk(dsn)
+def test_documented_example_works(dsn: str) -> None:
+    settings = _store_sessions(dsn)
     commands = [shlex.split(line)[1:] for line in _EXAMPLES["dream"].splitlines()]
     full, moments, sarah, mentions, statements, runs, audit = (
         output(*command, settings=settings) for command in commands
@@ -50,34 +50,34 @@ def test_the_example_dreams(dsn: str) -> None:
     assert re.findall(r": (\d+)$", audit, re.MULTILINE) == ["0"] * 7
 
 
-def test_a_user_who_is_named_by_address_is_found_by_it(dsn: str) -> None:
-    settings = _talk(dsn)
+def test_profile_is_found_by_email_address(dsn: str) -> None:
+    settings = _store_sessions(dsn)
     output("dreaming", "full", *_ALICE, settings=settings)
     found = orjson.loads(output("lookup", "alice@example.com", "--json", *_ALICE, settings=settings))
     assert "postgres" in orjson.dumps(found).decode().lower()
 
 
-def test_statements_tell_of_what_they_are_said(dsn: str) -> None:
-    settings = _talk(dsn)
+def test_statements_are_printed_once_with_row_and_value(dsn: str) -> None:
+    settings = _store_sessions(dsn)
     output("dreaming", "full", *_ALICE, settings=settings)
     shown = output("dreaming", "statements", *_ALICE, settings=settings).splitlines()
-    told = orjson.loads(output("dreaming", "statements", "--json", *_ALICE, settings=settings))
-    for one in told:
-        about = f"[{'evidence' if one['is_evidence'] else one['state']}] {one['entity_type']}/{one['key']}"
+    records = orjson.loads(output("dreaming", "statements", "--json", *_ALICE, settings=settings))
+    for record in records:
+        about = f"[{'evidence' if record['is_evidence'] else record['state']}] {record['entity_type']}/{record['key']}"
         assert any(line.removeprefix(about).strip(": ") for line in shown[::2] if line.startswith(about)), about
-    assert len(set(shown[::2])) == len(shown[::2]) < len(told), "what several sources say is shown once"
+    assert len(set(shown[::2])) == len(shown[::2]) < len(records), "a statement of several sources is shown once"
     assert any(re.match(r"\[live\] sessions/\S+ mentions ontologies/sarah-chen$", line) for line in shown)
 
 
-async def test_a_statement_of_what_is_not_there_is_only_evidence(alice: Store, dsn: str) -> None:
+async def test_statement_without_row_is_printed_as_evidence(alice: Store, dsn: str) -> None:
     settings = {"POSTGRES__CONNECTION_STRING": dsn}
-    first = await talk(alice, "One", "user: My colleague Amara Diallo will call.")
+    first = await store_session(alice, "One", "user: My colleague Amara Diallo will call.")
     output("dreaming", "entities", *_ALICE, settings=settings)
-    (told,) = orjson.loads(output("dreaming", "statements", "--json", *_ALICE, settings=settings))
-    assert (told["state"], told["is_evidence"]) == ("live", True)
+    (record,) = orjson.loads(output("dreaming", "statements", "--json", *_ALICE, settings=settings))
+    assert (record["state"], record["is_evidence"]) == ("live", True)
     shown = output("dreaming", "statements", *_ALICE, settings=settings)
     assert shown.startswith("[evidence] ontologies/amara-diallo"), shown
-    second = await talk(alice, "Two", "user: My colleague Amara Diallo will call.")
+    second = await store_session(alice, "Two", "user: My colleague Amara Diallo will call.")
     output("dreaming", "entities", *_ALICE, settings=settings)
     shown = output("dreaming", "statements", "amara-diallo", *_ALICE, settings=settings)
     assert shown.count("[live] ontologies/amara-diallo") == 1, shown
@@ -85,8 +85,8 @@ async def test_a_statement_of_what_is_not_there_is_only_evidence(alice: Store, d
     assert "[evidence]" not in shown
 
 
-def test_a_second_dream_has_nothing_to_say(dsn: str) -> None:
-    settings = _talk(dsn)
+def test_second_run_reports_nothing_new(dsn: str) -> None:
+    settings = _store_sessions(dsn)
     (first,) = orjson.loads(output("dreaming", "full", "--json", *_ALICE, settings=settings))
     (second,) = orjson.loads(output("dreaming", "full", "--json", *_ALICE, settings=settings))
     assert first["run_id"] is not None
@@ -94,8 +94,8 @@ def test_a_second_dream_has_nothing_to_say(dsn: str) -> None:
     assert output("dreaming", "full", *_ALICE, settings=settings) == "alice@example.com: nothing new.\n"
 
 
-def test_a_dream_is_undone_by_its_id(dsn: str) -> None:
-    settings = _talk(dsn)
+def test_run_is_undone_by_its_id(dsn: str) -> None:
+    settings = _store_sessions(dsn)
     (report,) = orjson.loads(output("dreaming", "moments", "--json", *_ALICE, settings=settings))
     assert "Deleted" in output("dreaming", "undo", report["run_id"], *_ALICE, settings=settings)
     query = "SQL SELECT count(*) AS moments FROM moments"
@@ -105,8 +105,8 @@ def test_a_dream_is_undone_by_its_id(dsn: str) -> None:
     assert "undone already" in refused.stderr
 
 
-def test_everyone_is_dreamt_for_and_bob_sees_nothing_of_it(dsn: str) -> None:
-    settings = _talk(dsn)
+def test_all_option_dreams_for_each_user_separately(dsn: str) -> None:
+    settings = _store_sessions(dsn)
     reports = orjson.loads(output("dreaming", "full", "--all", "--json", settings=settings))
     assert len([report for report in reports if report["run_id"]]) == 1
     assert orjson.loads(output("dreaming", "statements", "--json", "--user", "bob", settings=settings)) == []
@@ -114,5 +114,5 @@ def test_everyone_is_dreamt_for_and_bob_sees_nothing_of_it(dsn: str) -> None:
     assert "leave --user out" in both.stderr
 
 
-def test_the_table_has_all_dreams() -> None:
+def test_documented_table_lists_all_dreams() -> None:
     assert re.findall(r"^\| `([a-z]+)` \|", _PAGE, re.MULTILINE) == list(DREAMS)

@@ -1,4 +1,4 @@
-"""A full night: what it is made from, and that a second one has nothing to add."""
+"""A full run uses all sources, and a second one changes nothing."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rem.db.store import Store
 from rem.dreaming.registry import DREAMS
 from rem.memory.message import NewMessage
 from rem.models import Moment, Ontology, Role, User
-from tests.dreaming.sample_sessions import talk
+from tests.dreaming.sample_sessions import store_session
 
 Sql: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
-_TALKS = (
+_SESSIONS = (
     ("user: My colleague Sarah Chen <sarah.chen@acme.com> moves billing to Postgres in April.", "assistant: Noted."),
     ("user: Sarah Chen tested the migration of the ledger: twelve minutes of downtime.",),
     (
@@ -25,19 +25,17 @@ _TALKS = (
 )
 
 
-async def _three_talks(store: Store) -> None:
-    for number, lines in enumerate(_TALKS):
-        await talk(store, f"full night {number}", *lines)
+async def _store_three_sessions(store: Store) -> None:
+    for number, lines in enumerate(_SESSIONS):
+        await store_session(store, f"full run {number}", *lines)
 
 
 async def _statements(sql: Sql) -> list[tuple[object, ...]]:
     return [tuple(row) for row in await sql.fetch("SELECT id, state, name, value::text FROM statements ORDER BY id")]
 
 
-async def test_the_first_full_night_knows_who_was_named_and_another_look_changes_nothing(
-    rem: Rem, alice: Store, sql: Sql
-) -> None:
-    await _three_talks(alice)
+async def test_full_run_links_people_to_moments_and_rescan_changes_nothing(rem: Rem, alice: Store, sql: Sql) -> None:
+    await _store_three_sessions(alice)
     await rem.dreamer().dream(alice.scope)
     moments = await alice.find(Moment, order_by="name")
     assert len(moments) == 3
@@ -55,7 +53,7 @@ async def test_the_first_full_night_knows_who_was_named_and_another_look_changes
     assert await _statements(sql) == before
 
 
-async def test_what_rem_itself_answered_is_no_material(rem: Rem, alice: Store) -> None:
+async def test_answers_that_quote_memory_are_no_sources(rem: Rem, alice: Store) -> None:
     quoted = "From your memory: Kubernetes evicts the checkout pods, says Dr. Imogen Brightwater <imogen@kestrel.com>."
     memory, session_id = rem.memory(alice.scope), uuid4()
     messages = [
@@ -73,10 +71,10 @@ async def test_what_rem_itself_answered_is_no_material(rem: Rem, alice: Store) -
         assert word not in everything
 
 
-async def test_whom_only_an_assistant_names_was_not_there(rem: Rem, alice: Store) -> None:
+async def test_person_named_by_assistant_is_not_present(rem: Rem, alice: Store) -> None:
     await alice.upsert(Ontology(name="Ada Lovelace", tags=["person"]))
     await alice.upsert(Ontology(name="Grace Hopper", tags=["person"]))
-    await talk(
+    await store_session(
         alice,
         "assistant names",
         "user: Grace Hopper helps me with the mainsail of the Albatross.",
@@ -87,31 +85,31 @@ async def test_whom_only_an_assistant_names_was_not_there(rem: Rem, alice: Store
     assert moment.present_persons == ["grace-hopper"]
 
 
-async def test_somebody_who_is_known_later_was_there_before(rem: Rem, alice: Store) -> None:
-    await talk(alice, "early", "user: My colleague Tom Okafor repairs the mainsail of the Albatross.")
+async def test_person_known_later_is_added_to_earlier_moments(rem: Rem, alice: Store) -> None:
+    await store_session(alice, "early", "user: My colleague Tom Okafor repairs the mainsail of the Albatross.")
     await rem.dreamer().dream(alice.scope)
     (early,) = await alice.find(Moment)
     assert early.present_persons == []
-    await talk(alice, "late", "user: My colleague Tom Okafor baked sourdough bread with rye flour.")
+    await store_session(alice, "late", "user: My colleague Tom Okafor baked sourdough bread with rye flour.")
     await rem.dreamer().dream(alice.scope)
     assert [moment.present_persons for moment in await alice.find(Moment)] == [["tom-okafor"], ["tom-okafor"]]
     assert (await rem.dreamer().dream(alice.scope, rescan=True)).statement_count == 0
 
 
-async def test_a_profile_answers_to_the_address_and_keeps_it(rem: Rem) -> None:
+async def test_profile_keeps_email_address_of_owner_only(rem: Rem) -> None:
     mia = rem.store("mia@northwind.example")
-    await _three_talks(mia)
+    await _store_three_sessions(mia)
     await rem.dreamer().dream(mia.scope)
     assert await mia.lookup("mia@northwind.example") == []
     await rem.dreamer().dream(mia.scope, email="Mia@Northwind.example")
     (found,) = await mia.lookup("mia@northwind.example")
     assert isinstance(found, User)
     assert found.summary
-    # Every night only the id is known.
-    await talk(mia, "news", "user: The sailmaker in Cowes quoted 3,400 euros for Dacron.")
+    # The nightly run knows only the id.
+    await store_session(mia, "news", "user: The sailmaker in Cowes quoted 3,400 euros for Dacron.")
     assert (await rem.dreamer().dream(mia.scope)).statement_count
     assert (await rem.dreamer().dream(mia.scope, rescan=True)).statement_count == 0
     assert [row.id for row in await mia.lookup("mia@northwind.example")] == [found.id]
-    # Somebody else's address is not the owner's.
+    # The address of another user is not stored.
     await rem.dreamer().dream(mia.scope, email="bob@northwind.example")
     assert await mia.lookup("bob@northwind.example") == []

@@ -1,4 +1,4 @@
-"""What was dreamt survives a dump: loaded elsewhere, it is adopted by the first dream."""
+"""The first run after loading a dump adopts the derived rows in it."""
 
 from __future__ import annotations
 
@@ -10,21 +10,19 @@ from rem.app import Rem
 from rem.db.store import Store
 from rem.models import Message, Moment, Ontology, Role, Session, User
 from tests.conftest import fresh_database, settings_for
-from tests.dreaming.sample_sessions import talk
+from tests.dreaming.sample_sessions import store_session
 
 _AT = datetime(2026, 3, 2, 9, tzinfo=UTC)
 
 
-async def _talk(store: Store) -> None:
+async def _store_session(store: Store) -> None:
     session = await store.upsert(Session(name="talk", created_at=_AT))
     text = "We decided to migrate the billing database to Postgres 18 in April, with twelve minutes of downtime."
     await store.upsert(Message(session_id=session.id, message_index=0, role=Role.USER, content=text, created_at=_AT))
 
 
-async def test_a_loaded_moment_is_adopted_and_the_second_dream_is_silent(
-    rem: Rem, alice: Store, tmp_path: Path
-) -> None:
-    await _talk(alice)
+async def test_loaded_moment_is_adopted_by_first_run(rem: Rem, alice: Store, tmp_path: Path) -> None:
+    await _store_session(alice)
     await rem.dreamer().dream(alice.scope)
     (before,) = await alice.find(Moment)
     dump = io.StringIO()
@@ -40,24 +38,22 @@ async def test_a_loaded_moment_is_adopted_and_the_second_dream_is_silent(
         assert (await other.dreamer().audit(alice.scope)).is_clean
 
 
-async def test_loaded_moments_that_mention_somebody_are_adopted_one_by_one(
-    rem: Rem, alice: Store, tmp_path: Path
-) -> None:
-    path = await _dumped_deliveries(rem, alice, tmp_path)
+async def test_loaded_moments_with_mentions_are_adopted_separately(rem: Rem, alice: Store, tmp_path: Path) -> None:
+    path = await _dump_deliveries(rem, alice, tmp_path)
     async with fresh_database() as dsn, Rem.open(settings_for(dsn)) as other:
         loaded = other.store("alice@example.com")
         await other.load(path, user="alice@example.com")
         await other.dreamer().dream(loaded.scope)
-        assert await _told(loaded) == await _told(alice)
+        assert await _fetch_moments(loaded) == await _fetch_moments(alice)
         assert (await other.dreamer().dream(loaded.scope)).run_id is None
         assert (await other.dreamer().audit(loaded.scope)).is_clean
 
 
-async def test_what_waits_to_be_adopted_is_not_taken_for_its_owners_own(rem: Rem, alice: Store, tmp_path: Path) -> None:
-    path = await _dumped_deliveries(rem, alice, tmp_path)
+async def test_moment_waiting_for_adoption_keeps_its_origin(rem: Rem, alice: Store, tmp_path: Path) -> None:
+    path = await _dump_deliveries(rem, alice, tmp_path)
     async with fresh_database() as dsn:
         settings = settings_for(dsn)
-        # The moment of the second conversation is linked a night before that is looked at.
+        # The moment of the second session is linked one run before that session is read.
         settings.dreaming.max_sources = 1
         async with Rem.open(settings) as other:
             loaded = other.store("alice@example.com")
@@ -70,11 +66,11 @@ async def test_what_waits_to_be_adopted_is_not_taken_for_its_owners_own(rem: Rem
             assert {moment.origin for moment in after} == {"dream:moments"}
 
 
-async def _dumped_deliveries(rem: Rem, store: Store, folder: Path) -> Path:
-    """A dump of two conversations about somebody, and of what was dreamt from them."""
+async def _dump_deliveries(rem: Rem, store: Store, folder: Path) -> Path:
+    """Dump two sessions about a person with everything derived from them, and return the path."""
     for day, (goods, city) in enumerate([("violins", "Rome"), ("tractors", "Oslo")]):
         text = f"user: The delivery of {goods} to our customer Maria Gomez in {city} is late."
-        await talk(store, goods, text, at=_AT + timedelta(days=day))
+        await store_session(store, goods, text, at=_AT + timedelta(days=day))
     await rem.dreamer().dream(store.scope)
     dump = io.StringIO()
     await rem.dump(dump, user="alice@example.com")
@@ -83,7 +79,7 @@ async def _dumped_deliveries(rem: Rem, store: Store, folder: Path) -> Path:
     return path
 
 
-async def _told(store: Store) -> list[object]:
+async def _fetch_moments(store: Store) -> list[object]:
     """What the owner's rows say, whoever wrote them when."""
     moments = [(m.key, m.id, m.origin, m.summary, m.sources, _edges(m)) for m in await store.find(Moment)]
     people = [(o.key, o.id, o.origin, o.content, o.sources, _edges(o)) for o in await store.find(Ontology)]

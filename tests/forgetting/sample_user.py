@@ -15,7 +15,7 @@ from rem.dreaming.claims import Claim
 from rem.jobs.queue import JobQueue
 from rem.memory.message import NewMessage
 from rem.models import Edge, Entity, File, Moment, Resource, Role, Session, User
-from tests.dreaming.sample_claims import edge, field, moment, night_for, ref
+from tests.dreaming.sample_claims import claim_edge, claim_field, claim_moment, start_run, to_ref
 
 
 class Gadget(Entity, table="gadgets"):
@@ -114,15 +114,17 @@ async def _dream(rem: Rem, store: Store, session: Session, mark: str) -> None:
     """Store statements of each kind and state."""
     notes = await store.find(Resource, {"key": await store.normalize_key(f"{mark} name")})
     me = (await store.find(User, {"user_id": store.scope.user_id}))[0]
-    run = await night_for(rem, store)
+    run = await start_run(rem, store)
     claims: list[Claim] = [
-        moment(f"Met {mark}", *notes, summary=f"Talked about {mark}."),
-        edge(notes[0], me, rel_type=f"knows_{mark}"),
-        field(me, "summary", f"Likes {mark}.", *notes),
+        claim_moment(f"Met {mark}", *notes, summary=f"Talked about {mark}."),
+        claim_edge(notes[0], me, rel_type=f"knows_{mark}"),
+        claim_field(me, "summary", f"Likes {mark}.", *notes),
     ]
-    await run.store_claims("moments", ref(notes[0]), claims)
-    await (await night_for(rem, store)).store_claims("moments", ref(notes[0]), claims[1:])
-    await run.store_claims("moments", ref(session), [moment(f"Again {mark}", *notes, summary=f"More of {mark}.")])
+    await run.store_claims("moments", to_ref(notes[0]), claims)
+    await (await start_run(rem, store)).store_claims("moments", to_ref(notes[0]), claims[1:])
+    await run.store_claims(
+        "moments", to_ref(session), [claim_moment(f"Again {mark}", *notes, summary=f"More of {mark}.")]
+    )
     refused = (await store.find(Moment, {"origin": "dream:moments"}))[0]
     await store.delete(refused)
 

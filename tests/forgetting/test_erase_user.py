@@ -16,7 +16,7 @@ from rem.errors import DatabaseError, InvalidInputError, RemError
 from rem.forgetting.owned_tables import find_owned_tables
 from rem.memory.message import NewMessage
 from rem.models import Resource, Role, User
-from tests.dreaming.sample_claims import note
+from tests.dreaming.sample_claims import store_note
 from tests.forgetting.sample_user import create_sample_user
 from tests.forgetting.text_traces import find_in_planner_stats, find_traces
 from tests.rem_command import REM, REPOSITORY, environment
@@ -33,10 +33,10 @@ async def two_users(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> tuple[
     for owner, reader in ((_ALICE, _BOB), (_BOB, _ALICE)):
         (session,) = await rem.memory(owner).list_sessions()
         await rem.memory(owner).share_session(session.id, reader)
-    passing = await note(alice, f"{_ALICE_MARKER} passing", f"{_ALICE_MARKER} is indexed, and gone")
+    passing = await store_note(alice, f"{_ALICE_MARKER} passing", f"{_ALICE_MARKER} is indexed, and gone")
     await rem.index(everyone=True)
     await alice.delete(passing)
-    await note(alice, f"{_ALICE_MARKER} waits", f"{_ALICE_MARKER} is in the queue")
+    await store_note(alice, f"{_ALICE_MARKER} waits", f"{_ALICE_MARKER} is in the queue")
     return alice, bob
 
 
@@ -103,19 +103,19 @@ async def test_second_erase_changes_nothing_and_user_can_start_again(
 
 
 async def test_mentions_by_others_stay_and_are_counted(rem: Rem, alice: Store, bob: Store) -> None:
-    await note(alice, "mine")
+    await store_note(alice, "mine")
     await rem.store().upsert(User(name="Alice", email=_ALICE))
-    await note(bob, "colleague", f"Alice can be reached at {_ALICE.upper()}.")
-    await note(bob, "badge", f"Her id is {alice.scope.user_id}.")
+    await store_note(bob, "colleague", f"Alice can be reached at {_ALICE.upper()}.")
+    await store_note(bob, "badge", f"Her id is {alice.scope.user_id}.")
     report = await rem.erase_user(_ALICE)
     assert report.mentions == {"users": 1, "resources": 2}
     assert await bob.count(Resource) == 2
 
 
 async def test_erase_is_limited_to_one_tenant(rem: Rem, alice: Store) -> None:
-    await note(alice, "mine")
+    await store_note(alice, "mine")
     elsewhere = rem.store(_ALICE, tenant="elsewhere")
-    await note(elsewhere, "there")
+    await store_note(elsewhere, "there")
     await rem.erase_user(_ALICE)
     assert await alice.count(Resource) == 0
     assert await elsewhere.count(Resource) == 1
@@ -167,7 +167,7 @@ async def test_owner_of_every_table_is_known(sql: asyncpg.Connection[asyncpg.Rec
 async def test_table_without_known_owner_stops_erase(
     rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    await note(alice, "mine")
+    await store_note(alice, "mine")
     await sql.execute("CREATE TABLE rem.mystery (secret text)")
     with pytest.raises(DatabaseError, match=r"rem\.mystery"):
         await rem.erase_user(_ALICE)

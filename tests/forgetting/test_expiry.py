@@ -15,8 +15,8 @@ from rem.forgetting.expiry import expire, parse_duration, parse_expiry, parse_ti
 from rem.memory.manager import MemoryManager
 from rem.memory.message import NewMessage
 from rem.models import Edge, File, Message, Ontology, Resource, Role, Session
-from tests.dreaming.sample_claims import moment, moments, night_for, note, ref
-from tests.dreaming.sample_sessions import talk
+from tests.dreaming.sample_claims import claim_moment, list_moments, start_run, store_note, to_ref
+from tests.dreaming.sample_sessions import store_session
 
 _SOON = timedelta(seconds=0.8)
 
@@ -205,14 +205,14 @@ async def test_concurrent_writes_and_expiry_leave_no_message_without_expiry(
 
 
 async def test_rows_of_another_user_cannot_be_expired(alice: Store, bob: Store) -> None:
-    mine = await note(alice, "mine")
+    mine = await store_note(alice, "mine")
     with pytest.raises(NotFoundError):
         await expire(bob, [mine], later())
     assert (await alice.get(Resource, mine.id)).expires_at is None
 
 
 async def test_expire_changes_all_rows_or_none(alice: Store) -> None:
-    kept = await note(alice, "kept")
+    kept = await store_note(alice, "kept")
     with pytest.raises(NotFoundError):
         await expire(alice, [kept, Resource(name="no such row")], later())
     assert (await alice.get(Resource, kept.id)).expires_at is None
@@ -231,43 +231,43 @@ async def test_file_expiry_applies_to_present_and_new_chunks(alice: Store) -> No
 
 
 async def test_dreamt_row_expires_with_its_first_source(rem: Rem, alice: Store) -> None:
-    first, second = await note(alice, "first"), await note(alice, "second")
-    run = await night_for(rem, alice)
-    await run.store_claims("moments", ref(first), [moment("both", first, second)])
+    first, second = await store_note(alice, "first"), await store_note(alice, "second")
+    run = await start_run(rem, alice)
+    await run.store_claims("moments", to_ref(first), [claim_moment("both", first, second)])
     at = later()
     await expire(alice, [second], at)
-    assert [row.expires_at for row in await moments(alice)] == [at]
+    assert [row.expires_at for row in await list_moments(alice)] == [at]
     await expire(alice, [first], at - timedelta(days=1))
-    assert [row.expires_at for row in await moments(alice)] == [at - timedelta(days=1)]
+    assert [row.expires_at for row in await list_moments(alice)] == [at - timedelta(days=1)]
     await expire(alice, [first, second], None)
-    assert [row.expires_at for row in await moments(alice)] == [None]
-    assert (await moments(alice))[0].origin == "dream:moments"
+    assert [row.expires_at for row in await list_moments(alice)] == [None]
+    assert (await list_moments(alice))[0].origin == "dream:moments"
 
 
 async def test_moment_expires_with_its_session(rem: Rem, memory: MemoryManager, session: Session) -> None:
     messages = await memory.load_session(session.id)
-    run = await night_for(rem, memory.store)
-    await run.store_claims("moments", ref(session), [moment("the trip", *messages)])
+    run = await start_run(rem, memory.store)
+    await run.store_claims("moments", to_ref(session), [claim_moment("the trip", *messages)])
     at = later()
     await expire(memory.store, [session], at)
-    assert [row.expires_at for row in await moments(memory.store)] == [at]
+    assert [row.expires_at for row in await list_moments(memory.store)] == [at]
 
 
 async def test_dreamt_row_expires_when_source_is_overwritten_with_expiry(
     rem: Rem, memory: MemoryManager, session: Session
 ) -> None:
     message, *_ = await memory.load_session(session.id)
-    run = await night_for(rem, memory.store)
-    await run.store_claims("moments", ref(session), [moment("the trip", message)])
+    run = await start_run(rem, memory.store)
+    await run.store_claims("moments", to_ref(session), [claim_moment("the trip", message)])
     for at in (later(), None):
         stored = await memory.store.get(Message, message.id)
         await memory.store.upsert(stored.model_copy(update={"expires_at": at}))
-        assert [row.expires_at for row in await moments(memory.store)] == [at]
+        assert [row.expires_at for row in await list_moments(memory.store)] == [at]
 
 
 async def test_entity_from_two_sessions_expires_with_the_later_one(rem: Rem, alice: Store) -> None:
-    first = await talk(alice, "first", "user: My colleague Sarah Chen <sarah@acme.com> is here.")
-    second = await talk(alice, "second", "user: I called Sarah Chen <sarah@acme.com> again.")
+    first = await store_session(alice, "first", "user: My colleague Sarah Chen <sarah@acme.com> is here.")
+    second = await store_session(alice, "second", "user: I called Sarah Chen <sarah@acme.com> again.")
     await rem.dreamer().dream(alice.scope, ["entities"])
     at = later()
     expected = [(first, at, None), (second, at + timedelta(days=1), at + timedelta(days=1)), (second, None, None)]
@@ -278,8 +278,8 @@ async def test_entity_from_two_sessions_expires_with_the_later_one(rem: Rem, ali
 
 
 async def test_renewed_row_is_not_swept(rem: Rem, alice: Store) -> None:
-    spot = await note(alice, "parking spot", "B12")
+    spot = await store_note(alice, "parking spot", "B12")
     await expire(alice, [spot], datetime.now(UTC) - timedelta(seconds=1))
-    await note(alice, "parking spot", "C3")
+    await store_note(alice, "parking spot", "C3")
     assert (await rem.sweep()).total == 0
     assert [row.key for row in await alice.lookup("parking spot")] == ["parking-spot"]

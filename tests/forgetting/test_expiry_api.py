@@ -12,7 +12,7 @@ from rem.app import Rem
 from rem.db.store import Store
 from rem.settings import Settings
 from tests.api.live_server import client, served
-from tests.dreaming.sample_claims import moment, night_for, note, ref
+from tests.dreaming.sample_claims import claim_moment, start_run, store_note, to_ref
 
 _THEN = "2030-12-01T00:00:00Z"
 
@@ -52,10 +52,12 @@ async def test_patch_expires_entity(as_alice: httpx2.AsyncClient) -> None:
 
 
 async def test_patched_expiry_makes_dreamt_row_the_owners(rem: Rem, alice: Store, as_alice: httpx2.AsyncClient) -> None:
-    plan = await note(alice, "plan")
-    await (await night_for(rem, alice)).store_claims("moments", ref(plan), [moment("the plan", plan)])
+    plan = await store_note(alice, "plan")
+    await (await start_run(rem, alice)).store_claims("moments", to_ref(plan), [claim_moment("the plan", plan)])
     path = "/api/v1/entities/moments/the-plan"
     assert (await as_alice.patch(path, json={"expires_at": _THEN})).json()["expires_at"] == _THEN
-    await (await night_for(rem, alice)).store_claims("moments", ref(plan), [moment("the plan, in other words", plan)])
+    await (await start_run(rem, alice)).store_claims(
+        "moments", to_ref(plan), [claim_moment("the plan, in other words", plan)]
+    )
     (left,) = (await as_alice.get("/api/v1/entities/moments")).json()["data"]
     assert (left["key"], left["expires_at"], left["origin"]) == ("the-plan", _THEN, "user")

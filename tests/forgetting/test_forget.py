@@ -17,7 +17,17 @@ from rem.forgetting.forget_plan import ForgetPlan
 from rem.ingest.models import FetchedFile
 from rem.memory.message import NewMessage
 from rem.models import Edge, Message, Moment, Ontology, Resource, Role, Session, User
-from tests.dreaming.sample_claims import dreamt_edges, edge, field, moment, moments, night_for, note, ref, sources
+from tests.dreaming.sample_claims import (
+    claim_edge,
+    claim_field,
+    claim_moment,
+    list_derived_edges,
+    list_moments,
+    start_run,
+    store_note,
+    to_ref,
+    to_sources,
+)
 from tests.forgetting.text_traces import find_in_planner_stats, find_traces
 
 _ALICE, _BOB = "alice@example.com", "bob@example.com"
@@ -26,7 +36,7 @@ _ALICE, _BOB = "alice@example.com", "bob@example.com"
 def person(*made_from: Resource | Message, name: str = "Sarah Chen", aliases: tuple[str, ...] = ("Sally",)) -> RowClaim:
     """Return the claim of the entities dream for a person."""
     entity = Ontology(name=name, content=f"{name} was named.", extracted_data={"aliases": list(aliases)})
-    return RowClaim(entity=entity, sources=sources(*made_from), confidence=0.9, is_named=True)
+    return RowClaim(entity=entity, sources=to_sources(*made_from), confidence=0.9, is_named=True)
 
 
 async def store_session(rem: Rem, *texts: str, name: str | None = None, user: str = _ALICE) -> Session:
@@ -45,7 +55,7 @@ async def known(rem: Rem, alice: Store) -> Resource:
     """Store Sarah Chen, called Sally, in a row, a session, a note, statements, lists and edges."""
     session = await store_session(rem, "I had lunch with Sally.", "The weather was fine.", name="Lunch")
     await alice.upsert(User(name="Alice", email=_ALICE, interests=["sailing", "Sarah Chen"], summary="Sails."))
-    notes = await note(alice, "team notes", "sarah-chen leads the harbour project.")
+    notes = await store_note(alice, "team notes", "sarah-chen leads the harbour project.")
     harbour = await alice.upsert(
         Resource(
             name="harbour",
@@ -56,26 +66,26 @@ async def known(rem: Rem, alice: Store) -> Resource:
         )
     )
     messages = await rem.memory(_ALICE).load_session(session.id)
-    run = await night_for(rem, alice)
-    await run.store_claims("entities", ref(notes), [person(notes, messages[0])])
-    await run.store_claims("affinity", ref(harbour), [edge(harbour, notes), _edge_to_sarah(harbour, notes)])
+    run = await start_run(rem, alice)
+    await run.store_claims("entities", to_ref(notes), [person(notes, messages[0])])
+    await run.store_claims("affinity", to_ref(harbour), [claim_edge(harbour, notes), _edge_to_sarah(harbour, notes)])
     (me,) = await alice.find(User, {"user_id": alice.scope.user_id})
     await run.store_claims(
         "profiles",
-        ref(me),
+        to_ref(me),
         [
-            field(me, "summary", "Alice sails, and works with Sally.", notes),
-            field(me, "preferred_topics", ["harbours", "Sarah Chen"], notes),
+            claim_field(me, "summary", "Alice sails, and works with Sally.", notes),
+            claim_field(me, "preferred_topics", ["harbours", "Sarah Chen"], notes),
         ],
     )
     await run.store_claims(
         "moments",
-        ref(session),
+        to_ref(session),
         [
-            moment("Lunch with Sally", messages[0], summary="They ate."),
+            claim_moment("Lunch with Sally", messages[0], summary="They ate."),
             RowClaim(
                 entity=Moment(name="Fine weather", summary="It was sunny.", present_persons=["Sarah Chen", "Bob"]),
-                sources=sources(messages[1]),
+                sources=to_sources(messages[1]),
             ),
         ],
     )
@@ -84,7 +94,7 @@ async def known(rem: Rem, alice: Store) -> Resource:
 
 
 def _edge_to_sarah(harbour: Resource, notes: Resource) -> Any:
-    claim = edge(harbour, notes, rel_type="led_by")
+    claim = claim_edge(harbour, notes, rel_type="led_by")
     line = Edge(dst="sarah-chen", rel_type="led_by", properties={"dst_entity_type": "ontologies"})
     return type(claim)(src=claim.src, edge=line, sources=claim.sources)
 
@@ -122,10 +132,10 @@ async def test_forget_removes_planned_rows_and_keeps_texts(rem: Rem, alice: Stor
     harbour = await alice.get(Resource, known.id)
     assert (harbour.tags, harbour.related_entities) == (["stone"], ["bob"])
     assert [line.dst for line in harbour.graph_edges if line.origin == "user"] == ["team notes"]
-    assert await dreamt_edges(alice, harbour) == [("related_to", "team-notes")]
+    assert await list_derived_edges(alice, harbour) == [("related_to", "team-notes")]
     (me,) = await alice.find(User, {"user_id": alice.scope.user_id})
     assert (me.interests, me.preferred_topics, me.summary) == (["sailing"], ["harbours"], "")
-    weather, lunch = await moments(alice)
+    weather, lunch = await list_moments(alice)
     assert (weather.name, weather.present_persons) == ("Fine weather", ["Bob"])
     assert lunch.name == "Lunch with Sally", "it repeats a message that stays"
     assert len(await alice.find(Message)) == 2
@@ -136,8 +146,10 @@ async def test_dream_does_not_make_forgotten_entity_again(rem: Rem, alice: Store
     report = await rem.forget(await make_plan(rem))
     assert report.refused == ["sally", "sarah-chen"]
     (notes,) = await alice.find(Resource, {"key": "team-notes"})
-    run = await night_for(rem, alice)
-    assert (await run.store_claims("entities", ref(notes), [person(notes), person(notes, name="Sally")])).refused == 2
+    run = await start_run(rem, alice)
+    assert (
+        await run.store_claims("entities", to_ref(notes), [person(notes), person(notes, name="Sally")])
+    ).refused == 2
     assert await alice.lookup("Sarah Chen") == []
 
 
@@ -159,8 +171,10 @@ async def test_rest_of_an_episode_is_kept(rem: Rem, alice: Store, known: Resourc
     await rem.forget(await make_plan(rem))
     messages = await alice.find(Message, order_by="message_index")
     (session,) = await alice.find(Session)
-    run = await night_for(rem, alice)
-    again = await run.store_claims("moments", ref(session), [moment("Lunch", messages[0], summary="They ate fish.")])
+    run = await start_run(rem, alice)
+    again = await run.store_claims(
+        "moments", to_ref(session), [claim_moment("Lunch", messages[0], summary="They ate fish.")]
+    )
     assert (again.said, again.refused) == (1, 0)
 
 
@@ -178,10 +192,10 @@ async def test_alias_mentions_are_found_after_the_row_is_gone(
 
 async def test_forgotten_user_row_is_refused_to_dreams(rem: Rem, alice: Store) -> None:
     await alice.upsert(User(name="Sarah Chen", email="sarah@example.com", summary="Leads."))
-    notes = await note(alice, "notes", "Sarah Chen leads.")
+    notes = await store_note(alice, "notes", "Sarah Chen leads.")
     await rem.forget(await make_plan(rem, "sarah@example.com"))
-    run = await night_for(rem, alice)
-    assert (await run.store_claims("entities", ref(notes), [person(notes)])).refused == 1
+    run = await start_run(rem, alice)
+    assert (await run.store_claims("entities", to_ref(notes), [person(notes)])).refused == 1
 
 
 async def test_forget_with_mentions_leaves_no_trace(
@@ -251,8 +265,8 @@ async def test_session_with_the_name_is_erased_with_its_messages(rem: Rem, alice
 
 
 async def test_deleted_rows_are_erased(rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]) -> None:
-    await alice.delete(await note(alice, "Sarah Chen"))
-    await alice.delete(await note(alice, "diary", "Sarah Chen was here."))
+    await alice.delete(await store_note(alice, "Sarah Chen"))
+    await alice.delete(await store_note(alice, "diary", "Sarah Chen was here."))
     report = await rem.forget(await make_plan(rem, mentions=True))
     assert report.erased == {"resources": 2}
     assert await find_traces(sql, "chen") == {}
@@ -276,8 +290,8 @@ async def test_rows_of_others_and_shared_rows_stay(
 @pytest.mark.parametrize(
     "change",
     [
-        lambda store: note(store, "harbour", "It is wider now."),
-        lambda store: note(store, "newcomer", "Sally was here, too."),
+        lambda store: store_note(store, "harbour", "It is wider now."),
+        lambda store: store_note(store, "newcomer", "Sally was here, too."),
     ],
 )
 async def test_changed_plan_is_rejected(
@@ -316,7 +330,7 @@ async def test_concurrent_forgets_have_the_effect_of_one(rem: Rem, alice: Store,
 
 
 async def test_unknown_name_gives_empty_plan(rem: Rem, alice: Store) -> None:
-    await note(alice, "notes", "Adapters and Canada.")
+    await store_note(alice, "notes", "Adapters and Canada.")
     plan = await make_plan(rem, "Ada", mentions=True)
     assert plan.is_empty
     assert (plan.rows, plan.mentions) == ([], [])

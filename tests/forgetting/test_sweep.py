@@ -17,7 +17,16 @@ from rem.memory.prune import list_idle_sessions
 from rem.models import Entity, File, Moment, Resource, Role, Session, User
 from rem.settings import Settings
 from rem.worker.handlers import HANDLERS, HandlerContext
-from tests.dreaming.sample_claims import dreamt_edges, edge, field, moment, moments, night_for, note, ref
+from tests.dreaming.sample_claims import (
+    claim_edge,
+    claim_field,
+    claim_moment,
+    list_derived_edges,
+    list_moments,
+    start_run,
+    store_note,
+    to_ref,
+)
 from tests.forgetting.text_traces import find_traces
 
 _MARK = "Quetzalcoatl"
@@ -46,7 +55,7 @@ async def test_sweep_erases_expired_rows_of_all_users(rem: Rem, sql: asyncpg.Con
         store = rem.store(user)
         await store.upsert(Resource(name=f"{_MARK} note", content=_MARK, expires_at=past_time()))
         await store.upsert(Gadget(name=f"{_MARK} gadget", notes=_MARK, expires_at=past_time()))
-        await note(store, "kept")
+        await store_note(store, "kept")
     await store_session(rem, "alice@example.com", _MARK, "And more.", expires_at=past_time())
     await rem.index(everyone=True)
     report = await rem.sweep()
@@ -63,38 +72,38 @@ async def test_statements_of_swept_sources_are_derived_again_from_the_rest(
     rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     brief = await alice.upsert(Resource(name="brief", content=_MARK))
-    lasting = await note(alice, "lasting")
+    lasting = await store_note(alice, "lasting")
     me = await alice.upsert(User(name="Alice"))
-    run = await night_for(rem, alice)
+    run = await start_run(rem, alice)
     await run.store_claims(
         "test",
-        ref(lasting),
+        to_ref(lasting),
         [
-            moment("both", brief, lasting, summary=f"{_MARK} again"),
-            edge(lasting, brief),
-            field(me, "summary", f"Likes {_MARK}.", brief),
+            claim_moment("both", brief, lasting, summary=f"{_MARK} again"),
+            claim_edge(lasting, brief),
+            claim_field(me, "summary", f"Likes {_MARK}.", brief),
         ],
     )
     await alice.upsert(Resource(name="brief", content=_MARK, expires_at=past_time()))
     await rem.sweep()
-    assert await moments(alice) == []
-    assert await dreamt_edges(alice, lasting) == []
+    assert await list_moments(alice) == []
+    assert await list_derived_edges(alice, lasting) == []
     await rem.index(everyone=True)
     assert await find_traces(sql, _MARK) == {}
     assert await sql.fetchval("SELECT count(*) FROM statements") == 0, "it was not taken back by its owner"
-    run = await night_for(rem, alice)
-    assert (await run.store_claims("test", ref(lasting), [moment("both", lasting)])).said == 1
+    run = await start_run(rem, alice)
+    assert (await run.store_claims("test", to_ref(lasting), [claim_moment("both", lasting)])).said == 1
 
 
 async def test_row_expired_by_owner_is_not_dreamt_again(rem: Rem, alice: Store) -> None:
-    source = await note(alice, "source")
-    await (await night_for(rem, alice)).store_claims("test", ref(source), [moment("it", source)])
-    (row,) = await moments(alice)
+    source = await store_note(alice, "source")
+    await (await start_run(rem, alice)).store_claims("test", to_ref(source), [claim_moment("it", source)])
+    (row,) = await list_moments(alice)
     await alice.modify(Moment, row.id, lambda it: it.model_copy(update={"expires_at": past_time()}))
     assert (await rem.sweep()).erased == {"moments": 1}
-    again = await (await night_for(rem, alice)).store_claims("test", ref(source), [moment("it", source)])
+    again = await (await start_run(rem, alice)).store_claims("test", to_ref(source), [claim_moment("it", source)])
     assert (again.said, again.refused) == (0, 1)
-    assert await moments(alice) == []
+    assert await list_moments(alice) == []
 
 
 async def test_entity_with_owner_expiry_is_not_changed_or_made_again(rem: Rem, alice: Store) -> None:
@@ -160,7 +169,7 @@ async def test_concurrent_sweeps_and_writers_agree(rem: Rem, alice: Store) -> No
     await alice.upsert_many([Resource(name=f"old {n}", content="x", expires_at=past_time()) for n in range(50)])
 
     async def write(number: int) -> None:
-        await note(alice, f"old {number}", "renewed")
+        await store_note(alice, f"old {number}", "renewed")
 
     await asyncio.gather(rem.sweep(), *map(write, range(0, 50, 10)), rem.sweep())
     await rem.sweep()
@@ -180,8 +189,8 @@ async def test_pruned_sessions_lose_their_statements(
     session = await store_session(rem, "alice@example.com", "It was long ago.")
     recent = await store_session(rem, "alice@example.com", "It was today.")
     memory = rem.memory("alice@example.com")
-    run = await night_for(rem, alice)
-    await run.store_claims("test", ref(session), [moment("long ago", *await memory.load_session(session.id))])
+    run = await start_run(rem, alice)
+    await run.store_claims("test", to_ref(session), [claim_moment("long ago", *await memory.load_session(session.id))])
     await sql.execute("ALTER TABLE sessions DISABLE TRIGGER touch")
     await sql.execute(
         "UPDATE sessions SET (created_at, updated_at) = ROW(now() - interval '40 days', now() - interval '40 days') "
@@ -190,8 +199,8 @@ async def test_pruned_sessions_lose_their_statements(
     )
     await sql.execute("ALTER TABLE sessions ENABLE TRIGGER touch")
     assert [row.id for row in await list_idle_sessions(memory, 30)] == [session.id]
-    assert len(await moments(alice)) == 1, "looking changes nothing"
+    assert len(await list_moments(alice)) == 1, "looking changes nothing"
     assert await memory.prune_old_sessions(30) == 1
-    assert await moments(alice) == []
+    assert await list_moments(alice) == []
     assert [row.id for row in await memory.list_sessions()] == [recent.id]
     assert await list_idle_sessions(memory, 30) == []

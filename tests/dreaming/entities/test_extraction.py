@@ -17,7 +17,7 @@ from rem.dreaming.entities.introductions import find_employments
 from rem.dreaming.entities.name_parsing import get_sentence_at, parse_name_after, parse_name_before
 from rem.dreaming.text.masking import MAX_TEXT_CHARS, mask_code_and_links
 from tests.dreaming.entities.sample_sessions import list_entity_keys, store_session
-from tests.dreaming.sample_claims import night_for
+from tests.dreaming.sample_claims import start_run
 
 
 def find_candidates(*texts: str, is_own_words: bool = True) -> dict[str, Candidate]:
@@ -212,6 +212,6 @@ async def test_megabyte_message_is_processed(rem: Rem, alice: Store) -> None:
     await store_session(rem, alice, words * 13_000, words)
     started = time.perf_counter()
     # Without the indexer, whose time is that of the embedder.
-    await EntitiesDream().derive(await night_for(rem, alice))
+    await EntitiesDream().derive(await start_run(rem, alice))
     assert time.perf_counter() - started < 10
     assert await list_entity_keys(alice) == ["amara-diallo"]

@@ -1,4 +1,4 @@
-"""Dreams that run at once, and dreams that are killed: as if it were one, and as if nothing had happened."""
+"""Concurrent and killed runs give the same result as one undisturbed run."""
 
 from __future__ import annotations
 
@@ -16,15 +16,21 @@ from rem.app import Rem
 from rem.db.store import Store
 from rem.settings import Settings
 from tests.conftest import fresh_database, settings_for
-from tests.dreaming.sample_sessions import contents, dream, fifty_sessions, moments, tables_with
+from tests.dreaming.sample_sessions import (
+    fetch_moments_content,
+    find_tables_with,
+    list_moments,
+    run_dreams,
+    store_fifty_sessions,
+)
 from tests.rem_command import REPOSITORY, environment
 
 Sql: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 _USER = "alice@example.com"
 
 
-def _sleeper(settings: Settings) -> subprocess.Popen[str]:
-    """A process that dreams, when it is about to begin."""
+def _start_dream_process(settings: Settings) -> subprocess.Popen[str]:
+    """Start a process that dreams, and return it when it is about to begin."""
     connection = settings.postgres.connection_string
     assert connection is not None
     process = subprocess.Popen(
@@ -49,27 +55,27 @@ def _sleeper(settings: Settings) -> subprocess.Popen[str]:
 _undisturbed_tells: list[tuple[Any, ...]] = []
 
 
-async def _undisturbed() -> list[tuple[Any, ...]]:
-    """What a dream in peace tells; the same for all tests."""
+async def _fetch_undisturbed_content() -> list[tuple[Any, ...]]:
+    """Return the moments of one undisturbed run; computed once for all tests."""
     if not _undisturbed_tells:
         async with fresh_database() as dsn, Rem.open(settings_for(dsn)) as rem:
             store = rem.store(_USER)
-            await fifty_sessions(store)
-            await dream(rem, store, "moments", "affinity")
-            _undisturbed_tells.extend(await _told(dsn))
+            await store_fifty_sessions(store)
+            await run_dreams(rem, store, "moments", "affinity")
+            _undisturbed_tells.extend(await _fetch_moments(dsn))
     return _undisturbed_tells
 
 
-async def _told(dsn: str) -> list[tuple[Any, ...]]:
+async def _fetch_moments(dsn: str) -> list[tuple[Any, ...]]:
     connection = await asyncpg.connect(dsn)
     try:
-        return await contents(connection)
+        return await fetch_moments_content(connection)
     finally:
         await connection.close()
 
 
 async def _kill_after(process: subprocess.Popen[str], statements: int, sql: Sql) -> bool:
-    """Kill a process when it has said so much; whether it was not done yet."""
+    """Kill a process when it has stored so many statements. Return whether it was still running."""
     while process.poll() is None and await sql.fetchval("SELECT count(*) FROM statements") < statements:
         await asyncio.to_thread(time.sleep, 0.005)
     await asyncio.sleep(random.uniform(0, 0.05))
@@ -78,34 +84,30 @@ async def _kill_after(process: subprocess.Popen[str], statements: int, sql: Sql)
     return "done" not in out
 
 
-async def test_killed_again_and_again_the_dream_ends_as_if_undisturbed(
-    rem: Rem, alice: Store, dsn: str, sql: Sql
-) -> None:
-    await fifty_sessions(alice)
+async def test_run_after_killed_runs_gives_the_same_result(rem: Rem, alice: Store, dsn: str, sql: Sql) -> None:
+    await store_fifty_sessions(alice)
     for statements in (0, 15, 70, 120):
-        process = await asyncio.to_thread(_sleeper, settings_for(dsn))
+        process = await asyncio.to_thread(_start_dream_process, settings_for(dsn))
         assert await _kill_after(process, statements, sql)
-    assert await moments(alice)
-    await dream(rem, alice, "moments", "affinity")
-    assert await _told(dsn) == await _undisturbed()
-    assert (await dream(rem, alice, "moments", "affinity", rescan=True)).statement_count == 0
+    assert await list_moments(alice)
+    await run_dreams(rem, alice, "moments", "affinity")
+    assert await _fetch_moments(dsn) == await _fetch_undisturbed_content()
+    assert (await run_dreams(rem, alice, "moments", "affinity", rescan=True)).statement_count == 0
 
 
-async def test_three_at_once_and_another_process_are_as_one(
-    rem: Rem, settings: Settings, alice: Store, dsn: str
-) -> None:
-    await fifty_sessions(alice)
-    process = await asyncio.to_thread(_sleeper, settings)
+async def test_concurrent_runs_give_the_result_of_one(rem: Rem, settings: Settings, alice: Store, dsn: str) -> None:
+    await store_fifty_sessions(alice)
+    process = await asyncio.to_thread(_start_dream_process, settings)
     started = time.monotonic()
-    reports = await asyncio.gather(*(dream(rem, alice, "moments", "affinity") for _ in range(3)))
+    reports = await asyncio.gather(*(run_dreams(rem, alice, "moments", "affinity") for _ in range(3)))
     await asyncio.to_thread(process.communicate, None, 120)
     assert process.returncode == 0, f"after {time.monotonic() - started:.0f} s"
     assert sum(1 for report in reports if report.statement_count) <= 1
-    assert await _told(dsn) == await _undisturbed()
+    assert await _fetch_moments(dsn) == await _fetch_undisturbed_content()
 
 
-async def test_conversations_that_are_deleted_while_one_dreams_leave_nothing(rem: Rem, alice: Store, sql: Sql) -> None:
-    ids = await fifty_sessions(alice)
+async def test_sessions_deleted_during_a_run_leave_nothing(rem: Rem, alice: Store, sql: Sql) -> None:
+    ids = await store_fifty_sessions(alice)
     memory = rem.memory(_USER)
 
     async def forget() -> None:
@@ -113,10 +115,10 @@ async def test_conversations_that_are_deleted_while_one_dreams_leave_nothing(rem
             await memory.delete_session(session, erase=True)
             await asyncio.sleep(0.02)
 
-    await asyncio.gather(dream(rem, alice), forget())
-    await dream(rem, alice)
+    await asyncio.gather(run_dreams(rem, alice), forget())
+    await run_dreams(rem, alice)
     gone = [str(session) for session in ids[::2]]
     for session in gone:
-        assert await tables_with(sql, session) == []
-    assert not {str(moment.source_session_id) for moment in await moments(alice)} & set(gone)
-    assert len(await moments(alice)) >= 15
+        assert await find_tables_with(sql, session) == []
+    assert not {str(moment.source_session_id) for moment in await list_moments(alice)} & set(gone)
+    assert len(await list_moments(alice)) >= 15

@@ -1,4 +1,4 @@
-"""Secrets: what hands over a credential is repeated by no dream, and stays in the message that it was said in."""
+"""No dream repeats a credential; the message keeps it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rem.app import Rem
 from rem.db.store import Store
 from rem.dreaming.text.secrets import contains_secret, mask_secrets
 from rem.models import Message, Moment, Ontology, User
-from tests.dreaming.sample_sessions import talk
+from tests.dreaming.sample_sessions import store_session
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ from tests.dreaming.sample_sessions import talk
         "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----",
     ],
 )
-def test_a_sentence_that_hands_over_a_credential_is_a_secret(text: str) -> None:
+def test_sentence_with_credential_is_masked(text: str) -> None:
     assert contains_secret(text)
     assert mask_secrets(f"We sail.\n{text}\nIt rains.").split() == ["We", "sail.", "It", "rains."]
 
@@ -57,23 +57,23 @@ def test_a_sentence_that_hands_over_a_credential_is_a_secret(text: str) -> None:
         "Das Passwort war falsch.",
     ],
 )
-def test_to_speak_of_passwords_and_numbers_is_none(text: str) -> None:
+def test_sentence_about_passwords_and_numbers_is_kept(text: str) -> None:
     assert not contains_secret(text)
     assert mask_secrets(text) == text
 
 
 @pytest.mark.parametrize("part", ["password ", "password for ", "1 ", "-----BEGIN PRIVATE", "a1B", "pin is ", "S. "])
-def test_looking_for_secrets_takes_no_longer_than_reading(part: str) -> None:
+def test_masking_is_fast_on_repetitive_text(part: str) -> None:
     started = time.perf_counter()
     mask_secrets(part * (100_000 // len(part)))
     assert time.perf_counter() - started < 5
 
 
-async def test_no_dream_repeats_a_secret(rem: Rem, alice: Store) -> None:
-    said = "My password is hunter2-Xy9 and my credit card is 4111 1111 1111 1111."
-    more = "My colleague Sarah Chen <sarah.chen@acme.com> repairs the mainsail. Her password is Tr0ub4dor&3."
-    await talk(alice, "secrets", f"user: {said}", f"user: {more}")
-    await talk(alice, "only a secret", f"user: {said}")
+async def test_no_dream_stores_a_secret(rem: Rem, alice: Store) -> None:
+    secret_text = "My password is hunter2-Xy9 and my credit card is 4111 1111 1111 1111."
+    mixed_text = "My colleague Sarah Chen <sarah.chen@acme.com> repairs the mainsail. Her password is Tr0ub4dor&3."
+    await store_session(alice, "secrets", f"user: {secret_text}", f"user: {mixed_text}")
+    await store_session(alice, "only a secret", f"user: {secret_text}")
     await rem.dreamer().dream(alice.scope)
     derived = [row for model in (Moment, Ontology, User) for row in await alice.find(model)]
     assert {type(row) for row in derived} == {Moment, Ontology, User}
@@ -81,4 +81,4 @@ async def test_no_dream_repeats_a_secret(rem: Rem, alice: Store) -> None:
     for secret in ("hunter2", "4111", "tr0ub4dor", "password", "credit"):
         assert secret not in everything
     assert "mainsail" in everything
-    assert said in [message.content for message in await alice.find(Message)]
+    assert secret_text in [message.content for message in await alice.find(Message)]

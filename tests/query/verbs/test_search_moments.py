@@ -14,7 +14,7 @@ from rem.query.result import QueryResult
 from rem.query.tree import Search
 from rem.settings import Settings
 from tests.agents.test_service import agents_with
-from tests.dreaming.sample_sessions import dream, moments, talk
+from tests.dreaming.sample_sessions import list_moments, run_dreams, store_session
 from tests.scripted_model import Call, ScriptedModel, Step, last_text, scripted_model
 
 ALICE = "alice@example.com"
@@ -58,8 +58,12 @@ async def _dream(rem: Rem, settings: Settings, model: ScriptedModel, store: Stor
 
 async def _two_talks(store: Store) -> str:
     """Two conversations, and the key of the one that says what it is about to nobody who was not there."""
-    signed = await talk(store, "signed", "user: It is done, we signed at noon.", "user: I could cry, but Dad is happy.")
-    await talk(store, "violin", "user: Mia starts violin lessons with Mr. Tanaka on Tuesday, in the music school.")
+    signed = await store_session(
+        store, "signed", "user: It is done, we signed at noon.", "user: I could cry, but Dad is happy."
+    )
+    await store_session(
+        store, "violin", "user: Mia starts violin lessons with Mr. Tanaka on Tuesday, in the music school."
+    )
     return str(signed)
 
 
@@ -75,7 +79,7 @@ async def test_a_conversation_is_found_by_what_was_dreamt_of_it(
     rem: Rem, settings: Settings, alice: Store, bob: Store, model: ScriptedModel
 ) -> None:
     signed = await _two_talks(alice)
-    await talk(bob, "bob", "user: We signed something, too, and my father is happy.")
+    await store_session(bob, "bob", "user: We signed something, too, and my father is happy.")
     before = await rem.query(_ASKED.format("sessions"), user=ALICE)
     assert signed not in _ids(before)
     assert _step(before, "moments") == []
@@ -83,7 +87,7 @@ async def test_a_conversation_is_found_by_what_was_dreamt_of_it(
     found = await rem.query(_ASKED.format("sessions"), user=ALICE)
     assert _ids(found)[0] == signed
     assert _step(found, "moments") == [2]
-    (moment,) = await moments(alice)
+    (moment,) = await list_moments(alice)
     passage = found.results[0]["passage"]
     assert (passage["table"], passage["key"], passage["text"]) == ("moments", moment.key, _SOLD)
     messages = await rem.query(_ASKED.format("messages"), user=ALICE)
@@ -99,9 +103,9 @@ async def test_a_moment_is_evidence_as_it_is_worded_now_and_no_longer_than_it_is
 ) -> None:
     signed = await _two_talks(alice)
     await _dream(rem, settings, model, alice, {"signed": _SOLD})
-    (moment,) = await moments(alice)
+    (moment,) = await list_moments(alice)
     await alice.modify(Moment, moment.id, lambda row: row.model_copy(update={"summary": "Our sawmill was sold."}))
-    await dream(rem, alice, rescan=True)
+    await run_dreams(rem, alice, rescan=True)
     assert _ids(await rem.query('SEARCH "sawmill" FROM sessions MODE text', user=ALICE)) == [signed]
     assert _ids(await rem.query('SEARCH "Huber" FROM sessions MODE text', user=ALICE)) == []
     await alice.delete(moment)
@@ -109,11 +113,13 @@ async def test_a_moment_is_evidence_as_it_is_worded_now_and_no_longer_than_it_is
 
 
 async def test_what_a_message_says_itself_is_told_before_what_was_dreamt_of_it(rem: Rem, alice: Store) -> None:
-    await talk(alice, "plan", "user: We migrate the billing database to Postgres 17 on 4 April, Sarah Chen leads it.")
+    await store_session(
+        alice, "plan", "user: We migrate the billing database to Postgres 17 on 4 April, Sarah Chen leads it."
+    )
     asked = 'SEARCH "billing database migration" FROM messages'
     (before,) = (await rem.query(asked, user=ALICE)).results
-    await dream(rem, alice)
-    assert len(await moments(alice)) == 1
+    await run_dreams(rem, alice)
+    assert len(await list_moments(alice)) == 1
     (after,) = (await rem.query(asked, user=ALICE)).results
     assert (after["passage"], after["score"]) == (before["passage"], pytest.approx(before["score"], abs=0.02))
 
@@ -122,7 +128,7 @@ async def test_a_related_moment_speaks_for_a_conversation_too(
     rem: Rem, settings: Settings, alice: Store, model: ScriptedModel
 ) -> None:
     await _two_talks(alice)
-    oven = str(await talk(alice, "oven", "user: The apprentices stay, thank God."))
+    oven = str(await store_session(alice, "oven", "user: The apprentices stay, thank God."))
     kept = "The family bakery in Graz was sold with its wood oven, and both apprentices stay."
     violin = "Mia starts violin lessons with Mr. Tanaka."
     await _dream(rem, settings, model, alice, {"signed": _SOLD, "apprentices": kept, "violin": violin})
@@ -132,7 +138,7 @@ async def test_a_related_moment_speaks_for_a_conversation_too(
         return {row["record"]["id"]: row["score"] for row in (await rem.query(asked, user=ALICE)).results}
 
     before = await scores()
-    assert (await dream(rem, alice, "affinity")).statement_count == 1
+    assert (await run_dreams(rem, alice, "affinity")).statement_count == 1
     after = await scores()
     assert after.pop(oven) > before.pop(oven) + 0.01
     assert after == before
@@ -145,7 +151,7 @@ async def test_moments_call_to_mind_what_is_far_from_the_best_by_itself(
     signed = await _two_talks(store)
     for number in range(45):
         # As many messages with a word of the question as are looked at closely, and more.
-        session = await talk(store, f"graz {number}")
+        session = await store_session(store, f"graz {number}")
         await store.upsert_many(
             Message(
                 session_id=session, message_index=place, role="user", content=f"Graz, visit number {number} {place}."
