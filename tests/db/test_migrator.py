@@ -367,3 +367,13 @@ async def test_tenant_is_the_first_column_of_every_key(filled: str, sql: Connect
     names = {key["name"] for key in keys}
     assert {"resources.resources_pkey", "projects.projects_live_key", "messages.messages_session.from"} <= names
     assert {"kv_store.kv_store_key", "edges.edges_pkey", "users.users_live_email"} <= names
+
+
+async def test_functions_with_an_old_name_are_dropped(dsn: str, sql: Connection) -> None:
+    await roll_back(dsn, len(BUILTIN) - BUILTIN.index("0010_renamed_functions"))
+    await sql.execute("CREATE FUNCTION rem.rem_history(integer) RETURNS integer LANGUAGE sql RETURN 1")
+    await sql.execute("CREATE FUNCTION rem.rem_history_line() RETURNS integer LANGUAGE sql RETURN rem.rem_history(1)")
+    await sql.execute("CREATE FUNCTION rem.mine() RETURNS integer LANGUAGE sql RETURN 1")
+    await migrate_database(dsn)
+    names = await sql.fetch("SELECT proname FROM pg_proc WHERE proname IN ('rem_history', 'rem_history_line', 'mine')")
+    assert [name for (name,) in names] == ["mine"]
