@@ -1,4 +1,4 @@
-"""The HTTP API on the test's own database, and clients of several people."""
+"""The HTTP API on the test database, and clients of several users."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from tests.api.live_server import client, served
 
 @pytest.fixture
 async def address(settings: Settings) -> AsyncIterator[str]:
-    """Where the API listens."""
+    """Serve the API, and yield its address."""
     async with served(create_app(settings)) as address:
         yield address
 
 
 @pytest.fixture
 async def anyone(address: str) -> AsyncIterator[httpx2.AsyncClient]:
-    """A client who does not say who they are."""
+    """Yield an anonymous client."""
     async with client(address) as opened:
         yield opened
 
 
 @pytest.fixture
 async def as_alice(address: str) -> AsyncIterator[httpx2.AsyncClient]:
-    """Alice's client."""
+    """Yield a client of Alice."""
     async with client(address, "alice@example.com") as opened:
         yield opened
 
 
 @pytest.fixture
 async def as_bob(address: str) -> AsyncIterator[httpx2.AsyncClient]:
-    """Bob's client."""
+    """Yield a client of Bob."""
     async with client(address, "bob@example.com") as opened:
         yield opened

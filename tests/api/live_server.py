@@ -1,4 +1,4 @@
-"""The application behind a real socket, in the test's own event loop."""
+"""Serve an application on a real socket, in the event loop of the test."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Server(uvicorn.Server):
 
 @asynccontextmanager
 async def served(app: ASGIApp) -> AsyncIterator[str]:
-    """The address of an application that runs."""
+    """Serve an application, and yield its address."""
     config = uvicorn.Config(app, port=0, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=5)
     server = _Server(config)
     running = asyncio.create_task(server.serve())
@@ -38,7 +38,7 @@ async def served(app: ASGIApp) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def client(address: str, user: str | None = None, **headers: str) -> AsyncIterator[httpx2.AsyncClient]:
-    """A client that says who it is."""
+    """Yield a client with the headers of a user."""
     named = {"X-User-Id": user} if user else {}
     async with httpx2.AsyncClient(base_url=address, headers={**named, **headers}, timeout=30) as opened:
         yield opened

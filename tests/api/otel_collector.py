@@ -1,4 +1,4 @@
-"""An OpenTelemetry collector on loopback that keeps what it is sent."""
+"""An OpenTelemetry collector on loopback that keeps the spans it receives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 
 class Collector:
-    """Takes OTLP over HTTP; `spans` are those that have arrived."""
+    """Receives OTLP over HTTP. `spans` are those that have arrived."""
 
     def __enter__(self) -> Collector:
         self.spans: list[Any] = []
@@ -41,7 +41,7 @@ class Collector:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The address of the collector."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def _take(self, body: bytes) -> None:

@@ -1,4 +1,4 @@
-"""`/agents` and `/models`: who can be asked, and what they answer."""
+"""`/agents` and `/models`: save, list and run agents; list models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who goes away is not worked for any longer, on every route that asks a model."""
+"""A client that disconnects cancels the work, on every route that calls a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `docs/api.md` says is what happens."""
+"""The examples, the error table and the paths of docs/api.md."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```bash\n(.*?)```", _PAGE
 
 
 async def run(name: str, address: str) -> list[str]:
-    """What each command of an example prints."""
+    """Run an example, and return the output of each command."""
     outputs = []
     for command in _EXAMPLES[name].strip().split("\n\n"):
         process = await asyncio.create_subprocess_exec(

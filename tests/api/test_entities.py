@@ -1,4 +1,4 @@
-"""`/entities`: people see and correct what is remembered of them."""
+"""`/entities`: create, read, change, delete and restore rows."""
 
 from __future__ import annotations
 

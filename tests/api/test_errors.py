@@ -1,4 +1,4 @@
-"""Every error has one shape, whatever went wrong, and tells nothing that it should not."""
+"""Error responses: one format for all, and no content of users in responses or logs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _JSON = {"Content-Type": "application/json"}
 
 
 def error_of(response: httpx2.Response, status: int, code: str) -> dict[str, Any]:
-    """The error of an answer, in the one shape."""
+    """Check the format of an error response, and return its error."""
     assert response.status_code == status, response.text
     assert set(response.json()) == {"error"}
     error: dict[str, Any] = response.json()["error"]
@@ -164,7 +164,7 @@ def test_every_rem_error_has_a_status_and_a_code() -> None:
 
 @pytest.fixture
 def lines() -> Any:
-    """What is logged."""
+    """Yield the log lines."""
     logged: list[str] = []
     number = logger.add(logged.append, level="DEBUG", format="{level} {message} {extra}", diagnose=False)
     yield logged

@@ -1,4 +1,4 @@
-"""`/feedback`: a rating belongs to who gave it, on what they may read."""
+"""`/feedback`: rate sessions and messages that the caller may read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Client = httpx2.AsyncClient
 
 @pytest.fixture
 async def session(as_alice: Client) -> dict[str, Any]:
-    """A conversation of Alice's with one message."""
+    """Create a session of Alice with one message."""
     begun: dict[str, Any] = (await as_alice.post("/api/v1/sessions", json={"system_prompt": "Be kind."})).json()
     return begun
 

@@ -1,4 +1,4 @@
-"""The API is called by addresses, by names without a dot, or by those that the settings allow."""
+"""HostCheckMiddleware: IP addresses, names without a dot, and allowed names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""POSTGRES__ENABLED=false: what needs the memory says so, and the rest works."""
+"""POSTGRES__ENABLED=false: routes that need the database answer 503, the others work."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.api.live_server import client, served
 
 
 @pytest.fixture
-async def forgetful(tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
-    """A client of a REM without a database."""
+async def client_without_memory(tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
+    """Yield a client of a server without a database."""
     settings = Settings(rem_home=tmp_path, postgres=PostgresSettings(enabled=False))
     async with served(create_app(settings)) as address, client(address, "alice@example.com") as opened:
         yield opened
@@ -37,23 +37,27 @@ async def forgetful(tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
         ("DELETE", "/agents/x"),
     ],
 )
-async def test_memory_routes_answer_503_with_advice(forgetful: httpx2.AsyncClient, method: str, path: str) -> None:
+async def test_memory_routes_answer_503_with_advice(
+    client_without_memory: httpx2.AsyncClient, method: str, path: str
+) -> None:
     body = {"query": "LOOKUP x"} if path == "/query" else None
-    answer = await forgetful.request(method, f"/api/v1{path}", json=body)
+    answer = await client_without_memory.request(method, f"/api/v1{path}", json=body)
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "memory_off")
     assert "POSTGRES__ENABLED=true" in answer.json()["error"]["message"]
 
 
-async def test_agents_answer_without_storing(forgetful: httpx2.AsyncClient) -> None:
-    answer = await forgetful.post("/api/v1/agents/simulator/run", json={"input": "demo"})
+async def test_agents_answer_without_storing(client_without_memory: httpx2.AsyncClient) -> None:
+    answer = await client_without_memory.post("/api/v1/agents/simulator/run", json={"input": "demo"})
     assert answer.status_code == 200
     assert answer.json()["answer"]
-    assert "rem" in (await forgetful.get("/api/v1/agents")).text
-    assert (await forgetful.get("/api/v1/models")).status_code == 200
+    assert "rem" in (await client_without_memory.get("/api/v1/agents")).text
+    assert (await client_without_memory.get("/api/v1/models")).status_code == 200
 
 
-async def test_health_is_ok_and_reports_the_memory_as_off(forgetful: httpx2.AsyncClient, tmp_path: Path) -> None:
-    health = await forgetful.get("/health")
+async def test_health_is_ok_and_reports_the_memory_as_off(
+    client_without_memory: httpx2.AsyncClient, tmp_path: Path
+) -> None:
+    health = await client_without_memory.get("/health")
     assert health.status_code == 200
     assert "POSTGRES__ENABLED=false" in health.json()["detail"]
     assert not (tmp_path / "pg").exists()

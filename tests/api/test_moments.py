@@ -1,4 +1,4 @@
-"""`/moments`: what happened, by time and by key."""
+"""`/moments`: list moments by time, get one by key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 @pytest.fixture(autouse=True)
 async def days(alice: Store, shared: Store) -> None:
-    """A meeting a day, each an hour long, and one without an end."""
+    """Store one meeting of an hour for each day, and one without an end."""
     moments = [
         Moment(
             name=f"Meeting {day}",

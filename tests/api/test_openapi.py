@@ -1,4 +1,4 @@
-"""The OpenAPI document says what the API does: a fuzzer that believes it finds nothing wrong."""
+"""The OpenAPI document describes the API: a fuzzer that follows it finds no errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOT_CHECKED = [
 
 @pytest.fixture
 async def document(anyone: httpx2.AsyncClient) -> dict[str, Any]:
-    """The OpenAPI document."""
+    """Return the OpenAPI document."""
     found: dict[str, Any] = (await anyone.get("/openapi.json")).json()
     return found
 
@@ -50,7 +50,7 @@ async def test_fuzzing_with_existing_ids_finds_no_errors(address: str, rem: Rem,
 
 
 async def fuzz(address: str, folder: Path, *settings: str) -> None:
-    """Let schemathesis try the API at an address, always with the same requests."""
+    """Run schemathesis against the API, always with the same requests."""
     (folder / "schemathesis.toml").write_text("\n".join(settings), encoding="utf-8")
     process = await asyncio.create_subprocess_exec(
         *(str(_SCHEMATHESIS), "run", f"{address}/openapi.json"),

@@ -1,4 +1,4 @@
-"""`POST /query`: the three ways to ask."""
+"""`POST /query`: the query language, natural language and plans."""
 
 from __future__ import annotations
 
@@ -124,8 +124,8 @@ async def test_missing_values_are_null_in_records(anyone: httpx2.AsyncClient, sh
 
 
 @pytest.fixture
-async def clever(settings: Settings) -> AsyncIterator[tuple[httpx2.AsyncClient, ScriptedModel]]:
-    """Alice's client of a REM with a language model."""
+async def client_with_model(settings: Settings) -> AsyncIterator[tuple[httpx2.AsyncClient, ScriptedModel]]:
+    """Yield a client of Alice for a server with a language model, and the model."""
     with scripted_model() as model:
         llm = LlmSettings(
             default_model="openai:scripted", base_url=model.url, openai_api_key=SecretStr("none"), max_retries=0
@@ -137,9 +137,9 @@ async def clever(settings: Settings) -> AsyncIterator[tuple[httpx2.AsyncClient, 
 
 @pytest.mark.usefixtures("memory")
 async def test_agent_answers_natural_language_with_a_language_model(
-    clever: tuple[httpx2.AsyncClient, ScriptedModel],
+    client_with_model: tuple[httpx2.AsyncClient, ScriptedModel],
 ) -> None:
-    as_alice, model = clever
+    as_alice, model = client_with_model
     answer = {"answer": "She wrote the API design.", "confidence": 0.9, "sources": ["sarah-chen"]}
 
     def script(body: dict[str, Any]) -> list[Step]:
@@ -155,9 +155,9 @@ async def test_agent_answers_natural_language_with_a_language_model(
 
 @pytest.mark.usefixtures("memory")
 async def test_failing_language_model_falls_back_to_a_query(
-    clever: tuple[httpx2.AsyncClient, ScriptedModel],
+    client_with_model: tuple[httpx2.AsyncClient, ScriptedModel],
 ) -> None:
-    as_alice, model = clever
+    as_alice, model = client_with_model
     model.script = lambda _body: [Refuse(500)]
     found = await ask(as_alice, query="sarah chen", mode="natural-language")
     assert found["results"][0]["key"] == "sarah-chen"

@@ -1,4 +1,4 @@
-"""`/sessions` and `/messages`: conversations can be read, copied, shared and forgotten."""
+"""`/sessions` and `/messages`: create, read, copy, share and delete sessions."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Client = httpx2.AsyncClient
 
 
 @pytest.fixture
-async def talk(rem: Rem) -> UUID:
-    """A conversation of Alice's, with five messages."""
+async def session_id(rem: Rem) -> UUID:
+    """Store a session of Alice with five messages, and return its id."""
     session_id = uuid4()
     said = [(Role.USER, "Hello"), (Role.ASSISTANT, "Good day. " * 60), (Role.USER, "What is REM?")]
     said += [(Role.ASSISTANT, "A memory."), (Role.USER, "Danke 🎉")]
@@ -62,77 +62,77 @@ async def test_session_is_found_by_its_client_name(as_alice: Client, rem: Rem) -
     assert named.json()["id"] == answer.headers["x-session-id"]
 
 
-async def test_messages_are_paged_in_order(as_alice: Client, talk: UUID) -> None:
-    everything = await data(as_alice, f"/sessions/{talk}/messages")
+async def test_messages_are_paged_in_order(as_alice: Client, session_id: UUID) -> None:
+    everything = await data(as_alice, f"/sessions/{session_id}/messages")
     assert [message["message_index"] for message in everything] == [0, 1, 2, 3, 4]
     assert everything[1]["content"] == "Good day. " * 60
-    first = (await as_alice.get(f"/api/v1/sessions/{talk}/messages", params={"limit": 3})).json()
-    rest = (await as_alice.get(f"/api/v1/sessions/{talk}/messages", params={"limit": 3, "after": 2})).json()
+    first = (await as_alice.get(f"/api/v1/sessions/{session_id}/messages", params={"limit": 3})).json()
+    rest = (await as_alice.get(f"/api/v1/sessions/{session_id}/messages", params={"limit": 3, "after": 2})).json()
     assert (first["has_more"], rest["has_more"]) == (True, False)
     assert first["data"] + rest["data"] == everything
 
 
-async def test_message_is_found_flagged_and_deleted(as_alice: Client, talk: UUID) -> None:
-    message = (await data(as_alice, f"/sessions/{talk}/messages"))[2]
-    assert message["key"] == f"session-{talk}-msg-2"
+async def test_message_is_found_flagged_and_deleted(as_alice: Client, session_id: UUID) -> None:
+    message = (await data(as_alice, f"/sessions/{session_id}/messages"))[2]
+    assert message["key"] == f"session-{session_id}-msg-2"
     for name in (message["id"], message["key"]):
         assert (await as_alice.get(f"/api/v1/messages/{name}")).json() == message
     flagged = await as_alice.patch(f"/api/v1/messages/{message['id']}", json={"important": True})
     assert flagged.json()["metadata"]["important"] is True
     assert (await as_alice.delete(f"/api/v1/messages/{message['id']}")).status_code == 204
     assert (await as_alice.get(f"/api/v1/messages/{message['key']}")).status_code == 404
-    assert len(await data(as_alice, f"/sessions/{talk}/messages")) == 4
+    assert len(await data(as_alice, f"/sessions/{session_id}/messages")) == 4
 
 
-async def test_session_list_has_titles(as_alice: Client, talk: UUID) -> None:
+async def test_session_list_has_titles(as_alice: Client, session_id: UUID) -> None:
     await as_alice.post("/api/v1/sessions", json={"name": "Named"})
     assert {row["title"] for row in await data(as_alice, "/sessions")} == {"Hello", "Named"}
     page = (await as_alice.get("/api/v1/sessions", params={"limit": 1})).json()
     assert (len(page["data"]), page["has_more"]) == (1, True)
 
 
-async def test_deleted_session_is_restored_with_messages_unless_erased(as_alice: Client, talk: UUID) -> None:
-    path = f"/api/v1/sessions/{talk}"
+async def test_deleted_session_is_restored_with_messages_unless_erased(as_alice: Client, session_id: UUID) -> None:
+    path = f"/api/v1/sessions/{session_id}"
     assert (await as_alice.delete(path)).status_code == 204
     assert (await as_alice.get(path)).status_code == 404
     assert (await as_alice.get(f"{path}/messages")).status_code == 404
     assert (await as_alice.post(f"{path}/restore")).json()["message_count"] == 5
-    assert len(await data(as_alice, f"/sessions/{talk}/messages")) == 5
+    assert len(await data(as_alice, f"/sessions/{session_id}/messages")) == 5
     assert (await as_alice.delete(path, params={"erase": True})).status_code == 204
     assert (await as_alice.post(f"{path}/restore")).status_code == 404
     assert (await as_alice.delete(path)).status_code == 404
 
 
-async def test_cleared_session_is_empty_and_still_exists(as_alice: Client, talk: UUID) -> None:
-    assert (await as_alice.post(f"/api/v1/sessions/{talk}/clear")).json() == {"deleted": 5}
-    assert await data(as_alice, f"/sessions/{talk}/messages") == []
-    assert (await as_alice.get(f"/api/v1/sessions/{talk}")).json()["message_count"] == 0
+async def test_cleared_session_is_empty_and_still_exists(as_alice: Client, session_id: UUID) -> None:
+    assert (await as_alice.post(f"/api/v1/sessions/{session_id}/clear")).json() == {"deleted": 5}
+    assert await data(as_alice, f"/sessions/{session_id}/messages") == []
+    assert (await as_alice.get(f"/api/v1/sessions/{session_id}")).json()["message_count"] == 0
 
 
-async def test_clone_has_the_same_messages_and_is_independent(as_alice: Client, talk: UUID) -> None:
-    copy = (await as_alice.post(f"/api/v1/sessions/{talk}/clone")).json()
-    short = (await as_alice.post(f"/api/v1/sessions/{talk}/clone", json={"name": "Short", "up_to": 1})).json()
-    contents = [message["content"] for message in await data(as_alice, f"/sessions/{talk}/messages")]
+async def test_clone_has_the_same_messages_and_is_independent(as_alice: Client, session_id: UUID) -> None:
+    copy = (await as_alice.post(f"/api/v1/sessions/{session_id}/clone")).json()
+    short = (await as_alice.post(f"/api/v1/sessions/{session_id}/clone", json={"name": "Short", "up_to": 1})).json()
+    contents = [message["content"] for message in await data(as_alice, f"/sessions/{session_id}/messages")]
     assert [message["content"] for message in await data(as_alice, f"/sessions/{copy['id']}/messages")] == contents
     assert (short["name"], short["message_count"]) == ("Short", 2)
     await as_alice.post(f"/api/v1/sessions/{copy['id']}/clear")
-    assert len(await data(as_alice, f"/sessions/{talk}/messages")) == 5
+    assert len(await data(as_alice, f"/sessions/{session_id}/messages")) == 5
 
 
-async def test_shared_session_is_read_only_for_its_reader(as_alice: Client, as_bob: Client, talk: UUID) -> None:
-    path = f"/api/v1/sessions/{talk}"
+async def test_shared_session_is_read_only_for_its_reader(as_alice: Client, as_bob: Client, session_id: UUID) -> None:
+    path = f"/api/v1/sessions/{session_id}"
     shared = await as_alice.post(f"{path}/share", json={"user": "bob@example.com"})
     assert shared.status_code == 200
     # Sharing again changes nothing.
     assert (await as_alice.post(f"{path}/share", json={"user": " Bob@Example.com"})).json() == shared.json()
-    assert [row["shared_with_user_id"] for row in await data(as_alice, f"/sessions/{talk}/share")] == [
+    assert [row["shared_with_user_id"] for row in await data(as_alice, f"/sessions/{session_id}/share")] == [
         shared.json()["shared_with_user_id"]
     ]
 
-    assert [row["id"] for row in await data(as_bob, "/shared-with-me")] == [str(talk)]
+    assert [row["id"] for row in await data(as_bob, "/shared-with-me")] == [str(session_id)]
     assert await data(as_bob, "/sessions") == []
-    messages = await data(as_bob, f"/sessions/{talk}/messages")
-    assert messages == await data(as_alice, f"/sessions/{talk}/messages")
+    messages = await data(as_bob, f"/sessions/{session_id}/messages")
+    assert messages == await data(as_alice, f"/sessions/{session_id}/messages")
     for name in (messages[0]["id"], messages[0]["key"]):
         assert (await as_bob.get(f"/api/v1/messages/{name}")).json() == messages[0]
     copy = (await as_bob.post(f"{path}/clone")).json()
@@ -157,18 +157,18 @@ async def test_shared_session_is_read_only_for_its_reader(as_alice: Client, as_b
     assert (await as_bob.get(f"/api/v1/messages/{messages[0]['id']}")).status_code == 404
 
 
-async def test_session_of_another_user_is_not_found(as_bob: Client, anyone: Client, talk: UUID) -> None:
-    path = f"/api/v1/sessions/{talk}"
+async def test_session_of_another_user_is_not_found(as_bob: Client, anyone: Client, session_id: UUID) -> None:
+    path = f"/api/v1/sessions/{session_id}"
     for client in (as_bob, anyone):
         for answer in (
             await client.get(path),
             await client.get(f"{path}/messages"),
-            await client.get(f"/api/v1/messages/session-{talk}-msg-0"),
+            await client.get(f"/api/v1/messages/session-{session_id}-msg-0"),
             await client.patch(path, json={"name": "Mine"}),
             await client.delete(path, params={"erase": True}),
             await client.post(f"{path}/clear"),
             await client.post(f"{path}/share", json={"user": "carol@example.com"}),
-            await client.post("/api/v1/feedback", json={"session_id": str(talk), "rating": 1}),
+            await client.post("/api/v1/feedback", json={"session_id": str(session_id), "rating": 1}),
         ):
             assert answer.status_code == 404
             assert "Hello" not in answer.text
@@ -188,17 +188,17 @@ async def test_anonymous_caller_owns_the_session_whose_id_it_knows(anyone: Clien
 
 
 @pytest.mark.parametrize("name", ["", "---", "a\0b", "x" * 2000])
-async def test_session_name_without_a_key_is_refused(as_alice: Client, talk: UUID, name: str) -> None:
+async def test_session_name_without_a_key_is_refused(as_alice: Client, session_id: UUID, name: str) -> None:
     for refused in (
         await as_alice.post("/api/v1/sessions", json={"name": name}),
-        await as_alice.patch(f"/api/v1/sessions/{talk}", json={"name": name}),
-        await as_alice.post(f"/api/v1/sessions/{talk}/clone", json={"name": name}),
+        await as_alice.patch(f"/api/v1/sessions/{session_id}", json={"name": name}),
+        await as_alice.post(f"/api/v1/sessions/{session_id}/clone", json={"name": name}),
     ):
         assert refused.status_code == 422
         assert refused.json()["error"]["param"] == "name"
 
 
-async def test_session_names_are_unique_per_user(as_alice: Client, as_bob: Client, talk: UUID) -> None:
+async def test_session_names_are_unique_per_user(as_alice: Client, as_bob: Client, session_id: UUID) -> None:
     await as_alice.post("/api/v1/sessions", json={"name": "Launch"})
-    assert (await as_alice.patch(f"/api/v1/sessions/{talk}", json={"name": "launch"})).status_code == 409
+    assert (await as_alice.patch(f"/api/v1/sessions/{session_id}", json={"name": "launch"})).status_code == 409
     assert (await as_bob.post("/api/v1/sessions", json={"name": "Launch"})).status_code == 201

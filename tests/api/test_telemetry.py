@@ -1,4 +1,4 @@
-"""OTEL__ENABLED: agents, models, tools and queries are traced, and what was said is not in the traces."""
+"""OTEL__ENABLED: traces of agents, models, tools and queries, without texts of users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transcription service on loopback whose answers the test writes down."""
+"""A transcription service on loopback with scripted answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Recording:
-    """What the client sent."""
+    """The request of the client."""
 
     path: str
     headers: Mapping[str, str]
@@ -21,7 +21,7 @@ class Recording:
 
 
 class Transcriber:
-    """Answers every recording with the same text, or with what it is told instead."""
+    """Answers every recording with the same text, or with a given status and body."""
 
     def __init__(self, text: str = "Hello", status: int = 200, body: bytes | None = None, delay: float = 0) -> None:
         self.requests: list[Recording] = []
@@ -39,7 +39,7 @@ class Transcriber:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The address of the service."""
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

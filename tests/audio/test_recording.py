@@ -1,4 +1,4 @@
-"""Spoken messages become text: by a service, or by the model in this process."""
+"""Transcribe recordings by a service or by the local model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.audio.fake_transcriber import Transcriber
 
 
 def tone(rate: int = 16_000, channels: int = 1, width: int = 2, seconds: float = 0.5) -> bytes:
-    """A WAV file of a sine."""
+    """Return a WAV file with a sine wave."""
     file = io.BytesIO()
     with wave.open(file, "wb") as sound:
         sound.setnchannels(channels)

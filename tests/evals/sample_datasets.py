@@ -1,4 +1,4 @@
-"""Small files in the formats of the data sets, with texts of our own."""
+"""Small sample files in the formats of the data sets."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 
-def said(*texts: str) -> list[dict[str, str]]:
-    """Messages of a user and an assistant in turns."""
+def alternate_messages(*texts: str) -> list[dict[str, str]]:
+    """Return messages of a user and an assistant, alternating."""
     return [{"role": ("user", "assistant")[index % 2], "content": text} for index, text in enumerate(texts)]
 
 
 def longmemeval_entry(question_id: str, question: str, gold: list[str], **changes: Any) -> dict[str, Any]:
-    """A question with three sessions: two about boats, one about bread."""
+    """Return a question with three sessions: two about boats, one about bread."""
     entry = {
         "question_id": question_id,
         "question_type": "multi-session",
@@ -27,9 +27,9 @@ def longmemeval_entry(question_id: str, question: str, gold: list[str], **change
         "haystack_session_ids": ["s-boat", "s-bread", "s-boat-2"],
         "haystack_dates": ["2023/05/01 (Mon) 10:00", "2023/05/02 (Tue) 11:30", "2023/05/03 (Wed) 12:00"],
         "haystack_sessions": [
-            said("I painted my sailboat green.", "A fine colour."),
-            said("How long does rye dough rest?", "Overnight, then it goes into the oven.", "   "),
-            said("The sailboat leaks again.", "Mend the hull with epoxy."),
+            alternate_messages("I painted my sailboat green.", "A fine colour."),
+            alternate_messages("How long does rye dough rest?", "Overnight, then it goes into the oven.", "   "),
+            alternate_messages("The sailboat leaks again.", "Mend the hull with epoxy."),
         ],
     }
     return {**entry, **changes}
@@ -40,7 +40,7 @@ LONGMEMEVAL = [
     longmemeval_entry("q2", "sailboat", ["s-boat", "s-bread"], question_type="temporal-reasoning"),
     longmemeval_entry("q3_abs", "What is the name of my parrot?", ["s-boat"]),
 ]
-"""The first question finds both of its sessions, the second one of two, and the third is not judged."""
+"""The first question finds both of its sessions, the second one of two; the third is not scored."""
 
 LOCOMO = [
     {
@@ -95,21 +95,21 @@ _BEAM_QUESTIONS = {
 
 
 def write_json(path: Path, value: Any) -> Path:
-    """A file of JSON, packed if its name says so."""
+    """Write a JSON file, compressed if its name ends in .gz, and return its path."""
     content = json.dumps(value, ensure_ascii=False).encode()
     path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
     return path
 
 
 def write_lines(path: Path, *lines: Any) -> Path:
-    """A file of JSON lines; what is text already is written as it is."""
+    """Write a file of JSON lines, and return its path. Lines that are text are written as they are."""
     texts = [line if isinstance(line, str) else json.dumps(line, ensure_ascii=False) for line in lines]
     path.write_text("\n".join(texts) + "\n", encoding="utf-8")
     return path
 
 
 def write_beam(folder: Path, *, chats: tuple[str, ...] = ("1", "10", "2"), questions: Any = None) -> Path:
-    """The unpacked folders of some chats."""
+    """Write the unpacked folders of some chats, and return their folder."""
     for chat in chats:
         where = folder / "100K" / chat / "probing_questions"
         where.mkdir(parents=True)
@@ -120,7 +120,7 @@ def write_beam(folder: Path, *, chats: tuple[str, ...] = ("1", "10", "2"), quest
 
 
 def pack(folder: Path, archive: Path) -> Path:
-    """A folder as a .tar.gz."""
+    """Pack a folder as a .tar.gz, and return its path."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         tar.add(folder, arcname=".")

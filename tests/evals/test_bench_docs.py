@@ -1,4 +1,4 @@
-"""The page about benchmarks: its example runs, its options and metrics exist."""
+"""The example, the options and the metrics of docs/benchmarks.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The official files, and one's own, become cases; what is wrong with a file is told with its place."""
+"""Read the official data sets and own files; errors name the file and the position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metrics, against values that were computed by hand."""
+"""The metrics, compared with values that were computed by hand."""
 
 from __future__ import annotations
 

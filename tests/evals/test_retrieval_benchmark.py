@@ -1,4 +1,4 @@
-"""A run of questions and its report, with answers that the test gives."""
+"""RetrievalBenchmark and its report, with scripted search results."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _DATASET = Dataset(
 )
 
 
-class _Answering:
-    """Stands where REM would, and finds what the question says."""
+class _FakeRem:
+    """A replacement of Rem that finds the ids that the question names."""
 
     async def query(self, search: Search, *, user: str, tenant: str) -> QueryResult:
         if search.text == "text 3":
@@ -33,7 +33,7 @@ class _Answering:
 
 def _run(questions: tuple[Question, ...], concurrency: int = 1) -> RetrievalBenchmark:
     dataset = Dataset("own", (Case("me", questions),), "resources", "id", ("recall@1",))
-    return RetrievalBenchmark(cast(Rem, _Answering()), dataset, tenant="bench", concurrency=concurrency)
+    return RetrievalBenchmark(cast(Rem, _FakeRem()), dataset, tenant="bench", concurrency=concurrency)
 
 
 @pytest.mark.parametrize("concurrency", [1, 2, 9])
