@@ -83,6 +83,11 @@ def test_example_prints_its_comments_twice_and_with_demo_data(dsn: str, path: Pa
     assert run_example(path, name, dsn) == expected
 
 
+def test_ingest_example_prints_its_comments(dsn: str, tmp_path: Path) -> None:
+    path = DOCS / "library.md"
+    assert run_example(path, "ingest", dsn, cwd=tmp_path) == expected_output(path, "ingest") != []
+
+
 def test_custom_type_example_runs_twice(dsn: str) -> None:
     first = run_example(DOCS / "library.md", "custom", dsn)
     assert first[0].startswith("CREATE TABLE rem.")
