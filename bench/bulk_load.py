@@ -1,4 +1,4 @@
-"""Bulk load through the library, with all triggers, against a bare COPY into a table with the same indexes."""
+"""Measure Store.upsert_many, with all triggers, against a bare COPY into a table with the same indexes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _COLUMNS = ["name", "content", "graph_edges", "metadata", "tags"]
 
 
 async def run(settings: Settings, rows: int = ROWS) -> Result:
-    """Load the same rows both ways, several times in turn."""
+    """Load the same rows in both ways, several times in turns."""
     result = Result("bulk_load")
     started = time.perf_counter()
-    entities = [_entity(number, rows) for number in range(rows)]
+    entities = [_create_entity(number, rows) for number in range(rows)]
     building = time.perf_counter() - started
-    records = [_record(entity) for entity in entities]
+    records = [_to_record(entity) for entity in entities]
     bare, loaded, again = [], [], []
     async with Rem.open(settings) as rem:
         for _ in range(_REPEATS):
@@ -43,7 +43,7 @@ async def run(settings: Settings, rows: int = ROWS) -> Result:
     return result
 
 
-def _entity(number: int, rows: int) -> Resource:
+def _create_entity(number: int, rows: int) -> Resource:
     return Resource(
         name=f"Entity Number {number}",
         content=f"What is remembered of entity {number}. " * 10,
@@ -56,7 +56,7 @@ def _entity(number: int, rows: int) -> Resource:
     )
 
 
-def _record(entity: Resource) -> tuple[Any, ...]:
+def _to_record(entity: Resource) -> tuple[Any, ...]:
     edges = [edge.model_dump(mode="json") for edge in entity.graph_edges]
     return (entity.name, entity.content, edges, entity.metadata, entity.tags)
 

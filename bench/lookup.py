@@ -1,4 +1,4 @@
-"""Lookup by key through the library against a bare primary-key SELECT through the same pool, as the memory grows."""
+"""Measure Store.lookup against a bare primary-key SELECT on the same pool, for growing tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FROM generate_series($1::integer, $2::integer) AS i
 
 
 async def run(settings: Settings, sizes: tuple[int, ...] = SIZES) -> Result:
-    """Measure at each size; the growth is that of the library's lookup."""
+    """Measure at each size, and check the growth of the time of a lookup."""
     result = Result("lookup")
     medians: list[float] = []
     async with Rem.open(settings) as rem:
@@ -53,13 +53,13 @@ async def _fill(database: Database, first: int, last: int) -> None:
 async def _measure(rem: Rem, size: int) -> dict[str, float]:
     source = random.Random(size)
     numbers = [source.randrange(size) for _ in range(_ROUNDS + 50)]
-    ids = await _ids(rem.database, numbers)
+    ids = await _read_ids(rem.database, numbers)
     stores = [rem.store(f"user-{number}") for number in range(_USERS)]
 
     async def rem_lookup(turn: int) -> None:
         number = numbers[turn]
-        found = await stores[number % _USERS].lookup(f"entity-number-{number}")
-        assert isinstance(found[0], Resource)
+        entities = await stores[number % _USERS].lookup(f"entity-number-{number}")
+        assert isinstance(entities[0], Resource)
 
     async def bare_select(turn: int) -> None:
         async with rem.database.pool.acquire() as connection:
@@ -71,7 +71,7 @@ async def _measure(rem: Rem, size: int) -> dict[str, float]:
     return await alternate({"bare_select": bare_select, "rem_lookup": rem_lookup}, _ROUNDS)
 
 
-async def _ids(database: Database, numbers: list[int]) -> dict[int, UUID]:
+async def _read_ids(database: Database, numbers: list[int]) -> dict[int, UUID]:
     async with database.connection() as connection:
         rows = await connection.fetch(
             "SELECT (metadata ->> 'number')::integer, id FROM rem.resources WHERE key = ANY ($1::text[])",

@@ -1,4 +1,4 @@
-"""Measuring side by side: the machine's noise hits the baseline and the measured call alike."""
+"""Measure calls in turns, so that noise of the machine affects the baseline and the measured call alike."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Call = Callable[[int], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A goal, and whether it was reached."""
+    """A figure and its limit."""
 
     name: str
     measured: float
@@ -22,31 +22,31 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Whether the measured value keeps within the limit."""
+        """Return True if the measured value is within the limit."""
         return self.measured <= self.limit
 
 
 @dataclass(slots=True)
 class Result:
-    """The figures of one benchmark and the goals they are held against."""
+    """The figures of one benchmark, and their checks against limits."""
 
     name: str
     figures: dict[str, Any] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
 
     def check(self, name: str, measured: float, limit: float) -> None:
-        """Hold a figure against its goal."""
+        """Add a check of a figure against its limit."""
         self.checks.append(Check(name, round(measured, 3), limit))
 
 
 async def alternate(
     calls: dict[str, Call], rounds: int, warm_up: int = 50, after: Callable[[], Awaitable[object]] | None = None
 ) -> dict[str, float]:
-    """The median time of each call in microseconds; the calls take turns. What is done `after` each is not timed."""
+    """Return the median time of each call in microseconds. Run the calls in turns, and `after` untimed after each."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     order = list(calls)
     for number in range(rounds + warm_up):
-        # In turns, and each as often first: who comes second finds the row in the cache.
+        # Each call comes first equally often: the second one finds the row in the cache.
         order.reverse()
         for name, call in ((name, calls[name]) for name in order):
             started = time.perf_counter()
@@ -58,10 +58,10 @@ async def alternate(
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle value."""
+    """Return the median."""
     return statistics.median(values)
 
 
 def say(message: str) -> None:
-    """Tell a person how far it is, beside the JSON."""
+    """Print a progress message to standard error, beside the JSON on standard output."""
     print(message, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Start-up times of the command and the library, and the memory that an open REM takes."""
+"""Measure start-up times of the command and the library, and the memory of an open REM."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from bench.measure import Result, median, say
 
 _REPEATS = 7
-_OPEN = """
+_OPEN_AND_LOOKUP = """
 import asyncio, time
 started = time.perf_counter()
 from rem import Rem
@@ -21,7 +21,7 @@ async def main():
 asyncio.run(main())
 print(time.perf_counter() - started)
 """
-_MEMORY = """
+_MEASURE_MEMORY = """
 import asyncio, psutil
 from rem import Rem
 async def main():
@@ -36,22 +36,22 @@ asyncio.run(main())
 
 
 async def run(home: Path) -> Result:
-    """Time whole processes, the interpreter's own start among them."""
+    """Time complete processes, including the start of the interpreter."""
     result = Result("startup")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment["REM_HOME"] = str(home)
     python = sys.executable
     rem = str(Path(python).with_name("rem"))
-    first_status = _seconds([rem, "db", "start"], environment)
+    first_start = _measure_seconds([rem, "db", "start"], environment)
     figures = {
-        "python_pass": _repeated([python, "-c", "pass"], environment),
-        "rem_help": _repeated([rem, "--help"], environment),
-        "first_rem_db_start": first_status,
-        "first_rem_db_status": _seconds([rem, "db", "status"], environment),
-        "second_rem_db_status": _repeated([rem, "db", "status"], environment),
-        "open_rem_and_look_up": _repeated([python, "-c", _OPEN], environment),
+        "python_pass": _measure_median([python, "-c", "pass"], environment),
+        "rem_help": _measure_median([rem, "--help"], environment),
+        "first_rem_db_start": first_start,
+        "first_rem_db_status": _measure_seconds([rem, "db", "status"], environment),
+        "second_rem_db_status": _measure_median([rem, "db", "status"], environment),
+        "open_rem_and_look_up": _measure_median([python, "-c", _OPEN_AND_LOOKUP], environment),
     }
-    opened, used = map(int, _output([python, "-c", _MEMORY], environment).split())
+    opened, used = map(int, _run([python, "-c", _MEASURE_MEMORY], environment).split())
     result.figures = {name: round(seconds, 3) for name, seconds in figures.items()}
     result.figures["memory_mb"] = {"open": round(opened / 2**20, 1), "after_2000_lookups": round(used / 2**20, 1)}
     subprocess.run([rem, "db", "stop"], env=environment, check=True, capture_output=True)
@@ -61,15 +61,15 @@ async def run(home: Path) -> Result:
     return result
 
 
-def _repeated(command: list[str], environment: dict[str, str]) -> float:
-    return median([_seconds(command, environment) for _ in range(_REPEATS)])
+def _measure_median(command: list[str], environment: dict[str, str]) -> float:
+    return median([_measure_seconds(command, environment) for _ in range(_REPEATS)])
 
 
-def _seconds(command: list[str], environment: dict[str, str]) -> float:
+def _measure_seconds(command: list[str], environment: dict[str, str]) -> float:
     started = time.perf_counter()
-    _output(command, environment)
+    _run(command, environment)
     return time.perf_counter() - started
 
 
-def _output(command: list[str], environment: dict[str, str]) -> str:
+def _run(command: list[str], environment: dict[str, str]) -> str:
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout

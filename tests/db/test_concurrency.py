@@ -52,9 +52,9 @@ class _Task:
     async def upsert_new(self, step: int) -> None:
         names = [f"new {self._number} {step} {part}" for part in range(3)]
         await self._store.upsert_many([Resource(name=name, content=f"{self._owner} x", tags=["new"]) for name in names])
-        found = await self._store.lookup(*names)
-        assert [entity.key for entity in found] == [name.replace(" ", "-") for name in names]
-        self._check(found)
+        entities = await self._store.lookup(*names)
+        assert [entity.key for entity in entities] == [name.replace(" ", "-") for name in names]
+        self._check(entities)
 
     async def count_up(self, step: int) -> None:
         [counter] = await self._store.lookup("resources/counter")
@@ -67,9 +67,9 @@ class _Task:
         self._increments[self._owner] += 1
 
     async def lookup(self, step: int) -> None:
-        found = await self._store.lookup("common", "counter", "handbook")
-        assert {"counter", "handbook"} <= {entity.key for entity in found}
-        self._check(found)
+        entities = await self._store.lookup("common", "counter", "handbook")
+        assert {"counter", "handbook"} <= {entity.key for entity in entities}
+        self._check(entities)
 
     async def find(self, step: int) -> None:
         self._check(await self._store.find(Resource, limit=50))
@@ -201,7 +201,7 @@ async def test_bulk_loads_of_the_same_keys_at_once_all_succeed(rem: Rem, alice: 
         reports = await asyncio.gather(*(alice.upsert_many(batch(loader)) for loader in range(6)))
         assert all(len(report.rows) == size for report in reports)
         assert await alice.count(Resource) == size
-        # All or nothing: whoever came last wrote every row.
+        # All or nothing: the last writer wrote every row.
         assert len({resource.content for resource in await alice.find(Resource, limit=size)}) == 1
     assert (await check_mirrors(rem.database)).is_exact
 

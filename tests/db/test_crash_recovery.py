@@ -98,8 +98,8 @@ async def assert_exactly(rem: Rem, acknowledged: list[int]) -> None:
     """Check that exactly these batches are stored, and that the mirrors match them."""
     store = rem.store("alice@example.com")
     for number in (*acknowledged, len(acknowledged)):
-        found = await store.lookup(f"Batch {number} Row 0", f"batch-{number}-row-{BATCH - 1}")
-        assert len(found) == (2 if number in acknowledged else 0)
+        entities = await store.lookup(f"Batch {number} Row 0", f"batch-{number}-row-{BATCH - 1}")
+        assert len(entities) == (2 if number in acknowledged else 0)
     assert await store.count(Resource) == len(acknowledged) * BATCH
     mirrors = await check_mirrors(rem.database)
     assert mirrors.is_exact
@@ -153,8 +153,8 @@ async def test_concurrent_calls_after_a_crash_start_one_server(home: Path) -> No
         await store.upsert_many(batch(0))
         await asyncio.gather(*(store.lookup("batch 0 row 0") for _ in range(10)))
         await asyncio.to_thread(kill, home, with_children=True)
-        found = await asyncio.gather(*(store.lookup(f"batch 0 row {row}") for row in range(50)))
-        assert [entity.key for (entity,) in found] == [f"batch-0-row-{row}" for row in range(50)]
+        entities = await asyncio.gather(*(store.lookup(f"batch 0 row {row}") for row in range(50)))
+        assert [entity.key for (entity,) in entities] == [f"batch-0-row-{row}" for row in range(50)]
         await assert_exactly(rem, [0])
 
 

@@ -49,7 +49,7 @@ async def columns(sql: Connection, table: str = "projects") -> dict[str, tuple[s
            WHERE table_schema = 'rem' AND table_name = $1""",
         table,
     )
-    return {name: (kind, nullable) for name, kind, nullable in rows}
+    return {name: (sql_type, nullable) for name, sql_type, nullable in rows}
 
 
 async def roll_back(dsn: str, steps: int = 1) -> list[str]:
@@ -151,7 +151,7 @@ class Everything(Entity, table="everything"):
     day: date = date(2026, 2, 28)
     reference: UUID = UUID(int=7)
     mood: Mood = Mood.GOOD
-    kind: Literal["a", "b"] = "a"
+    sql_type: Literal["a", "b"] = "a"
     words: list[str] = Field(default_factory=lambda: ["x", "it's, {y}", ""])
     references: list[UUID] = Field(default_factory=lambda: [UUID(int=1), UUID(int=2)])
     moods: list[Mood] = Field(default_factory=lambda: [Mood.BAD])
@@ -179,7 +179,7 @@ OTHER: dict[str, Any] = {
     "day": date(1, 1, 1),
     "reference": UUID(int=8),
     "mood": Mood.BAD,
-    "kind": "b",
+    "sql_type": "b",
     "words": [],
     "references": [],
     "moods": [],
@@ -345,10 +345,10 @@ async def test_lossless_type_change_is_applied(rem: Rem, alice: Store, sql: Conn
 
     await rem.register(Whole)
     await alice.upsert(Whole(name="x", value=42))
-    kinds = {Real: "double precision", Exact: "numeric", Text: "text"}
-    for model, kind in kinds.items():
+    sql_types = {Real: "double precision", Exact: "numeric", Text: "text"}
+    for model, sql_type in sql_types.items():
         await rem.register(model)
-        assert (await columns(sql, "measures"))["value"] == (kind, False)
+        assert (await columns(sql, "measures"))["value"] == (sql_type, False)
     assert [measure.value for measure in await alice.find(Text)] == ["42"]
     assert (await check_mirrors(rem.database)).is_exact
 
@@ -516,8 +516,8 @@ async def test_two_processes_may_register_the_same_class(dsn: str, tmp_path: Pat
         )
         for _ in range(2)
     ]
-    said = [(await process.communicate())[0].decode() for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], said
+    outputs = [(await process.communicate())[0].decode() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
     async with Rem.open(settings_for(dsn)) as rem:
         assert await rem.store().count(rem.store().types.get_model("projects")) == 0
 
@@ -550,8 +550,8 @@ async def test_lookup_finds_a_type_registered_by_another_process(dsn: str, rem: 
     async with Rem.open(settings_for(dsn)) as other:
         await other.register(Project)
         await other.store("alice@example.com").upsert(Project(name="Atlas", goal="the moon"))
-    (found,) = await alice.lookup("atlas")
-    assert found.model_dump(include={"key", "goal"}) == {"key": "atlas", "goal": "the moon"}
+    (entity,) = await alice.lookup("atlas")
+    assert entity.model_dump(include={"key", "goal"}) == {"key": "atlas", "goal": "the moon"}
 
 
 async def test_rollback_removes_a_type_with_its_keys_and_edges(dsn: str, sql: Connection) -> None:

@@ -116,11 +116,11 @@ async def store_everything(rem: Rem, store: Store) -> None:
 
 async def read_everything(store: Store) -> dict[str, list[dict[str, Any]]]:
     """Return every field of every own entity."""
-    found = {}
+    rows = {}
     for table, model in store.types.models.items():
         entities = await store.find(model, order_by="id", limit=10_000, with_deleted=True)
-        found[table] = [entity.model_dump() for entity in entities]
-    return found
+        rows[table] = [entity.model_dump() for entity in entities]
+    return rows
 
 
 async def dump_text(store: Store, **options: Any) -> str:
@@ -180,7 +180,7 @@ async def test_renamed_rows_keep_their_names(alice: Store) -> None:
     stored.name = "New"
     await alice.upsert(stored)
     await load_text(alice, text)
-    assert [found.id for found in await alice.lookup("old")] == [stored.id]
+    assert [entity.id for entity in await alice.lookup("old")] == [stored.id]
 
 
 SPECIAL_TEXTS = [
@@ -336,7 +336,7 @@ async def test_loaded_deleted_rows_stay_deleted_and_can_be_restored(rem: Rem, al
     await erase_everything(alice)
     await load_text(alice, text)
     assert await read_everything(alice) == before
-    assert [found.id for found in await alice.lookup("report")] == [draft.id]
+    assert [entity.id for entity in await alice.lookup("report")] == [draft.id]
     assert (await check_mirrors(rem.database)).is_exact
     await alice.restore(Session, session.id)
     assert await alice.count(Message) == 1

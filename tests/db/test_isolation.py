@@ -105,11 +105,11 @@ async def test_deleted_rows_of_another_owner_stay_invisible(
 async def test_each_owner_has_its_own_row_for_a_key(alice: Store, stranger: Store, secrets: list[Entity]) -> None:
     mine = await stranger.upsert(Resource(name=_SECRET, content="mine"))
     assert mine.id != secrets[0].id
-    assert [found.id for found in await stranger.lookup(_SECRET)] == [mine.id]
+    assert [entity.id for entity in await stranger.lookup(_SECRET)] == [mine.id]
     assert (await stranger.upsert_many([Resource(name=_SECRET, content="still mine")])).ids == [mine.id]
     assert (await alice.get(Resource, secrets[0].id)).content == _SECRET
     await stranger.erase(mine)
-    assert [found.id for found in await alice.lookup(f"resources/{_SECRET}")] == [secrets[0].id]
+    assert [entity.id for entity in await alice.lookup(f"resources/{_SECRET}")] == [secrets[0].id]
 
 
 async def test_id_of_another_owner_is_refused(alice: Store, bob: Store, shared: Store, rem: Rem) -> None:

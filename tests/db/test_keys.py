@@ -125,8 +125,8 @@ async def test_key_of_1000_characters_is_stored_and_found(alice: Store) -> None:
     stored = await alice.upsert(Resource(name=name))
     assert stored.key is not None
     assert len(stored.key) == len(name) == 1000
-    assert [found.id for found in await alice.lookup(name)] == [stored.id]
-    assert [found.id for found in await alice.lookup(stored.key)] == [stored.id]
+    assert [entity.id for entity in await alice.lookup(name)] == [stored.id]
+    assert [entity.id for entity in await alice.lookup(stored.key)] == [stored.id]
 
 
 def test_key_of_1000_wide_characters_is_refused_with_advice() -> None:

@@ -68,20 +68,20 @@ async def test_rows_are_stored_with_their_types(alice: Store) -> None:
     report = await load_text(alice, WORKSPACE)
     assert (outcomes(report, "users"), outcomes(report)) == ({"inserted": 1}, {"inserted": 2})
     assert (report.rows, report.dangling, report.deleted) == (3, 0, [])
-    (found,) = await alice.lookup("quarterly-report")
-    assert isinstance(found, Resource)
-    assert found.content == "Growth was fine.\nSo was the weather.\n"
-    assert found.metadata == {"quarter": 3, "published": "2026-10-01", "draft": False}
-    assert found.timestamp == datetime(2026, 10, 1, 10, tzinfo=UTC)
-    assert found.user_id == alice.scope.user_id
+    (entity,) = await alice.lookup("quarterly-report")
+    assert isinstance(entity, Resource)
+    assert entity.content == "Growth was fine.\nSo was the weather.\n"
+    assert entity.metadata == {"quarter": 3, "published": "2026-10-01", "draft": False}
+    assert entity.timestamp == datetime(2026, 10, 1, 10, tzinfo=UTC)
+    assert entity.user_id == alice.scope.user_id
     assert await alice.lookup("users/sarah@example.com") == await alice.lookup("sarah-chen")
 
 
 async def test_edges_accept_any_spelling_of_a_label(rem: Rem, alice: Store) -> None:
     await load_text(alice, WORKSPACE)
-    (found,) = await alice.lookup("quarterly-report")
+    (entity,) = await alice.lookup("quarterly-report")
     properties = {"dst_entity_type": "users"}
-    assert found.graph_edges == [Edge(dst="SarahChen", rel_type="authored_by", weight=0.9, properties=properties)]
+    assert entity.graph_edges == [Edge(dst="SarahChen", rel_type="authored_by", weight=0.9, properties=properties)]
     assert await alice.list_dangling_edges() == []
     assert (await check_mirrors(rem.database)).edges == 1
 
@@ -116,8 +116,8 @@ async def test_loading_replaces_own_edges_and_keeps_derived_ones(alice: Store) -
     dreamt = Edge(dst="appendix", rel_type="similar_to", origin="dreaming")
     await alice.upsert(Resource(name="A", graph_edges=[Edge(dst="old"), dreamt]))
     await load_text(alice, block("- {name: A, graph_edges: [{dst: new}]}"))
-    (found,) = await alice.lookup("a")
-    assert found.graph_edges == [Edge(dst="new"), dreamt]
+    (entity,) = await alice.lookup("a")
+    assert entity.graph_edges == [Edge(dst="new"), dreamt]
 
 
 async def test_rows_may_be_identified_by_id(alice: Store) -> None:
@@ -125,7 +125,7 @@ async def test_rows_may_be_identified_by_id(alice: Store) -> None:
     report = await load_text(alice, block(f"- {{id: {stored.id}, name: New Name}}", key_field="id"))
     assert outcomes(report) == {"updated": 1}
     assert await alice.lookup("old-name") == []
-    assert [(found.id, found.key) for found in await alice.lookup("new-name")] == [(stored.id, "new-name")]
+    assert [(entity.id, entity.key) for entity in await alice.lookup("new-name")] == [(stored.id, "new-name")]
 
 
 async def test_users_may_be_identified_by_email(alice: Store) -> None:
@@ -133,8 +133,8 @@ async def test_users_may_be_identified_by_email(alice: Store) -> None:
     rows = "- {email: Sarah@Example.com, role: Head}\n- {email: new@example.com}"
     report = await load_text(alice, block(rows, "users", "email"))
     assert outcomes(report, "users") == {"updated": 1, "inserted": 1}
-    found = await alice.get(User, stored.id)
-    assert (found.name, found.role) == ("Sarah Chen", "Head")
+    user = await alice.get(User, stored.id)
+    assert (user.name, user.role) == ("Sarah Chen", "Head")
     assert [user.key for user in await alice.lookup("new@example.com")] == ["new@example.com"]
     again = await load_text(alice, block(rows, "users", "email"))
     assert outcomes(again, "users") == {"unchanged": 2}
@@ -343,9 +343,9 @@ async def test_byte_order_mark_is_ignored(alice: Store, tmp_path: Path) -> None:
     path = tmp_path / "windows.yaml"
     path.write_text(WORKSPACE.lstrip().replace("\n", "\r\n"), encoding="utf-8-sig", newline="")
     await load(alice, read_files([path]))
-    (found,) = await alice.lookup("quarterly-report")
-    assert isinstance(found, Resource)
-    assert found.content == "Growth was fine.\nSo was the weather.\n"
+    (entity,) = await alice.lookup("quarterly-report")
+    assert isinstance(entity, Resource)
+    assert entity.content == "Growth was fine.\nSo was the weather.\n"
 
 
 def test_endless_nesting_is_refused() -> None:
@@ -372,10 +372,10 @@ async def test_text_of_ten_megabytes_and_of_every_plane_is_stored(alice: Store) 
     rows = [{"name": "Großes 🌍 Buch", "content": content, "metadata": {"🔑": "🗝"}}]
     text = yaml.dump([{"table": "resources", "key_field": "name", "rows": rows}], Dumper=yaml.CSafeDumper)
     await load_text(alice, text)
-    (found,) = await alice.lookup("großes-🌍-buch")
-    assert isinstance(found, Resource)
-    assert found.content == content
-    assert found.metadata == {"🔑": "🗝"}
+    (entity,) = await alice.lookup("großes-🌍-buch")
+    assert isinstance(entity, Resource)
+    assert entity.content == content
+    assert entity.metadata == {"🔑": "🗝"}
 
 
 async def test_thousands_of_rows_are_loaded_twice(rem: Rem, alice: Store) -> None:
@@ -395,5 +395,5 @@ async def test_thousands_of_rows_are_loaded_twice(rem: Rem, alice: Store) -> Non
 async def test_small_clock_skew_is_accepted(alice: Store) -> None:
     soon = datetime.now(UTC) + timedelta(seconds=2)
     await load_text(alice, block(f"- {{name: A, created_at: '{soon.isoformat()}'}}"))
-    (found,) = await alice.lookup("a")
-    assert found.created_at == found.updated_at == soon
+    (entity,) = await alice.lookup("a")
+    assert entity.created_at == entity.updated_at == soon

@@ -54,8 +54,8 @@ async def test_slash_in_a_key_is_not_a_type(alice: Store) -> None:
 
 async def test_matches_have_the_order_of_the_keys(alice: Store) -> None:
     await alice.upsert_many([Resource(name=f"r {n}") for n in range(5)])
-    found = await alice.lookup("r 3", "nobody", "R_1", "r-3", "")
-    assert [entity.key for entity in found] == ["r-3", "r-1", "r-3"]
+    entities = await alice.lookup("r 3", "nobody", "R_1", "r-3", "")
+    assert [entity.key for entity in entities] == ["r-3", "r-1", "r-3"]
     assert await alice.lookup() == []
 
 
@@ -126,5 +126,5 @@ async def test_too_long_label_has_no_match(alice: Store) -> None:
     await alice.upsert(Resource(name="known"))
     # Normalising this one takes the server more than a minute.
     endless = "\u0345\u0308" * 100_000
-    found = await asyncio.wait_for(alice.lookup("known", endless), timeout=5)
-    assert [entity.key for entity in found] == ["known"]
+    entities = await asyncio.wait_for(alice.lookup("known", endless), timeout=5)
+    assert [entity.key for entity in entities] == ["known"]

@@ -142,8 +142,8 @@ async def test_two_processes_may_migrate_at_once(empty_dsn: str, tmp_path: Path)
     processes = [
         await asyncio.create_subprocess_exec(*command, env=environment, stdout=PIPE, stderr=STDOUT) for _ in range(2)
     ]
-    said = sorted([(await process.communicate())[0].decode().strip() for process in processes])
-    assert said == [f"Applied {', '.join(BUILTIN)}.", "The schema is up to date."]
+    outputs = sorted([(await process.communicate())[0].decode().strip() for process in processes])
+    assert outputs == [f"Applied {', '.join(BUILTIN)}.", "The schema is up to date."]
     assert [process.returncode for process in processes] == [0, 0]
 
 
@@ -162,8 +162,8 @@ async def test_migrations_can_be_undone_and_applied_again(filled: str, sql: Conn
         for table in surviving.keys() - {"projects"}:
             assert after[table] == before[table]
         assert (await check_mirrors(rem.database)).is_exact
-        found = {entity.entity_type.table for entity in await rem.store("alice@example.com").lookup(*MEMORIES)}
-        assert found == {"resources", "projects", "notes"} & surviving.keys()
+        tables = {entity.entity_type.table for entity in await rem.store("alice@example.com").lookup(*MEMORIES)}
+        assert tables == {"resources", "projects", "notes"} & surviving.keys()
 
         await store_rows(rem)
         assert (await check_mirrors(rem.database)).is_exact
@@ -260,10 +260,10 @@ async def test_embedded_database_migrates_itself(home: Path) -> None:
         await rem.store().upsert(Resource(name="Report"))
     async with Database(settings).unpooled_connection() as connection:
         assert await Migrator(connection).rollback() == [BUILTIN[-1]]
-    said: list[str] = []
-    async with Rem.open(settings, on_progress=said.append) as rem:
+    messages: list[str] = []
+    async with Rem.open(settings, on_progress=messages.append) as rem:
         assert await rem.store().lookup("report")
-    assert said == ["Preparing the schema ..."]
+    assert messages == ["Preparing the schema ..."]
 
 
 async def test_changed_functions_are_replaced_and_the_mirrors_stay_exact(filled: str, sql: Connection) -> None:
@@ -308,8 +308,8 @@ async def test_erasing_a_session_erases_its_messages(filled: str, sql: Connectio
 
 async def test_every_entity_has_its_indexes(filled: str, sql: Connection) -> None:
     for table in [*(model.entity_type.table for model in BUILTIN_ENTITIES), "projects"]:
-        found = await sql.fetch("SELECT indexdef FROM pg_indexes WHERE schemaname = 'rem' AND tablename = $1", table)
-        definitions = {definition.partition(" USING ")[2] for (definition,) in found}
+        indexes = await sql.fetch("SELECT indexdef FROM pg_indexes WHERE schemaname = 'rem' AND tablename = $1", table)
+        definitions = {definition.partition(" USING ")[2] for (definition,) in indexes}
         missing = {
             "gin (metadata jsonb_path_ops)",
             "gin (tags)",

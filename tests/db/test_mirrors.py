@@ -33,7 +33,7 @@ async def _read_edges(sql: Sql) -> list[tuple[str, str]]:
 
 @pytest.fixture
 async def report(alice: Store) -> Resource:
-    """A resource with two edges."""
+    """Store a resource with two edges."""
     edges = [Edge(dst="Sarah Chen", rel_type="authored_by", weight=0.5), Edge(dst="users/Bob")]
     return await alice.upsert(Resource(name="Quarterly Report", content="Numbers", graph_edges=edges))
 
@@ -99,7 +99,7 @@ async def test_rolled_back_change_leaves_the_mirrors_unchanged(
     rem: Rem, alice: Store, report: Resource, sql: Sql
 ) -> None:
     before = await _read_keys(sql), await _read_edges(sql)
-    with pytest.raises(ZeroDivisionError):  # what fails is the whole transaction
+    with pytest.raises(ZeroDivisionError):  # fails the transaction
         async with alice.transaction() as inside:
             await inside.upsert(Resource(id=report.id, name="Renamed", graph_edges=[]))
             await inside.upsert_many([Resource(name=f"r{n}", graph_edges=[Edge(dst="x")]) for n in range(210)])
@@ -137,8 +137,8 @@ async def test_messages_are_mirrored_with_their_session(rem: Rem, alice: Store, 
     await alice.upsert_many(
         [Message(session_id=session.id, message_index=n, role="user", content=f"{n}") for n in range(3)]
     )
-    place = f"session-{session.id}-msg-"
-    all_keys = [("messages", f"{place}{n}") for n in range(3)]
+    prefix = f"session-{session.id}-msg-"
+    all_keys = [("messages", f"{prefix}{n}") for n in range(3)]
     all_keys += sorted([("sessions", "chat"), ("sessions", str(session.id))])
     for operation, keys in (
         (alice.delete(session), []),
@@ -195,7 +195,7 @@ async def test_two_rows_may_swap_their_names(rem: Rem, alice: Store, sql: Sql) -
         await inside.upsert(Resource(id=first.id, name="c"))
         await inside.upsert(Resource(id=second.id, name="a"))
         await inside.upsert(Resource(id=first.id, name="b"))
-    assert [found.id for found in await alice.lookup("a", "b")] == [second.id, first.id]
+    assert [entity.id for entity in await alice.lookup("a", "b")] == [second.id, first.id]
     assert (await check_mirrors(rem.database)).is_exact
 
 
@@ -246,7 +246,7 @@ async def test_user_has_keys_for_name_email_and_id(rem: Rem, shared: Store, sql:
     )
     assert [tuple(row) for row in ranks] == [(zed.id, 1), (sarah.id, 2)]
     await shared.upsert(User(id=sarah.id, name="Sarah", email=None))
-    assert [found.id for found in await shared.lookup("sarah@example.com", "zed@example.com")] == [zed.id, zed.id]
+    assert [entity.id for entity in await shared.lookup("sarah@example.com", "zed@example.com")] == [zed.id, zed.id]
     same = await shared.upsert(User(name="same@example.com", email="Same@example.com"))
     keys = await sql.fetch("SELECT entity_key, key_rank FROM kv_store WHERE entity_id = $1 ORDER BY key_rank", same.id)
     assert [tuple(row) for row in keys] == [("same@example.com", 1), (str(same.id), 3)]
@@ -259,9 +259,9 @@ async def test_check_finds_wrong_rows_and_rebuild_fixes_them(
     await alice.upsert(User(name="Sarah", email="sarah@example.com"))
     await sql.execute("UPDATE kv_store SET entity_key = 'wrong' WHERE entity_key = 'quarterly-report'")
     await sql.execute("DELETE FROM edges WHERE ordinal = 2")
-    found = await check_mirrors(rem.database)
-    assert (found.keys, found.edges, found.wrong_keys, found.wrong_edges) == (4, 1, 2, 1)
-    assert not found.is_exact
+    check = await check_mirrors(rem.database)
+    assert (check.keys, check.edges, check.wrong_keys, check.wrong_edges) == (4, 1, 2, 1)
+    assert not check.is_exact
     rebuilt = await rem.rebuild_cache()
     assert (rebuilt.keys, rebuilt.edges) == (4, 2)
     assert (await check_mirrors(rem.database)).is_exact
@@ -278,9 +278,9 @@ async def test_emptied_kv_store_is_rebuilt_before_the_first_lookup(
         await sql.execute("INSERT INTO resources (name) VALUES ('Written early')")
     assert await alice.lookup("quarterly-report") == []
     async with Rem.open(settings) as reopened:
-        found = await reopened.store("alice@example.com").lookup("quarterly-report", "written early")
-        assert found[0] == report
-        assert len(found) == (2 if written_after_the_crash else 1)
+        entities = await reopened.store("alice@example.com").lookup("quarterly-report", "written early")
+        assert entities[0] == report
+        assert len(entities) == (2 if written_after_the_crash else 1)
         assert (await check_mirrors(reopened.database)).is_exact
 
 

@@ -61,7 +61,7 @@ class Row:
 
     @property
     def keys(self) -> dict[str, int]:
-        """The keys that kv_store must have, with their ranks."""
+        """Return the keys that kv_store must have, with their ranks."""
         ranked: dict[str, int] = {self.key: 1}
         if self.table == "users":
             if self.email is not None:
@@ -149,14 +149,14 @@ class Model:
         }
 
     def lookup(self, owner: tuple[str, str | None], label: str) -> list[UUID]:
-        """The ids that answer to a label: by its key, else without separators; own rows before shared ones."""
+        """Return the ids for a label: by its key, or else without separators; own rows before shared rows."""
         key = _LOOKUP_KEYS[label]
-        found = self._answering(owner, lambda candidate: candidate == key) or self._answering(
+        matches = self._find_matches(owner, lambda candidate: candidate == key) or self._find_matches(
             owner, lambda candidate: candidate.replace("-", "") == key.replace("-", "")
         )
-        return [entity_id for *_, entity_id in sorted(found)]
+        return [entity_id for *_, entity_id in sorted(matches)]
 
-    def _answering(self, owner: tuple[str, str | None], matches: Any) -> list[tuple[bool, int, str, UUID]]:
+    def _find_matches(self, owner: tuple[str, str | None], matches: Any) -> list[tuple[bool, int, str, UUID]]:
         tenant, user = owner
         return [
             (row.owner[1] is None and user is not None, rank, row.table, row.id)
@@ -343,11 +343,11 @@ class MirrorMachine(RuleBasedStateMachine):
         assert {tuple(row) for row in edges} == self.model.edges()
         assert (await check_mirrors(self.rem.database)).is_exact
         for owner in OWNERS:
-            found = await self.store(owner).lookup(*_LOOKUPS)
+            entities = await self.store(owner).lookup(*_LOOKUPS)
             expected = [entity_id for lookup in _LOOKUPS for entity_id in self.model.lookup(owner, lookup)]
-            assert [entity.id for entity in found] == expected
+            assert [entity.id for entity in entities] == expected
             visible = [entity for model in MODELS for entity in await self.store(owner).find(model)]
-            assert all(entity in visible for entity in found)
+            assert all(entity in visible for entity in entities)
 
 
 def _model_of(row: Row) -> type[Resource | User]:

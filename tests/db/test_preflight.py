@@ -201,7 +201,7 @@ async def test_extensions_may_have_their_own_schema(empty_dsn: str) -> None:
 async def test_missing_database_is_named() -> None:
     error = await open_refused(dsn_of("no_such_database"))
     assert isinstance(error, DatabaseUnavailableError)
-    assert '"no_such_database" does not exist. Create it, or mend the connection string' in str(error)
+    assert '"no_such_database" does not exist. Create it, or fix the connection string' in str(error)
 
 
 async def test_unknown_user_is_refused(dsn: str) -> None:

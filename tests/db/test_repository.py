@@ -105,8 +105,8 @@ class TestFind:
             (Compare("name", "=", "' OR true --"), ""),
             (Compare("metadata.x'} OR true --", "=", "1"), ""),
         ]
-        found = [(where, " ".join(await _find_names(filled, where))) for where, _ in expected]
-        assert found == expected
+        actual = [(where, " ".join(await _find_names(filled, where))) for where, _ in expected]
+        assert actual == expected
         counted = [await filled.count(Resource, where) for where, _ in expected]
         assert counted == [len(names.split()) for _, names in expected]
 
@@ -167,7 +167,7 @@ class TestUpsert:
         renamed = await alice.upsert(Resource(id=first.id, name="New name"))
         assert (renamed.id, renamed.key, renamed.content) == (first.id, "new-name", "Text")
         assert await alice.lookup("old-name") == []
-        assert [found.id for found in await alice.lookup("new-name")] == [first.id]
+        assert [entity.id for entity in await alice.lookup("new-name")] == [first.id]
 
     async def test_rename_to_a_taken_key_is_refused(self, alice: Store) -> None:
         first = await alice.upsert(Resource(name="first"))
@@ -323,7 +323,7 @@ class TestUpsertMany:
 
 class TestTransaction:
     async def test_error_undoes_the_whole_transaction(self, alice: Store) -> None:
-        with pytest.raises(ZeroDivisionError):  # what fails is the whole transaction
+        with pytest.raises(ZeroDivisionError):  # fails the transaction
             async with alice.transaction() as inside:
                 await inside.upsert(Resource(name="a"))
                 assert await inside.count(Resource) == 1
@@ -334,7 +334,7 @@ class TestTransaction:
     async def test_failed_part_keeps_the_rest(self, alice: Store) -> None:
         async with alice.transaction() as outer:
             await outer.upsert(Resource(name="a"))
-            with pytest.raises(RowError):  # what fails is the whole part
+            with pytest.raises(RowError):  # fails the savepoint
                 async with outer.transaction() as inner:
                     await inner.upsert(Resource(name="b"))
                     await inner.upsert_many([Resource(name="c"), Resource(name="C")])
@@ -390,8 +390,8 @@ class TestDeletion:
             with pytest.raises(DeletedError, match=f"restore it .id {stored.id}., or erase it before"):
                 await alice.upsert(again)
         await alice.erase(stored)
-        anew = await alice.upsert(Resource(name="a", content="y"))
-        assert anew.id != stored.id
+        stored_again = await alice.upsert(Resource(name="a", content="y"))
+        assert stored_again.id != stored.id
 
     async def test_second_delete_or_restore_is_refused(self, alice: Store) -> None:
         stored = await alice.upsert(Resource(name="a"))
@@ -421,7 +421,7 @@ class TestDeletion:
         gone = await alice.upsert(Resource(name="gone", expires_at=datetime.now(UTC) - timedelta(seconds=1)))
         assert await _find_names(alice) == ["kept"]
         assert await alice.count(Resource) == 1
-        assert [found.key for found in await alice.lookup("kept", "gone")] == ["kept"]
+        assert [entity.key for entity in await alice.lookup("kept", "gone")] == ["kept"]
         with pytest.raises(NotFoundError):
             await alice.get(Resource, gone.id)
         with pytest.raises(NotFoundError):
@@ -485,8 +485,8 @@ class TestSessions:
         assert [message.content for message in await alice.find(Message)] == ["Elsewhere"]
         assert await alice.lookup(f"session-{session.id}-msg-0") == []
         await alice.restore(Session, session.id)
-        found = await alice.find(Message, {"session_id": session.id}, order_by="message_index")
-        assert [message.id for message in found] == [messages[0].id, messages[2].id]
+        stored = await alice.find(Message, {"session_id": session.id}, order_by="message_index")
+        assert [message.id for message in stored] == [messages[0].id, messages[2].id]
         assert (await alice.restore(Message, messages[1].id)).content == "Line 1"
 
     async def test_erased_session_leaves_no_rows(self, alice: Store, sql: asyncpg.Connection[asyncpg.Record]) -> None:
@@ -537,8 +537,8 @@ class TestOwners:
 
 
 async def test_storing_over_an_expired_row_makes_it_live_again(alice: Store) -> None:
-    lapsed = utc_now() - timedelta(hours=1)
-    first = await alice.upsert(Resource(name="parking spot", content="B12", expires_at=lapsed))
+    expired_at = utc_now() - timedelta(hours=1)
+    first = await alice.upsert(Resource(name="parking spot", content="B12", expires_at=expired_at))
     assert await alice.lookup("parking-spot") == []
     again = await alice.upsert(Resource(name="parking spot", content="B12"))
     assert (again.id, again.expires_at) == (first.id, None)
@@ -547,14 +547,14 @@ async def test_storing_over_an_expired_row_makes_it_live_again(alice: Store) -> 
 
 async def test_deleted_session_refuses_messages(alice: Store) -> None:
     session = await alice.upsert(Session(name="talk"))
-    said = await alice.upsert(Message(session_id=session.id, message_index=0, role=Role.USER, content="hello"))
+    message = await alice.upsert(Message(session_id=session.id, message_index=0, role=Role.USER, content="hello"))
     await alice.delete(session)
     with pytest.raises(ConflictError, match="session is deleted"):
         await alice.upsert(Message(session_id=session.id, message_index=1, role=Role.USER, content="again"))
     with pytest.raises(ConflictError, match="session is deleted"):
-        await alice.restore(Message, said.id)
+        await alice.restore(Message, message.id)
     await alice.restore(Session, session.id)
-    assert (await alice.get(Message, said.id)).content == "hello"
+    assert (await alice.get(Message, message.id)).content == "hello"
 
 
 async def test_corrupt_row_is_named(alice: Store, sql: asyncpg.Connection[asyncpg.Record]) -> None:

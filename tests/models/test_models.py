@@ -62,7 +62,7 @@ class TestContent:
 
 class TestText:
     @pytest.mark.parametrize(
-        ("model", "fields", "place"),
+        ("model", "fields", "location"),
         [
             (Resource, {"name": "a\0b"}, "name"),
             (Resource, {"name": "a", "content": "a\0b"}, "content"),
@@ -76,20 +76,20 @@ class TestText:
             (Document, {"content": "a\0b"}, "content"),
         ],
     )
-    def test_nul_is_refused_with_its_location(self, model: type[Entity], fields: dict[str, Any], place: str) -> None:
-        with pytest.raises(ValidationError, match=f"(?s){place}.*NUL character|NUL character.*{place}"):
+    def test_nul_is_refused_with_its_location(self, model: type[Entity], fields: dict[str, Any], location: str) -> None:
+        with pytest.raises(ValidationError, match=f"(?s){location}.*NUL character|NUL character.*{location}"):
             model.model_validate(fields)
 
     @pytest.mark.parametrize(
-        ("fields", "place"),
+        ("fields", "location"),
         [
             ({"content": "abc\ud800"}, "content: .*lone surrogate at position 3"),
             ({"tags": ["\udfff"]}, "tags: .*lone surrogate"),
             ({"metadata": {"x": "\ud800"}}, "lone surrogate at position 0 at x"),
         ],
     )
-    def test_lone_surrogate_is_refused(self, fields: dict[str, Any], place: str) -> None:
-        with pytest.raises(ValidationError, match=place):
+    def test_lone_surrogate_is_refused(self, fields: dict[str, Any], location: str) -> None:
+        with pytest.raises(ValidationError, match=location):
             Resource(name="a", **fields)
 
     async def test_store_refuses_bad_text_added_after_validation(self, alice: Store) -> None:
@@ -260,7 +260,7 @@ class TestFields:
             Resource.model_validate({"name": "a", "graph_edges": [edge]})
 
     @pytest.mark.parametrize(
-        ("model", "fields", "place"),
+        ("model", "fields", "location"),
         [
             (Resource, {"name": "a", "ordinal": -1}, "ordinal"),
             (Resource, {"name": "a", "ordinal": 2**31}, "ordinal"),
@@ -288,9 +288,9 @@ class TestFields:
         ],
     )
     def test_invalid_value_is_refused_by_field_name(
-        self, model: type[Entity], fields: dict[str, Any], place: str
+        self, model: type[Entity], fields: dict[str, Any], location: str
     ) -> None:
-        with pytest.raises(ValidationError, match=place):
+        with pytest.raises(ValidationError, match=location):
             model.model_validate(fields)
 
     @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ class TestFields:
 
 
 _text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
-# JSON knows no difference between 1e17 and 100000000000000000, so a whole float may come back as an int.
+# JSON does not distinguish 1e17 and 100000000000000000, so a whole float may come back as an int.
 _json_floats = st.floats(allow_nan=False, allow_infinity=False).filter(lambda x: abs(x) < 2**53)
 _json = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | _json_floats | _text,
@@ -346,8 +346,8 @@ class TestRoundTrip:
         assert len(content.encode()) > 10_000_000
         stored = await alice.upsert(Resource(name="big", content=content))
         assert stored.content == content
-        [found] = await alice.lookup("big")
-        assert found == stored
+        [entity] = await alice.lookup("big")
+        assert entity == stored
 
 
 def test_updated_at_in_the_future_is_refused() -> None:

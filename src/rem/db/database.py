@@ -200,7 +200,7 @@ class Database:
                 ) from error
             except asyncpg.InvalidCatalogNameError as error:
                 raise DatabaseUnavailableError(
-                    f"The server at {self.describe_address()} has no such database: {error}. Create it, or mend the "
+                    f"The server at {self.describe_address()} has no such database: {error}. Create it, or fix the "
                     "connection string."
                 ) from error
             except OSError as error:

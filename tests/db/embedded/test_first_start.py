@@ -116,10 +116,10 @@ def test_killed_first_start_leaves_no_database(server: EmbeddedServer, home: Pat
     time.sleep(after_seconds)
     starter.send_signal(signal.SIGKILL)
     starter.wait()
-    whole = (home / "postgres/data").exists()
+    is_complete = (home / "postgres/data").exists()
     assert run_sql(server.ensure_running(), "SELECT current_database()") == "rem"
     assert run_sql(server.ensure_running(), "SELECT count(*) FROM pg_database WHERE datname = 'rem'") == "1"
-    if not whole:
+    if not is_complete:
         server.stop()
         server.ensure_running()
         assert not list(home.glob("postgres/data.new-*"))

@@ -39,13 +39,13 @@ def test_eight_processes_share_one_server(server: EmbeddedServer, home: Path) ->
 
 
 def test_threads_of_one_process_share_one_server(server: EmbeddedServer, make_server: MakeServer) -> None:
-    found: list[Address] = []
-    threads = [threading.Thread(target=lambda: found.append(make_server().ensure_running())) for _ in range(4)]
+    addresses: list[Address] = []
+    threads = [threading.Thread(target=lambda: addresses.append(make_server().ensure_running())) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [server.address()] * 4
+    assert addresses == [server.address()] * 4
     assert len(servers_of(server.data_dir)) == 1
 
 

@@ -32,8 +32,8 @@ def test_long_home_gets_a_private_folder_among_the_temporary_files(make_server: 
     address = server.ensure_running()
     assert run_sql(address, "SELECT 1") == "1"
     assert address.socket_dir.name.startswith(f"rem-{SERVER_UID}-")
-    found = address.socket_dir.lstat()
-    assert (found.st_uid, found.st_mode & 0o777) == (SERVER_UID, 0o700)
+    status = address.socket_dir.lstat()
+    assert (status.st_uid, status.st_mode & 0o777) == (SERVER_UID, 0o700)
     server.stop()
     assert not address.socket_dir.exists()
 

@@ -150,9 +150,9 @@ REFUSED_BY_CHECK_OR_CATALOGUE = {
     "filled array": "SELECT array_fill(1, ARRAY[10000000])",
     "replaced characters": "SELECT length(translate('abc', 'ab', ''))",
     "long format": "SELECT length(format('%5s', ''))",
-    "place": "SELECT strpos('ab', 'b')",
-    "place, in words": "SELECT position('b' IN 'ab')",
-    "place, quoted": """SELECT pg_catalog."position"('ab', 'b')""",
+    "position": "SELECT strpos('ab', 'b')",
+    "position, in words": "SELECT position('b' IN 'ab')",
+    "position, quoted": """SELECT pg_catalog."position"('ab', 'b')""",
     "trimmed at the left": "SELECT ltrim('ab', 'a')",
     "trimmed at the right": "SELECT rtrim('ab', 'b')",
     "trimmed at the left, in words": "SELECT trim(LEADING 'a' FROM 'ab')",
@@ -172,7 +172,7 @@ HARMLESS = {
     "whole rows": "SELECT r::text, to_jsonb(r), row_to_json(r) FROM resources r",
     "whole rows in conditions": f"SELECT 1 FROM resources r WHERE r::text LIKE '%{SECRET}%'",
     "system columns": "SELECT ctid, xmin, xmax, cmin, tableoid, * FROM resources",
-    "by place": "SELECT * FROM resources WHERE ctid = ANY (ARRAY['(0,1)','(0,2)','(0,3)','(0,4)','(0,5)']::tid[])",
+    "by ctid": "SELECT * FROM resources WHERE ctid = ANY (ARRAY['(0,1)','(0,2)','(0,3)','(0,4)','(0,5)']::tid[])",
     "sample": "SELECT * FROM resources TABLESAMPLE SYSTEM (100)",
     "sample function": "SELECT * FROM users TABLESAMPLE BERNOULLI (100) REPEATABLE (1)",
     "error with data": "SELECT content::int FROM resources",
@@ -369,7 +369,7 @@ async def test_waiting_queries_do_not_block_other_verbs(rem: Rem, settings: Sett
 
 
 async def test_role_without_a_signature_can_do_nothing(role: Connection, sql: Connection) -> None:
-    """A direct login as the role sees no row without a signed scope."""
+    """Log in directly as the role: without a signed scope it sees no row."""
     for statement in (
         "SELECT * FROM rem.resources",
         "SELECT * FROM rem.kv_store",

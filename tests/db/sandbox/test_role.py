@@ -127,8 +127,8 @@ async def test_owner_with_createrole_needs_no_setup(subtests: pytest.Subtests) -
                 await Migrator(connection).rollback(100)
                 assert not await _role_exists(connection, role_name)
             await _migrate(managed.settings())
-            await rem.store("alice").upsert(Resource(name="anew"))
-            assert await _names(rem, managed.settings()) == ["anew"]
+            await rem.store("alice").upsert(Resource(name="new row"))
+            assert await _names(rem, managed.settings()) == ["new row"]
 
 
 async def test_owner_without_createrole_gets_instructions(subtests: pytest.Subtests) -> None:
@@ -210,10 +210,10 @@ async def test_embedded_server_closes_the_catalogue(home: Path) -> None:
 async def test_six_sandboxes_may_open_at_once(rem: Rem, settings: Settings, memories: None) -> None:
     sandboxes = [sandbox_on(rem, settings) for _ in range(6)]
     answers = await asyncio.gather(
-        *(Client(one, ALICE).select("SELECT count(*) AS n FROM resources") for one in sandboxes)
+        *(Client(sandbox, ALICE).select("SELECT count(*) AS n FROM resources") for sandbox in sandboxes)
     )
     assert answers == [[{"n": 2}]] * 6
-    await asyncio.gather(*(one.close() for one in sandboxes))
+    await asyncio.gather(*(sandbox.close() for sandbox in sandboxes))
 
 
 async def test_catalogue_closed_by_an_earlier_version_is_closed_again(

@@ -95,8 +95,8 @@ async def test_plain_table_names_show_rows_of_the_scope(alice_sql: Client) -> No
     ]
     assert len(await alice_sql.select("SELECT name FROM users LIMIT 3")) == 2
     assert len(await alice_sql.select("TABLE resources")) == 2
-    found = await alice_sql.select("SELECT * FROM resources WHERE metadata->>'x' = 'y'")
-    assert {row["key"] for row in found} == {"alice-apple", "shared-apple"}
+    rows = await alice_sql.select("SELECT * FROM resources WHERE metadata->>'x' = 'y'")
+    assert {row["key"] for row in rows} == {"alice-apple", "shared-apple"}
 
 
 async def test_every_table_shows_own_and_shared_rows(rem: Rem, alice_sql: Client) -> None:

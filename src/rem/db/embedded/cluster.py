@@ -59,7 +59,7 @@ def create_cluster(paths: ServerPaths, programs: PostgresPrograms) -> None:
         single = ("--single", "-D", str(temporary), "-c", "log_checkpoints=off", "template1")
         programs.run("postgres", *single, script="CREATE DATABASE rem;\n")
         programs.run("initdb", "-D", str(temporary), "--sync-only")
-        with explain_os_errors(f"put {paths.data_dir} in place"):
+        with explain_os_errors(f"rename {temporary} to {paths.data_dir}"):
             temporary.rename(paths.data_dir)
             _sync(paths.folder)
     except EmbeddedServerError as error:
