@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bench import bulk_load, chat, dreaming, embedder, fuzzy, ingest, jobs, lookup, parse, search, startup, traverse
-from bench.measure import Result, say
+from bench.measure import Result, print_progress
 from rem.db.embedded.server import EmbeddedServer
 from rem.settings import Settings
 
@@ -38,7 +38,7 @@ def main() -> None:
     json.dump(report, sys.stdout, indent=2)
     print()
     for check in checks:
-        say(
+        print_progress(
             f"{'ok    ' if check['passed'] else 'MISSED'} {check['name']}: {check['measured']} (limit {check['limit']})"
         )
     sys.exit(0 if all(check["passed"] for check in checks) else 1)

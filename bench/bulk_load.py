@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from bench.measure import Result, median, say
+from bench.measure import Result, median, print_progress
 from rem import Edge, Rem, Resource, Settings
 from rem.db.maintenance import check_mirrors
 
@@ -27,7 +27,9 @@ async def run(settings: Settings, rows: int = ROWS) -> Result:
             bare.append(await _bare_copy(rem, records))
             loaded.append(await _load(rem, entities))
             again.append(await _load(rem, entities, empty_first=False))
-            say(f"bulk load of {rows:,}: bare {bare[-1]:.2f} s, library {loaded[-1]:.2f} s, again {again[-1]:.2f} s")
+            print_progress(
+                f"bulk load of {rows:,}: bare {bare[-1]:.2f} s, library {loaded[-1]:.2f} s, again {again[-1]:.2f} s"
+            )
         report = await check_mirrors(rem.database)
         assert report.is_exact
         assert (report.keys, report.edges) == (rows, 2 * rows)

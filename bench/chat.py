@@ -17,7 +17,7 @@ from uuid import UUID, uuid4
 
 import httpx2 as httpx
 
-from bench.measure import Call, Result, alternate, say
+from bench.measure import Call, Result, measure_in_turns, print_progress
 from rem import NewMessage, Rem, Role, Scope, Settings
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ async def run(home: Path, sizes: tuple[int, ...] = SIZES, rounds: int = ROUNDS) 
     with _model_server() as model:
         async with Rem.open(Settings(rem_home=home)) as rem:
             sessions = {size: await _store_session(rem, size) for size in {HISTORY_MESSAGES, *sizes}}
-            say("chat: indexing the messages ...")
+            print_progress("chat: indexing the messages ...")
             await rem.index(user=USER)
             bare_agent = await BareAgent.open(model, rem, sessions[HISTORY_MESSAGES])
             reset_sessions = partial(_delete_new_messages, rem, sessions)
@@ -104,10 +104,10 @@ async def _measure_first_word(
             return
 
     calls: dict[str, Call] = {"rem": through_rem, "bare_agent": through_bare_agent}
-    times = await alternate(calls, rounds, warm_up=20, after=reset_sessions)
+    times = await measure_in_turns(calls, rounds, warm_up=20, after=reset_sessions)
     added = (times["rem"] - times["bare_agent"]) / 1000
     result.figures["first word"] = {**times, "added_milliseconds": round(added, 2), "stored_messages": HISTORY_MESSAGES}
-    say(f"chat, first word: {times}, {added:.1f} ms more")
+    print_progress(f"chat, first word: {times}, {added:.1f} ms more")
     result.check("milliseconds that REM adds to the first word, with 200 stored messages", added, 10.0)
 
 
@@ -175,7 +175,7 @@ async def _measure_words_per_second(result: Result, http: httpx.AsyncClient, bar
             "bare_agent": await _measure_rate(through_bare_agent, streams),
         }
         result.figures[f"words a second, {streams} streams"] = figures
-        say(f"chat, words a second with {streams} streams: {figures}")
+        print_progress(f"chat, words a second with {streams} streams: {figures}")
 
 
 async def _measure_rate(read: Callable[[], Awaitable[int]], streams: int) -> int:
@@ -198,11 +198,11 @@ async def _measure_growth(
 
         return call
 
-    times = await alternate(
+    times = await measure_in_turns(
         {str(size): turn(session) for size, session in sessions.items()}, rounds, warm_up=10, after=reset_sessions
     )
     result.figures["turn by stored messages"] = times
-    say(f"chat, a turn by stored messages: {times}")
+    print_progress(f"chat, a turn by stored messages: {times}")
     smallest, largest = min(sessions), max(sessions)
     growth = times[str(largest)] / times[str(smallest)]
     result.check(f"a turn with {largest:,} stored messages against one with {smallest}", growth, 1.2)

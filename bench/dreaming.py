@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
-from bench.measure import Result, median, say
+from bench.measure import Result, median, print_progress
 from rem import Rem, Settings
 from rem.context import Scope
 from rem.db.store import Store
@@ -82,7 +82,9 @@ async def run(settings: Settings, sizes: Sequence[int] = SIZES) -> Result:
             for user in users:
                 await _day(rem, user, _UNHEARD + _DAYS_OF_PERSON * _DAYS_OF_NOTE * night)
                 user.nights.append(await _night(rem, user))
-            say(f"night {night + 1}: " + ", ".join(f"{user.name}: {user.nights[-1]:.2f} s" for user in users))
+            print_progress(
+                f"night {night + 1}: " + ", ".join(f"{user.name}: {user.nights[-1]:.2f} s" for user in users)
+            )
         for user in users:
             user.idle = await _night(rem, user)
     for shape, (first, *_, last) in shapes.items():
@@ -109,7 +111,7 @@ async def _user(rem: Rem, name: str, messages: int, *, is_endless: bool) -> _Use
     for number in range(messages // _MESSAGES_OF_DAY):
         await _day(rem, user, number)
     taken = await _night(rem, user)
-    say(f"first night of {name}: {taken:.1f} s")
+    print_progress(f"first night of {name}: {taken:.1f} s")
     # What was written in the morning may be changed by the night before it, once.
     await _night(rem, user)
     return user

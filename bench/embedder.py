@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.measure import Result, median, say
+from bench.measure import Result, median, print_progress
 from rem.embeddings import open_embedder
 from rem.embeddings.minilm.weights import HEADS, MODEL, OUTLIER_CHANNELS, TENSORS, find_weights
 from rem.settings import EmbeddingSettings, Settings
@@ -79,7 +79,7 @@ async def run(home: Path, texts: int = TEXTS, torch_python: str | None = None, t
             local_seconds.append(time.perf_counter() - started)
             seconds, reference = baseline()
             baseline_seconds.append(seconds)
-            say(f"{texts} texts: local {local_seconds[-1]:.2f} s, {name} {baseline_seconds[-1]:.2f} s")
+            print_progress(f"{texts} texts: local {local_seconds[-1]:.2f} s, {name} {baseline_seconds[-1]:.2f} s")
     query_ms = await _measure_query_ms(embedder.embed_one)
     await embedder.close()
     cosine = (rows * reference).sum(axis=1)

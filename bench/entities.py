@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import yaml
 
-from bench.measure import Result, say
+from bench.measure import Result, print_progress
 from rem.app import Rem
 from rem.db.embedded.server import EmbeddedServer
 from rem.db.store import Store
@@ -131,7 +131,7 @@ async def run(settings: Settings) -> Result:
                 "wrong": set_score.wrong,
                 "missed": set_score.missed,
             }
-            say(f"entities, {name}: precision {set_score.precision:.3f}, recall {set_score.recall:.3f}")
+            print_progress(f"entities, {name}: precision {set_score.precision:.3f}, recall {set_score.recall:.3f}")
             result.check(f"wrong among the entities found, {name}, share", 1 - set_score.precision, 0.1)
     return result
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from bench.measure import Result, alternate, median, say
+from bench.measure import Result, measure_in_turns, median, print_progress
 from rem import Rem, Settings
 from rem.db.database import Database
 from rem.query.tree import Fuzzy
@@ -41,7 +41,7 @@ async def run(settings: Settings, sizes: tuple[int, ...] = SIZES, rounds: int = 
             stored = size
             times = await _measure(rem, size, rounds)
             result.figures[f"{size}"] = times
-            say(f"fuzzy at {size:,}: {times}")
+            print_progress(f"fuzzy at {size:,}: {times}")
             ratio = times["rem_fuzzy"] / times["bare_trigrams"]
             result.check(f"FUZZY p50 against bare trigram queries at {size:,}", ratio, 1.5)
     growth = result.figures[f"{sizes[-1]}"]["rem_fuzzy"] / result.figures[f"{sizes[0]}"]["rem_fuzzy"]
@@ -64,7 +64,7 @@ def _row(number: int, words: list[str]) -> tuple[str | None, str, str]:
 
 
 async def _fill(database: Database, first: int, last: int) -> None:
-    say(f"storing {last - first:,} entities ...")
+    print_progress(f"storing {last - first:,} entities ...")
     words = _words()
     async with database.connection() as connection:
         for start in range(first, last, 50_000):
@@ -95,7 +95,7 @@ async def _measure(rem: Rem, size: int, rounds: int) -> dict[str, float]:
             for row in rows[:_LIMIT]:
                 orjson.loads(row["record"])
 
-    times = await alternate({"bare_trigrams": bare, "rem_fuzzy": rem_fuzzy}, rounds, warm_up=10)
+    times = await measure_in_turns({"bare_trigrams": bare, "rem_fuzzy": rem_fuzzy}, rounds, warm_up=10)
     return {**times, "rows_found": median(row_counts)}
 
 

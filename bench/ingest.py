@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.measure import Result, median, say
+from bench.measure import Result, median, print_progress
 from rem import Rem, Resource, Settings
 from rem.embeddings import open_embedder
 
@@ -42,7 +42,7 @@ async def run(settings: Settings, files: int = FILES, rounds: int = ROUNDS) -> R
                 await embedder.embed(texts)
                 embed_seconds.append(time.perf_counter() - started)
                 unchanged_seconds.append(await _time_ingest(rem, folder, owner))
-                say(
+                print_progress(
                     f"{files:,} files, {len(texts):,} chunks: {ingest_seconds[-1]:.2f} s, "
                     f"the embedder alone {embed_seconds[-1]:.2f} s, unchanged {unchanged_seconds[-1]:.2f} s"
                 )

@@ -13,7 +13,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from bench.measure import Result, median, say
+from bench.measure import Result, median, print_progress
 from rem import Rem, Settings
 from rem.jobs.queue import JobQueue
 from rem.worker.handlers import HandlerContext, Payload
@@ -46,7 +46,7 @@ async def run(settings: Settings, jobs: int = JOBS, latencies: int = _LATENCIES)
                 rate, waited = await _measure(rem, settings, number, jobs, latencies)
                 rates[number].append(rate)
                 waits[number] += waited
-                say(f"{number} workers: {rate:,.0f} jobs/s, p50 {median(waited) * 1000:.1f} ms")
+                print_progress(f"{number} workers: {rate:,.0f} jobs/s, p50 {median(waited) * 1000:.1f} ms")
         await rem.database.pool.execute("DROP TABLE rem.bare_jobs")
     result.figures = {"jobs": jobs, "bare_jobs_per_second": round(median(bare_rate)), **_spread("bare", bare_wait)}
     for number in WORKERS:

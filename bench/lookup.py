@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from uuid import UUID
 
-from bench.measure import Result, alternate, say
+from bench.measure import Result, measure_in_turns, print_progress
 from rem import Rem, Resource, Settings
 from rem.db.database import Database
 
@@ -33,14 +33,14 @@ async def run(settings: Settings, sizes: tuple[int, ...] = SIZES) -> Result:
             times = await _measure(rem, size)
             medians.append(times["rem_lookup"])
             result.figures[f"{size}"] = times
-            say(f"lookup at {size:,}: {times}")
+            print_progress(f"lookup at {size:,}: {times}")
             result.check(f"lookup p50 against bare SELECT at {size:,}", times["rem_lookup"] / times["bare_select"], 1.5)
     result.check(f"growth of lookup from {sizes[0]:,} to {sizes[-1]:,}", medians[-1] / medians[0], 1.3)
     return result
 
 
 async def _fill(database: Database, first: int, last: int) -> None:
-    say(f"storing {last - first:,} entities ...")
+    print_progress(f"storing {last - first:,} entities ...")
     async with database.connection() as connection:
         for start in range(first, last, 100_000):
             end = min(start + 100_000, last)
@@ -68,7 +68,7 @@ async def _measure(rem: Rem, size: int) -> dict[str, float]:
             )
         assert row is not None
 
-    return await alternate({"bare_select": bare_select, "rem_lookup": rem_lookup}, _ROUNDS)
+    return await measure_in_turns({"bare_select": bare_select, "rem_lookup": rem_lookup}, _ROUNDS)
 
 
 async def _read_ids(database: Database, numbers: list[int]) -> dict[int, UUID]:

@@ -39,7 +39,7 @@ class Result:
         self.checks.append(Check(name, round(measured, 3), limit))
 
 
-async def alternate(
+async def measure_in_turns(
     calls: dict[str, Call], rounds: int, warm_up: int = 50, after: Callable[[], Awaitable[object]] | None = None
 ) -> dict[str, float]:
     """Return the median time of each call in microseconds. Run the calls in turns, and `after` untimed after each."""
@@ -62,6 +62,6 @@ def median(values: Sequence[float]) -> float:
     return statistics.median(values)
 
 
-def say(message: str) -> None:
+def print_progress(message: str) -> None:
     """Print a progress message to standard error, beside the JSON on standard output."""
     print(message, file=sys.stderr, flush=True)

@@ -6,7 +6,7 @@ import json
 import time
 from pathlib import Path
 
-from bench.measure import Result, median, say
+from bench.measure import Result, median, print_progress
 from rem.query.language.parser import parse_query
 
 ROUNDS = 2_000
@@ -25,7 +25,7 @@ def run(rounds: int = ROUNDS) -> Result:
         "slowest_us": round(times[slowest], 1),
         "slowest_query": slowest,
     }
-    say(f"parse: {result.figures}")
+    print_progress(f"parse: {result.figures}")
     result.check("parsing of the slowest conformance case, p50, µs", times[slowest], 100)
     return result
 

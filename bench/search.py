@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bench.measure import Call, Result, alternate, say
+from bench.measure import Call, Result, measure_in_turns, print_progress
 from rem import Rem, Settings
 from rem.db.database import Database
 from rem.db.sql import parse_blocks
@@ -113,7 +113,7 @@ async def _questions(database: Database) -> dict[str, Vector]:
 
 
 async def _fill(database: Database, first: int, last: int) -> None:
-    say(f"search: storing {last - first:,} rows ...")
+    print_progress(f"search: storing {last - first:,} rows ...")
     async with database.connection() as connection:
         await connection.execute("SET maintenance_work_mem = '2GB'")
         await connection.execute("DROP INDEX IF EXISTS rem.passages_embedding_1")
@@ -127,7 +127,7 @@ async def _fill(database: Database, first: int, last: int) -> None:
         # Their passages are made here, with vectors that no model has to compute.
         await connection.execute("DELETE FROM rem.search_queue")
         await connection.execute(_SQL["passages"], _TENANT, 1)
-        say("search: making the index of the vectors ...")
+        print_progress("search: making the index of the vectors ...")
         await connection.execute("SELECT rem.rem_index_passages(1::smallint, 384)")
         await connection.execute("SELECT rem.rem_fold_statistics()")
         await connection.execute(
@@ -163,9 +163,9 @@ async def _measure(
         await bare(_SQL["bare_hnsw"], turn)
 
     calls: dict[str, Call] = {"rem_search": rem_search, "bare_exact": bare_exact, "bare_hnsw": bare_hnsw}
-    times = await alternate(calls, rounds, warm_up=20)
+    times = await measure_in_turns(calls, rounds, warm_up=20)
     result.figures[f"{size} {owner}"] = times
-    say(f"search at {size:,} for the owner of {owner}: {times}")
+    print_progress(f"search at {size:,} for the owner of {owner}: {times}")
     faster = min(times["bare_exact"], times["bare_hnsw"])
     result.check(f"SEARCH p50 against the faster bare query at {size:,}, {owner}", times["rem_search"] / faster, 2.0)
     found = await _recall(rem, searcher, store.scope.user_id or "", questions)

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from bench.measure import Result, median, say
+from bench.measure import Result, median, print_progress
 
 _REPEATS = 7
 _OPEN_AND_LOOKUP = """
@@ -55,7 +55,7 @@ async def run(home: Path) -> Result:
     result.figures = {name: round(seconds, 3) for name, seconds in figures.items()}
     result.figures["memory_mb"] = {"open": round(opened / 2**20, 1), "after_2000_lookups": round(used / 2**20, 1)}
     subprocess.run([rem, "db", "stop"], env=environment, check=True, capture_output=True)
-    say(f"start-up: {result.figures}")
+    print_progress(f"start-up: {result.figures}")
     result.check("rem --help, seconds", figures["rem_help"], 0.4)
     result.check("memory after 2,000 lookups against after opening", used / opened, 1.2)
     return result

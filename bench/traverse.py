@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from bench.measure import Call, Result, alternate, say
+from bench.measure import Call, Result, measure_in_turns, print_progress
 from rem import Rem, Settings
 from rem.db.database import Database
 from rem.query.tree import Lookup, Traverse
@@ -53,14 +53,14 @@ async def run(settings: Settings, nodes: int = NODES, rounds: int = _ROUNDS) -> 
         await _fill(rem.database, nodes)
         times = await _measure(rem, nodes, rounds)
     result.figures = {"nodes": nodes, "edges": nodes * _DEGREE, "depth": _DEPTH, **times}
-    say(f"traverse: {result.figures}")
+    print_progress(f"traverse: {result.figures}")
     limit = times["rem_traverse"] / times["bare_recursive_query"]
     result.check(f"TRAVERSE to depth {_DEPTH} of {nodes:,} nodes against a bare recursive query", limit, 1.5)
     return result
 
 
 async def _fill(database: Database, nodes: int) -> None:
-    say(f"storing {nodes:,} nodes with {nodes * _DEGREE:,} edges ...")
+    print_progress(f"storing {nodes:,} nodes with {nodes * _DEGREE:,} edges ...")
     async with database.connection() as connection:
         for start in range(0, nodes, 20_000):
             end = min(start + 20_000, nodes)
@@ -88,7 +88,7 @@ async def _measure(rem: Rem, nodes: int, rounds: int) -> dict[str, Any]:
         reached["memory"].append(len(_breadth_first(starts[turn], nodes)))
 
     calls: dict[str, Call] = {"bare_recursive_query": bare, "rem_traverse": rem_traverse, "in_memory": in_memory}
-    times = await alternate(calls, rounds, warm_up=10)
+    times = await measure_in_turns(calls, rounds, warm_up=10)
     assert reached["rem"] == reached["bare"] == reached["memory"]
     return {"nodes_reached": round(sum(reached["rem"]) / len(reached["rem"])), **times}
 
