@@ -236,6 +236,12 @@ def test_documented_make_targets_exist() -> None:
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
 
 
+def test_contributing_guide_names_existing_files() -> None:
+    paths = re.findall(r"`(src/[^`]+)`", read_page(REPOSITORY / "CONTRIBUTING.md"))
+    assert len(paths) > 15
+    assert not [path for path in paths if not (REPOSITORY / path).exists()]
+
+
 def test_lock_file_has_no_address_and_no_torch() -> None:
     lock = (REPOSITORY / "requirements.lock").read_text(encoding="utf-8")
     assert "://" not in lock
