@@ -1,4 +1,4 @@
-"""The cases of the specification, and queries of our own that the fuzz tests start from."""
+"""The cases of the specification (`conformance.json`), and the queries that the fuzz tests mutate."""
 
 from __future__ import annotations
 

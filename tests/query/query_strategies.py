@@ -1,4 +1,4 @@
-"""Trees for the property tests: every verb, nested, with the nastiest strings that a query can hold."""
+"""Hypothesis strategies for query trees: every verb, nested, with difficult strings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rem.query.language.parser import parse_query
 from rem.query.language.syntax_errors import quote
 from rem.query.tree import Filter, Fuzzy, Lookup, Query, Search, Sql, Traverse
 
-_NASTY = [
+_DIFFICULT = [
     '"',
     "'",
     "\\",
@@ -28,7 +28,8 @@ _NASTY = [
 ]
 _CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 strings = st.one_of(
-    st.text(_CHARACTERS, min_size=1, max_size=20), st.lists(st.sampled_from(_NASTY), min_size=1).map(" ".join)
+    st.text(_CHARACTERS, min_size=1, max_size=20),
+    st.lists(st.sampled_from(_DIFFICULT), min_size=1).map(" ".join),
 ).filter(lambda text: bool(text.strip()))
 names = st.one_of(st.from_regex(r"[a-z_][a-z0-9_]{0,9}", fullmatch=True), st.sampled_from(["limit", "Mode", "type"]))
 _limits = st.integers(1, 10_000)

@@ -1,4 +1,4 @@
-"""The cases of the specification (`conformance.json`), each as it stands there."""
+"""The parser conforms to the specification in `conformance.json`."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tests.query.conformance_cases import CASES, ERRORS
 
 
 @pytest.mark.parametrize(("query", "tree"), CASES)
-def test_the_query_has_the_specified_tree(query: str, tree: dict[str, Any]) -> None:
+def test_query_parses_to_the_specified_tree(query: str, tree: dict[str, Any]) -> None:
     parsed = to_json(parse_query(query))
     assert parsed == tree
     assert list(parsed) == list(tree)
 
 
 @pytest.mark.parametrize(("query", "words"), ERRORS)
-def test_the_error_has_the_specified_words(query: str, words: str) -> None:
+def test_error_contains_the_specified_words(query: str, words: str) -> None:
     with pytest.raises(QuerySyntaxError) as caught:
         parse_query(query)
     assert words.lower() in str(caught.value).lower()
 
 
-def test_the_specification_was_read() -> None:
+def test_specification_has_cases() -> None:
     assert len(CASES) == 42
     assert len(ERRORS) == 12

@@ -1,4 +1,4 @@
-"""What the page about the language says of plain language and plans is what happens on the sample workspace."""
+"""The examples of plain language and plans in docs/query-language.md work on the sample workspace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PAGE = (REPOSITORY / "docs" / "query-language.md").read_text(encoding="utf-8")
 
 @pytest.fixture
 async def rem(settings: Settings) -> AsyncIterator[Rem]:
-    """The sample workspace, without an embedder."""
+    """Open REM with the sample workspace, without an embedder."""
     async with Rem.open(settings.model_copy(update={"embedding": EmbeddingSettings(provider="none")})) as rem:
         await rem.load_demo()
         yield rem
@@ -29,14 +29,14 @@ def example(name: str) -> str:
     return _PAGE.split(f"<!-- example: {name} -->", 1)[1].split("\n## ", 1)[0]
 
 
-async def test_the_examples_work(rem: Rem) -> None:
+async def test_examples_of_plain_language_and_plans_work(rem: Rem) -> None:
     texts = re.findall(r"^\| `(.*)` \| `(.*)` \|$", example("plain"), re.MULTILINE)
     assert len(texts) == 7
     for text, becomes in texts:
         assert (await rem.ask(text)).notes[0] == f"Understood as: {becomes}"
-    found = re.search(r"```json\n(.*?)```", example("plan"), re.DOTALL)
-    assert found is not None
-    result = await rem.run_plan(found[1])
+    block = re.search(r"```json\n(.*?)```", example("plan"), re.DOTALL)
+    assert block is not None
+    result = await rem.run_plan(block[1])
     assert [stage.status for stage in result.stages] == ["done"] * 4
     assert result["teammates"].result.count == 3
     assert result.answer == "work"
@@ -44,9 +44,9 @@ async def test_the_examples_work(rem: Rem) -> None:
     assert len(result["work"].queries) == 2
 
 
-def test_the_bounds_are_those_of_the_code() -> None:
+def test_documented_limits_equal_the_code() -> None:
     plans = example("plan")
     assert f"up to {MAX_VALUES:,}" in plans
-    assert f"at most {MAX_STAGES}\n  stages" in plans
+    assert f"at most {MAX_STAGES} stages" in " ".join(plans.split())
     assert f"at most {MAX_RUNS_PER_STAGE} rows" in plans
     assert {4: "four at a time"}[MAX_CONCURRENT_QUERIES] in plans

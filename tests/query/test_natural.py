@@ -1,4 +1,4 @@
-"""Plain language without a language model: a key is looked up, what is nearly one compared, the rest searched."""
+"""Plain language becomes LOOKUP, FUZZY or SEARCH, without a language model."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from rem.settings import EmbeddingSettings, Settings
 
 @pytest.fixture
 async def rem(settings: Settings) -> AsyncIterator[Rem]:
-    """An open REM without an embedder."""
+    """Open REM without an embedder."""
     async with Rem.open(settings.model_copy(update={"embedding": EmbeddingSettings(provider="none")})) as rem:
         yield rem
 
 
-async def test_what_names_a_key_is_looked_up(alice: Store) -> None:
+async def test_text_with_a_key_becomes_lookup(alice: Store) -> None:
     await alice.upsert(User(name="Sarah Chen", email="sarah@example.com"))
     await alice.upsert(Resource(name="Zoë's übersicht 2026"))
     for text, key in {
@@ -46,13 +46,13 @@ async def test_what_names_a_key_is_looked_up(alice: Store) -> None:
         assert await alice.lookup(key), text
 
 
-async def test_the_whole_text_counts_before_a_part_of_it(alice: Store) -> None:
+async def test_whole_text_is_tried_before_its_parts(alice: Store) -> None:
     await alice.upsert(Resource(name="Who is Sarah Chen"))
     await alice.upsert(User(name="Sarah Chen"))
     assert await to_query(alice, "who is sarah chen") == Lookup(("who is sarah chen",))
 
 
-async def test_what_is_nearly_one_key_is_compared(alice: Store) -> None:
+async def test_misspelt_key_becomes_fuzzy(alice: Store) -> None:
     await alice.upsert(User(name="Sarah Chen"))
     await alice.upsert(Resource(name="Vector Index"))
     for text, near in {
@@ -64,7 +64,7 @@ async def test_what_is_nearly_one_key_is_compared(alice: Store) -> None:
         assert await to_query(alice, text) == Fuzzy(near, threshold=0.65), text
 
 
-async def test_a_word_that_several_keys_share_names_none_of_them(alice: Store, shared: Store) -> None:
+async def test_word_shared_by_several_keys_becomes_search(alice: Store, shared: Store) -> None:
     await alice.upsert(Resource(name="Design Review"))
     assert await to_query(alice, "review") == Fuzzy("review", threshold=0.65)
     await shared.upsert(Resource(name="Design Review"))
@@ -73,7 +73,7 @@ async def test_a_word_that_several_keys_share_names_none_of_them(alice: Store, s
     assert await to_query(alice, "review") == Search("review")
 
 
-async def test_everything_else_is_searched_as_it_is(alice: Store) -> None:
+async def test_other_text_becomes_search(alice: Store) -> None:
     await alice.upsert(User(name="Sarah Chen"))
     await alice.upsert(Resource(name="The Big Red Book of Birds", content="Feathers everywhere."))
     for text in (
@@ -96,7 +96,7 @@ async def test_everything_else_is_searched_as_it_is(alice: Store) -> None:
         assert await to_query(alice, text) == Search(text.strip()), text[:50]
 
 
-async def test_only_what_the_user_sees_is_named(alice: Store, bob: Store, shared: Store) -> None:
+async def test_only_visible_keys_become_lookup(alice: Store, bob: Store, shared: Store) -> None:
     await alice.upsert(User(name="Sarah Chen"))
     assert await to_query(alice, "sarah chen") == Lookup(("sarah chen",))
     assert await to_query(alice, "sarah chan") == Fuzzy("sarah chan", threshold=0.65)
@@ -107,7 +107,7 @@ async def test_only_what_the_user_sees_is_named(alice: Store, bob: Store, shared
     assert await to_query(bob, "sarah chen") == Lookup(("sarah chen",))
 
 
-async def test_the_answer_says_how_the_text_was_understood(rem: Rem) -> None:
+async def test_first_note_shows_the_query(rem: Rem) -> None:
     alice, bob = rem.store("alice@example.com"), "bob@example.com"
     await alice.upsert(User(name="Sarah Chen", summary="Runs the observatory."))
     for text, verb, note in (
@@ -122,7 +122,7 @@ async def test_the_answer_says_how_the_text_was_understood(rem: Rem) -> None:
         assert (await rem.ask(text, user="alice@example.com", tenant="other")).results == []
 
 
-async def test_a_query_of_the_language_is_run_as_such(rem: Rem) -> None:
+async def test_query_text_runs_unchanged(rem: Rem) -> None:
     await rem.store().upsert(User(name="Sarah Chen"))
     for text, understood in {
         "LOOKUP nobody": 'LOOKUP "nobody"',
@@ -141,7 +141,7 @@ async def test_a_query_of_the_language_is_run_as_such(rem: Rem) -> None:
         assert answer.notes[0] == f"Understood as: {understood}"
 
 
-async def test_what_only_begins_like_a_query_is_plain_language(rem: Rem) -> None:
+async def test_text_that_starts_like_a_query_is_plain_language(rem: Rem) -> None:
     for text in (
         "select a gift from our shop",
         "with love from Lisbon",
@@ -164,7 +164,7 @@ async def test_what_only_begins_like_a_query_is_plain_language(rem: Rem) -> None
     )
 
 
-async def test_small_letters_that_the_database_refuses_are_plain_language(rem: Rem) -> None:
+async def test_invalid_lower_case_sql_is_plain_language(rem: Rem) -> None:
     await rem.store().upsert(Resource(name="Restaurants", content="The best restaurant of all users is in Lisbon."))
     answer = await rem.ask("select the best restaurant from users")
     assert [row["key"] for row in answer.results] == ["restaurants"]
@@ -178,7 +178,7 @@ async def test_small_letters_that_the_database_refuses_are_plain_language(rem: R
         await rem.ask("SELECT the best restaurant FROM users")
 
 
-async def test_a_search_leaves_the_frame_of_the_question_out(alice: Store) -> None:
+async def test_search_text_omits_the_question_phrase(alice: Store) -> None:
     for text, searched in {
         "show me my recipes": "recipes",
         "search for a good recipe in my notes": "good recipe in my notes",
@@ -190,21 +190,21 @@ async def test_a_search_leaves_the_frame_of_the_question_out(alice: Store) -> No
         assert await to_query(alice, text) == Search(searched), text
 
 
-async def test_quotes_that_are_left_open_cost_nothing(alice: Store) -> None:
+async def test_many_open_quotes_are_parsed_quickly(alice: Store) -> None:
     for quote in ("“", "‘", "«", "“‘«", "“a ", "'a", '"a'):
         started = time.perf_counter()
         assert await to_query(alice, quote * 100_000) == Search((quote * 100_000).strip())
         assert time.perf_counter() - started < 2, quote
 
 
-async def test_a_huge_text_is_searched_and_shown_in_short(rem: Rem) -> None:
+async def test_huge_text_is_searched_and_shortened_in_the_note(rem: Rem) -> None:
     await rem.store().upsert(Resource(name="Attic", content="The attic is full of telescopes."))
     answer = await rem.ask("telescopes " * 10_000)
     assert [row["key"] for row in answer.results] == ["attic"]
     assert len(answer.notes[0]) < 250
 
 
-async def test_what_is_no_text_is_refused_with_what_to_do(rem: Rem) -> None:
+async def test_empty_or_invalid_text_is_an_error(rem: Rem) -> None:
     for text in ("", "   ", "\n\t", "\u2003"):
         with pytest.raises(InvalidInputError, match="empty: write a key such as sarah-chen"):
             await rem.ask(text)

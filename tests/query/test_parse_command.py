@@ -1,4 +1,4 @@
-"""`rem parse`, as a user calls it: it needs no database."""
+"""The command `rem parse`. It needs no database."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from tests.rem_command import output, rem
 
 
-def test_the_tree_is_printed_as_json() -> None:
+def test_parse_prints_tree_as_json() -> None:
     printed = output("parse", "TRAVERSE manages WITH LOOKUP 'Zoë' LIMIT 3", "--json", settings={})
     assert json.loads(printed) == {
         "type": "TRAVERSE",
@@ -20,7 +20,7 @@ def test_the_tree_is_printed_as_json() -> None:
     }
 
 
-def test_the_tree_is_printed_for_people() -> None:
+def test_parse_prints_tree_as_text() -> None:
     assert output("parse", "TRAVERSE manages, mentors WITH FUZZY sally DEPTH 2", settings={}) == (
         "TRAVERSE\n"
         "  start: FUZZY\n"
@@ -35,7 +35,7 @@ def test_the_tree_is_printed_for_people() -> None:
     )
 
 
-def test_a_mistake_is_explained_on_standard_error() -> None:
+def test_parse_prints_syntax_error_to_stderr() -> None:
     for arguments in (["LOKUP x"], ["LOKUP x", "--json"]):
         refused = rem("parse", *arguments, settings={})
         assert refused.returncode == 2
@@ -44,7 +44,7 @@ def test_a_mistake_is_explained_on_standard_error() -> None:
         assert refused.stderr.endswith("  LOKUP x\n  ^\nDid you mean: LOOKUP x\n")
 
 
-def test_an_empty_query_is_refused() -> None:
+def test_parse_rejects_empty_query() -> None:
     refused = rem("parse", "", settings={})
     assert refused.returncode == 2
     assert "Empty query" in refused.stderr

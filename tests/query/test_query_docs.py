@@ -1,4 +1,4 @@
-"""The page about the language: its grammar is the parser's, its examples work."""
+"""The grammar, examples and errors in docs/query-language.md are those of the parser."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ _TRANSCRIPTS = re.findall(r"```text\n\$ rem parse '(.*?)'\nError: (.*?)\n```", _
 @pytest.mark.parametrize(
     ("name", "text"), [("grammar", describe_grammar()), ("condition", describe_condition_grammar())]
 )
-def test_the_grammar_is_that_of_the_parser(name: str, text: str) -> None:
+def test_documented_grammar_equals_the_parser(name: str, text: str) -> None:
     found = re.search(rf"<!-- {name} -->\n```text\n(.*?)\n```", _PAGE, re.DOTALL)
     assert found is not None
     assert found[1] == text
 
 
 @pytest.mark.parametrize("query", [*_EXAMPLES, *_IN_TEXT])
-def test_every_example_is_a_query(query: str) -> None:
+def test_documented_queries_parse(query: str) -> None:
     assert parse_query(print_query(parse_query(query))) == parse_query(query)
 
 
 @pytest.mark.parametrize(("query", "message"), _TRANSCRIPTS)
-def test_every_error_reads_as_shown(query: str, message: str) -> None:
+def test_documented_errors_are_exact(query: str, message: str) -> None:
     with pytest.raises(QuerySyntaxError) as caught:
         parse_query(query)
     assert str(caught.value) == message
 
 
-def test_the_python_example_prints_what_its_comments_say() -> None:
+def test_python_example_prints_its_comments() -> None:
     found = re.search(r"<!-- example: python -->\n```python\n(.*?)```", _PAGE, re.DOTALL)
     assert found is not None
     code = [sys.executable, "-c", found[1]]
@@ -50,7 +50,7 @@ def test_the_python_example_prints_what_its_comments_say() -> None:
     assert done.stdout.splitlines() == re.findall(r"print\(.*\)  # (.*)", found[1])
 
 
-def test_the_page_has_examples_of_everything() -> None:
+def test_page_has_enough_examples() -> None:
     assert len(_EXAMPLES) > 20
     assert len(_IN_TEXT) >= 5
     assert len(_TRANSCRIPTS) == 2

@@ -1,4 +1,4 @@
-"""While a server runs, what anyone writes is indexed without being asked for; one of several does it."""
+"""The index worker of one server indexes new rows in the background."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_another_server_takes_over(settings: Settings) -> None:
         assert (await second.query('SEARCH "mocha" LIMIT 1')).results[0]["key"] == "coffee"
 
 
-async def test_it_goes_on_after_a_failure(settings: Settings) -> None:
+async def test_worker_continues_after_a_failure(settings: Settings) -> None:
     async with ScriptedServer() as service:
         service.set_script(Reply(b"out of order", 500), Reply(_answer))
         async with Rem.open(_with_service(settings, service)) as rem, _kept_indexed(rem):
@@ -73,7 +73,7 @@ async def test_it_goes_on_after_a_failure(settings: Settings) -> None:
         assert len(service.requests) == 2
 
 
-async def test_without_an_embedder_words_are_indexed_and_nothing_is_reported_as_wrong(
+async def test_worker_without_embedder_indexes_words_without_warnings(
     rem_without_embedder: Rem,
 ) -> None:
     async with _kept_indexed(rem_without_embedder):

@@ -1,4 +1,4 @@
-"""What is written is found, what is changed is found anew, what is deleted is not found; and nothing is lost."""
+"""The indexer keeps passages, statistics and vectors in step with the rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def _passages(sql: Sql) -> int:
 
 
 async def _statistics(sql: Sql) -> tuple[dict[int, int], dict[tuple[str | None, str | None, str], int]]:
-    """Counts and deltas together, as a search reads them."""
+    """Return counts plus deltas, as a search reads them."""
     terms = await sql.fetch(
         "SELECT term, sum(passages)::bigint FROM (SELECT term, passages FROM term_counts UNION ALL "
         "SELECT term, passages FROM term_count_deltas) t GROUP BY term HAVING sum(passages) <> 0"
@@ -38,7 +38,7 @@ async def _statistics(sql: Sql) -> tuple[dict[int, int], dict[tuple[str | None, 
 
 
 async def _true_statistics(sql: Sql) -> tuple[dict[int, int], dict[tuple[str | None, str | None, str], int]]:
-    """The same, counted in the passages."""
+    """Return the same statistics, counted in the passages."""
     terms = await sql.fetch("SELECT t.term, count(*) FROM passages p, rem_sparse_terms(p.terms) t GROUP BY t.term")
     totals = await sql.fetch(
         "SELECT owner, language, entity_type, count(*) FROM passages "
@@ -47,7 +47,7 @@ async def _true_statistics(sql: Sql) -> tuple[dict[int, int], dict[tuple[str | N
     return {row[0]: row[1] for row in terms}, {(row[0], row[1], row[2]): row[3] for row in totals}
 
 
-async def test_what_is_written_waits_until_it_is_indexed(rem: Rem, alice: Store) -> None:
+async def test_new_row_is_in_the_backlog_until_indexed(rem: Rem, alice: Store) -> None:
     await alice.upsert(Resource(name="Tea", content="Sencha is brewed at eighty degrees."))
     assert await rem.waiting() == IndexBacklog(rows=1, passages=0)
     assert await rem.index(user="alice@example.com") == IndexReport(rows=1, passages=1, embedded=1)
@@ -55,14 +55,16 @@ async def test_what_is_written_waits_until_it_is_indexed(rem: Rem, alice: Store)
     assert await rem.index(everyone=True) == IndexReport(rows=0, passages=0, embedded=0)
 
 
-async def test_one_scope_is_indexed_without_the_others(rem: Rem, alice: Store, bob: Store, shared: Store) -> None:
+async def test_index_of_one_scope_leaves_others_in_the_backlog(
+    rem: Rem, alice: Store, bob: Store, shared: Store
+) -> None:
     for store in (alice, bob, shared):
         await store.upsert(Resource(name="Tea", content="Sencha"))
     assert (await rem.index(user="alice@example.com")).rows == 2
     assert (await rem.waiting()).rows == 1
 
 
-async def test_a_change_of_the_text_replaces_the_passages(rem: Rem, alice: Store, sql: Sql) -> None:
+async def test_changed_text_replaces_passages(rem: Rem, alice: Store, sql: Sql) -> None:
     tea = await alice.upsert(Resource(name="Tea", content="Sencha. " * 400))
     await rem.index(everyone=True)
     assert await _passages(sql) > 1
@@ -71,7 +73,7 @@ async def test_a_change_of_the_text_replaces_the_passages(rem: Rem, alice: Store
     assert await rem.index(everyone=True) == IndexReport(rows=1, passages=1, embedded=1)
 
 
-async def test_a_change_of_something_else_keeps_the_passages(rem: Rem, alice: Store, sql: Sql) -> None:
+async def test_change_of_another_field_keeps_passages(rem: Rem, alice: Store, sql: Sql) -> None:
     tea = await alice.upsert(Resource(name="Tea", content="Sencha"))
     await rem.index(everyone=True)
     before = await sql.fetchval("SELECT id FROM passages")
@@ -81,7 +83,7 @@ async def test_a_change_of_something_else_keeps_the_passages(rem: Rem, alice: St
 
 
 @pytest.mark.parametrize("is_indexed", [True, False])
-async def test_what_is_deleted_has_no_passages_and_gets_them_back(
+async def test_deleted_row_loses_passages_and_restored_row_gets_them_back(
     rem: Rem, alice: Store, sql: Sql, is_indexed: bool
 ) -> None:
     tea = await alice.upsert(Resource(name="Tea", content="Sencha"))
@@ -97,7 +99,7 @@ async def test_what_is_deleted_has_no_passages_and_gets_them_back(
     assert await _passages(sql) == 0
 
 
-async def test_a_deleted_session_takes_the_passages_of_its_messages_along(rem: Rem, alice: Store, sql: Sql) -> None:
+async def test_deleted_session_deletes_passages_of_its_messages(rem: Rem, alice: Store, sql: Sql) -> None:
     session = await alice.upsert(Session(name="Talk"))
     await alice.upsert(Message(session_id=session.id, message_index=0, role="user", content="I like tea."))
     await rem.index(everyone=True)
@@ -106,7 +108,7 @@ async def test_a_deleted_session_takes_the_passages_of_its_messages_along(rem: R
     assert await _passages(sql) == 0
 
 
-async def test_a_deletion_while_it_is_indexed_wins(rem_without_embedder: Rem, sql: Sql) -> None:
+async def test_deletion_during_indexing_wins(rem_without_embedder: Rem, sql: Sql) -> None:
     alice = rem_without_embedder.store("alice")
     rows = [Resource(name=f"Tea {number}", content="Sencha " * 50) for number in range(300)]
     await alice.upsert_many(rows)
@@ -123,17 +125,17 @@ async def test_a_deletion_while_it_is_indexed_wins(rem_without_embedder: Rem, sq
     assert await _statistics(sql) == await _true_statistics(sql)
 
 
-async def test_a_row_that_is_being_written_is_indexed_when_it_is_done(rem: Rem, alice: Store, sql: Sql) -> None:
+async def test_locked_row_is_indexed_after_its_transaction(rem: Rem, alice: Store, sql: Sql) -> None:
     tea = await alice.upsert(Resource(name="Tea", content="Sencha"))
     async with sql.transaction():
         await sql.execute("UPDATE resources SET category = 'drink' WHERE id = $1", tea.id)
-        # It neither waits for the writer nor forgets the row.
+        # The indexer does not wait for the writer, and the row stays in the queue.
         assert (await asyncio.wait_for(rem.index(everyone=True), 10)).passages == 0
     assert (await rem.waiting()).rows == 1
     assert (await rem.index(everyone=True)).passages == 1
 
 
-async def test_a_failed_transaction_leaves_nothing_waiting(rem: Rem, alice: Store) -> None:
+async def test_failed_transaction_leaves_no_backlog(rem: Rem, alice: Store) -> None:
     with pytest.raises(RuntimeError):
         async with alice.transaction() as transaction:
             await transaction.upsert(Resource(name="Tea", content="Sencha"))
@@ -141,7 +143,7 @@ async def test_a_failed_transaction_leaves_nothing_waiting(rem: Rem, alice: Stor
     assert not await rem.waiting()
 
 
-async def test_statistics_are_right_after_any_writing(rem: Rem, alice: Store, bob: Store, sql: Sql) -> None:
+async def test_statistics_are_correct_after_all_kinds_of_writes(rem: Rem, alice: Store, bob: Store, sql: Sql) -> None:
     for store in (alice, bob):
         await store.upsert_many(Resource(name=f"Tea {number}", content=f"Sencha {number} tea") for number in range(20))
     await rem.index(everyone=True)
@@ -158,7 +160,7 @@ async def test_statistics_are_right_after_any_writing(rem: Rem, alice: Store, bo
     assert await _statistics(sql) == ({}, {})
 
 
-async def test_words_are_stemmed_in_the_language_of_their_row(rem: Rem, alice: Store, sql: Sql) -> None:
+async def test_words_are_stemmed_in_the_language_of_the_row(rem: Rem, alice: Store, sql: Sql) -> None:
     await alice.upsert(Resource(name="A", content="houses", metadata={"language": "english"}))
     await alice.upsert(Resource(name="B", content="Häuser", metadata={"language": "german"}))
     await alice.upsert(Resource(name="C", content="tlhIngan", metadata={"language": "klingon"}))
@@ -169,7 +171,7 @@ async def test_words_are_stemmed_in_the_language_of_their_row(rem: Rem, alice: S
     assert [row["key"] for row in result.results] == ["b"]
 
 
-async def test_a_text_of_ten_megabytes_is_stored_and_found_to_its_end(rem_without_embedder: Rem) -> None:
+async def test_text_of_ten_megabytes_is_found_to_its_end(rem_without_embedder: Rem) -> None:
     words = "The quick brown fox jumps over the lazy dog and runs away. " * 170_000
     await rem_without_embedder.store("alice").upsert(
         Resource(name="Long", content=words + "The password of the archive is tangerine.")
@@ -195,7 +197,7 @@ def _vectors(dimension: int) -> Reply:
     return Reply(answer)
 
 
-async def test_a_row_waits_for_its_embedding_while_the_service_is_down(settings: Settings) -> None:
+async def test_row_stays_in_backlog_while_embedding_service_is_down(settings: Settings) -> None:
     async with ScriptedServer() as server:
         server.set_script(Reply(b"out of order", 500))
         async with Rem.open(_embedding_service(server, settings, "small", 4)) as rem:
@@ -212,7 +214,7 @@ async def test_a_row_waits_for_its_embedding_while_the_service_is_down(settings:
             assert not await rem.waiting()
 
 
-async def test_another_model_is_refused_until_everything_is_embedded_anew(settings: Settings) -> None:
+async def test_other_model_is_rejected_until_reembedded(settings: Settings) -> None:
     async with ScriptedServer() as server:
         server.set_script(_vectors(4))
         async with Rem.open(_embedding_service(server, settings, "small", 4)) as rem:
@@ -230,7 +232,7 @@ async def test_another_model_is_refused_until_everything_is_embedded_anew(settin
                 await rem.index(everyone=True)
             assert (await rem.query('SEARCH "sencha" MODE text', user="alice")).count == 6
             assert await rem.switch_model() == 5
-            # Until they are embedded anew, they are found by their words.
+            # Until they are embedded again, they are found by their words.
             assert (await rem.query('SEARCH "sencha"', user="alice")).count == 6
             assert await rem.reembed() == 5
             assert await rem.reembed() == 0
@@ -239,7 +241,7 @@ async def test_another_model_is_refused_until_everything_is_embedded_anew(settin
             assert result.count == 6
 
 
-async def test_an_interrupted_reembedding_goes_on_where_it_stopped(settings: Settings, sql: Sql) -> None:
+async def test_interrupted_reembedding_resumes(settings: Settings, sql: Sql) -> None:
     async with ScriptedServer() as server:
         server.set_script(_vectors(4))
         async with Rem.open(_embedding_service(server, settings, "small", 4)) as rem:
@@ -248,7 +250,7 @@ async def test_an_interrupted_reembedding_goes_on_where_it_stopped(settings: Set
             )
             await rem.index(everyone=True)
         server.requests.clear()
-        # One to try the model, four for the first portion.
+        # One call to try the model, four for the first batch.
         server.set_script(*[_vectors(6)] * 5, Reply(b"", 500))
         async with Rem.open(_embedding_service(server, settings, "large", 6)) as rem:
             with pytest.raises(Exception, match="embed"):
@@ -260,9 +262,7 @@ async def test_an_interrupted_reembedding_goes_on_where_it_stopped(settings: Set
             assert await rem.reembed() == left
 
 
-async def test_each_portion_of_the_queue_is_taken_once_whatever_the_planner_knows(
-    rem_without_embedder: Rem, sql: Sql
-) -> None:
+async def test_queue_entry_is_taken_once_with_any_plan(rem_without_embedder: Rem, sql: Sql) -> None:
     store = rem_without_embedder.store("alice")
     await store.upsert(Resource(name="First", content="meerkat"))
     await sql.execute("VACUUM ANALYZE search_queue")
@@ -278,14 +278,14 @@ async def test_any_speaker_can_be_indexed(rem_without_embedder: Rem, speaker: ob
     assert (await rem_without_embedder.index(everyone=True)).rows == 1
 
 
-async def test_a_title_that_cannot_be_seen_stops_nobody(rem: Rem, alice: Store) -> None:
+async def test_invisible_title_does_not_block_indexing(rem: Rem, alice: Store) -> None:
     await alice.upsert(Resource(name="\u2066" * 201 + "hello", content=""))
     await alice.upsert(Resource(name="Tea", content="Sencha"))
     assert [row["key"] for row in (await rem.query('SEARCH "sencha"', user="alice@example.com")).results] == ["tea"]
     assert not await rem.waiting()
 
 
-async def test_the_middle_is_that_of_all_vectors(settings: Settings, sql: Sql) -> None:
+async def test_stored_mean_is_the_mean_of_all_vectors(settings: Settings, sql: Sql) -> None:
     async with ScriptedServer() as server:
         server.set_script(_vectors(4))
         async with Rem.open(_embedding_service(server, settings, "small", 4)) as rem:
@@ -299,7 +299,7 @@ async def test_the_middle_is_that_of_all_vectors(settings: Settings, sql: Sql) -
     assert distance < 0.02
 
 
-async def test_words_of_a_message_that_is_gone_find_nothing(rem: Rem, alice: Store) -> None:
+async def test_words_of_deleted_message_find_nothing(rem: Rem, alice: Store) -> None:
     session = await alice.upsert(Session(name="Talk"))
     said = [
         await alice.upsert(Message(session_id=session.id, message_index=place, role="user", content=text))
@@ -315,7 +315,7 @@ async def test_words_of_a_message_that_is_gone_find_nothing(rem: Rem, alice: Sto
     assert (await rem.query(query, user="alice@example.com")).count == 0
 
 
-async def test_an_embedder_that_cannot_embed_does_not_become_the_model(
+async def test_failing_embedder_does_not_become_the_current_model(
     rem: Rem, alice: Store, rem_without_embedder: Rem
 ) -> None:
     await alice.upsert(Resource(name="Tea", content="Sencha"))
@@ -326,7 +326,7 @@ async def test_an_embedder_that_cannot_embed_does_not_become_the_model(
 
 
 @pytest.mark.parametrize("length", [1e-9, 1e6])
-async def test_vectors_of_any_length_are_compared_by_their_direction(settings: Settings, length: float) -> None:
+async def test_vectors_of_any_length_are_compared_by_direction(settings: Settings, length: float) -> None:
     def answer(body: dict[str, list[str]]) -> object:
         return {"data": [{"index": i, "embedding": [length, length]} for i, _ in enumerate(body["input"])]}
 
@@ -338,8 +338,8 @@ async def test_vectors_of_any_length_are_compared_by_their_direction(settings: S
             assert result.results[0]["similarity"] == pytest.approx(1, abs=0.001)
 
 
-async def test_what_waits_for_a_vector_is_found_by_its_index_though_most_did_once(alice: Store, sql: Sql) -> None:
-    """Statistics of when nothing had a vector let the planner look at every passage, in each search and each dream."""
+async def test_passages_without_embedding_are_found_by_their_index(alice: Store, sql: Sql) -> None:
+    """Check that old planner statistics do not lead to a scan of all passages in each search."""
     await sql.execute(
         """INSERT INTO passages (tenant_id, owner, entity_type, entity_id, field, starts, ends, language, prior,
              tells_time, terms)

@@ -1,4 +1,4 @@
-"""Rereading candidates with a cross-encoder: any exported folder, in any company, without blocking anybody."""
+"""Cross-encoders load from exported folders, score texts without blocking, and reorder hits."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def expected(shared: list[int]) -> list[float]:
     return [sigmoid(count - 2) for count in shared]
 
 
-def filled(count: int, words: int) -> str:
-    """A text of so many words that no question has."""
-    return " ".join(f"w{number % 40}" for number in range(count, count + words))
+def make_text(first: int, words: int) -> str:
+    """Return a text of `words` words that no question has. `first` makes texts different."""
+    return " ".join(f"w{number % 40}" for number in range(first, first + words))
 
 
 @pytest.fixture
 async def opened() -> AsyncIterator[Callable[[Path], Reranker]]:
-    """Opens rerankers as the settings do, and closes them."""
+    """Return a function that opens rerankers as the settings do. They are closed at the end."""
     rerankers: list[Reranker] = []
 
     def open_one(path: Path, threads: int = 2) -> Reranker:
@@ -91,38 +91,36 @@ async def test_texts_that_answer_the_question_score_higher(tiny: Reranker) -> No
     ],
     ids=["no label dimension", "int32", "other output", "no types", "only ids", "no mask"],
 )
-async def test_a_graph_gets_the_inputs_that_it_has(
-    tmp_path: Path, opened: Callable[[Path], Reranker], model: Tiny
-) -> None:
+async def test_graph_gets_only_its_inputs(tmp_path: Path, opened: Callable[[Path], Reranker], model: Tiny) -> None:
     texts = ["the lantern is here", "a river", "lantern"]
     reranker = opened(write_model(tmp_path, model))
     assert await reranker.scores(_QUESTION, texts) == pytest.approx(expected([3, 0, 1]))
 
 
-async def test_of_two_labels_the_second_means_yes(tmp_path: Path, opened: Callable[[Path], Reranker]) -> None:
+async def test_second_of_two_labels_means_yes(tmp_path: Path, opened: Callable[[Path], Reranker]) -> None:
     reranker = opened(write_model(tmp_path, Tiny(labels=2)))
     answer = [sigmoid(2 * (count - 2)) for count in _SHARED]
     assert await reranker.scores(_QUESTION, _TEXTS) == pytest.approx(answer)
 
 
-async def test_scores_come_in_the_order_of_the_texts_whatever_their_lengths(tiny: Reranker) -> None:
+async def test_scores_are_in_the_order_of_the_texts(tiny: Reranker) -> None:
     source = random.Random(3)
     shared = [source.randint(0, 4) for _ in range(300)]
     lengths = [source.choice((0, 1, 5, 60, 300)) for _ in shared]
     words = _QUESTION.split()
     texts = [
-        " ".join([*words[:count], filled(number, length)])
+        " ".join([*words[:count], make_text(number, length)])
         for number, (count, length) in enumerate(zip(shared, lengths, strict=True))
     ]
     assert await tiny.scores(_QUESTION, texts) == pytest.approx(expected(shared))
     assert await tiny.scores(_QUESTION, texts[::-1]) == pytest.approx(expected(shared[::-1]))
 
 
-async def test_no_texts_have_no_scores_and_need_no_model(tmp_path: Path, opened: Callable[[Path], Reranker]) -> None:
+async def test_no_texts_give_no_scores_without_a_model(tmp_path: Path, opened: Callable[[Path], Reranker]) -> None:
     assert await opened(tmp_path / "nowhere").scores(_QUESTION, []) == []
 
 
-async def test_blank_texts_and_questions_have_a_score(tiny: Reranker) -> None:
+async def test_blank_texts_and_questions_have_scores(tiny: Reranker) -> None:
     assert await tiny.scores(_QUESTION, ["", " \n", "\0"]) == pytest.approx(expected([0, 0, 0]))
     assert await tiny.scores("", ["lantern", ""]) == pytest.approx(expected([0, 0]))
 
@@ -136,28 +134,28 @@ async def test_blank_texts_and_questions_have_a_score(tiny: Reranker) -> None:
         ("lantern \ud83d", "lantern half a pair \ud83d", 1),
     ],
 )
-async def test_any_script_is_read(tiny: Reranker, question: str, text: str, shared: int) -> None:
+async def test_any_script_is_scored(tiny: Reranker, question: str, text: str, shared: int) -> None:
     assert await tiny.scores(question, [text]) == pytest.approx(expected([shared]))
 
 
 async def test_special_tokens_in_a_text_are_ordinary_words(tiny: Reranker) -> None:
-    """With a real separator in the question, its second half would count as text and fit itself."""
+    """Check that a separator in the question is a word: else its second half would count as text and match itself."""
     assert await tiny.scores("lantern [SEP] lantern", ["bread", "[PAD] [SEP] lantern"]) == pytest.approx(
         expected([0, 1])
     )
 
 
-async def test_of_long_texts_the_start_is_read(tiny: Reranker) -> None:
-    start = f"lantern {filled(0, 450)}"
-    texts = [f"{start} river", f"{start} {filled(0, 200)} river", f"{filled(0, 600)} lantern"]
+async def test_long_text_is_cut_at_the_end(tiny: Reranker) -> None:
+    start = f"lantern {make_text(0, 450)}"
+    texts = [f"{start} river", f"{start} {make_text(0, 200)} river", f"{make_text(0, 600)} lantern"]
     assert await tiny.scores("lantern river", texts) == pytest.approx(expected([2, 1, 0]))
     started = time.perf_counter()
     assert await tiny.scores("lantern", ["lantern " * 1_000_000] * 10) == pytest.approx(expected([1] * 10))
     assert time.perf_counter() - started < 3
 
 
-async def test_a_long_question_leaves_room_for_the_text(tiny: Reranker) -> None:
-    question = f"lantern {filled(0, 5_000)}"
+async def test_long_question_leaves_room_for_the_text(tiny: Reranker) -> None:
+    question = f"lantern {make_text(0, 5_000)}"
     assert await tiny.scores(question, ["lantern", "bread"]) == pytest.approx(expected([1, 0]))
 
 
@@ -171,27 +169,27 @@ async def test_a_long_question_leaves_room_for_the_text(tiny: Reranker) -> None:
         ({"max_position_embeddings": None}, None),
     ],
 )
-async def test_a_model_of_few_positions_gets_no_more_tokens(
+async def test_model_gets_no_more_tokens_than_it_takes(
     tmp_path: Path,
     opened: Callable[[Path], Reranker],
     config: dict[str, Any],
     tokenizer_config: dict[str, int] | None,
 ) -> None:
-    """In the last case only the tokenizer says a length, 16."""
+    """Check the limit. In the last case only the tokenizer names one, 16."""
     write_model(tmp_path, Tiny(positions=32), **config)
     if tokenizer_config:
         (tmp_path / "tokenizer_config.json").write_text(json.dumps(tokenizer_config), encoding="utf-8")
-    answer = await opened(tmp_path).scores("lantern", [f"lantern {filled(0, 100)}", f"{filled(0, 100)} lantern"])
+    answer = await opened(tmp_path).scores("lantern", [f"lantern {make_text(0, 100)}", f"{make_text(0, 100)} lantern"])
     assert answer == pytest.approx(expected([1, 0]))
 
 
-async def test_a_folder_without_configuration_works(folder: Path, tiny: Reranker) -> None:
+async def test_folder_without_config_files_works(folder: Path, tiny: Reranker) -> None:
     (folder / "config.json").unlink()
     assert await tiny.scores(_QUESTION, _TEXTS) == pytest.approx(expected(_SHARED))
 
 
 @pytest.mark.parametrize("graph", ["onnx/model.onnx", "model_quantized.onnx", "onnx/model_int8.onnx"])
-async def test_the_graph_is_found_where_exporters_put_it(
+async def test_graph_is_found_in_all_export_layouts(
     tmp_path: Path, opened: Callable[[Path], Reranker], graph: str
 ) -> None:
     assert await opened(write_model(tmp_path, graph=graph)).scores("lantern", ["lantern"]) == pytest.approx(
@@ -199,9 +197,7 @@ async def test_the_graph_is_found_where_exporters_put_it(
     )
 
 
-async def test_of_several_graphs_the_exact_one_is_used_unless_another_is_named(
-    tmp_path: Path, opened: Callable[[Path], Reranker]
-) -> None:
+async def test_exact_graph_is_used_unless_another_is_named(tmp_path: Path, opened: Callable[[Path], Reranker]) -> None:
     folder = write_model(tmp_path / "two", Tiny(bias=-2), graph="onnx/model.onnx")
     write_model(folder, Tiny(bias=5), graph="onnx/model_quantized.onnx")
     write_model(folder, Tiny(bias=5), graph="model_int8.onnx")
@@ -227,7 +223,7 @@ async def test_of_several_graphs_the_exact_one_is_used_unless_another_is_named(
         ("config.json", b'{"max_position_embeddings": 3}', "takes 3 tokens, which leaves none"),
     ],
 )
-async def test_a_damaged_folder_is_refused_by_the_file_with_what_to_do(
+async def test_damaged_file_is_an_error_with_advice(
     folder: Path, tiny: Reranker, name: str, content: bytes | None, message: str
 ) -> None:
     intact = (folder / name).read_bytes()
@@ -241,7 +237,7 @@ async def test_a_damaged_folder_is_refused_by_the_file_with_what_to_do(
 
 
 @pytest.mark.parametrize("path", ["nowhere", "nowhere/model.onnx", "file"])
-async def test_a_path_to_nothing_is_refused(tmp_path: Path, opened: Callable[[Path], Reranker], path: str) -> None:
+async def test_missing_path_is_an_error(tmp_path: Path, opened: Callable[[Path], Reranker], path: str) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(RerankerError, match=r"is not a (folder|file)\. Export"):
         await opened(tmp_path / path).scores(_QUESTION, _TEXTS)
@@ -258,7 +254,7 @@ async def test_a_path_to_nothing_is_refused(tmp_path: Path, opened: Callable[[Pa
         (Tiny(integers=TensorProto.FLOAT), "cannot be loaded: "),
     ],
 )
-async def test_a_model_that_cannot_rerank_is_refused_by_its_file(
+async def test_model_that_is_no_reranker_is_an_error(
     tmp_path: Path, opened: Callable[[Path], Reranker], model: Tiny, message: str
 ) -> None:
     reranker = opened(write_model(tmp_path, model))
@@ -266,21 +262,19 @@ async def test_a_model_that_cannot_rerank_is_refused_by_its_file(
         await reranker.scores(_QUESTION, _TEXTS)
 
 
-async def test_a_graph_with_other_inputs_is_refused(tmp_path: Path, opened: Callable[[Path], Reranker]) -> None:
+async def test_graph_with_unknown_inputs_is_an_error(tmp_path: Path, opened: Callable[[Path], Reranker]) -> None:
     reranker = opened(write_model(tmp_path, Tiny(inputs=("input_ids", "attention_mask", "position_ids"))))
     with pytest.raises(RerankerError, match="takes input_ids, attention_mask, position_ids; a cross-encoder takes"):
         await reranker.scores(_QUESTION, _TEXTS)
 
 
-async def test_a_tokenizer_without_pairs_is_refused(folder: Path, tiny: Reranker) -> None:
+async def test_tokenizer_without_pairs_is_an_error(folder: Path, tiny: Reranker) -> None:
     tokenizer(pairs=False).save(str(folder / "tokenizer.json"))
     with pytest.raises(RerankerError, match=r"tokenizer\.json puts nothing between a question and a text"):
         await tiny.scores(_QUESTION, _TEXTS)
 
 
-async def test_a_tokenizer_of_another_model_is_refused_at_the_first_word_that_the_model_lacks(
-    folder: Path, tiny: Reranker
-) -> None:
+async def test_tokenizer_of_another_model_is_an_error(folder: Path, tiny: Reranker) -> None:
     (folder / "config.json").unlink()
     larger = tokenizer()
     larger.add_tokens(["unheard"])
@@ -289,7 +283,7 @@ async def test_a_tokenizer_of_another_model_is_refused_at_the_first_word_that_th
         await tiny.scores("unheard", ["lantern"])
 
 
-async def test_twenty_calls_at_once_get_their_own_scores(tiny: Reranker) -> None:
+async def test_concurrent_calls_get_their_own_scores(tiny: Reranker) -> None:
     questions = [" ".join(random.Random(number).sample(WORDS, 4)) for number in range(20)]
     texts = [" ".join(random.Random(number).sample(WORDS, number % 9)) for number in range(40)]
     answers = await asyncio.gather(*(tiny.scores(question, texts) for question in questions))
@@ -298,8 +292,8 @@ async def test_twenty_calls_at_once_get_their_own_scores(tiny: Reranker) -> None
         assert answer == pytest.approx(expected([len(words & set(text.split())) for text in texts]))
 
 
-async def test_the_event_loop_goes_on_while_texts_are_scored(tiny: Reranker) -> None:
-    work = asyncio.ensure_future(tiny.scores(_QUESTION, [filled(number, 500) for number in range(600)]))
+async def test_scoring_does_not_block_the_event_loop(tiny: Reranker) -> None:
+    work = asyncio.ensure_future(tiny.scores(_QUESTION, [make_text(number, 500) for number in range(600)]))
     pauses, last = [], time.perf_counter()
     while not work.done():
         await asyncio.sleep(0.001)
@@ -310,9 +304,7 @@ async def test_the_event_loop_goes_on_while_texts_are_scored(tiny: Reranker) -> 
     assert len(await work) == 600
 
 
-async def test_the_model_is_loaded_and_run_in_threads_of_its_own(
-    tiny: Reranker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_model_is_loaded_and_run_in_its_own_threads(tiny: Reranker, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: set[str] = set()
     load = CrossEncoder._load
 
@@ -321,13 +313,13 @@ async def test_the_model_is_loaded_and_run_in_threads_of_its_own(
         return load(encoder)
 
     monkeypatch.setattr(CrossEncoder, "_load", noted)
-    await tiny.scores(_QUESTION, [filled(number, 100) for number in range(100)])
+    await tiny.scores(_QUESTION, [make_text(number, 100) for number in range(100)])
     assert threads
     assert not threads & {threading.main_thread().name}
 
 
-async def test_a_cancelled_call_stops_and_the_next_one_works(tiny: Reranker) -> None:
-    work = asyncio.ensure_future(tiny.scores(_QUESTION, [filled(number, 500) for number in range(600)]))
+async def test_next_call_works_after_a_cancelled_call(tiny: Reranker) -> None:
+    work = asyncio.ensure_future(tiny.scores(_QUESTION, [make_text(number, 500) for number in range(600)]))
     await asyncio.sleep(0.05)
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -335,7 +327,7 @@ async def test_a_cancelled_call_stops_and_the_next_one_works(tiny: Reranker) -> 
     assert await tiny.scores(_QUESTION, _TEXTS) == pytest.approx(expected(_SHARED))
 
 
-async def test_closing_twice_is_fine_and_later_calls_say_so(tiny: Reranker) -> None:
+async def test_close_works_twice_and_later_calls_fail(tiny: Reranker) -> None:
     await tiny.scores(_QUESTION, _TEXTS)
     await tiny.close()
     await tiny.close()
@@ -343,9 +335,9 @@ async def test_closing_twice_is_fine_and_later_calls_say_so(tiny: Reranker) -> N
         await tiny.scores(_QUESTION, _TEXTS)
 
 
-async def test_calls_under_way_when_it_is_closed_end_with_an_error(folder: Path) -> None:
+async def test_close_fails_running_calls(folder: Path) -> None:
     reranker = CrossEncoder(folder, threads=1)
-    texts = [filled(number, 500) for number in range(200)]
+    texts = [make_text(number, 500) for number in range(200)]
     calls = [asyncio.ensure_future(reranker.scores(_QUESTION, texts)) for _ in range(3)]
     await asyncio.sleep(0.05)
     await reranker.close()
@@ -353,11 +345,11 @@ async def test_calls_under_way_when_it_is_closed_end_with_an_error(folder: Path)
     assert all(isinstance(answer, RerankerError) for answer in answers), answers
 
 
-def test_there_is_no_reranker_unless_one_is_configured() -> None:
+def test_no_reranker_without_configuration() -> None:
     assert open_reranker(Settings(reranker=RerankerSettings())) is None
 
 
-def test_the_path_may_be_that_of_a_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_model_path_expands_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("RERANKER__MODEL_PATH", "~/tiny")
     assert Settings().reranker.model_path == tmp_path / "tiny"
@@ -366,12 +358,12 @@ def test_the_path_may_be_that_of_a_home(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 @pytest.mark.parametrize("wrong", [{"candidates": 0}, {"candidates": 201}, {"weight": 1.1}, {"weight": -0.1}])
-def test_settings_out_of_range_are_refused(wrong: dict[str, float]) -> None:
+def test_settings_out_of_range_are_rejected(wrong: dict[str, float]) -> None:
     with pytest.raises(ValidationError):
         RerankerSettings.model_validate(wrong)
 
 
-def test_the_docs_name_the_settings_with_their_defaults() -> None:
+def test_documented_settings_have_their_defaults() -> None:
     page = (REPOSITORY / "docs" / "reranking.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `RERANKER__([A-Z_]+)` \|.*\| (\S+) \|$", page, re.MULTILINE))
     stored = {name.upper(): str(value).lower() for name, value in RerankerSettings().model_dump().items()}
@@ -402,17 +394,17 @@ _FUSION = [0.9, 0.5, 0.4, 0.1]
         ([-3.0, 7.0, 7.0, -3.0], 1.0, [1, 2, 0, 3]),
     ],
 )
-def test_the_order_is_the_rerankers_as_far_as_its_weight_goes(
+def test_weight_decides_between_reranker_and_search_order(
     reranker: list[float], weight: float, order: list[int]
 ) -> None:
     assert rank_candidates(_FUSION, reranker, weight) == order
 
 
-def test_equal_scores_of_the_search_leave_the_order_to_the_reranker() -> None:
+def test_equal_search_scores_leave_order_to_the_reranker() -> None:
     assert rank_candidates([0.5, 0.5, 0.5], [0.1, 0.3, 0.2], 0.1) == [1, 2, 0]
 
 
-def test_none_or_one_candidate_stay_as_they_are() -> None:
+def test_no_or_one_candidate_is_unchanged() -> None:
     assert rank_candidates([], [], 0.5) == []
     assert rank_candidates([0.3], [0.9], 0.5) == [0]
     assert blend_scores([0.3], [0.9], 0.5) == [1.0]
@@ -427,9 +419,7 @@ _SCORES = st.floats(-1e6, 1e6)
 
 
 @given(pairs=st.lists(st.tuples(_SCORES, _SCORES), max_size=30), weight=st.floats(0, 1))
-def test_every_candidate_is_in_the_order_once_with_a_score_from_0_to_1(
-    pairs: list[tuple[float, float]], weight: float
-) -> None:
+def test_blended_scores_are_from_0_to_1_and_order_is_complete(pairs: list[tuple[float, float]], weight: float) -> None:
     fusion, reranker = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     scores = blend_scores(fusion, reranker, weight)
     order = rank_candidates(fusion, reranker, weight)
@@ -438,7 +428,7 @@ def test_every_candidate_is_in_the_order_once_with_a_score_from_0_to_1(
     assert all(scores[first] >= scores[second] for first, second in pairwise(order))
 
 
-async def test_candidates_of_one_call_do_not_change_each_others_scores(tiny: Reranker) -> None:
-    together = await tiny.scores(_QUESTION, [*_TEXTS, filled(0, 100)])
+async def test_candidates_do_not_change_each_others_scores(tiny: Reranker) -> None:
+    together = await tiny.scores(_QUESTION, [*_TEXTS, make_text(0, 100)])
     alone = [(await tiny.scores(_QUESTION, [text]))[0] for text in _TEXTS]
     assert together[:-1] == pytest.approx(alone)

@@ -1,4 +1,4 @@
-"""A cross-encoder of a few hundred bytes, made for a test: it counts the words that a question and a text share."""
+"""A tiny cross-encoder for tests: its score is the number of words that the question and the text share."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _OPSET, _IR_VERSION = 18, 10
 
 @dataclass(frozen=True)
 class Tiny:
-    """What the model is like. Its logits are `shared words - 2`, for two labels also their opposite first."""
+    """The options of the model. Its logits are `shared words - 2`; with two labels, the negative comes first."""
 
     labels: int = 1
     flat: bool = False
-    """Whether one label is answered without a dimension of its own."""
+    """Whether the output of one label has no dimension for labels."""
     inputs: tuple[str, ...] = ("input_ids", "attention_mask", "token_type_ids")
     integers: int = TensorProto.INT64
     positions: int = 512
-    """With more tokens than this it fails, as a real model does."""
+    """The model fails with more tokens, as real models do."""
     bias: float = -2.0
     output: str = "logits"
 
     def graph(self) -> bytes:
-        """The model as ONNX."""
+        """Return the model as ONNX."""
         table = np.eye(len(VOCABULARY), dtype=np.float32)
         table[[VOCABULARY[word] for word in SPECIAL]] = 0
         if "attention_mask" in self.inputs:
@@ -83,7 +83,7 @@ class Tiny:
         ]
 
     def _shared_by_type(self) -> list[Any]:
-        """The product of the words of the question and those of the text."""
+        """Return nodes that compare the words of the question with those of the text."""
         return [
             helper.make_node("Cast", ["token_type_ids"], ["types"], to=TensorProto.FLOAT),
             helper.make_node("Unsqueeze", ["types", "last_axis"], ["second"]),
@@ -97,7 +97,7 @@ class Tiny:
         ]
 
     def _shared_by_repetition(self) -> list[Any]:
-        """How many words there are twice, if neither the question nor the text has one twice."""
+        """Return nodes that count the shared words, if no word is repeated within the question or the text."""
         return [
             helper.make_node("ReduceSum", ["visible", "tokens_axis"], ["counts"], keepdims=0),
             helper.make_node("Mul", ["counts", "counts"], ["squares"]),
@@ -117,7 +117,7 @@ class Tiny:
 
 
 def tokenizer(*, pairs: bool = True) -> Tokenizer:
-    """Words to numbers, a question and a text to `[CLS] question [SEP] text [SEP]`."""
+    """Return a tokenizer that encodes a question and a text as `[CLS] question [SEP] text [SEP]`."""
     made = Tokenizer(models.WordLevel(VOCABULARY, unk_token="[UNK]"))
     made.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])
     made.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -128,14 +128,14 @@ def tokenizer(*, pairs: bool = True) -> Tokenizer:
             pair="[CLS] $A [SEP] $B:1 [SEP]:1",
             special_tokens=[(word, VOCABULARY[word]) for word in ("[CLS]", "[SEP]")],
         )
-    # As published files do: what REM must not take over.
+    # Published files have these settings, and REM must ignore them.
     made.enable_padding(pad_id=VOCABULARY["[PAD]"], length=64)
     made.enable_truncation(16)
     return made
 
 
 def write_model(folder: Path, model: Tiny | None = None, *, graph: str = "model.onnx", **config: Any) -> Path:
-    """A folder as it is exported, with a graph of this name."""
+    """Write a model folder in the export layout, with the given name for the graph."""
     path = folder / graph
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes((model or Tiny()).graph())

@@ -1,4 +1,4 @@
-"""What the language allows: spellings, orders of clauses, inner queries, SQL."""
+"""The parser accepts all notations: keys, clauses in any order, inner queries, SQL."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _start(query: str) -> Query:
         ('LOOKUP "from", "limit"', ["from", "limit"]),
     ],
 )
-def test_keys_are_written_in_many_ways(query: str, keys: list[str]) -> None:
+def test_keys_parse_in_all_notations(query: str, keys: list[str]) -> None:
     assert parse_query(query) == Lookup(tuple(keys))
 
 
@@ -54,7 +54,7 @@ def test_keys_are_written_in_many_ways(query: str, keys: list[str]) -> None:
         'LOOKUP FROM"users" sarah',
     ],
 )
-def test_a_table_is_named_in_many_ways(query: str) -> None:
+def test_table_parses_in_all_notations(query: str) -> None:
     assert parse_query(query) == Lookup(("sarah",), "users")
 
 
@@ -67,7 +67,7 @@ def test_a_table_is_named_in_many_ways(query: str) -> None:
         "fuzzy sara c limit = 3 threshold= 0.70 from users",
     ],
 )
-def test_clauses_stand_in_any_order(query: str) -> None:
+def test_clauses_parse_in_any_order(query: str) -> None:
     assert parse_query(query) == Fuzzy("sara c", 0.7, 3, "users")
 
 
@@ -83,17 +83,17 @@ def test_clauses_stand_in_any_order(query: str) -> None:
         ("SEARCH 'mode'", "mode"),
     ],
 )
-def test_a_text_needs_no_quotes(query: str, text: str) -> None:
+def test_text_parses_without_quotes(query: str, text: str) -> None:
     assert parse_query(query) == Search(text)
 
 
-def test_bounds_of_numbers_are_included() -> None:
+def test_smallest_and_largest_numbers_are_valid() -> None:
     assert parse_query("FUZZY x THRESHOLD 0 LIMIT 1") == Fuzzy("x", 0, 1)
     assert parse_query("FUZZY x THRESHOLD 1 LIMIT 10000") == Fuzzy("x", 1, 10_000)
     assert parse_query("TRAVERSE x DEPTH 100") == Traverse(Lookup(("x",)), depth=100)
 
 
-def test_modes_and_directions_are_not_case_sensitive() -> None:
+def test_modes_and_directions_ignore_case() -> None:
     assert parse_query("SEARCH x MODE Vector") == Search("x", mode="vector")
     assert parse_query("TRAVERSE x DIRECTION IN") == Traverse(Lookup(("x",)), direction="in")
     assert parse_query("SEARCH x mode='text'") == Search("x", mode="text")
@@ -113,17 +113,17 @@ def test_modes_and_directions_are_not_case_sensitive() -> None:
         "TRAVERSE with=(LOOKUP Sarah Chen) TYPE manages, mentors",
     ],
 )
-def test_edge_types_and_the_start_are_written_in_many_ways(query: str) -> None:
+def test_edge_types_and_start_parse_in_all_notations(query: str) -> None:
     assert parse_query(query) == Traverse(Lookup(("Sarah Chen",)), ("manages", "mentors"))
 
 
-def test_a_bare_word_is_a_type_only_before_from_or_with() -> None:
+def test_word_is_an_edge_type_only_before_from_or_with() -> None:
     assert parse_query("TRAVERSE manages") == Traverse(Lookup(("manages",)))
     assert parse_query("TRAVERSE manages DEPTH 2 FROM x") == Traverse(Lookup(("x",)), ("manages",), 2)
     assert parse_query("TRAVERSE TYPE manages x") == Traverse(Lookup(("x",)), ("manages",))
 
 
-def test_an_inner_query_takes_the_clauses_that_it_has() -> None:
+def test_inner_query_takes_the_clauses_it_supports() -> None:
     query = "TRAVERSE WITH SEARCH Sally FROM users MODE text WHERE a = 1 DEPTH 2 TYPE manages ORDER BY weight"
     tree = parse_query(query)
     assert isinstance(tree, Traverse)
@@ -134,14 +134,14 @@ def test_an_inner_query_takes_the_clauses_that_it_has() -> None:
     assert tree.start.where.text == "a = 1"
 
 
-def test_limit_belongs_to_traverse_unless_the_inner_query_is_in_parentheses() -> None:
+def test_limit_belongs_to_traverse_unless_inner_query_is_in_parentheses() -> None:
     assert parse_query("TRAVERSE WITH FUZZY x LIMIT 3") == Traverse(Fuzzy("x"), limit=3)
     assert parse_query("TRAVERSE WITH (FUZZY x LIMIT 3)") == Traverse(Fuzzy("x", limit=3))
     assert parse_query("TRAVERSE WITH (FUZZY x LIMIT 3) LIMIT 4") == Traverse(Fuzzy("x", limit=3), limit=4)
     assert parse_query("TRAVERSE LIMIT 4 WITH FUZZY x THRESHOLD 0.1") == Traverse(Fuzzy("x", 0.1), limit=4)
 
 
-def test_traversals_nest() -> None:
+def test_traversals_can_be_nested() -> None:
     inner = Traverse(Lookup(("x",)), depth=2)
     assert parse_query("TRAVERSE WITH (TRAVERSE x DEPTH 2) DEPTH 3") == Traverse(inner, depth=3)
     assert parse_query("TRAVERSE WITH TRAVERSE x DEPTH 2 LIMIT 9") == Traverse(inner, limit=9)
@@ -159,7 +159,7 @@ def test_traversals_nest() -> None:
         ("TRAVERSE WITH ((SELECT 1) UNION (SELECT 2))", "(SELECT 1) UNION (SELECT 2)"),
     ],
 )
-def test_inner_sql_stands_in_parentheses(query: str, statement: str) -> None:
+def test_inner_sql_parses_in_parentheses(query: str, statement: str) -> None:
     assert _start(query) == Sql(statement)
 
 
@@ -171,7 +171,7 @@ def test_inner_sql_stands_in_parentheses(query: str, statement: str) -> None:
         ("-weight, metadata.rank", [OrderTerm("weight", True), OrderTerm("metadata.rank")]),
     ],
 )
-def test_traverse_orders_by_fields(order_by: str, terms: list[OrderTerm]) -> None:
+def test_order_by_of_traverse_parses_into_terms(order_by: str, terms: list[OrderTerm]) -> None:
     assert parse_query(f"TRAVERSE x ORDER BY {order_by} LIMIT 3") == Traverse(
         Lookup(("x",)), limit=3, order_by=order_by
     )
@@ -198,5 +198,5 @@ def test_traverse_orders_by_fields(order_by: str, terms: list[OrderTerm]) -> Non
         ("SELECT a$b$c, d", "SELECT a$b$c, d"),
     ],
 )
-def test_sql_is_kept_as_it_is_written(query: str, statement: str) -> None:
+def test_sql_statement_is_unchanged(query: str, statement: str) -> None:
     assert parse_query(query) == Sql(statement)

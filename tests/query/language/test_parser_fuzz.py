@@ -1,4 +1,4 @@
-"""Whatever the input: a tree or a QuerySyntaxError, soon."""
+"""Any input gives a tree or a QuerySyntaxError, quickly."""
 
 from __future__ import annotations
 
@@ -15,59 +15,59 @@ from rem.query.tree import Query
 from tests.query.conformance_cases import SEEDS
 
 _MEGABYTE = 1_000_000
-_PIECES = [
+_FRAGMENTS = [
     *"\"'\\()[],;= \n\t-$/*%_.",
     *(" FROM ", " in ", " WITH ", " WHERE ", " LIMIT 5", " limit ", " ORDER BY x", " TYPE a", " AND ", " NOT "),
     *("LOOKUP ", "SEARCH ", "TRAVERSE ", "SQL ", "SELECT ", "-- ", "/*", "$$", "\0", "é", "日", "\ud800", "ß", "İ"),
 ]
 
 
-def tree_or_error(query: str) -> Query | QuerySyntaxError:
+def parse_or_error(query: str) -> Query | QuerySyntaxError:
     try:
         return parse_query(query)
     except QuerySyntaxError as error:
         return error
 
 
-def check(query: str) -> None:
-    """Parse; a tree must survive printing, an error must be printable and placed, and its suggestion a query."""
-    answer = tree_or_error(query)
-    if not isinstance(answer, QuerySyntaxError):
-        assert parse_query(print_query(answer)) == answer
+def check_query(query: str) -> None:
+    """Check that a query gives a tree that prints and parses to itself, or an error with a valid suggestion."""
+    outcome = parse_or_error(query)
+    if not isinstance(outcome, QuerySyntaxError):
+        assert parse_query(print_query(outcome)) == outcome
         return
-    assert str(answer).encode()
-    assert 1 <= answer.line <= query.count("\n") + 1
-    assert 1 <= answer.column <= len(query) + 1
-    if answer.suggestion is not None:
-        parse_query(answer.suggestion)
+    assert str(outcome).encode()
+    assert 1 <= outcome.line <= query.count("\n") + 1
+    assert 1 <= outcome.column <= len(query) + 1
+    if outcome.suggestion is not None:
+        parse_query(outcome.suggestion)
 
 
 @settings(max_examples=500, deadline=None)
 @given(st.text())
 @example("\x1c")
 @example("LOOKUP\x85a")
-def test_any_text_is_answered(text: str) -> None:
-    check(text)
+def test_any_text_parses_or_raises_syntax_error(text: str) -> None:
+    check_query(text)
     for verb in ("LOOKUP ", "FUZZY ", "SEARCH ", "TRAVERSE ", "SQL ", "SELECT ", "SEARCH x WHERE ", "TRAVERSE WITH ("):
-        check(verb + text)
+        check_query(verb + text)
 
 
 @st.composite
 def mutations(draw: st.DrawFn) -> str:
-    """A known query with a few pieces put in, taken out, or replaced by the rest of another one."""
+    """Return a known query with a few parts inserted, removed, or replaced by the rest of another query."""
     query: str = draw(st.sampled_from(SEEDS))
     for _ in range(draw(st.integers(1, 4))):
         start = draw(st.integers(0, len(query)))
         end = min(len(query), start + draw(st.integers(0, 5)))
-        inserted: str = draw(st.sampled_from([*_PIECES, ""]) | st.sampled_from(SEEDS))
+        inserted: str = draw(st.sampled_from([*_FRAGMENTS, ""]) | st.sampled_from(SEEDS))
         query = query[:start] + (inserted[start:] if inserted in SEEDS else inserted) + query[end:]
     return query
 
 
 @settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(mutations())
-def test_mutated_queries_are_answered(query: str) -> None:
-    check(query)
+def test_mutated_query_parses_or_raises_syntax_error(query: str) -> None:
+    check_query(query)
 
 
 _HUGE = {
@@ -107,10 +107,10 @@ _HUGE = {
 
 
 @pytest.mark.parametrize(("head", "unit", "tail"), _HUGE.values(), ids=_HUGE)
-def test_a_megabyte_is_answered(head: str, unit: str, tail: str) -> None:
+def test_query_of_a_megabyte_parses_or_raises_syntax_error(head: str, unit: str, tail: str) -> None:
     query = head + unit * (_MEGABYTE // len(unit)) + tail
     started = time.process_time()
-    answer = tree_or_error(query)
-    assert not isinstance(answer, QuerySyntaxError) or len(str(answer)) < 1000
-    # About a second is promised; quadratic work would take hours.
+    outcome = parse_or_error(query)
+    assert not isinstance(outcome, QuerySyntaxError) or len(str(outcome)) < 1000
+    # It should take about a second. Quadratic work would take hours.
     assert time.process_time() - started < 10

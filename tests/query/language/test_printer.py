@@ -1,4 +1,4 @@
-"""A tree printed and parsed again is the same tree."""
+"""A printed tree parses to the same tree."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.query.query_strategies import queries
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(queries)
-def test_every_tree_survives(tree: Query) -> None:
+def test_printed_tree_parses_to_the_same_tree(tree: Query) -> None:
     printed = print_query(tree)
     assert parse_query(printed) == tree
     assert print_query(parse_query(printed)) == printed
 
 
 @pytest.mark.parametrize("query", [query for query, _ in CASES])
-def test_the_cases_of_the_specification_survive(query: str) -> None:
+def test_printed_conformance_case_parses_to_the_same_tree(query: str) -> None:
     assert parse_query(print_query(parse_query(query))) == parse_query(query)
 
 
@@ -42,5 +42,5 @@ def test_the_cases_of_the_specification_survive(query: str) -> None:
         ("SQL resources LIMIT 3", "SELECT * FROM resources LIMIT 3"),
     ],
 )
-def test_the_printed_form_is_short_and_quoted(query: str, printed: str) -> None:
+def test_printed_query_omits_defaults_and_quotes_text(query: str, printed: str) -> None:
     assert print_query(parse_query(query)) == printed

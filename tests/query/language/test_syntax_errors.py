@@ -1,4 +1,4 @@
-"""An error says what was expected, where, and the nearest valid form."""
+"""A syntax error names the expected input, its position and the nearest valid query."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from rem.errors import InvalidInputError, QuerySyntaxError
 from rem.query.language.parser import parse_query
 
 
-def error_of(query: str) -> QuerySyntaxError:
+def catch_error(query: str) -> QuerySyntaxError:
     with pytest.raises(QuerySyntaxError) as caught:
         parse_query(query)
     return caught.value
 
 
-def test_the_error_shows_the_place() -> None:
-    error = error_of('SEARCH "x"\n  FROM resources\n  LIMIT many')
+def test_error_shows_line_column_and_caret() -> None:
+    error = catch_error('SEARCH "x"\n  FROM resources\n  LIMIT many')
     assert str(error) == (
         "LIMIT takes a whole number from 1 to 10,000, not 'many' (line 3, column 9)\n"
         "    LIMIT many\n"
@@ -28,15 +28,15 @@ def test_the_error_shows_the_place() -> None:
     assert error.exit_code == 2
 
 
-def test_the_caret_stands_under_wide_and_odd_characters() -> None:
-    lines = str(error_of("SEARCH 日本\tx MODE fast")).splitlines()
+def test_caret_position_counts_wide_and_combining_characters() -> None:
+    lines = str(catch_error("SEARCH 日本\tx MODE fast")).splitlines()
     assert lines[1] == "  SEARCH 日本 x MODE fast"
     # Each of the two characters is two columns wide.
     assert lines[2].index("^") == len(lines[1]) - len("fast") + 2
 
 
-def test_only_a_window_of_a_long_line_is_shown() -> None:
-    error = error_of("SEARCH " + "word " * 1000 + "LIMIT many " + "word " * 1000)
+def test_error_shows_an_excerpt_of_a_long_line() -> None:
+    error = catch_error("SEARCH " + "word " * 1000 + "LIMIT many " + "word " * 1000)
     excerpt = str(error).splitlines()[1]
     assert len(excerpt) < 120
     assert "LIMIT many" in excerpt
@@ -128,8 +128,8 @@ def test_only_a_window_of_a_long_line_is_shown() -> None:
         ("LOOKUP a\ud800", 9, "U+D800", "LOOKUP a"),
     ],
 )
-def test_mistakes_are_explained(query: str, column: int, reason: str, suggestion: str | None) -> None:
-    error = error_of(query)
+def test_error_explains_mistake_and_suggests_fix(query: str, column: int, reason: str, suggestion: str | None) -> None:
+    error = catch_error(query)
     assert reason in error.reason
     assert (error.line, error.column) == (1, column)
     assert error.suggestion == suggestion
@@ -163,22 +163,22 @@ def test_mistakes_are_explained(query: str, column: int, reason: str, suggestion
         ('SEARCH "what" in users FROM moments', 'SEARCH "what" in users'),
     ],
 )
-def test_a_keyword_in_a_key_or_text_gets_the_quoted_form(query: str, suggestion: str) -> None:
-    error = error_of(query)
+def test_keyword_in_key_or_text_suggests_quotes(query: str, suggestion: str) -> None:
+    error = catch_error(query)
     assert error.suggestion == suggestion
     parse_query(suggestion)
 
 
-def test_several_mistakes_are_mended_together() -> None:
-    assert error_of("SERCH x LIMIT 0 MODE txt").suggestion == "SEARCH x LIMIT 1 MODE text"
+def test_suggestion_fixes_several_mistakes() -> None:
+    assert catch_error("SERCH x LIMIT 0 MODE txt").suggestion == "SEARCH x LIMIT 1 MODE text"
 
 
-def test_a_near_word_is_named_when_the_whole_cannot_be_mended() -> None:
-    error = error_of('SEARCH "x" LIMT 5 ) ) ) ) )')
+def test_error_names_nearest_word_without_a_complete_fix() -> None:
+    error = catch_error('SEARCH "x" LIMT 5 ) ) ) ) )')
     assert error.suggestion is None
     assert str(error).endswith("Did you mean: LIMIT")
 
 
-def test_queries_do_not_nest_without_end() -> None:
+def test_deeply_nested_query_is_an_error() -> None:
     parse_query("TRAVERSE WITH (" * 20 + "LOOKUP x" + ")" * 20)
-    assert "more than 20 deep" in error_of("TRAVERSE WITH (" * 21 + "LOOKUP x" + ")" * 21).reason
+    assert "more than 20 deep" in catch_error("TRAVERSE WITH (" * 21 + "LOOKUP x" + ")" * 21).reason

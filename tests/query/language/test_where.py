@@ -1,4 +1,4 @@
-"""A WHERE is a condition that binds its values; its text stays in the tree."""
+"""WHERE parses into a condition, and its text stays in the tree."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from rem.query.language.parser import parse_query
 from rem.query.tree import Search
 
 
-def condition_of(where: str) -> Condition:
-    """The condition of a plain WHERE; in quotes and in parentheses it must be the same."""
+def parse_where(where: str) -> Condition:
+    """Parse a WHERE. Check that it gives the same condition in quotes and in parentheses."""
     tree = parse_query(f"SEARCH x WHERE {where} LIMIT 3")
     assert isinstance(tree, Search)
     assert tree.where is not None
@@ -82,12 +82,12 @@ def condition_of(where: str) -> Condition:
         ("(mode = 'chat')", Compare("mode", "=", "chat")),
     ],
 )
-def test_a_condition_is_read(where: str, condition: Condition) -> None:
-    assert condition_of(where) == condition
+def test_condition_parses(where: str, condition: Condition) -> None:
+    assert parse_where(where) == condition
 
 
-def test_a_condition_compiles_to_sql_with_bound_values() -> None:
-    condition = condition_of("category = 'x'' OR true' AND created_at > '2026-01-01' AND tags CONTAINS 'a'")
+def test_condition_compiles_to_sql_with_bound_values() -> None:
+    condition = parse_where("category = 'x'' OR true' AND created_at > '2026-01-01' AND tags CONTAINS 'a'")
     parameters: list[Any] = []
     statement = ConditionCompiler(get_table(Resource), parameters).compile(condition)
     assert "x'" not in statement
@@ -96,7 +96,7 @@ def test_a_condition_compiles_to_sql_with_bound_values() -> None:
     assert parameters[2] == ["a"]
 
 
-def test_a_quoted_condition_may_be_followed_by_any_clause() -> None:
+def test_any_clause_may_follow_quoted_condition() -> None:
     tree = parse_query("SEARCH x WHERE \"mode = 'chat'\" IN sessions")
     assert isinstance(tree, Search)
     assert tree.table == "sessions"
@@ -139,7 +139,9 @@ def test_a_quoted_condition_may_be_followed_by_any_clause() -> None:
         ("(" * 60 + "a = 1" + ")" * 60, 50, "50 levels", None),
     ],
 )
-def test_mistakes_are_placed_in_the_whole_query(where: str, at: int, reason: str, suggestion: str | None) -> None:
+def test_error_in_condition_has_its_position_in_the_query(
+    where: str, at: int, reason: str, suggestion: str | None
+) -> None:
     with pytest.raises(QuerySyntaxError) as caught:
         parse_query(f"SEARCH x WHERE {where}")
     assert reason in caught.value.reason
@@ -147,7 +149,7 @@ def test_mistakes_are_placed_in_the_whole_query(where: str, at: int, reason: str
     assert caught.value.suggestion == (None if suggestion is None else f"SEARCH x WHERE {suggestion}")
 
 
-def test_mistakes_in_quotes_are_placed_behind_the_backslashes() -> None:
+def test_error_position_in_quoted_condition_counts_backslashes() -> None:
     with pytest.raises(QuerySyntaxError) as caught:
         parse_query(r'SEARCH x WHERE "a = \"docs\" AND b = docs"')
     assert caught.value.column == len(r'SEARCH x WHERE "a = \"docs\" AND b = ') + 1

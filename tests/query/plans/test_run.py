@@ -1,4 +1,4 @@
-"""Plans: queries in stages, where the results of one feed the next."""
+"""Plans run their stages in order, in parallel where possible, and report failures by stage."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ ALICE = "alice@example.com"
 
 @pytest.fixture
 async def rem(settings: Settings) -> AsyncIterator[Rem]:
-    """An open REM without an embedder."""
+    """Open REM without an embedder."""
     async with Rem.open(settings.model_copy(update={"embedding": EmbeddingSettings(provider="none")})) as rem:
         yield rem
 
 
 def plan(answer: str | None = None, **queries: str | dict[str, Any]) -> dict[str, Any]:
-    """A plan with one stage for each argument: its query, or all of it."""
+    """Return a plan with one stage for each keyword argument: its query, or all of its fields."""
     stages = [
         {"id": name, **(stage if isinstance(stage, dict) else {"query": stage})} for name, stage in queries.items()
     ]
@@ -42,21 +42,21 @@ def keys(result: PlanResult, stage: str) -> list[Any]:
     return [row["key"] for row in result[stage].result.results]
 
 
-class Scripted(QueryExecutor):
-    """An executor without a database: it notes what runs, and how much of it at the same time."""
+class ScriptedExecutor(QueryExecutor):
+    """An executor without a database. It records the queries, and how many run at the same time."""
 
     def __init__(self, rows: list[dict[str, Any]] | None = None, broken: str = "") -> None:
         self.rows = rows if rows is not None else [{"key": "x"}]
         self.broken = broken
         self.ran: list[Query] = []
         self.running = 0
-        self.most_running = 0
+        self.max_running = 0
 
     async def run(self, query: str | Query) -> QueryResult:
         assert not isinstance(query, str), "a stage must not run as text"
         self.ran.append(query)
         self.running += 1
-        self.most_running = max(self.running, self.most_running)
+        self.max_running = max(self.running, self.max_running)
         await asyncio.sleep(0.01)
         self.running -= 1
         if self.broken and self.broken in str(query):
@@ -64,11 +64,11 @@ class Scripted(QueryExecutor):
         return QueryResult(type(query).__name__.upper(), self.rows)
 
 
-async def scripted(stages: dict[str, Any], executor: Scripted | None = None) -> PlanResult:
-    return await run_plan(executor or Scripted(), Plan.parse(stages))
+async def run_scripted(stages: dict[str, Any], executor: ScriptedExecutor | None = None) -> PlanResult:
+    return await run_plan(executor or ScriptedExecutor(), Plan.parse(stages))
 
 
-async def test_results_feed_the_next_stage(rem: Rem) -> None:
+async def test_rows_of_a_stage_are_values_in_the_next(rem: Rem) -> None:
     alice = rem.store(ALICE)
     await alice.upsert(User(name="Ada"))
     await alice.upsert(User(name="Bo", summary="Bo tends the orchard."))
@@ -98,7 +98,7 @@ async def test_results_feed_the_next_stage(rem: Rem) -> None:
     assert result.results == [{"n": 2}]
 
 
-async def test_a_stored_key_cannot_change_the_query_that_it_feeds(rem: Rem) -> None:
+async def test_stored_value_cannot_change_the_query(rem: Rem) -> None:
     alice, bob = rem.store(ALICE), rem.store("bob@example.com")
     hostile = [
         'x" IN users LIMIT 1',
@@ -134,7 +134,7 @@ async def test_a_stored_key_cannot_change_the_query_that_it_feeds(rem: Rem) -> N
     assert seen <= set(hostile)
 
 
-async def test_a_plan_stays_in_the_scope_of_its_caller(rem: Rem) -> None:
+async def test_plan_runs_in_the_scope_of_its_caller(rem: Rem) -> None:
     alice = rem.store(ALICE)
     await alice.upsert(User(name="Ada"))
     stages = plan(a="LOOKUP ada", b="LOOKUP {a.key}", c="SELECT name FROM users", d="FUZZY ada", e="SEARCH ada")
@@ -148,7 +148,7 @@ async def test_a_plan_stays_in_the_scope_of_its_caller(rem: Rem) -> None:
             await rem.run_plan({**stages, field: ALICE})
 
 
-async def test_a_stage_can_run_for_each_row(rem: Rem, alice: Store) -> None:
+async def test_for_each_runs_the_stage_for_each_row(rem: Rem, alice: Store) -> None:
     for name, topic in (("Ada", "engines"), ("Bo", None), ("Cy", "orchards")):
         await alice.upsert(User(name=name, metadata={"topic": topic}))
     await alice.upsert(Resource(name="Trees", content="orchards and gardens"))
@@ -169,16 +169,16 @@ async def test_a_stage_can_run_for_each_row(rem: Rem, alice: Store) -> None:
     assert keys(result, "first") == ["ada", "bo"]
 
 
-async def test_too_many_rows_are_run_for_in_part_and_a_note_says_so() -> None:
-    executor = Scripted([{"key": str(n)} for n in range(MAX_RUNS_PER_STAGE + 10)])
-    result = await scripted(plan(a="LOOKUP a", b={"query": "FUZZY {a.key}", "for_each": "a"}), executor)
+async def test_for_each_limits_rows_and_adds_a_note() -> None:
+    executor = ScriptedExecutor([{"key": str(n)} for n in range(MAX_RUNS_PER_STAGE + 10)])
+    result = await run_scripted(plan(a="LOOKUP a", b={"query": "FUZZY {a.key}", "for_each": "a"}), executor)
     assert len(executor.ran) == 1 + MAX_RUNS_PER_STAGE
     assert result["b"].result.notes == (
         f"Only the first {MAX_RUNS_PER_STAGE} of {MAX_RUNS_PER_STAGE + 10} rows were run for.",
     )
 
 
-async def test_a_stage_without_input_is_skipped_with_a_note(alice: Store, rem: Rem) -> None:
+async def test_stage_without_input_is_skipped_with_a_note(alice: Store, rem: Rem) -> None:
     await alice.upsert(User(name="Ada"))
     result = await rem.run_plan(
         plan(
@@ -210,7 +210,7 @@ async def test_a_stage_without_input_is_skipped_with_a_note(alice: Store, rem: R
     assert "nobody gave no rows for {nobody.key}." in result["either"].result.notes
 
 
-async def test_a_failing_stage_stops_only_what_depends_on_it(rem: Rem, alice: Store) -> None:
+async def test_failed_stage_skips_only_dependent_stages(rem: Rem, alice: Store) -> None:
     await alice.upsert(User(name="Ada"))
     result = await rem.run_plan(
         plan(
@@ -231,8 +231,8 @@ async def test_a_failing_stage_stops_only_what_depends_on_it(rem: Rem, alice: St
     assert keys(result, "fine") == ["ada"]
 
 
-async def test_a_stage_of_which_one_run_fails_does_not_wait_for_the_others() -> None:
-    class Stuck(Scripted):
+async def test_failed_for_each_run_cancels_the_other_runs() -> None:
+    class Stuck(ScriptedExecutor):
         async def run(self, query: str | Query) -> QueryResult:
             if query == Fuzzy("stuck"):
                 await asyncio.Event().wait()
@@ -240,32 +240,32 @@ async def test_a_stage_of_which_one_run_fails_does_not_wait_for_the_others() -> 
 
     executor = Stuck([{"key": "stuck"}, {"key": "broken"}], broken="broken")
     stages = plan(a="LOOKUP a", b={"query": "FUZZY {a.key}", "for_each": "a"})
-    result = await asyncio.wait_for(scripted(stages, executor), 10)
+    result = await asyncio.wait_for(run_scripted(stages, executor), 10)
     assert result["b"].error == "The database does not answer."
 
 
-async def test_a_bug_is_no_failed_stage() -> None:
-    class Buggy(Scripted):
+async def test_unexpected_exception_is_not_reported_as_failed_stage() -> None:
+    class Buggy(ScriptedExecutor):
         async def run(self, query: str | Query) -> QueryResult:
             raise ZeroDivisionError
 
     with pytest.raises(ExceptionGroup) as caught:
-        await scripted(plan(a="LOOKUP a", b="LOOKUP b"), Buggy())
+        await run_scripted(plan(a="LOOKUP a", b="LOOKUP b"), Buggy())
     assert caught.group_contains(ZeroDivisionError)
 
 
-async def test_independent_stages_run_at_the_same_time_but_not_too_many() -> None:
-    executor = Scripted()
+async def test_independent_stages_run_concurrently_up_to_a_limit() -> None:
+    executor = ScriptedExecutor()
     stages = {f"s{n}": f"LOOKUP s{n}" for n in range(10)}
-    result = await scripted(plan(**stages, last="LOOKUP {s0.key}, {s9.key}"), executor)
-    assert executor.most_running == MAX_CONCURRENT_QUERIES
+    result = await run_scripted(plan(**stages, last="LOOKUP {s0.key}, {s9.key}"), executor)
+    assert executor.max_running == MAX_CONCURRENT_QUERIES
     assert [stage.id for stage in result.stages] == [*stages, "last"]
-    chain = Scripted()
-    await scripted(plan(a="LOOKUP x", b="LOOKUP {a.key}", c="LOOKUP {b.key}"), chain)
-    assert chain.most_running == 1
+    chain = ScriptedExecutor()
+    await run_scripted(plan(a="LOOKUP x", b="LOOKUP {a.key}", c="LOOKUP {b.key}"), chain)
+    assert chain.max_running == 1
 
 
-async def test_real_stages_share_the_pool(rem: Rem, alice: Store) -> None:
+async def test_stages_share_the_connection_pool(rem: Rem, alice: Store) -> None:
     await alice.upsert_many([User(name=f"u{n}", summary=f"word{n}") for n in range(15)])
     stages = {
         f"s{n}": ("LOOKUP u{}", "FUZZY u{}", "SEARCH word{}", "SELECT {} AS key")[n % 4].format(n) for n in range(15)
@@ -276,8 +276,8 @@ async def test_real_stages_share_the_pool(rem: Rem, alice: Store) -> None:
         assert result["s12"].result.results[0]["key"] == "u12"
 
 
-async def test_a_cancelled_plan_leaves_nothing_running() -> None:
-    class Stuck(Scripted):
+async def test_cancelled_plan_cancels_its_queries() -> None:
+    class Stuck(ScriptedExecutor):
         started = asyncio.Event()
         stopped = 0
 
@@ -292,7 +292,8 @@ async def test_a_cancelled_plan_leaves_nothing_running() -> None:
             raise AssertionError
 
     executor = Stuck([{"key": str(n)} for n in range(20)])
-    running = asyncio.create_task(scripted(plan(a="LOOKUP a", b={"query": "FUZZY {a.key}", "for_each": "a"}), executor))
+    stages = plan(a="LOOKUP a", b={"query": "FUZZY {a.key}", "for_each": "a"})
+    running = asyncio.create_task(run_scripted(stages, executor))
     await executor.started.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -301,16 +302,16 @@ async def test_a_cancelled_plan_leaves_nothing_running() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_stages_may_stand_in_any_order_and_one_is_the_answer() -> None:
-    result = await scripted(plan("late", late="LOOKUP {early.key}", early="LOOKUP a"))
+async def test_stages_can_be_in_any_order_and_answer_selects_one() -> None:
+    result = await run_scripted(plan("late", late="LOOKUP {early.key}", early="LOOKUP a"))
     assert [stage.id for stage in result.stages] == ["late", "early"]
     assert result.answer == "late"
-    assert (await scripted(plan(late="LOOKUP {early.key}", early="LOOKUP a"))).answer == "early"
+    assert (await run_scripted(plan(late="LOOKUP {early.key}", early="LOOKUP a"))).answer == "early"
 
 
-async def test_the_answer_as_json() -> None:
+async def test_plan_result_as_json() -> None:
     stages = plan("b", a="LOOKUP a", b={"query": "FUZZY {a.key}", "for_each": "a"}, c="LOOKUP {a.no}", d="SQL broken")
-    result = await scripted(stages, Scripted(broken="broken"))
+    result = await run_scripted(stages, ScriptedExecutor(broken="broken"))
     printed = result.as_json()
     assert json.loads(json.dumps(printed)) == printed
     note = "Skipped: The rows of a (key) have no value for {a.no}."
@@ -394,19 +395,19 @@ async def test_the_answer_as_json() -> None:
         (plan(a="LOOKUP {b}", b={"query": "LOOKUP x", "depends_on": ["a"]}), "wait for each other"),
     ],
 )
-async def test_a_plan_that_cannot_work_is_refused_before_anything_runs(stages: Any, message: str) -> None:
-    executor = Scripted()
+async def test_invalid_plan_is_rejected_before_any_stage_runs(stages: Any, message: str) -> None:
+    executor = ScriptedExecutor()
     with pytest.raises(InvalidInputError, match=message):
         await run_plan(executor, Plan.parse(stages))
     assert executor.ran == []
 
 
-async def test_a_plan_can_be_an_object_a_mapping_or_json() -> None:
+async def test_plan_can_be_an_object_a_mapping_or_json() -> None:
     as_object = Plan(stages=(Stage(id="a", query="LOOKUP x"),))
     assert Plan.parse(as_object) == Plan.parse(plan(a="LOOKUP x")) == Plan.parse(json.dumps(plan(a="LOOKUP x")))
 
 
-async def test_unicode_and_long_values_pass_through(rem: Rem, alice: Store) -> None:
+async def test_unicode_and_long_values_are_unchanged(rem: Rem, alice: Store) -> None:
     name = "Zoë 日本 🙂 \u202e"
     await alice.upsert(Resource(name=name, metadata={"text": "orchard " * 2_000}, content="The orchard."))
     result = await rem.run_plan(
@@ -421,7 +422,7 @@ async def test_unicode_and_long_values_pass_through(rem: Rem, alice: Store) -> N
     assert [stage.result.count for stage in result.stages] == [1, 1, 1, 0]
 
 
-async def test_queries_reach_search_and_sql_as_trees() -> None:
-    executor = Scripted()
-    await scripted(plan(a="SEARCH x LIMIT 2", b="SELECT 1"), executor)
+async def test_search_and_sql_stages_run_as_trees() -> None:
+    executor = ScriptedExecutor()
+    await run_scripted(plan(a="SEARCH x LIMIT 2", b="SELECT 1"), executor)
     assert executor.ran == [Search("x", limit=2), Sql("SELECT 1")]

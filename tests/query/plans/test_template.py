@@ -1,4 +1,4 @@
-"""References in queries: they take values into the tree, where no value can change what is asked."""
+"""References are replaced by values in the tree, where no value can change the query."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def filled(query: str, *a: dict[str, Any], b: list[dict[str, Any]] | None = None
         ("SELECT '{x,y}'::text[], '{{1}}'", "SELECT '{x,y}'::text[], '{{1}}'"),
     ],
 )
-def test_a_reference_stands_for_what_is_at_its_path(query: str, expected: str) -> None:
+def test_reference_is_replaced_by_the_values_at_its_path(query: str, expected: str) -> None:
     assert filled(query, _PERSON) == expected
 
 
@@ -76,11 +76,11 @@ def test_a_reference_stands_for_what_is_at_its_path(query: str, expected: str) -
         ("LOOKUP {a[1:3].key}", "12"),
     ],
 )
-def test_rows_can_be_chosen(query: str, keys: str) -> None:
+def test_reference_can_select_rows(query: str, keys: str) -> None:
     assert fill(query, [{"key": str(n)} for n in range(4)])[0] == Lookup(tuple(keys))
 
 
-def test_references_to_the_same_rows_go_row_by_row_and_others_all_with_all() -> None:
+def test_references_combine_by_row_or_as_product() -> None:
     rows: list[dict[str, Any]] = [{"key": "1", "to": ["x", "y"]}, {"key": "2"}, {"key": "3", "to": "z"}]
     assert fill('LOOKUP "{a.key}{a.to}"', rows)[0] == Lookup(("1x", "1y", "3z"))
     assert fill('LOOKUP "{b.key}{a.key}"', rows, [{"key": "p"}, {"key": "q"}])[0] == Lookup(
@@ -88,7 +88,7 @@ def test_references_to_the_same_rows_go_row_by_row_and_others_all_with_all() -> 
     )
 
 
-def test_values_come_once_and_not_without_end() -> None:
+def test_values_are_unique_and_limited() -> None:
     assert fill("LOOKUP {a.key}", [{"key": "x"}] * 3)[0] == Lookup(("x",))
     query, notes = fill("LOOKUP {a.key}", [{"key": str(n)} for n in range(5_000)])
     assert isinstance(query, Lookup)
@@ -100,7 +100,7 @@ def test_values_come_once_and_not_without_end() -> None:
     assert len(query.keys) == MAX_VALUES
 
 
-def test_where_one_value_is_taken_it_is_the_first_and_a_note_says_so() -> None:
+def test_single_value_operand_takes_first_value_and_adds_a_note() -> None:
     query, notes = fill("SEARCH {a.key}", [{"key": "x"}, {"key": "y"}])
     assert query == Search("x")
     assert notes == ["{a.key} stands for 2 values, and only the first was used: `for_each` runs the stage for each."]
@@ -125,12 +125,12 @@ def test_where_one_value_is_taken_it_is_the_first_and_a_note_says_so() -> None:
         ("SEARCH {a.record.one} {a.record.other}", "^No row has all of {a.record.one}, {a.record.other}.$"),
     ],
 )
-def test_nothing_to_fill_in_is_told(query: str, reason: str) -> None:
+def test_missing_value_raises_no_input_error_with_reason(query: str, reason: str) -> None:
     with pytest.raises(NoInputError, match=reason):
         fill(query, [_PERSON, {"record": {"one": 1, "blank": ["", " "]}}, {"record": {"other": 1}}])
 
 
-def test_a_place_that_takes_several_does_without_what_is_missing() -> None:
+def test_list_operand_leaves_out_missing_values() -> None:
     query, notes = fill("LOOKUP {a.key}, {b.key}", [_PERSON])
     assert query == Lookup(("zoë",))
     assert notes == ["b gave no rows for {b.key}."]
@@ -159,14 +159,14 @@ def test_a_place_that_takes_several_does_without_what_is_missing() -> None:
         ("LOOKUP " + ", ".join(["{a.key}"] * 700), "too many references"),
     ],
 )
-def test_a_reference_that_cannot_work_is_an_error(query: str, message: str) -> None:
+def test_invalid_reference_is_an_error(query: str, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         Template.parse(query, _STAGES)
 
 
 @settings(deadline=None)
 @given(st.lists(strings, min_size=1, max_size=3))
-def test_no_value_changes_what_is_asked(values: list[str]) -> None:
+def test_no_value_can_change_the_query(values: list[str]) -> None:
     rows = [{"key": value} for value in values]
     once = tuple(dict.fromkeys(values))
     assert fill("LOOKUP {a.key} IN users", rows)[0] == Lookup(once, "users")
@@ -180,7 +180,7 @@ def test_no_value_changes_what_is_asked(values: list[str]) -> None:
     assert parse_condition(query.where.text) == query.where.condition
 
 
-def test_letters_that_stand_for_references_inside_are_no_references() -> None:
+def test_mark_letters_in_the_query_are_ordinary_text() -> None:
     mark = "\u1401"
     assert filled(f'LOOKUP "{mark}", {{a.key}}', {"key": mark}) == f'LOOKUP "{mark}"'
     assert filled(f"LOOKUP {mark * 7}, {{a.key}}", {"key": "\u1402"}) == f'LOOKUP "{mark * 7}", "\u1402"'
@@ -188,11 +188,11 @@ def test_letters_that_stand_for_references_inside_are_no_references() -> None:
 
 @settings(deadline=None)
 @given(conditions)
-def test_a_condition_printed_and_parsed_again_is_the_same(text: str) -> None:
+def test_printed_condition_parses_to_the_same_condition(text: str) -> None:
     condition = parse_condition(text)
     assert parse_condition(print_condition(condition)) == condition
 
 
-def test_a_selection_is_told_apart_from_the_same_rows_named_otherwise() -> None:
+def test_selections_are_compared_by_notation() -> None:
     sources = [one.source for one in Template.parse("LOOKUP {a.key}, {a[0:].key}, {a[0].key}", _STAGES).references]
     assert sources == [RowSelection("a"), RowSelection("a", (0, None)), RowSelection("a", (0, 1))]

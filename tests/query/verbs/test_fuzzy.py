@@ -1,4 +1,4 @@
-"""FUZZY: nearly right keys first, then summaries; in every script, within the scope, and fast whatever is asked."""
+"""FUZZY returns similar keys, then similar summaries, in every script and within the scope."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rem.query.tree import Fuzzy
 from tests.query.stub_executor import query_keys, run_query
 
 
-async def test_a_short_word_finds_the_long_key_that_it_begins(shared: Store) -> None:
+async def test_short_text_matches_the_key_it_begins(shared: Store) -> None:
     await shared.upsert(User(name="Sarah Chen"))
     answer = await run_query(shared, 'FUZZY "sara" THRESHOLD 0.7')
     assert answer.query_type == "FUZZY"
@@ -29,7 +29,7 @@ async def test_a_short_word_finds_the_long_key_that_it_begins(shared: Store) -> 
     assert [step.name for step in answer.steps] == ["parse", "fuzzy"]
 
 
-async def test_keys_come_before_summaries_and_better_ones_first(alice: Store) -> None:
+async def test_key_matches_come_before_summary_matches_best_first(alice: Store) -> None:
     await alice.upsert(Resource(name="note", content="Met Marcus Antonius in the forum."))
     await alice.upsert(Resource(name="marcos-antonis", content="Nothing alike here."))
     await alice.upsert(Resource(name="marcus-antonius", content="Nothing alike here."))
@@ -44,7 +44,7 @@ async def test_keys_come_before_summaries_and_better_ones_first(alice: Store) ->
     assert 0.5 <= scores[1] < 1.0
 
 
-async def test_the_whole_key_breaks_ties_between_parts(alice: Store) -> None:
+async def test_similarity_of_whole_key_breaks_ties(alice: Store) -> None:
     await alice.upsert_many([Resource(name=name) for name in ("sarah chen notes", "sarah", "sarah chen")])
     assert await query_keys(alice, "FUZZY sarah") == ["sarah", "sarah-chen", "sarah-chen-notes"]
 
@@ -58,7 +58,7 @@ async def test_limit_counts_keys_and_summaries_together(alice: Store) -> None:
     assert len(await query_keys(alice, "FUZZY alpha LIMIT 100")) == 12
 
 
-async def test_an_entity_with_several_keys_comes_once_by_its_best(shared: Store) -> None:
+async def test_entity_with_several_keys_is_returned_once(shared: Store) -> None:
     await shared.upsert(User(name="Sarah Chen", email="sarah.chen@example.com", summary="Knows typesetting."))
     (row,) = (await run_query(shared, "FUZZY sarah.chen@exampel.com THRESHOLD 0.4")).results
     assert (row["key"], row["matched_key"]) == ("sarah-chen", "sarah.chen@example.com")
@@ -66,7 +66,7 @@ async def test_an_entity_with_several_keys_comes_once_by_its_best(shared: Store)
     assert [(row["key"], row["matched"], row["matched_key"]) for row in by_summary] == [("sarah-chen", "summary", None)]
 
 
-async def test_a_table_narrows_and_an_unknown_one_is_an_error(alice: Store) -> None:
+async def test_table_restricts_matches_and_unknown_table_is_an_error(alice: Store) -> None:
     await alice.upsert(Resource(name="Apollo", content="a mission"))
     await alice.upsert(Moment(name="Apollo Eleven", summary="a mission"))
     assert await query_keys(alice, "FUZZY apolo FROM moments") == ["apollo-eleven"]
@@ -75,7 +75,7 @@ async def test_a_table_narrows_and_an_unknown_one_is_an_error(alice: Store) -> N
         await run_query(alice, "FUZZY apolo FROM moment")
 
 
-async def test_only_what_the_scope_sees_is_found(alice: Store, bob: Store, shared: Store, rem: Rem) -> None:
+async def test_fuzzy_finds_only_rows_of_the_scope(alice: Store, bob: Store, shared: Store, rem: Rem) -> None:
     await bob.upsert(Resource(name="secret plan", content="secret plan"))
     await rem.store("alice@example.com", tenant="elsewhere").upsert(Resource(name="secret plan"))
     assert await query_keys(alice, "FUZZY 'secret plan' THRESHOLD 0") == []
@@ -106,7 +106,7 @@ _SCRIPTS = {
 }
 
 
-async def test_every_script_is_compared(alice: Store) -> None:
+async def test_all_scripts_are_compared(alice: Store) -> None:
     await alice.upsert_many([Resource(name=name) for name in (*_SCRIPTS.values(), "Something else", "Марина 語 다른")])
     await alice.upsert_many(
         [Moment(name=f"m {text}", summary=f"On {name}, and more.") for text, name in _SCRIPTS.items()]
@@ -122,7 +122,7 @@ async def test_every_script_is_compared(alice: Store) -> None:
         assert await alice.normalize_key(f"m {text}") in await query_keys(alice, f'FUZZY "{name}" FROM moments'), text
 
 
-async def test_a_key_without_letters_is_found_by_itself(alice: Store) -> None:
+async def test_key_without_letters_matches_itself(alice: Store) -> None:
     await alice.upsert_many([Resource(name=name) for name in ("🎉🎉", "→", "a", "...", "?!")])
     assert await query_keys(alice, 'FUZZY "→"') == ["→"]
     assert await query_keys(alice, 'FUZZY "🎉🎉"') == ["🎉🎉"]
@@ -131,7 +131,7 @@ async def test_a_key_without_letters_is_found_by_itself(alice: Store) -> None:
     assert await query_keys(alice, 'FUZZY "?!"') == ["?!"]
 
 
-async def test_odd_texts_find_nothing_and_take_no_time(alice: Store) -> None:
+async def test_odd_texts_find_nothing_quickly(alice: Store) -> None:
     await alice.upsert_many([Resource(name=f"entity {n}", content=f"text {n}") for n in range(200)])
     for text in ("", " ", "-", "%_\\", "'; DROP TABLE rem.kv_store; --", "\u0345\u0308" * 5_000, "😀"):
         answer = await asyncio.wait_for(run_query(alice, Fuzzy(text)), timeout=5)
@@ -142,13 +142,13 @@ async def test_odd_texts_find_nothing_and_take_no_time(alice: Store) -> None:
         await run_query(alice, Fuzzy("a\0b"))
 
 
-async def test_threshold_zero_takes_whatever_has_something_in_common(alice: Store) -> None:
+async def test_threshold_zero_matches_any_common_trigram(alice: Store) -> None:
     await alice.upsert_many([Resource(name="abcdef"), Resource(name="xyz")])
     assert await query_keys(alice, "FUZZY abq THRESHOLD 0 LIMIT 100") == ["abcdef"]
     assert await query_keys(alice, "FUZZY abcdef THRESHOLD 1") == ["abcdef"]
 
 
-async def test_the_connection_is_left_as_it_was(alice: Store) -> None:
+async def test_fuzzy_restores_connection_settings(alice: Store) -> None:
     await alice.upsert(Resource(name="sarah"))
     async with alice.executor.transaction() as transaction:
         store = Store(transaction, alice.scope, alice.types)
@@ -161,7 +161,7 @@ async def test_the_connection_is_left_as_it_was(alice: Store) -> None:
         assert await query_keys(snapshot, "FUZZY sarah THRESHOLD 0.9") == ["sarah"]
 
 
-async def test_the_index_is_used_and_knows_the_owner(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:
+async def test_fuzzy_uses_the_index_for_text_and_owner(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:
     for user in range(20):
         await rem.store(f"user-{user}").upsert_many([Resource(name=f"Sarah {user} {n}") for n in range(100)])
     await sql.execute("ANALYZE kv_store; SET enable_seqscan = off; SET pg_trgm.word_similarity_threshold = 0.5")
@@ -180,7 +180,7 @@ async def test_the_index_is_used_and_knows_the_owner(rem: Rem, sql: asyncpg.Conn
             assert "rows=2000.00" not in plan
 
 
-async def test_the_text_of_trigrams_is_plain_and_distinct(sql: asyncpg.Connection[asyncpg.Record]) -> None:
+async def test_trigram_text_is_normalised(sql: asyncpg.Connection[asyncpg.Record]) -> None:
     assert await sql.fetchval("SELECT rem_trigram_text('Zoë–Müller’s “Łódź”')") == "zoe muller s  lodz "
     assert await sql.fetchval("SELECT rem_trigram_text('plain ASCII stays')") == "plain ASCII stays"
     letters = await sql.fetchval(

@@ -1,4 +1,4 @@
-"""LOOKUP as a query: rows, the order of the keys, and notes about what is not there."""
+"""LOOKUP returns rows in the order of the keys, and notes about missing keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Planet(Entity, table="planets"):
     name: str
 
 
-async def test_a_row_has_table_key_asked_and_the_whole_record(alice: Store) -> None:
+async def test_row_has_table_key_asked_and_record(alice: Store) -> None:
     stored = await alice.upsert(User(name="Sarah Chen", email="sarah@example.com", summary="Runs the platform."))
     answer = await run_query(alice, "LOOKUP users/SARAH@example.com")
     assert answer.query_type == "LOOKUP"
@@ -31,7 +31,7 @@ async def test_a_row_has_table_key_asked_and_the_whole_record(alice: Store) -> N
     assert User.from_row(row["record"]) == stored
 
 
-async def test_many_keys_come_in_their_order_each_with_what_it_answers(alice: Store) -> None:
+async def test_matches_come_in_the_order_of_the_keys(alice: Store) -> None:
     await alice.upsert_many([Resource(name=f"r {n}") for n in range(4)])
     answer = await run_query(alice, 'LOOKUP "r 3", nobody, r_1, R-3, "r 0"')
     assert [(row["asked"], row["key"]) for row in answer.results] == [
@@ -43,7 +43,7 @@ async def test_many_keys_come_in_their_order_each_with_what_it_answers(alice: St
     assert [(step.name, step.rows) for step in answer.steps] == [("parse", None), ("lookup", 4)]
 
 
-async def test_keys_that_nothing_answers_to_are_named_and_fuzzy_proposed(alice: Store) -> None:
+async def test_note_lists_missing_keys_and_proposes_fuzzy(alice: Store) -> None:
     await alice.upsert(Resource(name="known"))
     answer = await run_query(alice, 'LOOKUP known, sara, "say \\"hi\\""')
     assert answer.count == 1
@@ -54,7 +54,7 @@ async def test_keys_that_nothing_answers_to_are_named_and_fuzzy_proposed(alice: 
     assert len(note) < 300
 
 
-async def test_own_rows_come_before_shared_ones_and_nobody_elses(
+async def test_own_rows_come_before_shared_rows_without_other_users_rows(
     alice: Store, bob: Store, shared: Store, rem: Rem
 ) -> None:
     await shared.upsert(Resource(name="Handbook", content="ours"))
@@ -67,7 +67,7 @@ async def test_own_rows_come_before_shared_ones_and_nobody_elses(
     assert (await run_query(elsewhere, "LOOKUP handbook")).count == 0
 
 
-async def test_a_table_narrows_and_an_unknown_one_is_an_error(alice: Store) -> None:
+async def test_table_restricts_matches_and_unknown_table_is_an_error(alice: Store) -> None:
     await alice.upsert(Resource(name="Apollo"))
     await alice.upsert(Moment(name="Apollo"))
     assert [row["table"] for row in (await run_query(alice, "LOOKUP apollo")).results] == ["moments", "resources"]
@@ -76,14 +76,14 @@ async def test_a_table_narrows_and_an_unknown_one_is_an_error(alice: Store) -> N
         await run_query(alice, "LOOKUP apollo FROM resource")
 
 
-async def test_a_table_that_another_process_made_is_known(alice: Store, rem: Rem) -> None:
+async def test_table_created_by_another_process_is_known(alice: Store, rem: Rem) -> None:
     await rem.register(Planet)
     await alice.upsert(Planet(name="Mars"))
     del alice.types.models["planets"]
     assert await query_keys(alice, "LOOKUP mars IN planets") == ["mars"]
 
 
-async def test_rows_too_large_for_the_cache_and_never_cached_ones_are_whole(alice: Store) -> None:
+async def test_large_and_uncached_rows_are_complete(alice: Store) -> None:
     await alice.upsert(Resource(name="Long", content="x" * 50_000))
     session = await alice.upsert(Session(name="Chat"))
     answer = await run_query(alice, f'LOOKUP long, "{session.id}"')
@@ -98,7 +98,7 @@ async def test_deleted_and_expired_rows_are_not_found(alice: Store) -> None:
     assert (await run_query(alice, "LOOKUP gone, lapsed")).count == 0
 
 
-async def test_bad_input_is_an_error(alice: Store) -> None:
+async def test_invalid_key_is_an_error(alice: Store) -> None:
     with pytest.raises(QuerySyntaxError, match="LOOKUP"):
         await run_query(alice, "LOOKPU x")
     with pytest.raises(InvalidInputError, match="NUL"):

@@ -1,4 +1,4 @@
-"""SEARCH: what is found, what is not, and what the answer says of itself."""
+"""SEARCH finds and ranks entities by meaning and words, and reports limits in notes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def _talk(store: Store, name: str, *said: str) -> Session:
     return session
 
 
-async def test_meaning_is_found_without_a_common_word(rem: Rem, alice: Store) -> None:
+async def test_search_finds_meaning_without_common_words(rem: Rem, alice: Store) -> None:
     await alice.upsert(Resource(name="Pets", content="My puppy loves to chase squirrels in the park."))
     await alice.upsert(Resource(name="Money", content="The quarterly invoice was paid late by the customer."))
     result = await rem.query('SEARCH "dog" LIMIT 1', user=ALICE)
@@ -46,18 +46,18 @@ async def test_meaning_is_found_without_a_common_word(rem: Rem, alice: Store) ->
     assert result.notes == ()
 
 
-async def test_a_rare_word_is_found_without_meaning(rem: Rem, alice: Store) -> None:
+async def test_search_finds_rare_word_without_meaning(rem: Rem, alice: Store) -> None:
     await alice.upsert_many(Resource(name=f"Log {n}", content=f"Error {4700 + n} in the reactor") for n in range(30))
     assert _keys(await rem.query('SEARCH "error 4711" LIMIT 1', user=ALICE)) == ["log-11"]
     assert _keys(await rem.query('SEARCH "4711" MODE text', user=ALICE)) == ["log-11"]
 
 
-async def test_a_name_is_found_although_the_content_is_silent(rem: Rem, alice: Store) -> None:
+async def test_search_finds_name_that_content_does_not_mention(rem: Rem, alice: Store) -> None:
     await alice.upsert(Resource(name="Getting Started Guide", content=""))
     assert _keys(await rem.query('SEARCH "getting started" MODE text', user=ALICE)) == ["getting-started-guide"]
 
 
-async def test_nobody_finds_what_belongs_to_another(rem: Rem, alice: Store, bob: Store, shared: Store) -> None:
+async def test_search_never_returns_other_users_rows(rem: Rem, alice: Store, bob: Store, shared: Store) -> None:
     for store, name in ((alice, "Alice's"), (bob, "Bob's"), (shared, "Ours")):
         await store.upsert(Resource(name=name, content="The secret recipe of the house"))
     await rem.store(ALICE, tenant="other").upsert(Resource(name="Elsewhere", content="The secret recipe"))
@@ -70,7 +70,7 @@ async def test_nobody_finds_what_belongs_to_another(rem: Rem, alice: Store, bob:
         assert _keys(await rem.query(query, tenant="other")) == []
 
 
-async def test_what_is_deleted_or_expired_is_not_found(rem: Rem, alice: Store) -> None:
+async def test_deleted_and_expired_rows_are_not_found(rem: Rem, alice: Store) -> None:
     gone = await alice.upsert(Resource(name="Gone", content="secret recipe"))
     await alice.upsert(
         Resource(name="Lapsed", content="secret recipe", expires_at=datetime.now(UTC) - timedelta(seconds=1))
@@ -81,7 +81,7 @@ async def test_what_is_deleted_or_expired_is_not_found(rem: Rem, alice: Store) -
     assert _keys(await rem.query('SEARCH "secret recipe"', user=ALICE)) == ["kept"]
 
 
-async def test_a_row_is_found_right_after_it_was_written(rem: Rem, alice: Store) -> None:
+async def test_new_row_is_found_at_once(rem: Rem, alice: Store) -> None:
     tea = await alice.upsert(Resource(name="Tea", content="Sencha"))
     assert _keys(await rem.query('SEARCH "sencha"', user=ALICE)) == ["tea"]
     await alice.modify(Resource, tea.id, lambda row: row.model_copy(update={"content": "Coffee"}))
@@ -89,7 +89,7 @@ async def test_a_row_is_found_right_after_it_was_written(rem: Rem, alice: Store)
     assert _keys(await rem.query('SEARCH "coffee" MODE text', user=ALICE)) == ["tea"]
 
 
-async def test_the_passage_that_fits_is_told(rem: Rem, alice: Store) -> None:
+async def test_hit_shows_its_best_passage(rem: Rem, alice: Store) -> None:
     filler = "Nothing of interest happens in this paragraph, which only takes up room. " * 20
     await alice.upsert(Resource(name="Long", content=f"{filler}\n\nThe archive's password is tangerine.\n\n{filler}"))
     hit = (await rem.query('SEARCH "password of the archive"', user=ALICE)).results[0]
@@ -97,12 +97,12 @@ async def test_the_passage_that_fits_is_told(rem: Rem, alice: Store) -> None:
     assert hit["passage"]["field"] == "content"
 
 
-async def test_an_entity_is_found_once_however_many_passages_fit(rem: Rem, alice: Store) -> None:
+async def test_entity_with_several_passages_is_returned_once(rem: Rem, alice: Store) -> None:
     await alice.upsert(Resource(name="Long", content="The secret recipe of the house. " * 200))
     assert _keys(await rem.query('SEARCH "secret recipe"', user=ALICE)) == ["long"]
 
 
-async def test_conditions_filter_before_the_best_are_taken(rem: Rem, alice: Store) -> None:
+async def test_where_filters_before_limit(rem: Rem, alice: Store) -> None:
     await alice.upsert_many(
         Resource(
             name=f"Note {n}",
@@ -127,7 +127,7 @@ async def test_conditions_filter_before_the_best_are_taken(rem: Rem, alice: Stor
         assert (await rem.query(query.format(condition), user=ALICE)).count > 0
 
 
-async def test_a_condition_without_a_table_holds_where_its_fields_are(rem: Rem, alice: Store) -> None:
+async def test_where_without_table_searches_tables_with_its_fields(rem: Rem, alice: Store) -> None:
     await alice.upsert(Resource(name="Recipe", content="The secret recipe", category="kitchen"))
     await alice.upsert(Moment(name="Dinner", summary="The secret recipe was cooked", category="kitchen"))
     await _talk(alice, "Talk", "What is the secret recipe?")
@@ -137,7 +137,7 @@ async def test_a_condition_without_a_table_holds_where_its_fields_are(rem: Rem, 
         await rem.query("SEARCH \"secret recipe\" WHERE colour = 'red'", user=ALICE)
 
 
-async def test_a_table_or_field_that_cannot_be_searched_is_an_error(rem: Rem) -> None:
+async def test_table_or_field_without_search_is_an_error(rem: Rem) -> None:
     with pytest.raises(InvalidInputError, match="Did you mean 'resources'"):
         await rem.query('SEARCH "x" FROM resource')
     with pytest.raises(InvalidInputError, match="files has no text"):
@@ -148,7 +148,7 @@ async def test_a_table_or_field_that_cannot_be_searched_is_an_error(rem: Rem) ->
         await rem.query('SEARCH "   "')
 
 
-async def test_a_conversation_is_found_by_what_was_said_in_it(rem: Rem, alice: Store) -> None:
+async def test_session_is_found_by_its_messages(rem: Rem, alice: Store) -> None:
     await _talk(alice, "Kitchen", "How do I brew sencha?", "With water of eighty degrees.", "And matcha?", "Whisk it.")
     await _talk(alice, "Garage", "My car makes a noise.", "Have the brakes checked.", "Where?", "At a workshop.")
     await alice.upsert(Session(name="Silent", description="nothing"))
@@ -159,20 +159,20 @@ async def test_a_conversation_is_found_by_what_was_said_in_it(rem: Rem, alice: S
     assert _keys(await rem.query("SEARCH \"brakes\" FROM sessions WHERE name = 'Kitchen' MODE text", user=ALICE)) == []
 
 
-async def test_a_turn_is_found_by_what_was_said_before_it(rem: Rem, alice: Store) -> None:
+async def test_message_is_found_by_the_messages_before_it(rem: Rem, alice: Store) -> None:
     await _talk(alice, "Elsewhere", "It rained.", "Indeed.", "And then?", "The sun came.", "Good.")
     session = await _talk(alice, "Talk", "What is the capital of Mongolia?", "Ulaanbaatar.")
     found = await rem.query('SEARCH "capital of Mongolia" FROM messages MODE text', user=ALICE)
     assert set(_keys(found)) == {f"session-{session.id}-msg-0", f"session-{session.id}-msg-1"}
 
 
-async def test_passages_that_are_all_alike_are_told_apart_by_their_words(rem: Rem, alice: Store) -> None:
+async def test_similar_passages_are_ranked_by_their_words(rem: Rem, alice: Store) -> None:
     await alice.upsert_many(Resource(name=f"Walk {n}", content="Went for a walk.") for n in range(20))
     await alice.upsert(Resource(name="Swim", content="Went for a walk. Umbrella."))
     assert _keys(await rem.query('SEARCH "umbrella" LIMIT 1', user=ALICE)) == ["swim"]
 
 
-async def test_a_turn_is_found_by_its_date(rem: Rem, alice: Store) -> None:
+async def test_message_is_found_by_its_date(rem: Rem, alice: Store) -> None:
     session = await alice.upsert(Session(name="Diary"))
     await alice.upsert_many(
         Message(
@@ -188,7 +188,7 @@ async def test_a_turn_is_found_by_its_date(rem: Rem, alice: Store) -> None:
     assert _keys(found) == [f"session-{session.id}-msg-5"]
 
 
-async def test_without_an_embedder_words_are_searched_and_the_answer_says_so(rem_without_embedder: Rem) -> None:
+async def test_search_without_embedder_uses_words_and_adds_a_note(rem_without_embedder: Rem) -> None:
     await rem_without_embedder.store("alice").upsert(Resource(name="Tea", content="Sencha"))
     result = await rem_without_embedder.query('SEARCH "sencha"', user="alice")
     assert _keys(result) == ["tea"]
@@ -199,7 +199,7 @@ async def test_without_an_embedder_words_are_searched_and_the_answer_says_so(rem
         await rem_without_embedder.query('SEARCH "sencha" MODE vector', user="alice")
 
 
-async def test_similarity_below_the_minimum_is_no_hit(rem: Rem, alice: Store) -> None:
+async def test_similarity_below_minimum_is_no_hit(rem: Rem, alice: Store) -> None:
     await alice.upsert(Resource(name="Tea", content="Sencha is a green tea from Japan."))
     query = 'SEARCH "Japanese beverage" MODE {} MIN_SIMILARITY {}'
     for mode in ("vector", "hybrid"):
@@ -211,13 +211,13 @@ async def test_similarity_below_the_minimum_is_no_hit(rem: Rem, alice: Store) ->
     "text",
     ["the", "?!", "a", "日本語のお茶", "🍵", "x" * 5000, "tea " * 2000, "'; DROP TABLE rem.passages; --", "%s {0} $1"],
 )
-async def test_any_text_can_be_asked(rem: Rem, alice: Store, text: str) -> None:
+async def test_any_text_can_be_searched(rem: Rem, alice: Store, text: str) -> None:
     await alice.upsert(Resource(name="Tea", content="Sencha, 日本語のお茶 🍵"))
     result = await rem.query(f'SEARCH "{text}" MIN_SIMILARITY 0.9', user=ALICE)
     assert result.count <= 1
 
 
-async def test_limit_is_reached_when_there_is_enough(rem: Rem, alice: Store, shared: Store) -> None:
+async def test_search_returns_limit_rows_if_there_are_enough(rem: Rem, alice: Store, shared: Store) -> None:
     await alice.upsert_many(Resource(name=f"A {n}", content=f"note number {n}") for n in range(70))
     await shared.upsert_many(Resource(name=f"S {n}", content=f"note number {n}") for n in range(70))
     for limit in (1, 10, 100, 140):
@@ -228,13 +228,13 @@ async def test_limit_is_reached_when_there_is_enough(rem: Rem, alice: Store, sha
 
 
 class Recipe(Entity, table="recipes", search=("steps",)):
-    """A type of the user's own."""
+    """A custom entity type."""
 
     name: str
     steps: str = ""
 
 
-async def test_a_type_that_was_registered_after_the_first_search_is_searched(rem: Rem, alice: Store) -> None:
+async def test_type_registered_after_first_search_is_searched(rem: Rem, alice: Store) -> None:
     assert (await rem.query('SEARCH "whisk"', user=ALICE)).count == 0
     await rem.register(Recipe)
     await alice.upsert(Recipe(name="Matcha", steps="Whisk the powder with hot water."))
@@ -242,21 +242,21 @@ async def test_a_type_that_was_registered_after_the_first_search_is_searched(rem
     assert _keys(await rem.query('SEARCH "whisk"', user=ALICE)) == ["matcha"]
 
 
-async def test_conditions_on_conversations_hold_with_a_field_as_well(rem: Rem, alice: Store) -> None:
+async def test_where_on_sessions_works_with_field(rem: Rem, alice: Store) -> None:
     await _talk(alice, "Kitchen", "How do I brew sencha?")
     query = "SEARCH \"sencha\" FROM sessions FIELD content WHERE name = '{}'"
     assert _keys(await rem.query(query.format("Kitchen"), user=ALICE)) == ["kitchen"]
     assert _keys(await rem.query(query.format("Garage"), user=ALICE)) == []
 
 
-async def test_a_language_that_postgres_does_not_know_is_an_error_of_the_settings(settings: Settings) -> None:
+async def test_unknown_language_is_a_settings_error(settings: Settings) -> None:
     async with Rem.open(settings.model_copy(update={"search": SearchSettings(language="klingon")})) as rem:
         await rem.store().upsert(Resource(name="Tea", content="Sencha"))
         with pytest.raises(SettingsError, match=r"SEARCH__LANGUAGE is 'klingon'.*english"):
             await rem.index(everyone=True)
 
 
-async def test_a_reranker_has_the_last_word_and_its_failure_is_told(settings: Settings, tmp_path: Path) -> None:
+async def test_reranker_reorders_hits_and_its_failure_is_a_note(settings: Settings, tmp_path: Path) -> None:
     folder = write_model(tmp_path / "reranker")
     reranked = settings.model_copy(update={"reranker": RerankerSettings(model_path=folder)})
     async with Rem.open(reranked) as rem:
@@ -279,7 +279,7 @@ async def test_a_reranker_has_the_last_word_and_its_failure_is_told(settings: Se
         assert any("Not reranked" in note for note in result.notes)
 
 
-async def test_one_long_text_does_not_hide_the_others(rem_without_embedder: Rem) -> None:
+async def test_long_text_does_not_hide_other_entities(rem_without_embedder: Rem) -> None:
     store = rem_without_embedder.store("alice")
     await store.upsert(Resource(name="Book", content="\n\n".join(["The dragon slept. " + "Dragon lore. " * 60] * 260)))
     await store.upsert_many(
@@ -289,7 +289,7 @@ async def test_one_long_text_does_not_hide_the_others(rem_without_embedder: Rem)
     assert (await rem_without_embedder.query('SEARCH "dragon" LIMIT 9', user="alice")).count == 9
 
 
-async def test_one_long_conversation_does_not_hide_the_others(rem_without_embedder: Rem) -> None:
+async def test_long_session_does_not_hide_other_sessions(rem_without_embedder: Rem) -> None:
     store = rem_without_embedder.store("alice")
     await _talk(store, "Long", *["The axolotl, the axolotl."] * 500)
     for n in range(6):
@@ -298,7 +298,7 @@ async def test_one_long_conversation_does_not_hide_the_others(rem_without_embedd
     assert (await rem_without_embedder.query('SEARCH "axolotl" FROM sessions LIMIT 7', user="alice")).count == 7
 
 
-async def test_an_expired_conversation_is_not_found(rem_without_embedder: Rem) -> None:
+async def test_expired_session_is_not_found(rem_without_embedder: Rem) -> None:
     store = rem_without_embedder.store("alice")
     lapsed = datetime.now(UTC) - timedelta(days=1)
     session = await store.upsert(Session(name="Old", expires_at=lapsed))
@@ -306,7 +306,7 @@ async def test_an_expired_conversation_is_not_found(rem_without_embedder: Rem) -
     assert (await rem_without_embedder.query('SEARCH "rhinoceros" FROM sessions', user="alice")).count == 0
 
 
-async def test_a_common_word_does_not_beat_what_is_meant(rem: Rem, alice: Store) -> None:
+async def test_incidental_common_word_ranks_below_meaning(rem: Rem, alice: Store) -> None:
     notes = {
         "Parrot": "The parrot is named Gustav and likes nuts.",
         "Neighbour": "Our neighbour called about the noise.",
@@ -319,7 +319,7 @@ async def test_a_common_word_does_not_beat_what_is_meant(rem: Rem, alice: Store)
     assert _keys(await rem.query('SEARCH "what is the bird called?"', user=ALICE))[0] == "parrot"
 
 
-async def test_an_answer_that_fits_better_in_every_way_comes_first_whoever_gave_it(rem: Rem, alice: Store) -> None:
+async def test_better_assistant_message_ranks_above_user_message(rem: Rem, alice: Store) -> None:
     session = await _talk(
         alice,
         "Plants",
@@ -332,7 +332,7 @@ async def test_an_answer_that_fits_better_in_every_way_comes_first_whoever_gave_
     assert f"session-{session.id}-msg-3" in _keys(found)[:2]
 
 
-async def test_a_moment_is_found_by_when_it_was(rem: Rem, alice: Store) -> None:
+async def test_moment_is_found_by_its_date(rem: Rem, alice: Store) -> None:
     for month, name in ((3, "Dentist"), (5, "Trip to Lisbon"), (6, "Outage")):
         await alice.upsert(
             Moment(name=name, summary=f"{name} it was.", starts_timestamp=datetime(2026, month, 2, tzinfo=UTC))
@@ -342,7 +342,7 @@ async def test_a_moment_is_found_by_when_it_was(rem: Rem, alice: Store) -> None:
     ]
 
 
-async def test_a_question_of_a_book_is_cut_and_the_answer_says_so(rem_without_embedder: Rem) -> None:
+async def test_very_long_text_is_cut_with_a_note(rem_without_embedder: Rem) -> None:
     await rem_without_embedder.store("alice").upsert(Resource(name="Tea", content="Sencha"))
     words = " ".join(f"w{number}" for number in range(100_000))
     result = await rem_without_embedder.query(Search(text=f"sencha {words}"), user="alice")
@@ -350,7 +350,7 @@ async def test_a_question_of_a_book_is_cut_and_the_answer_says_so(rem_without_em
     assert any("first 10000 characters" in note for note in result.notes)
 
 
-async def test_others_private_words_do_not_show_in_the_weight(rem_without_embedder: Rem) -> None:
+async def test_weight_does_not_reveal_words_of_other_users(rem_without_embedder: Rem) -> None:
     for user in ("alice", "bob", "carol"):
         await rem_without_embedder.store(user).upsert(Resource(name="Note", content="something else entirely"))
     await rem_without_embedder.store("alice").upsert(Resource(name="Mine", content="falconmerger"))
@@ -360,14 +360,14 @@ async def test_others_private_words_do_not_show_in_the_weight(rem_without_embedd
     assert (await rem_without_embedder.query('SEARCH "falconmerger"', user="alice")).results[0]["weight"] == before
 
 
-async def test_a_condition_that_fits_no_table_says_so(rem: Rem) -> None:
+async def test_where_that_fits_no_table_is_an_error(rem: Rem) -> None:
     with pytest.raises(InvalidInputError, match="None of the searched tables"):
         await rem.query('SEARCH "x" WHERE foo = 1')
     with pytest.raises(InvalidInputError, match="'June' is not a timestamptz"):
         await rem.query("SEARCH \"x\" WHERE starts_timestamp > 'June'")
 
 
-async def test_searches_at_the_same_time_all_find_what_was_just_written(rem_without_embedder: Rem) -> None:
+async def test_concurrent_searches_find_new_rows(rem_without_embedder: Rem) -> None:
     for number in range(10):
         await rem_without_embedder.store("alice").upsert_many(
             Resource(name=f"Tea {number}-{n}", content="Sencha " * 50) for n in range(20)

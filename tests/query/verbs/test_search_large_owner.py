@@ -1,4 +1,4 @@
-"""Who has more passages than can be looked at for every question is answered by the indexes, and as well."""
+"""An owner with too many passages for a scan is searched by indexes, with the same result."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.embeddings.scripted_server import Reply, ScriptedServer
 _ROWS = 20_050
 _LIGHTHOUSE = [1.0, 0.0, 0.0, 0.0]
 _ZEBRA = [0.9, 0.436, 0.0, 0.0]
-"""Hundreds of the others are nearer to the lighthouse: by its meaning alone it is not found."""
+"""Hundreds of other texts are nearer to the lighthouse, so the vector alone does not find it."""
 
 
 def _vector_of(text: str) -> list[float]:
-    """Whatever is about a lighthouse points one way, all else anywhere.
+    """Return one direction for texts about a lighthouse, and a random direction for all others.
 
     Equal vectors for all else would be no fair picture: thousands of neighbours at distance zero crowd every link
     to the one that differs out of the index's graph.
@@ -36,7 +36,7 @@ def _answer(body: dict[str, list[str]]) -> object:
     }
 
 
-async def test_an_owner_of_many_passages_is_searched_by_the_indexes(settings: Settings) -> None:
+async def test_large_owner_is_searched_by_indexes(settings: Settings) -> None:
     async with ScriptedServer() as service:
         service.set_script(Reply(_answer))
         embedding = {"provider": "openai", "model": "m", "dimension": 4, "base_url": service.url, "batch_size": 2048}

@@ -1,4 +1,4 @@
-"""What was dreamt is evidence: moments call to mind the messages and conversations that they were dreamt from."""
+"""SEARCH finds messages and sessions by the moments that were derived from them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def model() -> Iterator[ScriptedModel]:
 
 
 async def _dream(rem: Rem, settings: Settings, model: ScriptedModel, store: Store, summaries: dict[str, str]) -> None:
-    """A night with a mind that sees one moment in every conversation that has a word, and says this of it."""
+    """Run the moments dream with a scripted model: a session with a given word gets a moment with that summary."""
 
     def script(body: dict[str, Any]) -> list[Step]:
         lines = last_text(body).split("<entries>\n")[1].rsplit("\n</entries>", 1)[0].splitlines()
@@ -56,8 +56,8 @@ async def _dream(rem: Rem, settings: Settings, model: ScriptedModel, store: Stor
         await rem.dreamer(agents.extraction_model).dream(store.scope, ["moments"])
 
 
-async def _two_talks(store: Store) -> str:
-    """Two conversations, and the key of the one that says what it is about to nobody who was not there."""
+async def _store_two_sessions(store: Store) -> str:
+    """Store two sessions, and return the key of the one whose messages do not name their topic."""
     signed = await store_session(
         store, "signed", "user: It is done, we signed at noon.", "user: I could cry, but Dad is happy."
     )
@@ -75,10 +75,10 @@ def _step(result: QueryResult, name: str) -> list[int | None]:
     return [step.rows for step in result.steps if step.name == name]
 
 
-async def test_a_conversation_is_found_by_what_was_dreamt_of_it(
+async def test_session_is_found_by_its_moment(
     rem: Rem, settings: Settings, alice: Store, bob: Store, model: ScriptedModel
 ) -> None:
-    signed = await _two_talks(alice)
+    signed = await _store_two_sessions(alice)
     await store_session(bob, "bob", "user: We signed something, too, and my father is happy.")
     before = await rem.query(_ASKED.format("sessions"), user=ALICE)
     assert signed not in _ids(before)
@@ -98,10 +98,10 @@ async def test_a_conversation_is_found_by_what_was_dreamt_of_it(
     assert _ids(await rem.query(_ASKED.format("sessions WHERE metadata.test = 'violin'"), user=ALICE)) == []
 
 
-async def test_a_moment_is_evidence_as_it_is_worded_now_and_no_longer_than_it_is_there(
+async def test_search_uses_current_text_of_existing_moments(
     rem: Rem, settings: Settings, alice: Store, model: ScriptedModel
 ) -> None:
-    signed = await _two_talks(alice)
+    signed = await _store_two_sessions(alice)
     await _dream(rem, settings, model, alice, {"signed": _SOLD})
     (moment,) = await list_moments(alice)
     await alice.modify(Moment, moment.id, lambda row: row.model_copy(update={"summary": "Our sawmill was sold."}))
@@ -112,7 +112,7 @@ async def test_a_moment_is_evidence_as_it_is_worded_now_and_no_longer_than_it_is
     assert _ids(await rem.query('SEARCH "sawmill" FROM sessions MODE text', user=ALICE)) == []
 
 
-async def test_what_a_message_says_itself_is_told_before_what_was_dreamt_of_it(rem: Rem, alice: Store) -> None:
+async def test_hit_shows_message_passage_before_moment_passage(rem: Rem, alice: Store) -> None:
     await store_session(
         alice, "plan", "user: We migrate the billing database to Postgres 17 on 4 April, Sarah Chen leads it."
     )
@@ -124,10 +124,10 @@ async def test_what_a_message_says_itself_is_told_before_what_was_dreamt_of_it(r
     assert (after["passage"], after["score"]) == (before["passage"], pytest.approx(before["score"], abs=0.02))
 
 
-async def test_a_related_moment_speaks_for_a_conversation_too(
+async def test_session_is_found_by_a_related_moment(
     rem: Rem, settings: Settings, alice: Store, model: ScriptedModel
 ) -> None:
-    await _two_talks(alice)
+    await _store_two_sessions(alice)
     oven = str(await store_session(alice, "oven", "user: The apprentices stay, thank God."))
     kept = "The family bakery in Graz was sold with its wood oven, and both apprentices stay."
     violin = "Mia starts violin lessons with Mr. Tanaka."
@@ -144,13 +144,13 @@ async def test_a_related_moment_speaks_for_a_conversation_too(
     assert after == before
 
 
-async def test_moments_call_to_mind_what_is_far_from_the_best_by_itself(
+async def test_moment_adds_messages_that_are_no_candidates(
     rem_without_embedder: Rem, settings: Settings, model: ScriptedModel
 ) -> None:
     store = rem_without_embedder.store(ALICE)
-    signed = await _two_talks(store)
+    signed = await _store_two_sessions(store)
     for number in range(45):
-        # As many messages with a word of the question as are looked at closely, and more.
+        # More messages with a word of the query than become candidates.
         session = await store_session(store, f"graz {number}")
         await store.upsert_many(
             Message(

@@ -1,4 +1,4 @@
-"""TRAVERSE: breadth-first over the edges that the scope sees, each node once, from whatever another query finds."""
+"""TRAVERSE follows edges breadth-first within the scope, and returns each entity once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def depths(store: Store, query: str) -> dict[str, int]:
     return {row["key"]: row["depth"] for row in (await run_query(store, query)).results}
 
 
-async def test_a_row_says_how_its_node_was_reached(alice: Store) -> None:
+async def test_row_shows_path_depth_and_last_edge(alice: Store) -> None:
     await put(
         alice, node("a", to("b", "manages", 0.5)), node("b", to("c", "mentors", 0.25)), node("c", content="the end")
     )
@@ -61,7 +61,7 @@ async def test_a_row_says_how_its_node_was_reached(alice: Store) -> None:
     assert await query_keys(alice, "TRAVERSE a") == ["b"]
 
 
-async def test_cycles_diamonds_and_self_edges_give_each_node_once_at_its_least_depth(alice: Store) -> None:
+async def test_each_node_is_returned_once_at_its_smallest_depth(alice: Store) -> None:
     await put(
         alice,
         node("a", "a", "b", "c", "b"),
@@ -76,7 +76,7 @@ async def test_cycles_diamonds_and_self_edges_give_each_node_once_at_its_least_d
     assert await depths(alice, "TRAVERSE a, d DEPTH 100") == {"b": 1, "c": 1, "e": 1, "f": 1}
 
 
-async def test_the_heaviest_edge_at_the_least_depth_is_the_one_shown(alice: Store) -> None:
+async def test_row_shows_heaviest_edge_at_smallest_depth(alice: Store) -> None:
     await put(
         alice,
         node("a", to("b", weight=0.1), to("c", weight=0.9), to("d", "weak", 0.2), to("d", "strong", 0.3)),
@@ -91,7 +91,7 @@ async def test_the_heaviest_edge_at_the_least_depth_is_the_one_shown(alice: Stor
     assert rows["d"]["rel_type"] == "strong"
 
 
-async def test_order_limit_and_their_mistakes(alice: Store) -> None:
+async def test_order_by_limit_and_their_errors(alice: Store) -> None:
     await put(
         alice,
         node("start", to("x", weight=0.2), to("m", weight=0.9), to("b", weight=0.2)),
@@ -119,7 +119,7 @@ async def test_order_limit_and_their_mistakes(alice: Store) -> None:
         await run_query(alice, Traverse(Lookup(("start",)), order_by="depth; DROP TABLE rem.edges"))
 
 
-async def test_types_narrow_however_they_are_written(alice: Store) -> None:
+async def test_edge_types_ignore_case_and_separators(alice: Store) -> None:
     await put(
         alice,
         node(
@@ -138,7 +138,7 @@ async def test_types_narrow_however_they_are_written(alice: Store) -> None:
     assert await query_keys(alice, "TRAVERSE a TYPE nothing") == []
 
 
-async def test_backwards_and_both_ways(alice: Store) -> None:
+async def test_direction_in_and_both(alice: Store) -> None:
     await put(
         alice, node("a", to("b", "manages")), node("b", to("c", "manages")), node("c"), node("d", to("b", "likes"))
     )
@@ -153,8 +153,8 @@ async def test_backwards_and_both_ways(alice: Store) -> None:
     assert await depths(alice, "TRAVERSE a DIRECTION both DEPTH 9") == {"b": 1, "c": 2, "d": 2}
 
 
-async def test_both_directions_know_the_same_edges(alice: Store, shared: Store) -> None:
-    """Whatever label leads somewhere, the way back is the same edge."""
+async def test_both_directions_follow_the_same_edges(alice: Store, shared: Store) -> None:
+    """Check that an edge found in one direction is found in the other."""
     await put(shared, User(name="Sarah Chen", email="sarah@example.com"))
     await put(
         alice,
@@ -198,7 +198,7 @@ async def test_both_directions_know_the_same_edges(alice: Store, shared: Store) 
     assert backwards == forwards
 
 
-async def test_only_edges_and_nodes_of_the_scope_are_walked(alice: Store, bob: Store, shared: Store, rem: Rem) -> None:
+async def test_walk_stays_within_the_scope(alice: Store, bob: Store, shared: Store, rem: Rem) -> None:
     await put(shared, node("hub", "team"), node("team", "handbook", "alices"), node("handbook"))
     await put(alice, node("alices", "handbook", "bobs"), node("private", "hub"))
     await put(bob, node("bobs", "handbook", "hub"), node("hub", "bobs"))
@@ -211,7 +211,7 @@ async def test_only_edges_and_nodes_of_the_scope_are_walked(alice: Store, bob: S
     assert await depths(shared, "TRAVERSE hub DEPTH 9") == {"team": 1, "handbook": 2}
     assert await depths(shared, "TRAVERSE handbook DEPTH 9 DIRECTION in") == {"team": 1, "hub": 2}
     assert await depths(bob, "TRAVERSE bobs") == {"handbook": 1, "hub": 1}
-    # Whoever names another's id does not start there.
+    # The id of another user's row is no start.
     (bobs,) = await bob.lookup("bobs")
     for clauses in ("", "DIRECTION in", "DEPTH 0 DIRECTION both"):
         assert (
@@ -220,14 +220,14 @@ async def test_only_edges_and_nodes_of_the_scope_are_walked(alice: Store, bob: S
         )
 
 
-async def test_own_and_shared_targets_are_both_reached_as_lookup_finds_both(alice: Store, shared: Store) -> None:
+async def test_edge_leads_to_own_and_shared_targets(alice: Store, shared: Store) -> None:
     await put(shared, node("handbook", content="ours"))
     await put(alice, node("handbook", content="mine"), node("a", "handbook"))
     found = (await run_query(alice, "TRAVERSE a")).results
     assert sorted(row["record"]["content"] for row in found) == ["mine", "ours"]
 
 
-async def test_dangling_edges_are_reported_not_dropped(alice: Store, bob: Store) -> None:
+async def test_note_reports_dangling_edges(alice: Store, bob: Store) -> None:
     await put(bob, node("bobs"))
     await put(alice, node("a", "b", to("nowhere", "cites"), to("bobs", "cites")), node("b", "x1", "x2"))
     answer = await run_query(alice, "TRAVERSE a DEPTH 3")
@@ -242,7 +242,7 @@ async def test_dangling_edges_are_reported_not_dropped(alice: Store, bob: Store)
     assert (await run_query(alice, "TRAVERSE a TYPE nothing")).notes == ()
 
 
-async def test_deleted_and_expired_nodes_are_neither_shown_nor_walked_through(alice: Store) -> None:
+async def test_walk_skips_deleted_and_expired_nodes(alice: Store) -> None:
     lapsed = utc_now() - timedelta(seconds=1)
     await put(
         alice,
@@ -259,7 +259,7 @@ async def test_deleted_and_expired_nodes_are_neither_shown_nor_walked_through(al
     assert await query_keys(alice, "TRAVERSE WITH (SELECT id FROM resources)", stub_rows=[{"id": gone.id}]) == []
 
 
-async def test_depth_zero_is_the_plan(alice: Store, bob: Store) -> None:
+async def test_depth_zero_lists_edges(alice: Store, bob: Store) -> None:
     many = [to(f"n{n:02}", "links_to", n / 100) for n in range(30)]
     await put(
         alice,
@@ -301,7 +301,7 @@ async def test_depth_zero_is_the_plan(alice: Store, bob: Store) -> None:
         await run_query(alice, "TRAVERSE a DEPTH 0 ORDER BY weight")
 
 
-async def test_a_walk_starts_from_whatever_any_query_finds(alice: Store) -> None:
+async def test_walk_starts_from_the_rows_of_any_query(alice: Store) -> None:
     await put(alice, node("sarah", "x"), node("mike", "y"), node("x", "z"), node("y"), node("z"))
     assert await query_keys(alice, "TRAVERSE WITH LOOKUP sarah, mike") == ["x", "y"]
     assert await query_keys(alice, "TRAVERSE WITH FUZZY sara THRESHOLD 0.7") == ["x"]
@@ -327,14 +327,14 @@ async def test_a_walk_starts_from_whatever_any_query_finds(alice: Store) -> None
         await run_query(alice, by_sql, stub_rows=[{"id": "seven"}])
 
 
-async def test_nothing_to_start_from_is_said(alice: Store) -> None:
+async def test_note_reports_an_empty_start(alice: Store) -> None:
     answer = await run_query(alice, "TRAVERSE nobody")
     assert answer.results == []
     assert answer.notes[0].startswith("No match for nobody.")
     assert answer.notes[1] == "There is nothing to start from."
 
 
-async def test_edges_that_lead_only_among_the_start_nodes_are_said(alice: Store) -> None:
+async def test_note_reports_edges_only_among_start_nodes(alice: Store) -> None:
     await put(alice, node("a", "b"), node("b", "a"), node("self", "self"), node("lonely"))
     back = ("The edges lead only to the start nodes themselves, which are not listed.",)
     for query in ("TRAVERSE a, b", "TRAVERSE a, b DIRECTION in DEPTH 3", "TRAVERSE self"):
@@ -344,7 +344,7 @@ async def test_edges_that_lead_only_among_the_start_nodes_are_said(alice: Store)
     assert (await run_query(alice, "TRAVERSE a, b TYPE other")).notes == ()
 
 
-async def test_a_star_of_five_thousand_nodes_and_a_chain_of_a_hundred(alice: Store) -> None:
+async def test_large_star_and_long_chain(alice: Store) -> None:
     rim = [node(f"rim {n}", "hub", "last") for n in range(5_000)]
     chain = [node(f"link {n}", f"link {n + 1}") for n in range(101)]
     await put(alice, node("hub", *[f"rim {n}" for n in range(5_000)]), node("last"), *rim, *chain)
@@ -363,7 +363,7 @@ async def test_a_star_of_five_thousand_nodes_and_a_chain_of_a_hundred(alice: Sto
     assert capped.notes == ("The walk stopped at 50 nodes: give fewer types or less DEPTH.",)
 
 
-async def test_unicode_quotes_and_odd_weights_survive(alice: Store) -> None:
+async def test_unicode_quotes_and_odd_weights_are_unchanged(alice: Store) -> None:
     await put(alice, node('say "hi" \\ ☕', to("日本 語", 'type "x" \\', -1.5e-300)), node("日本 語"))
     (row,) = (await run_query(alice, Traverse(Lookup(('say "hi" \\ ☕',))))).results
     assert row["path"] == [await alice.normalize_key('say "hi" \\ ☕'), await alice.normalize_key("日本 語")]
