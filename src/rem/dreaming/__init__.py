@@ -1,1 +1,1 @@
-"""Dreaming: what memories say when one sleeps on them, with where every statement came from."""
+"""Dreams derive moments, entities, edges and profiles from stored memories. Every statement has sources."""

@@ -1,1 +1,1 @@
-"""Moments: episodes of conversations and texts."""
+"""The moments dream: derives episodes with time, people, topics and summary from sessions, notes and files."""
