@@ -106,12 +106,12 @@ def split_words(text: str) -> list[str]:
     return [match.group().lower() for match in _ANY_WORD.finditer(text)]
 
 
-def compute_word_cosine(one: Counter[str], other: Counter[str]) -> float:
+def compute_word_cosine(counts: Counter[str], other: Counter[str]) -> float:
     """Return the cosine (0 to 1) of two texts by their word counts."""
-    common = sum(count * other[word] for word, count in one.items() if word in other)
+    common = sum(count * other[word] for word, count in counts.items() if word in other)
     if not common:
         return 0.0
-    lengths = sum(n * n for n in one.values()) * sum(n * n for n in other.values())
+    lengths = sum(n * n for n in counts.values()) * sum(n * n for n in other.values())
     return float(common / sqrt(lengths))
 
 

@@ -129,7 +129,7 @@ class _Auditor:
             await self._project(str(issue.table), issue.id)
         await self._connection.execute(query("dreaming", "end_run"), self._tenant_id, run_id, "done", {}, None)
         await self._connection.execute(query("dreaming", "delete_empty_run"), self._tenant_id, run_id)
-        return sum(len(found) for check, found in issues.items() if check != "stale_profiles")
+        return sum(len(fixed) for check, fixed in issues.items() if check != "stale_profiles")
 
     async def _delete_statement(self, statement_id: UUID) -> None:
         row = await self._connection.fetchrow(query("dream_audit", "delete_statement"), self._tenant_id, statement_id)

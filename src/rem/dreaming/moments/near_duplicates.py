@@ -85,13 +85,13 @@ class NearDuplicates:
         if self._latest is not None:
             self._latest.pop(moment_id, None)
 
-    async def are_duplicates(self, one: str, other: str) -> bool:
+    async def are_duplicates(self, summary: str, other: str) -> bool:
         """Return whether two summaries say the same."""
-        if one == other:
+        if summary == other:
             return True
-        vectors = await self._run.embed([one, other]) if not (is_blank(one) or is_blank(other)) else None
+        vectors = await self._run.embed([summary, other]) if not (is_blank(summary) or is_blank(other)) else None
         if vectors is None:
-            return compute_word_cosine(_count_words(one), _count_words(other)) > MAX_WORD_COSINE
+            return compute_word_cosine(_count_words(summary), _count_words(other)) > MAX_WORD_COSINE
         return float(vectors[0] @ vectors[1]) > MAX_COSINE
 
     async def _to_compared(self, moment_id: UUID, name: str, summary: str) -> _ComparedMoment:

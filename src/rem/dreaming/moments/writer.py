@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DREAM_NAME = "moments"
 MAX_MOMENT_SOURCES = 500
-"""Something that is told every morning needs no more sources."""
+"""A fact that is repeated every morning needs no more sources."""
 _MAX_INDEX = 2**31 - 1
 
 

@@ -111,6 +111,7 @@ class _OntologyRun:
                 await self._end_all_statements()
             return
         encoded = orjson.dumps([[rule.to_list() for rule in self._rules], errors]).decode()
+        # "mind" stays: another word would change the stored digests, and all documents would be read again.
         with_model, without_model = digest_texts("mind", encoded), digest_texts("none", encoded)
         self._digest = with_model if run.model else without_model
         # A model has to read again what was read without one, but not the other way round.
