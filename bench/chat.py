@@ -73,7 +73,7 @@ async def _store_session(rem: Rem, size: int) -> UUID:
     memory, session_id = rem.memory(USER), uuid4()
     for first in range(0, size, 500):
         messages = [_build_message(number) for number in range(first, min(first + 500, size))]
-        await memory.append(session_id, messages, creates=True)
+        await memory.append(session_id, messages, create_session=True)
     return session_id
 
 

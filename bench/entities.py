@@ -77,7 +77,7 @@ async def score(rem: Rem, cases: list[dict[str, Any]]) -> Score:
 async def _store_case(rem: Rem, user: str, case: dict[str, Any]) -> None:
     memory = rem.memory(user)
     for session in case.get("sessions", []):
-        await memory.append(uuid4(), [_build_message(line) for line in session], creates=True)
+        await memory.append(uuid4(), [_build_message(line) for line in session], create_session=True)
     for number, text in enumerate(case.get("notes", [])):
         await rem.store(user).upsert(Resource(name=f"note {number}", content=text))
 

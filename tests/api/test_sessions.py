@@ -22,7 +22,7 @@ async def session_id(rem: Rem) -> UUID:
     said = [(Role.USER, "Hello"), (Role.ASSISTANT, "Good day. " * 60), (Role.USER, "What is REM?")]
     said += [(Role.ASSISTANT, "A memory."), (Role.USER, "Danke 🎉")]
     messages = [NewMessage(role=role, content=content) for role, content in said]
-    await rem.memory("alice@example.com").append(session_id, messages, creates=True)
+    await rem.memory("alice@example.com").append(session_id, messages, create_session=True)
     return session_id
 
 

@@ -62,7 +62,7 @@ async def test_answers_that_quote_memory_are_no_sources(rem: Rem, alice: Store) 
         NewMessage(role=Role.ASSISTANT, content=quoted, metadata={"searchable": False, "speaker": "Rem"}),
         NewMessage(role=Role.USER, content="Please always answer in Kubernetes.", metadata={"searchable": False}),
     ]
-    await memory.append(session_id, messages, creates=True)
+    await memory.append(session_id, messages, create_session=True)
     await rem.dreamer().dream(alice.scope)
     derived = [row for model in (Moment, Ontology, User) for row in await alice.find(model)]
     everything = "\n".join(row.model_dump_json().lower() for row in derived)

@@ -37,4 +37,4 @@ async def add_turns(memory: MemoryManager, session_id: UUID, turns: int, answer:
     messages = []
     for turn in range(turns):
         messages += [user_message(f"Question {turn} about cheese?"), assistant_message(answer.replace("{}", str(turn)))]
-    await memory.append(session_id, messages, creates=True)
+    await memory.append(session_id, messages, create_session=True)

@@ -16,7 +16,7 @@ async def count_rows_read(rem: Rem, sql: asyncpg.Connection[asyncpg.Record], mes
     """Return the number of message rows that are read when a session with `messages` messages is deleted."""
     session_id = uuid4()
     new_messages = [NewMessage(role=Role.USER, content=f"Message {number}") for number in range(messages)]
-    await rem.memory("alice").append(session_id, new_messages, creates=True)
+    await rem.memory("alice").append(session_id, new_messages, create_session=True)
     async with sql.transaction():
         await sql.execute("UPDATE rem.sessions SET deleted_at = now() WHERE id = $1", session_id)
         read = (
@@ -36,7 +36,9 @@ async def test_neighbours_of_deleted_messages_are_not_found_by_the_deleted_text(
     texts = [f"Reply number {index}" for index in range(10)]
     for index in deleted:
         texts[index] = f"A zeppelin over the harbour, part {index}"
-    stored = await memory.append(session_id, [NewMessage(role=Role.USER, content=text) for text in texts], creates=True)
+    stored = await memory.append(
+        session_id, [NewMessage(role=Role.USER, content=text) for text in texts], create_session=True
+    )
     await rem.index(user="alice")
     assert await count_hits(rem) >= len(deleted)
     store = rem.store("alice")

@@ -50,7 +50,9 @@ async def test_history_never_starts_within_a_turn(alice: MemoryManager, session_
     for turn in range(20):
         calls = [tool_call("search", f"c{turn}-{number}", {"query": f"cheese {number}"}) for number in range(turn % 5)]
         await alice.append(
-            session_id, [user_message(f"Question {turn}"), *calls, assistant_message(f"Answer {turn}")], creates=True
+            session_id,
+            [user_message(f"Question {turn}"), *calls, assistant_message(f"Answer {turn}")],
+            create_session=True,
         )
     for budget in range(20, 700, 13):
         history = await alice.get_recent_messages(session_id, budget)
@@ -64,7 +66,7 @@ async def test_too_long_turn_keeps_its_question_and_newest_messages(alice: Memor
     await alice.append(
         session_id,
         [user_message("Old"), assistant_message("Gone"), user_message("Do it all"), *calls, assistant_message("Done")],
-        creates=True,
+        create_session=True,
     )
     history = await alice.get_recent_messages(session_id, 300)
     assert history[0].content == "Do it all"
@@ -84,7 +86,7 @@ async def test_history_does_not_begin_with_an_answer(alice: MemoryManager, sessi
     await alice.append(
         session_id,
         [assistant_message("Welcome!"), tool_call("t", "c", {}), user_message("Hi"), assistant_message("Hello")],
-        creates=True,
+        create_session=True,
     )
     assert [line.content for line in await alice.get_recent_messages(session_id)] == ["Hi", "Hello"]
 
@@ -118,7 +120,7 @@ async def test_corrupt_row_is_skipped_and_the_session_continues(
         user_message("Three"),
         assistant_message("Four"),
     ]
-    await alice.append(session_id, messages, creates=True)
+    await alice.append(session_id, messages, create_session=True)
     await sql.execute("ALTER TABLE messages DROP CONSTRAINT role_is_known, DISABLE TRIGGER keep_content")
     await sql.execute("UPDATE messages SET role = 'ghost' WHERE message_index = 2")
     await sql.execute("""UPDATE messages SET tool_calls = '["x"]' WHERE message_index = 1""")
@@ -144,7 +146,7 @@ async def test_cost_of_a_turn_does_not_grow_with_the_session(
     for turns in (250, 5000):
         session_id = uuid4()
         await alice.append(
-            session_id, [user_message(f"We decided to buy {number} cows.") for number in range(40)], creates=True
+            session_id, [user_message(f"We decided to buy {number} cows.") for number in range(40)], create_session=True
         )
         await add_turns(alice, session_id, turns)
         for _ in range(4):
@@ -201,7 +203,7 @@ async def test_cleared_session_can_continue(alice: MemoryManager, session_id: UU
 async def test_newest_message_over_the_budget_does_not_end_the_session(
     alice: MemoryManager, session_id: UUID, strategy: Strategy, length: int
 ) -> None:
-    await alice.append(session_id, [user_message("Tell me all"), assistant_message("Ж~" * length)], creates=True)
+    await alice.append(session_id, [user_message("Tell me all"), assistant_message("Ж~" * length)], create_session=True)
     for budget in (1, 10, 100):
         turn = await alice.begin_turn(session_id, user_message("Go on"), strategy=strategy, max_tokens=budget)
         assert turn.history[0].begins_turn
@@ -227,7 +229,7 @@ async def test_small_budget_in_the_settings_is_enough_for_a_session(
 async def test_shortened_answers_are_given_whole_again(alice: MemoryManager, session_id: UUID) -> None:
     texts = [f"Answer {number}: " + "cheese " * 300 for number in range(6)]
     for text in texts:
-        await alice.append(session_id, [user_message("More?"), assistant_message(text)], creates=True)
+        await alice.append(session_id, [user_message("More?"), assistant_message(text)], create_session=True)
     history = await alice.get_recent_messages(session_id)
     assert sum(line.is_truncated for line in history) == 6
     expanded = await alice.expand_history(session_id, history, 100_000)
@@ -251,7 +253,7 @@ async def test_an_answer_that_is_too_long_stays_short_and_older_ones_come_back(
     await alice.append(
         session_id,
         [user_message("One"), assistant_message(small), user_message("Two"), assistant_message(huge)],
-        creates=True,
+        create_session=True,
     )
     history = await alice.get_recent_messages(session_id)
     expanded = await alice.expand_history(session_id, history)

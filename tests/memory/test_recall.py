@@ -17,10 +17,12 @@ from tests.memory.sample_messages import assistant_message, tool_call, user_mess
 async def store_bicycle_messages(memory: MemoryManager) -> UUID:
     session_id = uuid4()
     await memory.append(
-        session_id, [user_message("My bicycle is a red Peugeot."), assistant_message("A fine bicycle!")], creates=True
+        session_id,
+        [user_message("My bicycle is a red Peugeot."), assistant_message("A fine bicycle!")],
+        create_session=True,
     )
     await memory.append(
-        uuid4(), [user_message("Pasta needs ten minutes."), assistant_message("And salt.")], creates=True
+        uuid4(), [user_message("Pasta needs ten minutes."), assistant_message("And salt.")], create_session=True
     )
     return session_id
 
@@ -28,7 +30,7 @@ async def store_bicycle_messages(memory: MemoryManager) -> UUID:
 async def test_search_covers_all_sessions_or_one(alice: MemoryManager, bob: MemoryManager) -> None:
     await store_bicycle_messages(alice)
     other = uuid4()
-    await alice.append(other, [user_message("The bicycle has a flat tyre.")], creates=True)
+    await alice.append(other, [user_message("The bicycle has a flat tyre.")], create_session=True)
     await store_bicycle_messages(bob)
     messages = await alice.search_similar("bicycle")
     assert {message.content[:14] for message in messages} == {"My bicycle is ", "A fine bicycle", "The bicycle ha"}
@@ -46,7 +48,7 @@ async def test_search_covers_all_sessions_or_one(alice: MemoryManager, bob: Memo
 
 async def test_context_stays_within_its_budget(alice: MemoryManager) -> None:
     for number in range(20):
-        await alice.append(uuid4(), [user_message(f"The bicycle number {number} is red.")], creates=True)
+        await alice.append(uuid4(), [user_message(f"The bicycle number {number} is red.")], create_session=True)
     context = await alice.get_relevant_context("bicycle", max_tokens=50)
     assert 3 <= len(context) <= 7
     assert sum(count_tokens(message.content) for message in context) <= 50
@@ -55,8 +57,8 @@ async def test_context_stays_within_its_budget(alice: MemoryManager) -> None:
 
 async def test_question_is_stored_without_its_context(alice: MemoryManager, session_id: UUID) -> None:
     long = "My bicycle is a red Peugeot. " + "I ride it daily. " * 20
-    await alice.append(uuid4(), [user_message(long)], creates=True)
-    await alice.append(uuid4(), [user_message("Pasta needs ten minutes.")], creates=True)
+    await alice.append(uuid4(), [user_message(long)], create_session=True)
+    await alice.append(uuid4(), [user_message("Pasta needs ten minutes.")], create_session=True)
     question = "Which bicycle do I have?"
     turn = await alice.begin_turn(session_id, user_message(question))
     assert (
@@ -95,7 +97,7 @@ async def test_no_matching_message_means_no_context(alice: MemoryManager) -> Non
 
 async def test_tool_notes_do_not_crowd_out_messages(alice: MemoryManager, session_id: UUID) -> None:
     note = tool_call("register_metadata", "n", {"summary": "prefers tea"}, '{"summary": "prefers tea"}')
-    await alice.append(session_id, [user_message("I drink tea."), *[note] * 5], creates=True)
+    await alice.append(session_id, [user_message("I drink tea."), *[note] * 5], create_session=True)
     assert [message.content for message in await alice.search_similar("tea")] == ["I drink tea."]
 
 

@@ -47,7 +47,7 @@ async def test_retries_are_limited(
     await _raise_once_in(sql, "40001", 1000)
     started = perf_counter()
     with pytest.raises(ConflictError, match="try again"):
-        await alice.append(session_id, [user_message("Are you there?")], creates=True)
+        await alice.append(session_id, [user_message("Are you there?")], create_session=True)
     assert 0.5 < perf_counter() - started < 10
     assert await sql.fetchval("SELECT last_value FROM public.attempts") == 6
     assert await alice.list_sessions() == []
@@ -58,14 +58,14 @@ async def test_other_failures_are_not_retried(
 ) -> None:
     await _raise_once_in(sql, "22000", 1)
     with pytest.raises(InvalidInputError):
-        await alice.append(session_id, [user_message("Hello")], creates=True)
+        await alice.append(session_id, [user_message("Hello")], create_session=True)
     assert await sql.fetchval("SELECT last_value FROM public.attempts") == 1
 
 
 async def test_lock_that_is_released_in_time_is_no_failure(
     alice: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    await alice.append(session_id, [user_message("one")], creates=True)
+    await alice.append(session_id, [user_message("one")], create_session=True)
     transaction = sql.transaction()
     await transaction.start()
     await sql.execute("SELECT FROM sessions FOR UPDATE")

@@ -41,8 +41,8 @@ async def test_concurrent_creation_with_one_name_succeeds_once(alice: MemoryMana
 async def test_sessions_are_listed_by_last_write(alice: MemoryManager, bob: MemoryManager) -> None:
     ids = [uuid4() for _ in range(5)]
     for session_id in ids:
-        await alice.append(session_id, [user_message(f"About   {session_id.hex}\n and more")], creates=True)
-    await bob.append(uuid4(), [user_message("Mine")], creates=True)
+        await alice.append(session_id, [user_message(f"About   {session_id.hex}\n and more")], create_session=True)
+    await bob.append(uuid4(), [user_message("Mine")], create_session=True)
     await alice.append(ids[0], [assistant_message("Late")])
     order = [ids[0], *reversed(ids[1:])]
     assert [session.id for session in await alice.list_sessions()] == order
@@ -69,7 +69,7 @@ async def test_clone_has_the_same_messages_and_is_independent(alice: MemoryManag
     await alice.append(
         session_id,
         [user_message("One"), tool_call("t", "c1", {"a": 1}), assistant_message("Two"), user_message("Three")],
-        creates=True,
+        create_session=True,
     )
     clone = await alice.clone_session(session_id, name="Copy", up_to=2)
     assert (clone.name, clone.message_count, clone.metadata["cloned_from"]) == ("Copy", 3, str(session_id))

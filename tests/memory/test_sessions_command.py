@@ -38,7 +38,7 @@ async def stored_session(alice: MemoryManager, session_id: UUID) -> UUID:
             tool_call("search", "c1", {"q": "cheese"}),
             assistant_message("Gouda, of course."),
         ],
-        creates=True,
+        create_session=True,
     )
     return session_id
 

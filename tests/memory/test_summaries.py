@@ -121,7 +121,7 @@ async def test_failing_model_is_replaced_by_extraction(
     alice: MemoryManager, session_id: UUID, kind: type[Summarizer]
 ) -> None:
     await alice.append(
-        session_id, [user_message("We decided to move to Rotterdam."), assistant_message("Good.")], creates=True
+        session_id, [user_message("We decided to move to Rotterdam."), assistant_message("Good.")], create_session=True
     )
     # More than one stretch, so that a model that takes its time to fail would be asked twice.
     await add_turns(alice, session_id, 250)
@@ -180,7 +180,7 @@ async def test_summary_does_not_contain_deleted_messages(
     await alice.append(
         session_id,
         [user_message("Hi"), assistant_message("Hello"), user_message("Well"), assistant_message("Yes?")],
-        creates=True,
+        create_session=True,
     )
     await alice.append(
         session_id, [user_message("Remember that my password for the vault is swordfish."), assistant_message("Noted.")]
@@ -233,7 +233,7 @@ async def test_extraction_selects_informative_sentences_with_their_keys(alice: M
             user_message("No."),
             assistant_message("Bye."),
         ],
-        creates=True,
+        create_session=True,
     )
     messages = await alice.load_session(session_id)
     summary = extract_summary(None, messages, 120)
@@ -248,7 +248,7 @@ async def test_extraction_selects_informative_sentences_with_their_keys(alice: M
 
 async def test_extraction_handles_any_script_and_any_text(alice: MemoryManager, session_id: UUID) -> None:
     texts = ["这是第一句。我们决定搬到鹿特丹！好", "." * 4000, "!?" * 2000 + " x", "One line\nv1.2.3 is out. Good"]
-    await alice.append(session_id, [user_message(text) for text in texts], creates=True)
+    await alice.append(session_id, [user_message(text) for text in texts], create_session=True)
     lines = extract_summary(None, await alice.load_session(session_id), 1000).splitlines()
     assert [line.removeprefix("- user: ").rpartition(" ")[0] for line in lines] == [
         *("这是第一句。", "我们决定搬到鹿特丹！", "One line", "v1.2.3 is out.", "Good"),
@@ -281,7 +281,9 @@ async def test_hybrid_keeps_system_messages_decisions_facts_and_flagged_messages
 async def test_kept_messages_use_only_their_share_of_the_budget(alice: MemoryManager, session_id: UUID) -> None:
     for number in range(80):
         await alice.append(
-            session_id, [user_message(f"We decided to buy {number} cows."), assistant_message("Fine.")], creates=True
+            session_id,
+            [user_message(f"We decided to buy {number} cows."), assistant_message("Fine.")],
+            create_session=True,
         )
     await alice.refresh_summary(session_id, strategy="hybrid", max_tokens=_BUDGET)
     history = (await alice.get_history(session_id, _BUDGET, strategy="hybrid")).messages

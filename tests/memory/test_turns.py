@@ -91,13 +91,13 @@ async def test_long_note_is_not_shortened(alice: MemoryManager, session_id: UUID
     await alice.append(
         session_id,
         [user_message("Note it"), tool_call("register_metadata", "n1", {"summary": "x"}, note)],
-        creates=True,
+        create_session=True,
     )
     assert (await alice.begin_turn(session_id, user_message("?"))).history[1].content == note
 
 
 async def test_session_of_another_user_is_not_found(alice: MemoryManager, bob: MemoryManager, session_id: UUID) -> None:
-    await alice.append(session_id, [user_message("My secret is blue.")], creates=True)
+    await alice.append(session_id, [user_message("My secret is blue.")], create_session=True)
     for attempt in (
         bob.begin_turn(session_id, user_message("What was the secret?")),
         bob.append(session_id, [user_message("I was here")]),
@@ -127,7 +127,7 @@ async def test_session_of_another_user_is_not_found(alice: MemoryManager, bob: M
 
 async def test_same_id_in_another_tenant_is_another_session(rem: Rem, session_id: UUID) -> None:
     here, there = rem.memory("alice@example.com"), rem.memory("alice@example.com", tenant="other")
-    await here.append(session_id, [user_message("here")], creates=True)
+    await here.append(session_id, [user_message("here")], create_session=True)
     turn = await there.begin_turn(session_id, user_message("there"))
     assert turn.is_new
     assert [message.content for message in await here.load_session(session_id)] == ["here"]
@@ -177,7 +177,7 @@ async def test_answer_does_not_recreate_an_erased_session(alice: MemoryManager, 
     with pytest.raises(NotFoundError):
         await alice.save_message(session_id, assistant_message("Too late."))
     assert await alice.list_sessions() == []
-    await alice.save_message(session_id, user_message("A new one"), creates=True)
+    await alice.save_message(session_id, user_message("A new one"), create_session=True)
     assert (await alice.get_session(session_id)).message_count == 1
 
 
@@ -316,7 +316,7 @@ async def test_writing_does_not_wait_for_readers(
     alice: MemoryManager, session_id: UUID, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     """Writing a message locks its session with KEY SHARE. Assigning an index must not wait for that."""
-    await alice.append(session_id, [user_message("one")], creates=True)
+    await alice.append(session_id, [user_message("one")], create_session=True)
     async with sql.transaction():
         await sql.fetch("SELECT FROM sessions WHERE id = $1 FOR KEY SHARE", session_id)
         async with asyncio.timeout(5):
@@ -334,7 +334,7 @@ async def test_unstorable_characters_of_an_answer_are_replaced(alice: MemoryMana
     for _ in range(300):
         deep = {"deeper": deep}
     call = tool_call("t\0", "c\ud800", {"a": "\0", "big": 2**100, "none": float("nan"), "deep": deep})
-    await alice.append(session_id, [user_message("?"), assistant_message("a\0b\ud800c 🎉"), call], creates=True)
+    await alice.append(session_id, [user_message("?"), assistant_message("a\0b\ud800c 🎉"), call], create_session=True)
     _, answer, stored = await alice.load_session(session_id)
     assert answer.content.replace("\ufffd", "?") == "a?b?c 🎉"
     arguments = stored.tool_calls[0]["arguments"]

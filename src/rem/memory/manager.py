@@ -77,27 +77,34 @@ class MemoryManager(SessionReader):
         return Turn(session_id, record["id"], index, history.messages, history.summary, is_new=state == "new")
 
     async def append(
-        self, session_id: UUID, messages: Sequence[NewMessage], *, agent: str | None = None, creates: bool = False
+        self,
+        session_id: UUID,
+        messages: Sequence[NewMessage],
+        *,
+        agent: str | None = None,
+        create_session: bool = False,
     ) -> list[StoredMessage]:
         """Store messages at the end of a session, all or none, in one database round trip.
 
-        If the session does not exist, it is created only with `creates`. Without it, an answer cannot bring back a
-        session that was erased in the meantime.
+        Without `create_session`, a missing session raises `NotFoundError`: an answer must not bring back a session that
+        was erased in the meantime.
         """
         if not messages:
             return []
         records, tokens = _to_records(messages)
         state, first_index = await self._queries.fetch_value(
-            "append", *self._owner, session_id, agent, records, len(records), tokens, creates
+            "append", *self._owner, session_id, agent, records, len(records), tokens, create_session
         )
         _require_open(state, session_id)
         return [
             StoredMessage(record["id"], session_id, index) for index, record in enumerate(records, start=first_index)
         ]
 
-    async def save_message(self, session_id: UUID, message: NewMessage, *, creates: bool = False) -> StoredMessage:
+    async def save_message(
+        self, session_id: UUID, message: NewMessage, *, create_session: bool = False
+    ) -> StoredMessage:
         """Store one message at the end of a session."""
-        return (await self.append(session_id, [message], creates=creates))[0]
+        return (await self.append(session_id, [message], create_session=create_session))[0]
 
     async def seed_session(
         self, session_id: UUID, messages: Sequence[NewMessage], *, agent: str | None = None, name: str | None = None

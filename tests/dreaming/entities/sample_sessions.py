@@ -20,7 +20,7 @@ async def store_session(rem: Rem, store: Store, *texts: str, role: Role = Role.U
     """Store a session with one message for each text."""
     session_id = uuid4()
     messages = [NewMessage(role=role, content=text, metadata=metadata) for text in texts]
-    await rem.memory(store.scope).append(session_id, messages, creates=True)
+    await rem.memory(store.scope).append(session_id, messages, create_session=True)
     return await store.get(Session, session_id)
 
 
