@@ -104,8 +104,8 @@ async def _summarise(sql: asyncpg.Connection[asyncpg.Record], store: Store, sess
 
 
 async def _delete_and_expire_rows(store: Store, mark: str) -> None:
-    gone = await store.upsert(Resource(name=f"{mark} deleted", content=mark))
-    await store.delete(gone)
+    deleted = await store.upsert(Resource(name=f"{mark} deleted", content=mark))
+    await store.delete(deleted)
     expired_at = datetime.now(UTC) - timedelta(days=1)
     await store.upsert(Resource(name=f"{mark} expired", content=mark, expires_at=expired_at))
 

@@ -33,9 +33,9 @@ async def two_users(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> tuple[
     for owner, reader in ((_ALICE, _BOB), (_BOB, _ALICE)):
         (session,) = await rem.memory(owner).list_sessions()
         await rem.memory(owner).share_session(session.id, reader)
-    passing = await store_note(alice, f"{_ALICE_MARKER} passing", f"{_ALICE_MARKER} is indexed, and gone")
+    indexed_note = await store_note(alice, f"{_ALICE_MARKER} passing", f"{_ALICE_MARKER} is indexed, and gone")
     await rem.index(everyone=True)
-    await alice.delete(passing)
+    await alice.delete(indexed_note)
     await store_note(alice, f"{_ALICE_MARKER} waits", f"{_ALICE_MARKER} is in the queue")
     return alice, bob
 
@@ -52,7 +52,7 @@ async def test_erase_removes_one_user_and_keeps_the_other(
     two_users: tuple[Store, Store], rem: Rem, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     alice, _ = two_users
-    his = await find_traces(sql, _BOB_MARKER)
+    bob_traces = await find_traces(sql, _BOB_MARKER)
     of_bob = {row.table: row.before for row in (await rem.count_user(_BOB)).tables}
     report = await rem.erase_user(_ALICE)
     assert (report.is_applied, report.after, report.passes) == (True, 0, 1)
@@ -60,7 +60,7 @@ async def test_erase_removes_one_user_and_keeps_the_other(
     await rem.index(everyone=True)
     assert await find_traces(sql, _ALICE_MARKER) == {}
     assert await find_traces(sql, str(alice.scope.user_id)) == {}
-    assert await find_traces(sql, _BOB_MARKER) == his
+    assert await find_traces(sql, _BOB_MARKER) == bob_traces
     kept = {row.table: row.before for row in (await rem.count_user(_BOB)).tables}
     assert kept.pop("rem.shared_sessions") == of_bob.pop("rem.shared_sessions") - 2, "both of them had Alice in them"
     changing = {"rem.kv_store", "rem.edges", "rem.search_queue", "rem.passage_totals", "rem.passage_total_deltas"}
@@ -97,8 +97,8 @@ async def test_second_erase_changes_nothing_and_user_can_start_again(
     await rem.erase_user(_ALICE)
     again = await rem.erase_user(_ALICE)
     assert (again.before, again.after) == (0, 0)
-    anew = await create_sample_user(rem, _ALICE, _ALICE_MARKER, sql)
-    assert await anew.count(Resource) > 1
+    new_store = await create_sample_user(rem, _ALICE, _ALICE_MARKER, sql)
+    assert await new_store.count(Resource) > 1
     assert (await rem.query(f'SEARCH "{_ALICE_MARKER}" FROM resources', user=_ALICE)).count > 0
 
 
@@ -153,15 +153,15 @@ async def test_owner_of_every_table_is_known(sql: asyncpg.Connection[asyncpg.Rec
     assert unknown == []
     suspicious = await sql.fetch(
         r"""
-        SELECT table_schema || '.' || table_name AS place, array_agg(column_name::text) AS columns
+        SELECT table_schema || '.' || table_name AS table_name, array_agg(column_name::text) AS columns
         FROM information_schema.columns
         WHERE table_schema IN ('rem', 'rem_jobs') AND column_name ~ '(user|owner|email|person)'
         GROUP BY 1
         """
     )
     covered = {table.full_name for table in tables}
-    # Whom a conversation was with, in the user's own rows; whether the last job's owner is known.
-    assert {row["place"] for row in suspicious} <= covered
+    # Every table with a column that may identify a user is covered.
+    assert {row["table_name"] for row in suspicious} <= covered
 
 
 async def test_table_without_known_owner_stops_erase(
@@ -187,7 +187,7 @@ async def test_rows_written_during_erase_are_erased_or_reported(
             session = await memory.create_session()
             try:
                 await memory.append(session.id, [NewMessage(role=Role.USER, content=f"{_ALICE_MARKER} {number}")])
-            except RemError:  # its session was erased under it
+            except RemError:  # its session was just erased
                 continue
 
     writer = asyncio.create_task(write())
@@ -196,7 +196,7 @@ async def test_rows_written_during_erase_are_erased_or_reported(
     is_over = True
     await writer
     assert report.passes > 1
-    # It says what it saw; when nobody writes any more, nothing is left.
+    # The report counts the rows that were left. After the last write, nothing is left.
     assert (await rem.erase_user(_ALICE)).after == 0
     await rem.index(everyone=True)
     assert await find_traces(sql, _ALICE_MARKER) == {}
@@ -205,7 +205,7 @@ async def test_rows_written_during_erase_are_erased_or_reported(
 async def test_killed_erase_is_completed_by_the_next(
     two_users: tuple[Store, Store], rem: Rem, dsn: str, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    # Somebody holds one of the last tables, so that the erasure stops in its middle.
+    # A lock on one of the last tables stops the erasure in the middle.
     async with sql.transaction():
         await sql.execute("LOCK TABLE rem.search_queue IN ACCESS EXCLUSIVE MODE")
         process = subprocess.Popen(
@@ -220,7 +220,7 @@ async def test_killed_erase_is_completed_by_the_next(
         )
         async with asyncio.timeout(30):
             while not await sql.fetchval(waiting):
-                # Inside a transaction it would be told the same for ever.
+                # Outside a transaction, because a transaction would always see the same activity.
                 await sql.execute("SELECT pg_stat_clear_snapshot()")
                 await asyncio.sleep(0.1)
         os.kill(process.pid, signal.SIGKILL)

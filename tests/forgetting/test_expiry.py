@@ -44,11 +44,11 @@ def memory(rem: Rem) -> MemoryManager:
 
 @pytest.fixture
 async def session(memory: MemoryManager) -> Session:
-    made = await memory.create_session(name="Trip to Rome")
+    created = await memory.create_session(name="Trip to Rome")
     await memory.append(
-        made.id, [user_message("The hotel is called Zanzibar."), user_message("It is near the station.")]
+        created.id, [user_message("The hotel is called Zanzibar."), user_message("It is near the station.")]
     )
-    return await memory.get_session(made.id)
+    return await memory.get_session(created.id)
 
 
 @pytest.mark.parametrize(
@@ -168,13 +168,13 @@ async def test_expired_message_stays_expired_when_session_expiry_is_removed(
 async def test_name_of_expired_session_can_be_reused(memory: MemoryManager, session: Session, way: str) -> None:
     await expire(memory.store, [session], datetime.now(UTC) - timedelta(days=1))
     if way == "make":
-        made = (await memory.create_session(name="Trip to Rome")).id
+        created = (await memory.create_session(name="Trip to Rome")).id
     elif way == "rename":
-        made = (await memory.create_session()).id
-        await memory.rename_session(made, "Trip to Rome")
+        created = (await memory.create_session()).id
+        await memory.rename_session(created, "Trip to Rome")
     else:
-        made = (await memory.begin_turn(uuid4(), user_message("Hello"), name="Trip to Rome")).session_id
-    assert await memory.resolve_session_id("Trip to Rome") == made != session.id
+        created = (await memory.begin_turn(uuid4(), user_message("Hello"), name="Trip to Rome")).session_id
+    assert await memory.resolve_session_id("Trip to Rome") == created != session.id
     with pytest.raises(NotFoundError):
         await memory.get_session(session.id)
 

@@ -24,9 +24,9 @@ async def as_alice(settings: Settings) -> AsyncIterator[httpx2.AsyncClient]:
 
 
 async def test_patch_expires_session_with_its_messages(as_alice: httpx2.AsyncClient) -> None:
-    made = (await as_alice.post("/api/v1/sessions", json={"name": "Trip", "system_prompt": "Be brief."})).json()
-    assert made["expires_at"] is None
-    path = f"/api/v1/sessions/{made['id']}"
+    created = (await as_alice.post("/api/v1/sessions", json={"name": "Trip", "system_prompt": "Be brief."})).json()
+    assert created["expires_at"] is None
+    path = f"/api/v1/sessions/{created['id']}"
     changed = await as_alice.patch(path, json={"expires_at": _THEN})
     assert (changed.status_code, changed.json()["expires_at"], changed.json()["name"]) == (200, _THEN, "Trip")
     renamed = await as_alice.patch(path, json={"name": "The trip"})

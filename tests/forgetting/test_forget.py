@@ -111,7 +111,7 @@ async def test_plan_lists_affected_rows_and_changes_nothing(
         ("harbour", ("graph_edges", "related_entities", "tags")),
         ("fine-weather", ("present_persons",)),
     }
-    kinds = sorted((said.dream, said.kind) for said in plan.statements)
+    kinds = sorted((statement.dream, statement.kind) for statement in plan.statements)
     assert kinds == [
         ("affinity", "edge"),
         ("entities", "row"),
@@ -219,20 +219,20 @@ async def test_unchanged_file_does_not_restore_forgotten_parts(rem: Rem, alice: 
     ingester = rem.ingester(_ALICE)
     page = FetchedFile("team.md", "file:///team.md", b"# Harbour\n\nOf stone.\n\n# People\n\nSarah Chen leads it.\n")
 
-    async def pieces() -> list[str]:
+    async def chunks() -> list[str]:
         return [row.content for row in await alice.find(Resource, order_by="ordinal")]
 
     await ingester.ingest(page)
     await rem.forget(await make_plan(rem, mentions=True))
     assert (await ingester.ingest(page)).status == "unchanged"
-    assert await pieces() == ["# Harbour\n\nOf stone."]
-    # Who changes the file, or forgets the file itself, tells it anew.
+    assert await chunks() == ["# Harbour\n\nOf stone."]
+    # A changed file, or a file whose own row was forgotten, is read again completely.
     assert (await ingester.ingest(replace(page, data=page.data + b"And more.\n"))).status == "changed"
-    assert "Sarah Chen" in (await pieces())[1]
+    assert "Sarah Chen" in (await chunks())[1]
     await rem.forget(await make_plan(rem, "team.md"))
-    assert await pieces() == []
+    assert await chunks() == []
     assert (await ingester.ingest(page)).status == "added"
-    assert len(await pieces()) == 2
+    assert len(await chunks()) == 2
 
 
 async def test_sessions_and_profiles_are_emptied_not_erased(

@@ -53,8 +53,8 @@ async def test_docs_program_prints_its_comments(database: dict[str, str], rem: R
         [sys.executable, "-c", program], env=environment(database), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    promised = [line.split("# ", 1)[1] for line in program.splitlines() if "print(" in line]
-    assert done.stdout.splitlines() == promised
+    expected = [line.split("# ", 1)[1] for line in program.splitlines() if "print(" in line]
+    assert done.stdout.splitlines() == expected
 
 
 async def test_expire_command_sets_row_and_session_expiry(known: None, rem: Rem, database: dict[str, str]) -> None:
@@ -112,10 +112,10 @@ async def test_json_mode_shows_plan_on_stderr_before_asking(known: None, databas
 
 
 async def test_forget_json_lists_every_row(known: None, database: dict[str, str]) -> None:
-    told = json.loads(output("forget", "Sarah Chen", "--mentions", "--yes", "--json", *_ALICE, settings=database))
-    assert [row["key"] for row in told["plan"]["rows"]] == ["sarah-chen"]
-    assert {row["table"] for row in told["plan"]["mentions"]} == {"messages", "resources"}
-    assert told["report"]["is_gone"]
+    result = json.loads(output("forget", "Sarah Chen", "--mentions", "--yes", "--json", *_ALICE, settings=database))
+    assert [row["key"] for row in result["plan"]["rows"]] == ["sarah-chen"]
+    assert {row["table"] for row in result["plan"]["mentions"]} == {"messages", "resources"}
+    assert result["report"]["is_gone"]
     again = json.loads(output("forget", "Sarah Chen", "--yes", "--json", *_ALICE, settings=database))
     assert again["report"] is None
 
@@ -130,14 +130,14 @@ async def test_erase_user_asks_and_shows_counts(known: None, rem: Rem, database:
     assert re.search(r"rem_jobs\.pgqueuer +headers +0 +0 *\n", done.stdout)
     assert "nothing is left" in done.stdout
     assert "Rows of other users that mention alice@example.com stay: 1 resources." in done.stderr
-    told = json.loads(output("erase-user", "alice@example.com", "--yes", "--json", settings=database))
-    assert (told["before"], told["after"]) == (0, 0)
+    result = json.loads(output("erase-user", "alice@example.com", "--yes", "--json", settings=database))
+    assert (result["before"], result["after"]) == (0, 0)
 
 
 async def test_prune_dry_run_shows_sessions_to_delete(known: None, rem: Rem, database: dict[str, str]) -> None:
     shown = output("sessions", "prune", "--days", "0", "--dry-run", *_ALICE, settings=database)
     assert "1 message  Trip to Rome" in shown
     assert "Would delete 1 session." in shown
-    told = json.loads(output("sessions", "prune", "--days", "0", "--dry-run", "--json", *_ALICE, settings=database))
-    assert [session["name"] for session in told["would_delete"]] == ["Trip to Rome"]
+    result = json.loads(output("sessions", "prune", "--days", "0", "--dry-run", "--json", *_ALICE, settings=database))
+    assert [session["name"] for session in result["would_delete"]] == ["Trip to Rome"]
     assert len(await rem.memory("alice@example.com").list_sessions()) == 1
