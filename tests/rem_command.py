@@ -1,4 +1,4 @@
-"""Running the real `rem` command in the tests."""
+"""Run the installed `rem` command in tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Settings: TypeAlias = Mapping[str, str]
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """The environment of a user: nothing of ours, and the settings that the test gives."""
+    """Return the environment variables of a user: only the basic ones of this process, and the given settings."""
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "HOME", "TMPDIR")}
     return {**kept, "PYTHONWARNINGS": "error", **settings}
 
@@ -25,7 +25,7 @@ def environment(settings: Settings) -> dict[str, str]:
 def rem(
     *arguments: str, settings: Settings, cwd: Path | None = None, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run `rem` to its end; the caller looks at the exit code."""
+    """Run `rem` to its end. The caller checks the exit code."""
     return subprocess.run(
         [str(REM), *arguments],
         env=environment(settings),
@@ -39,7 +39,7 @@ def rem(
 
 
 def output(*arguments: str, settings: Settings, cwd: Path | None = None) -> str:
-    """What `rem` prints on standard output; an assertion fails if it did not succeed."""
+    """Run `rem`, check that it succeeds, and return its standard output."""
     done = rem(*arguments, settings=settings, cwd=cwd)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -41,7 +41,7 @@ class Collector:
 
     @property
     def url(self) -> str:
-        """The address of the collector."""
+        """Return the address of the collector."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def _take(self, body: bytes) -> None:

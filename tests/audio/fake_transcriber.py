@@ -39,7 +39,7 @@ class Transcriber:
 
     @property
     def url(self) -> str:
-        """The address of the service."""
+        """Return the address of the service."""
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

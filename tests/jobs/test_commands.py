@@ -85,11 +85,11 @@ async def test_a_dead_job_is_shown_with_its_reason(dead: int, settings_of: dict[
 
 async def test_a_dead_job_can_be_tried_again_or_dropped(dead: int, jobs: JobQueue, settings_of: dict[str, str]) -> None:
     assert await asyncio.to_thread(output, "jobs", "retry", str(dead), settings=settings_of) == (
-        "1 job will be tried again.\n"
+        "1 job will be retried.\n"
     )
     again = await asyncio.to_thread(rem, "jobs", "retry", str(dead), settings=settings_of)
-    assert (again.returncode, again.stdout) == (3, "0 jobs will be tried again.\n")
-    assert f"No job with the number {dead} is dead" in again.stderr
+    assert (again.returncode, again.stdout) == (3, "0 jobs will be retried.\n")
+    assert f"No job with the id {dead} is dead" in again.stderr
     nothing = await asyncio.to_thread(output, "jobs", "retry", "--all", "--json", settings=settings_of)
     assert json.loads(nothing) == {"retried": []}
     assert (await jobs.get(dead)).state == "queued"
@@ -108,7 +108,7 @@ def test_which_jobs_to_retry_must_be_said(settings_of: dict[str, str]) -> None:
 
 async def test_jobs_are_counted(jobs: JobQueue, settings_of: dict[str, str]) -> None:
     assert "There are no jobs" in await asyncio.to_thread(output, "jobs", "stats", settings=settings_of)
-    assert "No job waits" in await asyncio.to_thread(output, "jobs", "list", settings=settings_of)
+    assert "There are no queued, running or dead jobs." in await asyncio.to_thread(output, "jobs", "list", settings=settings_of)
     await jobs.enqueue("prune", {})
     await asyncio.to_thread(output, "worker", "--once", settings=settings_of)
     await jobs.enqueue("prune", {})

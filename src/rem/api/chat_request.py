@@ -63,14 +63,14 @@ class ChatMessage(_LenientModel):
 
     @property
     def text(self) -> str:
-        """The text parts of the message."""
+        """Return the text parts of the message."""
         if isinstance(self.content, list):
             return "\n".join(part.text for part in self.content if isinstance(part, TextPart))
         return self.content or ""
 
     @property
     def recordings(self) -> list[str]:
-        """The recordings of the message, in base64."""
+        """Return the recordings of the message, in base64."""
         parts = self.content if isinstance(self.content, list) else []
         return [part.input_audio.data for part in parts if isinstance(part, AudioPart)]
 
@@ -96,7 +96,7 @@ class ResponseFormat(_LenientModel):
 
     @property
     def output_schema(self) -> dict[str, Any] | None:
-        """The JSON schema of the answer; None for text."""
+        """Return the JSON schema of the answer; None for text."""
         if self.type == "text":
             return None
         schema = self.json_schema.json_schema if self.type == "json_schema" and self.json_schema else {}
@@ -156,7 +156,7 @@ class ChatRequest(BaseModel):
 
     @property
     def question(self) -> ChatMessage:
-        """The message to be answered: the last one."""
+        """Return the message to answer, which is the last one."""
         last = self.messages[-1]
         if last.role != "user":
             raise InvalidInputError(f"messages: the last one must have the role user, not {last.role}.")
@@ -164,7 +164,7 @@ class ChatRequest(BaseModel):
 
     @property
     def history(self) -> list[ClientMessage]:
-        """The earlier messages of the user and the assistant."""
+        """Return the earlier messages of the user and the assistant."""
         return [
             ClientMessage(message.role, message.text)
             for message in self.messages[:-1]
@@ -173,13 +173,13 @@ class ChatRequest(BaseModel):
 
     @property
     def instructions(self) -> str | None:
-        """The system messages, which are added to the agent's own instructions; None if there are none."""
+        """Return the system messages, which are added to the agent's instructions; None if there are none."""
         texts = [message.text for message in self.messages if message.role in ("system", "developer")]
         return "\n\n".join(text for text in texts if text.strip()) or None
 
     @property
     def model_settings(self) -> dict[str, Any]:
-        """The given parameters, by pydantic-ai's names."""
+        """Return the given parameters by pydantic-ai's names."""
         settings = {
             "temperature": self.temperature,
             "top_p": self.top_p,

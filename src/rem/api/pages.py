@@ -27,7 +27,7 @@ class Window(NamedTuple):
 
     @property
     def fetch_limit(self) -> int:
-        """The number of rows to fetch: one more than the page has, to know whether there are more."""
+        """Return the number of rows to fetch: one more than the page has, to know whether there are more."""
         return self.limit + 1
 
     def slice_page(self, rows: Sequence[Any]) -> dict[str, Any]:

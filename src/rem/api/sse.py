@@ -98,7 +98,7 @@ class SseResponse(Response):
     """Sends the chunks of an iterator, as many at once as are ready, and a ping when there are none for a while.
 
     It cancels the iterator as soon as the client disconnects. Starlette's own streaming response notices that only
-    when it sends the next chunk; meanwhile a model would go on for nobody.
+    when it sends the next chunk; until then, a model would go on without a reader.
     """
 
     media_type = "text/event-stream"

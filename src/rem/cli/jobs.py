@@ -117,22 +117,30 @@ def stats(as_json: JsonOption = False) -> None:
         jobs = JobQueue(rem.database)
         return await jobs.stats(), await jobs.schedules()
 
-    kinds, planned = run_with_rem(work)
+    counts, schedules = run_with_rem(work)
     if as_json:
-        print_json({"kinds": kinds, "schedules": planned})
+        print_json({"kinds": counts, "schedules": schedules})
         return
-    if kinds:
+    if counts:
         columns = ["kind", "queued", "running", "dead", "done (24 h)", "failed (24 h)"]
-        rows = [[k.kind, k.queued, k.running, k.dead, k.done_lately, k.failed_lately] for k in kinds]
+        rows = [
+            [count.kind, count.queued, count.running, count.dead, count.done_lately, count.failed_lately]
+            for count in counts
+        ]
         print_table(columns, rows)
     else:
         typer.echo("There are no jobs, and there were none in the last 24 hours.")
-    if planned:
+    if schedules:
         print_table(
             ["scheduled", "schedule", "next", "last"],
             [
-                [p.kind, p.schedule, _format_time(p.next_at), _format_time(p.last_at) if p.last_at else None]
-                for p in planned
+                [
+                    schedule.kind,
+                    schedule.schedule,
+                    _format_time(schedule.next_at),
+                    _format_time(schedule.last_at) if schedule.last_at else None,
+                ]
+                for schedule in schedules
             ],
         )
 

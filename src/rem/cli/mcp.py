@@ -102,13 +102,13 @@ def _rem_command() -> list[str]:
 
 
 def _mcp_arguments(user: str | None, tenant: str) -> list[str]:
-    named = ["--user", user] if user else []
-    return ["mcp", *named, *(["--tenant", tenant] if tenant != DEFAULT_TENANT else [])]
+    user_option = ["--user", user] if user else []
+    return ["mcp", *user_option, *(["--tenant", tenant] if tenant != DEFAULT_TENANT else [])]
 
 
 def _headers(user: str | None, tenant: str) -> dict[str, str]:
-    named = {"X-User-Id": user} if user else {}
-    return {**named, **({"X-Tenant-Id": tenant} if tenant != DEFAULT_TENANT else {})}
+    user_header = {"X-User-Id": user} if user else {}
+    return {**user_header, **({"X-Tenant-Id": tenant} if tenant != DEFAULT_TENANT else {})}
 
 
 def _warn_about_settings() -> None:

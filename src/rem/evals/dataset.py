@@ -63,7 +63,7 @@ class Case:
 
     @property
     def size(self) -> int:
-        """The number of messages and texts."""
+        """Return the number of messages and texts."""
         return sum(len(session.messages) for session in self.sessions) + len(self.texts)
 
 

@@ -63,7 +63,7 @@ class ChatCompletion(BaseModel):
     message_id: str | None = None
 
 
-_RESPONSES: dict[int | str, dict[str, Any]] = {
+RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "model": ChatCompletion,
         "description": "The answer; with `stream`: server-sent events, OpenAI's chunks and REM's named events.",
@@ -76,7 +76,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.post("/chat/completions", responses=_RESPONSES, response_model=None)
+@router.post("/chat/completions", responses=RESPONSES, response_model=None)
 async def complete_chat(  # the headers are parameters to appear in the OpenAPI document
     request: Request,
     body: ChatRequest,
