@@ -28,7 +28,7 @@ _TABLES = ("sessions", "messages", "resources")
 
 
 @pytest.fixture
-def here(dsn: str) -> dict[str, str]:
+def env(dsn: str) -> dict[str, str]:
     """Return the settings of the test database, without an embedder."""
     return {"POSTGRES__CONNECTION_STRING": dsn, "EMBEDDING__PROVIDER": "none"}
 

@@ -31,7 +31,7 @@ _WORKSPACE = """
 
 
 @pytest.fixture
-def here(dsn: str) -> dict[str, str]:
+def env(dsn: str) -> dict[str, str]:
     """Return the settings of the test database."""
     return {"POSTGRES__CONNECTION_STRING": dsn}
 
@@ -117,7 +117,7 @@ def test_status_shows_server_schema_and_tables(env: dict[str, str], workspace: P
     assert {table["table"]: table["live"] for table in status["tables"]}["resources"] == 1
     text = output("db", "status", settings=env)
     assert "PostgreSQL 18" in text
-    assert re.search(r"^Schema      000\d_\w+$", text, re.MULTILINE)
+    assert re.search(r"^Schema      \d{4}_\w+$", text, re.MULTILINE)
     assert "Own types" not in text
     assert re.search(r"^ table +rows +deleted +size $", text, re.MULTILINE)
     assert re.search(r"^ resources +1 +0 ", text, re.MULTILINE)

@@ -12,7 +12,7 @@ from tests.rem_command import Settings, output, rem
 
 
 @pytest.fixture
-def here(dsn: str, tmp_path: Path) -> Settings:
+def env(dsn: str, tmp_path: Path) -> Settings:
     return {"POSTGRES__CONNECTION_STRING": dsn, "REM_HOME": str(tmp_path), "EMBEDDING__PROVIDER": "none"}
 
 

@@ -34,7 +34,7 @@ _ROWS = """
 
 
 @pytest.fixture
-def here(dsn: str, tmp_path: Path) -> dict[str, str]:
+def env(dsn: str, tmp_path: Path) -> dict[str, str]:
     """Load a shared person and a shared resource, and return the settings."""
     settings = {"POSTGRES__CONNECTION_STRING": dsn, "COLUMNS": "60"}
     (tmp_path / "rows.yaml").write_text(_ROWS, encoding="utf-8")

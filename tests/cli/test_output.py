@@ -12,7 +12,7 @@ from tests.rem_command import REM, environment, output, rem
 
 
 @pytest.fixture
-def here(dsn: str, tmp_path: Path) -> dict[str, str]:
+def env(dsn: str, tmp_path: Path) -> dict[str, str]:
     """Load a large row, and return the settings."""
     rows = tmp_path / "rows.yaml"
     rows.write_text(

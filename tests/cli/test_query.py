@@ -34,7 +34,7 @@ _WORKSPACE = """
 
 
 @pytest.fixture
-async def here(rem: Rem, dsn: str, tmp_path: Path) -> dict[str, str]:
+async def env(rem: Rem, dsn: str, tmp_path: Path) -> dict[str, str]:
     """Load a small workspace, and return the settings."""
     path = tmp_path / "workspace.yaml"
     path.write_text(_WORKSPACE, encoding="utf-8")

@@ -30,7 +30,7 @@ _PLAN = {
 
 
 @pytest.fixture
-def here(dsn: str, tmp_path: Path) -> dict[str, str]:
+def env(dsn: str, tmp_path: Path) -> dict[str, str]:
     """Load a small workspace, and return the settings, without an embedder."""
     path = tmp_path / "workspace.yaml"
     path.write_text(_WORKSPACE, encoding="utf-8")
