@@ -11,7 +11,6 @@ from uuid import UUID, uuid4
 import pytest
 
 from rem.app import Rem
-from rem.memory.manager import MemoryManager
 from tests.memory.sample_messages import assistant_message, tool_call, user_message
 from tests.memory.test_sqlite_import import memory_file
 from tests.rem_command import output
@@ -29,9 +28,10 @@ def command(dsn: str) -> Command:
 
 
 @pytest.fixture
-async def stored_session(alice: MemoryManager, session_id: UUID) -> UUID:
-    """Store a session with three messages, and return its id."""
-    await alice.append(
+async def stored_session(rem: Rem) -> UUID:
+    """Store a session of Alice with three messages, and return its id."""
+    session_id = uuid4()
+    await rem.memory("alice@example.com").append(
         session_id,
         [
             user_message("Which cheese is best?"),
@@ -43,7 +43,7 @@ async def stored_session(alice: MemoryManager, session_id: UUID) -> UUID:
     return session_id
 
 
-async def test_sessions_are_listed_and_shown(command: Command, stored_session: UUID, alice: MemoryManager) -> None:
+async def test_sessions_are_listed_and_shown(command: Command, stored_session: UUID, rem: Rem) -> None:
     assert re.search(rf"^{stored_session}  20\d\d-.* 3  Which cheese is best\?$", command("list"), re.MULTILINE)
     (listed,) = json.loads(command("list", "--json"))
     assert (listed["id"], listed["title"], listed["message_count"]) == (str(stored_session), "Which cheese is best?", 3)
@@ -54,7 +54,7 @@ async def test_sessions_are_listed_and_shown(command: Command, stored_session: U
     assert "Gouda, of course." in shown
     assert len(json.loads(command("show", str(stored_session), "--json"))["messages"]) == 3
     assert command("list", "--shared") == ""
-    await alice.share_session(stored_session, "bob@example.com")
+    await rem.memory("alice@example.com").share_session(stored_session, "bob@example.com")
     (shared,) = json.loads(command("list", "--shared", "--json", user="bob@example.com"))
     assert shared["id"] == str(stored_session)
 
