@@ -54,8 +54,8 @@ def test_base64_without_padding_or_url_safe_is_decoded() -> None:
         ("data:audio/wav;base64,", "is empty"),
         ("Hello, how are you?", "not base64"),
         ("größe", "not base64"),
-        (base64.b64encode(b"GIF89a" + bytes(50)).decode(), "no audio"),
-        (base64.b64encode(b"RIFF").decode(), "no audio"),
+        (base64.b64encode(b"GIF89a" + bytes(50)).decode(), "not in a supported format"),
+        (base64.b64encode(b"RIFF").decode(), "not in a supported format"),
         (base64.b64encode(WAV + bytes(25_000_000)).decode(), "larger than 25,000,000 bytes"),
     ],
     ids=["nothing", "empty data URL", "text", "not ASCII", "a picture", "cut off", "too large"],
@@ -150,7 +150,7 @@ def test_float_and_extensible_wav_are_read() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (WAV[:20], "not complete"),
+        (WAV[:20], "is incomplete"),
         (WAV[:44], "no sound"),
         (WAV[:20] + b"\x07\x00" + WAV[22:], "encoding 7"),
         (WAV[:22] + b"\x00\x00" + WAV[24:], "0 channels"),

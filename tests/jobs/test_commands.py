@@ -59,7 +59,7 @@ async def test_rem_worker_ends_well_when_it_is_told_to(jobs: JobQueue, settings_
 async def test_rem_worker_does_only_the_kinds_that_it_is_given(jobs: JobQueue, settings_of: dict[str, str]) -> None:
     refused = await asyncio.to_thread(rem, "worker", "--once", "--kinds", "prune,cooking", settings=settings_of)
     assert refused.returncode == 2
-    assert "There is no job of kind cooking: there are " in refused.stderr
+    assert "Unknown kinds of jobs: cooking. Known kinds: " in refused.stderr
     waiting = await jobs.enqueue("of-the-future", {})
     await jobs.enqueue("prune", {})
     await asyncio.to_thread(output, "worker", "--once", "--kinds", "prune", settings=settings_of)

@@ -90,7 +90,7 @@ async def test_a_job_whose_workers_were_killed_fails_its_file(
     await Worker(rem, None, settings).run(once=True)
     status, error = await state(alice, file)
     assert status == "failed"
-    assert "Its worker ended or fell silent" in str(error)
+    assert "Its worker was lost" in str(error)
     await jobs.cancel([job.id for job in await jobs.list()])
     assert await uploads(rem) == 0
 

@@ -134,7 +134,7 @@ async def test_a_worker_has_no_say_in_what_was_taken_over_from_it(rem: Rem, jobs
 
 def queries_of(rem: Rem) -> tuple[ReconnectingDriver, WorkerQueries]:
     """The statements of a worker."""
-    driver = ReconnectingDriver(rem.database, 5, lambda connection: queries.put_back_unknown(connection))
+    driver = ReconnectingDriver(rem.database, 5, lambda connection: queries.requeue_unknown(connection))
     queries = WorkerQueries(driver, 10)
     return driver, queries
 

@@ -84,8 +84,8 @@ async def test_a_connection_of_another_pool_will_do(jobs: JobQueue, sql: Any) ->
 @pytest.mark.parametrize(
     ("kind", "payload", "message"),
     [
-        ("", {}, "no kind of job"),
-        ("Dream All", {}, "no kind of job"),
+        ("", {}, "not a valid kind of job"),
+        ("Dream All", {}, "not a valid kind of job"),
         ("ingest", {"file": object()}, "must be JSON"),
         ("ingest", {"text": "x" * 1_000_001}, "at most 1 MB"),
     ],

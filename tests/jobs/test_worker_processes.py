@@ -78,7 +78,7 @@ async def test_what_kills_every_worker_ends_some_day(jobs: JobQueue, traces: Tra
     await eventually(lambda: jobs.list(state="dead"))
     dead = await jobs.get(job_id)
     assert dead.error is not None
-    assert "ended or fell silent 3 times" in dead.error.message
+    assert "was lost 3 times" in dead.error.message
     assert await traces.of("bomb") == ["begun"] * 3
 
 

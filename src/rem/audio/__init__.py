@@ -1,1 +1,1 @@
-"""Who writes down what is said: a service with OpenAI's protocol, or a model in this process."""
+"""Transcription of recordings by a service with the OpenAI protocol or by a local model."""

@@ -1,4 +1,4 @@
-"""Transcription by a small model in this process, whose weights come with its package (extra `audio`)."""
+"""Transcribe with a small model in this process (extra `audio`). Its weights are part of its package."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from rem.audio.wav import Sound, read_wav
 from rem.errors import AudioError
 
 _PACKAGE = "moonshine_voice"
-_turn = threading.Lock()
-"""The model works on one recording at a time."""
+_model_lock = threading.Lock()
+"""The model transcribes one recording at a time."""
 
 
 def is_installed() -> bool:
-    """Whether the model is there."""
+    """Return whether the package of the model is installed."""
     return find_spec(_PACKAGE) is not None
 
 
 async def transcribe_locally(data: bytes) -> str:
-    """What the model hears in a WAV file."""
+    """Return the speech in a WAV file as text."""
     if not is_installed():
         raise AudioError("AUDIO__PROVIDER=local needs its model: install it with `pip install 'remstack[audio]'`.")
     return await asyncio.to_thread(_transcribe, read_wav(data))
 
 
 def _transcribe(sound: Sound) -> str:
-    with _turn:
-        model = _model()
+    with _model_lock:
+        model = _load_model()
         try:
             transcript = model.transcribe_without_streaming(sound.samples.tolist(), sound.rate)
-        except Exception as error:  # the library has no promise of what it raises
+        except Exception as error:  # the library may raise anything
             raise AudioError(f"The local model could not read the recording: {error}") from error
     return " ".join(line.text.strip() for line in transcript.lines if line.text.strip())
 
 
 @lru_cache(maxsize=1)
-def _model() -> Any:
-    """The model, loaded once; from files of the package, never from the network."""
+def _load_model() -> Any:
+    """Load the model once, from the files of its package."""
     moonshine = import_module(_PACKAGE)
     path = Path(moonshine.get_assets_path()) / "tiny-en"
     return moonshine.Transcriber(model_path=str(path), model_arch=moonshine.ModelArch.TINY)

@@ -1,4 +1,4 @@
-"""Transcription by OpenAI or any server with a compatible `/audio/transcriptions`."""
+"""Transcribe with OpenAI or any server with a compatible `/audio/transcriptions`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rem.errors import AudioError
 from rem.settings import Settings
 
 _DEFAULT_BASE_URL = "https://api.openai.com/v1"
-_SHOWN_CHARACTERS = 300
+MAX_REASON_CHARS = 300
 
 
 async def transcribe_with_openai(data: bytes, kind: str, settings: Settings) -> str:
-    """What the service says was said."""
+    """Return the speech in a recording as text. `kind` is its file extension."""
     audio = settings.audio
     url = f"{(audio.base_url or settings.llm.base_url or _DEFAULT_BASE_URL).rstrip('/')}/audio/transcriptions"
     try:
@@ -30,16 +30,18 @@ async def transcribe_with_openai(data: bytes, kind: str, settings: Settings) -> 
             f"{url} did not answer within {audio.timeout_seconds:g} s (AUDIO__TIMEOUT_SECONDS)."
         ) from error
     except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
-        raise AudioError(f"AUDIO__BASE_URL is no address: {error}") from error
+        raise AudioError(f"AUDIO__BASE_URL is not a valid URL: {error}") from error
     except httpx2.TransportError as error:
         raise AudioError(f"{url} cannot be reached ({error}). Is AUDIO__BASE_URL right?") from error
     if response.status_code != 200:
-        raise AudioError(f"{url} answered {response.status_code}: {_reason(response)}. {_advice(response.status_code)}")
-    return _text(url, response)
+        raise AudioError(
+            f"{url} answered {response.status_code}: {_read_reason(response)}. {_advice(response.status_code)}"
+        )
+    return _read_text(url, response)
 
 
 def _authorization(settings: Settings) -> dict[str, str]:
-    """The key, where there is one: a server on one's own machine needs none."""
+    """Return the Authorization header, or none if there is no key: a local server needs none."""
     secret = settings.audio.api_key or settings.llm.openai_api_key
     key = secret.get_secret_value() if secret else os.environ.get("OPENAI_API_KEY", "")
     return {"Authorization": f"Bearer {key}"} if key else {}
@@ -53,17 +55,17 @@ def _advice(status: int) -> str:
     return "Check AUDIO__MODEL, or try again later."
 
 
-def _reason(response: httpx2.Response) -> str:
-    """What the service says about its error, in one short line."""
+def _read_reason(response: httpx2.Response) -> str:
+    """Return the error message of the service as one short line."""
     try:
         error = response.json().get("error", {})
         text = str(error.get("message") or error) if isinstance(error, dict) else str(error)
     except (ValueError, AttributeError):
         text = response.text
-    return " ".join(text.split())[:_SHOWN_CHARACTERS].rstrip(".") or response.reason_phrase
+    return " ".join(text.split())[:MAX_REASON_CHARS].rstrip(".") or response.reason_phrase
 
 
-def _text(url: str, response: httpx2.Response) -> str:
+def _read_text(url: str, response: httpx2.Response) -> str:
     try:
         text = response.json()["text"]
     except (ValueError, KeyError, TypeError):

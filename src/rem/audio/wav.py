@@ -1,4 +1,4 @@
-"""WAV files: one channel of numbers between -1 and 1, whatever the file holds."""
+"""Read WAV files as one channel of samples between -1 and 1."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 
 
 class Sound(NamedTuple):
-    """A recording."""
+    """The samples of a recording, and their rate in Hz."""
 
     samples: npt.NDArray[np.float32]
     rate: int
@@ -29,47 +29,47 @@ class _Format(NamedTuple):
 
 
 def read_wav(data: bytes) -> Sound:
-    """The sound of a WAV file with integers of 8 to 32 bits or floats, of any rate and number of channels."""
+    """Parse a WAV file with integers of 8 to 32 bits or floats, of any rate, and mix its channels to one."""
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         raise InvalidInputError("The local model reads WAV: send the recording as WAV, or set AUDIO__PROVIDER=openai.")
-    parts = dict(_chunks(data))
+    parts = dict(_iter_chunks(data))
     if b"fmt " not in parts or b"data" not in parts:
-        raise InvalidInputError("The WAV file is not complete: it has no format or no sound in it.")
-    form = _format(parts[b"fmt "])
+        raise InvalidInputError("The WAV file is incomplete: it has no format or no sound.")
+    form = _parse_format(parts[b"fmt "])
     width = form.bits // 8 * form.channels
     sound = parts[b"data"]
-    samples = _samples(sound[: len(sound) // width * width], form)
+    samples = _decode_samples(sound[: len(sound) // width * width], form)
     if not samples.size:
-        raise InvalidInputError("The recording has no sound in it.")
+        raise InvalidInputError("The recording has no sound.")
     mono = samples.reshape(-1, form.channels).mean(axis=1, dtype=np.float32)
     return Sound(np.nan_to_num(mono).clip(-1, 1), form.rate)
 
 
-def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The parts of the file. A recorder that did not know the length writes one that is too large."""
-    place = 12
-    while place + 8 <= len(data):
-        name, length = struct.unpack_from("<4sI", data, place)
-        yield name, data[place + 8 : place + 8 + length]
-        place += 8 + length + length % 2
+def _iter_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the name and content of each chunk. The declared length may be too large: some recorders do not know it."""
+    offset = 12
+    while offset + 8 <= len(data):
+        name, length = struct.unpack_from("<4sI", data, offset)
+        yield name, data[offset + 8 : offset + 8 + length]
+        offset += 8 + length + length % 2
 
 
-def _format(chunk: bytes) -> _Format:
+def _parse_format(chunk: bytes) -> _Format:
     try:
         encoding, channels, rate, _, _, bits = struct.unpack_from("<HHIIHH", chunk)
         if encoding == _EXTENSIBLE:
             (encoding,) = struct.unpack_from("<H", chunk, 24)
     except struct.error as error:
         raise InvalidInputError("The WAV file's format cannot be read.") from error
-    if (encoding, bits) not in _READERS or not 1 <= channels <= 64 or not 1000 <= rate <= 768_000:
+    if (encoding, bits) not in _SAMPLE_TYPES or not 1 <= channels <= 64 or not 1000 <= rate <= 768_000:
         raise InvalidInputError(
-            f"The WAV file's format (encoding {encoding}, {bits} bits, {channels} channels, {rate} Hz) is not read: "
+            f"The WAV format (encoding {encoding}, {bits} bits, {channels} channels, {rate} Hz) is not supported: "
             "save it as PCM with 16 bits."
         )
     return _Format(encoding, channels, rate, bits)
 
 
-_READERS = {
+_SAMPLE_TYPES = {
     (_PCM, 8): "u1",
     (_PCM, 16): "<i2",
     (_PCM, 24): "24",
@@ -79,14 +79,14 @@ _READERS = {
 }
 
 
-def _samples(sound: bytes, form: _Format) -> npt.NDArray[np.float32]:
-    kind = _READERS[form.encoding, form.bits]
-    if kind == "24":
-        # Three bytes become the upper three of four.
+def _decode_samples(sound: bytes, form: _Format) -> npt.NDArray[np.float32]:
+    sample_type = _SAMPLE_TYPES[form.encoding, form.bits]
+    if sample_type == "24":
+        # NumPy has no 24-bit integers: put the three bytes into the upper three of four.
         wide = np.zeros((len(sound) // 3, 4), np.uint8)
         wide[:, 1:] = np.frombuffer(sound, np.uint8).reshape(-1, 3)
         return (wide.view("<i4").ravel() / 2**31).astype(np.float32)
-    samples = np.frombuffer(sound, kind)
+    samples = np.frombuffer(sound, sample_type)
     if form.encoding == _FLOAT:
         return samples.astype(np.float32)
     if form.bits == 8:

@@ -1,1 +1,1 @@
-"""Jobs: work that is done later, by any worker on the same database."""
+"""The job queue in the database. Any worker can process the jobs."""

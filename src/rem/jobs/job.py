@@ -1,4 +1,4 @@
-"""A job: work that is done later, by whoever is free, for one owner or for all."""
+"""Job: a unit of work in the queue, for one owner or for everyone."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import orjson
 
 JobState: TypeAlias = Literal["queued", "running", "dead"]
 STATUS_BY_STATE: dict[JobState, str] = {"queued": "queued", "running": "picked", "dead": "failed"}
-_STATES: dict[str, JobState] = {stored: state for state, stored in STATUS_BY_STATE.items()}
+_STATE_BY_STATUS: dict[str, JobState] = {stored: state for state, stored in STATUS_BY_STATE.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class JobFailure:
-    """Why an attempt at a job failed, for people: no traceback of libraries, no secrets."""
+    """The reason why an attempt failed, without traceback and secrets."""
 
     kind: str
-    """The error's class."""
+    """The class of the error."""
     message: str
     where: list[str] = field(default_factory=list)
-    """The last places in the code, the innermost last."""
+    """The last lines of code, the innermost last."""
     at: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job that waits, runs or is dead. What is done is gone."""
+    """A queued, running or dead job. Jobs that have succeeded are removed."""
 
     id: int
     kind: str
@@ -38,23 +38,23 @@ class Job:
     payload: Mapping[str, Any]
     priority: int
     attempts: int
-    """How often it failed, or was left behind by a worker that vanished."""
+    """Number of attempts that failed or ended with the loss of their worker."""
     created_at: datetime
     changed_at: datetime
     due_at: datetime
-    """Not before then is it begun."""
+    """The earliest start."""
     error: JobFailure | None
-    """What the last attempt met."""
+    """The reason why the last attempt failed."""
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Job:
-        """The job that a row of the queue is."""
+        """Build a job from a row of the queue."""
         headers = orjson.loads(row["headers"]) if row["headers"] else {}
         error = headers.get("error")
         return cls(
             id=row["id"],
             kind=row["entrypoint"],
-            state=_STATES.get(row["status"], "queued"),
+            state=_STATE_BY_STATUS.get(row["status"], "queued"),
             tenant_id=headers.get("tenant_id"),
             user_id=headers.get("user_id"),
             payload=orjson.loads(row["payload"] or b"{}"),
@@ -69,7 +69,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class JobCounts:
-    """How many jobs of a kind there are, by state, and how many came to their end in the last day."""
+    """Number of jobs of one kind by state, and of those that ended in the last 24 hours."""
 
     kind: str
     queued: int = 0
@@ -83,7 +83,7 @@ class JobCounts:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleStatus:
-    """When something is done regularly."""
+    """The last and the next run of a scheduled kind of job."""
 
     kind: str
     schedule: str

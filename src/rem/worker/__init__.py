@@ -1,1 +1,1 @@
-"""Worker: does the jobs."""
+"""The worker: takes jobs from the queue and runs their handlers."""

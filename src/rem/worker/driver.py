@@ -1,4 +1,4 @@
-"""The worker's connection. When it breaks, the statement waits for another one: nothing above has to know."""
+"""The database connection of a worker, which reconnects and repeats the statement when the connection is lost."""
 
 from __future__ import annotations
 
@@ -19,47 +19,47 @@ if TYPE_CHECKING:
 
     from rem.db.database import Database
 
-    Plain = asyncpg.Connection[asyncpg.Record]
+    DriverConnection = asyncpg.Connection[asyncpg.Record]
 
 R = TypeVar("R")
-_FIRST_PAUSE_SECONDS = 0.2
-_LONGEST_PAUSE_SECONDS = 30.0
+FIRST_DELAY_SECONDS = 0.2
+MAX_DELAY_SECONDS = 30.0
 
 
 class ReconnectingDriver:
-    """pgqueuer's driver over one connection that is replaced whenever it breaks, after growing pauses.
+    """A driver for pgqueuer with one connection that is replaced, with growing delays, when it is lost.
 
-    A statement that broke off is run again, so each must bear that; pgqueuer's and ours do. `on_return` is called
-    with every new connection but the first, before anything else is done with it.
+    A statement that was interrupted is run again, so every statement must tolerate that. `on_reconnect` is called with
+    every new connection except the first, before any other statement.
     """
 
     def __init__(
-        self, database: Database, patience_seconds: float, on_return: Callable[[Plain], Awaitable[None]]
+        self, database: Database, timeout_seconds: float, on_reconnect: Callable[[DriverConnection], Awaitable[None]]
     ) -> None:
         self._database = database
-        self._patience = patience_seconds
-        self._on_return = on_return
-        self._connection: Plain | None = None
+        self._timeout_seconds = timeout_seconds
+        self._on_reconnect = on_reconnect
+        self._connection: DriverConnection | None = None
         self._was_connected = False
         self._listeners: list[tuple[str, Callable[..., None]]] = []
         self._lock = asyncio.Lock()
-        self._given_up = asyncio.Event()
+        self._is_closing = asyncio.Event()
         self._shutdown = asyncio.Event()
 
     async def fetch(self, query: str, *args: object) -> list[dict[str, object]]:
-        """The rows of a statement."""
+        """Run a statement, and return its rows."""
         return [dict(row) for row in await self._run(lambda connection: connection.fetch(query, *args))]
 
     async def execute(self, query: str, *args: object) -> str:
-        """Run a statement."""
+        """Run a statement, and return its command tag."""
         return await self._run(lambda connection: connection.execute(query, *args))
 
     async def notify(self, channel: str, payload: str) -> None:
-        """Tell everyone who listens on a channel."""
+        """Send a notification to all listeners on a channel."""
         await self.execute("SELECT pg_notify($1, $2)", channel, payload)
 
     async def add_listener(self, channel: str, callback: NotifyCallback) -> None:
-        """Listen on a channel, on this connection and on all that follow."""
+        """Listen on a channel with this connection and all later ones."""
 
         def relay(_connection: object, _pid: int, _channel: str, payload: object) -> None:
             if isinstance(payload, str):
@@ -70,12 +70,12 @@ class ReconnectingDriver:
 
     @property
     def shutdown(self) -> asyncio.Event:
-        """A part of pgqueuer's interface."""
+        """Part of the driver interface of pgqueuer."""
         return self._shutdown
 
     @property
     def tm(self) -> TaskManager:
-        """A part of pgqueuer's interface."""
+        """Part of the driver interface of pgqueuer."""
         from pgqueuer.core.tm import TaskManager
 
         return TaskManager()
@@ -84,14 +84,14 @@ class ReconnectingDriver:
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        """pgqueuer's managers leave; the connection is closed by who made the driver."""
+        """Do nothing: the creator of the driver closes the connection, not pgqueuer."""
 
     def give_up(self) -> None:
-        """Wait for no connection any more: what needs one fails."""
-        self._given_up.set()
+        """Stop reconnecting. Statements without a connection fail."""
+        self._is_closing.set()
 
     async def close(self) -> None:
-        """Give the connection back to the server."""
+        """Close the connection."""
         self.give_up()
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -100,57 +100,57 @@ class ReconnectingDriver:
             except DRIVER_ERRORS:
                 connection.terminate()
 
-    async def _run(self, call: Callable[[Plain], Awaitable[R]]) -> R:
+    async def _run(self, call: Callable[[DriverConnection], Awaitable[R]]) -> R:
         async with self._lock:
             while True:
-                connection = self._connection or await self._connected()
+                connection = self._connection or await self._reconnect()
                 try:
-                    async with asyncio.timeout(self._patience):
+                    async with asyncio.timeout(self._timeout_seconds):
                         return await call(connection)
                 except DRIVER_ERRORS as error:
-                    if not _is_loss(error):
+                    if not _is_connection_loss(error):
                         raise
-                    self._lose(error)
+                    self._drop_connection(error)
 
-    async def _connected(self) -> Plain:
-        """A new connection that listens as the one before did; waits for the server as long as it takes."""
-        pause = _FIRST_PAUSE_SECONDS
-        while not self._given_up.is_set():
+    async def _reconnect(self) -> DriverConnection:
+        """Return a new connection with the same listeners. Retry until the server answers or `give_up` is called."""
+        delay = FIRST_DELAY_SECONDS
+        while not self._is_closing.is_set():
             try:
                 connection = await self._database.connect_as({})
                 self._connection = connection
-                async with asyncio.timeout(self._patience):
+                async with asyncio.timeout(self._timeout_seconds):
                     for channel, relay in self._listeners:
                         await connection.add_listener(channel, relay)
                     if self._was_connected:
-                        await self._on_return(connection)
-                        logger.info("The worker is connected to the database again.")
+                        await self._on_reconnect(connection)
+                        logger.info("The worker has reconnected to the database.")
                 self._was_connected = True
                 return connection
             except (RemError, *DRIVER_ERRORS) as error:
-                if not _is_loss(error):
+                if not _is_connection_loss(error):
                     raise
-                self._lose(error)
-            await self._pause(pause * random.uniform(0.8, 1.2))  # noqa: S311  # no secret
-            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
-        raise DatabaseUnavailableError("The worker stops, and the database does not answer.")
+                self._drop_connection(error)
+            await self._sleep(delay * random.uniform(0.8, 1.2))  # noqa: S311  # no secret
+            delay = min(delay * 2, MAX_DELAY_SECONDS)
+        raise DatabaseUnavailableError("The worker is stopping, and the database does not answer.")
 
-    def _lose(self, error: Exception) -> None:
-        logger.warning("The worker has no connection to the database ({}) and tries again.", type(error).__name__)
+    def _drop_connection(self, error: Exception) -> None:
+        logger.warning("The worker has lost its connection to the database ({}) and reconnects.", type(error).__name__)
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.terminate()
 
-    async def _pause(self, seconds: float) -> None:
+    async def _sleep(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
-                await self._given_up.wait()
+                await self._is_closing.wait()
         except TimeoutError:
             return
 
 
-def _is_loss(error: Any) -> bool:
-    """Whether another connection may help. One to a server that became a replica may find the new primary."""
+def _is_connection_loss(error: Any) -> bool:
+    """Return whether a new connection may help. A read-only server may have become a replica of a new primary."""
     if isinstance(error, DatabaseUnavailableError | asyncpg.ReadOnlySQLTransactionError):
         return True
     return not isinstance(error, RemError) and isinstance(to_rem_error(error), DatabaseUnavailableError)

@@ -1,4 +1,4 @@
-"""What is done for each kind of job. A handler may run again after it was cut off at any point, and must bear that."""
+"""The handlers of all kinds of jobs. A handler can be interrupted anywhere and run again, and must tolerate that."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOG_RETENTION = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True)
 class HandlerContext:
-    """What a handler works with."""
+    """The objects that a handler uses."""
 
     rem: Rem
     settings: Settings
@@ -36,60 +36,61 @@ Handler: TypeAlias = Callable[[HandlerContext, Payload], Awaitable[None]]
 
 
 def parse_owner(payload: Payload) -> Scope:
-    """Whose job it is; a job without a tenant is none of an owner's."""
+    """Return the owner in the payload. Raise an InvalidInputError if it has none."""
     tenant_id, user_id = payload.get("tenant_id"), payload.get("user_id")
     if not isinstance(tenant_id, str) or not isinstance(user_id, str | None):
-        raise InvalidInputError("The job does not say whose it is: its payload needs tenant_id, and user_id or null.")
+        raise InvalidInputError("The job has no owner: its payload needs tenant_id, and user_id or null.")
     return Scope(tenant_id, user_id)
 
 
-async def ingest(work: HandlerContext, payload: Payload) -> None:
-    """Read a file that was handed over, and remember what it says."""
+async def ingest(context: HandlerContext, payload: Payload) -> None:
+    """Read and store a file of the ingest queue."""
     from rem.ingest.queue import process_queued_file
 
-    def ingester_of(scope: Scope) -> Ingester:
-        return work.rem.ingester(scope, save_agent=partial(_save_schema, work.agents, scope))
+    def ingester_for(scope: Scope) -> Ingester:
+        return context.rem.ingester(scope, save_agent=partial(_save_agent, context.agents, scope))
 
     scope, file_id = parse_owner(payload), parse_uuid(str(payload.get("file_id")))
     if file_id is None:
-        raise InvalidInputError("The job does not say which file is to be read: its payload needs file_id.")
-    await process_queued_file(work.rem.database, work.settings, ingester_of, scope.tenant_id, file_id)
+        raise InvalidInputError("The job names no file: its payload needs file_id.")
+    await process_queued_file(context.rem.database, context.settings, ingester_for, scope.tenant_id, file_id)
 
 
-async def _save_schema(agents: Agents | None, scope: Scope, text: str) -> str:
+async def _save_agent(agents: Agents | None, scope: Scope, text: str) -> str:
     if agents is None:
-        raise InvalidInputError("This worker keeps no agents.")
+        raise InvalidInputError("This worker cannot save agents.")
     return (await agents.catalog.save(text, scope)).name
 
 
-async def prune(work: HandlerContext, _payload: Payload) -> None:
-    """Delete what the settings say is too old, of everyone; and the log of jobs that nobody needs any more."""
+async def prune(context: HandlerContext, _payload: Payload) -> None:
+    """Delete old sessions of everyone and old log rows, and fail files that have no job."""
     from rem.ingest.queue import fail_stranded_files
 
-    await work.rem.prune_if_due()
-    # What waits for a job that is gone would wait for ever.
-    await fail_stranded_files(work.rem.database)
-    await work.jobs.trim_log(LOG_RETENTION)
+    await context.rem.prune_if_due()
+    await fail_stranded_files(context.rem.database)
+    await context.jobs.trim_log(LOG_RETENTION)
 
 
-async def sweep(work: HandlerContext, _payload: Payload) -> None:
-    """Erase what has lapsed, of everyone."""
-    await work.rem.sweep()
+async def sweep(context: HandlerContext, _payload: Payload) -> None:
+    """Erase the expired rows of everyone."""
+    await context.rem.sweep()
 
 
-async def dream(work: HandlerContext, payload: Payload) -> None:
-    """Dream for one owner; if somebody does already, that is enough."""
-    agents = work.agents
+async def dream(context: HandlerContext, payload: Payload) -> None:
+    """Run the dreams of one owner, unless another worker is running them."""
+    agents = context.agents
     dreamer = (
-        work.rem.dreamer(agents.extraction_model, agents.output_schemas) if agents is not None else work.rem.dreamer()
+        context.rem.dreamer(agents.extraction_model, agents.output_schemas)
+        if agents is not None
+        else context.rem.dreamer()
     )
     await dreamer.dream(parse_owner(payload), payload.get("dreams"), wait=False)
 
 
-async def dream_all(work: HandlerContext, _payload: Payload) -> None:
-    """Let everyone's dream wait, each as a job of its own."""
-    for tenant_id, user_id in await work.rem.dreamer().list_owners():
-        await work.jobs.enqueue("dream", {"tenant_id": tenant_id, "user_id": user_id}, dedupe="all", priority=-1)
+async def dream_all(context: HandlerContext, _payload: Payload) -> None:
+    """Enqueue a `dream` job for every owner."""
+    for tenant_id, user_id in await context.rem.dreamer().list_owners():
+        await context.jobs.enqueue("dream", {"tenant_id": tenant_id, "user_id": user_id}, dedupe="all", priority=-1)
 
 
 HANDLERS: dict[str, Handler] = {
@@ -99,4 +100,4 @@ HANDLERS: dict[str, Handler] = {
     "prune": prune,
     "sweep": sweep,
 }
-"""By kind. A kind that a worker does not know stays in the queue for one that does."""
+"""Handlers by kind. Jobs of an unknown kind stay in the queue for a worker that knows it."""

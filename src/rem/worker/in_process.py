@@ -1,4 +1,4 @@
-"""A worker inside a server, so that one command is enough. Whatever happens to it, the server goes on."""
+"""Run a worker inside `rem serve`. An error of the worker does not affect the server."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
     from rem.settings import Settings
     from rem.worker.worker import Worker
 
-_PAUSE_SECONDS = 1.0
-_LONGEST_PAUSE_SECONDS = 60.0
+FIRST_DELAY_SECONDS = 1.0
+MAX_DELAY_SECONDS = 60.0
 
 
 @asynccontextmanager
 async def run_in_process_worker(rem: Rem | None, agents: Agents, settings: Settings) -> AsyncIterator[None]:
-    """Do jobs as long as the block runs; not if WORKER__IN_PROCESS=false, nor on a database that can only be read."""
+    """Run a worker during the block, unless WORKER__IN_PROCESS=false or the database is a replica."""
     if rem is None or not settings.worker.in_process or rem.database.server_info.is_replica:
         yield
         return
-    keeper = _WorkerSupervisor(rem, agents, settings)
-    task = asyncio.create_task(keeper.keep_working())
+    supervisor = _WorkerSupervisor(rem, agents, settings)
+    task = asyncio.create_task(supervisor.run())
     try:
         yield
     finally:
-        keeper.stop()
+        supervisor.stop()
         await asyncio.wait([task])
 
 
 class _WorkerSupervisor:
-    """Runs a worker, and another one after it if it fails."""
+    """Runs a worker, and starts a new one when it fails."""
 
     def __init__(self, rem: Rem, agents: Agents, settings: Settings) -> None:
         self._rem = rem
@@ -48,30 +48,30 @@ class _WorkerSupervisor:
         self._stopped = asyncio.Event()
 
     def stop(self) -> None:
-        """End in bounded time; jobs that do not wait again."""
+        """Stop the worker in bounded time. Unfinished jobs are queued again."""
         self._stopped.set()
         if self._worker is not None:
             self._worker.stop()
 
-    async def keep_working(self) -> None:
-        """Work until stopped. A failure is logged, and worked on after ever longer pauses."""
-        pause = _PAUSE_SECONDS
-        # pgqueuer takes a while to import, and requests need not wait for it.
+    async def run(self) -> None:
+        """Run workers until stopped. Log each failure, and restart with growing delays."""
+        delay = FIRST_DELAY_SECONDS
+        # Importing pgqueuer is slow. Requests do not wait for it.
         await asyncio.to_thread(import_module, "rem.worker.worker")
         while not self._stopped.is_set():
-            began = asyncio.get_running_loop().time()
+            started_at = asyncio.get_running_loop().time()
             try:
-                await self._work()
+                await self._run_worker()
             except RemError as error:
-                logger.warning("The worker failed and starts again in {:.0f} s: {}", pause, error)
-            except Exception:  # noqa: BLE001  # whatever it is, jobs must not wait for a restart of the server
-                logger.exception("The worker failed in a way that it should not, and starts again in {:.0f} s.", pause)
-            if asyncio.get_running_loop().time() - began > _LONGEST_PAUSE_SECONDS:
-                pause = _PAUSE_SECONDS
-            await self._wait(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+                logger.warning("The worker failed and restarts in {:.0f} s: {}", delay, error)
+            except Exception:  # noqa: BLE001  # jobs must not wait for a restart of the server
+                logger.exception("The worker failed unexpectedly and restarts in {:.0f} s.", delay)
+            if asyncio.get_running_loop().time() - started_at > MAX_DELAY_SECONDS:
+                delay = FIRST_DELAY_SECONDS
+            await self._sleep(delay)
+            delay = min(delay * 2, MAX_DELAY_SECONDS)
 
-    async def _work(self) -> None:
+    async def _run_worker(self) -> None:
         from rem.worker.worker import Worker
 
         self._worker = Worker(self._rem, self._agents, self._settings)
@@ -79,7 +79,7 @@ class _WorkerSupervisor:
             return
         await self._worker.run()
 
-    async def _wait(self, seconds: float) -> None:
+    async def _sleep(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
                 await self._stopped.wait()

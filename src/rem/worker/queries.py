@@ -1,4 +1,4 @@
-"""pgqueuer's statements, with REM's ends of a job: by the worker that holds it, and with the error in the job's row."""
+"""The SQL statements of pgqueuer, changed so only the worker that holds a job can end it, and errors are stored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pgqueuer.ports.repository import EntrypointExecutionParameter
 
 CHANNEL = Channel("rem_jobs")
-# Constructed, not validated: pgqueuer's settings would otherwise come from PGQUEUER_* of the environment, too.
+# model_construct, because validation would also read PGQUEUER_* from the environment.
 PGQUEUER_SETTINGS = DBSettings.model_construct(
     prefix="",
     db_schema="rem_jobs",
@@ -41,21 +41,21 @@ PGQUEUER_SETTINGS = DBSettings.model_construct(
 
 
 class FailedError(RetryRequested):
-    """An attempt failed, and another one follows; the reason is the failure as JSON."""
+    """An attempt failed and is retried. The reason is the failure as JSON."""
 
 
 class RequeueError(RetryRequested):
-    """A job was interrupted through no fault of its own: no attempt is used up."""
+    """A job was interrupted without an error: it is queued again and no attempt is counted."""
 
 
 class DeadError(Exception):
-    """A job is set aside; the text is the failure as JSON."""
+    """A job has failed finally. The text is the failure as JSON."""
 
 
 class WorkerQueries(Queries):
-    """The statements of one worker, which knows the jobs that it holds.
+    """The statements of one worker.
 
-    `held` has when each was last known to be ours: from then on the server waits for the next sign of life.
+    `held` has the jobs that this worker holds, with the time of the last confirmed heartbeat of each.
     """
 
     def __init__(self, driver: Driver, concurrency: int) -> None:
@@ -77,22 +77,22 @@ class WorkerQueries(Queries):
         global_concurrency_limit: int | None,
         heartbeat_timeout: timedelta,
     ) -> list[Job]:
-        """Take jobs, as many as fit. pgqueuer has no way to say that one at a time fits; so the limit is ours."""
+        """Take jobs up to the concurrency limit. It is set here because pgqueuer cannot limit a worker to one job."""
         self._manager_id = queue_manager_id
-        asked_at = _now()
+        sent_at = _now()
         jobs = await super().dequeue(batch_size, entrypoints, queue_manager_id, self._concurrency, heartbeat_timeout)
-        self.held |= {job.id: asked_at for job in jobs}
+        self.held |= {job.id: sent_at for job in jobs}
         return jobs
 
     async def update_heartbeat(self, job_ids: list[JobId]) -> None:
-        """Say that jobs are still being done. One that is not ours any more was last ours long ago."""
-        asked_at = _now()
+        """Renew the heartbeat of jobs. A job that another worker has taken over counts as lost (-inf)."""
+        sent_at = _now()
         rows = await self.driver.fetch(query("jobs", "heartbeat"), list(set(job_ids)), self._manager_id)
-        ours = {row["id"] for row in rows}
-        self.held |= {job_id: asked_at if job_id in ours else -inf for job_id in job_ids if job_id in self.held}
+        held_ids = {row["id"] for row in rows}
+        self.held |= {job_id: sent_at if job_id in held_ids else -inf for job_id in job_ids if job_id in self.held}
 
     async def log_jobs(self, job_status: list[tuple[Job, JOB_STATUS, TracebackRecord | None]]) -> None:
-        """Write down how runs ended. What was merely interrupted waits again; pgqueuer would throw it away."""
+        """Store how runs ended. An interrupted job is queued again; pgqueuer would remove it."""
         await self.driver.execute(
             query("jobs", "finish"),
             [job.id for job, _, _ in job_status],
@@ -100,28 +100,28 @@ class WorkerQueries(Queries):
             [status for _, status, _ in job_status],
             [None if record is None else record.exception_message for _, _, record in job_status],
         )
-        self._let_go(*(job for job, _, _ in job_status))
+        self._release(*(job for job, _, _ in job_status))
 
     async def retry_job(self, job: Job, delay: timedelta, traceback_record: TracebackRecord | None) -> None:
-        """Let a job wait for its next attempt."""
+        """Queue a job again for its next attempt."""
         failed = traceback_record is not None and traceback_record.exception_type == FailedError.__name__
         error = (traceback_record.additional_context or {}).get("reason") if traceback_record and failed else None
         await self.driver.execute(
             query("jobs", "requeue"), job.id, job.queue_manager_id, delay, 1 if failed else 0, error
         )
-        self._let_go(job)
+        self._release(job)
 
     async def is_running(self, job_id: int) -> bool:
-        """Whether somebody is doing a job."""
+        """Return whether a worker is running a job."""
         (row,) = await self.driver.fetch(query("jobs", "is_running"), job_id)
         return bool(row["is_running"])
 
-    async def put_back_unknown(self, connection: asyncpg.Connection[Any]) -> None:
-        """After a lost connection: give back what was taken by a statement whose answer never came."""
+    async def requeue_unknown(self, connection: asyncpg.Connection[Any]) -> None:
+        """After a reconnect, queue the jobs again that were taken by a statement whose answer was lost."""
         if self._manager_id is not None:
             await connection.execute(query("jobs", "requeue_unknown"), self._manager_id, list(self.held))
 
-    def _let_go(self, *jobs: Job) -> None:
+    def _release(self, *jobs: Job) -> None:
         for job in jobs:
             self.held.pop(job.id, None)
 

@@ -1,4 +1,4 @@
-"""One attempt at a job: do it, and say how it ended."""
+"""JobRunner: runs one attempt at a job and decides how it ends."""
 
 from __future__ import annotations
 
@@ -22,95 +22,98 @@ if TYPE_CHECKING:
 
     from rem.worker.handlers import Handler, HandlerContext
 
-_LONGEST_DELAY_SECONDS = 3600.0
-_WAIT_FOR_EQUAL_SECONDS = 1.0
-_SHARE_OF_LEASE = 0.9
+MAX_RETRY_DELAY_SECONDS = 3600.0
+EQUAL_JOB_DELAY_SECONDS = 1.0
+LEASE_SHARE = 0.9
+"""Share of the heartbeat timeout after which a job is interrupted, before another worker takes it over."""
 
 
 class JobRunner:
-    """Runs handlers, and stops those whose job this worker no longer surely holds."""
+    """Runs handlers, and interrupts them when this worker may no longer hold their job."""
 
-    def __init__(self, work: HandlerContext, queries: WorkerQueries) -> None:
-        self._work = work
-        self._settings = work.settings.worker
+    def __init__(self, context: HandlerContext, queries: WorkerQueries) -> None:
+        self._context = context
+        self._settings = context.settings.worker
         self._queries = queries
         self._scopes: dict[int, CancelScope] = {}
 
     @property
     def running(self) -> int:
-        """How many jobs are being done."""
+        """Number of running jobs."""
         return len(self._scopes)
 
     async def run(self, job: Job, context: Context, handler: Handler) -> None:
-        """One attempt. What it raises tells pgqueuer, by way of `WorkerQueries`, what becomes of the job."""
+        """Run one attempt. The error that it raises tells `WorkerQueries` how to store the end of the job."""
         if job.attempts >= self._settings.attempts:
-            raise self._dead(job, _vanished(job.attempts))
+            raise self._make_dead_error(job, _describe_lost_worker(job.attempts))
         after = (job.headers or {}).get("after")
         if isinstance(after, int) and await self._queries.is_running(after):
-            raise RequeueError(delay=timedelta(seconds=_WAIT_FOR_EQUAL_SECONDS), reason="waits for its equal")
+            raise RequeueError(delay=timedelta(seconds=EQUAL_JOB_DELAY_SECONDS), reason="waits for an equal job")
         started = time.perf_counter()
         failure: Exception | None = None
-        # The outer scope is the worker's, to interrupt; the inner one is pgqueuer's, for `rem jobs cancel`.
+        # The outer scope lets the worker interrupt the job; the inner one belongs to pgqueuer, for `rem jobs cancel`.
         with CancelScope() as scope, context.cancellation:
             self._scopes[job.id] = scope
             try:
-                await handler(self._work, orjson.loads(job.payload or b"{}"))
-            except Exception as error:  # noqa: BLE001  # whatever a handler raises is the job's end, not the worker's
+                await handler(self._context, orjson.loads(job.payload or b"{}"))
+            except Exception as error:  # noqa: BLE001  # an error of a handler ends the job, not the worker
                 failure = error
             finally:
                 self._scopes.pop(job.id, None)
         if scope.cancelled_caught or (failure is not None and scope.cancel_called):
-            logger.info("Job {} ({}) was interrupted and waits again.", job.id, job.entrypoint)
+            logger.info("Job {} ({}) was interrupted and is queued again.", job.id, job.entrypoint)
             raise RequeueError(delay=timedelta(), reason="interrupted")
         if failure is not None:
-            raise self._failed(job, failure)
+            raise self._make_error(job, failure)
         logger.info("Job {} ({}) took {:.2f} s.", job.id, job.entrypoint, time.perf_counter() - started)
 
     def interrupt_all(self) -> None:
-        """Stop what runs; it waits again at once."""
+        """Interrupt all running jobs. They are queued again at once."""
         for scope in list(self._scopes.values()):
             scope.cancel()
 
     async def watch(self) -> None:
-        """Stop jobs that the server has not heard of for so long that another worker may take them, until cancelled."""
-        lease = self._settings.heartbeat_seconds * _SHARE_OF_LEASE
+        """Interrupt jobs whose heartbeat is so old that another worker may soon take them over. Run until cancelled."""
+        lease = self._settings.heartbeat_seconds * LEASE_SHARE
         while True:
             await asyncio.sleep(lease / 10)
             now = asyncio.get_running_loop().time()
             for job_id, scope in list(self._scopes.items()):
                 if now - self._queries.held.get(job_id, now) > lease and not scope.cancel_called:
-                    logger.warning("Job {} is interrupted: the database has not heard of it for too long.", job_id)
+                    logger.warning(
+                        "Job {} is interrupted: its heartbeat has not reached the database for too long.", job_id
+                    )
                     scope.cancel()
 
-    def _failed(self, job: Job, error: Exception) -> FailedError | DeadError:
-        failure = describe_failure(error, self._work.settings)
+    def _make_error(self, job: Job, error: Exception) -> FailedError | DeadError:
+        failure = describe_failure(error, self._context.settings)
         attempt = job.attempts + 1
         if is_final(error) or attempt >= self._settings.attempts:
-            return self._dead(job, failure)
-        delay = self._delay(job.attempts)
-        # Not the text, which may be the user's: it stands in the job.
+            return self._make_dead_error(job, failure)
+        delay = self._retry_delay(job.attempts)
+        # The message may contain data of the user, so it is stored with the job and not logged.
         logger.warning(
-            "Job {} ({}) failed in attempt {} ({}) and is tried again in {:.1f} s.",
+            "Job {} ({}) failed in attempt {} ({}) and is retried in {:.1f} s.",
             *(job.id, job.entrypoint, attempt, type(unwrap_error(error)).__name__, delay),
         )
-        return FailedError(delay=timedelta(seconds=delay), reason=_json(failure))
+        return FailedError(delay=timedelta(seconds=delay), reason=_to_json(failure))
 
-    def _dead(self, job: Job, failure: JobFailure) -> DeadError:
+    def _make_dead_error(self, job: Job, failure: JobFailure) -> DeadError:
         logger.error(
-            "Job {} ({}) is set aside after attempt {} ({}): see `rem jobs show {}`.",
+            "Job {} ({}) is dead after attempt {} ({}): see `rem jobs show {}`.",
             *(job.id, job.entrypoint, job.attempts + 1, failure.kind, job.id),
         )
-        return DeadError(_json(failure))
+        return DeadError(_to_json(failure))
 
-    def _delay(self, retries: int) -> float:
-        """Doubled for each retry. Not the same for all, or those that failed together would come back together."""
-        longest = min(self._settings.retry_seconds * 2.0 ** min(retries, 30), _LONGEST_DELAY_SECONDS)
-        return longest * random.uniform(0.8, 1.2)  # noqa: S311  # no secret
-
-
-def _vanished(times: int) -> JobFailure:
-    return JobFailure("WorkerVanished", f"Its worker ended or fell silent {times} times while doing it.")
+    def _retry_delay(self, retries: int) -> float:
+        """Return the delay in seconds: doubled for each retry, and random so jobs that failed together are spread."""
+        delay = min(self._settings.retry_seconds * 2.0 ** min(retries, 30), MAX_RETRY_DELAY_SECONDS)
+        return delay * random.uniform(0.8, 1.2)  # noqa: S311  # no secret
 
 
-def _json(failure: JobFailure) -> str:
+def _describe_lost_worker(times: int) -> JobFailure:
+    return JobFailure("WorkerVanished", f"Its worker was lost {times} times while running it.")
+
+
+def _to_json(failure: JobFailure) -> str:
     return orjson.dumps(asdict(failure)).decode()

@@ -1,4 +1,4 @@
-"""Worker: takes jobs from the queue and does them. Any number may run, in any processes, on any machines."""
+"""Worker: takes jobs from the queue and runs their handlers. Any number of workers may run on any machines."""
 
 from __future__ import annotations
 
@@ -30,42 +30,43 @@ if TYPE_CHECKING:
     from rem.app import Rem
 
 
+POLL_INTERVAL_SECONDS = 5.0
+MAX_BATCH_JOBS = 10
+INTERRUPT_TIMEOUT_SECONDS = 3.0
+
+
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A kind of job, and when it is due, as a cron expression in UTC."""
+    """A kind of job, and the times when it is enqueued."""
 
     kind: str
     cron: str
+    """A cron expression in UTC."""
 
 
 def build_schedules(settings: Settings) -> Sequence[Schedule]:
-    """What the settings ask for."""
-    found = [Schedule("sweep", "17 * * * *"), Schedule("prune", "47 * * * *")]
+    """Return the schedules of all regular jobs."""
+    schedules = [Schedule("sweep", "17 * * * *"), Schedule("prune", "47 * * * *")]
     if settings.dreaming.schedule is not None:
-        found.append(Schedule("dream-all", settings.dreaming.schedule))
-    return found
+        schedules.append(Schedule("dream-all", settings.dreaming.schedule))
+    return schedules
 
 
 def check_schedules(schedules: Sequence[Schedule]) -> None:
-    """Refuse what is no cron expression."""
+    """Raise a SettingsError for an invalid cron expression."""
     for schedule in schedules:
         if not is_cron_expression(schedule.cron):
             raise SettingsError(
-                f"The schedule of {schedule.kind}, {schedule.cron!r}, is no cron expression: write five fields, as in "
-                "'0 3 * * *' for three at night."
+                f"The schedule of {schedule.kind}, {schedule.cron!r}, is not a valid cron expression: "
+                "write five fields, such as '0 3 * * *' for 3 a.m."
             )
 
 
-_LOOK_SECONDS = 5.0
-_MOST_AT_ONCE = 10
-_AFTER_INTERRUPT_SECONDS = 3.0
-
-
 class Worker:
-    """Does jobs until it is told to stop. A job that fails is tried again, and set aside after so many attempts.
+    """Processes jobs until it is stopped.
 
-    `handlers` are added to those of REM; `kinds` are the only ones to be done; `schedules` replace those of the
-    settings.
+    `handlers` are added to those of REM, `kinds` limits the worker to some kinds of jobs, and `schedules` replace those
+    of the settings.
     """
 
     def __init__(
@@ -81,121 +82,121 @@ class Worker:
         self._settings = settings
         self._database = rem.database
         self._jobs = JobQueue(rem.database)
-        self._work = HandlerContext(rem, settings, self._jobs, agents)
-        self._handlers = _chosen(HANDLERS | dict(handlers or {}), kinds)
+        self._context = HandlerContext(rem, settings, self._jobs, agents)
+        self._handlers = _select_handlers(HANDLERS | dict(handlers or {}), kinds)
         self._schedules = build_schedules(settings) if schedules is None else schedules
         check_schedules(self._schedules)
-        self._stop = asyncio.Event()
-        self._hurry = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._interrupt = asyncio.Event()
 
     def stop(self) -> None:
-        """Take no more jobs, and end when those that run have ended; called again, interrupt them at once."""
-        if self._stop.is_set():
-            self._hurry.set()
-        self._stop.set()
+        """Take no more jobs, and end when the running ones have ended. A second call interrupts them at once."""
+        if self._stopping.is_set():
+            self._interrupt.set()
+        self._stopping.set()
 
     async def run(self, *, once: bool = False) -> None:
-        """Do jobs until `stop`; or, `once`, until none is left."""
-        _log_by_loguru()
+        """Process jobs until `stop` is called; with `once`, until the queue is empty."""
+        _forward_log_to_loguru()
         heartbeat = self._settings.worker.heartbeat_seconds
-        driver = ReconnectingDriver(self._database, heartbeat, lambda connection: queries.put_back_unknown(connection))
+        driver = ReconnectingDriver(self._database, heartbeat, lambda connection: queries.requeue_unknown(connection))
         queries = WorkerQueries(driver, self._settings.worker.concurrency)
-        runner = JobRunner(self._work, queries)
-        tasks = [asyncio.create_task(self._queue(queries, runner).run(**self._pace(once)))]
+        runner = JobRunner(self._context, queries)
+        tasks = [asyncio.create_task(self._make_queue_manager(queries, runner).run(**self._queue_options(once)))]
         if not once:
-            tasks.append(asyncio.create_task(self._scheduler(queries).run()))
-        helpers = [asyncio.create_task(runner.watch()), asyncio.create_task(self._stop.wait())]
+            tasks.append(asyncio.create_task(self._make_scheduler(queries).run()))
+        helpers = [asyncio.create_task(runner.watch()), asyncio.create_task(self._stopping.wait())]
         try:
             await asyncio.wait([*tasks, helpers[-1]], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            was_stopped = self._stop.is_set()
-            await self._wind_down(tasks, runner, driver)
+            was_stopped = self._stopping.is_set()
+            await self._shut_down(tasks, runner, driver)
             for helper in helpers:
                 helper.cancel()
             await asyncio.wait(helpers)
             await driver.close()
-        _raise_first(tasks, but=DatabaseUnavailableError if was_stopped else ())
+        _raise_first_error(tasks, ignored=DatabaseUnavailableError if was_stopped else ())
 
-    def _queue(self, queries: WorkerQueries, runner: JobRunner) -> QueueManager:
+    def _make_queue_manager(self, queries: WorkerQueries, runner: JobRunner) -> QueueManager:
         manager = QueueManager(queries, CHANNEL)
-        manager.shutdown = self._stop
+        manager.shutdown = self._stopping
         for kind, handler in self._handlers.items():
-            manager.entrypoint(kind, accepts_context=True, on_failure="hold")(_attempt(runner, handler))
+            manager.entrypoint(kind, accepts_context=True, on_failure="hold")(_make_entrypoint(runner, handler))
         return manager
 
-    def _scheduler(self, queries: WorkerQueries) -> SchedulerManager:
+    def _make_scheduler(self, queries: WorkerQueries) -> SchedulerManager:
         scheduler = SchedulerManager(queries)
-        scheduler.shutdown = self._stop
+        scheduler.shutdown = self._stopping
         for schedule in self._schedules:
-            fire = functools.partial(self._fire, schedule)
-            scheduler.schedule(schedule.kind, schedule.cron, accepts_context=False)(fire)
+            enqueue = functools.partial(self._enqueue_scheduled, schedule)
+            scheduler.schedule(schedule.kind, schedule.cron, accepts_context=False)(enqueue)
         return scheduler
 
-    async def _fire(self, schedule: Schedule, _row: object) -> None:
+    async def _enqueue_scheduled(self, schedule: Schedule, _row: object) -> None:
         job_id = await self._jobs.enqueue(schedule.kind, {}, dedupe="scheduled")
         logger.debug("{} is due: job {}", schedule.kind, job_id)
 
-    def _pace(self, once: bool) -> dict[str, Any]:
+    def _queue_options(self, once: bool) -> dict[str, Any]:
         worker = self._settings.worker
-        at_once = max(1, min(_MOST_AT_ONCE, worker.concurrency // 2))
+        batch_size = max(1, min(MAX_BATCH_JOBS, worker.concurrency // 2))
         return {
             "mode": QueueExecutionMode.drain if once else QueueExecutionMode.continuous,
-            "dequeue_timeout": timedelta(seconds=min(_LOOK_SECONDS, worker.heartbeat_seconds / 2)),
-            "batch_size": at_once,
-            # pgqueuer wants twice the batch; what holds is the limit of WorkerQueries.
-            "max_concurrent_tasks": max(worker.concurrency, 2 * at_once),
+            "dequeue_timeout": timedelta(seconds=min(POLL_INTERVAL_SECONDS, worker.heartbeat_seconds / 2)),
+            "batch_size": batch_size,
+            # pgqueuer requires twice the batch size here. WorkerQueries enforces the real limit.
+            "max_concurrent_tasks": max(worker.concurrency, 2 * batch_size),
             "heartbeat_timeout": timedelta(seconds=worker.heartbeat_seconds),
-            # Nobody reads the statistics: `rem jobs stats` counts in the log, which is trimmed.
+            # Do not write statistics: `rem jobs stats` counts rows of the log instead.
             "log_aggregation_interval": timedelta(),
         }
 
-    async def _wind_down(
+    async def _shut_down(
         self, tasks: Sequence[asyncio.Task[None]], runner: JobRunner, driver: ReconnectingDriver
     ) -> None:
-        """End what runs: first by itself, then by interrupting it, then whatever it does. Each in bounded time."""
-        self._stop.set()
-        hurry = asyncio.create_task(self._hurry.wait())
+        """Wait for the running jobs, then interrupt them, then cancel all tasks. Each step has a time limit."""
+        self._stopping.set()
+        interrupted = asyncio.create_task(self._interrupt.wait())
         all_ended = asyncio.ensure_future(asyncio.wait(tasks))
-        patience = self._settings.worker.shutdown_seconds
-        await asyncio.wait([hurry, all_ended], timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-        hurry.cancel()
+        timeout = self._settings.worker.shutdown_seconds
+        await asyncio.wait([interrupted, all_ended], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        interrupted.cancel()
         if not all_ended.done():
             if runner.running:
                 logger.warning("{} of the jobs did not end in time and are interrupted.", runner.running)
             runner.interrupt_all()
-            await asyncio.wait([all_ended], timeout=_AFTER_INTERRUPT_SECONDS)
+            await asyncio.wait([all_ended], timeout=INTERRUPT_TIMEOUT_SECONDS)
         driver.give_up()
         for task in tasks:
             task.cancel()
         await all_ended
 
 
-def _raise_first(tasks: Sequence[asyncio.Task[None]], but: type[Exception] | tuple[()]) -> None:
-    """Raise what a task failed with. A worker that was to stop has done so, also without its database."""
+def _raise_first_error(tasks: Sequence[asyncio.Task[None]], ignored: type[Exception] | tuple[()]) -> None:
+    """Raise the error of the first task that failed, unless it is one of the ignored classes."""
     for task in tasks:
         error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, but):
+        if error is not None and not isinstance(error, ignored):
             raise error
 
 
-def _attempt(runner: JobRunner, handler: Handler) -> Any:
+def _make_entrypoint(runner: JobRunner, handler: Handler) -> Any:
     async def attempt(job: Job, context: Context) -> None:
         await runner.run(job, context, handler)
 
     return attempt
 
 
-def _chosen(handlers: Mapping[str, Handler], kinds: Sequence[str] | None) -> Mapping[str, Handler]:
+def _select_handlers(handlers: Mapping[str, Handler], kinds: Sequence[str] | None) -> Mapping[str, Handler]:
     if kinds is None:
         return handlers
     unknown = sorted(set(kinds) - set(handlers))
     if unknown:
-        raise InvalidInputError(f"There is no job of kind {', '.join(unknown)}: there are {', '.join(handlers)}.")
+        raise InvalidInputError(f"Unknown kinds of jobs: {', '.join(unknown)}. Known kinds: {', '.join(handlers)}.")
     return {kind: handlers[kind] for kind in kinds}
 
 
-class _ToLoguru(logging.Handler):
-    """What pgqueuer complains of. How a job ended is not: the runner has said that."""
+class _LoguruHandler(logging.Handler):
+    """Logs the warnings of pgqueuer, except for dead jobs, which the runner has logged already."""
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
@@ -203,8 +204,8 @@ class _ToLoguru(logging.Handler):
             logger.warning("{} ({})", record.getMessage(), type(error).__name__)
 
 
-def _log_by_loguru() -> None:
+def _forward_log_to_loguru() -> None:
     library = logging.getLogger("pgqueuer")
-    if not any(isinstance(handler, _ToLoguru) for handler in library.handlers):
-        library.addHandler(_ToLoguru(logging.WARNING))
+    if not any(isinstance(handler, _LoguruHandler) for handler in library.handlers):
+        library.addHandler(_LoguruHandler(logging.WARNING))
         library.propagate = False
