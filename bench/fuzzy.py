@@ -1,4 +1,4 @@
-"""FUZZY against the bare trigram queries that find the same rows in the same table, as the memory grows."""
+"""Compare FUZZY with the bare trigram queries that find the same rows, at growing sizes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ORDER BY score DESC LIMIT $3
 
 
 async def run(settings: Settings, sizes: tuple[int, ...] = SIZES, rounds: int = _ROUNDS) -> Result:
-    """Measure at each size. A user's share of it grows along, so the growth is reported and not judged."""
+    """Measure at each size. A user's rows grow with the size, so the growth is reported but has no limit."""
     result = Result("fuzzy")
     async with Rem.open(settings) as rem:
         stored = 0
@@ -56,7 +56,7 @@ def _words() -> list[str]:
 
 
 def _row(number: int, words: list[str]) -> tuple[str | None, str, str]:
-    """One of a hundred rows is shared, the others are spread over the users."""
+    """Store rows: one in a hundred is shared, the others belong to the users in turn."""
     source = random.Random(number)
     owner = None if number % _USERS == 0 else f"user-{number % _USERS}"
     name = " ".join(source.choices(words, k=source.choice((2, 2, 3)))).title()
@@ -100,7 +100,7 @@ async def _measure(rem: Rem, size: int, rounds: int) -> dict[str, float]:
 
 
 def _misspelt(name: str, turn: int) -> str:
-    """One word of a name, or all but its number, with a letter left out."""
+    """Return one word of a name, or all but its number, with a letter left out."""
     parts = name.lower().split()[:-1]
     text = parts[0] if turn % 2 else " ".join(parts)
     return text[:2] + text[3:]

@@ -1,4 +1,4 @@
-"""Scoped SEARCH through the library against the two bare pgvector queries for the same rows, as the memory grows."""
+"""Compare SEARCH in one scope with the two bare pgvector queries for the same rows, at growing sizes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SQL = parse_blocks((Path(__file__).parent / "search.sql").read_text())
 
 
 class KnownVectors:
-    """An embedder that knows the questions' vectors beforehand, because their making is not what is measured."""
+    """An embedder with precomputed vectors, because embedding is not measured here."""
 
     model = "bench"
     dimension = 384
@@ -38,15 +38,15 @@ class KnownVectors:
         self._vectors = vectors
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
-        """The vectors of known texts."""
+        """Return the vectors of known texts."""
         return np.stack([self._vectors[text] for text in texts])
 
     async def embed_one(self, text: str) -> Vector:
-        """The vector of a known text."""
+        """Return the vector of a known text."""
         return self._vectors[text]
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
 
 async def run(settings: Settings, sizes: tuple[int, ...] = SIZES, rounds: int = ROUNDS) -> Result:
@@ -85,7 +85,7 @@ async def _prepare(database: Database) -> None:
 
 
 def _parts() -> dict[str, Vectors]:
-    """A vector is a topic's middle and a deviation from it, in the few dozen directions that texts really differ in.
+    """Return the parts of vectors: topic centres and deviations, in the few dozen directions in which texts differ.
 
     Plain random numbers in 384 dimensions would all be equally far from each other, as no texts are.
     """
@@ -124,7 +124,7 @@ async def _fill(database: Database, first: int, last: int) -> None:
             end = min(start + rows, last)
             await connection.execute(_SQL["rows"], _TENANT, owner, start, end - 1)
             start = end
-        # Their passages are made here, with vectors that no model has to compute.
+        # The passages are made here, with vectors that no model has to compute.
         await connection.execute("DELETE FROM rem.search_queue")
         await connection.execute(_SQL["passages"], _TENANT, 1)
         print_progress("search: making the index of the vectors ...")
@@ -152,7 +152,7 @@ async def _measure(
 
     async def bare(statement: str, turn: int) -> Any:
         async with rem.database.connection() as connection, connection.transaction():
-            # What the scoped search itself uses: with pgvector's own 40 the recall is not reached.
+            # The settings of SEARCH itself: with pgvector's default of 40, the recall is too low.
             await connection.execute("SET LOCAL hnsw.ef_search = 100; SET LOCAL hnsw.iterative_scan = 'relaxed_order'")
             return await connection.fetch(statement, _TENANT, owner, literals[turn], _LIMIT)
 
@@ -174,7 +174,7 @@ async def _measure(
 
 
 async def _recall(rem: Rem, searcher: Searcher, owner: str, questions: dict[str, Vector]) -> float:
-    """How many of the ten nearest of an exact search the vector leg finds."""
+    """Return the share of the ten exact nearest neighbours that MODE vector finds."""
     store = rem.store(owner, tenant=_TENANT)
     hits = wanted = 0
     for text in list(questions)[:50]:

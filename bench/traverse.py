@@ -1,4 +1,4 @@
-"""TRAVERSE to depth 3 against a bare recursive query that gives the same nodes, and against the graph in memory."""
+"""Compare TRAVERSE to depth 3 with a bare recursive query for the same nodes, and with the graph in memory."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ WHERE depth > 0 ORDER BY depth, weight DESC, entity_key
 
 
 async def run(settings: Settings, nodes: int = NODES, rounds: int = _ROUNDS) -> Result:
-    """The same walks all three ways, in turn."""
+    """Measure the same walks in all three ways, in turn."""
     result = Result("traverse")
     async with Rem.open(settings) as rem:
         await _fill(rem.database, nodes)
@@ -94,7 +94,7 @@ async def _measure(rem: Rem, nodes: int, rounds: int) -> dict[str, Any]:
 
 
 def _breadth_first(start: int, nodes: int) -> dict[int, list[int]]:
-    """The same walk over the same edges without any database: what is reached, and how."""
+    """Walk the same edges in memory, and return the path to each reached node."""
     paths = {start: [start]}
     level = [start]
     for _ in range(_DEPTH):

@@ -115,9 +115,9 @@ async def test_first_note_shows_the_query(rem: Rem) -> None:
         ("sarah chan", "FUZZY", 'Understood as: FUZZY "sarah chan" THRESHOLD 0.65'),
         ("Who runs an observatory?", "SEARCH", 'Understood as: SEARCH "Who runs an observatory?"'),
     ):
-        answer = await rem.ask(text, user="alice@example.com")
-        assert (answer.query_type, answer.notes[0]) == (verb, note)
-        assert [row["key"] for row in answer.results] == ["sarah-chen"]
+        result = await rem.ask(text, user="alice@example.com")
+        assert (result.query_type, result.notes[0]) == (verb, note)
+        assert [row["key"] for row in result.results] == ["sarah-chen"]
         assert (await rem.ask(text, user=bob)).results == []
         assert (await rem.ask(text, user="alice@example.com", tenant="other")).results == []
 
@@ -137,8 +137,8 @@ async def test_query_text_runs_unchanged(rem: Rem) -> None:
         "lookup 'nobody'": 'LOOKUP "nobody"',
         "FUZZY feelings about work": 'FUZZY "feelings about work"',
     }.items():
-        answer = await rem.ask(text)
-        assert answer.notes[0] == f"Understood as: {understood}"
+        result = await rem.ask(text)
+        assert result.notes[0] == f"Understood as: {understood}"
 
 
 async def test_text_that_starts_like_a_query_is_plain_language(rem: Rem) -> None:
@@ -154,9 +154,9 @@ async def test_text_that_starts_like_a_query_is_plain_language(rem: Rem) -> None
         "lookups that fail in June",
         "search engines in the nineties",
     ):
-        answer = await rem.ask(text)
-        assert answer.notes[0] == f'Understood as: SEARCH "{text}"', text
-        assert not any("valid" in note for note in answer.notes)
+        result = await rem.ask(text)
+        assert result.notes[0] == f'Understood as: SEARCH "{text}"', text
+        assert not any("valid" in note for note in result.notes)
     wrong = await rem.ask("SEARCH x LIMIT 0")
     assert wrong.notes[:2] == (
         'Understood as: SEARCH "SEARCH x LIMIT 0"',
@@ -166,9 +166,9 @@ async def test_text_that_starts_like_a_query_is_plain_language(rem: Rem) -> None
 
 async def test_invalid_lower_case_sql_is_plain_language(rem: Rem) -> None:
     await rem.store().upsert(Resource(name="Restaurants", content="The best restaurant of all users is in Lisbon."))
-    answer = await rem.ask("select the best restaurant from users")
-    assert [row["key"] for row in answer.results] == ["restaurants"]
-    assert answer.notes[:2] == (
+    result = await rem.ask("select the best restaurant from users")
+    assert [row["key"] for row in result.results] == ["restaurants"]
+    assert result.notes[:2] == (
         'Understood as: SEARCH "select the best restaurant from users"',
         'As SQL it would not be valid: syntax error at or near "restaurant".',
     )
@@ -199,9 +199,9 @@ async def test_many_open_quotes_are_parsed_quickly(alice: Store) -> None:
 
 async def test_huge_text_is_searched_and_shortened_in_the_note(rem: Rem) -> None:
     await rem.store().upsert(Resource(name="Attic", content="The attic is full of telescopes."))
-    answer = await rem.ask("telescopes " * 10_000)
-    assert [row["key"] for row in answer.results] == ["attic"]
-    assert len(answer.notes[0]) < 250
+    result = await rem.ask("telescopes " * 10_000)
+    assert [row["key"] for row in result.results] == ["attic"]
+    assert len(result.notes[0]) < 250
 
 
 async def test_empty_or_invalid_text_is_an_error(rem: Rem) -> None:

@@ -13,7 +13,7 @@ from tests.embeddings.scripted_server import Reply, ScriptedServer
 
 
 @asynccontextmanager
-async def _kept_indexed(*rems: Rem) -> AsyncIterator[None]:
+async def _run_workers(*rems: Rem) -> AsyncIterator[None]:
     tasks = [asyncio.create_task(rem.keep_indexed()) for rem in rems]
     try:
         yield
@@ -23,17 +23,17 @@ async def _kept_indexed(*rems: Rem) -> AsyncIterator[None]:
         await asyncio.wait(tasks)
 
 
-async def _until(rem: Rem, wanted: IndexBacklog) -> None:
+async def _wait_for_backlog(rem: Rem, wanted: IndexBacklog) -> None:
     async with asyncio.timeout(20):
         while await rem.waiting() != wanted:  # noqa: ASYNC110  # only the database knows
             await asyncio.sleep(0.05)
 
 
-async def _until_indexed(rem: Rem) -> None:
-    await _until(rem, IndexBacklog(rows=0, passages=0))
+async def _wait_until_indexed(rem: Rem) -> None:
+    await _wait_for_backlog(rem, IndexBacklog(rows=0, passages=0))
 
 
-def _answer(body: dict[str, list[str]]) -> object:
+def _embed(body: dict[str, list[str]]) -> object:
     return {"data": [{"index": place, "embedding": [1.0, 2.0]} for place, _ in enumerate(body["input"])]}
 
 
@@ -44,39 +44,39 @@ def _with_service(settings: Settings, server: ScriptedServer) -> Settings:
 
 async def test_two_servers_embed_each_text_once(settings: Settings) -> None:
     async with ScriptedServer() as service:
-        service.set_script(Reply(_answer, delay=0.05))
+        service.set_script(Reply(_embed, delay=0.05))
         one, other = (Rem.open(_with_service(settings, service)) for _ in range(2))
-        async with one as first, other as second, _kept_indexed(first, second):
+        async with one as first, other as second, _run_workers(first, second):
             for number in range(5):
                 await second.store("alice").upsert(Resource(name=f"Tea {number}", content=f"Sencha {number}"))
-            await _until_indexed(first)
+            await _wait_until_indexed(first)
         assert sum(len(request.body["input"]) for request in service.requests) == 5
 
 
 async def test_another_server_takes_over(settings: Settings) -> None:
     async with Rem.open(settings) as first, Rem.open(settings) as second:
-        async with _kept_indexed(first):
+        async with _run_workers(first):
             await first.store().upsert(Resource(name="Tea", content="Sencha"))
-            await _until_indexed(first)
-        async with _kept_indexed(second):
+            await _wait_until_indexed(first)
+        async with _run_workers(second):
             await first.store().upsert(Resource(name="Coffee", content="Mocha"))
-            await _until_indexed(second)
+            await _wait_until_indexed(second)
         assert (await second.query('SEARCH "mocha" LIMIT 1')).results[0]["key"] == "coffee"
 
 
 async def test_worker_continues_after_a_failure(settings: Settings) -> None:
     async with ScriptedServer() as service:
-        service.set_script(Reply(b"out of order", 500), Reply(_answer))
-        async with Rem.open(_with_service(settings, service)) as rem, _kept_indexed(rem):
+        service.set_script(Reply(b"out of order", 500), Reply(_embed))
+        async with Rem.open(_with_service(settings, service)) as rem, _run_workers(rem):
             await rem.store("alice").upsert(Resource(name="Tea", content="Sencha"))
-            await _until_indexed(rem)
+            await _wait_until_indexed(rem)
         assert len(service.requests) == 2
 
 
 async def test_worker_without_embedder_indexes_words_without_warnings(
     rem_without_embedder: Rem,
 ) -> None:
-    async with _kept_indexed(rem_without_embedder):
+    async with _run_workers(rem_without_embedder):
         await rem_without_embedder.store().upsert(Resource(name="Tea", content="Sencha"))
-        await _until(rem_without_embedder, IndexBacklog(rows=0, passages=1))
+        await _wait_for_backlog(rem_without_embedder, IndexBacklog(rows=0, passages=1))
     assert [row["key"] for row in (await rem_without_embedder.query('SEARCH "sencha"')).results] == ["tea"]

@@ -190,11 +190,11 @@ def _embedding_service(server: ScriptedServer, settings: Settings, model: str, d
 
 
 def _vectors(dimension: int) -> Reply:
-    def answer(body: dict[str, list[str]]) -> object:
+    def embed(body: dict[str, list[str]]) -> object:
         vectors = [[1.0, float(len(text) % 7), *[0.5] * (dimension - 2)] for text in body["input"]]
-        return {"data": [{"index": place, "embedding": vector} for place, vector in enumerate(vectors)]}
+        return {"data": [{"index": index, "embedding": vector} for index, vector in enumerate(vectors)]}
 
-    return Reply(answer)
+    return Reply(embed)
 
 
 async def test_row_stays_in_backlog_while_embedding_service_is_down(settings: Settings) -> None:
@@ -301,17 +301,17 @@ async def test_stored_mean_is_the_mean_of_all_vectors(settings: Settings, sql: S
 
 async def test_words_of_deleted_message_find_nothing(rem: Rem, alice: Store) -> None:
     session = await alice.upsert(Session(name="Talk"))
-    said = [
-        await alice.upsert(Message(session_id=session.id, message_index=place, role="user", content=text))
-        for place, text in enumerate(["my code is wildebeest", "thanks a lot, dear friend", "you are welcome"])
+    messages = [
+        await alice.upsert(Message(session_id=session.id, message_index=index, role="user", content=text))
+        for index, text in enumerate(["my code is wildebeest", "thanks a lot, dear friend", "you are welcome"])
     ]
     query = 'SEARCH "wildebeest" FROM messages MODE text'
     assert (await rem.query(query, user="alice@example.com")).count == 3
-    await alice.delete(said[0])
+    await alice.delete(messages[0])
     assert (await rem.query(query, user="alice@example.com")).count == 0
-    await alice.restore(Message, said[0].id)
+    await alice.restore(Message, messages[0].id)
     assert (await rem.query(query, user="alice@example.com")).count >= 1
-    await alice.erase(said[0])
+    await alice.erase(messages[0])
     assert (await rem.query(query, user="alice@example.com")).count == 0
 
 
@@ -327,11 +327,11 @@ async def test_failing_embedder_does_not_become_the_current_model(
 
 @pytest.mark.parametrize("length", [1e-9, 1e6])
 async def test_vectors_of_any_length_are_compared_by_direction(settings: Settings, length: float) -> None:
-    def answer(body: dict[str, list[str]]) -> object:
+    def embed(body: dict[str, list[str]]) -> object:
         return {"data": [{"index": i, "embedding": [length, length]} for i, _ in enumerate(body["input"])]}
 
     async with ScriptedServer() as server:
-        server.set_script(Reply(answer))
+        server.set_script(Reply(embed))
         async with Rem.open(_embedding_service(server, settings, "small", 2)) as rem:
             await rem.store("alice").upsert(Resource(name="Tea", content="Sencha"))
             result = await rem.query('SEARCH "green" MODE vector', user="alice")
@@ -348,6 +348,6 @@ async def test_passages_without_embedding_are_found_by_their_index(alice: Store,
         alice.scope.user_id,
     )
     await sql.execute("ANALYZE passages")
-    asked = "default", ["", alice.scope.user_id], list[int](), 100
-    plan = await sql.fetch(f"EXPLAIN {query('passages', 'passages_without_embedding')}", *asked)
+    parameters = "default", ["", alice.scope.user_id], list[int](), 100
+    plan = await sql.fetch(f"EXPLAIN {query('passages', 'passages_without_embedding')}", *parameters)
     assert "passages_without_embedding" in "\n".join(row[0] for row in plan)

@@ -34,7 +34,6 @@ from rem.retrieval.passages import (
 )
 from rem.retrieval.searchable_rows import (
     SearchableRow,
-    SearchableType,
     limit_ids_by_size,
     load_languages,
     load_rows,
@@ -123,27 +122,27 @@ class Indexer:
     async def run(self, scope: Scope | None = None, on_progress: IndexProgress | None = None) -> IndexReport:
         """Index all rows in the queue, of everyone or of what one scope sees. Without an embedder, index words only."""
         rows = passages = embedded = 0
-        making = self._start_making(scope, on_progress)
+        passage_task = self._start_indexing(scope, on_progress)
         try:
             while True:
-                is_made = making.done()
-                done = await self._embed_batches(scope, on_progress)
-                embedded += done
-                if is_made:
-                    made = await making
-                    rows, passages = rows + made[0], passages + made[1]
-                    if done < MAX_EMBEDDED_BEFORE_INDEXING:
+                is_indexed = passage_task.done()
+                embedded_now = await self._embed_batches(scope, on_progress)
+                embedded += embedded_now
+                if is_indexed:
+                    new_rows, new_passages = await passage_task
+                    rows, passages = rows + new_rows, passages + new_passages
+                    if embedded_now < MAX_EMBEDDED_BEFORE_INDEXING:
                         await self._fold_statistics()
                         return IndexReport(rows, passages, embedded)
                     # New rows must be found by their words before a long backlog is embedded.
-                    making = self._start_making(scope, on_progress)
-                elif done < MAX_EMBEDDED_BEFORE_INDEXING:
-                    await asyncio.wait([making], timeout=POLL_SECONDS)
+                    passage_task = self._start_indexing(scope, on_progress)
+                elif embedded_now < MAX_EMBEDDED_BEFORE_INDEXING:
+                    await asyncio.wait([passage_task], timeout=POLL_SECONDS)
         finally:
-            making.cancel()
-            await asyncio.gather(making, return_exceptions=True)
+            passage_task.cancel()
+            await asyncio.gather(passage_task, return_exceptions=True)
 
-    def _start_making(self, scope: Scope | None, on_progress: IndexProgress | None) -> asyncio.Task[tuple[int, int]]:
+    def _start_indexing(self, scope: Scope | None, on_progress: IndexProgress | None) -> asyncio.Task[tuple[int, int]]:
         """Make passages in the background while others are embedded: one needs the database, the other the CPU."""
         return asyncio.create_task(self.make_passages(scope, on_progress=on_progress))
 
@@ -168,16 +167,21 @@ class Indexer:
         postponed: list[int] = []
         deadline = monotonic() + seconds
         while (at_most is None or rows < at_most) and monotonic() < deadline:
-            done = await self._index_queue_entry(scope, postponed)
-            if done is None:
+            counts = await self._index_queue_entry(scope, postponed)
+            if counts is None:
                 break
-            rows += done[0]
-            passages += done[1]
+            rows += counts[0]
+            passages += counts[1]
             if on_progress:
-                on_progress("indexed", done[0])
+                on_progress("indexed", counts[0])
         return rows, passages
 
     async def _index_queue_entry(self, scope: Scope | None, postponed: list[int]) -> tuple[int, int] | None:
+        """Index the next entry of the queue in one transaction. Return the number of rows and passages.
+
+        Return None if the queue has no entry but the postponed ones. Rows that are locked are put back into the queue,
+        and their entries are added to `postponed`.
+        """
         async with self._database.connection() as connection, connection.transaction():
             parameters = (*_scope_parameters(scope), postponed)
             entry = await connection.fetchrow(query("passages", "take_from_queue"), *parameters)
@@ -375,21 +379,21 @@ async def _load_embedding_texts(connection: Connection, passages: Sequence[Any])
     if not passages:
         return {}
     types = await load_searchable_types(connection)
-    by_origin: dict[tuple[str, str], set[UUID]] = defaultdict(set)
+    ids_by_table: dict[tuple[str, str], set[UUID]] = defaultdict(set)
     for passage in passages:
-        by_origin[passage["tenant_id"], passage["entity_type"]].add(passage["entity_id"])
-    rows: dict[tuple[str, str, UUID], tuple[SearchableType, SearchableRow]] = {}
-    for (tenant_id, entity_type), ids in by_origin.items():
+        ids_by_table[passage["tenant_id"], passage["entity_type"]].add(passage["entity_id"])
+    rows: dict[tuple[str, str, UUID], SearchableRow] = {}
+    for (tenant_id, entity_type), ids in ids_by_table.items():
         searchable_type = types.get(entity_type)
         if searchable_type is not None:
             for row in await load_rows(connection, searchable_type, tenant_id, list(ids)):
-                rows[tenant_id, entity_type, row.id] = searchable_type, row
+                rows[tenant_id, entity_type, row.id] = row
     texts = {}
     for passage in passages:
-        found = rows.get((passage["tenant_id"], passage["entity_type"], passage["entity_id"]))
-        if found and passage["field"] in found[1].bodies:
-            stretch = Passage(passage["field"], passage["starts"], passage["ends"])
-            texts[passage["id"]] = build_embedding_text(found[1], stretch)
+        source_row = rows.get((passage["tenant_id"], passage["entity_type"], passage["entity_id"]))
+        if source_row and passage["field"] in source_row.bodies:
+            offsets = Passage(passage["field"], passage["starts"], passage["ends"])
+            texts[passage["id"]] = build_embedding_text(source_row, offsets)
     return texts
 
 

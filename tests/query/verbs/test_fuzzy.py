@@ -19,27 +19,27 @@ from tests.query.stub_executor import query_keys, run_query
 
 async def test_short_text_matches_the_key_it_begins(shared: Store) -> None:
     await shared.upsert(User(name="Sarah Chen"))
-    answer = await run_query(shared, 'FUZZY "sara" THRESHOLD 0.7')
-    assert answer.query_type == "FUZZY"
-    (row,) = answer.results
+    result = await run_query(shared, 'FUZZY "sara" THRESHOLD 0.7')
+    assert result.query_type == "FUZZY"
+    (row,) = result.results
     assert (row["table"], row["key"], row["score"], row["matched"]) == ("users", "sarah-chen", 0.8, "key")
     assert row["record"]["name"] == "Sarah Chen"
     assert await query_keys(shared, 'FUZZY "sara" THRESHOLD 0.8') == ["sarah-chen"]
     assert await query_keys(shared, 'FUZZY "sara" THRESHOLD 0.81') == []
-    assert [step.name for step in answer.steps] == ["parse", "fuzzy"]
+    assert [step.name for step in result.steps] == ["parse", "fuzzy"]
 
 
 async def test_key_matches_come_before_summary_matches_best_first(alice: Store) -> None:
     await alice.upsert(Resource(name="note", content="Met Marcus Antonius in the forum."))
     await alice.upsert(Resource(name="marcos-antonis", content="Nothing alike here."))
     await alice.upsert(Resource(name="marcus-antonius", content="Nothing alike here."))
-    answer = await run_query(alice, "FUZZY Marcus Antonius")
-    assert [(row["key"], row["matched"]) for row in answer.results] == [
+    result = await run_query(alice, "FUZZY Marcus Antonius")
+    assert [(row["key"], row["matched"]) for row in result.results] == [
         ("marcus-antonius", "key"),
         ("marcos-antonis", "key"),
         ("note", "summary"),
     ]
-    scores = [row["score"] for row in answer.results]
+    scores = [row["score"] for row in result.results]
     assert scores[0] == scores[2] == 1.0
     assert 0.5 <= scores[1] < 1.0
 
@@ -134,8 +134,8 @@ async def test_key_without_letters_matches_itself(alice: Store) -> None:
 async def test_odd_texts_find_nothing_quickly(alice: Store) -> None:
     await alice.upsert_many([Resource(name=f"entity {n}", content=f"text {n}") for n in range(200)])
     for text in ("", " ", "-", "%_\\", "'; DROP TABLE rem.kv_store; --", "\u0345\u0308" * 5_000, "😀"):
-        answer = await asyncio.wait_for(run_query(alice, Fuzzy(text)), timeout=5)
-        assert answer.count == 0, text
+        result = await asyncio.wait_for(run_query(alice, Fuzzy(text)), timeout=5)
+        assert result.count == 0, text
     long = await asyncio.wait_for(run_query(alice, Fuzzy("entity of some kind " * 500)), timeout=5)
     assert long.notes == ("Only the first 250 characters of the text were compared.",)
     with pytest.raises(InvalidInputError, match="NUL"):

@@ -21,10 +21,10 @@ class Planet(Entity, table="planets"):
 
 async def test_row_has_table_key_asked_and_record(alice: Store) -> None:
     stored = await alice.upsert(User(name="Sarah Chen", email="sarah@example.com", summary="Runs the platform."))
-    answer = await run_query(alice, "LOOKUP users/SARAH@example.com")
-    assert answer.query_type == "LOOKUP"
-    assert answer.notes == ()
-    (row,) = answer.results
+    result = await run_query(alice, "LOOKUP users/SARAH@example.com")
+    assert result.query_type == "LOOKUP"
+    assert result.notes == ()
+    (row,) = result.results
     assert (row["table"], row["key"], row["asked"]) == ("users", "sarah-chen", "users/SARAH@example.com")
     assert row["record"]["id"] == str(stored.id)
     assert row["record"]["summary"] == "Runs the platform."
@@ -33,21 +33,21 @@ async def test_row_has_table_key_asked_and_record(alice: Store) -> None:
 
 async def test_matches_come_in_the_order_of_the_keys(alice: Store) -> None:
     await alice.upsert_many([Resource(name=f"r {n}") for n in range(4)])
-    answer = await run_query(alice, 'LOOKUP "r 3", nobody, r_1, R-3, "r 0"')
-    assert [(row["asked"], row["key"]) for row in answer.results] == [
+    result = await run_query(alice, 'LOOKUP "r 3", nobody, r_1, R-3, "r 0"')
+    assert [(row["asked"], row["key"]) for row in result.results] == [
         ("r 3", "r-3"),
         ("r_1", "r-1"),
         ("R-3", "r-3"),
         ("r 0", "r-0"),
     ]
-    assert [(step.name, step.rows) for step in answer.steps] == [("parse", None), ("lookup", 4)]
+    assert [(step.name, step.rows) for step in result.steps] == [("parse", None), ("lookup", 4)]
 
 
 async def test_note_lists_missing_keys_and_proposes_fuzzy(alice: Store) -> None:
     await alice.upsert(Resource(name="known"))
-    answer = await run_query(alice, 'LOOKUP known, sara, "say \\"hi\\""')
-    assert answer.count == 1
-    assert answer.notes == ('No match for sara, say "hi". FUZZY "sara" finds similar keys.',)
+    result = await run_query(alice, 'LOOKUP known, sara, "say \\"hi\\""')
+    assert result.count == 1
+    assert result.notes == ('No match for sara, say "hi". FUZZY "sara" finds similar keys.',)
     many = await run_query(alice, Lookup(tuple(f"k{n}" for n in range(9))))
     assert many.notes == ('No match for k0, k1, k2, k3, k4 and 4 more. FUZZY "k0" finds similar keys.',)
     (note,) = (await run_query(alice, Lookup(("x" * 1_000_000,)))).notes
@@ -61,8 +61,8 @@ async def test_own_rows_come_before_shared_rows_without_other_users_rows(
     await alice.upsert(Resource(name="Handbook", content="mine"))
     await bob.upsert(Resource(name="Handbook", content="bob's"))
     elsewhere = rem.store("alice@example.com", tenant="elsewhere")
-    found = [row["record"]["content"] for row in (await run_query(alice, "LOOKUP handbook")).results]
-    assert found == ["mine", "ours"]
+    contents = [row["record"]["content"] for row in (await run_query(alice, "LOOKUP handbook")).results]
+    assert contents == ["mine", "ours"]
     assert [row["record"]["content"] for row in (await run_query(shared, "LOOKUP handbook")).results] == ["ours"]
     assert (await run_query(elsewhere, "LOOKUP handbook")).count == 0
 
@@ -86,9 +86,9 @@ async def test_table_created_by_another_process_is_known(alice: Store, rem: Rem)
 async def test_large_and_uncached_rows_are_complete(alice: Store) -> None:
     await alice.upsert(Resource(name="Long", content="x" * 50_000))
     session = await alice.upsert(Session(name="Chat"))
-    answer = await run_query(alice, f'LOOKUP long, "{session.id}"')
-    assert len(answer.results[0]["record"]["content"]) == 50_000
-    assert answer.results[1]["key"] == "chat"
+    result = await run_query(alice, f'LOOKUP long, "{session.id}"')
+    assert len(result.results[0]["record"]["content"]) == 50_000
+    assert result.results[1]["key"] == "chat"
 
 
 async def test_deleted_and_expired_rows_are_not_found(alice: Store) -> None:

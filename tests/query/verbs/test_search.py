@@ -24,13 +24,13 @@ def _keys(result: QueryResult) -> list[str]:
     return [row["key"] for row in result.results]
 
 
-async def _talk(store: Store, name: str, *said: str) -> Session:
+async def _store_messages(store: Store, name: str, *texts: str) -> Session:
     session = await store.upsert(Session(name=name))
     await store.upsert_many(
         Message(
-            session_id=session.id, message_index=place, role="user" if place % 2 == 0 else "assistant", content=text
+            session_id=session.id, message_index=index, role="user" if index % 2 == 0 else "assistant", content=text
         )
-        for place, text in enumerate(said)
+        for index, text in enumerate(texts)
     )
     return session
 
@@ -130,9 +130,9 @@ async def test_where_filters_before_limit(rem: Rem, alice: Store) -> None:
 async def test_where_without_table_searches_tables_with_its_fields(rem: Rem, alice: Store) -> None:
     await alice.upsert(Resource(name="Recipe", content="The secret recipe", category="kitchen"))
     await alice.upsert(Moment(name="Dinner", summary="The secret recipe was cooked", category="kitchen"))
-    await _talk(alice, "Talk", "What is the secret recipe?")
-    found = await rem.query("SEARCH \"secret recipe\" WHERE category = 'kitchen'", user=ALICE)
-    assert set(_keys(found)) == {"recipe", "dinner"}
+    await _store_messages(alice, "Talk", "What is the secret recipe?")
+    result = await rem.query("SEARCH \"secret recipe\" WHERE category = 'kitchen'", user=ALICE)
+    assert set(_keys(result)) == {"recipe", "dinner"}
     with pytest.raises(InvalidInputError, match="colour"):
         await rem.query("SEARCH \"secret recipe\" WHERE colour = 'red'", user=ALICE)
 
@@ -149,21 +149,25 @@ async def test_table_or_field_without_search_is_an_error(rem: Rem) -> None:
 
 
 async def test_session_is_found_by_its_messages(rem: Rem, alice: Store) -> None:
-    await _talk(alice, "Kitchen", "How do I brew sencha?", "With water of eighty degrees.", "And matcha?", "Whisk it.")
-    await _talk(alice, "Garage", "My car makes a noise.", "Have the brakes checked.", "Where?", "At a workshop.")
+    await _store_messages(
+        alice, "Kitchen", "How do I brew sencha?", "With water of eighty degrees.", "And matcha?", "Whisk it."
+    )
+    await _store_messages(
+        alice, "Garage", "My car makes a noise.", "Have the brakes checked.", "Where?", "At a workshop."
+    )
     await alice.upsert(Session(name="Silent", description="nothing"))
-    found = await rem.query('SEARCH "green tea" FROM sessions LIMIT 1', user=ALICE)
-    assert [(row["table"], row["key"]) for row in found.results] == [("sessions", "kitchen")]
-    found = await rem.query("SEARCH \"brakes\" FROM sessions WHERE name = 'Garage'", user=ALICE)
-    assert _keys(found) == ["garage"]
+    result = await rem.query('SEARCH "green tea" FROM sessions LIMIT 1', user=ALICE)
+    assert [(row["table"], row["key"]) for row in result.results] == [("sessions", "kitchen")]
+    result = await rem.query("SEARCH \"brakes\" FROM sessions WHERE name = 'Garage'", user=ALICE)
+    assert _keys(result) == ["garage"]
     assert _keys(await rem.query("SEARCH \"brakes\" FROM sessions WHERE name = 'Kitchen' MODE text", user=ALICE)) == []
 
 
 async def test_message_is_found_by_the_messages_before_it(rem: Rem, alice: Store) -> None:
-    await _talk(alice, "Elsewhere", "It rained.", "Indeed.", "And then?", "The sun came.", "Good.")
-    session = await _talk(alice, "Talk", "What is the capital of Mongolia?", "Ulaanbaatar.")
-    found = await rem.query('SEARCH "capital of Mongolia" FROM messages MODE text', user=ALICE)
-    assert set(_keys(found)) == {f"session-{session.id}-msg-0", f"session-{session.id}-msg-1"}
+    await _store_messages(alice, "Elsewhere", "It rained.", "Indeed.", "And then?", "The sun came.", "Good.")
+    session = await _store_messages(alice, "Talk", "What is the capital of Mongolia?", "Ulaanbaatar.")
+    result = await rem.query('SEARCH "capital of Mongolia" FROM messages MODE text', user=ALICE)
+    assert set(_keys(result)) == {f"session-{session.id}-msg-0", f"session-{session.id}-msg-1"}
 
 
 async def test_similar_passages_are_ranked_by_their_words(rem: Rem, alice: Store) -> None:
@@ -184,8 +188,8 @@ async def test_message_is_found_by_its_date(rem: Rem, alice: Store) -> None:
         )
         for month in range(1, 13)
     )
-    found = await rem.query('SEARCH "What happened in May 2023?" FROM messages LIMIT 1', user=ALICE)
-    assert _keys(found) == [f"session-{session.id}-msg-5"]
+    result = await rem.query('SEARCH "What happened in May 2023?" FROM messages LIMIT 1', user=ALICE)
+    assert _keys(result) == [f"session-{session.id}-msg-5"]
 
 
 async def test_search_without_embedder_uses_words_and_adds_a_note(rem_without_embedder: Rem) -> None:
@@ -243,7 +247,7 @@ async def test_type_registered_after_first_search_is_searched(rem: Rem, alice: S
 
 
 async def test_where_on_sessions_works_with_field(rem: Rem, alice: Store) -> None:
-    await _talk(alice, "Kitchen", "How do I brew sencha?")
+    await _store_messages(alice, "Kitchen", "How do I brew sencha?")
     query = "SEARCH \"sencha\" FROM sessions FIELD content WHERE name = '{}'"
     assert _keys(await rem.query(query.format("Kitchen"), user=ALICE)) == ["kitchen"]
     assert _keys(await rem.query(query.format("Garage"), user=ALICE)) == []
@@ -291,9 +295,9 @@ async def test_long_text_does_not_hide_other_entities(rem_without_embedder: Rem)
 
 async def test_long_session_does_not_hide_other_sessions(rem_without_embedder: Rem) -> None:
     store = rem_without_embedder.store("alice")
-    await _talk(store, "Long", *["The axolotl, the axolotl."] * 500)
+    await _store_messages(store, "Long", *["The axolotl, the axolotl."] * 500)
     for n in range(6):
-        await _talk(store, f"Short {n}", "I once saw something like an axolotl in a pond near the old mill.")
+        await _store_messages(store, f"Short {n}", "I once saw something like an axolotl in a pond near the old mill.")
     await rem_without_embedder.index(everyone=True)
     assert (await rem_without_embedder.query('SEARCH "axolotl" FROM sessions LIMIT 7', user="alice")).count == 7
 
@@ -320,7 +324,7 @@ async def test_incidental_common_word_ranks_below_meaning(rem: Rem, alice: Store
 
 
 async def test_better_assistant_message_ranks_above_user_message(rem: Rem, alice: Store) -> None:
-    session = await _talk(
+    session = await _store_messages(
         alice,
         "Plants",
         "I bought a monstera.",
@@ -328,8 +332,8 @@ async def test_better_assistant_message_ranks_above_user_message(rem: Rem, alice
         "I also bought a cactus called Spike yesterday.",
         "Lovely! Water Spike only once a month.",
     )
-    found = await rem.query('SEARCH "how often should I water Spike?" FROM messages', user=ALICE)
-    assert f"session-{session.id}-msg-3" in _keys(found)[:2]
+    result = await rem.query('SEARCH "how often should I water Spike?" FROM messages', user=ALICE)
+    assert f"session-{session.id}-msg-3" in _keys(result)[:2]
 
 
 async def test_moment_is_found_by_its_date(rem: Rem, alice: Store) -> None:

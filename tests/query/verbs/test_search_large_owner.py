@@ -15,7 +15,7 @@ _ZEBRA = [0.9, 0.436, 0.0, 0.0]
 """Hundreds of other texts are nearer to the lighthouse, so the vector alone does not find it."""
 
 
-def _vector_of(text: str) -> list[float]:
+def _make_vector(text: str) -> list[float]:
     """Return one direction for texts about a lighthouse, and a random direction for all others.
 
     Equal vectors for all else would be no fair picture: thousands of neighbours at distance zero crowd every link
@@ -30,15 +30,15 @@ def _vector_of(text: str) -> list[float]:
     return [part / math.hypot(*direction) for part in direction]
 
 
-def _answer(body: dict[str, list[str]]) -> object:
+def _embed(body: dict[str, list[str]]) -> object:
     return {
-        "data": [{"index": place, "embedding": _vector_of(text)} for place, text in enumerate(body["input"])],
+        "data": [{"index": place, "embedding": _make_vector(text)} for place, text in enumerate(body["input"])],
     }
 
 
 async def test_large_owner_is_searched_by_indexes(settings: Settings) -> None:
     async with ScriptedServer() as service:
-        service.set_script(Reply(_answer))
+        service.set_script(Reply(_embed))
         embedding = {"provider": "openai", "model": "m", "dimension": 4, "base_url": service.url, "batch_size": 2048}
         known = settings.model_copy(update={"embedding": EmbeddingSettings.model_validate(embedding)})
         async with Rem.open(known) as rem:

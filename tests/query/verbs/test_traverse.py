@@ -42,10 +42,10 @@ async def test_row_shows_path_depth_and_last_edge(alice: Store) -> None:
     await put(
         alice, node("a", to("b", "manages", 0.5)), node("b", to("c", "mentors", 0.25)), node("c", content="the end")
     )
-    answer = await run_query(alice, "TRAVERSE FROM a DEPTH 2")
-    assert answer.query_type == "TRAVERSE"
-    assert answer.notes == ()
-    b, c = answer.results
+    result = await run_query(alice, "TRAVERSE FROM a DEPTH 2")
+    assert result.query_type == "TRAVERSE"
+    assert result.notes == ()
+    b, c = result.results
     assert {name: b[name] for name in b if name != "record"} == {
         "table": "resources",
         "key": "b",
@@ -57,7 +57,7 @@ async def test_row_shows_path_depth_and_last_edge(alice: Store) -> None:
     }
     assert (c["depth"], c["path"], c["rel_type"], c["weight"]) == (2, ["a", "b", "c"], "mentors", 0.25)
     assert c["record"]["content"] == "the end"
-    assert [step.name for step in answer.steps] == ["parse", "lookup", "traverse"]
+    assert [step.name for step in result.steps] == ["parse", "lookup", "traverse"]
     assert await query_keys(alice, "TRAVERSE a") == ["b"]
 
 
@@ -142,8 +142,8 @@ async def test_direction_in_and_both(alice: Store) -> None:
     await put(
         alice, node("a", to("b", "manages")), node("b", to("c", "manages")), node("c"), node("d", to("b", "likes"))
     )
-    answer = await run_query(alice, "TRAVERSE b DIRECTION in")
-    assert [(row["key"], row["direction"], row["path"]) for row in answer.results] == [
+    result = await run_query(alice, "TRAVERSE b DIRECTION in")
+    assert [(row["key"], row["direction"], row["path"]) for row in result.results] == [
         ("a", "in", ["b", "a"]),
         ("d", "in", ["b", "d"]),
     ]
@@ -223,16 +223,16 @@ async def test_walk_stays_within_the_scope(alice: Store, bob: Store, shared: Sto
 async def test_edge_leads_to_own_and_shared_targets(alice: Store, shared: Store) -> None:
     await put(shared, node("handbook", content="ours"))
     await put(alice, node("handbook", content="mine"), node("a", "handbook"))
-    found = (await run_query(alice, "TRAVERSE a")).results
-    assert sorted(row["record"]["content"] for row in found) == ["mine", "ours"]
+    rows = (await run_query(alice, "TRAVERSE a")).results
+    assert sorted(row["record"]["content"] for row in rows) == ["mine", "ours"]
 
 
 async def test_note_reports_dangling_edges(alice: Store, bob: Store) -> None:
     await put(bob, node("bobs"))
     await put(alice, node("a", "b", to("nowhere", "cites"), to("bobs", "cites")), node("b", "x1", "x2"))
-    answer = await run_query(alice, "TRAVERSE a DEPTH 3")
-    assert [row["key"] for row in answer.results] == ["b"]
-    (note,) = answer.notes
+    result = await run_query(alice, "TRAVERSE a DEPTH 3")
+    assert [row["key"] for row in result.results] == ["b"]
+    (note,) = result.notes
     assert note.startswith("4 edges lead to keys without an entity: ")
     assert "a cites nowhere" in note
     assert note.endswith(", ….")
@@ -268,8 +268,8 @@ async def test_depth_zero_lists_edges(alice: Store, bob: Store) -> None:
         node("c"),
     )
     await put(bob, node("bobs", "a"))
-    answer = await run_query(alice, "TRAVERSE a, b DEPTH 0 DIRECTION both")
-    assert answer.results[0] == {
+    result = await run_query(alice, "TRAVERSE a, b DEPTH 0 DIRECTION both")
+    assert result.results[0] == {
         "table": "resources",
         "key": "a",
         "rel_type": "links_to",
@@ -278,7 +278,7 @@ async def test_depth_zero_lists_edges(alice: Store, bob: Store) -> None:
         "destinations": [f"n{n:02}" for n in range(29, 9, -1)],
     }
     rest = [
-        (row["key"], row["rel_type"], row["direction"], row["count"], row["destinations"]) for row in answer.results[1:]
+        (row["key"], row["rel_type"], row["direction"], row["count"], row["destinations"]) for row in result.results[1:]
     ]
     assert rest == [
         ("a", "manages", "out", 2, ["c", "b"]),
@@ -308,10 +308,10 @@ async def test_walk_starts_from_the_rows_of_any_query(alice: Store) -> None:
     assert await query_keys(alice, "TRAVERSE WITH (TRAVERSE sarah)") == ["z"]
     assert await query_keys(alice, "TRAVERSE WITH (TRAVERSE sarah DEPTH 0)") == ["x"]
     sarah, mike = await alice.lookup("sarah", "mike")
-    found = [{"table": "resources", "key": "sarah", "score": 0.5, "record": {"id": str(sarah.id)}}]
-    answer = await run_query(alice, "TRAVERSE WITH SEARCH 'who'", stub_rows=found)
-    assert [row["key"] for row in answer.results] == ["x"]
-    assert answer.notes == ("words only",)
+    stub_rows = [{"table": "resources", "key": "sarah", "score": 0.5, "record": {"id": str(sarah.id)}}]
+    result = await run_query(alice, "TRAVERSE WITH SEARCH 'who'", stub_rows=stub_rows)
+    assert [row["key"] for row in result.results] == ["x"]
+    assert result.notes == ("words only",)
     by_sql = "TRAVERSE WITH (SELECT * FROM resources)"
     assert await query_keys(
         alice, by_sql, stub_rows=[{"id": str(sarah.id)}, {"id": mike.id}, {"id": uuid4()}, {"id": None}]
@@ -328,18 +328,18 @@ async def test_walk_starts_from_the_rows_of_any_query(alice: Store) -> None:
 
 
 async def test_note_reports_an_empty_start(alice: Store) -> None:
-    answer = await run_query(alice, "TRAVERSE nobody")
-    assert answer.results == []
-    assert answer.notes[0].startswith("No match for nobody.")
-    assert answer.notes[1] == "There is nothing to start from."
+    result = await run_query(alice, "TRAVERSE nobody")
+    assert result.results == []
+    assert result.notes[0].startswith("No match for nobody.")
+    assert result.notes[1] == "There is nothing to start from."
 
 
 async def test_note_reports_edges_only_among_start_nodes(alice: Store) -> None:
     await put(alice, node("a", "b"), node("b", "a"), node("self", "self"), node("lonely"))
     back = ("The edges lead only to the start nodes themselves, which are not listed.",)
     for query in ("TRAVERSE a, b", "TRAVERSE a, b DIRECTION in DEPTH 3", "TRAVERSE self"):
-        answer = await run_query(alice, query)
-        assert (answer.results, answer.notes) == ([], back), query
+        result = await run_query(alice, query)
+        assert (result.results, result.notes) == ([], back), query
     assert (await run_query(alice, "TRAVERSE lonely DIRECTION both")).notes == ()
     assert (await run_query(alice, "TRAVERSE a, b TYPE other")).notes == ()
 
@@ -348,9 +348,9 @@ async def test_large_star_and_long_chain(alice: Store) -> None:
     rim = [node(f"rim {n}", "hub", "last") for n in range(5_000)]
     chain = [node(f"link {n}", f"link {n + 1}") for n in range(101)]
     await put(alice, node("hub", *[f"rim {n}" for n in range(5_000)]), node("last"), *rim, *chain)
-    answer = await run_query(alice, "TRAVERSE hub DEPTH 100")
-    assert answer.count == 5_001
-    assert answer.results[-1]["key"] == "last"
+    result = await run_query(alice, "TRAVERSE hub DEPTH 100")
+    assert result.count == 5_001
+    assert result.results[-1]["key"] == "last"
     assert (await run_query(alice, "TRAVERSE hub DIRECTION in LIMIT 7")).count == 7
     deepest = (await run_query(alice, 'TRAVERSE "link 0" DEPTH 100 ORDER BY -depth LIMIT 1')).results[0]
     assert (deepest["key"], deepest["depth"], len(deepest["path"])) == ("link-100", 100, 101)
