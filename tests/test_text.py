@@ -38,6 +38,7 @@ def test_words_of_scripts_without_spaces_are_characters() -> None:
         ("Plan B. We use it.", ["Plan B.", "We use it."]),
         ("One line\nanother line", ["One line", "another line"]),
         ("終わった。始まる。", ["終わった。", "始まる。"]),
+        ('She said "no." Then she left.', ['She said "no."', "Then she left."]),
         ("", []),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from math import sqrt
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -116,13 +117,17 @@ def compute_word_cosine(counts: Counter[str], other: Counter[str]) -> float:
 
 
 def split_sentences(text: str) -> list[str]:
-    """Return the sentences of a text in their order, without white space around them and without empty ones."""
-    sentences = (text[start:end].strip() for start, end in find_sentence_spans(text))
+    """Return the sentences of a text in their order with closing quotes, without white space around them."""
+    starts = [start for start, _ in find_sentence_spans(text)]
+    sentences = (text[start:end].strip() for start, end in pairwise([*starts, len(text)]))
     return [sentence for sentence in sentences if sentence]
 
 
 def find_sentence_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the start and end offset of each sentence, in their order. A line break ends a sentence."""
+    """Yield the start and end offset of each sentence, in their order, without closing quotes.
+
+    A line break ends a sentence.
+    """
     start = 0
     for match in _SENTENCE_END.finditer(text):
         if match.start() <= start or not _is_sentence_end(text, match.start(), match.end()):

@@ -15,16 +15,16 @@ CREATE OR REPLACE FUNCTION rem_min_entity_confidence() RETURNS double precision 
 
 -- Return the confidence (0 to 1) that a name is a person, from the way it is used. Three messages in two sessions give 0.8, two messages
 -- 0.55. The uses together must show a human whom the owner knows personally, and a capital letter inside a sentence; a name that
--- is also something else gives 0. `uses[i]` are the uses in session `talks[i]`.
-CREATE OR REPLACE FUNCTION rem_name_usage_confidence(uses jsonb[], talks uuid[], kinds text[]) RETURNS double precision
+-- is also something else gives 0. `uses[i]` are the uses in `sessions[i]`.
+CREATE OR REPLACE FUNCTION rem_name_usage_confidence(uses jsonb[], sessions uuid[], entity_types text[]) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN (
-  SELECT CASE WHEN 'person' <> ANY (kinds) OR 'other' = ANY (t.traits) OR NOT t.traits @> '{human,personal,inside}' THEN 0
-              WHEN t.messages >= 3 AND t.talks >= 2 THEN 0.8
+  SELECT CASE WHEN 'person' <> ANY (entity_types) OR 'other' = ANY (t.traits) OR NOT t.traits @> '{human,personal,inside}' THEN 0
+              WHEN t.messages >= 3 AND t.sessions >= 2 THEN 0.8
               WHEN t.messages >= 2 THEN 0.55 ELSE 0 END
-  FROM (SELECT sum((u.use ->> 'messages')::integer) AS messages, count(DISTINCT u.talk) AS talks,
+  FROM (SELECT sum((u.use ->> 'messages')::integer) AS messages, count(DISTINCT u.session) AS sessions,
                ARRAY(SELECT jsonb_array_elements_text(v.use -> 'traits') FROM unnest(uses) AS v (use)) AS traits
-        FROM unnest(uses, talks) AS u (use, talk) WHERE u.use IS NOT NULL) t);
+        FROM unnest(uses, sessions) AS u (use, session) WHERE u.use IS NOT NULL) t);
 
 -- Return whether a row of any type exists and is not deleted.
 CREATE OR REPLACE FUNCTION rem_is_live(of_tenant text, of_type text, of_id uuid) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
@@ -74,16 +74,16 @@ END $$;
 CREATE OR REPLACE FUNCTION rem_dream_matches_row(statement rem.statements, stored jsonb) RETURNS boolean LANGUAGE plpgsql STABLE
 SET timezone = 'UTC' AS $$
 DECLARE
-  dreamt jsonb;
+  derived jsonb;
   wanted jsonb;
 BEGIN
   IF statement.kind = 'row' THEN
-    dreamt := rem.rem_dream_build_row(statement.tenant_id, statement.entity_type, statement.entity_id);
-    IF dreamt IS NULL OR stored IS NULL THEN
+    derived := rem.rem_dream_build_row(statement.tenant_id, statement.entity_type, statement.entity_id);
+    IF derived IS NULL OR stored IS NULL THEN
       -- Without enough evidence there is no row.
-      RETURN dreamt IS NULL;
+      RETURN derived IS NULL;
     END IF;
-    EXECUTE format('SELECT to_jsonb(p.*) FROM jsonb_populate_record(NULL::rem.%I, $1) p', statement.entity_type) INTO wanted USING dreamt;
+    EXECUTE format('SELECT to_jsonb(p.*) FROM jsonb_populate_record(NULL::rem.%I, $1) p', statement.entity_type) INTO wanted USING derived;
     RETURN NOT EXISTS (SELECT FROM jsonb_object_keys(statement.value) AS k (name)
                        WHERE k.name <> 'graph_edges' AND wanted -> k.name IS DISTINCT FROM stored -> k.name);
   ELSIF stored IS NULL THEN
@@ -189,11 +189,11 @@ BEGIN
 END $$;
 
 -- Return metadata without the parts that dreams wrote.
-CREATE OR REPLACE FUNCTION rem_metadata_without_dreams(metadata jsonb, dreamt text[]) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+CREATE OR REPLACE FUNCTION rem_metadata_without_dreams(metadata jsonb, derived text[]) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 DECLARE
   field text;
 BEGIN
-  FOREACH field IN ARRAY dreamt LOOP
+  FOREACH field IN ARRAY derived LOOP
     IF field LIKE 'metadata.%' THEN
       metadata := rem.rem_jsonb_set_path(metadata, (string_to_array(field, '.'))[2:], NULL);
     END IF;
@@ -201,15 +201,15 @@ BEGIN
   RETURN metadata;
 END $$;
 
--- Return whether the owner has written something into a derived row. `dreamt` are the columns that statements have filled. Empty values
+-- Return whether the owner has written something into a derived row. `derived` are the columns that statements have filled. Empty values
 -- do not count.
-CREATE OR REPLACE FUNCTION rem_dream_has_user_content(stored jsonb, dreamt text[]) RETURNS boolean LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION rem_dream_has_user_content(stored jsonb, derived text[]) RETURNS boolean LANGUAGE sql STABLE AS $$
   SELECT EXISTS (
       SELECT FROM jsonb_each(stored) AS c (name, value)
-      WHERE c.name <> ALL (dreamt) AND c.name NOT IN (
+      WHERE c.name <> ALL (derived) AND c.name NOT IN (
           'id', 'tenant_id', 'user_id', 'key', 'name', 'created_at', 'updated_at', 'deleted_at', 'expires_at', 'origin', 'sources',
           'run_id', 'confidence', 'valid_from', 'valid_to', 'graph_edges')
-        AND CASE c.name WHEN 'metadata' THEN rem.rem_metadata_without_dreams(c.value, dreamt) ELSE c.value END
+        AND CASE c.name WHEN 'metadata' THEN rem.rem_metadata_without_dreams(c.value, derived) ELSE c.value END
             NOT IN ('null', '""', '[]', '{}', '0', 'false'))
     OR EXISTS (
       SELECT FROM jsonb_array_elements(stored -> 'graph_edges') AS e (edge) WHERE coalesce(e.edge ->> 'origin', 'user') NOT LIKE 'dream:%')
@@ -219,7 +219,7 @@ $$;
 CREATE OR REPLACE FUNCTION rem_dream_drop_row(of_tenant text, of_type text, of_id uuid, filled text[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   stored jsonb;
-  dreamt text[];
+  derived text[];
   emptied text;
 BEGIN
   EXECUTE format('SELECT to_jsonb(r.*) FROM rem.%I r WHERE r.tenant_id = $1 AND r.id = $2 AND r.origin LIKE ''dream:%%''', of_type)
@@ -227,17 +227,17 @@ BEGIN
   IF stored IS NULL THEN
     RETURN;
   END IF;
-  SELECT coalesce(array_agg(DISTINCT n.name), '{}') || coalesce(filled, '{}') INTO dreamt FROM rem.statements s
+  SELECT coalesce(array_agg(DISTINCT n.name), '{}') || coalesce(filled, '{}') INTO derived FROM rem.statements s
   CROSS JOIN LATERAL (
     SELECT s.name WHERE s.kind = 'field'
     UNION ALL SELECT k FROM jsonb_object_keys(CASE s.kind WHEN 'row' THEN s.value ELSE '{}' END) AS k) n
   WHERE s.tenant_id = of_tenant AND s.entity_type = of_type AND s.entity_id = of_id AND s.state <> 'refused';
-  IF stored ->> 'deleted_at' IS NOT NULL OR NOT rem.rem_dream_has_user_content(stored, dreamt) THEN
+  IF stored ->> 'deleted_at' IS NOT NULL OR NOT rem.rem_dream_has_user_content(stored, derived) THEN
     EXECUTE format('DELETE FROM rem.%I WHERE tenant_id = $1 AND id = $2', of_type) USING of_tenant, of_id;
     RETURN;
   END IF;
   SELECT string_agg(format(', %I = DEFAULT', d.name), '') INTO emptied
-  FROM (SELECT DISTINCT unnest(dreamt) AS name) d WHERE stored ? d.name AND d.name NOT IN ('name', 'expires_at', 'metadata');
+  FROM (SELECT DISTINCT unnest(derived) AS name) d WHERE stored ? d.name AND d.name NOT IN ('name', 'expires_at', 'metadata');
   EXECUTE format('UPDATE rem.%I SET origin = ''user'', sources = ''{}'', run_id = NULL, confidence = NULL, valid_from = NULL, valid_to = NULL%s
                   WHERE tenant_id = $1 AND id = $2', of_type, coalesce(emptied, '')) USING of_tenant, of_id;
 END $$;
@@ -246,10 +246,10 @@ END $$;
 CREATE OR REPLACE FUNCTION rem_dream_project_row(of_tenant text, of_type text, of_id uuid, filled text[] DEFAULT '{}') RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-  dreamt jsonb := rem.rem_dream_build_row(of_tenant, of_type, of_id);
+  derived jsonb := rem.rem_dream_build_row(of_tenant, of_type, of_id);
   columns text;
 BEGIN
-  IF dreamt IS NULL THEN
+  IF derived IS NULL THEN
     -- A row without any statement came with a dump, and waits for the dream that adopts it.
     IF filled <> '{}' OR EXISTS (
         SELECT FROM rem.statements s
@@ -259,7 +259,7 @@ BEGIN
     RETURN;
   END IF;
   SELECT string_agg(quote_ident(k.name), ', ' ORDER BY k.name) INTO columns
-  FROM jsonb_object_keys(dreamt) AS k (name) WHERE k.name NOT IN ('id', 'tenant_id', 'user_id', 'graph_edges', 'key');
+  FROM jsonb_object_keys(derived) AS k (name) WHERE k.name NOT IN ('id', 'tenant_id', 'user_id', 'graph_edges', 'key');
   EXECUTE format($query$
     INSERT INTO rem.%1$I AS r (tenant_id, id, user_id, %2$s)
     SELECT $1, $2, p.user_id, %3$s FROM jsonb_populate_record(NULL::rem.%1$I, $3) p
@@ -267,7 +267,7 @@ BEGIN
     WHERE r.deleted_at IS NULL AND r.origin LIKE 'dream:%%' AND (%5$s) IS DISTINCT FROM (%4$s)
     $query$, of_type, columns, regexp_replace(columns, '(^|, )', '\1p.', 'g'),
     regexp_replace(columns, '(^|, )', '\1excluded.', 'g'), regexp_replace(columns, '(^|, )', '\1r.', 'g'))
-    USING of_tenant, of_id, dreamt;
+    USING of_tenant, of_id, derived;
 END $$;
 
 -- Write the live statements about fields into the row, and clear fields whose statements have ended.
@@ -335,7 +335,7 @@ CREATE OR REPLACE FUNCTION rem_dream_project_edges(of_tenant text, of_type text,
 SET timezone = 'UTC' AS $$
 DECLARE
   before record;
-  dreamt jsonb;
+  derived jsonb;
   written timestamptz;
 BEGIN
   -- Deleted rows as well: a restored row must not bring back edges without a statement.
@@ -344,10 +344,10 @@ BEGIN
   IF before.updated_at IS NULL THEN
     RETURN;
   END IF;
-  SELECT coalesce(jsonb_agg(e.edge ORDER BY e.place), '[]') INTO dreamt
+  SELECT coalesce(jsonb_agg(e.edge ORDER BY e.place), '[]') INTO derived
   FROM jsonb_array_elements(before.graph_edges) WITH ORDINALITY AS e (edge, place)
   WHERE coalesce(e.edge ->> 'origin', 'user') NOT LIKE 'dream:%';
-  SELECT dreamt || coalesce(jsonb_agg(s.edge ORDER BY s.name), '[]') INTO dreamt FROM (
+  SELECT derived || coalesce(jsonb_agg(s.edge ORDER BY s.name), '[]') INTO derived FROM (
     SELECT DISTINCT ON (s.name) s.name, s.value || jsonb_build_object('origin', rem.rem_dream_origin(s.dream), 'properties',
       coalesce(s.value -> 'properties', '{}') || jsonb_build_object('sources', s.source_keys, 'run_id', s.run_id,
         'created_at', s.stated_at)
@@ -355,13 +355,13 @@ BEGIN
     FROM rem.statements s
     WHERE s.tenant_id = of_tenant AND s.entity_type = of_type AND s.entity_id = of_id AND s.kind = 'edge' AND s.state = 'live'
     ORDER BY s.name, s.stated_at DESC) s;
-  IF dreamt = before.graph_edges THEN
+  IF derived = before.graph_edges THEN
     RETURN;
   END IF;
   -- Users and pruning look at the last change of a session: a dream does not count as one.
   PERFORM set_config('rem.untouched', CASE of_type WHEN 'sessions' THEN 'on' ELSE '' END, true);
   EXECUTE format('UPDATE rem.%I SET graph_edges = $3 WHERE tenant_id = $1 AND id = $2 RETURNING updated_at', of_type)
-    INTO written USING of_tenant, of_id, dreamt;
+    INTO written USING of_tenant, of_id, derived;
   PERFORM set_config('rem.untouched', '', true);
   PERFORM rem.rem_dream_update_progress(of_tenant, of_type, of_id, before.updated_at, written);
 END $$;
@@ -370,9 +370,9 @@ END $$;
 CREATE OR REPLACE FUNCTION rem_dream_rescan_messages() RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 100;
 
 -- Let the dreams that made some statements read their sources again: rows as a whole, and of sessions only the messages. The key of a
--- message contains its session and index, also after the message is gone. If an entity is gone (`is_known_no_more`), the moments
+-- message contains its session and index, also after the message is gone. If an entity is gone (`is_entity_gone`), the moments
 -- dream reads the messages that mention it again, because moments list the people.
-CREATE OR REPLACE FUNCTION rem_dream_rescan_sources(of_tenants text[], of_statements uuid[], is_known_no_more boolean) RETURNS void LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION rem_dream_rescan_sources(of_tenants text[], of_statements uuid[], is_entity_gone boolean) RETURNS void LANGUAGE sql AS $$
   WITH lost AS (
     SELECT s.tenant_id, s.id, s.user_id, s.dream, s.kind, s.subject_type, s.subject_id, s.source_keys
     FROM unnest(of_tenants, of_statements) AS d (tenant_id, id) JOIN rem.statements s ON (s.tenant_id, s.id) = (d.tenant_id, d.id)),
@@ -380,7 +380,7 @@ CREATE OR REPLACE FUNCTION rem_dream_rescan_sources(of_tenants text[], of_statem
     SELECT l.*, 1 AS length FROM lost l
     UNION ALL
     SELECT l.tenant_id, l.id, l.user_id, 'moments', l.kind, l.subject_type, l.subject_id, l.source_keys, rem.rem_dream_rescan_messages() FROM lost l
-    WHERE is_known_no_more AND l.dream = 'entities' AND l.kind = 'edge' AND l.subject_type IN ('sessions', 'resources')),
+    WHERE is_entity_gone AND l.dream = 'entities' AND l.kind = 'edge' AND l.subject_type IN ('sessions', 'resources')),
   sessions AS (
     SELECT s.tenant_id, s.user_id, s.dream, m.place[1]::uuid AS session_id,
            range_agg(int4range(m.place[2]::integer, (m.place[2]::integer / s.length + 1) * s.length)) AS messages

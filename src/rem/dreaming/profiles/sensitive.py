@@ -12,6 +12,7 @@ import unicodedata
 from itertools import pairwise
 
 from rem.dreaming.rules import word_sets
+from rem.text import split_sentences
 
 _SENSITIVE_WORDS = frozenset[str]().union(*word_sets("sensitive").values())
 _WORD = re.compile(r"[^\W_]+")
@@ -19,7 +20,6 @@ _KEY_OR_ACCOUNT_NUMBER = re.compile(
     r"\b(?:sk|pk|ghp|gho|xox[abp]|AKIA|eyJ)[-_A-Za-z0-9]{12,}|-----BEGIN|\b\d{4}[ -]?\d{4}[ -]?\d{4}[ -]?\d{4}\b|"
     r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,}"
 )
-_SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+")
 
 
 def is_sensitive(text: str) -> bool:
@@ -32,4 +32,4 @@ def is_sensitive(text: str) -> bool:
 
 def remove_sensitive_sentences(text: str) -> str:
     """Return the text without its sensitive sentences."""
-    return " ".join(sentence for sentence in _SENTENCE_END.split(text.strip()) if not is_sensitive(sentence))
+    return " ".join(sentence for sentence in split_sentences(text) if not is_sensitive(sentence))
