@@ -56,7 +56,7 @@ def _words() -> list[str]:
 
 
 def _row(number: int, words: list[str]) -> tuple[str | None, str, str]:
-    """Store rows: one in a hundred is shared, the others belong to the users in turn."""
+    """Return owner, name and content of a row. One row in a hundred is shared; the others belong to users in turn."""
     source = random.Random(number)
     owner = None if number % _USERS == 0 else f"user-{number % _USERS}"
     name = " ".join(source.choices(words, k=source.choice((2, 2, 3)))).title()
