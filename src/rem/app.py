@@ -1,4 +1,4 @@
-"""Rem: the one object that opens the database and everything on it. Library, API, MCP and CLI all use it."""
+"""Rem: the object that opens the database and all services. The library, API, MCP server and CLI all use it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,11 @@ if TYPE_CHECKING:
 
 
 class Rem:
-    """An open REM. `async with Rem.open() as rem:` starts the embedded server if no other is configured."""
+    """An open REM. `async with Rem.open() as rem:` starts the embedded server if no other is configured.
+
+    Methods with `user` take an e-mail address, a user id or a `Scope`. Without a user they act on the rows that the
+    tenant shares.
+    """
 
     def __init__(self, database: Database, types: TypeRegistry, settings: Settings) -> None:
         self._database = database
@@ -64,7 +68,7 @@ class Rem:
     @classmethod
     @asynccontextmanager
     async def open(cls, settings: Settings | None = None, *, on_progress: Progress | None = None) -> AsyncIterator[Rem]:
-        """Open REM with the given settings, or with those of the environment."""
+        """Open REM with the given settings or those of the environment, and close it at the end of the block."""
         settings = settings or get_settings()
         if not settings.postgres.enabled:
             raise MemoryDisabledError
@@ -83,22 +87,22 @@ class Rem:
 
     @property
     def database(self) -> Database:
-        """The database, for what the store does not offer."""
+        """The database, for statements that the store does not offer."""
         return self._database
 
     @property
     def settings(self) -> Settings:
-        """The settings that it was opened with."""
+        """The settings that this REM was opened with."""
         return self._settings
 
     def store(self, user: UserOrScope = None, *, tenant: str = DEFAULT_TENANT) -> Store:
-        """Return the memory of one user or scope; without a user, what the tenant shares."""
+        """Return the store of one user."""
         return Store(self._database, Scope.for_user(user, tenant), self._types)
 
     def ingester(
         self, user: UserOrScope = None, *, tenant: str = DEFAULT_TENANT, save_agent: SaveAgent | None = None
     ) -> Ingester:
-        """Return an ingester that stores files in the memory of one user or scope.
+        """Return an ingester that stores files for one user.
 
         A file that defines an agent becomes one if `save_agent` is given.
         """
@@ -106,7 +110,7 @@ class Rem:
 
     async def ingest(
         self,
-        *places: str | Path,
+        *sources: str | Path,
         user: UserOrScope = None,
         tenant: str = DEFAULT_TENANT,
         category: str | None = None,
@@ -133,44 +137,44 @@ class Rem:
             await self._indexer.run(scope, on_index)
 
         return await pipeline.ingest(
-            [str(place) for place in places], index=index, recursive=recursive, on_file=on_file
+            [str(source) for source in sources], index=index, recursive=recursive, on_file=on_file
         )
 
     def memory(self, user: str | Scope, *, tenant: str = DEFAULT_TENANT) -> MemoryManager:
-        """Return the sessions of one user or scope."""
+        """Return the sessions of one user."""
         return MemoryManager(self.store(user, tenant=tenant), self._searcher, self._settings.memory)
 
     async def prune_if_due(self) -> int:
-        """Delete what MEMORY__AUTO_PRUNE_DAYS says is too old, of everyone; how many sessions. For servers."""
+        """Delete sessions that were idle for MEMORY__AUTO_PRUNE_DAYS, of all users, and return their number."""
         return await prune_idle_sessions(self.memory, self._database, self._settings.memory)
 
     async def query(self, query: str | Query, *, user: UserOrScope = None, tenant: str = DEFAULT_TENANT) -> QueryResult:
-        """Run a query in REM's language over what one user or scope sees; without a user, what the tenant shares."""
-        with query_span("rem.query") as answered:
+        """Run a query in REM's language, or its syntax tree, over the rows that the user may see."""
+        with query_span("rem.query") as set_result:
             result = await self._executor(Scope.for_user(user, tenant)).run(query)
-            answered(result.query_type, result.count)
+            set_result(result.query_type, result.count)
         return result
 
     async def ask(
         self, text: str, *, user: UserOrScope = None, tenant: str = DEFAULT_TENANT, limit: int | None = None
     ) -> QueryResult:
-        """Answer plain language without a language model. The notes say as which query it was understood.
+        """Answer a question in plain words without a language model. The result's notes name the query that was run.
 
-        `limit` is the most rows that a search may return.
+        `limit` is the maximum number of rows that a search returns.
         """
         scope = Scope.for_user(user, tenant)
-        with query_span("rem.ask") as answered:
+        with query_span("rem.ask") as set_result:
             result = await natural.ask(self._executor(scope), self.store(scope), text, limit)
-            answered(result.query_type, result.count)
+            set_result(result.query_type, result.count)
         return result
 
     async def run_plan(
         self, plan: Plan | Mapping[str, Any] | str, *, user: UserOrScope = None, tenant: str = DEFAULT_TENANT
     ) -> PlanResult:
-        """Run queries in stages, where one feeds the next. The plan is an object, a mapping or JSON."""
-        with query_span("rem.plan") as answered:
+        """Run a plan, whose stages may use results of earlier ones. It is an object, a mapping or JSON."""
+        with query_span("rem.plan") as set_result:
             result = await run_plan(self._executor(Scope.for_user(user, tenant)), Plan.parse(plan))
-            answered("PLAN", result.count)
+            set_result("PLAN", result.count)
         return result
 
     def _executor(self, scope: Scope) -> QueryExecutor:
@@ -185,25 +189,25 @@ class Rem:
         rescan: bool = False,
         on_progress: IndexProgress | None = None,
     ) -> IndexReport:
-        """Index what waits to be searched: of one user and the tenant's shared rows, or of everyone.
+        """Index new rows of one user and the tenant's shared rows, or of all users.
 
-        A search indexes a few rows itself, so this is for after many were written. `rescan` indexes all rows
-        of everyone again.
+        A search indexes a few rows itself. Call this after you wrote many. `rescan` indexes all rows of all users
+        again.
         """
         if rescan:
             await self._indexer.enqueue_all()
         return await self._indexer.run(None if everyone else Scope.for_user(user, tenant), on_progress)
 
-    async def waiting(self) -> IndexBacklog:
-        """What is written and not indexed yet, of everyone."""
+    async def index_backlog(self) -> IndexBacklog:
+        """Count the rows and passages of all users that are not indexed yet."""
         return await self._indexer.load_backlog()
 
     async def check_index(self) -> IndexState:
-        """How much is indexed, by which model, and whether a row was forgotten."""
+        """Return how much is indexed and by which model, and count the rows that the index misses."""
         return await self._indexer.check()
 
-    async def try_models(self) -> str | None:
-        """Try the embedder and the reranker. An error says what is wrong; None, or why there is no embedder."""
+    async def check_models(self) -> str | None:
+        """Run the embedder and the reranker once, and raise their error. Return the reason if there is no embedder."""
         if self._reranker is not None:
             await self._reranker.scores("a question", ["a text to try it"])
         try:
@@ -213,66 +217,66 @@ class Rem:
         return None
 
     async def switch_model(self) -> int:
-        """Let the model that the settings name be the one of this database; how many passages have to be embedded anew.
+        """Make the embedding model of the settings the model of this database. Return the passages left to embed.
 
-        `reembed` does it, or a running server in the background; until then SEARCH finds those by their words.
+        `reembed` or a running server embeds them. Until then SEARCH finds them by their words only.
         """
         return await self._indexer.switch_model()
 
     async def reembed(self, on_progress: IndexProgress | None = None) -> int:
-        """Embed anew what another model embedded; how many passages it were. Can be stopped and resumed."""
+        """Embed the passages of another model again, and return their number. It can be stopped and resumed."""
         await self._indexer.switch_model()
         return await self._indexer.reembed_outdated(on_progress)
 
-    def dreamer(self, mind: ExtractionModel | None = None, schemas: AgentSchemas | None = None) -> Dreamer:
-        """Whoever derives moments, entities, relations and profiles from memories; with a mind, by a language model."""
+    def dreamer(self, model: ExtractionModel | None = None, schemas: AgentSchemas | None = None) -> Dreamer:
+        """Return the dreamer, which derives moments, entities, relations and profiles. It uses `model` if given."""
         from rem.dreaming.dreamer import Dreamer
 
         settings = self._settings.dreaming
-        return Dreamer(self._database, self.store, self._indexer, self._embedder, settings, mind, schemas)
+        return Dreamer(self._database, self.store, self._indexer, self._embedder, settings, model, schemas)
 
     async def plan_forget(
         self, label: str, *, user: UserOrScope = None, tenant: str = DEFAULT_TENANT, mentions: bool = False
     ) -> ForgetPlan:
-        """What would go with everything about a name or a key; with `mentions`, also the texts that name it."""
+        """List the rows about a name or key that `forget` would remove. `mentions` adds the texts that mention it."""
         from rem.forgetting.forget import plan_forget
 
         return await plan_forget(self._database, Scope.for_user(user, tenant), label, with_mentions=mentions)
 
     async def forget(self, plan: ForgetPlan) -> ForgetReport:
-        """Remove what a plan shows, all of it or nothing; an error if something else would go by now."""
+        """Remove the rows of a plan, all or none. Raise `ConflictError` if the rows have changed since the plan."""
         from rem.forgetting.forget import forget
 
         return await forget(self._database, plan)
 
-    async def count_user(self, user: str, *, tenant: str = DEFAULT_TENANT) -> EraseReport:
-        """What `erase_user` would erase. Nothing changes."""
+    async def count_user_rows(self, user: str, *, tenant: str = DEFAULT_TENANT) -> EraseReport:
+        """Count the rows that `erase_user` would erase, and change nothing."""
         from rem.forgetting.erase_user import count_user
 
         return await count_user(self._database, user, tenant)
 
     async def erase_user(self, user: str, *, tenant: str = DEFAULT_TENANT) -> EraseReport:
-        """Erase everything of a user in a tenant, for good; the report proves that nothing is left."""
+        """Erase all rows of a user in a tenant for good. The report counts the rows before and after."""
         from rem.forgetting.erase_user import erase_user
 
         return await erase_user(self._database, user, tenant)
 
     async def sweep(self) -> SweepReport:
-        """Erase for good what has lapsed, of everyone, and what was dreamt from it."""
+        """Erase the expired rows of all users and the statements derived from them, for good."""
         from rem.forgetting.sweep import sweep
 
         return await sweep(self._database)
 
     async def keep_indexed(self) -> None:
-        """Index whatever anyone writes, until cancelled; for servers."""
+        """Index new rows of all users until cancelled. For servers."""
         await keep_indexed(self._database, self._indexer)
 
-    async def plan(self, model: type[Entity]) -> TypePlan:
-        """The migration that `register` would apply for a class of your own, to be read first."""
+    async def plan_registration(self, model: type[Entity]) -> TypePlan:
+        """Return the migration that `register` would apply for your entity class, without applying it."""
         return await self._types.plan(self._database, model)
 
     async def register(self, model: type[Entity]) -> TypePlan:
-        """Make a table for a class of your own, or bring it up to date; what was applied."""
+        """Create or update the table of your entity class, and return the migration that was applied."""
         return await self._types.register(self._database, model)
 
     async def load(
@@ -282,11 +286,11 @@ class Rem:
         tenant: str = DEFAULT_TENANT,
         on_rows: RowProgress | None = None,
     ) -> LoadReport:
-        """Load YAML files into one user's memory, or into what the tenant shares; all of them or nothing."""
+        """Load YAML files into the rows of one user. All files are loaded or none."""
         return await load(self.store(user, tenant=tenant), read_files(paths), on_rows)
 
     async def load_demo(self, *, tenant: str = DEFAULT_TENANT, on_rows: RowProgress | None = None) -> LoadReport:
-        """Load the sample workspace."""
+        """Load the sample workspace into the shared rows of a tenant."""
         return await load(self.store(tenant=tenant), read_workspace(), on_rows)
 
     async def dump(
@@ -298,13 +302,13 @@ class Rem:
         with_deleted: bool = False,
         on_rows: Callable[[int], None] | None = None,
     ) -> int:
-        """Write one user's own rows, or the shared ones, as YAML that `load` reads; how many there were."""
+        """Write the rows of one user as YAML that `load` reads, and return their number."""
         return await dump(self.store(user, tenant=tenant), stream, with_deleted=with_deleted, on_rows=on_rows)
 
     async def rebuild_cache(self) -> RebuildReport:
-        """Fill kv_store and edges anew from the tables."""
+        """Rebuild kv_store and edges from the entity tables."""
         return await rebuild_mirrors(self._database)
 
     async def check_cache(self) -> MirrorReport:
-        """Compare kv_store and edges with what the tables imply."""
+        """Compare kv_store and edges with the entity tables."""
         return await check_mirrors(self._database)

@@ -58,7 +58,7 @@ async def roll_back(dsn: str, steps: int = 1) -> list[str]:
 
 
 async def test_plan_shows_the_sql_and_changes_nothing(rem: Rem, sql: Connection) -> None:
-    plan = await rem.plan(Project)
+    plan = await rem.plan_registration(Project)
     assert plan.migration is not None
     assert plan.migration.name == "custom:projects:1"
     assert 'CREATE TABLE rem."projects"' in plan.sql
@@ -69,7 +69,7 @@ async def test_plan_shows_the_sql_and_changes_nothing(rem: Rem, sql: Connection)
 
 
 async def test_register_applies_exactly_the_plan(rem: Rem, sql: Connection) -> None:
-    planned = await rem.plan(Project)
+    planned = await rem.plan_registration(Project)
     assert await rem.register(Project) == planned
     assert planned.migration is not None
     assert await sql.fetchval("SELECT checksum FROM migrations WHERE name = 'custom:projects:1'") == (

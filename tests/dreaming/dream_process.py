@@ -17,7 +17,7 @@ async def main(dsn: str, home: str, user: str) -> None:
     """Print "begins", dream, and print "done"."""
     settings = Settings(rem_home=Path(home), postgres=PostgresSettings(connection_string=SecretStr(dsn)))
     async with Rem.open(settings) as rem:
-        await rem.try_models()
+        await rem.check_models()
         print("begins", flush=True)
         await rem.dreamer().dream(Scope.for_user(user), ["moments", "affinity"])
         print("done", flush=True)

@@ -43,7 +43,7 @@ async def two_users(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> tuple[
 async def test_sample_user_has_rows_in_every_table(
     two_users: tuple[Store, Store], sql: asyncpg.Connection[asyncpg.Record], rem: Rem
 ) -> None:
-    report = await rem.count_user(_ALICE)
+    report = await rem.count_user_rows(_ALICE)
     assert [row.table for row in report.tables if row.before == 0] == [], "the tests below would prove nothing of these"
     assert len(await find_traces(sql, _ALICE_MARKER)) > 30
 
@@ -53,7 +53,7 @@ async def test_erase_removes_one_user_and_keeps_the_other(
 ) -> None:
     alice, _ = two_users
     bob_traces = await find_traces(sql, _BOB_MARKER)
-    of_bob = {row.table: row.before for row in (await rem.count_user(_BOB)).tables}
+    of_bob = {row.table: row.before for row in (await rem.count_user_rows(_BOB)).tables}
     report = await rem.erase_user(_ALICE)
     assert (report.is_applied, report.after, report.passes) == (True, 0, 1)
     assert report.before > 100
@@ -61,7 +61,7 @@ async def test_erase_removes_one_user_and_keeps_the_other(
     assert await find_traces(sql, _ALICE_MARKER) == {}
     assert await find_traces(sql, str(alice.scope.user_id)) == {}
     assert await find_traces(sql, _BOB_MARKER) == bob_traces
-    kept = {row.table: row.before for row in (await rem.count_user(_BOB)).tables}
+    kept = {row.table: row.before for row in (await rem.count_user_rows(_BOB)).tables}
     assert kept.pop("rem.shared_sessions") == of_bob.pop("rem.shared_sessions") - 2, "both of them had Alice in them"
     changing = {"rem.kv_store", "rem.edges", "rem.search_queue", "rem.passage_totals", "rem.passage_total_deltas"}
     assert {name: kept[name] for name in kept if name not in changing} == {
@@ -125,7 +125,7 @@ async def test_count_user_changes_nothing(
     two_users: tuple[Store, Store], rem: Rem, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     before = await find_traces(sql, _ALICE_MARKER)
-    report = await rem.count_user(_ALICE)
+    report = await rem.count_user_rows(_ALICE)
     assert (report.is_applied, report.before > 100) == (False, True)
     assert await find_traces(sql, _ALICE_MARKER) == before
 

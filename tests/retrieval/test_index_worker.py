@@ -25,7 +25,7 @@ async def _run_workers(*rems: Rem) -> AsyncIterator[None]:
 
 async def _wait_for_backlog(rem: Rem, wanted: IndexBacklog) -> None:
     async with asyncio.timeout(20):
-        while await rem.waiting() != wanted:  # noqa: ASYNC110  # only the database knows
+        while await rem.index_backlog() != wanted:  # noqa: ASYNC110  # only the database knows
             await asyncio.sleep(0.05)
 
 

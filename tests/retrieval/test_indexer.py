@@ -49,9 +49,9 @@ async def _true_statistics(sql: Sql) -> tuple[dict[int, int], dict[tuple[str | N
 
 async def test_new_row_is_in_the_backlog_until_indexed(rem: Rem, alice: Store) -> None:
     await alice.upsert(Resource(name="Tea", content="Sencha is brewed at eighty degrees."))
-    assert await rem.waiting() == IndexBacklog(rows=1, passages=0)
+    assert await rem.index_backlog() == IndexBacklog(rows=1, passages=0)
     assert await rem.index(user="alice@example.com") == IndexReport(rows=1, passages=1, embedded=1)
-    assert await rem.waiting() == IndexBacklog(rows=0, passages=0)
+    assert await rem.index_backlog() == IndexBacklog(rows=0, passages=0)
     assert await rem.index(everyone=True) == IndexReport(rows=0, passages=0, embedded=0)
 
 
@@ -61,7 +61,7 @@ async def test_index_of_one_scope_leaves_others_in_the_backlog(
     for store in (alice, bob, shared):
         await store.upsert(Resource(name="Tea", content="Sencha"))
     assert (await rem.index(user="alice@example.com")).rows == 2
-    assert (await rem.waiting()).rows == 1
+    assert (await rem.index_backlog()).rows == 1
 
 
 async def test_changed_text_replaces_passages(rem: Rem, alice: Store, sql: Sql) -> None:
@@ -78,7 +78,7 @@ async def test_change_of_another_field_keeps_passages(rem: Rem, alice: Store, sq
     await rem.index(everyone=True)
     before = await sql.fetchval("SELECT id FROM passages")
     await alice.modify(Resource, tea.id, lambda row: row.model_copy(update={"category": "drink"}))
-    assert not await rem.waiting()
+    assert not await rem.index_backlog()
     assert await sql.fetchval("SELECT id FROM passages") == before
 
 
@@ -131,7 +131,7 @@ async def test_locked_row_is_indexed_after_its_transaction(rem: Rem, alice: Stor
         await sql.execute("UPDATE resources SET category = 'drink' WHERE id = $1", tea.id)
         # The indexer does not wait for the writer, and the row stays in the queue.
         assert (await asyncio.wait_for(rem.index(everyone=True), 10)).passages == 0
-    assert (await rem.waiting()).rows == 1
+    assert (await rem.index_backlog()).rows == 1
     assert (await rem.index(everyone=True)).passages == 1
 
 
@@ -140,7 +140,7 @@ async def test_failed_transaction_leaves_no_backlog(rem: Rem, alice: Store) -> N
         async with alice.transaction() as transaction:
             await transaction.upsert(Resource(name="Tea", content="Sencha"))
             raise RuntimeError
-    assert not await rem.waiting()
+    assert not await rem.index_backlog()
 
 
 async def test_statistics_are_correct_after_all_kinds_of_writes(rem: Rem, alice: Store, bob: Store, sql: Sql) -> None:
@@ -205,13 +205,13 @@ async def test_row_stays_in_backlog_while_embedding_service_is_down(settings: Se
             result = await rem.query('SEARCH "sencha"', user="alice")
             assert [row["key"] for row in result.results] == ["tea"]
             assert any("words alone" in note for note in result.notes)
-            assert await rem.waiting() == IndexBacklog(rows=0, passages=1)
+            assert await rem.index_backlog() == IndexBacklog(rows=0, passages=1)
             server.set_script(_vectors(4))
             server.requests.clear()
             result = await rem.query('SEARCH "sencha"', user="alice")
             assert result.notes == ()
             assert result.results[0]["similarity"] > 0
-            assert not await rem.waiting()
+            assert not await rem.index_backlog()
 
 
 async def test_other_model_is_rejected_until_reembedded(settings: Settings) -> None:
@@ -282,7 +282,7 @@ async def test_invisible_title_does_not_block_indexing(rem: Rem, alice: Store) -
     await alice.upsert(Resource(name="\u2066" * 201 + "hello", content=""))
     await alice.upsert(Resource(name="Tea", content="Sencha"))
     assert [row["key"] for row in (await rem.query('SEARCH "sencha"', user="alice@example.com")).results] == ["tea"]
-    assert not await rem.waiting()
+    assert not await rem.index_backlog()
 
 
 async def test_stored_mean_is_the_mean_of_all_vectors(settings: Settings, sql: Sql) -> None:

@@ -249,7 +249,7 @@ def register(
     model = _import_entity(entity)
 
     async def work(rem: Rem) -> None:
-        plan = await (rem.plan(model) if dry_run else rem.register(model))
+        plan = await (rem.plan_registration(model) if dry_run else rem.register(model))
         if as_json:
             print_json({"table": plan.table, "sql": plan.sql, "applied": bool(plan.migration) and not dry_run})
         else:

@@ -164,7 +164,7 @@ async def _check_search() -> str:
 
     async with Rem.open() as rem:
         state = await rem.check_index()
-        why_words_only = await rem.try_models()
+        why_words_only = await rem.check_models()
     if state.unindexed_rows:
         raise DatabaseError(
             f"{format_count(state.unindexed_rows, 'row')} of text are not indexed: run `rem db index --rescan`."

@@ -122,7 +122,7 @@ def erase_user(
     from rem.cli.output import format_count, print_json
 
     async def work(rem: Rem) -> EraseReport:
-        preview = await rem.count_user(user, tenant=tenant)
+        preview = await rem.count_user_rows(user, tenant=tenant)
         if dry_run:
             return preview
         if not yes:

@@ -205,7 +205,7 @@ async def status(env: ToolEnv) -> dict[str, Any]:
     if env.memory is None:
         return page
     server = env.rem.database.server_info
-    waiting = await env.rem.waiting()
+    waiting = await env.rem.index_backlog()
     async with env.rem.database.connection() as connection:
         embedding_model = await load_current_model(connection)
     store = env.rem.store(env.scope)
