@@ -1,4 +1,4 @@
-"""A language model on loopback whose answers the test writes down, in OpenAI's protocol over real HTTP."""
+"""A language model with scripted answers, in OpenAI's protocol over real HTTP on loopback."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Call:
 
 @dataclass(frozen=True)
 class Pause:
-    """The model thinks."""
+    """The model pauses."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Raw:
-    """The provider sends something that is no chunk."""
+    """The provider sends raw bytes instead of a chunk."""
 
     data: bytes
 
@@ -58,36 +58,36 @@ Script: TypeAlias = Callable[[dict[str, Any]], Sequence[Step]]
 
 
 def last_text(body: dict[str, Any]) -> str:
-    """What the user said last, in a request."""
-    said = [message["content"] for message in body["messages"] if message["role"] == "user"]
-    content = said[-1] if said else ""
+    """Return the last user message of a request."""
+    texts = [message["content"] for message in body["messages"] if message["role"] == "user"]
+    content = texts[-1] if texts else ""
     return content if isinstance(content, str) else " ".join(part.get("text", "") for part in content)
 
 
 def has_result(body: dict[str, Any]) -> bool:
-    """Whether the request brings a tool's result for the last message of the user."""
+    """Return whether the last message of the request is a tool result."""
     return str(body["messages"][-1]["role"]) == "tool"
 
 
 def instructions(body: dict[str, Any]) -> str:
-    """The system prompt of a request."""
+    """Return the system prompt of a request."""
     return "\n".join(
         str(message["content"]) for message in body["messages"] if message["role"] in ("system", "developer")
     )
 
 
 class ScriptedModel:
-    """Answers each request as a function of its body says."""
+    """Answers each request with the steps that `script` returns for its body."""
 
     def __init__(self) -> None:
         self.script: Script = lambda _body: ["Hello", " from", " the", " model."]
         self.requests: list[dict[str, Any]] = []
         self.open = 0
-        """Streams that are being sent; one that the client left is none."""
+        """Number of streams that are being sent to connected clients."""
         self.url = ""
 
     def app(self) -> Starlette:
-        """The server's application."""
+        """Return the application of the server."""
         return Starlette(routes=[Route("/v1/chat/completions", self._complete, methods=["POST"])])
 
     async def _complete(self, request: Request) -> Response:
@@ -100,18 +100,18 @@ class ScriptedModel:
         if body.get("stream"):
             return StreamingResponse(self._stream(body, steps), media_type="text/event-stream")
         await asyncio.sleep(sum(step.seconds for step in steps if isinstance(step, Pause)))
-        return JSONResponse(_whole(body, steps))
+        return JSONResponse(_complete_answer(body, steps))
 
     async def _stream(self, body: dict[str, Any], steps: Sequence[Step]) -> AsyncIterator[bytes]:
         self.open += 1
         try:
             yield _chunk(body, {"role": "assistant", "content": ""})
-            for place, step in enumerate(steps):
+            for index, step in enumerate(steps):
                 match step:
                     case str():
                         yield _chunk(body, {"content": step})
                     case Call():
-                        yield _chunk(body, {"tool_calls": [{"index": place, **_call(step)}]})
+                        yield _chunk(body, {"tool_calls": [{"index": index, **_call(step)}]})
                     case Pause():
                         await asyncio.sleep(step.seconds)
                     case Raw():
@@ -145,15 +145,15 @@ def _call(call: Call) -> dict[str, Any]:
 
 
 def _usage(body: dict[str, Any], steps: Sequence[Step]) -> dict[str, int]:
-    said = sum(isinstance(step, str) for step in steps)
+    completion_tokens = sum(isinstance(step, str) for step in steps)
     return {
         "prompt_tokens": len(body["messages"]),
-        "completion_tokens": said,
-        "total_tokens": len(body["messages"]) + said,
+        "completion_tokens": completion_tokens,
+        "total_tokens": len(body["messages"]) + completion_tokens,
     }
 
 
-def _whole(body: dict[str, Any], steps: Sequence[Step]) -> dict[str, Any]:
+def _complete_answer(body: dict[str, Any], steps: Sequence[Step]) -> dict[str, Any]:
     calls = [_call(step) for step in steps if isinstance(step, Call)]
     message: dict[str, Any] = {
         "role": "assistant",
@@ -167,7 +167,7 @@ def _whole(body: dict[str, Any], steps: Sequence[Step]) -> dict[str, Any]:
 
 @contextmanager
 def scripted_model() -> Iterator[ScriptedModel]:
-    """A running model; its address is in `url`."""
+    """Run a model; its address is in `url`."""
     model = ScriptedModel()
     config = uvicorn.Config(model.app(), port=0, log_level="critical", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)

@@ -1,4 +1,4 @@
-"""Who asks comes from whoever authenticated the caller, and reaches every agent and tool below."""
+"""The context and the scope of a caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where agents are found, and who sees which."""
+"""The agent catalog: lookup order, owners, invalid definitions."""
 
 from __future__ import annotations
 
@@ -124,10 +124,10 @@ async def test_validate_rejects_the_name_of_a_built_in_agent(folder: Path) -> No
     path = folder / "mine.yaml"
     path.write_text(minimal("rem"))
     (problem,) = read_agent_file(path).issues
-    said = f"{path}: json_schema_extra.name: rem is the name of an agent that is built in: choose another"
-    assert problem.format(str(path)) == said
+    message = f"{path}: json_schema_extra.name: rem is the name of an agent that is built in: choose another"
+    assert problem.format(str(path)) == message
     checked = rem_command("agents", "validate", str(path), settings={"POSTGRES__ENABLED": "false"})
-    assert (checked.returncode, checked.stderr) == (2, f"Error: {said}\n")
+    assert (checked.returncode, checked.stderr) == (2, f"Error: {message}\n")
     path.write_text(minimal("rem-helper"))
     assert read_agent_file(path).issues == []
 
@@ -262,6 +262,6 @@ async def test_docs_example_of_an_agent_that_calls_others_is_valid(files_only: A
     (folder / "asking.yaml").write_text(text)
     schema = await files_only.get("release-notes", EVERYONE)
     assert schema.tool_names == ["ask_agent", "search_rem"]
-    asked = set(re.findall(r"`([a-z-]+)`", schema.description)) - set(TOOLS)
-    assert asked <= {agent.name for agent in load_built_in_agents()} | {"release-helper"}
-    assert asked
+    named_agents = set(re.findall(r"`([a-z-]+)`", schema.description)) - set(TOOLS)
+    assert named_agents <= {agent.name for agent in load_built_in_agents()} | {"release-helper"}
+    assert named_agents

@@ -67,9 +67,9 @@ def test_tool_without_patterns_reads_everything_and_no_tool_reads_nothing() -> N
 
 
 def test_uri_patterns_are_matched_in_linear_time() -> None:
-    begun = time.perf_counter()
+    started = time.perf_counter()
     assert not matches_uri_pattern("a*" * 30 + "b", "a" * 2000)
-    assert time.perf_counter() - begun < 2
+    assert time.perf_counter() - started < 2
 
 
 def test_agent_may_have_every_registered_tool() -> None:

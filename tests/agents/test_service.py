@@ -1,4 +1,4 @@
-"""Agents on a scripted model, as a library user runs them: what the model is told, and what is remembered."""
+"""Run agents on a scripted model as a library user does, and check the input of the model and the stored session."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def agents_with(settings: Settings, model: ScriptedModel, **changes: Any) 
             await agents.close()
 
 
-def turn(text: str, session: UUID | None = None, **given: Any) -> AgentRequest:
+def make_request(text: str, session: UUID | None = None, **given: Any) -> AgentRequest:
     session_id = str(session) if session else None
     return AgentRequest(context=AgentContext(user_id="alice", session_id=session_id), text=text, **given)
 
@@ -60,12 +60,12 @@ async def test_recall_adds_past_sessions_to_the_prompt_but_not_to_the_stored_mes
     rem: Rem, settings: Settings, model: ScriptedModel
 ) -> None:
     async with agents_with(settings, model, memory={"rag": {"enabled": True}}) as agents:
-        await agents.run(turn("My sailing boat is called Albatross"))
-        answer = await agents.run(turn("What is the name of my sailing boat?"))
-    asked = last_text(model.requests[-1])
-    assert asked.startswith("RELEVANT CONTEXT FROM PAST CONVERSATIONS:")
-    assert "Albatross" in asked
-    assert asked.endswith("USER QUESTION: What is the name of my sailing boat?")
+        await agents.run(make_request("My sailing boat is called Albatross"))
+        answer = await agents.run(make_request("What is the name of my sailing boat?"))
+    prompt = last_text(model.requests[-1])
+    assert prompt.startswith("RELEVANT CONTEXT FROM PAST CONVERSATIONS:")
+    assert "Albatross" in prompt
+    assert prompt.endswith("USER QUESTION: What is the name of my sailing boat?")
     assert answer.session_id is not None
     stored = await rem.memory("alice").load_session(UUID(answer.session_id))
     assert stored[0].content == "What is the name of my sailing boat?"
@@ -85,10 +85,10 @@ async def test_long_session_is_summarized_once_and_not_per_request(
     memory = {"strategy": "summarization", "max_history_tokens": 400}
     async with agents_with(settings, model, memory=memory) as agents:
         for _ in range(6):
-            await agents.run(turn(_LONG, session))
+            await agents.run(make_request(_LONG, session))
     async with agents_with(settings, model, memory=memory) as agents:
         before = len(model.requests)
-        await agents.run(turn("And?", session))
+        await agents.run(make_request("And?", session))
     assert "They planned a ferry." in instructions(model.requests[before])
     summaries = [body for body in model.requests if "You summarize conversations" in instructions(body)]
     assert 1 <= len(summaries) <= 5
@@ -107,8 +107,8 @@ async def test_user_is_described_by_a_hint_or_the_profile(rem: Rem, settings: Se
     await rem.store("alice@example.com").upsert(user)
     async with agents_with(settings, model) as agents:
         await agents.run(AgentRequest(context=context, text="Hi"))
-        found = await rem.query("LOOKUP users/alice-adams", user="alice@example.com")
-    assert found.results[0]["record"]["summary"] == "Builds boats"
+        result = await rem.query("LOOKUP users/alice-adams", user="alice@example.com")
+    assert result.results[0]["record"]["summary"] == "Builds boats"
     assert "REM LOOKUP users/alice-adams" in instructions(model.requests[-1])
     assert "Builds boats" not in instructions(model.requests[-1])
     async with agents_with(settings, model, chat={"auto_inject_user_context": True}) as agents:
@@ -129,7 +129,7 @@ async def test_structured_output_is_validated_and_corrected(rem: Rem, settings: 
 
     model.script = script
     async with agents_with(settings, model) as agents:
-        answer = await agents.run(turn("Is it so?", agent="query-agent"))
+        answer = await agents.run(make_request("Is it so?", agent="query-agent"))
     assert answer.output == answers[1]
     assert answer.text == '{"answer":"Yes","confidence":0.7,"sources":["note"]}'
     assert "confidence" in str(model.requests[1]["messages"][-1])
@@ -145,7 +145,7 @@ async def test_structured_output_that_stays_invalid_is_an_error(
     model.script = script
     async with agents_with(settings, model) as agents:
         with pytest.raises(ModelError, match="schema"):
-            await agents.run(turn("Is it so?", agent="query-agent"))
+            await agents.run(make_request("Is it so?", agent="query-agent"))
     assert len(model.requests) == 3
 
 
@@ -155,7 +155,7 @@ async def test_invalid_output_schema_is_rejected_before_anything_is_stored(
     session = uuid4()
     async with agents_with(settings, model) as agents:
         with pytest.raises(InvalidInputError, match="schema"):
-            await agents.run(turn("Hi", session, output_schema={"type": "array"}))
+            await agents.run(make_request("Hi", session, output_schema={"type": "array"}))
     assert not model.requests
     assert await rem.memory("alice").list_sessions() == []
 
@@ -166,18 +166,18 @@ async def test_request_limit_includes_child_runs(rem: Rem, settings: Settings, m
     ]
     async with agents_with(settings, model, llm={"request_limit": 5}) as agents:
         with pytest.raises(RunLimitError):
-            await agents.run(turn("Go", agent="orchestrator"))
+            await agents.run(make_request("Go", agent="orchestrator"))
     assert len(model.requests) <= 5
 
 
 async def test_answer_is_stopped_after_its_time_limit(rem: Rem, settings: Settings, model: ScriptedModel) -> None:
     model.script = lambda _body: [step for _ in range(50) for step in ("word ", Pause(0.1))]
     async with agents_with(settings, model, llm={"answer_seconds": 0.5}) as agents:
-        conversation = await agents.start(turn("Go on"))
-        events = [event async for event in conversation.events()]
+        stream = await agents.start(make_request("Go on"))
+        events = [event async for event in stream.events()]
     assert [event.code for event in events if event.type == "error"] == ["model_timeout"]
-    assert conversation.session_id is not None
-    stored = await rem.memory("alice").load_session(UUID(conversation.session_id))
+    assert stream.session_id is not None
+    stored = await rem.memory("alice").load_session(UUID(stream.session_id))
     assert stored[-1].content.startswith("word word")
 
 
@@ -185,19 +185,19 @@ async def test_request_overrides_agent_and_agent_overrides_settings(
     rem: Rem, settings: Settings, model: ScriptedModel
 ) -> None:
     async with agents_with(settings, model, llm={"default_temperature": 0.9}) as agents:
-        await agents.run(turn("Hi"))
+        await agents.run(make_request("Hi"))
         await agents.catalog.save(
             "type: object\ndescription: Answer.\njson_schema_extra: {kind: agent, name: cool, temperature: 0.1}",
             AgentContext(user_id="alice").scope,
         )
-        await agents.run(turn("Hi", agent="cool"))
-        await agents.run(turn("Hi", agent="cool", model_settings={"temperature": 0.5}))
+        await agents.run(make_request("Hi", agent="cool"))
+        await agents.run(make_request("Hi", agent="cool", model_settings={"temperature": 0.5}))
     assert [body["temperature"] for body in model.requests] == [0.9, 0.1, 0.5]
 
 
 async def test_request_without_memory_stores_nothing(rem: Rem, settings: Settings, model: ScriptedModel) -> None:
     async with agents_with(settings, model) as agents:
-        answer = await agents.run(turn("Hi", is_remembered=False))
+        answer = await agents.run(make_request("Hi", is_remembered=False))
     assert answer.session_id is None
     assert await rem.memory("alice").list_sessions() == []
 
@@ -207,17 +207,17 @@ async def test_answer_is_stored_if_client_leaves_during_storing(
 ) -> None:
     session, said = uuid4(), asyncio.Event()
 
-    async def listen(conversation: AnswerStream) -> None:
-        async for event in conversation.events():
+    async def listen(stream: AnswerStream) -> None:
+        async for event in stream.events():
             if event.type == "text_delta":
                 said.set()
 
     async with agents_with(settings, model) as agents:
-        conversation = await agents.start(turn("Hi", session))
+        stream = await agents.start(make_request("Hi", session))
         async with sql.transaction():
             # Somebody else holds the session, so that storing the answer takes a while.
             await sql.execute("SELECT FROM sessions WHERE id = $1 FOR UPDATE", session)
-            listening = asyncio.create_task(listen(conversation))
+            listening = asyncio.create_task(listen(stream))
             await said.wait()
             await asyncio.sleep(0.3)
             listening.cancel()
@@ -240,7 +240,7 @@ json_schema_extra: {kind: agent, name: reader, resources: [{uri_pattern: "rem://
         await agents.catalog.save(definition, AgentContext(user_id="alice").scope)
         for uri, is_read in (("rem://agents", True), ("rem://status", False)):
             model.script = partial(_reading, uri)
-            answer = await agents.run(turn("Read", agent="reader"))
+            answer = await agents.run(make_request("Read", agent="reader"))
             assert ("query-agent" in str(answer.tool_calls[0]["result"])) == is_read
             assert "postgres" not in str(answer.tool_calls[0]["result"]).lower()
 
@@ -248,9 +248,9 @@ json_schema_extra: {kind: agent, name: reader, resources: [{uri_pattern: "rem://
 async def test_answer_that_cannot_be_stored_is_still_sent(rem: Rem, settings: Settings, model: ScriptedModel) -> None:
     session = uuid4()
     async with agents_with(settings, model) as agents:
-        conversation = await agents.start(turn("Hi", session))
+        stream = await agents.start(make_request("Hi", session))
         await rem.memory("alice").delete_session(session)
-        events = [event async for event in conversation.events()]
+        events = [event async for event in stream.events()]
     assert "".join(event.content for event in events if event.type == "text_delta") == "Noted."
     assert [event.flags for event in events if event.type == "metadata"] == [["not_remembered"]]
     assert events[-1].type == "done"

@@ -1,4 +1,4 @@
-"""The simulator shows every kind of event, the same every time."""
+"""The simulator plays every kind of event, always in the same order."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ async def test_prompt_is_quoted_in_one_line(prompt: str) -> None:
 
 
 async def test_delay_slows_the_script_down() -> None:
-    begun = time.perf_counter()
+    started = time.perf_counter()
     async for event in simulate("demo", delay_seconds=0.02):
         if isinstance(event, ProgressEvent):
             break
-    assert time.perf_counter() - begun >= 0.08
+    assert time.perf_counter() - started >= 0.08

@@ -1,4 +1,4 @@
-"""Structured answers are validated, really, and asked for again."""
+"""Structured answers are validated, and the model may correct them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tests.agents.sample_agents import COMPLETE
 SCHEMA = parse_agent(COMPLETE, "x").output_schema
 
 
-class Answers:
+class AnsweringModel:
     """A model that gives one answer after the other, and keeps what it was told about them."""
 
     def __init__(self, *answers: dict[str, Any]) -> None:
         self._answers = list(answers)
-        self.told: list[str] = []
-        self.shown: dict[str, Any] = {}
+        self.feedback: list[str] = []
+        self.output_schema: dict[str, Any] = {}
 
     def __call__(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        self.told += [str(part.content) for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
-        self.shown = info.output_tools[0].parameters_json_schema
+        self.feedback += [str(part.content) for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
+        self.output_schema = info.output_tools[0].parameters_json_schema
         return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, self._answers.pop(0))])
 
     def agent(self, retries: int = 2) -> Agent[None, Any]:
@@ -42,24 +42,24 @@ class Answers:
 
 async def test_valid_answer_is_accepted() -> None:
     good = {"answer": "It is out.", "confidence": 1, "released_at": "2026-05-01T12:00:00Z", "owner": {"name": "Zoë"}}
-    answers = Answers(good)
+    answers = AnsweringModel(good)
     assert (await answers.agent().run("When?")).output == good
-    assert answers.shown["required"] == ["answer"]
-    assert answers.shown["properties"]["confidence"]["maximum"] == 1
+    assert answers.output_schema["required"] == ["answer"]
+    assert answers.output_schema["properties"]["confidence"]["maximum"] == 1
 
 
 async def test_model_is_told_the_errors_and_may_correct_them() -> None:
-    answers = Answers({"answer": 5, "confidence": 7}, {"answer": ""}, {"answer": "It is out."})
+    answers = AnsweringModel({"answer": 5, "confidence": 7}, {"answer": ""}, {"answer": "It is out."})
     assert (await answers.agent().run("When?")).output == {"answer": "It is out."}
-    assert 'answer: 5 is not of type "string"' in answers.told[0]
-    assert "confidence: 7 is greater than the maximum of 1" in answers.told[0]
-    assert 'answer: "" is shorter than 1 character' in answers.told[1]
+    assert 'answer: 5 is not of type "string"' in answers.feedback[0]
+    assert "confidence: 7 is greater than the maximum of 1" in answers.feedback[0]
+    assert 'answer: "" is shorter than 1 character' in answers.feedback[1]
 
 
 async def test_error_after_the_last_retry_is_clear() -> None:
     bad = {"answer": 5}
     with pytest.raises(Exception) as caught:  # noqa: PT011  # the library's own, whatever it is called
-        await Answers(bad, bad, bad).agent(retries=1).run("When?")
+        await AnsweringModel(bad, bad, bad).agent(retries=1).run("When?")
     described = describe_model_error(caught.value)
     assert type(described) is ModelError
     assert "did not give an answer that matches the agent's schema" in str(described)

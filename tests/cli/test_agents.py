@@ -1,4 +1,4 @@
-"""`rem agents …`, and what docs/agents.md says of agents."""
+"""The command `rem agents`, and the examples of docs/agents.md."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def test_agent_is_saved_shown_listed_and_deleted(here: Settings, file: Path) -> 
 
 def test_deleted_agent_is_restored_by_the_printed_command(here: Settings, file: Path) -> None:
     output("agents", "save", str(file), settings=here)
-    said = output("agents", "delete", "release-helper", settings=here)
-    (command,) = re.findall(r"`\S*rem (restore [^`]+)`", said)
+    message = output("agents", "delete", "release-helper", settings=here)
+    (command,) = re.findall(r"`\S*rem (restore [^`]+)`", message)
     output(*command.split(), settings=here)
     assert "release-helper" in output("agents", "list", settings=here)
 

@@ -1,4 +1,4 @@
-"""`rem ask`: a conversation on the command line, with a model and without one."""
+"""The command `rem ask`, with a language model and without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MCP over real HTTP: an application of the tests' own, served by uvicorn on loopback."""
+"""Serve MCP over real HTTP in tests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rem.tools.env import ToolEnv
 
 
 def app_for(rem: Rem | None, settings: Settings, *, trusts_headers: bool = True) -> FastAPI:
-    """An application whose callers say by headers who they are."""
+    """Return an application whose callers identify themselves by headers."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -45,22 +45,22 @@ def app_for(rem: Rem | None, settings: Settings, *, trusts_headers: bool = True)
 
 @asynccontextmanager
 async def served(app: FastAPI) -> AsyncIterator[str]:
-    """The address of MCP, while the application is served."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
+    """Serve the application, and yield the address of MCP."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on"))
-        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        server_task = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             while not server.started:
-                assert not serving.done(), "the application does not start"
+                assert not server_task.done(), "the application does not start"
                 await asyncio.sleep(0.01)
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}/api/v1/mcp"
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}/api/v1/mcp"
         finally:
             server.should_exit = True
-            await serving
+            await server_task
 
 
 def client_of(url: str, user: str | None = None, **headers: str) -> Client[Any]:
-    """An MCP client that says who it is."""
-    named = {"X-User-Id": user} if user else {}
-    return Client(StreamableHttpTransport(url, headers={**named, **headers}))
+    """Return an MCP client of `user`."""
+    user_header = {"X-User-Id": user} if user else {}
+    return Client(StreamableHttpTransport(url, headers={**user_header, **headers}))

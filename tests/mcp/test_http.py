@@ -1,4 +1,4 @@
-"""MCP over HTTP: a real client and a real server, where everyone sees their own memory."""
+"""MCP over HTTP: every caller sees only its own memory."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ async def test_resources_of_another_user_are_not_found(url: str, bob: Store) -> 
     hidden = (f"rem://sessions/{session.id}", "rem://moments/key/bobs-day", f"user://profile/{resolve_user_id(BOB)}")
     async with client_of(url, ALICE) as client:
         for address in (*hidden, f"user://profile/{BOB}", "rem://sessions/none", "rem://nothing"):
-            with pytest.raises(MCPError) as refused:
+            with pytest.raises(MCPError) as caught:
                 await client.read_resource(address)
-            assert refused.value.error.code == -32602
-            assert refused.value.error.message.startswith("Resource not found")
+            assert caught.value.error.code == -32602
+            assert caught.value.error.message.startswith("Resource not found")
         for address in ("rem://sessions", "rem://moments/1"):
             assert "secret" not in (await client.read_resource(address))[0].text
     async with client_of(url, BOB) as client:
@@ -103,7 +103,7 @@ async def test_invalid_user_header_is_rejected_by_name(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "arguments", "told"),
+    ("tool", "arguments", "message"),
     [
         ("lookup", {}, "key: Missing required argument"),
         ("lookup", {"key": 5}, "key: Input should be a valid string"),
@@ -118,20 +118,20 @@ async def test_invalid_user_header_is_rejected_by_name(url: str) -> None:
         ("nothing", {}, "Unknown tool"),
     ],
 )
-async def test_invalid_call_names_its_error(url: str, tool: str, arguments: dict[str, Any], told: str) -> None:
+async def test_invalid_call_names_its_error(url: str, tool: str, arguments: dict[str, Any], message: str) -> None:
     async with client_of(url, ALICE) as client:
-        with pytest.raises(ToolError) as refused:
+        with pytest.raises(ToolError) as caught:
             await client.call_tool(tool, arguments)
-        assert told in str(refused.value)
-        assert "Traceback" not in str(refused.value)
+        assert message in str(caught.value)
+        assert "Traceback" not in str(caught.value)
         assert (await client.call_tool("lookup", {"key": "x"})).data["count"] == 0
 
 
 async def test_huge_arguments_are_accepted(url: str) -> None:
     text = "ein Wort 🎈 " * 100_000
     async with client_of(url, ALICE) as client:
-        kept = (await client.call_tool("ingest_into_rem", {"name": "Huge", "content": text})).data
-        assert kept["characters"] == len(text)
+        stored = (await client.call_tool("ingest_into_rem", {"name": "Huge", "content": text})).data
+        assert stored["characters"] == len(text)
         assert (await client.call_tool("lookup", {"key": text})).data["count"] == 0
         found = (await client.call_tool("lookup", {"key": "huge"})).data
         assert len(json.dumps(found, ensure_ascii=False)) < 40_000
@@ -142,9 +142,9 @@ async def test_unexpected_error_hides_its_details(rem: Rem, settings: Settings) 
     async with served(app) as url:
         del app.state.agents
         async with client_of(url, ALICE) as client:
-            with pytest.raises(ToolError) as refused:
+            with pytest.raises(ToolError) as caught:
                 await client.call_tool("lookup", {"key": "x"})
-            assert str(refused.value) == "Error calling tool 'lookup'"
+            assert str(caught.value) == "Error calling tool 'lookup'"
 
 
 async def test_other_hosts_and_origins_are_rejected(url: str) -> None:

@@ -1,4 +1,4 @@
-"""What docs/mcp.md says is what happens."""
+"""The examples and tables of docs/mcp.md are correct."""
 
 from __future__ import annotations
 

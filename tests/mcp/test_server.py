@@ -1,4 +1,4 @@
-"""What a client sees of the server before it calls anything."""
+"""The tools, resources and prompts that the MCP server lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rem mcp`: a real process that a real client starts."""
+"""The command `rem mcp` as a real process of a real client."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ async def test_client_acts_as_the_user_of_the_command(dsn: str, rem: Rem, bob: S
     async with client_of("--user", ALICE, settings=settings, log=tmp_path / "log") as client:
         assert {"search_rem", "ask_agent", "register_metadata"} <= {tool.name for tool in await client.list_tools()}
         assert (await client.call_tool("lookup", {"key": "note"})).data["count"] == 0
-        kept = (await client.call_tool("ingest_into_rem", {"name": "Note", "content": "Alice's 🎈"})).data
-        assert kept["key"] == "note"
+        stored = (await client.call_tool("ingest_into_rem", {"name": "Note", "content": "Alice's 🎈"})).data
+        assert stored["key"] == "note"
         answer = (await client.call_tool("ask_rem", {"question": "what is in the note?"})).data
         assert "Alice's 🎈" in json.dumps(answer, ensure_ascii=False)
         assert "query-agent" in (await client.read_resource("rem://agents"))[0].text

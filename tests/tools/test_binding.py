@@ -1,4 +1,4 @@
-"""One function serves MCP clients and agents alike: its signature stays, who calls does not come from its arguments."""
+"""One tool function serves MCP clients and agents; the caller never comes from its arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent notes reaches the user's client as events, checked, and names the conversation."""
+"""The tools register_metadata and action."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents and MCP clients take files in, as far as the server may read."""
+"""The tool parse_and_ingest_file."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ async def test_file_is_stored_for_the_caller(rem: Rem, alice: Store, bob: Store,
 async def test_other_files_of_the_server_are_not_read(rem: Rem, tmp_path: Path) -> None:
     (tmp_path / "secret.md").write_text("secret", encoding="utf-8")
     (tmp_path / "open" / "link.md").symlink_to(tmp_path / "secret.md")
-    for place in (tmp_path / "secret.md", tmp_path / "open" / "link.md", tmp_path / "open" / ".." / "secret.md"):
+    for path in (tmp_path / "secret.md", tmp_path / "open" / "link.md", tmp_path / "open" / ".." / "secret.md"):
         with pytest.raises(FetchForbiddenError):
-            await parse_and_ingest_file(env_for(rem, ALICE), str(place))
+            await parse_and_ingest_file(env_for(rem, ALICE), str(path))
 
 
 async def test_file_without_text_is_an_error(rem: Rem, tmp_path: Path) -> None:

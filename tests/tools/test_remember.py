@@ -24,10 +24,10 @@ ALICE, BOB = "alice@example.com", "bob@example.com"
 
 
 async def test_text_is_stored_for_its_user_only(rem: Rem, alice: Store) -> None:
-    kept = await ingest_into_rem(
+    result = await ingest_into_rem(
         env_for(rem, ALICE), "We decided to ship in May. 🚢", "Pricing decision", category="decision", tags=["pricing"]
     )
-    assert (kept["status"], kept["key"], kept["characters"]) == ("success", "pricing-decision", 28)
+    assert (result["status"], result["key"], result["characters"]) == ("success", "pricing-decision", 28)
     (stored,) = await alice.find(Resource)
     assert (stored.content, stored.category, stored.tags) == ("We decided to ship in May. 🚢", "decision", ["pricing"])
     assert (await lookup(env_for(rem, BOB), "pricing-decision"))["count"] == 0

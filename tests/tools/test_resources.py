@@ -1,4 +1,4 @@
-"""The pages that clients read by address, each for its reader only."""
+"""The resource pages, each for its caller only."""
 
 from __future__ import annotations
 
@@ -141,9 +141,9 @@ async def test_status_counts_rows_of_the_caller_and_has_no_secrets(
     assert page["counts"] == {"resources": 1}
     assert page["language_model"].startswith("none")
     assert (await read_page(env_for(rem, ALICE, has_model=True), "rem://status"))["language_model"] == "configured"
-    told = json.dumps(page)
-    assert rem.database.server_info.version in told
-    assert not any(part in told for part in (dsn, "postgresql://", "host=", rem.database.server_info.role_name + "@"))
+    text = json.dumps(page)
+    assert rem.database.server_info.version in text
+    assert not any(part in text for part in (dsn, "postgresql://", "host=", rem.database.server_info.role_name + "@"))
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def keys(answer: dict[str, object]) -> list[str]:
 
 @pytest.mark.usefixtures("sarah")
 @pytest.mark.parametrize(
-    ("query", "found"),
+    ("query", "expected"),
     [
         ('LOOKUP "Sarah Chen"', ["sarah-chen"]),
         ('FUZZY "sara"', ["sarah-chen"]),
@@ -45,9 +45,9 @@ def keys(answer: dict[str, object]) -> list[str]:
         ("SELECT key FROM users ORDER BY key", ["mike-ross", "sarah-chen"]),
     ],
 )
-async def test_every_verb_finds_only_rows_of_the_caller(rem: Rem, query: str, found: list[str]) -> None:
+async def test_every_verb_finds_only_rows_of_the_caller(rem: Rem, query: str, expected: list[str]) -> None:
     answer = await search_rem(env_for(rem, ALICE), query)
-    assert (keys(answer), answer["count"], answer["status"]) == (found, len(found), "success")
+    assert (keys(answer), answer["count"], answer["status"]) == (expected, len(expected), "success")
     for other in (BOB, None):
         assert keys(await search_rem(env_for(rem, other), query)) == []
 
@@ -152,14 +152,14 @@ async def test_long_text_can_be_read_in_parts(rem: Rem, alice: Store) -> None:
 
 async def test_key_in_a_shortened_message_returns_its_full_text(rem: Rem, alice: Store) -> None:
     session = await alice.upsert(Session(id=uuid4()))
-    said = "  An answer with spaces \n\n" + "and much more, " * 700 + "\n end  "
-    await alice.upsert(Message(session_id=session.id, message_index=4, role=Role.ASSISTANT, content=said))
+    content = "  An answer with spaces \n\n" + "and much more, " * 700 + "\n end  "
+    await alice.upsert(Message(session_id=session.id, message_index=4, role=Role.ASSISTANT, content=content))
     key = f"session-{session.id}-msg-4"
     for answer in (
         await lookup(env_for(rem, ALICE), key),
         await search_rem(env_for(rem, ALICE), f"LOOKUP {key}"),
     ):
-        assert answer["results"][0]["record"]["content"] == said
+        assert answer["results"][0]["record"]["content"] == content
     assert keys(await lookup(env_for(rem, BOB), key)) == []
 
 

@@ -32,7 +32,7 @@ LAUNCH, WATER = "Why did the launch of Atlas slip?", "How often do tomatoes want
 
 
 class RecordedAnswer:
-    """What happened when an agent on `rem:local` was answer something."""
+    """The tool calls, the text and the output of a run on `rem:local`."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, dict[str, Any]]] = []

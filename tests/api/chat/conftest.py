@@ -1,4 +1,4 @@
-"""A real `rem serve`, asked by real clients; its language model is a scripted one on loopback."""
+"""A real `rem serve` with a scripted language model on loopback, and clients for it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Chat:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Who asks."""
+        """The headers of the user."""
         return {"X-User-Id": self.user}
 
     def client(self, user: str | None = None, **headers: str) -> OpenAI:
-        """OpenAI's client, for this user."""
+        """Return OpenAI's client for this user."""
         return OpenAI(
             base_url=f"{self.address}/api/v1",
             api_key="unused",
@@ -40,13 +40,13 @@ class Chat:
         )
 
     def http(self, user: str | None = None) -> httpx.Client:
-        """A plain client, for this user."""
+        """Return an HTTP client for this user."""
         return httpx.Client(base_url=self.address, headers={"X-User-Id": user or self.user}, timeout=60)
 
 
 @pytest.fixture(scope="session")
 def chat_server() -> Iterator[Chat]:
-    """One server for all chat tests of a worker."""
+    """Start one server for all chat tests of a worker."""
     database = fresh_database()
     dsn = asyncio.run(database.__aenter__())
     try:
@@ -67,7 +67,7 @@ def chat_server() -> Iterator[Chat]:
 
 @pytest.fixture
 def chat(chat_server: Chat) -> Chat:
-    """The server, with a model that greets, and a new user."""
+    """Return the server with a greeting model and a new user."""
     chat_server.model.script = lambda _body: ["Hello", " from", " the", " model."]
     chat_server.model.requests.clear()
     return Chat(chat_server.address, chat_server.model, f"user-{uuid4().hex[:8]}", chat_server.pid)

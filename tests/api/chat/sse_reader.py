@@ -1,4 +1,4 @@
-"""Reading a stream of server-sent events as it is on the wire."""
+"""Read a stream of server-sent events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import orjson
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentEvent:
     """One event of a stream; `name` is None for OpenAI's own chunks."""
 
     name: str | None
@@ -18,13 +18,13 @@ class Sent:
 
     @property
     def text(self) -> str:
-        """The answer's text in it."""
+        """The text of the answer in this event."""
         delta = self.data["choices"][0]["delta"] if self.data.get("choices") else {}
         return str(delta.get("content") or "")
 
 
-def events_of(http: httpx.Client, body: dict[str, Any], **headers: str) -> list[Sent]:
-    """The events of an answer; that `[DONE]` comes last is checked."""
+def events_of(http: httpx.Client, body: dict[str, Any], **headers: str) -> list[SentEvent]:
+    """Send a request and return the events of its answer. Check that `[DONE]` comes last."""
     with http.stream("POST", "/api/v1/chat/completions", json={**body, "stream": True}, headers=headers) as response:
         raw = response.read().decode()
     assert response.status_code == 200, raw
@@ -33,16 +33,16 @@ def events_of(http: httpx.Client, body: dict[str, Any], **headers: str) -> list[
     return [_event(block) for block in blocks]
 
 
-def _event(block: str) -> Sent:
+def _event(block: str) -> SentEvent:
     fields = dict(line.split(": ", 1) for line in block.split("\n"))
-    return Sent(fields.get("event"), orjson.loads(fields["data"]))
+    return SentEvent(fields.get("event"), orjson.loads(fields["data"]))
 
 
-def named(events: list[Sent], name: str) -> list[dict[str, Any]]:
-    """The data of all events of a name."""
+def named(events: list[SentEvent], name: str) -> list[dict[str, Any]]:
+    """Return the data of all events with this name."""
     return [event.data for event in events if event.name == name]
 
 
-def text_of(events: list[Sent]) -> str:
-    """The whole answer."""
+def text_of(events: list[SentEvent]) -> str:
+    """Return the complete text."""
     return "".join(event.text for event in events)

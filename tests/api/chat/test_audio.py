@@ -1,4 +1,4 @@
-"""A spoken message is written down, and then is a message like any other."""
+"""An audio message is transcribed and then handled like text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/chat.md says is what happens."""
+"""The examples and tables of docs/chat.md are correct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAI's own client talks to REM as if REM were OpenAI."""
+"""The chat route works with OpenAI's own client."""
 
 from __future__ import annotations
 

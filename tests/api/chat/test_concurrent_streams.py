@@ -1,4 +1,4 @@
-"""Many conversations at once, and two requests on one: nothing is lost, nothing lands in the wrong place."""
+"""Concurrent streams stay separate, and concurrent requests on one session are all stored."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.scripted_model import Call, Step, has_result, last_text
 def echoing(body: dict[str, Any]) -> list[Step]:
     """Looks up what the user asks for, and repeats what was found."""
     if has_result(body):
-        found = body["messages"][-1]["content"]
+        tool_result = body["messages"][-1]["content"]
         return [
             "found ",
-            *(word for word in found.split('"') if word.startswith("secret of")),
+            *(word for word in tool_result.split('"') if word.startswith("secret of")),
             f" for {last_text(body)}",
         ]
     return [Call("search_rem", {"query": 'LOOKUP "my-note"'}, f"call-{last_text(body)}")]
@@ -65,7 +65,7 @@ async def test_concurrent_requests_on_one_session_are_stored_in_order(chat: Chat
     chat.model.script = lambda body: [f"re {last_text(body)}"]
     session = str(uuid4())
     async with httpx.AsyncClient(base_url=chat.address, headers=chat.headers, timeout=60) as http:
-        asked = [f"question {number}" for number in range(10)]
+        questions = [f"question {number}" for number in range(10)]
         answers = await asyncio.gather(
             *(
                 http.post(
@@ -73,14 +73,14 @@ async def test_concurrent_requests_on_one_session_are_stored_in_order(chat: Chat
                     json={"messages": [{"role": "user", "content": text}], "stream": bool(number % 2)},
                     headers={"X-Session-Id": session},
                 )
-                for number, text in enumerate(asked)
+                for number, text in enumerate(questions)
             )
         )
         for answer in answers:
             assert answer.status_code == 200, answer.text
         stored = (await http.get(f"/api/v1/sessions/{session}/messages")).json()["data"]
     contents = [message["content"] for message in stored]
-    assert sorted(contents) == sorted([*asked, *(f"re {text}" for text in asked)])
+    assert sorted(contents) == sorted([*questions, *(f"re {text}" for text in questions)])
     assert [message["message_index"] for message in stored] == list(range(20))
-    for text in asked:
+    for text in questions:
         assert contents.index(text) < contents.index(f"re {text}")

@@ -1,4 +1,4 @@
-"""Whatever the model provider does, the user is told clearly and the session stays usable."""
+"""Failures of the model are reported clearly, and the session stays usable."""
 
 from __future__ import annotations
 
@@ -100,9 +100,9 @@ def test_disconnect_stops_the_model_and_stores_the_text_so_far(chat: Chat) -> No
             for line in answer.iter_lines():
                 if "to speak" in line:
                     break
-        _wait(lambda: chat.model.open == 0)
-        _wait(lambda: len(_messages(http, session)) == 2)
-        stored = _messages(http, session)
+        wait_until(lambda: chat.model.open == 0)
+        wait_until(lambda: len(load_messages(http, session)) == 2)
+        stored = load_messages(http, session)
     assert stored[0]["content"] == "Hi"
     assert str(stored[1]["content"]).startswith("I begin to speak")
     assert stored[1]["metadata"]["interrupted"] is True
@@ -112,15 +112,15 @@ def test_disconnect_stops_a_silent_model(chat: Chat) -> None:
     chat.model.script = lambda _body: [Pause(1.5), "Late."]
     with chat.http() as http, pytest.raises(httpx.TimeoutException):
         http.post("/v1/chat/completions", json=HI, timeout=0.3)
-    _wait(lambda: chat.model.open == 0, seconds=1.0)
+    wait_until(lambda: chat.model.open == 0, seconds=1.0)
 
 
-def _messages(http: httpx.Client, session: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = http.get(f"/api/v1/sessions/{session}/messages").json()["data"]
-    return found
+def load_messages(http: httpx.Client, session: str) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = http.get(f"/api/v1/sessions/{session}/messages").json()["data"]
+    return messages
 
 
-def _wait(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"

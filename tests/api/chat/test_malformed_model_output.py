@@ -1,4 +1,4 @@
-"""A model may send what JSON or UTF-8 cannot carry, or number its calls as it likes; a server may have to stop."""
+"""Malformed output of a model does not break the stream or the stored session."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.scripted_model import Call, Pause, Refuse, Step, has_result, scripted
 HI = {"messages": [{"role": "user", "content": "Hi"}]}
 
 
-def messages_of(http: httpx.Client, session: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = http.get(f"/api/v1/sessions/{session}/messages").json()["data"]
-    return found
+def load_messages(http: httpx.Client, session: str) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = http.get(f"/api/v1/sessions/{session}/messages").json()["data"]
+    return messages
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_half_characters_are_joined_or_replaced(chat: Chat, pieces: list[str], t
     chat.model.script = lambda _body: pieces
     with chat.http() as http:
         events = events_of(http, HI)
-        stored = messages_of(http, named(events, "metadata")[-1]["session_id"])
+        stored = load_messages(http, named(events, "metadata")[-1]["session_id"])
     assert text_of(events) == text == stored[-1]["content"]
     assert not named(events, "error")
 
@@ -48,7 +48,7 @@ def test_huge_number_does_not_break_the_stream(chat: Chat) -> None:
     chat.model.script = lambda body: ["Done."] if has_result(body) else [Call("register_metadata", odd)]
     with chat.http() as http:
         events = events_of(http, HI)
-        stored = messages_of(http, named(events, "metadata")[-1]["session_id"])
+        stored = load_messages(http, named(events, "metadata")[-1]["session_id"])
     assert text_of(events) == "Done."
     assert named(events, "tool_call")[0]["arguments"]["extra"]["n"] == str(10**40)
     assert [message["role"] for message in stored] == ["user", "tool", "assistant"]
@@ -62,19 +62,19 @@ def test_tool_calls_with_the_same_id_are_kept_apart(chat: Chat) -> None:
     chat.model.script = script
     with chat.http() as http:
         events = events_of(http, HI)
-        stored = messages_of(http, named(events, "metadata")[-1]["session_id"])
+        stored = load_messages(http, named(events, "metadata")[-1]["session_id"])
     calls = named(events, "tool_call")
     assert [call["tool_id"] for call in calls if call["status"] == "started"] == ["call_1", "call_1-2", "call_1-3"]
     assert [call["tool_id"] for call in calls if call["status"] == "completed"] == ["call_1", "call_1-2", "call_1-3"]
-    kept = [message["metadata"]["tool_arguments"]["query"] for message in stored if message["role"] == "tool"]
-    assert kept == [f'FUZZY "try {number}"' for number in range(3)]
+    stored_queries = [message["metadata"]["tool_arguments"]["query"] for message in stored if message["role"] == "tool"]
+    assert stored_queries == [f'FUZZY "try {number}"' for number in range(3)]
 
 
 def test_endless_answer_is_stopped(chat: Chat) -> None:
     chat.model.script = lambda _body: ["x" * 100_000] * 30
     with chat.http() as http:
         events = events_of(http, HI)
-        stored = messages_of(http, named(events, "metadata")[-1]["session_id"])
+        stored = load_messages(http, named(events, "metadata")[-1]["session_id"])
     assert named(events, "error")[0]["code"] == "run_limit"
     assert len(stored[-1]["content"]) == len(text_of(events)) <= 2_000_000
 
@@ -89,7 +89,7 @@ def test_client_does_not_retry_a_failed_model(chat: Chat) -> None:
     with pytest.raises(APIStatusError):
         client.chat.completions.create(model="rem", messages=[{"role": "user", "content": "Hi"}])
     with chat.http() as http:
-        assert len(messages_of(http, session)) == 1
+        assert len(load_messages(http, session)) == 1
 
 
 def test_rate_limit_of_the_provider_is_status_429(chat: Chat) -> None:

@@ -1,4 +1,4 @@
-"""OpenAI's client for Node and the Vercel AI SDK, where there is Node: they read REM's events as chunks."""
+"""OpenAI's client for Node and the Vercel AI SDK read REM's events as chunks. Skipped without Node."""
 
 from __future__ import annotations
 

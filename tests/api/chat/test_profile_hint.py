@@ -1,4 +1,4 @@
-"""After a dream, a chat knows how to get the user's profile, or has it; and never another's."""
+"""The model gets a hint to the user's profile, or the profile itself, and never that of another user."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from tests.scripted_model import Call, ScriptedModel, Step, has_result, instruct
 _START = datetime(2026, 5, 4, 9, tzinfo=UTC)
 
 
-class Place:
+class ChatServers:
     """Two servers on one database, one of which tells the model the profile itself."""
 
-    def __init__(self, dsn: str, model: ScriptedModel, hinting: str, telling: str) -> None:
+    def __init__(self, dsn: str, model: ScriptedModel, with_hint: str, with_profile: str) -> None:
         self.dsn = dsn
         self.model = model
-        self.hinting = hinting
-        self.telling = telling
+        self.with_hint = with_hint
+        self.with_profile = with_profile
         self.user = f"{uuid4().hex[:8]}@example.com"
         self.other = f"{uuid4().hex[:8]}@example.com"
 
-    def say(self, address: str, user: str) -> str:
+    def send(self, address: str, user: str) -> str:
         """What the model is told beside a message."""
         headers = {"X-User-Id": user}
         body = {"messages": [{"role": "user", "content": "Hi"}]}
@@ -64,7 +64,7 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def servers() -> Iterator[Place]:
+def servers() -> Iterator[ChatServers]:
     database = fresh_database()
     dsn = asyncio.run(database.__aenter__())
     try:
@@ -77,73 +77,77 @@ def servers() -> Iterator[Place]:
                 "LLM__MAX_RETRIES": "0",
             }
             telling_settings = {**settings, "CHAT__AUTO_INJECT_USER_CONTEXT": "true"}
-            with serving(settings=settings) as (hinting, _), serving(settings=telling_settings) as (telling, _):
-                yield Place(dsn, model, hinting, telling)
+            with serving(settings=settings) as (with_hint, _), serving(settings=telling_settings) as (with_profile, _):
+                yield ChatServers(dsn, model, with_hint, with_profile)
     finally:
         asyncio.run(database.__aexit__())
 
 
 @pytest.fixture
-def place(servers: Place) -> Place:
+def chat_servers(servers: ChatServers) -> ChatServers:
     servers.model.script = lambda _body: ["Hello."]
     servers.model.requests.clear()
-    return Place(servers.dsn, servers.model, servers.hinting, servers.telling)
+    return ChatServers(servers.dsn, servers.model, servers.with_hint, servers.with_profile)
 
 
-def test_hint_leads_to_the_profile(place: Place) -> None:
-    assert "To load user profile" not in place.say(place.hinting, place.user)
-    place.dream()
-    user_id = resolve_user_id(place.user)
-    told = place.say(place.hinting, place.user)
-    assert f"User ID: {user_id}. To load user profile: Use REM LOOKUP users/{user_id}" in told
-    assert "sailing" not in told
+def test_hint_leads_to_the_profile(chat_servers: ChatServers) -> None:
+    assert "To load user profile" not in chat_servers.send(chat_servers.with_hint, chat_servers.user)
+    chat_servers.dream()
+    user_id = resolve_user_id(chat_servers.user)
+    prompt = chat_servers.send(chat_servers.with_hint, chat_servers.user)
+    assert f"User ID: {user_id}. To load user profile: Use REM LOOKUP users/{user_id}" in prompt
+    assert "sailing" not in prompt
 
     def follow(body: dict[str, Any]) -> list[Step]:
         return ["I see."] if has_result(body) else [Call("search_rem", {"query": f"LOOKUP users/{user_id}"})]
 
-    place.model.script = follow
-    place.say(place.hinting, place.user)
-    result = str(place.model.requests[-1]["messages"][-1]["content"])
+    chat_servers.model.script = follow
+    chat_servers.send(chat_servers.with_hint, chat_servers.user)
+    result = str(chat_servers.model.requests[-1]["messages"][-1]["content"])
     assert "Comes back to sailing." in result
     # Another who has the key finds nothing under it.
-    place.say(place.hinting, place.other)
-    result = str(place.model.requests[-1]["messages"][-1]["content"])
+    chat_servers.send(chat_servers.with_hint, chat_servers.other)
+    result = str(chat_servers.model.requests[-1]["messages"][-1]["content"])
     assert "sailing" not in result
 
 
-def test_profile_is_added_if_configured(place: Place) -> None:
-    place.dream()
-    told = place.say(place.telling, place.user)
-    assert "You talk to this user:" in told
-    assert "About: Comes back to sailing." in told
-    assert "Interests: sailing" in told
-    assert "chess" not in told
-    assert resolve_user_id(place.user) not in told
-    assert "sailing" not in place.say(place.telling, place.other)
+def test_profile_is_added_if_configured(chat_servers: ChatServers) -> None:
+    chat_servers.dream()
+    prompt = chat_servers.send(chat_servers.with_profile, chat_servers.user)
+    assert "You talk to this user:" in prompt
+    assert "About: Comes back to sailing." in prompt
+    assert "Interests: sailing" in prompt
+    assert "chess" not in prompt
+    assert resolve_user_id(chat_servers.user) not in prompt
+    assert "sailing" not in chat_servers.send(chat_servers.with_profile, chat_servers.other)
 
 
-def test_profile_includes_projects_and_preferences(place: Place) -> None:
+def test_profile_includes_projects_and_preferences(chat_servers: ChatServers) -> None:
     details = {"current_projects": ["Apollo", 7], "preferences": ["Answer in German."], "people": "odd"}
-    place.upsert(place.user, User(name="Alice Adams", email=place.user, metadata={"profile": details}))
-    told = place.say(place.telling, place.user)
-    assert "Name: Alice Adams" in told
-    assert "Current projects: Apollo\n" in told
-    assert "How the user wants things done: Answer in German." in told
+    chat_servers.upsert(
+        chat_servers.user, User(name="Alice Adams", email=chat_servers.user, metadata={"profile": details})
+    )
+    prompt = chat_servers.send(chat_servers.with_profile, chat_servers.user)
+    assert "Name: Alice Adams" in prompt
+    assert "Current projects: Apollo\n" in prompt
+    assert "How the user wants things done: Answer in German." in prompt
 
 
-def test_profile_includes_corrections_of_the_user(place: Place) -> None:
-    place.dream()
+def test_profile_includes_corrections_of_the_user(chat_servers: ChatServers) -> None:
+    chat_servers.dream()
     details = {"about": ["lives in Faro"], "people": ["Carla", "Dora"]}
-    place.upsert(place.user, User(name=resolve_user_id(place.user), metadata={"profile": details}))
-    told = place.say(place.telling, place.user)
-    assert "What the user said of themself: lives in Faro\n" in told
-    assert "People the user speaks of: Carla, Dora" in told
+    chat_servers.upsert(chat_servers.user, User(name=resolve_user_id(chat_servers.user), metadata={"profile": details}))
+    prompt = chat_servers.send(chat_servers.with_profile, chat_servers.user)
+    assert "What the user said of themself: lives in Faro\n" in prompt
+    assert "People the user speaks of: Carla, Dora" in prompt
 
 
-def test_profile_with_address_is_found_by_user_id(place: Place) -> None:
-    place.upsert(place.user, User(name="Alice Adams", email=place.user, summary="Builds boats."))
-    place.dream()
-    told = place.say(place.telling, resolve_user_id(place.user))
-    assert "About: Builds boats." in told
-    assert "Interests: sailing" in told
-    assert "REM LOOKUP users/alice-adams" in place.say(place.hinting, resolve_user_id(place.user))
+def test_profile_with_address_is_found_by_user_id(chat_servers: ChatServers) -> None:
+    chat_servers.upsert(chat_servers.user, User(name="Alice Adams", email=chat_servers.user, summary="Builds boats."))
+    chat_servers.dream()
+    prompt = chat_servers.send(chat_servers.with_profile, resolve_user_id(chat_servers.user))
+    assert "About: Builds boats." in prompt
+    assert "Interests: sailing" in prompt
+    assert "REM LOOKUP users/alice-adams" in chat_servers.send(
+        chat_servers.with_hint, resolve_user_id(chat_servers.user)
+    )

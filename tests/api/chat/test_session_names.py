@@ -1,4 +1,4 @@
-"""A session has one name, wherever it is used: chat, the API, the command line."""
+"""A session has the same name in chat, in the API and on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stream itself: pings when it is quiet, an end when nobody listens, the model waits for a slow client."""
+"""The event stream sends pings, stops when the client leaves, and waits for a slow client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent does is seen as it does it: tools, notes, other agents."""
+"""Tool calls, notes and child runs are streamed as they happen."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ def test_action_card_reaches_the_client(chat: Chat) -> None:
 
 def delegating(body: dict[str, Any]) -> list[Step]:
     """boss asks worker, worker asks helper; each says who it is."""
-    told = instructions(body)
-    name = next(name for name in ("boss", "worker", "helper") if f"You are {name}" in told)
+    prompt_text = instructions(body)
+    name = next(name for name in ("boss", "worker", "helper") if f"You are {name}" in prompt_text)
     if name == "helper":
         return ["helper", " speaks"]
     if has_result(body):
@@ -136,9 +136,9 @@ def test_child_runs_stream_live_at_any_depth_without_repetition(chat: Chat) -> N
         ("worker", "call_worker", "completed"),
         ("boss", "call_boss", "completed"),
     ]
-    places = [place for place, event in enumerate(events) if event.text == "helper" or event.text == " speaks"]
-    ended = next(place for place, event in enumerate(events) if event.data.get("status") == "completed")
-    assert max(places) < ended, "the child's words came before its end"
+    positions = [position for position, event in enumerate(events) if event.text == "helper" or event.text == " speaks"]
+    ended = next(position for position, event in enumerate(events) if event.data.get("status") == "completed")
+    assert max(positions) < ended, "the child's words came before its end"
     assert stored[-1]["content"] == "helper speaks\n\nworker agrees"
     assert [message["tool_name"] for message in stored if message["role"] == "tool"] == ["ask_agent", "ask_agent"]
 
@@ -252,5 +252,5 @@ def test_every_lookup_hint_of_a_long_session_returns_the_exact_text(chat: Chat, 
         ]
         assert len(hints) == count - 1
         for hint, text in zip(hints, said, strict=False):
-            found = http.post("/api/v1/query", json={"query": f"LOOKUP {hint}"}).json()
-            assert found["results"][0]["record"]["content"] == text
+            result = http.post("/api/v1/query", json={"query": f"LOOKUP {hint}"}).json()
+            assert result["results"][0]["record"]["content"] == text

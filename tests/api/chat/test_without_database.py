@@ -1,4 +1,4 @@
-"""With the database switched off chat still works, and everything that needs memory says so."""
+"""Chat works without the database, and everything that needs memory reports an error."""
 
 from __future__ import annotations
 
