@@ -1,4 +1,4 @@
-"""Files over HTTP: handed over or named, read in the background, and looked after."""
+"""The routes below /files: upload, fetch, list and delete files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ALICE = "alice@example.com"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """What the server may read."""
+    """Return the folder that the server may read."""
     folder = tmp_path / "open"
     folder.mkdir()
     return folder
@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def settings(settings: Settings, folder: Path) -> Settings:
-    """A server that works nothing off itself, and may read one folder."""
+    """Return the settings of a server without a worker that may read one folder."""
     ingest = IngestSettings(paths=[folder], max_bytes=100_000)
     return settings.model_copy(update={"ingest": ingest, "worker": WorkerSettings(in_process=False)})
 
@@ -47,12 +47,12 @@ async def as_alice(settings: Settings) -> AsyncIterator[httpx2.AsyncClient]:
         yield opened
 
 
-def uploaded(*files: tuple[str, bytes]) -> list[tuple[str, tuple[str, bytes, str]]]:
+def multipart(*files: tuple[str, bytes]) -> list[tuple[str, tuple[str, bytes, str]]]:
     return [("files", (name, data, "application/octet-stream")) for name, data in files]
 
 
-async def worked_off(rem: Rem) -> list[str]:
-    """Do what waits, as a worker would; the outcomes."""
+async def process_queue(rem: Rem) -> list[str]:
+    """Process all queued files as a worker does, and return the outcomes."""
     outcomes: list[str] = []
     for job in await JobQueue(rem.database).list(kind=JOB_KIND):
         file_id = UUID(job.payload["file_id"])
@@ -62,17 +62,17 @@ async def worked_off(rem: Rem) -> list[str]:
     return outcomes
 
 
-async def test_files_are_kept_at_once_and_read_later(
+async def test_upload_is_stored_at_once_and_read_later(
     as_alice: httpx2.AsyncClient, rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    files = uploaded(("guide.md", PAGE.encode()), ("../../note.txt", b"Call Bob."))
+    files = multipart(("guide.md", PAGE.encode()), ("../../note.txt", b"Call Bob."))
     answer = await as_alice.post("/api/v1/files", files=files, data={"category": "manual", "tags": "a, b"})
     assert answer.status_code == 202
     guide, note = answer.json()["data"]
     assert (guide["key"], guide["status"], guide["chunks"]) == ("guide.md", "pending", 0)
     assert note["uri"] == "upload:///note.txt"
     assert await sql.fetchval("SELECT count(*) FROM rem.uploads") == 2
-    assert sorted(await worked_off(rem)) == ["added", "added"]
+    assert sorted(await process_queue(rem)) == ["added", "added"]
     assert await sql.fetchval("SELECT count(*) FROM rem.uploads") == 0
     now = (await as_alice.get(f"/api/v1/files/{guide['id']}")).json()
     assert (now["status"], now["chunks"], now["title"], now["tags"]) == ("completed", 3, "Guide", ["a", "b"])
@@ -81,27 +81,27 @@ async def test_files_are_kept_at_once_and_read_later(
     again = await as_alice.post("/api/v1/files", files=files)
     assert again.status_code == 200
     assert [file["status"] for file in again.json()["data"]] == ["completed", "completed"]
-    assert await worked_off(rem) == []
+    assert await process_queue(rem) == []
 
 
-async def test_a_new_version_replaces_the_old_when_it_is_read(
+async def test_new_version_replaces_the_old_one_when_it_is_read(
     as_alice: httpx2.AsyncClient, rem: Rem, alice: Store
 ) -> None:
     for text in (PAGE, "# Guide\n\nNew."):
-        await as_alice.post("/api/v1/files", files=uploaded(("guide.md", text.encode())))
+        await as_alice.post("/api/v1/files", files=multipart(("guide.md", text.encode())))
         if text != PAGE:
             assert len(await contents(alice)) == 3
-        await worked_off(rem)
+        await process_queue(rem)
     assert await contents(alice) == {"guide.md#1": "# Guide\n\nNew."}
 
 
-async def test_a_file_keeps_its_form_unless_another_is_asked_for(
+async def test_file_keeps_its_form_unless_another_is_requested(
     as_alice: httpx2.AsyncClient, rem: Rem, alice: Store, folder: Path
 ) -> None:
     async def upload(text: str, **fields: str) -> list[str]:
-        answer = await as_alice.post("/api/v1/files", files=uploaded(("guide.md", text.encode())), data=fields)
+        answer = await as_alice.post("/api/v1/files", files=multipart(("guide.md", text.encode())), data=fields)
         assert answer.status_code in (200, 202)
-        return await worked_off(rem)
+        return await process_queue(rem)
 
     assert await upload(PAGE) == ["added"]
     assert await upload(PAGE, form="ontology") == ["changed"]
@@ -113,18 +113,18 @@ async def test_a_file_keeps_its_form_unless_another_is_asked_for(
     page.write_text(PAGE, encoding="utf-8")
     for more in ({"form": "ontology"}, {}):
         await as_alice.post("/api/v1/files/uri", json={"uri": str(page), **more})
-    await worked_off(rem)
+    await process_queue(rem)
     assert (await alice.count(Ontology), await contents(alice)) == (2, {})
     assert await upload(PAGE, form="resource") == ["changed"]
     assert (await alice.count(Ontology), len(await contents(alice))) == (1, 3)
 
 
-async def test_a_file_that_cannot_be_read_says_why(
+async def test_unreadable_upload_has_an_error(
     as_alice: httpx2.AsyncClient, rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    answer = await as_alice.post("/api/v1/files", files=uploaded(("bad.txt", b"\0\1\2\3" * 50)))
+    answer = await as_alice.post("/api/v1/files", files=multipart(("bad.txt", b"\0\1\2\3" * 50)))
     file_id = answer.json()["data"][0]["id"]
-    assert await worked_off(rem) == ["failed"]
+    assert await process_queue(rem) == ["failed"]
     now = (await as_alice.get(f"/api/v1/files/{file_id}")).json()
     assert now["status"] == "failed"
     assert "bad.txt" in now["error"]
@@ -132,36 +132,34 @@ async def test_a_file_that_cannot_be_read_says_why(
     assert await contents(alice) == {}
     listed = (await as_alice.get("/api/v1/files", params={"status": "failed"})).json()["data"]
     assert [file["id"] for file in listed] == [file_id]
-    await as_alice.post("/api/v1/files", files=uploaded(("bad.txt", b"Now it is text.")))
-    assert await worked_off(rem) == ["added"]
+    await as_alice.post("/api/v1/files", files=multipart(("bad.txt", b"Now it is text.")))
+    assert await process_queue(rem) == ["added"]
     assert (await as_alice.get(f"/api/v1/files/{file_id}")).json()["error"] is None
 
 
-async def test_a_file_is_fetched_from_where_callers_may_let_the_server_read(
+async def test_uri_is_fetched_only_if_the_policy_allows_it(
     as_alice: httpx2.AsyncClient, rem: Rem, alice: Store, folder: Path, tmp_path: Path
 ) -> None:
     (folder / "guide.md").write_text(PAGE, encoding="utf-8")
     (tmp_path / "secret.md").write_text("secret", encoding="utf-8")
     answer = await as_alice.post("/api/v1/files/uri", json={"uri": str(folder / "guide.md"), "tags": ["x"]})
     assert answer.status_code == 202
-    assert await worked_off(rem) == ["added"]
+    assert await process_queue(rem) == ["added"]
     assert len(await contents(alice)) == 3
     for place in (tmp_path / "secret.md", tmp_path / "missing.md", "/etc/passwd", "http://127.0.0.1:1/x", "ftp://x/y"):
         refused = await as_alice.post("/api/v1/files/uri", json={"uri": str(place)})
         if refused.status_code == 202:
-            assert await worked_off(rem) == ["failed"]
+            assert await process_queue(rem) == ["failed"]
         else:
             assert refused.status_code == 403, refused.text
     assert await alice.count(Resource) == 3
 
 
-async def test_a_place_that_does_not_answer_is_tried_again_and_that_is_told(
-    as_alice: httpx2.AsyncClient, rem: Rem
-) -> None:
+async def test_unreachable_uri_is_retried_with_an_error(as_alice: httpx2.AsyncClient, rem: Rem) -> None:
     answer = await as_alice.post("/api/v1/files/uri", json={"uri": "https://nowhere.invalid/guide.md"})
     file_id = answer.json()["id"]
     with pytest.raises(FetchError):
-        await worked_off(rem)
+        await process_queue(rem)
     now = (await as_alice.get(f"/api/v1/files/{file_id}")).json()
     assert now["status"] == "pending"
     assert now["error"].endswith("REM will retry.")
@@ -171,18 +169,18 @@ async def test_a_place_that_does_not_answer_is_tried_again_and_that_is_told(
     assert (again.status_code, again.json()["error"]) == (202, now["error"])
 
 
-async def test_a_file_is_deleted_with_its_pieces_and_only_by_its_owner(
+async def test_only_the_owner_deletes_a_file_with_its_chunks(
     as_alice: httpx2.AsyncClient, rem: Rem, alice: Store
 ) -> None:
-    answer = await as_alice.post("/api/v1/files", files=uploaded(("guide.md", PAGE.encode())))
+    answer = await as_alice.post("/api/v1/files", files=multipart(("guide.md", PAGE.encode())))
     place = f"/api/v1/files/{answer.json()['data'][0]['id']}"
-    await worked_off(rem)
+    await process_queue(rem)
     bob = {"X-User-Id": "bob@example.com"}
     assert (await as_alice.get(place, headers=bob)).status_code == 404
     assert (await as_alice.delete(place, headers=bob)).status_code == 404
     assert (await as_alice.delete(place)).status_code == 204
     assert await contents(alice) == {}
-    refused = await as_alice.post("/api/v1/files", files=uploaded(("guide.md", b"again"), ("other.md", b"text")))
+    refused = await as_alice.post("/api/v1/files", files=multipart(("guide.md", b"again"), ("other.md", b"text")))
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "deleted")
     # All or none.
     assert await alice.count(File) == 0
@@ -190,30 +188,30 @@ async def test_a_file_is_deleted_with_its_pieces_and_only_by_its_owner(
     assert await alice.count(Resource, with_deleted=True) == 0
 
 
-async def test_a_file_that_was_deleted_while_it_waited_is_not_read(
+async def test_file_deleted_while_pending_is_not_read(
     as_alice: httpx2.AsyncClient, rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    answer = await as_alice.post("/api/v1/files", files=uploaded(("guide.md", PAGE.encode())))
+    answer = await as_alice.post("/api/v1/files", files=multipart(("guide.md", PAGE.encode())))
     await as_alice.delete(f"/api/v1/files/{answer.json()['data'][0]['id']}")
-    assert await worked_off(rem) == ["nothing"]
+    assert await process_queue(rem) == ["nothing"]
     assert await contents(alice) == {}
     # Nor is it lost: restored, it is read; erased, nothing is left.
     row = await alice.restore(File, UUID(answer.json()["data"][0]["id"]))
     assert row.processing_status == "pending"
-    assert await worked_off(rem) == ["added"]
+    assert await process_queue(rem) == ["added"]
     assert await contents(alice) != {}
     await alice.erase(row)
-    answer = await as_alice.post("/api/v1/files", files=uploaded(("guide.md", PAGE.encode())))
+    answer = await as_alice.post("/api/v1/files", files=multipart(("guide.md", PAGE.encode())))
     place = f"/api/v1/files/{answer.json()['data'][0]['id']}"
     await as_alice.delete(place)
     await as_alice.delete(place, params={"erase": True})
     assert await sql.fetchval("SELECT count(*) FROM rem.uploads") == 0
 
 
-async def test_files_of_a_folder_keep_their_paths(as_alice: httpx2.AsyncClient, rem: Rem, alice: Store) -> None:
+async def test_uploads_keep_their_paths(as_alice: httpx2.AsyncClient, rem: Rem, alice: Store) -> None:
     answer = await as_alice.post(
         "/api/v1/files",
-        files=uploaded(("a/readme.md", b"# One"), ("b/../readme.md", b"# Two"), ("C:\\me\\c.md", b"# Three")),
+        files=multipart(("a/readme.md", b"# One"), ("b/../readme.md", b"# Two"), ("C:\\me\\c.md", b"# Three")),
         data={"tags": ["x, y", "z"]},
     )
     assert [file["uri"] for file in answer.json()["data"]] == [
@@ -221,72 +219,72 @@ async def test_files_of_a_folder_keep_their_paths(as_alice: httpx2.AsyncClient, 
         "upload:///b/readme.md",
         "upload:///c.md",
     ]
-    assert await worked_off(rem) == ["added"] * 3
+    assert await process_queue(rem) == ["added"] * 3
     assert sorted((await contents(alice)).values()) == ["# One", "# Three", "# Two"]
     assert {tuple(row.tags) for row in await alice.find(File)} == {("x", "y", "z")}
-    refused = await as_alice.post("/api/v1/files", files=uploaded(("a/x.md", b"# One"), ("a\\x.md", b"# Two")))
+    refused = await as_alice.post("/api/v1/files", files=multipart(("a/x.md", b"# One"), ("a\\x.md", b"# Two")))
     assert refused.status_code in (400, 422)
     assert "a/x.md" in refused.json()["error"]["message"]
     assert await alice.count(File) == 3
 
 
-async def test_what_is_too_large_is_refused(as_alice: httpx2.AsyncClient, alice: Store) -> None:
+async def test_too_large_upload_is_rejected(as_alice: httpx2.AsyncClient, alice: Store) -> None:
     for size in (100_001, 2_000_000):
-        answer = await as_alice.post("/api/v1/files", files=uploaded(("big.txt", b"x" * size)))
+        answer = await as_alice.post("/api/v1/files", files=multipart(("big.txt", b"x" * size)))
         assert (answer.status_code, answer.json()["error"]["code"]) == (413, "body_too_large")
     assert await alice.count(File) == 0
 
 
-class Slow:
-    """Reads a file, and lets something else happen when it has just been read; once."""
+class InterruptedIngester:
+    """An ingester that calls a function once after it has read a file."""
 
-    def __init__(self, rem: Rem, store: Store, meanwhile: Callable[[], Awaitable[object]]) -> None:
+    def __init__(self, rem: Rem, store: Store, callback: Callable[[], Awaitable[object]]) -> None:
         self.ingester = rem.ingester(ALICE)
         self.target_store = store
-        self.meanwhile = [meanwhile]
+        self.callbacks = [callback]
 
     async def prepare(self, *arguments: object) -> object:
-        """What the real one reads."""
+        """Read the file, and then call the function."""
         read = await self.ingester.prepare(*arguments)  # type: ignore[arg-type]
-        if self.meanwhile:
-            await self.meanwhile.pop()()
+        if self.callbacks:
+            await self.callbacks.pop()()
         return read
 
     async def store(self, *arguments: object, **options: object) -> object:
-        """As the real one does."""
+        """Store the file."""
         return await self.ingester.store(*arguments, **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("comes", ["other bytes", "another wish", "both"])
+@pytest.mark.parametrize("comes", ["other bytes", "other options", "both"])
 @pytest.mark.parametrize("is_named", [False, True])
-async def test_what_is_handed_over_while_a_file_is_read_is_read_too(
+async def test_upload_during_processing_is_read_too(
     rem: Rem, alice: Store, folder: Path, comes: str, is_named: bool
 ) -> None:
     path = folder / "a.md"
     uri = path.as_uri() if is_named else "upload:///a.md"
 
-    async def hand_over(number: int, wish: IngestOptions) -> File:
+    async def enqueue(number: int, options: IngestOptions) -> File:
         data = f"# Version {number}".encode()
         path.write_bytes(data)
-        (row,) = await enqueue_files(alice, [QueuedFile("a.md", uri, None if is_named else data)], wish)
+        (row,) = await enqueue_files(alice, [QueuedFile("a.md", uri, None if is_named else data)], options)
         return row
 
     first, second = IngestOptions(tags=("one",)), IngestOptions(tags=("two",), category="manual")
-    row = await hand_over(1, first)
-    number, wish = (1 if comes == "another wish" else 2), (first if comes == "other bytes" else second)
-    slow = Slow(rem, alice, lambda: hand_over(number, wish))
-    await process_queued_file(rem.database, rem.settings, lambda _scope: slow, "default", row.id)  # type: ignore[arg-type, return-value]
+    row = await enqueue(1, first)
+    number, options = (1 if comes == "other options" else 2), (first if comes == "other bytes" else second)
+    ingester = InterruptedIngester(rem, alice, lambda: enqueue(number, options))
+    await process_queued_file(rem.database, rem.settings, lambda _scope: ingester, "default", row.id)  # type: ignore[arg-type, return-value]
     assert await contents(alice) == {"a.md#1": f"# Version {number}"}
     stored = await alice.get(File, row.id)
-    assert (stored.processing_status, set(wish.tags or ()) <= set(stored.tags)) == ("completed", True)
-    assert {row.category for row in await alice.find(Resource)} == {wish.category}
+    assert (stored.processing_status, set(options.tags or ()) <= set(stored.tags)) == ("completed", True)
+    assert {row.category for row in await alice.find(Resource)} == {options.category}
     assert "wanted" not in stored.metadata
 
 
-async def test_one_command_is_enough_to_have_it_read(settings: Settings, alice: Store) -> None:
+async def test_server_reads_uploads_itself(settings: Settings, alice: Store) -> None:
     serving = settings.model_copy(update={"worker": WorkerSettings(in_process=True)})
     async with served(create_app(serving)) as address, client(address, ALICE) as as_alice:
-        files = uploaded(("guide.md", PAGE.encode()))
+        files = multipart(("guide.md", PAGE.encode()))
         answer = await as_alice.post("/api/v1/files", files=files, params={"wait": 20})
         assert answer.status_code == 200
         assert answer.json()["data"][0]["chunks"] == 3

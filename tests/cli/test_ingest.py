@@ -1,4 +1,4 @@
-"""`rem ingest`: a folder becomes memories, a bad file does not stop the rest, and what was cut off can be repeated."""
+"""`rem ingest`: folders, unreadable files, agents, and runs that are interrupted."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ ALICE = "alice@example.com"
 
 @pytest.fixture
 def command(dsn: str) -> dict[str, str]:
-    """The settings of a user of the command."""
+    """Return the settings of the command."""
     return {"POSTGRES__CONNECTION_STRING": dsn, "EMBEDDING__PROVIDER": "none"}
 
 
 @pytest.fixture
 def docs(tmp_path: Path) -> Path:
-    """A folder with files of several kinds."""
+    """Return a folder with files of several formats."""
     folder = tmp_path / "docs"
     (folder / "deep" / "er").mkdir(parents=True)
     (folder / "guide.md").write_text(PAGE, encoding="utf-8")
@@ -49,8 +49,8 @@ def docs(tmp_path: Path) -> Path:
     return folder
 
 
-def many(folder: Path, files: int) -> Path:
-    """A folder with many files of some pieces each."""
+def create_pages(folder: Path, files: int) -> Path:
+    """Create a folder with many files of several chunks each."""
     folder.mkdir()
     for number in range(files):
         sections = "\n\n".join(f"## Part {part} of {number}\n\nSome words." for part in range(1 + number % 7))
@@ -58,17 +58,17 @@ def many(folder: Path, files: int) -> Path:
     return folder
 
 
-def report_of(*arguments: str, settings: dict[str, str], code: int = 0) -> dict[str, Any]:
+def run_ingest(*arguments: str, settings: dict[str, str], code: int = 0) -> dict[str, Any]:
     done = run_rem("ingest", *arguments, "--json", settings=settings)
     assert done.returncode == code, done.stderr
     report: dict[str, Any] = json.loads(done.stdout)
     return report
 
 
-async def test_a_folder_becomes_memories_once(command: dict[str, str], docs: Path, alice: Store) -> None:
+async def test_folder_is_ingested_once(command: dict[str, str], docs: Path, alice: Store) -> None:
     options = ("--user", ALICE, "--category", "manual", "--tag", "one", "--tag", "two")
-    said = output("ingest", str(docs), *options, settings=command)
-    assert said == "3 files: 3 added; 5 chunks stored.\n"
+    printed = output("ingest", str(docs), *options, settings=command)
+    assert printed == "3 files: 3 added; 5 chunks stored.\n"
     assert [file.name for file in await alice.find(File, order_by="name")] == [
         "docs/deep/data.csv",
         "docs/deep/er/main.py",
@@ -77,15 +77,15 @@ async def test_a_folder_becomes_memories_once(command: dict[str, str], docs: Pat
     assert {(row.category, tuple(row.tags)) for row in await alice.find(Resource)} == {("manual", ("one", "two"))}
     assert output("ingest", str(docs), *options, settings=command) == "3 files: 3 unchanged; 0 chunks stored.\n"
     (docs / "guide.md").write_text(PAGE.replace("make", "pip"), encoding="utf-8")
-    assert report_of(str(docs), *options, settings=command)["counts"] == {"unchanged": 2, "changed": 1}
+    assert run_ingest(str(docs), *options, settings=command)["counts"] == {"unchanged": 2, "changed": 1}
 
 
-async def test_only_the_folder_itself_if_asked(command: dict[str, str], docs: Path, shared: Store) -> None:
+async def test_no_recursive_skips_subfolders(command: dict[str, str], docs: Path, shared: Store) -> None:
     assert output("ingest", str(docs), "--no-recursive", settings=command).startswith("1 file: 1 added")
     assert [file.name for file in await shared.find(File)] == ["docs/guide.md"]
 
 
-async def test_one_bad_file_does_not_stop_the_rest(command: dict[str, str], docs: Path, alice: Store) -> None:
+async def test_unreadable_file_does_not_stop_the_others(command: dict[str, str], docs: Path, alice: Store) -> None:
     (docs / "a-empty.md").write_bytes(b"")
     (docs / "b-binary.txt").write_bytes(bytes(range(256)) * 20)
     (docs / "c-agent.yaml").write_text(AGENT.replace("name: release-helper", "nmae: x"), encoding="utf-8")
@@ -98,53 +98,53 @@ async def test_one_bad_file_does_not_stop_the_rest(command: dict[str, str], docs
         assert f"{name}: " in done.stderr
     assert "line 6" in done.stderr
     assert await alice.count(File, with_deleted=True) == 3
-    # What is empty is no failure.
+    # An empty file is not a failure.
     done = run_rem("ingest", str(docs / "a-empty.md"), "--user", ALICE, settings=command)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-async def test_an_agent_among_the_files_becomes_an_agent(command: dict[str, str], docs: Path, alice: Store) -> None:
+async def test_agent_file_becomes_an_agent(command: dict[str, str], docs: Path, alice: Store) -> None:
     (docs / "helper.yaml").write_text(AGENT, encoding="utf-8")
     assert "4 added" in output("ingest", str(docs), "--user", ALICE, settings=command)
     assert [row.name for row in await alice.find(Schema)] == ["release-helper"]
     assert "unchanged" in output("ingest", str(docs), "--user", ALICE, settings=command)
 
 
-async def test_a_wiki_is_loaded_into_the_knowledge_base(command: dict[str, str], docs: Path, alice: Store) -> None:
+async def test_wiki_is_loaded_into_the_knowledge_base(command: dict[str, str], docs: Path, alice: Store) -> None:
     assert "1 added" in output("ingest", str(docs / "guide.md"), "--as", "ontology", "--user", ALICE, settings=command)
     assert [row.name for row in await alice.find(Ontology)] == ["Guide"]
-    # Whoever takes in the whole folder every night keeps it there.
-    said = output("ingest", str(docs), "--user", ALICE, settings=command)
-    assert said.startswith("3 files: 2 added, 1 unchanged;")
+    # Ingesting the whole folder later keeps the form of the file.
+    printed = output("ingest", str(docs), "--user", ALICE, settings=command)
+    assert printed.startswith("3 files: 2 added, 1 unchanged;")
     assert [row.name for row in await alice.find(Ontology)] == ["Guide"]
 
 
-def test_what_was_deleted_is_told_with_the_way_back(command: dict[str, str], docs: Path) -> None:
+def test_deleted_file_is_reported_with_the_restore_command(command: dict[str, str], docs: Path) -> None:
     output("ingest", str(docs / "guide.md"), "--user", ALICE, settings=command)
     output("delete", "files/guide.md", "--user", ALICE, settings=command)
-    said = output("ingest", str(docs / "guide.md"), "--user", ALICE, settings=command)
-    assert said.startswith("1 file: 1 deleted; 0 chunks stored.\n")
-    assert "restore files guide.md --user alice@example.com" in said
+    printed = output("ingest", str(docs / "guide.md"), "--user", ALICE, settings=command)
+    assert printed.startswith("1 file: 1 deleted; 0 chunks stored.\n")
+    assert "restore files guide.md --user alice@example.com" in printed
     output("restore", "files", "guide.md", "--user", ALICE, settings=command)
     assert "1 unchanged" in output("ingest", str(docs / "guide.md"), "--user", ALICE, settings=command)
 
 
-def test_it_is_searchable_at_once(dsn: str, docs: Path) -> None:
+def test_ingested_files_are_searchable_at_once(dsn: str, docs: Path) -> None:
     settings = {"POSTGRES__CONNECTION_STRING": dsn}
     output("ingest", str(docs), settings=settings)
-    said = json.loads(output("db", "status", "--json", settings=settings))
+    printed = json.loads(output("db", "status", "--json", settings=settings))
     assert "guide.md#2" in output("query", 'SEARCH "how is it installed" LIMIT 1', settings=settings)
-    assert said
+    assert printed
 
 
-async def take_in(rem: Rem, folder: Path, user: str) -> None:
+async def ingest_folder(rem: Rem, folder: Path, user: str) -> None:
     listing = await list_sources(str(folder), UNRESTRICTED, rem.settings.ingest)
     report = await Pipeline(rem.ingester(user), UNRESTRICTED, rem.settings.ingest, IngestOptions()).run(listing.sources)
     assert not report.failures
 
 
-async def interrupted(folder: Path, settings: dict[str, str], sql: Connection, how: signal.Signals) -> int:
-    """Begin to take a folder in, and end it by a signal in the middle of storing; the exit code."""
+async def ingest_and_interrupt(folder: Path, settings: dict[str, str], sql: Connection, how: signal.Signals) -> int:
+    """Start to ingest a folder, end it by a signal while it stores a file, and return the exit code."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "rem", "ingest", str(folder), "--user", ALICE),
         env=environment(settings),
@@ -162,24 +162,24 @@ async def interrupted(folder: Path, settings: dict[str, str], sql: Connection, h
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-async def test_a_run_that_was_cut_off_is_finished_by_the_next(
+async def test_interrupted_run_is_completed_by_the_next(
     command: dict[str, str], tmp_path: Path, rem: Rem, alice: Store, bob: Store, sql: Connection, how: signal.Signals
 ) -> None:
-    folder = many(tmp_path / "pages", 150)
-    assert await interrupted(folder, command, sql, how) == (-9 if how is signal.SIGKILL else 130)
+    folder = create_pages(tmp_path / "pages", 150)
+    assert await ingest_and_interrupt(folder, command, sql, how) == (-9 if how is signal.SIGKILL else 130)
     stored = await alice.count(File)
     assert 10 <= stored < 150
     assert (await check_mirrors(rem.database)).is_exact
-    report = report_of(str(folder), "--user", ALICE, settings=command)
-    # The statement that was cut off by kill -9 may still have come to its end.
+    report = run_ingest(str(folder), "--user", ALICE, settings=command)
+    # The statement that kill -9 interrupted may still have been completed.
     assert report["counts"]["unchanged"] >= stored
-    await take_in(rem, folder, "bob@example.com")
+    await ingest_folder(rem, folder, "bob@example.com")
     assert await everything(alice) == await everything(bob)
     assert (await check_mirrors(rem.database)).is_exact
 
 
-async def test_a_killed_database_changes_nothing_in_the_end(home: Path, tmp_path: Path) -> None:
-    folder = many(tmp_path / "pages", 150)
+async def test_killed_database_does_not_change_the_result(home: Path, tmp_path: Path) -> None:
+    folder = create_pages(tmp_path / "pages", 150)
     settings = {"REM_HOME": str(home), "EMBEDDING__PROVIDER": "none"}
     EmbeddedServer(home).ensure_running()
     output("db", "migrate", settings=settings)
@@ -194,10 +194,10 @@ async def test_a_killed_database_changes_nothing_in_the_end(home: Path, tmp_path
     await asyncio.to_thread(kill, home, with_children=True)
     connection.terminate()
     assert await process.wait() in (0, 5)
-    report = await asyncio.to_thread(report_of, str(folder), "--user", ALICE, settings=settings)
+    report = await asyncio.to_thread(run_ingest, str(folder), "--user", ALICE, settings=settings)
     assert not report["counts"].get("failed")
     async with Rem.open(Settings(rem_home=home)) as rem:
-        await take_in(rem, folder, "bob@example.com")
+        await ingest_folder(rem, folder, "bob@example.com")
         alice, bob = rem.store(ALICE), rem.store("bob@example.com")
         assert await alice.count(File) == 150
         assert await everything(alice) == await everything(bob)

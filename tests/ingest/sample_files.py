@@ -1,4 +1,4 @@
-"""Real documents, made by the tools that people make them with."""
+"""Sample documents, written by the libraries that people use for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""YAML made to do harm: it is refused before anyone builds what it means."""
+"""Hostile YAML is rejected before its values are built."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BOMBS = {"deep": DEEP, "merged": MERGED, "aliases": ALIASES}
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_bomb_is_refused_by_everyone_who_reads_yaml(name: str) -> None:
+def test_yaml_bomb_is_rejected_by_every_reader(name: str) -> None:
     text = BOMBS[name]
     started = time.monotonic()
     with pytest.raises(YamlLimitError):
@@ -48,7 +48,7 @@ def test_a_bomb_is_refused_by_everyone_who_reads_yaml(name: str) -> None:
     assert time.monotonic() - started < 5
 
 
-def test_a_number_in_base_60_is_not_calculated() -> None:
+def test_base_60_number_stays_text() -> None:
     started = time.monotonic()
     loaded = load_yaml(SIXTY)
     assert loaded["a"] == SIXTY.partition("a: ")[2]
@@ -58,7 +58,7 @@ def test_a_number_in_base_60_is_not_calculated() -> None:
     assert load_yaml("a: 1:30\nb: 12\nc: 1.5") == {"a": 90, "b": 12, "c": 1.5}
 
 
-def test_a_loop_is_refused_and_a_usual_alias_is_not() -> None:
+def test_recursive_alias_is_rejected_and_plain_alias_is_not() -> None:
     with pytest.raises(YamlLimitError, match="is inside the value that it repeats"):
         load_yaml("a: &a [*a]")
     assert load_yaml("a: &a {x: 1}\nb:\n  <<: *a\n  y: 2")["b"] == {"x": 1, "y": 2}
@@ -66,7 +66,7 @@ def test_a_loop_is_refused_and_a_usual_alias_is_not() -> None:
         load_yaml("a: &a 1\nb: *a", aliases=False)
 
 
-async def test_such_a_file_fails_with_the_reason(rem: Rem, alice: Store) -> None:
+async def test_hostile_file_fails_with_the_reason(rem: Rem, alice: Store) -> None:
     async def save(_text: str) -> str:
         return "never"
 

@@ -1,4 +1,4 @@
-"""A file becomes memories, once; what changes takes the place of the old, and what is deleted stays deleted."""
+"""Ingester: files become rows once, changes replace older versions, and deletions last."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.ingest.helpers import PAGE, contents, everything, markdown, only_file
 
 @pytest.fixture
 def ingester(rem: Rem) -> Ingester:
-    """Takes files in for Alice."""
+    """Return an ingester for Alice."""
     return rem.ingester("alice@example.com")
 
 
@@ -29,7 +29,7 @@ async def versions(store: Store) -> dict[str, tuple[object, object]]:
     return {row.name: (row.id, row.updated_at) for row in rows}
 
 
-async def test_a_file_becomes_a_row_and_its_pieces(ingester: Ingester, alice: Store, bob: Store) -> None:
+async def test_file_becomes_a_row_and_chunks(ingester: Ingester, alice: Store, bob: Store) -> None:
     text = f"---\ntitle: The guide\ntags: [setup]\ndate: 2024-05-06\n---\n{PAGE}"
     outcome = await ingester.ingest(markdown(text), category="manual", tags=["team"])
     assert (outcome.status, outcome.key, outcome.chunks) == ("added", "guide.md", 3)
@@ -40,7 +40,7 @@ async def test_a_file_becomes_a_row_and_its_pieces(ingester: Ingester, alice: St
     assert file.metadata["headings"] == ["Guide", "Install", "Use"]
     chunks = await alice.find(Resource, order_by="ordinal")
     assert [chunk.name for chunk in chunks] == [f"guide.md#{number}" for number in (1, 2, 3)]
-    # What a text says of itself stands with the beginning of the text.
+    # Front matter stays with the beginning of the text.
     assert chunks[0].content.startswith("---\ntitle: The guide")
     assert "# Guide" in chunks[0].content
     install = chunks[1]
@@ -48,10 +48,10 @@ async def test_a_file_becomes_a_row_and_its_pieces(ingester: Ingester, alice: St
     assert (install.uri, install.ordinal, install.category) == (file.uri, 2, "manual")
     assert (install.origin, install.sources, install.tags) == ("ingest", ["guide.md"], ["setup", "team"])
     assert install.timestamp == datetime(2024, 5, 6, tzinfo=UTC)
-    said = install.metadata
-    assert said["heading_path"] == ["Guide", "Install"]
-    assert (said["file"], said["file_id"]) == ("guide.md", str(file.id))
-    assert text[said["start"] : said["end"]] == install.content
+    metadata = install.metadata
+    assert metadata["heading_path"] == ["Guide", "Install"]
+    assert (metadata["file"], metadata["file_id"]) == ("guide.md", str(file.id))
+    assert text[metadata["start"] : metadata["end"]] == install.content
     assert [(edge.rel_type, edge.dst, edge.properties["dst_entity_type"]) for edge in install.graph_edges] == [
         ("part_of", "guide.md", "files"),
         ("previous_part", "guide.md#1", "resources"),
@@ -63,7 +63,7 @@ async def test_a_file_becomes_a_row_and_its_pieces(ingester: Ingester, alice: St
     assert not await bob.find(Resource)
 
 
-async def test_a_piece_is_as_old_as_its_text(ingester: Ingester, alice: Store) -> None:
+async def test_chunk_timestamp_is_the_time_of_writing(ingester: Ingester, alice: Store) -> None:
     changed = datetime(2023, 2, 1, 9, tzinfo=UTC)
     file = replace(markdown("# Plan\n\nSow in March."), modified_at=changed)
     await ingester.ingest(file)
@@ -79,12 +79,12 @@ async def test_a_piece_is_as_old_as_its_text(ingester: Ingester, alice: Store) -
     assert piece.timestamp <= datetime.now(UTC)
 
 
-async def test_a_short_file_is_one_numbered_piece(ingester: Ingester, alice: Store) -> None:
+async def test_short_file_is_one_numbered_chunk(ingester: Ingester, alice: Store) -> None:
     await ingester.ingest(FetchedFile("note.txt", "file:///note.txt", b"Call Bob."))
     assert await contents(alice) == {"note.txt#1": "Call Bob."}
 
 
-async def test_pieces_are_found_by_key_by_walking_and_by_meaning(rem: Rem, ingester: Ingester) -> None:
+async def test_chunks_are_found_by_lookup_traverse_and_search(rem: Rem, ingester: Ingester) -> None:
     await ingester.ingest(markdown())
     user = "alice@example.com"
     assert (await rem.query('LOOKUP "guide.md#2"', user=user)).count == 1
@@ -94,23 +94,23 @@ async def test_pieces_are_found_by_key_by_walking_and_by_meaning(rem: Rem, inges
     assert found.results[0]["key"] == "guide.md#2"
 
 
-async def test_the_same_file_again_writes_nothing(ingester: Ingester, alice: Store) -> None:
+async def test_unchanged_file_writes_nothing(ingester: Ingester, alice: Store) -> None:
     await ingester.ingest(markdown(), category="manual")
     before = await versions(alice)
-    for wish in ({}, {"category": "manual"}):
-        assert (await ingester.ingest(markdown(), **wish)).status == "unchanged"  # type: ignore[arg-type]
+    for options in ({}, {"category": "manual"}):
+        assert (await ingester.ingest(markdown(), **options)).status == "unchanged"  # type: ignore[arg-type]
     assert await versions(alice) == before
     assert (await ingester.ingest(markdown(), category="other")).status == "changed"
     assert {row.category for row in await alice.find(Resource)} == {"other"}
 
 
-async def test_a_changed_file_takes_the_place_of_the_old(ingester: Ingester, alice: Store) -> None:
+async def test_changed_file_replaces_its_older_version(ingester: Ingester, alice: Store) -> None:
     await ingester.ingest(markdown())
     before = await versions(alice)
     assert (await ingester.ingest(markdown(PAGE.replace("make", "pip")))).status == "changed"
     after = await versions(alice)
     assert {name: row[0] for name, row in after.items()} == {name: row[0] for name, row in before.items()}
-    # What did not change is not written, so that it is not indexed anew.
+    # Unchanged chunks are not written, so they are not indexed again.
     assert after["guide.md#1"] == before["guide.md#1"]
     assert after["guide.md#2"] != before["guide.md#2"]
     await ingester.ingest(markdown("# Guide\n\nShort now."))
@@ -121,7 +121,7 @@ async def test_a_changed_file_takes_the_place_of_the_old(ingester: Ingester, ali
     assert list(await contents(alice)) == ["guide.md#1", "guide.md#2", "guide.md#3"]
 
 
-async def test_other_settings_cut_it_anew(rem: Rem, ingester: Ingester, alice: Store) -> None:
+async def test_changed_chunk_size_cuts_the_file_again(rem: Rem, ingester: Ingester, alice: Store) -> None:
     text = "many words here " * 100
     await ingester.ingest(markdown(text))
     before = len(await contents(alice))
@@ -130,7 +130,7 @@ async def test_other_settings_cut_it_anew(rem: Rem, ingester: Ingester, alice: S
     assert len(await contents(alice)) > 2 * before
 
 
-async def test_two_places_with_one_name_are_two_files_with_stable_names(ingester: Ingester, alice: Store) -> None:
+async def test_files_with_the_same_name_get_stable_distinct_names(ingester: Ingester, alice: Store) -> None:
     places = ["file:///a/x/notes.md", "file:///b/x/Notes.md", "https://example.com/notes.md"]
     for _ in range(2):
         for place in places:
@@ -143,14 +143,14 @@ async def test_two_places_with_one_name_are_two_files_with_stable_names(ingester
     assert await alice.count(Resource) == 3
 
 
-async def test_somebody_elses_row_is_never_written_over(ingester: Ingester, alice: Store) -> None:
+async def test_existing_rows_with_the_same_key_are_never_overwritten(ingester: Ingester, alice: Store) -> None:
     await alice.upsert(Resource(name="guide.md#2", content="my own note"))
     await ingester.ingest(markdown())
     stored = await contents(alice)
     assert stored["guide.md#2"] == "my own note"
     assert (await only_file(alice)).name == "docs/guide.md"
     assert len(stored) == 4
-    # The same when it stands where the file only grows to.
+    # The same for a row that the file reaches only when it grows.
     await ingester.ingest(markdown("# Short", "b.md"))
     await alice.upsert(Resource(name="b.md#3", content="mine, too"))
     await ingester.ingest(markdown(PAGE, "b.md"))
@@ -160,7 +160,7 @@ async def test_somebody_elses_row_is_never_written_over(ingester: Ingester, alic
     assert "b.md#1" not in stored
 
 
-async def test_a_deleted_file_takes_its_pieces_along_and_stays_deleted(ingester: Ingester, alice: Store) -> None:
+async def test_deleted_file_deletes_its_chunks_and_stays_deleted(ingester: Ingester, alice: Store) -> None:
     await ingester.ingest(markdown())
     file = await only_file(alice)
     gone = (await alice.find(Resource, {"name": "guide.md#2"}))[0]
@@ -179,7 +179,7 @@ async def test_a_deleted_file_takes_its_pieces_along_and_stays_deleted(ingester:
     assert (await ingester.ingest(markdown())).status == "added"
 
 
-async def test_a_deleted_piece_stays_deleted(ingester: Ingester, alice: Store) -> None:
+async def test_deleted_chunk_stays_deleted(ingester: Ingester, alice: Store) -> None:
     await ingester.ingest(markdown())
     await alice.delete((await alice.find(Resource, {"name": "guide.md#2"}))[0])
     await ingester.ingest(markdown())
@@ -197,7 +197,7 @@ async def test_a_deleted_piece_stays_deleted(ingester: Ingester, alice: Store) -
     assert "## Install\n\nRun pip." in (await contents(alice)).values()
 
 
-async def test_what_cannot_be_read_leaves_nothing(ingester: Ingester, alice: Store) -> None:
+async def test_unreadable_file_stores_nothing(ingester: Ingester, alice: Store) -> None:
     for data, status in ((b"", "skipped"), (b"\0\1\2" * 100, "failed"), (b"   \n", "skipped")):
         outcome = await ingester.ingest(FetchedFile("x.txt", "file:///x.txt", data))
         assert outcome.status == status
@@ -206,7 +206,7 @@ async def test_what_cannot_be_read_leaves_nothing(ingester: Ingester, alice: Sto
     assert await alice.count(Resource, with_deleted=True) == 0
 
 
-async def test_odd_names_and_texts_are_stored(ingester: Ingester, alice: Store) -> None:
+async def test_unusual_names_and_texts_are_stored(ingester: Ingester, alice: Store) -> None:
     names = ["---", "é" * 600 + ".md", "日本語.md", "a\nb.md", "  ", "x" * 2000]
     for number, name in enumerate(names):
         outcome = await ingester.ingest(markdown("text İ 👩‍👩‍👧", name, f"file:///{number}/{number}.md"))
@@ -214,12 +214,12 @@ async def test_odd_names_and_texts_are_stored(ingester: Ingester, alice: Store) 
     assert await alice.count(File) == len(names)
 
 
-async def test_many_at_once_are_as_one(rem: Rem, alice: Store) -> None:
+async def test_concurrent_ingestion_gives_the_same_result(rem: Rem, alice: Store) -> None:
     files = [markdown(f"{PAGE}\n{number % 3}", "same.md", f"file:///{number % 4}/same.md") for number in range(24)]
     outcomes = await asyncio.gather(*(rem.ingester("alice@example.com").ingest(file) for file in files))
     assert not [outcome for outcome in outcomes if outcome.status == "failed"]
     names = {row.uri: row.name for row in await alice.find(File)}
-    # Who came first has the short name.
+    # The first file has the short name.
     assert len(names) == 4
     assert sorted(names.values())[3] == "same.md"
     assert all(name in ("same.md", str(uri)[8:]) for uri, name in names.items())
@@ -227,7 +227,7 @@ async def test_many_at_once_are_as_one(rem: Rem, alice: Store) -> None:
     assert (await check_mirrors(rem.database)).is_exact
 
 
-async def test_a_batch_is_stored_as_one_after_the_other_would_be(rem: Rem, alice: Store, bob: Store) -> None:
+async def test_batch_gives_the_same_rows_as_single_files(rem: Rem, alice: Store, bob: Store) -> None:
     places = ["file:///a/n.md", "file:///b/n.md", "file:///a/n.md", "file:///c/N.md"]
     files = [markdown(f"# {number}\n\nText.", "n.md", place) for number, place in enumerate(places)]
     ingester, single = rem.ingester("alice@example.com"), rem.ingester("bob@example.com")
@@ -247,7 +247,7 @@ json_schema_extra:
 """
 
 
-async def test_the_yaml_of_an_agent_becomes_an_agent(rem: Rem, alice: Store) -> None:
+async def test_agent_yaml_becomes_an_agent(rem: Rem, alice: Store) -> None:
     saved: list[str] = []
 
     async def save(text: str) -> str:
@@ -269,7 +269,7 @@ async def test_the_yaml_of_an_agent_becomes_an_agent(rem: Rem, alice: Store) -> 
     assert [row.name for row in await alice.find(File, order_by="name")] == ["a.yaml", "c.yaml"]
 
 
-async def test_pages_of_a_wiki_become_entries_that_know_each_other(rem: Rem, ingester: Ingester, alice: Store) -> None:
+async def test_wiki_pages_become_linked_entries(rem: Rem, ingester: Ingester, alice: Store) -> None:
     pages = {
         "wiki/home.md": "---\ntags: [start]\n---\n# Home\n\nSee [[Deep Work]], [setup](guide/setup.md#x), "
         "[out](https://example.com/a.md) and `[[not this]]`.",
@@ -323,7 +323,7 @@ components:
 """
 
 
-async def test_an_apis_description_becomes_its_operations_and_schemas(ingester: Ingester, alice: Store) -> None:
+async def test_api_description_becomes_operations_and_schemas(ingester: Ingester, alice: Store) -> None:
     file = FetchedFile("api.yaml", "file:///api.yaml", API.encode())
     assert (await ingester.ingest(file, form="ontology")).chunks == 4
     rows = {row.name: row for row in await alice.find(Ontology)}
@@ -339,13 +339,13 @@ async def test_an_apis_description_becomes_its_operations_and_schemas(ingester: 
     assert ("uses", "owner") in {(edge.rel_type, edge.dst) for edge in rows["Pet"].graph_edges}
     assert [row.key for row in await alice.lookup("getPet")] == [operation.key]
     assert (await ingester.ingest(file, form="ontology")).status == "unchanged"
-    # As texts instead: the entries go.
+    # As a resource: the entries are erased.
     assert (await ingester.ingest(file, form="resource")).status == "changed"
     assert await alice.count(Ontology, with_deleted=True) == 0
     assert await alice.count(Resource) >= 1
 
 
-async def test_a_known_file_keeps_its_form_unless_another_is_asked_for(ingester: Ingester, alice: Store) -> None:
+async def test_known_file_keeps_its_form_unless_another_is_requested(ingester: Ingester, alice: Store) -> None:
     await ingester.ingest(markdown(), form="ontology")
     (entry,) = await alice.find(Ontology)
     assert (await ingester.ingest(markdown())).status == "unchanged"

@@ -1,4 +1,4 @@
-"""A web server on loopback that does what the test says, as oddly as it says."""
+"""A web server on loopback that answers as a test tells it, including invalid answers."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Self, TypeAlias
 Answer: TypeAlias = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
-class Site:
-    """Answers each path with what is written down for it, else with 404."""
+class WebServer:
+    """Answers each path with its entry in `answers`, else with 404."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Answer] = {}
         self.requests: list[tuple[str, dict[str, str]]] = []
-        """Paths that were asked for, with the headers."""
+        """The requested paths, with the headers."""
         self.open = 0
-        """How many connections there are now."""
+        """Number of open connections."""
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -33,12 +33,12 @@ class Site:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port that it listens on."""
         return int(self._server.sockets[0].getsockname()[1])
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """The base URL."""
         return f"http://127.0.0.1:{self.port}"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -53,7 +53,7 @@ class Site:
             await self.answers.get(path, page(404, b"nothing"))(writer)
             await writer.drain()
         except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # a client that has seen enough
+            pass  # the client has closed the connection
         finally:
             self.open -= 1
             writer.close()
@@ -62,7 +62,7 @@ class Site:
 
 
 def page(status: int, body: bytes, **headers: str) -> Answer:
-    """An ordinary answer."""
+    """Return an answer with a body."""
     lines = {"Content-Length": str(len(body)), **{name.replace("_", "-"): value for name, value in headers.items()}}
 
     async def answer(writer: asyncio.StreamWriter) -> None:
@@ -73,12 +73,12 @@ def page(status: int, body: bytes, **headers: str) -> Answer:
 
 
 def redirect(location: str, status: int = 302) -> Answer:
-    """An answer that sends the client elsewhere."""
+    """Return a redirect."""
     return page(status, b"", Location=location)
 
 
 def endless(part: bytes, pause: float = 0.0, length: str | None = None) -> Answer:
-    """An answer that never ends, whatever length it says it has."""
+    """Return an answer that never ends, whatever Content-Length it declares."""
 
     async def answer(writer: asyncio.StreamWriter) -> None:
         size = f"Content-Length: {length}\r\n" if length else ""

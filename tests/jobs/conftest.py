@@ -1,4 +1,4 @@
-"""Workers that are real processes, and the table in which their handlers leave traces."""
+"""Start worker processes, and read the table in which their handlers write traces."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StartWorker(Protocol):
 
 @pytest.fixture
 def start_worker(dsn: str, tmp_path: Path) -> Iterator[StartWorker]:
-    """Starts workers that end with the test."""
+    """Return a function that starts workers, which end with the test."""
     processes: list[subprocess.Popen[str]] = []
 
     def start(address: str | None = None, **settings: str) -> subprocess.Popen[str]:
@@ -57,24 +57,24 @@ def start_worker(dsn: str, tmp_path: Path) -> Iterator[StartWorker]:
 
 
 class Traces:
-    """What the handlers left behind."""
+    """The traces that the handlers have written."""
 
     def __init__(self, rem: Rem) -> None:
         self._rem = rem
 
-    async def of(self, name: str) -> list[str]:
-        """What happened to a job, in order."""
+    async def events(self, name: str) -> list[str]:
+        """Return the events of a job in order."""
         return [row["what"] for row in await self.rows("WHERE name = $1 ORDER BY at", name)]
 
     async def rows(self, condition: str = "ORDER BY at", *values: object) -> list[dict[str, Any]]:
-        """The traces as rows."""
+        """Return the traces as rows."""
         async with self._rem.database.connection() as connection:
             return [dict(row) for row in await connection.fetch(f"SELECT * FROM public.traces {condition}", *values)]
 
 
 @pytest.fixture
 async def traces(rem: Rem) -> Traces:
-    """The traces of this test."""
+    """Return the traces of this test."""
     async with rem.database.connection() as connection:
         await connection.execute(TRACES)
     return Traces(rem)
@@ -82,25 +82,25 @@ async def traces(rem: Rem) -> Traces:
 
 @pytest.fixture
 def jobs(rem: Rem) -> JobQueue:
-    """The queue of the test's database."""
+    """Return the queue of the test's database."""
     return JobQueue(rem.database)
 
 
 @pytest.fixture
 async def no_jobs_left(jobs: JobQueue) -> AsyncIterator[None]:
-    """Nothing waits or runs when the test has ended."""
+    """Check that no job is queued or running at the end of the test."""
     yield
     counts = await jobs.counts()
     assert (counts["queued"], counts["running"]) == (0, 0)
 
 
 async def eventually(condition: Callable[[], Awaitable[object]], seconds: float = 20.0) -> None:
-    """Wait until a condition holds."""
+    """Wait until a condition is true."""
     deadline = time.monotonic() + seconds
     while True:
-        # Where the server is restarted, asking may fail for a while.
+        # The server may be restarting, so the condition may raise for a while.
         with suppress(Exception):
             if await condition():
                 return
-        assert time.monotonic() < deadline, "it never happened"
+        assert time.monotonic() < deadline, "the condition never became true"
         await asyncio.sleep(0.02)

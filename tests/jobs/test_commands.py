@@ -1,4 +1,4 @@
-"""`rem worker`, `rem jobs` and the worker inside `rem serve`, as a user meets them."""
+"""The commands `rem worker` and `rem jobs`, and the worker inside `rem serve`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def dead(jobs: JobQueue, traces: Traces, start_worker: StartWorker) -> int
     return job_id
 
 
-async def test_rem_worker_once_does_what_waits_and_ends(jobs: JobQueue, settings_of: dict[str, str]) -> None:
+async def test_rem_worker_once_empties_the_queue_and_ends(jobs: JobQueue, settings_of: dict[str, str]) -> None:
     await jobs.enqueue("prune", {})
     done = await asyncio.to_thread(rem, "worker", "--once", settings=settings_of)
     assert (done.returncode, done.stdout) == (0, "")
@@ -44,7 +44,7 @@ async def test_rem_worker_once_does_what_waits_and_ends(jobs: JobQueue, settings
     assert await jobs.list() == []
 
 
-async def test_rem_worker_ends_well_when_it_is_told_to(jobs: JobQueue, settings_of: dict[str, str]) -> None:
+async def test_rem_worker_ends_cleanly_on_a_signal(jobs: JobQueue, settings_of: dict[str, str]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         worker = subprocess.Popen([str(REM), "worker", "--concurrency", "1"], env=environment(settings_of), stderr=-1)
         assert worker.stderr is not None
@@ -56,7 +56,7 @@ async def test_rem_worker_ends_well_when_it_is_told_to(jobs: JobQueue, settings_
         worker.stderr.close()
 
 
-async def test_rem_worker_does_only_the_kinds_that_it_is_given(jobs: JobQueue, settings_of: dict[str, str]) -> None:
+async def test_rem_worker_processes_only_the_given_kinds(jobs: JobQueue, settings_of: dict[str, str]) -> None:
     refused = await asyncio.to_thread(rem, "worker", "--once", "--kinds", "prune,cooking", settings=settings_of)
     assert refused.returncode == 2
     assert "Unknown kinds of jobs: cooking. Known kinds: " in refused.stderr
@@ -66,7 +66,7 @@ async def test_rem_worker_does_only_the_kinds_that_it_is_given(jobs: JobQueue, s
     assert [job.id for job in await jobs.list()] == [waiting]
 
 
-async def test_a_dead_job_is_shown_with_its_reason(dead: int, settings_of: dict[str, str]) -> None:
+async def test_dead_job_is_shown_with_its_error(dead: int, settings_of: dict[str, str]) -> None:
     listed = await asyncio.to_thread(output, "jobs", "list", "--state", "dead", settings=settings_of)
     assert "refuses" in listed
     assert "encrypted" in listed
@@ -83,7 +83,7 @@ async def test_a_dead_job_is_shown_with_its_reason(dead: int, settings_of: dict[
     assert "0 queued, 0 running, 1 dead: see `rem jobs list --state dead`" in doctor.stdout
 
 
-async def test_a_dead_job_can_be_tried_again_or_dropped(dead: int, jobs: JobQueue, settings_of: dict[str, str]) -> None:
+async def test_dead_job_can_be_retried_or_cancelled(dead: int, jobs: JobQueue, settings_of: dict[str, str]) -> None:
     assert await asyncio.to_thread(output, "jobs", "retry", str(dead), settings=settings_of) == (
         "1 job will be retried.\n"
     )
@@ -99,7 +99,7 @@ async def test_a_dead_job_can_be_tried_again_or_dropped(dead: int, jobs: JobQueu
     assert "There is no job" in missing.stderr
 
 
-def test_which_jobs_to_retry_must_be_said(settings_of: dict[str, str]) -> None:
+def test_retry_needs_ids_or_all(settings_of: dict[str, str]) -> None:
     for arguments in ((), ("1", "--all")):
         refused = rem("jobs", "retry", *arguments, settings=settings_of)
         assert refused.returncode == 2
@@ -118,7 +118,7 @@ async def test_jobs_are_counted(jobs: JobQueue, settings_of: dict[str, str]) -> 
     assert "prune" in await asyncio.to_thread(output, "jobs", "stats", settings=settings_of)
 
 
-def test_a_schedule_that_is_none_stops_the_start(settings_of: dict[str, str]) -> None:
+def test_invalid_schedule_prevents_the_start(settings_of: dict[str, str]) -> None:
     for command in (("worker", "--once"), ("serve",)):
         refused = rem(*command, settings={**settings_of, "DREAMING__SCHEDULE": "every night"})
         assert refused.returncode == 2
@@ -130,7 +130,7 @@ def test_a_schedule_that_is_none_stops_the_start(settings_of: dict[str, str]) ->
     assert rem("worker", "--once", settings={**settings_of, "DREAMING__SCHEDULE": "never"}).returncode == 0
 
 
-async def test_rem_serve_does_the_jobs(jobs: JobQueue, settings_of: dict[str, str]) -> None:
+async def test_rem_serve_processes_jobs(jobs: JobQueue, settings_of: dict[str, str]) -> None:
     with serving(settings=settings_of):
         await jobs.enqueue("prune", {})
         await eventually(lambda: _is_empty(jobs))
@@ -138,7 +138,7 @@ async def test_rem_serve_does_the_jobs(jobs: JobQueue, settings_of: dict[str, st
     assert "prune" in schedules
 
 
-async def test_rem_serve_leaves_the_jobs_to_others_if_it_is_told_to(
+async def test_rem_serve_without_in_process_worker_leaves_jobs_queued(
     jobs: JobQueue, settings_of: dict[str, str]
 ) -> None:
     await jobs.enqueue("prune", {})
@@ -147,9 +147,7 @@ async def test_rem_serve_leaves_the_jobs_to_others_if_it_is_told_to(
         assert (await jobs.counts())["queued"] == 1
 
 
-async def test_a_worker_that_cannot_work_does_not_take_the_server_along(
-    jobs: JobQueue, settings_of: dict[str, str], sql: Any
-) -> None:
+async def test_failing_worker_does_not_stop_the_server(jobs: JobQueue, settings_of: dict[str, str], sql: Any) -> None:
     await sql.execute("ALTER TABLE rem_jobs.pgqueuer RENAME TO elsewhere")
     with serving(settings=settings_of) as (address, process):
         time.sleep(2)
@@ -166,7 +164,7 @@ async def _is_empty(jobs: JobQueue) -> bool:
     return counts["queued"] == counts["running"] == 0
 
 
-def test_a_long_error_is_cut_between_words_with_a_mark() -> None:
+def test_long_error_is_cut_between_words() -> None:
     assert shorten("This file is encrypted", 60) == "This file is encrypted"
     assert shorten("This file is encrypted", 12) == "This file…"
     assert shorten("https://example.com/file", 12) == "https://exa…"

@@ -1,4 +1,4 @@
-"""What the page about jobs says is what happens."""
+"""The commands and examples in docs/jobs.md work as described."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PAGE = (REPOSITORY / "docs" / "jobs.md").read_text(encoding="utf-8")
 _EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```\w+\n(.*?)```", _PAGE, re.DOTALL))
 
 
-async def test_the_commands_work(jobs: JobQueue, traces: Traces, start_worker: StartWorker, dsn: str) -> None:
+async def test_documented_commands_work(jobs: JobQueue, traces: Traces, start_worker: StartWorker, dsn: str) -> None:
     await jobs.enqueue("refuses", {"tenant_id": "acme", "name": "locked"})
     start_worker(TEST_ONCE="1").wait(20)
     commands = [shlex.split(line)[1:] for line in _EXAMPLES["commands"].splitlines()]
@@ -30,7 +30,7 @@ async def test_the_commands_work(jobs: JobQueue, traces: Traces, start_worker: S
     assert await jobs.list() == []
 
 
-def test_the_example_prints_what_its_comments_say(dsn: str) -> None:
+def test_example_prints_its_comments(dsn: str) -> None:
     code = _EXAMPLES["python"]
     promised = [line.split("  # ", 1)[1] for line in code.splitlines() if "print(" in line]
     done = subprocess.run(
@@ -45,13 +45,13 @@ def test_the_example_prints_what_its_comments_say(dsn: str) -> None:
     assert len(promised) == 3
 
 
-def test_the_settings_and_their_defaults_are_those_of_the_code() -> None:
+def test_documented_settings_and_defaults_match_the_code() -> None:
     rows = re.findall(r"^\| `WORKER__([A-Z_]+)` \|.*\| (\S+) \|$", _PAGE, re.MULTILINE)
     stored = {name.upper(): str(value).lower() for name, value in WorkerSettings().model_dump().items()}
     assert dict(rows) == stored
 
 
-def test_the_kinds_are_those_of_the_code() -> None:
+def test_documented_kinds_match_the_code() -> None:
     assert re.findall(r"^\| `([a-z-]+)` \|", _PAGE, re.MULTILINE) == sorted(HANDLERS)
     assert {schedule.kind for schedule in build_schedules(Settings())} <= set(HANDLERS)
     assert f"after {LOG_RETENTION.days} days" in _PAGE

@@ -1,4 +1,4 @@
-"""What REM's own kinds of jobs do, through a real worker."""
+"""The handlers of REM, run by a real worker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def work(rem: Rem, settings: Settings) -> None:
     await Worker(rem, None, once).run(once=True)
 
 
-async def test_a_file_that_was_handed_over_is_read(rem: Rem, jobs: JobQueue, settings: Settings) -> None:
+async def test_uploaded_file_is_read(rem: Rem, jobs: JobQueue, settings: Settings) -> None:
     store = rem.store("alice@example.com")
     text = b"# Boats\n\nThe harbour has twelve berths.\n"
     (file,) = await enqueue_files(store, [QueuedFile("boats.md", "upload://boats.md", text)], IngestOptions())
@@ -36,7 +36,7 @@ async def test_a_file_that_was_handed_over_is_read(rem: Rem, jobs: JobQueue, set
     assert any("twelve berths" in str(row) for row in found.results)
 
 
-async def test_everyone_gets_a_dream_of_their_own_and_only_one(rem: Rem, jobs: JobQueue, settings: Settings) -> None:
+async def test_dream_all_enqueues_one_dream_per_owner(rem: Rem, jobs: JobQueue, settings: Settings) -> None:
     for user in ("alice", "bob"):
         await rem.store(user).upsert(Resource(name="Note", content="The harbour has twelve berths."))
     for _ in range(2):
@@ -48,7 +48,7 @@ async def test_everyone_gets_a_dream_of_their_own_and_only_one(rem: Rem, jobs: J
     assert await jobs.list() == []
 
 
-async def test_what_has_expired_is_swept_away(rem: Rem, jobs: JobQueue, settings: Settings) -> None:
+async def test_sweep_erases_expired_rows(rem: Rem, jobs: JobQueue, settings: Settings) -> None:
     store = rem.store("alice")
     await store.upsert(Resource(name="Kept", content="The harbour has twelve berths."))
     await store.upsert(Resource(name="Lapsed", content="Today only.", expires_at=utc_now() - timedelta(minutes=1)))
@@ -60,7 +60,7 @@ async def test_what_has_expired_is_swept_away(rem: Rem, jobs: JobQueue, settings
     assert await jobs.list() == []
 
 
-async def test_the_log_is_kept_for_a_week(rem: Rem, jobs: JobQueue, settings: Settings) -> None:
+async def test_log_is_kept_for_a_week(rem: Rem, jobs: JobQueue, settings: Settings) -> None:
     for kind in ("sweep", "prune"):
         await jobs.enqueue(kind, {})
         await work(rem, settings)
@@ -72,7 +72,7 @@ async def test_the_log_is_kept_for_a_week(rem: Rem, jobs: JobQueue, settings: Se
 
 @pytest.mark.parametrize("kind", ["dream", "ingest"])
 @pytest.mark.parametrize("payload", [{}, {"tenant_id": 7}, {"tenant_id": "acme", "user_id": 7}, {"tenant_id": ""}])
-async def test_a_job_of_nobody_is_set_aside(
+async def test_job_without_owner_is_dead(
     rem: Rem, jobs: JobQueue, settings: Settings, kind: str, payload: dict[str, object]
 ) -> None:
     await jobs.enqueue(kind, payload)
@@ -83,5 +83,5 @@ async def test_a_job_of_nobody_is_set_aside(
     assert dead.attempts == 1
 
 
-def test_every_kind_has_its_handler() -> None:
+def test_every_kind_has_a_handler() -> None:
     assert set(HANDLERS) == {"dream", "dream-all", "ingest", "prune", "sweep"}

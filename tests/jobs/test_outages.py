@@ -1,4 +1,4 @@
-"""Connections break, servers crash and processes freeze: no job is lost, and none is done twice at the same time."""
+"""Lost connections, crashed servers and frozen processes: no job is lost or runs twice at once."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def restart(server: EmbeddedServer) -> None:
 
 
 @pytest.mark.parametrize("end", [crash, restart])
-async def test_jobs_survive_the_end_of_postgres(
+async def test_jobs_survive_a_restart_of_postgres(
     home: Path, start_worker: StartWorker, end: Callable[[EmbeddedServer], None]
 ) -> None:
     async with Rem.open(Settings(rem_home=home)) as rem:
@@ -62,26 +62,26 @@ async def test_jobs_survive_the_end_of_postgres(
             assert await asyncio.to_thread(worker.wait, 10) == 0
 
 
-async def test_a_broken_connection_does_not_disturb_a_running_job(
+async def test_lost_connection_does_not_disturb_a_running_job(
     jobs: JobQueue, traces: Traces, start_worker: StartWorker, sql: Any
 ) -> None:
     start_worker(WORKER__HEARTBEAT_SECONDS="20")
     await jobs.enqueue("slow", {**ALICE, "name": "report", "seconds": 1})
-    await eventually(lambda: traces.of("report"))
+    await eventually(lambda: traces.events("report"))
     await sql.execute(OTHERS)
     await eventually(lambda: _nothing_waits(jobs))
-    assert await traces.of("report") == ["begun", "done"]
+    assert await traces.events("report") == ["begun", "done"]
     # And what is put in afterwards is done at once, not when the worker looks again: the new connection listens, too.
     await jobs.enqueue("slow", {**ALICE, "name": "next"})
-    await eventually(lambda: traces.of("next"), 2)
+    await eventually(lambda: traces.events("next"), 2)
 
 
-async def test_a_frozen_worker_lets_go_of_what_another_has_taken_over(
+async def test_frozen_worker_releases_jobs_that_were_taken_over(
     jobs: JobQueue, traces: Traces, start_worker: StartWorker
 ) -> None:
     frozen = start_worker()
     await jobs.enqueue("slow", {**ALICE, "name": "report", "seconds": 6})
-    await eventually(lambda: traces.of("report"))
+    await eventually(lambda: traces.events("report"))
     frozen.send_signal(signal.SIGSTOP)
     other = start_worker()
     await eventually(lambda: _begun(traces, 2))
@@ -97,9 +97,7 @@ async def test_a_frozen_worker_lets_go_of_what_another_has_taken_over(
     ]
 
 
-async def test_what_was_taken_by_a_statement_whose_answer_never_came_waits_again(
-    rem: Rem, jobs: JobQueue, sql: Any
-) -> None:
+async def test_job_taken_by_a_lost_answer_is_queued_again(rem: Rem, jobs: JobQueue, sql: Any) -> None:
     known, unknown = [await jobs.enqueue("slow", ALICE) for _ in range(2)]
     driver, queries = queries_of(rem)
     assert len(await take(queries)) == 2
@@ -112,7 +110,7 @@ async def test_what_was_taken_by_a_statement_whose_answer_never_came_waits_again
 
 
 @pytest.mark.parametrize("status", ["successful", "failed", "canceled"])
-async def test_a_worker_has_no_say_in_what_was_taken_over_from_it(rem: Rem, jobs: JobQueue, status: Any) -> None:
+async def test_worker_cannot_end_a_job_that_was_taken_over(rem: Rem, jobs: JobQueue, status: Any) -> None:
     job_id = await jobs.enqueue("slow", ALICE)
     assert job_id is not None
     (first_driver, first), (second_driver, second) = queries_of(rem), queries_of(rem)
@@ -145,7 +143,7 @@ async def take(queries: WorkerQueries, heartbeat: timedelta = timedelta(seconds=
     return await queries.dequeue(10, kinds, QueueManagerId(uuid4()), None, heartbeat)
 
 
-async def test_a_worker_stops_also_while_there_is_no_server(home: Path, start_worker: StartWorker) -> None:
+async def test_worker_stops_without_a_database(home: Path, start_worker: StartWorker) -> None:
     settings = Settings(rem_home=home)
     async with Rem.open(settings):
         server = EmbeddedServer(home)

@@ -1,4 +1,4 @@
-"""The queue: what is put into it waits exactly once, belongs to somebody, and can be looked at and taken away."""
+"""JobQueue: jobs are queued once, have an owner, and can be listed and cancelled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALICE = {"tenant_id": "acme", "user_id": "alice"}
 BOB = {"tenant_id": "acme", "user_id": "bob"}
 
 
-async def test_a_job_waits_with_all_that_it_was_given(jobs: JobQueue) -> None:
+async def test_queued_job_has_all_its_data(jobs: JobQueue) -> None:
     job_id = await jobs.enqueue("ingest", {**ALICE, "file": "Überblick\0.pdf"}, priority=7)
     assert job_id is not None
     job = await jobs.get(job_id)
@@ -32,13 +32,13 @@ async def test_a_job_waits_with_all_that_it_was_given(jobs: JobQueue) -> None:
     assert await jobs.counts() == {"queued": 1, "running": 0, "dead": 0}
 
 
-async def test_a_job_can_be_put_off(jobs: JobQueue) -> None:
+async def test_job_can_be_delayed(jobs: JobQueue) -> None:
     job_id = await jobs.enqueue("dream", ALICE, delay=timedelta(hours=1))
     assert job_id is not None
     assert (await jobs.get(job_id)).due_at > datetime.now(UTC) + timedelta(minutes=59)
 
 
-async def test_equal_jobs_wait_once(jobs: JobQueue) -> None:
+async def test_equal_jobs_are_queued_once(jobs: JobQueue) -> None:
     assert await jobs.enqueue("dream", ALICE, dedupe="nightly") is not None
     assert await jobs.enqueue("dream", ALICE, dedupe="nightly") is None
     # Another owner's, another kind, another key, and none at all are not equal.
@@ -51,12 +51,12 @@ async def test_equal_jobs_wait_once(jobs: JobQueue) -> None:
     assert (await jobs.counts())["queued"] == 6
 
 
-async def test_of_many_callers_at_once_one_puts_the_job_in(jobs: JobQueue) -> None:
+async def test_one_of_many_concurrent_callers_enqueues_the_job(jobs: JobQueue) -> None:
     ids = await asyncio.gather(*(jobs.enqueue("dream", ALICE, dedupe="nightly") for _ in range(20)))
     assert sum(job_id is not None for job_id in ids) == 1
 
 
-async def test_while_one_runs_one_equal_may_wait_for_its_end(jobs: JobQueue, sql: Any) -> None:
+async def test_equal_job_waits_for_the_running_one(jobs: JobQueue, sql: Any) -> None:
     running = await jobs.enqueue("dream", ALICE, dedupe="nightly")
     await sql.execute("UPDATE rem_jobs.pgqueuer SET status = 'picked', queue_manager_id = gen_random_uuid()")
     second = await jobs.enqueue("dream", ALICE, dedupe="nightly")
@@ -65,7 +65,7 @@ async def test_while_one_runs_one_equal_may_wait_for_its_end(jobs: JobQueue, sql
     assert await jobs.enqueue("dream", ALICE, dedupe="nightly") is None
 
 
-async def test_a_job_is_part_of_the_callers_transaction(rem: Rem, jobs: JobQueue) -> None:
+async def test_job_is_part_of_the_callers_transaction(rem: Rem, jobs: JobQueue) -> None:
     with pytest.raises(KeyError):
         async with rem.database.transaction() as transaction, transaction.connection() as connection:
             assert await jobs.enqueue("ingest", ALICE, connection=connection) is not None
@@ -77,7 +77,7 @@ async def test_a_job_is_part_of_the_callers_transaction(rem: Rem, jobs: JobQueue
     assert (await jobs.counts())["queued"] == 1
 
 
-async def test_a_connection_of_another_pool_will_do(jobs: JobQueue, sql: Any) -> None:
+async def test_connection_of_another_pool_works(jobs: JobQueue, sql: Any) -> None:
     assert await jobs.enqueue("ingest", ALICE, connection=sql) is not None
 
 
@@ -90,7 +90,7 @@ async def test_a_connection_of_another_pool_will_do(jobs: JobQueue, sql: Any) ->
         ("ingest", {"text": "x" * 1_000_001}, "at most 1 MB"),
     ],
 )
-async def test_what_is_no_job_is_refused(jobs: JobQueue, kind: str, payload: dict[str, Any], message: str) -> None:
+async def test_invalid_job_is_rejected(jobs: JobQueue, kind: str, payload: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         await jobs.enqueue(kind, payload)
 
@@ -106,7 +106,7 @@ async def test_jobs_are_listed_by_state_and_kind(jobs: JobQueue, sql: Any) -> No
     assert counts == {"dream": (1, 1), "ingest": (1, 0)}
 
 
-async def test_dead_jobs_are_revived_whatever_waits_meanwhile(jobs: JobQueue, sql: Any) -> None:
+async def test_dead_jobs_are_retried_even_if_an_equal_one_is_queued(jobs: JobQueue, sql: Any) -> None:
     async def die() -> int | None:
         job_id = await jobs.enqueue("dream", ALICE, dedupe="nightly")
         await sql.execute("UPDATE rem_jobs.pgqueuer SET status = 'failed', attempts = 5 WHERE id = $1", job_id)
@@ -122,7 +122,7 @@ async def test_dead_jobs_are_revived_whatever_waits_meanwhile(jobs: JobQueue, sq
     assert (await jobs.counts())["queued"] == 4
 
 
-async def test_a_cancelled_job_is_gone(jobs: JobQueue) -> None:
+async def test_cancelled_job_is_removed(jobs: JobQueue) -> None:
     job_id = await jobs.enqueue("ingest", ALICE)
     assert job_id is not None
     assert await jobs.cancel([job_id, job_id + 1, 2**70]) == [job_id]
@@ -130,7 +130,7 @@ async def test_a_cancelled_job_is_gone(jobs: JobQueue) -> None:
         await jobs.get(job_id)
 
 
-async def test_of_an_erased_user_nothing_is_left(jobs: JobQueue, sql: Any) -> None:
+async def test_erasing_an_owner_leaves_no_jobs(jobs: JobQueue, sql: Any) -> None:
     mine = [await jobs.enqueue("ingest", {**ALICE, "text": "private"}, dedupe=name) for name in ("a", "b", "c")]
     await sql.execute("UPDATE rem_jobs.pgqueuer SET status = 'failed' WHERE id = $1", mine[1])
     elsewhere = {"tenant_id": "other", "user_id": "alice"}
@@ -147,7 +147,7 @@ async def test_of_an_erased_user_nothing_is_left(jobs: JobQueue, sql: Any) -> No
     assert await jobs.erase_owner("acme", None) == 1
 
 
-async def test_enqueueing_is_what_pgqueuer_does(jobs: JobQueue, dsn: str) -> None:
+async def test_enqueue_writes_the_same_rows_as_pgqueuer(jobs: JobQueue, dsn: str) -> None:
     """The rows, the log, the conflict and the notification, column by column."""
     from pgqueuer.db import AsyncpgDriver
 
@@ -179,7 +179,7 @@ async def test_enqueueing_is_what_pgqueuer_does(jobs: JobQueue, dsn: str) -> Non
     await connection.close()
 
 
-async def test_the_tables_are_those_that_the_installed_pgqueuer_wants(dsn: str) -> None:
+async def test_tables_match_the_installed_pgqueuer(dsn: str) -> None:
     """If this fails after an upgrade of pgqueuer, a migration has to follow it. The function that notifies is ours."""
     from pgqueuer.db import AsyncpgDriver
 
@@ -190,7 +190,7 @@ async def test_the_tables_are_those_that_the_installed_pgqueuer_wants(dsn: str) 
     assert plan.notes == ()
 
 
-def test_the_names_do_not_depend_on_the_environment() -> None:
+def test_names_do_not_depend_on_the_environment() -> None:
     probe = (
         "from rem.worker.queries import PGQUEUER_SETTINGS as settings\n"
         "print(settings.channel, settings.qualified.queue_table, settings.durability)"
@@ -206,7 +206,7 @@ def test_the_names_do_not_depend_on_the_environment() -> None:
     assert found.stdout == f"rem_jobs rem_jobs.pgqueuer {PGQUEUER_SETTINGS.durability}\n"
 
 
-async def test_the_sql_verb_sees_no_jobs(rem: Rem, jobs: JobQueue) -> None:
+async def test_sql_verb_has_no_access_to_jobs(rem: Rem, jobs: JobQueue) -> None:
     await jobs.enqueue("ingest", {"tenant_id": "default", "user_id": "bob", "text": "private"})
     for table in ("rem_jobs.pgqueuer", "rem_jobs.pgqueuer_log"):
         with pytest.raises(InvalidInputError):
@@ -217,7 +217,7 @@ async def test_the_sql_verb_sees_no_jobs(rem: Rem, jobs: JobQueue) -> None:
         assert not await connection.fetchval("SELECT has_schema_privilege($1::text, 'rem_jobs', 'USAGE')", role)
 
 
-async def test_putting_a_job_in_does_not_import_pgqueuer(dsn: str) -> None:
+async def test_enqueue_does_not_import_pgqueuer(dsn: str) -> None:
     probe = """
 import asyncio, sys
 from rem.app import Rem
@@ -240,7 +240,7 @@ print(sorted({"pgqueuer", "croniter"} & set(sys.modules)))
     assert done.stdout == "[]\n"
 
 
-async def test_a_rollback_of_everything_takes_the_jobs_along(dsn: str) -> None:
+async def test_migrating_down_removes_the_jobs(dsn: str) -> None:
     from rem.db.database import Database, migrate_schema
     from rem.db.migrator import Migrator, builtin_migrations
     from rem.db.preflight import read_server_info

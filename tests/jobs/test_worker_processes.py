@@ -1,4 +1,4 @@
-"""Workers are real processes: they share, fail, are killed and stopped, and every job is done."""
+"""Workers as real processes: they share jobs, fail, are killed and stopped, and every job ends."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ async def is_empty(jobs: JobQueue) -> bool:
     return counts["queued"] == counts["running"] == 0
 
 
-async def test_two_workers_share_and_do_every_job_once(
-    jobs: JobQueue, traces: Traces, start_worker: StartWorker
-) -> None:
+async def test_two_workers_run_every_job_once(jobs: JobQueue, traces: Traces, start_worker: StartWorker) -> None:
     workers = [start_worker(), start_worker()]
     for number in range(60):
         await put(jobs, "slow", f"job-{number}", seconds=0.02)
@@ -38,7 +36,7 @@ async def test_two_workers_share_and_do_every_job_once(
     assert {row["pid"] for row in rows} == {worker.pid for worker in workers}
 
 
-async def test_a_worker_does_no_more_at_once_than_it_may(
+async def test_worker_respects_its_concurrency(
     jobs: JobQueue, traces: Traces, start_worker: StartWorker, sql: Any
 ) -> None:
     for number in range(4):
@@ -48,7 +46,7 @@ async def test_a_worker_does_no_more_at_once_than_it_may(
     assert [row["what"] for row in await traces.rows()] == ["begun", "done"] * 4
 
 
-async def test_the_more_urgent_job_comes_first(jobs: JobQueue, traces: Traces, start_worker: StartWorker) -> None:
+async def test_job_with_higher_priority_runs_first(jobs: JobQueue, traces: Traces, start_worker: StartWorker) -> None:
     for name, priority in (("usual", 0), ("urgent", 10), ("whenever", -10)):
         await jobs.enqueue("slow", {**ALICE, "name": name}, priority=priority)
     start_worker(WORKER__CONCURRENCY="1", TEST_ONCE="1").wait(20)
@@ -56,21 +54,21 @@ async def test_the_more_urgent_job_comes_first(jobs: JobQueue, traces: Traces, s
     assert rows == ["urgent", "usual", "whenever"]
 
 
-async def test_the_job_of_a_killed_worker_is_taken_over(
-    jobs: JobQueue, traces: Traces, start_worker: StartWorker
-) -> None:
+async def test_job_of_a_killed_worker_is_taken_over(jobs: JobQueue, traces: Traces, start_worker: StartWorker) -> None:
     victim = start_worker()
     job_id = await put(jobs, "slow", "report", seconds=1.5)
-    await eventually(lambda: traces.of("report"))
+    await eventually(lambda: traces.events("report"))
     victim.kill()
     other = start_worker()
     await eventually(lambda: is_empty(jobs))
-    assert await traces.of("report") == ["begun", "begun", "done"]
+    assert await traces.events("report") == ["begun", "begun", "done"]
     assert (await traces.rows())[-1]["pid"] == other.pid
     assert job_id not in {job.id for job in await jobs.list()}
 
 
-async def test_what_kills_every_worker_ends_some_day(jobs: JobQueue, traces: Traces, start_worker: StartWorker) -> None:
+async def test_job_that_kills_every_worker_becomes_dead(
+    jobs: JobQueue, traces: Traces, start_worker: StartWorker
+) -> None:
     job_id = await put(jobs, "kills", "bomb")
     for _ in range(3):
         assert start_worker().wait(20) == -signal.SIGKILL
@@ -79,10 +77,10 @@ async def test_what_kills_every_worker_ends_some_day(jobs: JobQueue, traces: Tra
     dead = await jobs.get(job_id)
     assert dead.error is not None
     assert "was lost 3 times" in dead.error.message
-    assert await traces.of("bomb") == ["begun"] * 3
+    assert await traces.events("bomb") == ["begun"] * 3
 
 
-async def test_a_job_that_fails_is_tried_again_with_growing_pauses(
+async def test_failed_job_is_retried_with_growing_delays(
     jobs: JobQueue, traces: Traces, start_worker: StartWorker
 ) -> None:
     await put(jobs, "fails", "flaky", times=2)
@@ -96,7 +94,7 @@ async def test_a_job_that_fails_is_tried_again_with_growing_pauses(
     assert 0.48 <= second.total_seconds() < 1.4
 
 
-async def test_after_so_many_attempts_it_is_set_aside_and_can_be_tried_again(
+async def test_job_is_dead_after_all_attempts_and_can_be_retried(
     jobs: JobQueue, traces: Traces, start_worker: StartWorker
 ) -> None:
     job_id = await put(jobs, "fails", "hopeless", times=4)
@@ -109,14 +107,14 @@ async def test_after_so_many_attempts_it_is_set_aside_and_can_be_tried_again(
     # What was said is told, the password is not.
     assert dead.error.message == "RuntimeError: the service at postgresql://me:***@host/db says no to hopeless"
     assert dead.error.where[-1].startswith("tests/jobs/worker_process.py:")
-    assert await traces.of("hopeless") == ["tried"] * 3
+    assert await traces.events("hopeless") == ["tried"] * 3
     assert await jobs.retry([job_id]) == [job_id]
     await eventually(lambda: is_empty(jobs))
     assert await jobs.list() == []
-    assert await traces.of("hopeless") == ["tried"] * 5
+    assert await traces.events("hopeless") == ["tried"] * 5
 
 
-async def test_what_no_attempt_would_mend_is_set_aside_at_once(
+async def test_permanent_error_makes_a_job_dead_at_once(
     jobs: JobQueue, traces: Traces, start_worker: StartWorker
 ) -> None:
     job_id = await put(jobs, "refuses", "locked")
@@ -125,43 +123,43 @@ async def test_what_no_attempt_would_mend_is_set_aside_at_once(
     dead = await jobs.get(job_id)
     assert dead.error is not None
     assert dead.error.message == "This file is encrypted: store it without a password."
-    assert await traces.of("locked") == ["tried"]
+    assert await traces.events("locked") == ["tried"]
 
 
-async def test_a_kind_that_nobody_knows_waits(jobs: JobQueue, traces: Traces, start_worker: StartWorker) -> None:
+async def test_unknown_kind_stays_queued(jobs: JobQueue, traces: Traces, start_worker: StartWorker) -> None:
     unknown = await put(jobs, "of-the-future", "later")
     await put(jobs, "slow", "now")
     start_worker(TEST_ONCE="1").wait(20)
     assert [(job.id, job.state) for job in await jobs.list()] == [(unknown, "queued")]
-    assert await traces.of("now") == ["begun", "done"]
+    assert await traces.events("now") == ["begun", "done"]
 
 
-async def test_a_worker_that_is_told_to_stop_ends_its_jobs_first(
+async def test_stopped_worker_finishes_its_jobs_first(
     jobs: JobQueue, traces: Traces, start_worker: StartWorker
 ) -> None:
     worker = start_worker()
     await put(jobs, "slow", "short", seconds=0.7)
-    await eventually(lambda: traces.of("short"))
+    await eventually(lambda: traces.events("short"))
     worker.terminate()
     await put(jobs, "slow", "next")
     assert await asyncio.to_thread(worker.wait, 10) == 0
-    assert await traces.of("short") == ["begun", "done"]
+    assert await traces.events("short") == ["begun", "done"]
     assert [job.state for job in await jobs.list()] == ["queued"]
 
 
-async def test_what_does_not_end_in_time_waits_again_at_once(
+async def test_job_that_does_not_end_in_time_is_queued_again(
     jobs: JobQueue, traces: Traces, start_worker: StartWorker
 ) -> None:
     worker = start_worker(WORKER__SHUTDOWN_SECONDS="0.3", WORKER__HEARTBEAT_SECONDS="60")
     job_id = await put(jobs, "slow", "long", seconds=30)
     clinging = await put(jobs, "blocks", "clinging")
-    await eventually(lambda: traces.of("long"))
-    await eventually(lambda: traces.of("clinging"))
+    await eventually(lambda: traces.events("long"))
+    await eventually(lambda: traces.events("clinging"))
     started = time.monotonic()
     worker.terminate()
     assert await asyncio.to_thread(worker.wait, 10) == 0
     assert time.monotonic() - started < 5
-    assert await traces.of("clinging") == ["begun", "clinging"]
+    assert await traces.events("clinging") == ["begun", "clinging"]
     # No attempt is used up, and nobody has to wait for a heartbeat.
     assert {(job.id, job.state, job.attempts) for job in await jobs.list()} == {
         (job_id, "queued", 0),
@@ -169,10 +167,10 @@ async def test_what_does_not_end_in_time_waits_again_at_once(
     }
 
 
-async def test_a_second_signal_interrupts_at_once(jobs: JobQueue, traces: Traces, start_worker: StartWorker) -> None:
+async def test_second_signal_interrupts_at_once(jobs: JobQueue, traces: Traces, start_worker: StartWorker) -> None:
     worker = start_worker(WORKER__SHUTDOWN_SECONDS="60")
     await put(jobs, "slow", "long", seconds=30)
-    await eventually(lambda: traces.of("long"))
+    await eventually(lambda: traces.events("long"))
     worker.terminate()
     await asyncio.sleep(0.3)
     worker.terminate()
@@ -180,21 +178,21 @@ async def test_a_second_signal_interrupts_at_once(jobs: JobQueue, traces: Traces
     assert [job.state for job in await jobs.list()] == ["queued"]
 
 
-async def test_a_running_job_can_be_cancelled(jobs: JobQueue, traces: Traces, start_worker: StartWorker) -> None:
+async def test_running_job_can_be_cancelled(jobs: JobQueue, traces: Traces, start_worker: StartWorker) -> None:
     worker = start_worker()
     job_id = await put(jobs, "slow", "long", seconds=30)
-    await eventually(lambda: traces.of("long"))
+    await eventually(lambda: traces.events("long"))
     assert await jobs.cancel([job_id]) == [job_id]
     worker.terminate()
     assert await asyncio.to_thread(worker.wait, 5) == 0
-    assert await traces.of("long") == ["begun"]
+    assert await traces.events("long") == ["begun"]
     assert await jobs.list() == []
 
 
 async def test_erasing_a_user_stops_their_jobs(jobs: JobQueue, traces: Traces, start_worker: StartWorker) -> None:
     worker = start_worker()
     await put(jobs, "slow", "long", seconds=30)
-    await eventually(lambda: traces.of("long"))
+    await eventually(lambda: traces.events("long"))
     assert await jobs.erase_owner("acme", "alice") == 1
     worker.terminate()
     assert await asyncio.to_thread(worker.wait, 5) == 0
@@ -205,14 +203,14 @@ async def test_equal_jobs_never_run_at_the_same_time(jobs: JobQueue, traces: Tra
     start_worker()
     start_worker()
     assert await jobs.enqueue("slow", {**ALICE, "name": "same", "seconds": 0.5}, dedupe="same") is not None
-    await eventually(lambda: traces.of("same"))
+    await eventually(lambda: traces.events("same"))
     # What changed after the first one had looked is seen by the second.
     assert await jobs.enqueue("slow", {**ALICE, "name": "same", "seconds": 0.5}, dedupe="same") is not None
     await eventually(lambda: is_empty(jobs))
-    assert await traces.of("same") == ["begun", "done", "begun", "done"]
+    assert await traces.events("same") == ["begun", "done", "begun", "done"]
 
 
-async def test_a_schedule_fires_once_however_many_workers_there_are(
+async def test_schedule_fires_once_with_many_workers(
     jobs: JobQueue, traces: Traces, start_worker: StartWorker, sql: Any
 ) -> None:
     workers = [start_worker(TEST_SCHEDULE="* * * * * */2") for _ in range(3)]

@@ -1,4 +1,4 @@
-"""A text is cut into pieces: nothing is lost, each is within the limit, and each says where it stands."""
+"""Chunker: no text is lost, every chunk is within the limit and has its heading path."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cut(text: str, format_: Format = "markdown", most: int = 64) -> list[Chunk]:
 @example("", "markdown", 32)
 @example(" \n\t\n", "text", 32)
 @example("# A\n\n## B\n\n### C", "markdown", 32)
-def test_nothing_is_lost_and_every_offset_is_exact(text: str, format_: Format, most: int) -> None:
+def test_no_text_is_lost_and_every_offset_is_exact(text: str, format_: Format, most: int) -> None:
     end = 0
     for number, chunk in enumerate(cut(text, format_, most), 1):
         assert chunk.text == text[chunk.start : chunk.end] == chunk.text.strip() != ""
@@ -51,21 +51,21 @@ def test_nothing_is_lost_and_every_offset_is_exact(text: str, format_: Format, m
     "text",
     ["x" * 2_000_000, "word and " * 200_000, "漢字" * 300_000, "a,b\n" * 200_000, " " * 999 + "k: v\n" * 200_000],
 )
-def test_a_text_of_megabytes_takes_seconds_whatever_is_in_it(format_: Format, text: str) -> None:
+def test_megabytes_of_any_text_take_seconds(format_: Format, text: str) -> None:
     began = time.process_time()
     chunks = cut(text, format_, 192)
     assert time.process_time() - began < 10
     assert sum(len(chunk.text) for chunk in chunks) >= len("".join(text.split()))
 
 
-def test_what_is_nested_deeper_and_deeper_takes_no_longer() -> None:
+def test_deep_nesting_takes_seconds() -> None:
     text = "\n".join(" " * depth + "key: value" for depth in range(1500))
     began = time.process_time()
     assert cut(text, "data")
     assert time.process_time() - began < 5
 
 
-def test_markdown_is_cut_at_its_headings_and_knows_them() -> None:
+def test_markdown_is_cut_at_headings() -> None:
     front = "---\ntitle: T\ntags: [a]\n---\n"
     text = f"{front}Hello\n\n# Guide #\n\n## Set up\n\nRun it.\n\nUse\n---\n\nType.\n\n# End\n\nBye.\n"
     assert [(chunk.heading_path, chunk.text.splitlines()[0]) for chunk in cut(text)] == [
@@ -76,12 +76,12 @@ def test_markdown_is_cut_at_its_headings_and_knows_them() -> None:
     ]
 
 
-def test_what_stands_in_code_is_no_heading() -> None:
+def test_number_sign_in_code_is_not_a_heading() -> None:
     text = "# Shell\n\n```sh\n# a comment\nls\n```\n\n    # indented\n"
     assert [chunk.heading_path for chunk in cut(text)] == [("Shell",)]
 
 
-def test_a_long_section_is_cut_at_its_paragraphs() -> None:
+def test_long_section_is_cut_at_paragraphs() -> None:
     paragraphs = [f"{word} " * 40 for word in ("river", "garden", "harbour", "violin")]
     chunks = cut("# All\n\n" + "\n\n".join(paragraphs))
     assert {chunk.heading_path for chunk in chunks} == {("All",)}
@@ -93,7 +93,7 @@ def test_a_long_section_is_cut_at_its_paragraphs() -> None:
     ]
 
 
-def test_code_is_cut_at_its_definitions_and_those_that_fit_stay_whole() -> None:
+def test_code_is_cut_at_definitions() -> None:
     method = "    def {0}(self) -> int:\n        return " + " + ".join(map(str, range(18))) + "\n"
     methods = "\n".join(map(method.format, ("read", "write", "close")))
     text = f"import os\n\n\n@final\nclass Store:\n{methods}\n\n# The start.\ndef main():\n    pass\n"
@@ -109,7 +109,7 @@ def test_code_is_cut_at_its_definitions_and_those_that_fit_stay_whole() -> None:
     assert chunks[-1].text.startswith("# The start.")
 
 
-def test_rows_of_a_table_are_kept_whole_and_know_their_header() -> None:
+def test_table_is_cut_between_rows_and_chunks_have_the_header() -> None:
     rows = [f"{number},Person {number},Town of {number}" for number in range(60)]
     chunks = cut("id,name,town\n" + "\n".join(rows), "table")
     assert len(chunks) > 3
@@ -118,18 +118,18 @@ def test_rows_of_a_table_are_kept_whole_and_know_their_header() -> None:
     assert {chunk.metadata["header"] for chunk in chunks[1:]} == {"id,name,town"}
 
 
-def test_a_row_with_a_line_break_in_quotes_is_one_row() -> None:
+def test_row_with_quoted_line_break_is_one_row() -> None:
     rows = [f'{number},"first line\nsecond line of {number}"' for number in range(40)]
     assert all(chunk.text.count('"') % 2 == 0 for chunk in cut("id,text\n" + "\n".join(rows), "table"))
 
 
-def test_entries_of_data_that_fit_stay_whole() -> None:
+def test_data_entries_that_fit_are_not_cut() -> None:
     entry = "item{0}:\n  name: Thing {0}\n  parts:\n    - first\n    - second\n"
     chunks = cut("".join(map(entry.format, range(20))), "data")
     assert len(chunks) > 3
     assert all(chunk.text.startswith("item") and chunk.text.endswith("second") for chunk in chunks)
 
 
-def test_the_shortest_text_is_a_chunk() -> None:
+def test_shortest_text_is_a_chunk() -> None:
     assert [chunk.text for chunk in cut("\n x \n", "text")] == ["x"]
     assert [chunk.text for chunk in cut("# x")] == ["# x"]

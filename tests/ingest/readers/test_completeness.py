@@ -1,4 +1,4 @@
-"""What people see in a file is in its text, once: not lost, doubled, glued to the next or without its heading."""
+"""The visible text of a file is read exactly once, with word boundaries and headings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def letter(subject: str = "Contract") -> EmailMessage:
     return mail
 
 
-async def test_attachments_of_every_version_of_a_mail_are_read(rem: Rem, alice: Store) -> None:
+async def test_attachments_in_every_mail_alternative_are_read(rem: Rem, alice: Store) -> None:
     # As Apple's Mail writes it: the plain text, or the rich one with what is attached.
     rich = EmailMessage()
     rich.set_content("<p>Please sign.</p>", subtype="html")
@@ -46,7 +46,7 @@ async def test_attachments_of_every_version_of_a_mail_are_read(rem: Rem, alice: 
     assert {row.timestamp for row in await alice.find(Resource)} == {document.written_at}
 
 
-async def test_a_mail_with_too_many_parts_says_so() -> None:
+async def test_mail_with_too_many_parts_mentions_skipped_parts() -> None:
     mail = letter("Many")
     mail.set_content("See below.")
     for number in range(210):
@@ -56,7 +56,7 @@ async def test_a_mail_with_too_many_parts_says_so() -> None:
     assert document.metadata["parts_not_read"] == 11
 
 
-async def test_a_paragraph_with_signs_is_there_once() -> None:
+async def test_paragraph_with_special_characters_appears_once() -> None:
     word = docx.Document()
     word.add_paragraph("Write <b>BOLD</b> & mean &amp; it.")
     stream = BytesIO()
@@ -65,7 +65,7 @@ async def test_a_paragraph_with_signs_is_there_once() -> None:
     assert document.text.count("BOLD") == 1
 
 
-async def test_a_formula_that_nobody_calculated_is_in_the_text() -> None:
+async def test_uncalculated_formula_is_in_the_text() -> None:
     book = openpyxl.Workbook()
     book.active.title = "Budget"
     for row in (["item", "euro"], ["rent", 500], ["food", 300], ["sum", "=SUM(B2:B3)"]):
@@ -76,7 +76,7 @@ async def test_a_formula_that_nobody_calculated_is_in_the_text() -> None:
     assert "Formulas of Budget: B4 =SUM(B2:B3)" in document.text
 
 
-def test_words_of_neighbours_stay_apart() -> None:
+def test_words_of_adjacent_tags_stay_separate() -> None:
     page = parse_html(
         "<p><svg><text>Axis</text><text>Title</text></svg><math><mi>x</mi><mo>=</mo><mn>2</mn></math>"
         "<button>Buy</button><button>Sell</button><ruby>漢<rt>kan</rt></ruby></p>"
@@ -84,7 +84,7 @@ def test_words_of_neighbours_stay_apart() -> None:
     assert page.text == "Axis Title x = 2 Buy Sell 漢 kan\n"
 
 
-def test_an_address_behind_a_link_is_kept() -> None:
+def test_contact_address_of_a_link_is_kept() -> None:
     page = parse_html(
         '<p><a href="mailto:ann@example.com?subject=Hi">Write to Ann</a>, <a href="tel:+49301">call</a>, '
         '<a href="mailto:bo@example.com">bo@example.com</a>, <a href="/x">see</a></p>'
@@ -92,7 +92,7 @@ def test_an_address_behind_a_link_is_kept() -> None:
     assert page.text == "Write to Ann (ann@example.com), call (+49301), bo@example.com, see\n"
 
 
-def test_a_heading_stands_with_what_follows() -> None:
+def test_heading_stays_with_the_text_after_it() -> None:
     rows = "\n".join(f"item: number {number}; euro: {number * 7}" for number in range(60))
     text = f"## Budget\n\n{rows}\n\n## Next\n\nDone.\n"
     chunks = chunk_document(ParsedDocument(text, "markdown", "text/markdown"), 64)
@@ -102,7 +102,7 @@ def test_a_heading_stands_with_what_follows() -> None:
     assert all(text[chunk.start : chunk.end] == chunk.text for chunk in chunks)
 
 
-def test_front_matter_stands_with_what_follows() -> None:
+def test_front_matter_stays_with_the_text_after_it() -> None:
     text = "---\ntitle: A\n---\n# A\n\n## One\n\nText.\n\n## Two\n\nMore.\n"
     chunks = chunk_document(ParsedDocument(text, "markdown", "text/markdown"), 64)
     assert [(chunk.text, chunk.heading_path) for chunk in chunks] == [
@@ -111,7 +111,7 @@ def test_front_matter_stands_with_what_follows() -> None:
     ]
 
 
-async def test_a_piece_that_changes_makes_its_file_news_to_the_dreams(rem: Rem, alice: Store) -> None:
+async def test_changed_chunk_resets_the_dream_progress_of_its_file(rem: Rem, alice: Store) -> None:
     async def is_seen() -> bool:
         async with rem.database.connection() as connection:
             return bool(

@@ -1,4 +1,4 @@
-"""Files made to do harm: whatever a parser does, its process is gone afterwards and nothing is left."""
+"""Hostile documents: the parser process always ends, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def _nothing_is_left() -> AsyncIterator[None]:
     assert psutil.Process().num_fds() <= before[1] + 2
 
 
-async def test_a_zip_bomb_is_refused_before_anyone_unpacks_it() -> None:
+async def test_zip_bomb_is_rejected_before_parsing() -> None:
     bomb = sample_files.bomb(300_000_000)
     assert len(bomb) < 1_000_000
     memory = psutil.Process().memory_info().rss
@@ -54,13 +54,13 @@ async def test_a_zip_bomb_is_refused_before_anyone_unpacks_it() -> None:
     assert psutil.Process().memory_info().rss - memory < 100_000_000
 
 
-async def test_what_a_document_holds_is_limited() -> None:
+async def test_unpacked_size_of_a_document_is_limited() -> None:
     settings = Settings(ingest=IngestSettings(max_expanded_bytes=100_000))
     with pytest.raises(FileTooLargeError, match="INGEST__MAX_EXPANDED_BYTES"):
         await read_file(file("a.docx", sample_files.word()), settings)
 
 
-async def test_an_archive_that_lies_about_its_sizes_is_not_believed() -> None:
+async def test_false_sizes_in_an_archive_are_detected() -> None:
     """It says that its parts hold ten bytes each."""
     data = bytearray(sample_files.bomb(50_000_000))
     for mark, offset in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):
@@ -70,7 +70,7 @@ async def test_an_archive_that_lies_about_its_sizes_is_not_believed() -> None:
         await read_file(file("bomb.docx", bytes(data)), Settings())
 
 
-async def test_an_archive_of_very_many_parts_is_refused() -> None:
+async def test_archive_with_too_many_parts_is_rejected() -> None:
     data = BytesIO(sample_files.word())
     with zipfile.ZipFile(data, "a") as archive:
         for number in range(10_001):
@@ -79,7 +79,7 @@ async def test_an_archive_of_very_many_parts_is_refused() -> None:
         await read_file(file("many.docx", data.getvalue()), Settings())
 
 
-async def test_archives_inside_of_documents_are_not_followed() -> None:
+async def test_nested_archives_are_not_unpacked() -> None:
     data = BytesIO(sample_files.word())
     with zipfile.ZipFile(data, "a") as archive:
         archive.writestr("word/embeddings/inner.docx", sample_files.packed({"zeros": bytes(50_000_000)}))
@@ -87,7 +87,7 @@ async def test_archives_inside_of_documents_are_not_followed() -> None:
     assert sample_files.SENTENCES[0] in document.text
 
 
-async def test_entities_that_grow_do_no_harm() -> None:
+async def test_xml_entity_expansion_is_harmless() -> None:
     entities = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 12))
     text = '<d xmlns:w="w"><w:p><w:t>&e11;</w:t></w:p></d>'
     xml = f'<?xml version="1.0"?><!DOCTYPE d [<!ENTITY e0 "lol">{entities}]>{text}'
@@ -99,7 +99,7 @@ async def test_entities_that_grow_do_no_harm() -> None:
         await read_file(file("laughs.docx", data.getvalue()), settings)
 
 
-async def test_a_parser_that_takes_too_long_is_ended() -> None:
+async def test_slow_parser_is_ended() -> None:
     settings = Settings(ingest=IngestSettings(timeout_seconds=1.5))
     started = time.monotonic()
     with pytest.raises(FileUnreadableError, match=r"within 1.5 s \(INGEST__TIMEOUT_SECONDS\)"):
@@ -107,14 +107,14 @@ async def test_a_parser_that_takes_too_long_is_ended() -> None:
     assert time.monotonic() - started < 5
 
 
-async def test_a_parser_that_takes_too_much_memory_is_ended() -> None:
+async def test_parser_with_too_much_memory_is_ended() -> None:
     with pytest.raises(FileUnreadableError, match="more memory than one file may use"):
         await run_document_process(
             file("a.docx", sample_files.long_word(200_000)), DOCX, "DOCX", IngestSettings(), memory_bytes=600_000_000
         )
 
 
-async def test_reading_that_is_cancelled_ends_the_parser() -> None:
+async def test_cancellation_ends_the_parser() -> None:
     before = processes()
     reading = asyncio.create_task(read_file(file("slow.pdf", sample_files.slow_pdf()), Settings()))
     await until(lambda: processes() - before)
@@ -125,7 +125,7 @@ async def test_reading_that_is_cancelled_ends_the_parser() -> None:
     assert processes() <= before
 
 
-async def test_a_parser_that_is_killed_is_told_as_such() -> None:
+async def test_killed_parser_is_reported() -> None:
     before = processes()
     reading = asyncio.create_task(read_file(file("slow.pdf", sample_files.slow_pdf()), Settings()))
     await until(lambda: processes() - before)
@@ -136,7 +136,7 @@ async def test_a_parser_that_is_killed_is_told_as_such() -> None:
         await reading
 
 
-async def test_the_parser_does_not_outlive_a_worker_that_is_killed(tmp_path: Path) -> None:
+async def test_parser_ends_with_a_killed_worker(tmp_path: Path) -> None:
     (tmp_path / "slow.pdf").write_bytes(sample_files.slow_pdf())
     program = (
         "import asyncio, sys; from pathlib import Path; from rem.ingest.models import FetchedFile\n"
@@ -152,13 +152,13 @@ async def test_the_parser_does_not_outlive_a_worker_that_is_killed(tmp_path: Pat
     await until(lambda: not parser.is_running() or parser.status() == psutil.STATUS_ZOMBIE)
 
 
-async def test_many_documents_at_once_are_read_side_by_side() -> None:
+async def test_documents_are_read_concurrently() -> None:
     data = sample_files.pdf(sample_files.SENTENCES[:5])
     documents = await asyncio.gather(*(read_file(file(f"{number}.pdf", data), Settings()) for number in range(6)))
     assert len({document.text for document in documents}) == 1
 
 
-async def test_without_the_extra_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_extra_is_named_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither where the parser is not installed, nor where it cannot be loaded."""
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "xberg", None)
@@ -171,7 +171,7 @@ async def test_without_the_extra_it_is_said_how_to_get_it(tmp_path: Path, monkey
         await run_document_process(file("a.pdf", sample_files.pdf(["x"])), PDF, "PDF", IngestSettings())
 
 
-async def test_the_parser_can_write_no_file(tmp_path: Path) -> None:
+async def test_parser_cannot_write_files(tmp_path: Path) -> None:
     """A library that wants to keep something on the way fails, whatever it is and wherever it would be."""
     (tmp_path / "xberg.py").write_text(f"open({str(tmp_path / 'left')!r}, 'w').write('x')")
     process = await asyncio.create_subprocess_exec(

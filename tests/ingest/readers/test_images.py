@@ -1,4 +1,4 @@
-"""Words in pictures arrive: in photographs, in scans, and in the pictures that documents hold."""
+"""OCR: the text in photographs, scans and images inside documents is read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def page() -> Image.Image:
     return sample_files.page(ENGLISH, GERMAN)
 
 
-async def test_every_word_of_a_picture_arrives(page: Image.Image) -> None:
+async def test_every_word_of_an_image_is_read(page: Image.Image) -> None:
     document = await read_sample("a.png", sample_files.saved(page))
     assert missing(document.text, ENGLISH, GERMAN) == []
     # Lines of a text are neither a table nor said twice.
@@ -44,14 +44,14 @@ async def test_every_word_of_a_picture_arrives(page: Image.Image) -> None:
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "GIF", "WEBP", "BMP", "AVIF"])
-async def test_pictures_of_other_kinds_are_read(kind: str) -> None:
+async def test_other_image_formats_are_read(kind: str) -> None:
     small = sample_files.page("Wet paint on the benches").crop((0, 0, 800, 200))
     document = await read_sample("picture", sample_files.saved(small, kind))
     assert "Wet paint on the benches" in document.text
     assert document.mime_type == f"image/{kind.lower()}"
 
 
-async def test_every_page_of_a_scan_in_tiff_arrives(page: Image.Image) -> None:
+async def test_every_page_of_a_tiff_is_read(page: Image.Image) -> None:
     second = sample_files.page("The second page speaks of lighthouses only.").convert("1")
     data = sample_files.saved(page, "TIFF", save_all=True, append_images=[second])
     document = await read_sample("scan.tiff", data)
@@ -59,12 +59,12 @@ async def test_every_page_of_a_scan_in_tiff_arrives(page: Image.Image) -> None:
 
 
 @pytest.mark.parametrize("degrees", [90, 180])
-async def test_a_page_that_lies_the_wrong_way_is_turned(degrees: int, page: Image.Image) -> None:
+async def test_rotated_page_is_turned(degrees: int, page: Image.Image) -> None:
     document = await read_sample("a.png", sample_files.saved(page.rotate(degrees, expand=True)))
     assert missing(document.text, ENGLISH, GERMAN) == []
 
 
-async def test_a_photograph_is_seen_as_the_camera_says() -> None:
+async def test_exif_orientation_is_applied() -> None:
     """With too few words to find out which way it lies."""
     photograph = sample_files.page("Wet paint").crop((0, 0, 400, 200)).rotate(180)
     exif = photograph.getexif()
@@ -73,13 +73,13 @@ async def test_a_photograph_is_seen_as_the_camera_says() -> None:
 
 
 @pytest.mark.parametrize("shade", [0, 255])
-async def test_letters_on_a_ground_that_is_not_there_are_seen(shade: int, page: Image.Image) -> None:
+async def test_text_on_transparent_background_is_read(shade: int, page: Image.Image) -> None:
     letters = Image.new("RGBA", page.size, (shade, shade, shade, 0))
     letters.paste((shade, shade, shade, 255), mask=ImageOps.invert(page.convert("L")))
     assert missing((await read_sample("a.png", sample_files.saved(letters))).text, ENGLISH, GERMAN) == []
 
 
-async def test_a_long_strip_is_read_to_its_end() -> None:
+async def test_long_screenshot_is_read_to_its_end() -> None:
     """The picture of a whole web page. Made smaller as a whole, its letters would be gone."""
     lines = [f"Chapter {number} tells of {number * 7} ships." for number in range(100, 160)]
     strip = Image.new("L", (600, 7200), 255)
@@ -89,13 +89,13 @@ async def test_a_long_strip_is_read_to_its_end() -> None:
     assert missing((await read_sample("a.png", sample_files.saved(strip))).text, *lines) == []
 
 
-async def test_a_scan_and_a_page_of_text_arrive_in_one_pdf(page: Image.Image) -> None:
+async def test_pdf_with_scan_and_text_pages_is_read_completely(page: Image.Image) -> None:
     document = await read_sample("scan.pdf", sample_files.scans(_NATIVE, page))
     assert missing(document.text, _NATIVE, ENGLISH, GERMAN) == []
     assert (document.metadata["pages"], document.metadata["ocr"]) == (2, True)
 
 
-async def test_a_stamp_on_a_scan_hides_nothing_and_is_right_to_the_letter(page: Image.Image) -> None:
+async def test_scan_with_stamp_is_read_by_ocr_and_keeps_the_stamp_exactly(page: Image.Image) -> None:
     stamp = "Received on 12.05.2024, key Xq7-lI1O0"
     assert (
         missing((await read_sample("scan.pdf", sample_files.scans(page, stamp=stamp))).text, stamp, ENGLISH, GERMAN)
@@ -103,7 +103,7 @@ async def test_a_stamp_on_a_scan_hides_nothing_and_is_right_to_the_letter(page: 
     )
 
 
-async def test_pictures_in_documents_are_read(page: Image.Image) -> None:
+async def test_images_in_documents_are_read(page: Image.Image) -> None:
     picture = sample_files.saved(page)
     text = docx.Document()
     text.add_paragraph("Before the picture.")
@@ -118,7 +118,7 @@ async def test_pictures_in_documents_are_read(page: Image.Image) -> None:
     assert missing((await read_sample("a.pptx", _saved(deck))).text, ENGLISH, GERMAN) == []
 
 
-async def test_too_many_pictures_do_not_take_the_text_along(page: Image.Image) -> None:
+async def test_document_with_too_many_images_keeps_its_text(page: Image.Image) -> None:
     text = docx.Document()
     text.add_paragraph("The text itself.")
     for number in range(15):
@@ -129,7 +129,7 @@ async def test_too_many_pictures_do_not_take_the_text_along(page: Image.Image) -
     assert document.metadata["pictures_not_read"] is True
 
 
-async def test_too_many_scans_say_that_they_are(page: Image.Image) -> None:
+async def test_scan_with_too_many_pages_fails_with_the_timeout(page: Image.Image) -> None:
     with pytest.raises(FileUnreadableError, match=r"could not be read within 3 s \(INGEST__TIMEOUT_SECONDS\)"):
         await read_sample("a.pdf", sample_files.scans("A cover.", *[page] * 20), timeout_seconds=3)
 
@@ -149,12 +149,12 @@ async def test_too_many_scans_say_that_they_are(page: Image.Image) -> None:
         ("a.heic", b"\0\0\0\x18ftypheic" + bytes(100), "a HEIC image, which REM cannot read: convert it to JPEG"),
     ],
 )
-async def test_pictures_that_cannot_be_read_get_a_clear_answer(name: str, data: bytes, message: str) -> None:
+async def test_unreadable_image_fails_with_a_clear_message(name: str, data: bytes, message: str) -> None:
     with pytest.raises(FileUnreadableError, match=message):
         await read_sample(name, data)
 
 
-def test_the_languages_are_those_of_a_folder_of_yours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tessdata_prefix_selects_the_languages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = find_ocr_data()
     assert ours["languages"] == ["deu", "eng"]
     monkeypatch.setenv("TESSDATA_PREFIX", str(tmp_path))

@@ -1,4 +1,4 @@
-"""Texts of every kind: nothing is lost, nothing is made up, and what is no text is told."""
+"""Readers of text formats lose nothing, invent nothing and reject binary files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def read_sample(
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.md", "a.py", "noending", "a.unknown", "README"])
-async def test_text_arrives_exactly_as_it_is(name: str) -> None:
+async def test_text_is_returned_unchanged(name: str) -> None:
     assert (await read_sample(name, _ODD)).text == _ODD
 
 
@@ -35,14 +35,14 @@ async def test_text_arrives_exactly_as_it_is(name: str) -> None:
     ("encoding", "noted"),
     [("utf-8", None), ("utf-8-sig", "utf-8-sig"), ("utf-16", "utf-16"), ("utf-32", "utf-32"), ("cp1252", "cp1252")],
 )
-async def test_text_is_understood_in_the_usual_encodings(encoding: str, noted: str | None) -> None:
+async def test_common_encodings_are_decoded(encoding: str, noted: str | None) -> None:
     text = "Ein Brief über Öl – „so“ sagt man."
     document = await read_sample("a.txt", text.encode(encoding))
     assert document.text == text
     assert document.metadata.get("encoding") == noted
 
 
-async def test_what_the_server_says_of_the_encoding_counts() -> None:
+async def test_charset_declared_by_the_server_is_used() -> None:
     text = "Привет, мир"
     assert (await read_sample("a.txt", text.encode("koi8-r"), "text/plain; charset=koi8-r")).text == text
     page = f'<html><head><meta charset="windows-1251"></head><p>{text}</p></html>'
@@ -56,25 +56,25 @@ async def test_what_the_server_says_of_the_encoding_counts() -> None:
     "data",
     [b"text with \0 in it", bytes(range(256)) * 4, b"\x7fELF\x02\x01\x01\0\0\0", b"\xff\xfeA", b"MZ\x90\0\x03\0\0\0"],
 )
-async def test_what_is_no_text_is_told(data: bytes) -> None:
+async def test_binary_file_is_rejected(data: bytes) -> None:
     with pytest.raises(FileUnreadableError):
         await read_sample("a.txt", data)
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.pdf", "a.docx", "a.json", "a.wav", "a.png"])
-async def test_an_empty_file_is_told(name: str) -> None:
+async def test_empty_file_is_rejected(name: str) -> None:
     with pytest.raises(FileUnreadableError, match="is empty"):
         await read_sample(name, b"")
     with pytest.raises(FileUnreadableError):
         await read_sample(name, b" \n\t ")
 
 
-async def test_a_file_that_is_larger_than_allowed_is_not_read() -> None:
+async def test_too_large_file_is_rejected() -> None:
     with pytest.raises(FileTooLargeError, match="INGEST__MAX_BYTES"):
         await read_file(file("a.txt", "x" * 2000), Settings(ingest=IngestSettings(max_bytes=1000)))
 
 
-async def test_markdown_has_a_title_and_keeps_its_front_matter() -> None:
+async def test_markdown_has_a_title_and_keeps_front_matter() -> None:
     text = "---\ntitle: The plan\ndate: 2024-05-01\ntags: [a, b]\n---\n\n# A heading\n\nText.\n"
     document = await read_sample("a.md", text)
     assert (document.text, document.format, document.mime_type) == (text, "markdown", "text/markdown")
@@ -95,7 +95,7 @@ async def test_markdown_has_a_title_and_keeps_its_front_matter() -> None:
         ("just text", None),
     ],
 )
-async def test_the_title_of_markdown_is_its_first_heading(text: str, title: str | None) -> None:
+async def test_markdown_title_is_the_first_heading(text: str, title: str | None) -> None:
     document = await read_sample("a.md", text)
     assert (document.title, document.text) == (title, text)
 
@@ -115,14 +115,14 @@ async def test_the_title_of_markdown_is_its_first_heading(text: str, title: str 
         'a: "\\ud800 and \\0"',
     ],
 )
-async def test_odd_front_matter_fails_no_file(front: str) -> None:
+async def test_invalid_front_matter_is_ignored(front: str) -> None:
     text = f"---\n{front}\n---\nText."
     document = await read_sample("a.md", text)
     assert document.text == text
     json.dumps(document.metadata, allow_nan=False).encode()
 
 
-async def test_code_is_taken_by_its_language() -> None:
+async def test_code_is_read_by_language() -> None:
     for name, language in (("a.py", "python"), ("b.TSX", "typescript"), ("Makefile", "make"), ("src/x.rs", "rust")):
         document = await read_sample(name, "x = 1\n")
         assert (document.format, document.metadata["language"], document.text) == ("code", language, "x = 1\n")
@@ -142,7 +142,7 @@ a new line.<p>Second, never closed
 Loose text<br>after a break</body></html>"""
 
 
-async def test_a_page_becomes_all_that_can_be_seen_of_it() -> None:
+async def test_html_becomes_all_its_visible_text() -> None:
     document = await read_sample("a.html", _PAGE)
     assert (document.title, document.format, document.mime_type) == ("The & title", "markdown", "text/html")
     assert document.metadata == {"lang": "en", "description": "About it"}
@@ -183,19 +183,19 @@ async def test_a_page_becomes_all_that_can_be_seen_of_it() -> None:
         "&#0;seen&#xD800;",
     ],
 )
-async def test_broken_pages_still_show_their_text(html: str) -> None:
+async def test_broken_html_keeps_its_text(html: str) -> None:
     document = await read_sample("a.html", html)
     assert "seen" in document.text
     assert "\0" not in document.text
     document.text.encode()
 
 
-async def test_a_page_without_text_is_told() -> None:
+async def test_html_without_text_is_rejected() -> None:
     with pytest.raises(FileUnreadableError, match="no visible text"):
         await read_sample("a.html", "<html><script>x()</script></html>")
 
 
-async def test_a_large_page_is_read_by_a_process_of_its_own_with_the_same_result() -> None:
+async def test_large_html_is_read_in_a_process_with_the_same_result() -> None:
     body = "".join(
         f"<h2>Part {number}</h2><p>{sentence}</p>" for number, sentence in enumerate(sample_files.SENTENCES * 40)
     )
@@ -205,7 +205,7 @@ async def test_a_large_page_is_read_by_a_process_of_its_own_with_the_same_result
     assert document.text.count("## Part ") == len(sample_files.SENTENCES) * 40
 
 
-async def test_a_page_made_to_take_forever_is_given_up() -> None:
+async def test_slow_html_ends_at_the_timeout() -> None:
     settings = Settings(ingest=IngestSettings(timeout_seconds=1.5))
     started = time.monotonic()
     # Some versions of Python read it at once.
@@ -214,7 +214,7 @@ async def test_a_page_made_to_take_forever_is_given_up() -> None:
     assert time.monotonic() - started < 10
 
 
-async def test_a_table_keeps_every_row_with_the_names_of_its_columns() -> None:
+async def test_table_keeps_every_row_with_column_names() -> None:
     text = 'Name,Note,Age\nTom,"likes, tea",7\n"Ann ""A""","two\nlines",\n\nBob,x,8,more\n'
     document = await read_sample("a.csv", text)
     assert document.format == "table"
@@ -228,14 +228,14 @@ async def test_a_table_keeps_every_row_with_the_names_of_its_columns() -> None:
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-async def test_the_delimiter_is_found(delimiter: str) -> None:
+async def test_delimiter_is_detected(delimiter: str) -> None:
     rows = [["Name", "Price"], ["Tea, green; loose", "3,50"], ["Coffee", "4"]]
     text = "\n".join(delimiter.join(f'"{cell}"' for cell in row) for row in rows)
     document = await read_sample("a.csv", text)
     assert document.text.splitlines()[1:] == ["Name: Tea, green; loose; Price: 3,50", "Name: Coffee; Price: 4"]
 
 
-async def test_tables_without_names_with_huge_cells_or_broken_quotes_lose_nothing() -> None:
+async def test_unusual_tables_lose_no_cells() -> None:
     assert (await read_sample("a.csv", "1,2\n3,4\n")).text == "1; 2\n3; 4\n"
     huge = "x" * 300_000
     assert huge in (await read_sample("a.csv", f"a,b\n{huge},y\n")).text
@@ -256,12 +256,12 @@ async def test_tables_without_names_with_huge_cells_or_broken_quotes_lose_nothin
         ("a.yaml", "spec: {kind: x}\nname: kind\n", None),
     ],
 )
-async def test_data_keeps_its_own_text(name: str, text: str, kind: str | None) -> None:
+async def test_data_keeps_its_text(name: str, text: str, kind: str | None) -> None:
     document = await read_sample(name, text)
     assert (document.text, document.format, document.metadata.get("kind")) == (text, "data", kind)
 
 
-async def test_json_on_one_line_is_laid_out_and_means_the_same() -> None:
+async def test_json_on_one_line_is_formatted_with_equal_values() -> None:
     value = {
         "names": [f"Name {number}" for number in range(200)],
         "empty": [],
@@ -282,13 +282,13 @@ async def test_json_on_one_line_is_laid_out_and_means_the_same() -> None:
     ("name", "text"),
     [("a.json", "{not json"), ("a.yaml", "a: [1"), ("a.jsonl", '{"a": 1}\n{'), ("a.json", "[" * 100_000)],
 )
-async def test_invalid_data_is_taken_as_text_with_a_note(name: str, text: str) -> None:
+async def test_invalid_data_is_read_as_text_with_the_error(name: str, text: str) -> None:
     document = await read_sample(name, text)
     assert (document.text, document.format) == (text, "text")
     assert document.metadata["invalid"]
 
 
-async def test_a_yaml_bomb_is_only_a_short_text() -> None:
+async def test_yaml_bomb_is_read_as_short_text() -> None:
     lines = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
     merged = ["b0: &b0 {k: v}"] + [f"b{n}: &b{n} {{<<: [{', '.join([f'*b{n - 1}'] * 9)}]}}" for n in range(1, 30)]
     started = time.monotonic()
@@ -298,12 +298,12 @@ async def test_a_yaml_bomb_is_only_a_short_text() -> None:
     assert time.monotonic() - started < 3
 
 
-async def test_deeply_nested_json_is_not_blown_up_by_its_layout() -> None:
+async def test_formatting_deeply_nested_json_stays_small() -> None:
     text = "[" * 900 + "1" + "]" * 900 + " " * 1000
     assert len((await read_sample("a.json", text)).text) < 100_000
 
 
-async def test_what_the_bytes_are_counts_before_the_name() -> None:
+async def test_content_decides_before_the_name() -> None:
     document = await read_sample("a.txt", sample_files.pdf(["A PDF in disguise."]))
     assert (document.mime_type, document.text.strip()) == ("application/pdf", "A PDF in disguise.")
     with pytest.raises(FileUnreadableError, match="is called PDF but is a text"):
@@ -324,7 +324,7 @@ async def test_what_the_bytes_are_counts_before_the_name() -> None:
         ("https://x.org", "text/plain", "text/plain"),
     ],
 )
-async def test_name_and_server_together_say_what_a_page_is(uri: str, said: str, kind: str) -> None:
+async def test_name_and_server_decide_on_html(uri: str, said: str, kind: str) -> None:
     document = await read_sample(uri.removeprefix("https://"), '{"a": 1}', said, uri)
     assert document.mime_type == kind
 
@@ -332,12 +332,12 @@ async def test_name_and_server_together_say_what_a_page_is(uri: str, said: str, 
 @pytest.mark.parametrize(
     "data", [sample_files.packed({"a.txt": "x"}), b"\x1f\x8b\x08\0", b"Rar!\x1a\x07\0", b"7z\xbc\xaf\x27\x1c"]
 )
-async def test_archives_are_to_be_unpacked_first(data: bytes) -> None:
+async def test_archive_is_rejected_with_advice(data: bytes) -> None:
     with pytest.raises(FileUnreadableError, match=r"is an archive: unpack it"):
         await read_sample("a.zip", data)
 
 
-async def test_a_recording_is_written_down() -> None:
+async def test_recording_is_transcribed() -> None:
     async with Transcriber("Remember the milk") as transcriber:
         settings = Settings(audio=AudioSettings(provider="openai", base_url=transcriber.url))
         document = await read_file(file("memo.wav", sample_files.sound()), settings)
@@ -345,7 +345,7 @@ async def test_a_recording_is_written_down() -> None:
     assert document.metadata == {"transcribed": True}
 
 
-async def test_a_recording_that_cannot_be_written_down_is_told() -> None:
+async def test_recording_that_cannot_be_transcribed_is_rejected() -> None:
     async with Transcriber(" ") as silence:
         settings = Settings(audio=AudioSettings(provider="openai", base_url=silence.url, max_bytes=40_000))
         with pytest.raises(FileUnreadableError, match="no speech"):

@@ -1,4 +1,4 @@
-"""A certificate of the tests' own."""
+"""Create a self-signed certificate."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from cryptography.x509.oid import NameOID
 
 
 class Certificate(NamedTuple):
-    """Where it is stored."""
+    """The paths of a certificate and its key."""
 
     certificate: Path
     key: Path
 
 
-def certificate(folder: Path, name: str) -> Certificate:
-    """One that signs itself, for a name."""
+def create_certificate(folder: Path, name: str) -> Certificate:
+    """Create a self-signed certificate for a host name."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
-    made = (
+    signed = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(subject)
@@ -37,7 +37,7 @@ def certificate(folder: Path, name: str) -> Certificate:
         .sign(key, hashes.SHA256())
     )
     files = Certificate(folder / "certificate.pem", folder / "key.pem")
-    files.certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    files.certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
     files.key.write_bytes(
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )

@@ -1,4 +1,4 @@
-"""The web: a size, a time and five redirects at most, and no way into private networks."""
+"""HTTP: limits for size, time and redirects, and no access to private networks."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from rem.errors import (
 from rem.ingest.sources.fetch import fetch_file, list_sources
 from rem.ingest.sources.policy import UNRESTRICTED, FetchPolicy, is_ambiguous_ip, is_public
 from rem.settings import IngestSettings
-from tests.ingest.web_server import Site, endless, page, redirect
+from tests.ingest.web_server import WebServer, endless, page, redirect
 
 _SETTINGS = IngestSettings(timeout_seconds=10)
 _PUBLIC_ONLY = FetchPolicy()
 
 
 @pytest.fixture
-async def site() -> AsyncIterator[Site]:
-    async with Site() as site:
+async def site() -> AsyncIterator[WebServer]:
+    async with WebServer() as site:
         yield site
 
 
-async def test_a_page_comes_with_its_name_and_kind(site: Site) -> None:
+async def test_page_is_fetched_with_name_and_type(site: WebServer) -> None:
     site.answers["/docs/start.md?v=1"] = page(200, b"# Hi", Content_Type="text/markdown; charset=utf-8")
     file = await fetch_file(f"{site.url}/docs/start.md?v=1#part", UNRESTRICTED, _SETTINGS)
     assert (file.data, file.mime_type) == (b"# Hi", "text/markdown; charset=utf-8")
@@ -46,7 +46,7 @@ async def test_a_page_comes_with_its_name_and_kind(site: Site) -> None:
     assert (await list_sources(file.uri, UNRESTRICTED, _SETTINGS)).sources == [(file.uri, file.name)]
 
 
-async def test_a_server_that_never_stops_sending_is_cut_off_at_the_limit(site: Site) -> None:
+async def test_endless_response_is_cut_off_at_the_size_limit(site: WebServer) -> None:
     settings = IngestSettings(max_bytes=1_000_000, timeout_seconds=30)
     for length in (None, "10000000000", "500"):
         site.answers["/endless"] = endless(bytes(10_000), length=length)
@@ -58,7 +58,7 @@ async def test_a_server_that_never_stops_sending_is_cut_off_at_the_limit(site: S
     await _all_closed(site)
 
 
-async def test_a_server_that_drips_is_cut_off_at_the_timeout(site: Site) -> None:
+async def test_slow_response_is_cut_off_at_the_timeout(site: WebServer) -> None:
     site.answers["/drip"] = endless(b"x", pause=0.05)
     started = time.monotonic()
     with pytest.raises(FetchError, match=r"within 0.5 s.*INGEST__TIMEOUT_SECONDS"):
@@ -67,7 +67,7 @@ async def test_a_server_that_drips_is_cut_off_at_the_timeout(site: Site) -> None
     await _all_closed(site)
 
 
-async def test_a_packed_answer_is_unpacked_up_to_the_limit(site: Site) -> None:
+async def test_compressed_response_is_decompressed_up_to_the_limit(site: WebServer) -> None:
     site.answers["/text"] = page(200, gzip.compress(b"hello " * 1000), Content_Encoding="gzip")
     members = gzip.compress(b"one ") + gzip.compress(b"two ") + bytes(100)
     site.answers["/members"] = page(
@@ -91,7 +91,7 @@ async def test_a_packed_answer_is_unpacked_up_to_the_limit(site: Site) -> None:
         await fetch_file(f"{site.url}/odd", UNRESTRICTED, settings)
 
 
-async def test_an_answer_that_breaks_off_is_no_file(site: Site) -> None:
+async def test_truncated_response_is_an_error(site: WebServer) -> None:
     site.answers["/torn"] = page(200, b"only half", Content_Length="100")
     with pytest.raises(FetchError, match="was cut off"):
         await fetch_file(f"{site.url}/torn", UNRESTRICTED, _SETTINGS)
@@ -109,14 +109,14 @@ async def test_an_answer_that_breaks_off_is_no_file(site: Site) -> None:
         (503, FetchError),
     ],
 )
-async def test_each_status_says_whether_to_try_again(site: Site, status: int, kind: type[RemError]) -> None:
+async def test_status_decides_whether_a_retry_helps(site: WebServer, status: int, kind: type[RemError]) -> None:
     site.answers["/x"] = page(status, b"")
     with pytest.raises(RemError) as error:
         await fetch_file(f"{site.url}/x", UNRESTRICTED, _SETTINGS)
     assert type(error.value) is kind
 
 
-async def test_up_to_five_redirects_are_followed(site: Site) -> None:
+async def test_up_to_five_redirects_are_followed(site: WebServer) -> None:
     for number in range(10):
         site.answers[f"/{number}"] = redirect(f"/{number + 1}", status=(301, 302, 303, 307, 308)[number % 5])
     site.answers["/10"] = page(200, b"there")
@@ -130,15 +130,15 @@ async def test_up_to_five_redirects_are_followed(site: Site) -> None:
     "location",
     ["file:///etc/passwd", "ftp://host/x", "gopher://x", "s3://bucket/key", "http://a:b@host/", "http://[", ""],
 )
-async def test_a_redirect_to_elsewhere_than_the_web_is_refused(site: Site, location: str) -> None:
+async def test_redirect_to_another_scheme_is_rejected(site: WebServer, location: str) -> None:
     site.answers["/x"] = redirect(location)
     with pytest.raises((FetchForbiddenError, FetchRefusedError, InvalidInputError), match="redirected"):
         await fetch_file(f"{site.url}/x", UNRESTRICTED, _SETTINGS)
 
 
-async def test_each_place_on_the_way_is_checked(site: Site) -> None:
+async def test_every_redirect_target_is_checked(site: WebServer) -> None:
     """A host that is allowed sends the caller to one that is not: nothing of that one is asked."""
-    async with Site() as private:
+    async with WebServer() as private:
         private.answers["/secret"] = page(200, b"secret")
         site.answers["/x"] = redirect(f"{private.url}/secret")
         reach = FetchPolicy(private_hosts=frozenset({f"127.0.0.1:{site.port}"}))
@@ -204,7 +204,7 @@ _PRIVATE = [
 
 
 @pytest.mark.parametrize("host", _PRIVATE)
-async def test_private_addresses_are_refused_however_they_are_written(site: Site, host: str) -> None:
+async def test_private_addresses_are_rejected_in_every_spelling(site: WebServer, host: str) -> None:
     site.answers["/"] = page(200, b"secret")
     with pytest.raises((FetchForbiddenError, InvalidInputError)):
         await fetch_file(f"http://{host}:{site.port}/", _PUBLIC_ONLY, IngestSettings(timeout_seconds=3))
@@ -220,11 +220,11 @@ def test_public_addresses_are_public(address: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["example.com", "1.1.1.1", "::1", "a1", "1a.com", "0x.com", "x.7a"])
-def test_names_and_plain_addresses_are_no_odd_numbers(host: str) -> None:
+def test_names_and_dotted_addresses_are_not_ambiguous(host: str) -> None:
     assert not is_ambiguous_ip(host)
 
 
-async def test_a_private_host_can_be_allowed_by_name_or_with_its_port(site: Site) -> None:
+async def test_private_host_is_allowed_by_name_or_with_port(site: WebServer) -> None:
     site.answers["/"] = page(200, b"here")
     for allowed in ("127.0.0.1", f"127.0.0.1:{site.port}"):
         reach = FetchPolicy(private_hosts=frozenset({allowed}))
@@ -234,7 +234,7 @@ async def test_a_private_host_can_be_allowed_by_name_or_with_its_port(site: Site
             await fetch_file(f"{site.url}/", FetchPolicy(private_hosts=frozenset({other})), _SETTINGS)
 
 
-async def test_the_name_is_resolved_once_and_that_address_is_used(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_name_is_resolved_once_and_that_address_is_used(site: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A name that is public when it is checked and private when it is used gets nothing: it is asked for once."""
     asked: list[str] = []
     real = socket.getaddrinfo
@@ -255,15 +255,15 @@ async def test_the_name_is_resolved_once_and_that_address_is_used(site: Site, mo
     assert not site.requests
 
 
-async def test_the_server_is_asked_by_its_name(site: Site) -> None:
+async def test_request_has_the_host_name(site: WebServer) -> None:
     site.answers["/"] = page(200, b"here")
     await fetch_file(f"http://localhost:{site.port}/", UNRESTRICTED, _SETTINGS)
     ((_path, headers),) = site.requests
     assert headers["host"] == f"localhost:{site.port}"
 
 
-async def test_proxies_of_the_environment_are_not_used(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with Site() as proxy:
+async def test_proxies_of_the_environment_are_ignored(site: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with WebServer() as proxy:
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, proxy.url)
         monkeypatch.delenv("no_proxy", raising=False)
@@ -273,7 +273,7 @@ async def test_proxies_of_the_environment_are_not_used(site: Site, monkeypatch: 
         assert not proxy.requests
 
 
-async def test_a_login_in_the_address_is_refused_and_not_repeated(site: Site) -> None:
+async def test_login_in_a_url_is_rejected_and_not_repeated(site: WebServer) -> None:
     for address in (f"http://tom:hunter2@127.0.0.1:{site.port}/", "https://tom:hunter2@[bad/"):
         with pytest.raises(InvalidInputError) as error:
             await fetch_file(address, UNRESTRICTED, _SETTINGS)
@@ -284,12 +284,12 @@ async def test_a_login_in_the_address_is_refused_and_not_repeated(site: Site) ->
 @pytest.mark.parametrize(
     "address", ["http://", "http:///x", "http://ex ample.com/", "https://h:99999/", "http://a%41b/"]
 )
-async def test_what_is_no_address_is_said_to_be_none(address: str) -> None:
+async def test_invalid_url_is_rejected(address: str) -> None:
     with pytest.raises(InvalidInputError):
         await fetch_file(address, UNRESTRICTED, _SETTINGS)
 
 
-async def test_a_server_that_is_not_there_is_told() -> None:
+async def test_unreachable_server_is_reported() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -299,18 +299,18 @@ async def test_a_server_that_is_not_there_is_told() -> None:
         await fetch_file("http://no-such-host.invalid/", UNRESTRICTED, _SETTINGS)
 
 
-async def test_what_does_not_speak_tls_gets_no_https(site: Site) -> None:
+async def test_server_without_tls_is_reported(site: WebServer) -> None:
     with pytest.raises(FetchError, match="cannot be reached"):
         await fetch_file(f"https://127.0.0.1:{site.port}/", UNRESTRICTED, IngestSettings(timeout_seconds=1))
 
 
-async def test_the_certificate_must_be_that_of_the_name_though_an_address_is_connected_to(
+async def test_certificate_is_checked_against_the_host_name(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from rem.ingest.sources import http
-    from tests.ingest.sources.certificates import certificate
+    from tests.ingest.sources.certificates import create_certificate
 
-    files = certificate(tmp_path_factory.mktemp("tls"), "localhost")
+    files = create_certificate(tmp_path_factory.mktemp("tls"), "localhost")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files.certificate, files.key)
     names: list[str | None] = []
@@ -337,7 +337,7 @@ async def test_the_certificate_must_be_that_of_the_name_though_an_address_is_con
         await server.wait_closed()
 
 
-async def _all_closed(site: Site) -> None:
+async def _all_closed(site: WebServer) -> None:
     async with asyncio.timeout(5):
         while site.open:  # noqa: ASYNC110
             await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Local files: whatever the path looks like, only what the caller may read is read, and nothing blocks."""
+"""Local files: only allowed paths are read, in any spelling, and nothing blocks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def reach_of(folder: Path) -> FetchPolicy:
     return FetchPolicy(paths=(folder / "open",))
 
 
-async def test_a_file_is_read_by_path_and_by_address(folder: Path) -> None:
+async def test_file_is_read_by_path_and_by_url(folder: Path) -> None:
     path = folder / "open" / "a.txt"
     by_path = await fetch_file(str(path), UNRESTRICTED, _SETTINGS)
     by_address = await fetch_file(path.as_uri(), UNRESTRICTED, _SETTINGS)
@@ -42,20 +42,20 @@ async def test_a_file_is_read_by_path_and_by_address(folder: Path) -> None:
     assert (by_path.name, by_path.uri, by_path.data) == ("a.txt", path.as_uri(), b"in the open")
 
 
-async def test_the_same_place_has_one_address(folder: Path) -> None:
+async def test_different_spellings_of_a_path_have_one_uri(folder: Path) -> None:
     (folder / "link.txt").symlink_to(folder / "open" / "a.txt")
     crooked = await fetch_file(f"{folder}/open/../link.txt", UNRESTRICTED, _SETTINGS)
     assert crooked.uri == (folder / "open" / "a.txt").as_uri()
 
 
 @pytest.mark.parametrize("name", ["with space.txt", "grüße.txt", "100%.txt", "a?b#c.txt", "日本.txt"])
-async def test_names_of_all_kinds_survive_the_way_through_an_address(tmp_path: Path, name: str) -> None:
+async def test_unusual_names_survive_the_file_url(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("x")
     file = await fetch_file((tmp_path / name).as_uri(), UNRESTRICTED, _SETTINGS)
     assert file.name == name
 
 
-async def test_a_name_that_is_no_utf8_can_be_read_and_shown(tmp_path: Path) -> None:
+async def test_name_that_is_not_utf8_is_read_and_displayed(tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"caf\xe9.txt")).write_text("x")
     (source,) = (await list_sources(str(tmp_path), UNRESTRICTED, _SETTINGS)).sources
     file = await fetch_file(source.uri, UNRESTRICTED, _SETTINGS)
@@ -64,7 +64,7 @@ async def test_a_name_that_is_no_utf8_can_be_read_and_shown(tmp_path: Path) -> N
     assert source.name == f"{tmp_path.name}/caf\ufffd.txt"
 
 
-async def test_with_a_limited_reach_only_the_named_folders_are_read(folder: Path) -> None:
+async def test_policy_limits_the_folders(folder: Path) -> None:
     assert (await fetch_file(str(folder / "open" / "deep" / "b.md"), reach_of(folder), _SETTINGS)).data == b"# deep"
     with pytest.raises(FetchForbiddenError, match="INGEST__PATHS"):
         await fetch_file(str(folder / "closed" / "secret.txt"), reach_of(folder), _SETTINGS)
@@ -89,14 +89,14 @@ async def test_with_a_limited_reach_only_the_named_folders_are_read(folder: Path
         "/dev/stdin",
     ],
 )
-async def test_no_way_leads_out_of_the_folders(folder: Path, place: str) -> None:
+async def test_no_path_leads_out_of_the_allowed_folders(folder: Path, place: str) -> None:
     (folder / "open" / "way-out").symlink_to(folder / "closed")
     (folder / "open" / "way-out.txt").symlink_to(folder / "closed" / "secret.txt")
     with pytest.raises(FetchForbiddenError):
         await fetch_file(place.format(folder), reach_of(folder), _SETTINGS)
 
 
-async def test_the_answer_does_not_tell_whether_a_forbidden_file_exists(folder: Path) -> None:
+async def test_error_does_not_reveal_whether_a_forbidden_file_exists(folder: Path) -> None:
     (folder / "open" / "dangling.txt").symlink_to(folder / "closed" / "nothing.txt")
     messages = set()
     for name in ("closed/secret.txt", "closed/nothing.txt", "nowhere/secret.txt", "open/dangling.txt"):
@@ -106,7 +106,7 @@ async def test_the_answer_does_not_tell_whether_a_forbidden_file_exists(folder: 
     assert len(messages) == 1
 
 
-async def test_a_link_that_is_swapped_in_after_the_check_is_not_followed(folder: Path) -> None:
+async def test_link_created_after_the_check_is_not_followed(folder: Path) -> None:
     """Somebody changes the folder as fast as they can while it is read; the secret never comes out."""
     target = folder / "open" / "swapped"
     target.mkdir()
@@ -136,7 +136,7 @@ async def test_a_link_that_is_swapped_in_after_the_check_is_not_followed(folder:
 
 
 @pytest.mark.parametrize("reach_everywhere", [True, False])
-async def test_pipes_sockets_and_devices_are_refused_at_once(folder: Path, reach_everywhere: bool) -> None:
+async def test_pipes_sockets_and_devices_are_rejected_at_once(folder: Path, reach_everywhere: bool) -> None:
     os.mkfifo(folder / "open" / "pipe")
     here = socket.socket(socket.AF_UNIX)
     here.bind(str(folder / "open" / "socket"))
@@ -150,7 +150,7 @@ async def test_pipes_sockets_and_devices_are_refused_at_once(folder: Path, reach
     here.close()
 
 
-async def test_a_huge_file_is_refused_without_being_read(tmp_path: Path) -> None:
+async def test_huge_file_is_rejected_without_reading_it(tmp_path: Path) -> None:
     huge = tmp_path / "huge.txt"
     with huge.open("wb") as file:
         file.truncate(200_000_000)
@@ -158,14 +158,14 @@ async def test_a_huge_file_is_refused_without_being_read(tmp_path: Path) -> None
         await fetch_file(str(huge), UNRESTRICTED, _SETTINGS)
 
 
-async def test_a_file_that_says_it_is_empty_is_still_limited() -> None:
+async def test_file_that_reports_no_size_is_limited() -> None:
     """The files of /proc have a length of zero and a content all the same."""
     with pytest.raises(FileTooLargeError):
         await fetch_file("/proc/self/smaps", UNRESTRICTED, IngestSettings(max_bytes=1000))
 
 
 @pytest.mark.parametrize("place", ["", " ", "a\0b", "file:///a%00b"])
-async def test_what_is_no_path_is_said_to_be_none(place: str) -> None:
+async def test_invalid_path_is_rejected(place: str) -> None:
     with pytest.raises(InvalidInputError):
         await fetch_file(place, UNRESTRICTED, _SETTINGS)
 
@@ -173,17 +173,17 @@ async def test_what_is_no_path_is_said_to_be_none(place: str) -> None:
 @pytest.mark.parametrize(
     "place", ["ftp://host/x", "gopher://host/x", "data://x", "javascript://x", "jar://x", "\\\\host\\x://"]
 )
-async def test_other_schemes_are_refused(place: str) -> None:
+async def test_other_schemes_are_rejected(place: str) -> None:
     with pytest.raises((FetchForbiddenError, FileMissingError)):
         await fetch_file(place, UNRESTRICTED, _SETTINGS)
 
 
-async def test_files_of_another_machine_are_refused() -> None:
+async def test_files_of_another_machine_are_rejected() -> None:
     with pytest.raises(FetchForbiddenError, match="another machine"):
         await fetch_file("file://server/share/x.txt", UNRESTRICTED, _SETTINGS)
 
 
-async def test_what_is_missing_or_a_folder_is_told(folder: Path) -> None:
+async def test_missing_file_and_folder_are_reported(folder: Path) -> None:
     with pytest.raises(FileMissingError, match="There is no file"):
         await fetch_file(str(folder / "open" / "none.txt"), reach_of(folder), _SETTINGS)
     with pytest.raises(FileMissingError):
@@ -192,7 +192,7 @@ async def test_what_is_missing_or_a_folder_is_told(folder: Path) -> None:
         await fetch_file(str(folder / "open"), UNRESTRICTED, _SETTINGS)
 
 
-async def test_a_folder_lists_its_files_by_readable_names_in_one_order(folder: Path) -> None:
+async def test_folder_lists_its_files_by_name(folder: Path) -> None:
     listing = await list_sources(f"{folder}/open/", reach_of(folder), _SETTINGS)
     assert [source.name for source in listing.sources] == ["open/a.txt", "open/deep/b.md"]
     files = [await fetch_file(source.uri, reach_of(folder), _SETTINGS, name=source.name) for source in listing.sources]
@@ -200,7 +200,7 @@ async def test_a_folder_lists_its_files_by_readable_names_in_one_order(folder: P
     assert not listing.errors
 
 
-async def test_a_listing_passes_over_what_is_not_content(folder: Path) -> None:
+async def test_listing_ignores_hidden_files_and_tool_folders(folder: Path) -> None:
     place = folder / "open"
     for name in (".hidden", ".git/config", "node_modules/x.js", "__pycache__/x.pyc", "deep/.env"):
         (place / name).parent.mkdir(exist_ok=True)
@@ -215,13 +215,13 @@ async def test_a_listing_passes_over_what_is_not_content(folder: Path) -> None:
     assert names == ["open/a.txt", "open/deep/b.md", "open/shown.txt"]
 
 
-async def test_a_listing_of_a_forbidden_folder_is_refused(folder: Path) -> None:
+async def test_listing_of_a_forbidden_folder_is_rejected(folder: Path) -> None:
     (folder / "open" / "out").symlink_to(folder / "closed")
     for place in (folder / "closed", folder / "open" / "out", folder):
         with pytest.raises(FetchForbiddenError):
             await list_sources(str(place), reach_of(folder), _SETTINGS)
 
 
-async def test_a_single_file_lists_itself(folder: Path) -> None:
+async def test_single_file_lists_itself(folder: Path) -> None:
     listing = await list_sources(str(folder / "open" / "a.txt"), UNRESTRICTED, _SETTINGS)
     assert [source.name for source in listing.sources] == ["a.txt"]

@@ -1,4 +1,4 @@
-"""Buckets: read by boto3 from a server that speaks S3's protocol, as far as the caller may."""
+"""S3: boto3 reads from a fake server, within the limits of the policy."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from rem.errors import (
 from rem.ingest.sources.fetch import fetch_file, list_sources
 from rem.ingest.sources.policy import UNRESTRICTED, FetchPolicy
 from rem.settings import IngestSettings
-from tests.ingest.web_server import Answer, Site, endless, page
+from tests.ingest.web_server import Answer, WebServer, endless, page
 
 _REACH = FetchPolicy(buckets=frozenset({"papers"}))
 
 
 @pytest.fixture
-async def site(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
+async def site(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[WebServer]:
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION", "AWS_REGION"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
-    async with Site() as site:
+    async with WebServer() as site:
         yield site
 
 
-def settings_of(site: Site, **more: object) -> IngestSettings:
+def settings_of(site: WebServer, **more: object) -> IngestSettings:
     return IngestSettings.model_validate({"s3_endpoint": site.url, "timeout_seconds": 10, **more})
 
 
@@ -51,7 +51,7 @@ def listed(keys: list[str], more: str | None = None) -> bytes:
     return f"<?xml version='1.0'?><ListBucketResult><Name>papers</Name>{contents}{rest}</ListBucketResult>".encode()
 
 
-async def test_an_object_is_fetched_with_its_name_and_kind(site: Site) -> None:
+async def test_object_is_fetched_with_name_and_type(site: WebServer) -> None:
     site.answers["/papers/deep/a.md"] = page(200, b"# Hi", Content_Type="text/markdown")
     file = await fetch_file("s3://papers/deep/a.md", _REACH, settings_of(site))
     assert (file.name, file.uri, file.data, file.mime_type) == (
@@ -60,7 +60,7 @@ async def test_an_object_is_fetched_with_its_name_and_kind(site: Site) -> None:
     )
 
 
-async def test_only_named_buckets_are_read_for_others(site: Site) -> None:
+async def test_policy_limits_the_buckets(site: WebServer) -> None:
     for place in ("s3://private/a.md", "s3://papers2/a.md", "s3://PAPERS/a.md"):
         with pytest.raises(FetchForbiddenError, match="INGEST__S3_BUCKETS"):
             await fetch_file(place, _REACH, settings_of(site))
@@ -71,7 +71,7 @@ async def test_only_named_buckets_are_read_for_others(site: Site) -> None:
     assert (await fetch_file("s3://private/a.md", UNRESTRICTED, settings_of(site))).data == b"x"
 
 
-async def test_a_prefix_is_listed_over_all_pages(site: Site) -> None:
+async def test_prefix_is_listed_over_all_pages(site: WebServer) -> None:
     query = "/papers?list-type=2&prefix=docs%2F"
     site.answers[f"{query}&encoding-type=url"] = page(
         200, listed(["docs/", "docs/b.md", "docs/.hidden", "docs/x/c.txt"], more="T")
@@ -87,26 +87,26 @@ async def test_a_prefix_is_listed_over_all_pages(site: Site) -> None:
     ]
 
 
-async def test_a_whole_bucket_is_listed_under_its_name(site: Site) -> None:
+async def test_whole_bucket_is_listed_under_its_name(site: WebServer) -> None:
     site.answers["/papers?list-type=2&prefix=&encoding-type=url"] = page(200, listed(["a.md"]))
     for place in ("s3://papers", "s3://papers/"):
         listing = await list_sources(place, _REACH, settings_of(site))
         assert listing.sources == [("s3://papers/a.md", "papers/a.md")]
 
 
-async def test_an_object_without_end_is_cut_off_at_the_limit(site: Site) -> None:
+async def test_endless_object_is_cut_off_at_the_size_limit(site: WebServer) -> None:
     site.answers["/papers/big"] = endless(bytes(10_000), length="100000000000")
     with pytest.raises(FileTooLargeError, match="1,000,000 bytes"):
         await fetch_file("s3://papers/big", _REACH, settings_of(site, max_bytes=1_000_000))
 
 
-async def test_an_object_that_drips_is_cut_off_at_the_timeout(site: Site) -> None:
+async def test_slow_object_is_cut_off_at_the_timeout(site: WebServer) -> None:
     site.answers["/papers/slow"] = endless(b"x", pause=0.05, length="1000000")
     with pytest.raises(FetchError, match=r"within 0.5 s"):
         await fetch_file("s3://papers/slow", _REACH, settings_of(site, timeout_seconds=0.5))
 
 
-async def test_what_goes_wrong_is_told(site: Site) -> None:
+async def test_s3_errors_are_translated(site: WebServer) -> None:
     settings = settings_of(site)
     site.answers["/papers/gone"] = failure(404, "NoSuchKey")
     site.answers["/papers/denied"] = failure(403, "AccessDenied")
@@ -122,7 +122,7 @@ async def test_what_goes_wrong_is_told(site: Site) -> None:
             await fetch_file(place, UNRESTRICTED, settings)
 
 
-async def test_without_credentials_it_is_said_which_are_missing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_credentials_are_named(site: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -130,7 +130,7 @@ async def test_without_credentials_it_is_said_which_are_missing(site: Site, monk
         await fetch_file("s3://papers/a.md", _REACH, settings_of(site))
 
 
-async def test_without_the_extra_it_is_said_how_to_get_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_extra_is_named_in_the_error(site: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'remstack\[s3\]'"):
         await fetch_file("s3://papers/a.md", _REACH, settings_of(site))

@@ -1,0 +1,58 @@
+"""Rem.ingest: files, folders and URLs are ingested, indexed and reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rem.app import Rem
+from rem.errors import EmbeddingError
+from rem.ingest.models import FileOutcome
+from tests.ingest.helpers import PAGE
+
+ALICE = "alice@example.com"
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    """Return a folder with two readable files and a binary one."""
+    folder = tmp_path / "docs"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "guide.md").write_text(PAGE, encoding="utf-8")
+    (folder / "deep" / "note.txt").write_text("Call Bob about the harbour.", encoding="utf-8")
+    (folder / "binary.txt").write_bytes(bytes(range(256)) * 20)
+    return folder
+
+
+async def test_folder_is_ingested_indexed_and_reported(rem: Rem, docs: Path) -> None:
+    calls: list[tuple[str, int]] = []
+
+    def on_file(outcome: FileOutcome, total: int) -> None:
+        calls.append((outcome.name, total))
+
+    report = await rem.ingest(docs, str(docs / "missing.md"), user=ALICE, tags=["team"], on_file=on_file)
+    assert report.counts == {"added": 2, "failed": 2}
+    assert report.chunks == 4
+    assert calls == [("docs/binary.txt", 4), ("docs/deep/note.txt", 4), ("docs/guide.md", 4), (calls[-1][0], 4)]
+    assert report.index_error is None
+    assert (await rem.waiting()).rows == 0
+    hits = await rem.query('SEARCH "who should be called" LIMIT 1', user=ALICE)
+    assert hits.results[0]["key"] == "docs/deep/note.txt#1"
+
+
+async def test_without_recursive_subfolders_are_skipped(rem: Rem, docs: Path) -> None:
+    report = await rem.ingest(docs, user=ALICE, recursive=False)
+    assert {file.name for file in report.files} == {"docs/guide.md", "docs/binary.txt"}
+
+
+async def test_failing_embedder_is_reported_and_all_files_are_stored(
+    rem: Rem, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_arguments: object) -> None:
+        raise EmbeddingError("The embedder is offline.")
+
+    monkeypatch.setattr("rem.retrieval.indexer.Indexer.run", fail)
+    report = await rem.ingest(docs, user=ALICE)
+    assert report.counts["added"] == 2
+    assert report.index_error == "The embedder is offline."
