@@ -36,7 +36,7 @@ async def test_folder_is_ingested_indexed_and_reported(rem: Rem, docs: Path) -> 
     assert report.chunks == 4
     assert calls == [("docs/binary.txt", 4), ("docs/deep/note.txt", 4), ("docs/guide.md", 4), (calls[-1][0], 4)]
     assert report.index_error is None
-    assert (await rem.waiting()).rows == 0
+    assert (await rem.index_backlog()).rows == 0
     hits = await rem.query('SEARCH "who should be called" LIMIT 1', user=ALICE)
     assert hits.results[0]["key"] == "docs/deep/note.txt#1"
 
