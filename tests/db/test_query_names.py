@@ -1,4 +1,4 @@
-"""Every SQL statement that the code names exists. Type checks cannot see these names."""
+"""Every SQL statement that the code names exists, and every statement is used. Type checks cannot see these names."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ import re
 
 from tests.rem_command import REPOSITORY
 
-QUERY_FILES = sorted((REPOSITORY / "src" / "rem" / "db" / "queries").glob("*.sql"))
+STATEMENTS = {
+    (path.stem, name)
+    for path in (REPOSITORY / "src" / "rem" / "db" / "queries").glob("*.sql")
+    for name in re.findall(r"^-- name: (\w+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+}
 SOURCE = "\n".join(path.read_text(encoding="utf-8") for path in (REPOSITORY / "src").rglob("*.py"))
 
 
 def test_every_named_statement_exists() -> None:
-    statements = {
-        (path.stem, name)
-        for path in QUERY_FILES
-        for name in re.findall(r"^-- name: (\w+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
-    }
-    used = set(re.findall(r'\bquery\(\s*"(\w+)",\s*"(\w+)"', SOURCE))
+    used = set(re.findall(r'\b(?:query|sql|query_table)\(\s*"(\w+)",\s*"(\w+)"', SOURCE))
     assert len(used) > 100
-    assert not used - statements
+    assert not used - STATEMENTS
+
+
+def test_every_statement_is_used() -> None:
+    names = set(re.findall(r"[\"'](\w+)[\"']", SOURCE))
+    prefixes = tuple(re.findall(r'f"(\w+_){', SOURCE))
+    unused = [f"{file}.sql: {name}" for file, name in STATEMENTS if name not in names and not name.startswith(prefixes)]
+    assert sorted(unused) == []
