@@ -1,4 +1,4 @@
-"""Jobs per second and their latency with 1, 2 and 4 workers, each a process, against a bare loop over a bare table."""
+"""Measure jobs per second and latency with 1, 2 and 4 worker processes, compared with a loop over a plain table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RETURNING payload
 
 
 async def run(settings: Settings, jobs: int = JOBS, latencies: int = _LATENCIES) -> Result:
-    """Do the same number of jobs in every way, several times in turn."""
+    """Process the same number of jobs in every way, several times in turn."""
     result = Result("jobs")
     async with Rem.open(settings) as rem:
         await _make_bare_table(rem)
@@ -82,7 +82,7 @@ async def _bare_rate(rem: Rem, jobs: int) -> float:
 
 
 async def _bare_waits(rem: Rem, latencies: int) -> list[float]:
-    """From before the INSERT until a listener has the row."""
+    """Return the seconds from before each INSERT until a listener has the row."""
     waits: list[float] = []
     async with rem.database.unpooled_connection() as listener, rem.database.connection() as connection:
         woken: asyncio.Queue[None] = asyncio.Queue()
@@ -149,7 +149,7 @@ async def _workers(settings: Settings, number: int) -> AsyncIterator[list[Proces
 
 
 async def _work() -> None:
-    """One worker process: does nothing, and tells at its end how long each job waited that says when it was put in."""
+    """Run one worker process whose handler does nothing, and print how long each job with a start time waited."""
     from loguru import logger
 
     from rem.settings import get_settings
