@@ -138,7 +138,7 @@ def test_profile_includes_corrections_of_the_user(chat_servers: ChatServers) -> 
     details = {"about": ["lives in Faro"], "people": ["Carla", "Dora"]}
     chat_servers.upsert(chat_servers.user, User(name=resolve_user_id(chat_servers.user), metadata={"profile": details}))
     prompt = chat_servers.send(chat_servers.with_profile, chat_servers.user)
-    assert "What the user said of themself: lives in Faro\n" in prompt
+    assert "What the user said about themselves: lives in Faro\n" in prompt
     assert "People the user speaks of: Carla, Dora" in prompt
 
 
