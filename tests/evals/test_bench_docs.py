@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from rem.evals.datasets import beam, locomo, longmemeval, own
-from rem.evals.metrics import measure
+from rem.evals.report import measure
 from tests.rem_command import REPOSITORY, output
 
 _PAGE = (REPOSITORY / "docs" / "benchmarks.md").read_text(encoding="utf-8")

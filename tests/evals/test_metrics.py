@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from rem.evals.metrics import mean, measure, percentile
+from rem.evals.report import mean, measure, percentile
 
 _FOUND = ["a", "b", "c", "d", "e", "f"]
 

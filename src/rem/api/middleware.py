@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import sys
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from loguru import logger
@@ -14,7 +18,36 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rem.api.errors import make_error_response
-from rem.api.logs import describe_exception
+
+if TYPE_CHECKING:
+    from loguru import Record
+
+
+class LogHandler(logging.Handler):
+    """Sets up loguru and passes uvicorn's log records to it. `rem serve` creates one in each server process."""
+
+    def __init__(self, min_level: str) -> None:
+        super().__init__(min_level)
+        logger.remove()
+        # Tracebacks must not show variables: they hold texts of users.
+        logger.add(sys.stderr, level=min_level, diagnose=False, backtrace=False, format=_format_record)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log one record."""
+        level = record.levelname if record.levelname in ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL") else "DEBUG"
+        exception = f": {describe_exception(record.exc_info[1])}" if record.exc_info and record.exc_info[1] else ""
+        logger.log(level, "{}{}", record.getMessage(), exception)
+
+
+def describe_exception(error: BaseException) -> str:
+    """Return the type and the traceback of an exception, without its message, which may quote texts of users."""
+    return f"{type(error).__name__} in\n{''.join(traceback.format_tb(error.__traceback__))}".rstrip()
+
+
+def _format_record(record: Record) -> str:
+    fields = "".join(f" {name}={{extra[{name}]}}" for name in record["extra"])
+    return f"{{time:YYYY-MM-DDTHH:mm:ss.SSSZ}} {{level}} {{message}}{fields}\n"
+
 
 REQUEST_ID_HEADER = "X-Request-Id"
 REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}\Z")

@@ -74,7 +74,7 @@ def _log_config(level: str) -> dict[str, Any]:
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "handlers": {"rem": {"()": "rem.api.logs.LogHandler", "min_level": level.upper()}},
+        "handlers": {"rem": {"()": "rem.api.middleware.LogHandler", "min_level": level.upper()}},
         "loggers": {"uvicorn": {"handlers": ["rem"], "level": level.upper(), "propagate": False}},
     }
 

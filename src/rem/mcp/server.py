@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastmcp import FastMCP
+from fastmcp.exceptions import NotFoundError as UnknownResourceError
+from fastmcp.exceptions import ResourceError, ToolError, ValidationError
+from fastmcp.server.middleware import Middleware
 from fastmcp.tools import FunctionTool
 from mcp_types import ToolAnnotations
+from pydantic import ValidationError as PydanticValidationError
 
-from rem.mcp.errors import ErrorMiddleware, to_resource_error, to_tool_error
+from rem.errors import NotFoundError, RemError
 from rem.mcp.prompts import PROMPTS
-from rem.tools.binding import EnvSource, ToolFunction, bind_tool, get_traits
+from rem.tools.binding import EnvSource, ToolFunction, bind_tool, describe_validation_error, get_traits
 from rem.tools.registry import TOOLS
 from rem.tools.resources import RESOURCE_PAGES, ResourcePage
+
+if TYPE_CHECKING:
+    from fastmcp.server.middleware import CallNext, MiddlewareContext
+
 
 INSTRUCTIONS = """\
 REM is the long-term memory of the user you work for: people, documents, events and past conversations, under keys that
@@ -72,3 +81,42 @@ def _add_page(server: FastMCP[Any], page: ResourcePage, env_of: EnvSource) -> No
         page.uri, name=page.name, description=inspect.getdoc(page.content), mime_type="application/json"
     )
     add(bind_tool(page.content, env_of, to_resource_error))
+
+
+class _PageNotFoundError(ResourceError):
+    """The page does not exist, or belongs to another user."""
+
+
+def to_tool_error(error: RemError) -> Exception:
+    """Return the MCP error for a failed tool call. It is not logged: its message is for the caller."""
+    return ToolError(str(error), log_level=logging.DEBUG)
+
+
+def to_resource_error(error: RemError) -> Exception:
+    """Return the MCP error for a failed read. A resource of another user is reported as not found."""
+    error_class = _PageNotFoundError if isinstance(error, NotFoundError) else ResourceError
+    return error_class(str(error), log_level=logging.DEBUG)
+
+
+class ErrorMiddleware(Middleware):
+    """Describes invalid arguments field by field, and reports a missing page with the code of the protocol."""
+
+    async def on_call_tool(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
+        """Run a tool, and describe invalid arguments."""
+        try:
+            return await call_next(context)
+        except ValidationError as error:
+            cause = error.__cause__
+            if not isinstance(cause, PydanticValidationError):
+                raise
+            raise ToolError(
+                f"The arguments of {context.message.name} are not valid. {describe_validation_error(cause)}",
+                log_level=logging.DEBUG,
+            ) from error
+
+    async def on_read_resource(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
+        """Read a resource, and report a missing page."""
+        try:
+            return await call_next(context)
+        except _PageNotFoundError as error:
+            raise UnknownResourceError(str(error)) from error

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from rem.dreaming.ontology.document_filter import find_pattern_error, matches_mime_type, matches_pattern, matches_tags
+from rem.dreaming.ontology.document import find_pattern_error, matches_mime_type, matches_pattern, matches_tags
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from rem.context import Scope, resolve_user_id
 from rem.db.store import Store
 from rem.dreaming.dreamer import DreamReport
 from rem.dreaming.history import list_statements
-from rem.dreaming.profiles.sensitive import is_sensitive
+from rem.dreaming.text.secrets import is_sensitive
 from rem.memory.message import NewMessage
 from rem.models import Edge, Message, Moment, Ontology, Session, User
 from rem.models.message import Role

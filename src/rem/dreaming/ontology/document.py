@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import mimetypes
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -13,7 +15,10 @@ from uuid import UUID
 from rem.dreaming.claims import ClaimSource, RowRef
 
 if TYPE_CHECKING:
+    from jsonschema_rs import Draft202012Validator
+
     from rem.dreaming.run import DreamRun
+
 
 MAX_DOCUMENT_PARTS = 2000
 MAX_DOCUMENT_CHARS = 192_000
@@ -154,3 +159,58 @@ def _get_separator(end: int | None, start: int | None) -> str:
     if end is None or start is None:
         return "\n\n"
     return "" if start <= end else "\n" if start == end + 1 else "\n\n"
+
+
+MAX_PATTERN_CHARS = 1000
+MAX_COMPILED_BYTES = 128 * 1024
+_REGEX_SIGN = re.compile(r"\.[*+]|[\^$|()\\]")
+
+
+def matches_pattern(pattern: str | None, text: str | None) -> bool:
+    """Return whether a pattern matches a text. No pattern matches everything."""
+    if not pattern:
+        return True
+    return text is not None and _compile(pattern).is_valid(text)
+
+
+def matches_mime_type(pattern: str | None, mime_type: str | None) -> bool:
+    """Return whether a pattern matches a MIME type, without regard to case and parameters."""
+    plain = mime_type.partition(";")[0].strip().lower() if mime_type else None
+    return matches_pattern(pattern.lower() if pattern and not _REGEX_SIGN.search(pattern) else pattern, plain)
+
+
+def matches_tags(wanted: Iterable[str], tags: Iterable[str]) -> bool:
+    """Return whether one of the wanted tags is among the tags, or no tag is wanted."""
+    folded = {tag.casefold() for tag in wanted}
+    return not folded or not folded.isdisjoint(tag.casefold() for tag in tags)
+
+
+def find_pattern_error(pattern: str | None) -> str | None:
+    """Return what is wrong with a pattern, or None if it can be used."""
+    if not pattern:
+        return None
+    if len(pattern) > MAX_PATTERN_CHARS:
+        return f"has more than {MAX_PATTERN_CHARS:,} characters"
+    try:
+        _compile(pattern)
+    except ValueError:
+        return "is neither a glob such as *.pdf nor a regular expression without look-around and references to groups"
+    return None
+
+
+@lru_cache(maxsize=256)
+def _compile(pattern: str) -> Draft202012Validator:
+    """Return a JSON schema validator for texts that a pattern matches: its regular expressions never backtrack."""
+    from jsonschema_rs import Draft202012Validator, RegexOptions, ValidationError
+
+    expression = pattern if _REGEX_SIGN.search(pattern) else _glob_to_regex(pattern)
+    options = RegexOptions(size_limit=MAX_COMPILED_BYTES, dfa_size_limit=MAX_COMPILED_BYTES)
+    try:
+        return Draft202012Validator({"pattern": f"^(?:{expression})$"}, offline=True, pattern_options=options)
+    except (ValidationError, ValueError) as error:
+        raise ValueError(str(error)) from error
+
+
+def _glob_to_regex(pattern: str) -> str:
+    wildcards = {"*": ".*", "?": "."}
+    return "".join(wildcards.get(sign, f"\\{sign}" if sign in "./+-{}[]" else sign) for sign in pattern)

@@ -22,14 +22,12 @@ from rem.dreaming.ontology.document import (
     OntologyDocument,
     fetch_new_files,
     fetch_new_text_uris,
-    read_file,
-    read_text,
-)
-from rem.dreaming.ontology.document_filter import (
     find_pattern_error,
     matches_mime_type,
     matches_pattern,
     matches_tags,
+    read_file,
+    read_text,
 )
 from rem.dreaming.ontology.extraction import (
     Extraction,

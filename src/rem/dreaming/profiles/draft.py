@@ -14,8 +14,8 @@ import orjson
 from rem.dreaming.claims import ClaimSource
 from rem.dreaming.extraction_model import fence_text
 from rem.dreaming.profiles.facts import ProfileFacts
-from rem.dreaming.profiles.sensitive import is_sensitive, remove_sensitive_sentences
 from rem.dreaming.profiles.topics import CountedName, deduplicate_sources
+from rem.dreaming.text.secrets import is_sensitive, remove_sensitive_sentences
 
 if TYPE_CHECKING:
     from rem.dreaming.run import DreamRun

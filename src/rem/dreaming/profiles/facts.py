@@ -16,7 +16,6 @@ from uuid import UUID
 
 from rem.dreaming.claims import ClaimSource, RowRef
 from rem.dreaming.profiles.self_statements import SelfStatements, extract_self_statements
-from rem.dreaming.profiles.sensitive import is_sensitive
 from rem.dreaming.profiles.topics import (
     MAX_FIELD_SOURCES,
     CountedName,
@@ -29,7 +28,7 @@ from rem.dreaming.profiles.topics import (
     fold_name,
 )
 from rem.dreaming.rules import alternatives
-from rem.dreaming.text.secrets import mask_secrets
+from rem.dreaming.text.secrets import is_sensitive, mask_secrets
 from rem.text import find_sentence_spans
 
 if TYPE_CHECKING:

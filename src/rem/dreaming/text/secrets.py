@@ -7,10 +7,12 @@ payment card number, a private key or a long random token. In doubt, a sentence 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
-from rem.dreaming.rules import alternatives, word_set
-from rem.text import find_sentence_spans
+from rem.dreaming.rules import alternatives, word_set, word_sets
+from rem.text import find_sentence_spans, split_sentences
 
 _QUOTE_MARKS = r"[\"'`*]{0,3}"
 """A name may be quoted, as in JSON, or bold."""
@@ -144,3 +146,24 @@ SECRET_PATTERNS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], bool]], 
     (_DIRECT_VALUE, lambda match: bool(match["digits"]) or _has_digit_or_sign(_strip_quotes(match["value"]))),
 )
 """Patterns of secrets, each with the check that tells a secret from something that only looks like one."""
+
+
+_SENSITIVE_WORDS = frozenset[str]().union(*word_sets("sensitive").values())
+_WORD = re.compile(r"[^\W_]+")
+_KEY_OR_ACCOUNT_NUMBER = re.compile(
+    r"\b(?:sk|pk|ghp|gho|xox[abp]|AKIA|eyJ)[-_A-Za-z0-9]{12,}|-----BEGIN|\b\d{4}[ -]?\d{4}[ -]?\d{4}[ -]?\d{4}\b|"
+    r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,}"
+)
+
+
+def is_sensitive(text: str) -> bool:
+    """Return whether a text has a word, or a pair of words, of a sensitive topic, or a secret key."""
+    words = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+    pairs = {f"{first}-{second}" for first, second in pairwise(words)}
+    singular = {word.rstrip("s") for word in words}
+    return bool(_KEY_OR_ACCOUNT_NUMBER.search(text)) or not _SENSITIVE_WORDS.isdisjoint({*words, *pairs, *singular})
+
+
+def remove_sensitive_sentences(text: str) -> str:
+    """Return the text without its sensitive sentences."""
+    return " ".join(sentence for sentence in split_sentences(text) if not is_sensitive(sentence))
