@@ -81,7 +81,7 @@ class ConflictError(RemError):
 
 
 class DeletedError(ConflictError):
-    """The object was deleted, and a deleted memory stays deleted."""
+    """The object was deleted. Restore or erase it first."""
 
     code = "deleted"
 
@@ -114,13 +114,13 @@ class EmbeddedServerError(DatabaseError):
 
 
 class CorruptRowError(DatabaseError):
-    """A stored row does not fit its class."""
+    """A stored row does not match its entity class."""
 
     code = "corrupt_row"
 
 
 class MigrationError(DatabaseError):
-    """The schema cannot be migrated to the version of this REM."""
+    """The schema cannot be migrated to the version that this version of REM needs."""
 
 
 class EmbeddingError(RemError):

@@ -138,7 +138,7 @@ class RerankerSettings(_Group):
         default=1.0,
         ge=0,
         le=1,
-        description="Weight of the reranker's order, from 0 (search order) to 1 (reranker's order).",
+        description="Weight of the reranker's score, from 0 (search score only) to 1 (reranker's score only).",
     )
     threads: int = Field(
         default=0, ge=0, le=256, description="Threads of the reranker. 0 means one for each CPU, up to 4."
@@ -164,7 +164,7 @@ class SqlSettings(_Group):
 
 
 class LlmSettings(_Group):
-    """The language model. Without one, the built-in model `rem:local` answers with extracts from the memory."""
+    """The language model. Without one, the built-in model `rem:local` answers with excerpts from stored texts."""
 
     default_model: str | None = Field(
         default=None, description="Language model as `provider:name`, such as `openai:gpt-4o`."
@@ -186,7 +186,7 @@ class LlmSettings(_Group):
         default=None, description="Anthropic API key. `ANTHROPIC_API_KEY` works as well."
     )
     timeout_seconds: float = Field(
-        default=60.0, gt=0, description="Maximum time until the first word, and between two words."
+        default=60.0, gt=0, description="Maximum time until the first chunk of an answer, and between two chunks."
     )
     answer_seconds: float = Field(
         default=600.0, gt=0, description="Maximum time for one answer, including tools and child agents."
@@ -201,7 +201,7 @@ class LlmSettings(_Group):
 
 
 class RagSettings(_Group):
-    """Recall: earlier messages that fit a question are put in front of it."""
+    """Recall: REM adds relevant messages from earlier sessions before the question."""
 
     enabled: bool = Field(
         default=False, description="Add earlier messages to each question. An agent can override this."
@@ -216,7 +216,7 @@ class RagSettings(_Group):
 
 
 class MemorySettings(_Group):
-    """The history that a model is given ([guide](sessions.md))."""
+    """The chat history that REM sends to the model ([guide](sessions.md))."""
 
     strategy: Literal["simple", "summarization", "hybrid"] = Field(
         default="simple", description="Rule that selects the history of a long session."
@@ -306,14 +306,12 @@ class WorkerSettings(_Group):
 
     in_process: bool = Field(default=True, description="Let `rem serve` process jobs as well.")
     concurrency: int = Field(default=2, ge=1, le=64, description="Number of jobs at the same time in one process.")
-    attempts: int = Field(
-        default=5, ge=1, le=100, description="Number of attempts after which a failing job is set aside."
-    )
+    attempts: int = Field(default=5, ge=1, le=100, description="Number of attempts after which a failing job is dead.")
     retry_seconds: float = Field(
         default=2.0, gt=0, description="Wait before the second attempt. It doubles for each further attempt."
     )
     heartbeat_seconds: float = Field(
-        default=30.0, ge=1, description="Time without a sign of life after which another worker takes over a job."
+        default=30.0, ge=1, description="Time without a heartbeat after which another worker takes over a job."
     )
     shutdown_seconds: float = Field(
         default=10.0,

@@ -120,7 +120,7 @@ def save(
 def delete(
     name: NameArgument, user: UserOption = None, tenant: TenantOption = "default", as_json: JsonOption = False
 ) -> None:
-    """Delete a saved agent of the user. Without --user: one of everyone."""
+    """Delete a saved agent of the user. Without --user: an agent that is saved for everyone."""
     from rem.cli.output import format_command, print_json
     from rem.context import Scope
 

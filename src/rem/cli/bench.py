@@ -119,7 +119,7 @@ def own(
     dream: DreamOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run your own corpus and questions."""
+    """Measure retrieval on your own corpus and questions."""
     from rem.evals.datasets.own import read_dataset
 
     _run_benchmark(read_dataset(corpus, questions, limit), mode, concurrency, output, here, dream, as_json)

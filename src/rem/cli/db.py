@@ -188,7 +188,7 @@ def dangling(
     limit: Annotated[int, typer.Option(min=1, help="The maximum number of edges.")] = 100,
     as_json: JsonOption = False,
 ) -> None:
-    """List edges of own rows whose target does not exist. Without --user: of shared rows."""
+    """List the user's edges whose target does not exist. Without --user: of shared rows."""
     from rem.cli.output import print_json, print_table
 
     async def work(rem: Rem) -> tuple[Sequence[DanglingEdge], int]:

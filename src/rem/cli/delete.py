@@ -26,7 +26,7 @@ def delete(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Delete the user's own rows, all of them or none.
+    """Delete the rows with these keys: all of them, or none.
 
     Without --user: the shared rows. Deleted rows can be restored.
     """

@@ -187,7 +187,7 @@ async def _check_model() -> str:
         await registry.close()
     if model.is_local:
         return (
-            f"{model.name}, which answers with extracts of the memory; set LLM__DEFAULT_MODEL to use a language model"
+            f"{model.name}, which answers with excerpts from the memory; set LLM__DEFAULT_MODEL to use a language model"
         )
     return f"{model.name} is configured (it was not called)"
 

@@ -52,7 +52,7 @@ def _add_command(name: str, description: str, dreams: list[str] | None) -> None:
 
 for _entry in DREAMS.values():
     _add_command(_entry.name, _entry.description, [_entry.name])
-_add_command("full", "Run all dreams, in the order in which one builds on the other.", None)
+_add_command("full", "Run all dreams, in the order of their dependencies.", None)
 
 
 def _run_dreams(
@@ -189,7 +189,7 @@ def statements(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """List statements with their sources, live and newest first."""
+    """List statements with their sources: current ones first, then newest first."""
     from datetime import UTC
 
     from rem.cli.output import print_json
@@ -243,7 +243,7 @@ def audit(
     all_users: AllOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check the statements; exit with 1 if issues are left.
+    """Check the statements; exit with code 1 if problems remain.
 
     The audit looks for duplicates, statements without source, edges to missing rows, and stale profiles.
     """

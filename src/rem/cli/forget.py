@@ -85,7 +85,7 @@ def forget(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Remove everything about a person or thing, after showing it."""
+    """Show everything about a person or thing, then remove it."""
     from rem.cli.output import print_json
 
     async def work(rem: Rem) -> tuple[ForgetPlan, ForgetReport | None]:

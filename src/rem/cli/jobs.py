@@ -71,7 +71,7 @@ def retry(
     all_dead: Annotated[bool, typer.Option("--all", help="All dead jobs.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Retry dead jobs, with all their attempts."""
+    """Retry dead jobs, with the full number of attempts."""
     from rem.cli.output import format_count, print_json
     from rem.errors import InvalidInputError
     from rem.jobs.queue import JobQueue

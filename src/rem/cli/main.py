@@ -37,7 +37,7 @@ from rem.errors import RemError
 
 app = typer.Typer(
     name="rem",
-    help="REM: a memory for AI agents. It stores documents, knowledge and events under keys that people can read.",
+    help="REM: a memory for AI agents. It stores documents, knowledge and events under human-readable keys.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -15,7 +15,7 @@ app = typer.Typer(
 
 @app.command("list")
 def list_models(as_json: JsonOption = False) -> None:
-    """List the embedding providers. The chosen one has a *; the others say what they lack."""
+    """List the embedding providers. An asterisk marks the selected one; the others show what is missing."""
     from rem.cli.output import print_json
     from rem.embeddings.catalog import list_providers
     from rem.settings import get_settings

@@ -43,8 +43,8 @@ def query(
 ) -> None:
     """Run a query: LOOKUP, FUZZY, SEARCH, TRAVERSE or SQL.
 
-    docs/query-language.md describes the language. --mode natural-language answers questions and names; --plan runs
-    several queries, where the results of one feed the next.
+    docs/query-language.md describes the language. --mode natural-language takes a question or a
+    name in plain English; --plan runs several queries that can use each other's results.
     """
     from rem.cli.output import print_json
 

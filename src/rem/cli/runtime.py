@@ -23,7 +23,7 @@ UserOption = Annotated[
         "Without it: the rows that the tenant shares.",
     ),
 ]
-TenantOption = Annotated[str, typer.Option("--tenant", help="The workspace.")]
+TenantOption = Annotated[str, typer.Option("--tenant", help="The tenant.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 ExpireInOption = Annotated[

@@ -220,7 +220,7 @@ def expire_session(
     user: UserOption = None,
     tenant: TenantOption = "default",
 ) -> None:
-    """Set when a session and its messages expire, also later ones."""
+    """Set when a session and its messages expire, including later messages."""
     from rem.cli.forget import format_expiry
     from rem.forgetting.expiry import expire, parse_expiry
 

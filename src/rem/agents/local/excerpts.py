@@ -20,7 +20,7 @@ ELSE = "Ask me about anything else that you have stored."
 _OWN_PHRASES = (NOTICE, OPENING, ELSE)
 """A stored message with one of these is an answer of `rem:local`, which is never quoted."""
 _HOW_TO_CHANGE = (
-    f"{NOTICE}, so these are extracts from memory, not a written answer. "
+    f"{NOTICE}, so these are excerpts from memory, not a written answer. "
     "Set `LLM__DEFAULT_MODEL` (for example `openai:gpt-4o`) to get one."
 )
 MAX_EXCERPTS = 5

@@ -145,7 +145,7 @@ def _reply_to_courtesy(plain: str) -> str | None:
     if _GREETING.fullmatch(plain):
         return (
             "Hello! Ask me about anything that you have stored: a name such as `sarah-chen`, a question in words, "
-            f'or a query such as `SEARCH "database migration" LIMIT 5`. {NOTICE}, so I answer with extracts '
+            f'or a query such as `SEARCH "database migration" LIMIT 5`. {NOTICE}, so I answer with excerpts '
             "from memory; set `LLM__DEFAULT_MODEL` to change that."
         )
     return None
