@@ -42,7 +42,7 @@ bench: install ## Measure speed as ratios to bare baselines; JSON on standard ou
 	$(BIN)/python -m bench
 
 docs: install ## Write docs/cli.md and docs/settings.md from the code
-	$(BIN)/python -m rem.cli.reference > docs/cli.md
+	$(BIN)/python -m rem.cli.command_reference > docs/cli.md
 	$(BIN)/python -m rem.cli.settings_reference > docs/settings.md
 
 lock: $(UV) ## Resolve the dependencies anew

@@ -11,7 +11,7 @@ import orjson
 from bench.measure import Result, measure_in_turns, median, print_progress
 from rem import Rem, Settings
 from rem.db.database import Database
-from rem.query.tree import Fuzzy
+from rem.query.syntax_tree import Fuzzy
 
 SIZES = (10_000, 100_000, 1_000_000)
 _USERS = 100

@@ -13,7 +13,7 @@ from bench.measure import Call, Result, measure_in_turns, print_progress
 from rem import Rem, Settings
 from rem.db.database import Database
 from rem.db.sql import parse_blocks
-from rem.query.tree import Search
+from rem.query.syntax_tree import Search
 from rem.query.verbs.search import Searcher
 from rem.retrieval.indexer import Indexer, vector_to_text
 

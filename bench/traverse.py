@@ -11,7 +11,7 @@ import orjson
 from bench.measure import Call, Result, measure_in_turns, print_progress
 from rem import Rem, Settings
 from rem.db.database import Database
-from rem.query.tree import Lookup, Traverse
+from rem.query.syntax_tree import Lookup, Traverse
 
 NODES = 100_000
 _DEGREE = 10

@@ -16,8 +16,8 @@ import typer.main
 
 import rem
 from rem import errors
+from rem.cli.command_reference import render_reference
 from rem.cli.main import app
-from rem.cli.reference import render_reference
 from rem.cli.settings_reference import render_settings
 from rem.settings import Settings
 from tests.rem_command import REPOSITORY, environment, output

@@ -97,7 +97,7 @@ if TYPE_CHECKING:
     from rem.query.language.printer import print_query
     from rem.query.plans.plan import Plan, PlanResult
     from rem.query.result import QueryResult
-    from rem.query.tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
+    from rem.query.syntax_tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
     from rem.settings import Settings, get_settings
 
 _EXPORTS = {
@@ -215,7 +215,7 @@ _EXPORTS = {
         "PlanResult",
     ),
     "rem.query.result": ("QueryResult",),
-    "rem.query.tree": (
+    "rem.query.syntax_tree": (
         "Fuzzy",
         "Lookup",
         "Query",

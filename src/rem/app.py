@@ -31,7 +31,7 @@ from rem.query.executor import QueryExecutor, query_span
 from rem.query.plans.plan import Plan, PlanResult
 from rem.query.plans.run import run_plan
 from rem.query.result import QueryResult
-from rem.query.tree import Query
+from rem.query.syntax_tree import Query
 from rem.query.verbs.search import Searcher
 from rem.query.verbs.sql_guard import check_select
 from rem.retrieval.index_worker import keep_indexed

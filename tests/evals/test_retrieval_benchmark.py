@@ -12,7 +12,7 @@ from rem.evals.dataset import Case, Dataset, DatasetText, Question
 from rem.evals.report import make_report
 from rem.evals.retrieval_benchmark import QuestionOutcome, RetrievalBenchmark, Timing
 from rem.query.result import QueryResult, Step
-from rem.query.tree import Search
+from rem.query.syntax_tree import Search
 
 _QUESTIONS = tuple(Question(f"q{number}", f"text {number}", "kind", (f"{number}",)) for number in range(5))
 _DATASET = Dataset(

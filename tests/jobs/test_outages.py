@@ -19,7 +19,7 @@ from rem.app import Rem
 from rem.db.embedded.server import EmbeddedServer
 from rem.jobs.queue import JobQueue
 from rem.settings import Settings
-from rem.worker.driver import ReconnectingDriver
+from rem.worker.pgqueuer_driver import ReconnectingDriver
 from rem.worker.queries import WorkerQueries
 from tests.db.embedded.processes import find_postmaster
 from tests.jobs.conftest import TRACES, StartWorker, Traces, eventually

@@ -9,7 +9,7 @@ from rem.db.sandbox import SelectResult, SqlSandbox
 from rem.db.store import Store
 from rem.query.executor import QueryExecutor
 from rem.query.result import QueryResult
-from rem.query.tree import Query, Search
+from rem.query.syntax_tree import Query, Search
 from rem.query.verbs.search import Searcher
 
 Rows = list[dict[str, Any]]

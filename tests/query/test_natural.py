@@ -12,7 +12,7 @@ from rem.db.store import Store
 from rem.errors import InvalidInputError, QuerySyntaxError
 from rem.models import Resource, User
 from rem.query.natural import to_query
-from rem.query.tree import Fuzzy, Lookup, Search
+from rem.query.syntax_tree import Fuzzy, Lookup, Search
 from rem.settings import EmbeddingSettings, Settings
 
 

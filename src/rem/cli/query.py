@@ -78,7 +78,7 @@ def parse(
     from rem.cli.output import print_json
     from rem.query.language.parser import parse_query
     from rem.query.language.printer import print_query
-    from rem.query.tree import to_json
+    from rem.query.syntax_tree import to_json
 
     tree = parse_query(query)
     if as_json:
@@ -125,7 +125,7 @@ def outline_tree(tree: dict[str, Any], label: str = "") -> Iterator[str]:
 
 def _parse_to_json(text: str) -> dict[str, object]:
     from rem.query.language.parser import parse_query
-    from rem.query.tree import to_json
+    from rem.query.syntax_tree import to_json
 
     return to_json(parse_query(text))
 

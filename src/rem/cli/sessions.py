@@ -26,8 +26,8 @@ from rem.cli.runtime import (
 
 if TYPE_CHECKING:
     from rem.app import Rem
+    from rem.memory.export_import import ImportReport
     from rem.memory.manager import MemoryManager
-    from rem.memory.transfer import ImportReport
     from rem.models import Message, Session
 
 app = typer.Typer(help="List, read, search, export, import and delete sessions.", no_args_is_help=True)
@@ -107,7 +107,7 @@ def export_sessions(
     from rem.cli.output import format_count, progress_bar
 
     async def work(rem: Rem) -> int:
-        from rem.memory.transfer import export_sessions as write_sessions
+        from rem.memory.export_import import export_sessions as write_sessions
 
         memory = _open_memory(rem, user, tenant)
         session_ids = [await _require_session_id(memory, name) for name in sessions] if sessions else None
@@ -344,8 +344,8 @@ def _print_pruned(pruned: int, as_json: bool) -> None:
 
 async def _import_file(memory: MemoryManager, path: Path, on_rows: Any, skip_broken: bool) -> ImportReport:
     from rem.errors import InvalidInputError
+    from rem.memory.export_import import check_export_lines, import_sessions
     from rem.memory.sqlite_import import import_sqlite, is_sqlite
-    from rem.memory.transfer import check_export_lines, import_sessions
 
     try:
         if is_sqlite(path):

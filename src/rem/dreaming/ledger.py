@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from rem.dreaming.claims import Changes, Claim, EdgeClaim, FieldClaim, RowClaim, RowRef
-from rem.dreaming.matcher import LiveStatement, StatementDraft, StatementMatcher, StatementSlot
 from rem.dreaming.owner_queries import OwnerQueries
+from rem.dreaming.statement_matcher import LiveStatement, StatementDraft, StatementMatcher, StatementSlot
 
 if TYPE_CHECKING:
     from rem.db.database import Connection

@@ -15,8 +15,8 @@ from rem.db.sql import fill, identifier, query
 from rem.dreaming.claims import Changes, Claim, ClaimSource, RowRef
 from rem.dreaming.extraction_model import AgentSchemas, ExtractionModel, ModelBudget
 from rem.dreaming.ledger import Ledger
-from rem.dreaming.matcher import LiveStatement
 from rem.dreaming.owner_queries import OwnerQueries
+from rem.dreaming.statement_matcher import LiveStatement
 from rem.errors import EmbeddingDisabledError, ModelError, RemError
 from rem.models import Entity
 

@@ -18,7 +18,7 @@ from rem.errors import InvalidInputError
 from rem.evals.dataset import Case, Dataset, DatasetMessage, DatasetSession, DatasetText, Question
 from rem.models import Entity, Message, Resource, Session
 from rem.query.result import QueryResult
-from rem.query.tree import Mode, Search
+from rem.query.syntax_tree import Mode, Search
 from rem.settings import Settings
 
 OnProgress: TypeAlias = Callable[[int, int | None], None]

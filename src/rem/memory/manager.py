@@ -13,8 +13,8 @@ from rem.errors import ConflictError, DeletedError, InvalidInputError, NotFoundE
 from rem.memory.history import Strategy, fit_history
 from rem.memory.message import NewMessage, StoredMessage, Turn, message_key, to_record
 from rem.memory.prune import check_prune_days
-from rem.memory.reader import MAX_POSTGRES_INTEGER, SessionReader, session_not_found
 from rem.memory.recall import Recall, fit_messages
+from rem.memory.session_reader import MAX_POSTGRES_INTEGER, SessionReader, session_not_found
 from rem.memory.summary_writer import SummaryWriter
 from rem.models import Message, Role, Session, SharedSession
 from rem.models.field_types import check_label, check_text, to_json_value

@@ -11,7 +11,7 @@ from rem.errors import InvalidInputError
 from rem.memory.queries import parse_message
 from rem.memory.tokens import count_message_tokens
 from rem.models import Message
-from rem.query.tree import Filter, Search
+from rem.query.syntax_tree import Filter, Search
 
 if TYPE_CHECKING:
     from rem.db.store import Store

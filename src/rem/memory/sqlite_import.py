@@ -16,10 +16,10 @@ from pydantic import ValidationError
 
 from rem.context import Scope, resolve_session_id
 from rem.errors import InvalidInputError
+from rem.memory.export_import import ImportedSession, ImportReport, ProgressCallback, SessionBundle, store_session
 from rem.memory.manager import MemoryManager
 from rem.memory.message import NOTE_TOOLS
 from rem.memory.tokens import count_message_tokens
-from rem.memory.transfer import ImportedSession, ImportReport, ProgressCallback, SessionBundle, store_session
 from rem.models import Message, Role, Session
 from rem.models.field_types import to_json_value, utc_now
 from rem.text import clean_text

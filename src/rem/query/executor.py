@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from rem.errors import InvalidInputError
 from rem.query.language.parser import parse_query, suggest_quoted_text
 from rem.query.result import QueryResult, Steps
-from rem.query.tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
+from rem.query.syntax_tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
 from rem.query.verbs.fuzzy import run_fuzzy
 from rem.query.verbs.lookup import run_lookup
 from rem.query.verbs.sql import run_sql

@@ -14,7 +14,7 @@ from rem.models.field_types import check_text
 from rem.query.language.grammar import VERBS
 from rem.query.language.parser import parse_query
 from rem.query.language.printer import print_query
-from rem.query.tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
+from rem.query.syntax_tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
 
 if TYPE_CHECKING:
     from rem.db.store import Store

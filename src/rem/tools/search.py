@@ -13,7 +13,7 @@ from rem.errors import AgentNotFoundError, InvalidInputError, ModelError
 from rem.query.language.parser import parse_query
 from rem.query.plans.plan import PlanResult
 from rem.query.result import QueryResult
-from rem.query.tree import Direction, Fuzzy, Lookup, Query, Search, Traverse
+from rem.query.syntax_tree import Direction, Fuzzy, Lookup, Query, Search, Traverse
 from rem.text import fold_text
 from rem.tools.binding import tool
 from rem.tools.env import ToolEnv

@@ -18,8 +18,8 @@ from pgqueuer.domain.types import QueueExecutionMode
 from rem.errors import DatabaseUnavailableError, InvalidInputError, SettingsError
 from rem.jobs.queue import JobQueue
 from rem.settings import Settings, is_cron_expression
-from rem.worker.driver import ReconnectingDriver
 from rem.worker.handlers import HANDLERS, Handler, HandlerContext
+from rem.worker.pgqueuer_driver import ReconnectingDriver
 from rem.worker.queries import CHANNEL, DeadError, WorkerQueries
 from rem.worker.runner import JobRunner
 

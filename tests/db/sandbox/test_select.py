@@ -13,7 +13,7 @@ from rem.context import Scope
 from rem.db.sandbox import SqlSandbox
 from rem.errors import InvalidInputError, QueryLimitError, QuerySyntaxError
 from rem.models import Entity, Resource
-from rem.query.tree import Sql
+from rem.query.syntax_tree import Sql
 from rem.query.verbs.sql import run_sql
 from rem.settings import Settings
 from tests.db.sandbox.conftest import ALICE, SECRET, Client, sandbox_on

@@ -6,7 +6,7 @@ import pytest
 
 from rem.query.language.operands import OrderTerm, parse_order_by
 from rem.query.language.parser import parse_query
-from rem.query.tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
+from rem.query.syntax_tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
 
 
 def _start(query: str) -> Query:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rem.errors import QuerySyntaxError
 from rem.query.language.parser import parse_query
 from rem.query.language.printer import print_query
-from rem.query.tree import Query
+from rem.query.syntax_tree import Query
 from tests.query.conformance_cases import SEEDS
 
 _MEGABYTE = 1_000_000

@@ -11,7 +11,7 @@ from rem.db.table import get_table
 from rem.errors import QuerySyntaxError
 from rem.models import Resource
 from rem.query.language.parser import parse_query
-from rem.query.tree import Search
+from rem.query.syntax_tree import Search
 
 
 def parse_where(where: str) -> Condition:

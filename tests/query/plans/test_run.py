@@ -17,7 +17,7 @@ from rem.query.executor import QueryExecutor
 from rem.query.plans.plan import MAX_STAGES, Plan, PlanResult, Stage
 from rem.query.plans.run import MAX_CONCURRENT_QUERIES, MAX_RUNS_PER_STAGE, run_plan
 from rem.query.result import QueryResult
-from rem.query.tree import Fuzzy, Lookup, Query, Search, Sql
+from rem.query.syntax_tree import Fuzzy, Lookup, Query, Search, Sql
 from rem.settings import EmbeddingSettings, Settings
 
 ALICE = "alice@example.com"

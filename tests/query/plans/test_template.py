@@ -14,7 +14,7 @@ from rem.query.language.printer import print_condition, print_query
 from rem.query.language.where import parse_condition
 from rem.query.plans.references import RowSelection
 from rem.query.plans.template import MAX_VALUES, NoInputError, Template
-from rem.query.tree import Lookup, Query, Search, Traverse
+from rem.query.syntax_tree import Lookup, Query, Search, Traverse
 from tests.query.query_strategies import conditions, strings
 
 _STAGES = ("a", "b")

@@ -13,7 +13,7 @@ from rem.db.store import Store
 from rem.errors import InvalidInputError
 from rem.models import Moment, Resource, User
 from rem.models.field_types import utc_now
-from rem.query.tree import Fuzzy
+from rem.query.syntax_tree import Fuzzy
 from tests.query.stub_executor import query_keys, run_query
 
 

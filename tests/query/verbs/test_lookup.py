@@ -11,7 +11,7 @@ from rem.db.store import Store
 from rem.errors import InvalidInputError, QuerySyntaxError
 from rem.models import Entity, Moment, Resource, Session, User
 from rem.models.field_types import utc_now
-from rem.query.tree import Lookup
+from rem.query.syntax_tree import Lookup
 from tests.query.stub_executor import query_keys, run_query
 
 

@@ -12,7 +12,7 @@ from rem import Entity, Message, Moment, Rem, Resource, Session
 from rem.db.store import Store
 from rem.errors import EmbeddingDisabledError, InvalidInputError, SettingsError
 from rem.query.result import QueryResult
-from rem.query.tree import Search
+from rem.query.syntax_tree import Search
 from rem.settings import RerankerSettings, SearchSettings, Settings
 from tests.retrieval.tiny_cross_encoder import write_model
 

@@ -11,7 +11,7 @@ import pytest
 from rem import Message, Moment, Rem
 from rem.db.store import Store
 from rem.query.result import QueryResult
-from rem.query.tree import Search
+from rem.query.syntax_tree import Search
 from rem.settings import Settings
 from tests.agents.test_service import agents_with
 from tests.dreaming.sample_sessions import list_moments, run_dreams, store_session

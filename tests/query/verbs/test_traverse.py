@@ -15,7 +15,7 @@ from rem.models import Edge, Entity, Moment, Resource, User
 from rem.models.field_types import utc_now
 from rem.query.language.parser import parse_query
 from rem.query.result import QueryResult
-from rem.query.tree import Lookup, Traverse
+from rem.query.syntax_tree import Lookup, Traverse
 from rem.query.verbs.traverse import run_traverse
 from tests.query.stub_executor import query_keys, run_query
 

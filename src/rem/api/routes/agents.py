@@ -14,7 +14,7 @@ from rem.agents.schema import AgentSchema
 from rem.api.dependencies import AgentsDep, ContextDep, JsonBody, ScopeDep
 from rem.api.disconnect import cancel_on_disconnect
 from rem.api.openapi_errors import Responses, error_responses
-from rem.api.pages import Page
+from rem.api.pagination import Page
 from rem.errors import InvalidInputError
 from rem.models.field_types import utc_now
 

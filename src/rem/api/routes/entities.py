@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rem.api.dependencies import JsonBody, RemDep, ScopeDep
 from rem.api.entity_patch import apply_patch, build_entity, check_if_match, entity_etag
 from rem.api.openapi_errors import error_responses
-from rem.api.pages import Page, WindowDep
+from rem.api.pagination import Page, WindowDep
 from rem.api.row_lookup import find_deleted_row, find_own_row, find_row
 from rem.db.conditions import And, Condition
 from rem.db.store import Store

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from rem.api.dependencies import ContextDep, JsonBody, RemDep, resolve_session
 from rem.api.openapi_errors import error_responses
-from rem.api.pages import Page, WindowDep
+from rem.api.pagination import Page, WindowDep
 from rem.api.routes.messages import find_readable_message, with_message_session
 from rem.app import Rem
 from rem.context import AgentContext

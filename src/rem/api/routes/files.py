@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rem.api.dependencies import JsonBody, RemDep, ScopeDep, SettingsDep
 from rem.api.disconnect import cancel_on_disconnect
 from rem.api.openapi_errors import error_responses
-from rem.api.pages import Page, WindowDep
+from rem.api.pagination import Page, WindowDep
 from rem.api.row_lookup import find_deleted_row, find_own_row
 from rem.app import Rem
 from rem.context import Scope

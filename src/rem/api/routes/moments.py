@@ -10,7 +10,7 @@ from pydantic import BeforeValidator
 
 from rem.api.dependencies import RemDep, ScopeDep
 from rem.api.openapi_errors import error_responses
-from rem.api.pages import Page, WindowDep
+from rem.api.pagination import Page, WindowDep
 from rem.api.row_lookup import find_row
 from rem.db.conditions import And, Compare, Condition, IsNull, Or
 from rem.models import Moment

@@ -14,7 +14,7 @@ from rem.app import Rem
 from rem.context import Scope
 from rem.errors import InvalidInputError
 from rem.query.language.parser import parse_query
-from rem.query.tree import Fuzzy, Query, Search, Traverse
+from rem.query.syntax_tree import Fuzzy, Query, Search, Traverse
 from rem.tools.env import ToolEnv
 from rem.tools.search import ask_rem
 

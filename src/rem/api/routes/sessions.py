@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 
 from rem.api.dependencies import ContextDep, JsonBody, RemDep, ScopeDep, resolve_session
 from rem.api.openapi_errors import error_responses
-from rem.api.pages import Page, WindowDep
+from rem.api.pagination import Page, WindowDep
 from rem.api.routes.messages import MessageView
 from rem.context import Scope, resolve_user_id
 from rem.errors import InvalidInputError, NotFoundError

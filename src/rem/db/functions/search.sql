@@ -362,7 +362,7 @@ $$;
 -- Return the hits of a SEARCH, best first, as JSON: `hits` with their records, `steps` (what was done, milliseconds, rows), the
 -- `model` of the stored vectors, and `waiting`: whether rows of these owners are not indexed yet.
 --
--- `request` is the query tree as JSON (rem/query/tree.py) with three more fields: `types`, the tables to search (null: all),
+-- `request` is the query tree as JSON (rem/query/syntax_tree.py) with three more fields: `types`, the tables to search (null: all),
 -- `relative_time_words` and `asks_for_time`. `query_vector` is NULL if the search goes by words alone, and `allowed` is NULL without WHERE.
 CREATE OR REPLACE FUNCTION rem_search(of_tenant text, owners text[], request jsonb, query_vector halfvec, allowed uuid[])
 RETURNS json LANGUAGE plpgsql STABLE

@@ -25,7 +25,6 @@ from rem.dreaming.entities.evidence import (
     ends_by_first_word,
     find_beginnings,
 )
-from rem.dreaming.entities.extraction import extract_evidence, find_possible_names
 from rem.dreaming.entities.introductions import find_employments
 from rem.dreaming.entities.known_entities import (
     DREAM_NAME,
@@ -41,6 +40,7 @@ from rem.dreaming.entities.known_entities import (
 from rem.dreaming.entities.model_extraction import ModelExtraction, extract_with_model
 from rem.dreaming.entities.name_parsing import fold_word, fold_words
 from rem.dreaming.entities.name_usage import find_name_uses, is_about_fiction
+from rem.dreaming.entities.rule_extraction import extract_evidence, find_possible_names
 from rem.dreaming.entities.subjects import (
     SourceText,
     Subject,

@@ -42,8 +42,8 @@ from rem.errors import RemError
 from rem.models import Edge, Ontology
 
 if TYPE_CHECKING:
-    from rem.dreaming.matcher import LiveStatement
     from rem.dreaming.run import DreamRun
+    from rem.dreaming.statement_matcher import LiveStatement
 
 DREAM_NAME = "ontology"
 MAX_NOTED_NAMES = 5

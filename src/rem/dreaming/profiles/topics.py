@@ -13,9 +13,9 @@ from uuid import UUID
 
 from rem.dreaming.claims import ClaimSource, RowRef
 from rem.dreaming.entities.evidence import PERSON
-from rem.dreaming.entities.extraction import extract_evidence
 from rem.dreaming.entities.name_parsing import is_sentence_start, parse_name_after
 from rem.dreaming.entities.name_usage import find_name_uses
+from rem.dreaming.entities.rule_extraction import extract_evidence
 from rem.dreaming.moments.tags import COMPANY_WORDS, HOST_NAME, VERB_WORDS
 from rem.dreaming.text.secrets import contains_secret, is_sensitive
 from rem.dreaming.text.words import compute_rarity, extract_distinct_words, is_content_word

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, get_args
 
-from rem.query.tree import Direction, Fuzzy, Lookup, Mode, Search, Sql, Traverse
+from rem.query.syntax_tree import Direction, Fuzzy, Lookup, Mode, Search, Sql, Traverse
 
 MAX_LIMIT = 10_000
 MAX_DEPTH = 100

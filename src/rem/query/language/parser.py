@@ -46,7 +46,7 @@ from rem.query.language.syntax_errors import (
     unknown_verb,
 )
 from rem.query.language.where import read_filter, read_sql_fragment
-from rem.query.tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
+from rem.query.syntax_tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
 
 MAX_FIXES = 3
 """A query with more mistakes gets no suggestion."""

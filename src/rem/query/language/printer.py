@@ -11,7 +11,7 @@ from rem.query.language.grammar import CLAUSE_WORDS, VERBS
 from rem.query.language.sql_lexer import starts_with_select
 from rem.query.language.syntax_errors import ParseError, quote
 from rem.query.language.where import can_print_unquoted, parse_condition
-from rem.query.tree import Filter, Fuzzy, Lookup, Query, Search, Sql, Traverse
+from rem.query.syntax_tree import Filter, Fuzzy, Lookup, Query, Search, Sql, Traverse
 
 _DEFAULTS = {(tree, field.name): field.default for tree in (Lookup, Fuzzy, Search, Traverse) for field in fields(tree)}
 _NAME_FIELDS = frozenset({"table", "field"})

@@ -20,7 +20,7 @@ from rem.query.language.lexer import (
 from rem.query.language.operands import missing_value
 from rem.query.language.sql_lexer import find_fragment_end
 from rem.query.language.syntax_errors import Fix, ParseError, find_nearest, quote, show_word
-from rem.query.tree import Filter
+from rem.query.syntax_tree import Filter
 
 MAX_NUMBER_CHARS = 300
 """A longer number fits no column."""

@@ -12,7 +12,7 @@ from rem.query.language.printer import print_query
 from rem.query.plans.plan import CheckedStage, Plan, PlanResult, StageResult, check_plan
 from rem.query.plans.template import NoInputError
 from rem.query.result import QueryResult
-from rem.query.tree import Query
+from rem.query.syntax_tree import Query
 
 if TYPE_CHECKING:
     from rem.query.executor import QueryExecutor

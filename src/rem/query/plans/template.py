@@ -12,7 +12,7 @@ from rem.errors import InvalidInputError, QuerySyntaxError
 from rem.query.language.parser import parse_query
 from rem.query.language.printer import print_condition
 from rem.query.plans.references import MarkedText, Reference, Row, RowSelection, mark_references
-from rem.query.tree import Filter, Fuzzy, Lookup, Query, Search, Sql, Traverse
+from rem.query.syntax_tree import Filter, Fuzzy, Lookup, Query, Search, Sql, Traverse
 
 MAX_VALUES = 1000
 """One string of a query can stand for at most this many values. A note tells when there were more."""

@@ -14,7 +14,7 @@ from rem.query.verbs.lookup import require_table
 
 if TYPE_CHECKING:
     from rem.db.store import Store
-    from rem.query.tree import Fuzzy
+    from rem.query.syntax_tree import Fuzzy
 
 MAX_TEXT_CHARS = 250
 """Summaries have 200 characters, and keys hardly more. A longer text would match nothing and take seconds."""

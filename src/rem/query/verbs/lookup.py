@@ -9,7 +9,7 @@ from rem.query.result import QueryResult, Steps
 
 if TYPE_CHECKING:
     from rem.db.store import Store
-    from rem.query.tree import Lookup
+    from rem.query.syntax_tree import Lookup
 
 
 async def require_table(store: Store, table: str | None) -> None:

@@ -17,7 +17,7 @@ from rem.embeddings import is_blank
 from rem.errors import DatabaseError, EmbeddingDisabledError, EmbeddingError, InvalidInputError, RerankerError
 from rem.models.field_types import check_text
 from rem.query.result import QueryResult, Step, Steps
-from rem.query.tree import to_json
+from rem.query.syntax_tree import to_json
 from rem.retrieval.embedding_model import EmbeddingModel, require_same_model
 from rem.retrieval.indexer import Indexer
 from rem.retrieval.reranker import Reranker, rank_candidates
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rem.db.database import Connection, Database
     from rem.db.store import Store
     from rem.embeddings import Embedder, Vector
-    from rem.query.tree import Search
+    from rem.query.syntax_tree import Search
 
 MAX_INDEXED_ROWS = 256
 """A search indexes at most this many new rows itself, to stay fast. A note tells when more rows are not indexed yet."""

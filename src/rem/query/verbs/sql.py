@@ -9,7 +9,7 @@ from rem.query.result import QueryResult, Step
 if TYPE_CHECKING:
     from rem.db.sandbox import SqlSandbox
     from rem.db.store import Store
-    from rem.query.tree import Sql
+    from rem.query.syntax_tree import Sql
 
 
 async def run_sql(sandbox: SqlSandbox, store: Store, query: Sql, *, limit: int | None = None) -> QueryResult:

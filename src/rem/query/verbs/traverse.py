@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rem.db.store import Store
     from rem.db.type_registry import TypeRegistry
-    from rem.query.tree import Traverse
+    from rem.query.syntax_tree import Traverse
 
 MAX_NODES = 100_000
 """A walk stops at this many entities, at any depth."""

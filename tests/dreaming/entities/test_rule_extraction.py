@@ -12,9 +12,9 @@ from rem.dreaming.entities.candidates import Candidate, build_candidates
 from rem.dreaming.entities.dream import EntitiesDream
 from rem.dreaming.entities.emails import address_fits_name, find_mailboxes, find_signatures
 from rem.dreaming.entities.evidence import StatedRelation, find_beginnings, normalize_rel_type
-from rem.dreaming.entities.extraction import extract_evidence, find_possible_names
 from rem.dreaming.entities.introductions import find_employments
 from rem.dreaming.entities.name_parsing import get_sentence_at, parse_name_after, parse_name_before
+from rem.dreaming.entities.rule_extraction import extract_evidence, find_possible_names
 from rem.dreaming.text.masking import MAX_TEXT_CHARS, mask_code_and_links
 from tests.dreaming.entities.sample_sessions import list_entity_keys, store_session
 from tests.dreaming.sample_claims import start_run

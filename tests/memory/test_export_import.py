@@ -13,8 +13,8 @@ import pytest
 
 from rem.app import Rem
 from rem.errors import InvalidInputError
+from rem.memory.export_import import ImportReport, check_export_lines, export_sessions, import_sessions
 from rem.memory.manager import MemoryManager
-from rem.memory.transfer import ImportReport, check_export_lines, export_sessions, import_sessions
 from tests.memory.sample_messages import add_turns, assistant_message, tool_call, user_message
 from tests.rem_command import output
 from tests.rem_command import rem as run
