@@ -20,6 +20,7 @@ from rem.db.database import Database, migrate_schema
 from rem.db.embedded.server import EmbeddedServer
 from rem.db.preflight import read_server_info
 from rem.db.store import Store
+from rem.embeddings.factory import open_embedder
 from rem.settings import EmbeddingSettings, PostgresSettings, Settings
 
 _HOME = "REM_TEST_HOME"
@@ -90,6 +91,15 @@ async def _make_template() -> None:
     settings = settings_for(dsn_of(_TEMPLATE))
     async with Database(settings).unpooled_connection() as connection:
         await migrate_schema(connection, settings, await read_server_info(connection))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def loaded_model() -> Iterator[None]:
+    """Keep the local model in memory, so that the tests of one worker load it once."""
+    embedder = open_embedder(Settings(rem_home=Path(os.environ[_HOME]) / "rem"))
+    asyncio.run(embedder.embed_one("Load the model."))
+    yield
+    asyncio.run(embedder.close())
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import time
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from rem.embeddings import Embedder, Vectors, open_embedder
 from rem.embeddings.minilm.graph_cache import graph_path
 from rem.embeddings.minilm.weights import MAX_TOKENS, TENSORS, TOKENIZER, downloaded_weights_folder, find_weights
-from rem.embeddings.providers.local import HEAD_CHARS, LocalProvider, load_tokenizer
+from rem.embeddings.providers.local import HEAD_CHARS, LOADED_MODELS, LocalProvider, load_tokenizer
 from rem.embeddings.thread_pool import plan_batches
 from rem.errors import EmbeddingMisconfiguredError, InvalidInputError
 from rem.settings import EmbeddingSettings, Settings
@@ -201,15 +202,37 @@ async def test_query_cache_is_bounded(models_home: Path) -> None:
     await embedder.close()
 
 
-async def test_graph_is_built_once_and_cached(models_home: Path, local: Embedder) -> None:
-    await local.embed_one("build it")
-    path = graph_path(models_home)
-    made = path.stat().st_mtime_ns
-    again = open_embedder(Settings(rem_home=models_home, embedding=EmbeddingSettings(provider="local")))
-    await again.embed_one("use it")
-    await again.close()
-    assert path.stat().st_mtime_ns == made
+def open_local(home: Path) -> Embedder:
+    """Return an embedder on the local model with its files in `home`."""
+    return open_embedder(Settings(rem_home=home, embedding=EmbeddingSettings(provider="local")))
+
+
+async def test_graph_is_built_once_and_cached(tmp_path: Path) -> None:
+    first = open_local(tmp_path)
+    await first.embed_one("build it")
+    await first.close()
+    path = graph_path(tmp_path)
+    built_at = path.stat().st_mtime_ns
+    second = open_local(tmp_path)
+    await second.embed_one("use it")
+    await second.close()
+    assert path.stat().st_mtime_ns == built_at
     assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+async def test_open_embedders_share_one_model_and_the_last_frees_it(tmp_path: Path) -> None:
+    first, second = open_local(tmp_path), open_local(tmp_path)
+    expected = await first.embed_one("load it")
+    (model,) = [loaded for (home, _), loaded in LOADED_MODELS.items() if home == tmp_path]
+    graph_path(tmp_path).unlink()
+    assert (await second.embed_one("load it") == expected).all()
+    assert not graph_path(tmp_path).exists(), "the second embedder read nothing"
+    await first.close()
+    assert (await second.embed_one("still there") != 0).any()
+    await second.close()
+    is_freed = weakref.ref(model)
+    del model
+    assert is_freed() is None
 
 
 async def test_damaged_graph_is_rebuilt(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from rem.memory.manager import MemoryManager
 from rem.memory.message import NOTE_TOOLS
 from rem.settings import MemorySettings
 from tests.memory.sample_messages import assistant_message, user_message
-from tests.memory.test_transfer import export
+from tests.memory.test_export_import import export
 from tests.rem_command import REPOSITORY, environment, output
 
 _PAGE = (REPOSITORY / "docs" / "sessions.md").read_text(encoding="utf-8")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from rem.embeddings.minilm.weights import DIMENSION, MAX_TOKENS, MODEL, TOKENIZER, read_verified
 from rem.embeddings.thread_pool import BatchThreadPool, plan_batches
@@ -22,10 +23,15 @@ HEAD_CHARS = 4_096
 TOKENIZER_BATCH_TEXTS = 256
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class _LoadedModel:
     tokenizer: Tokenizer
     session: InferenceSession
+
+
+LOADED_MODELS: WeakValueDictionary[tuple[Path, Path], _LoadedModel] = WeakValueDictionary()
+"""The models in use, by their files. Providers of one process share them; a model that no provider uses is freed."""
+_loading = threading.Lock()
 
 
 class LocalProvider:
@@ -39,7 +45,6 @@ class LocalProvider:
         self._weights = weights
         self._batch_size = batch_size
         self._pool: BatchThreadPool[Sequence[int]] = BatchThreadPool(threads)
-        self._loading = threading.Lock()
         self._loaded: _LoadedModel | None = None
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
@@ -70,13 +75,18 @@ class LocalProvider:
         self._loaded = None
 
     def _load(self) -> _LoadedModel:
-        with self._loading:
+        """Return the model. Load it at the first call, unless another provider of this process has it open."""
+        with _loading:
             if self._loaded is None:
-                from rem.embeddings.minilm.graph_cache import open_session
-
-                tokenizer = load_tokenizer(self._weights)
-                self._loaded = _LoadedModel(tokenizer, open_session(self._home, self._weights))
+                files = self._home, self._weights
+                self._loaded = LOADED_MODELS.get(files) or self._read()
+                LOADED_MODELS[files] = self._loaded
             return self._loaded
+
+    def _read(self) -> _LoadedModel:
+        from rem.embeddings.minilm.graph_cache import open_session
+
+        return _LoadedModel(load_tokenizer(self._weights), open_session(self._home, self._weights))
 
     def _tokenize(self, texts: list[str]) -> list[list[int]]:
         """Return the token ids of each text, at most 256 for each."""
