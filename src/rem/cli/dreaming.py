@@ -189,7 +189,7 @@ def statements(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """List statements with their sources: current ones first, then newest first."""
+    """List statements with their sources, current and newest first."""
     from datetime import UTC
 
     from rem.cli.output import print_json

@@ -220,7 +220,7 @@ def expire_session(
     user: UserOption = None,
     tenant: TenantOption = "default",
 ) -> None:
-    """Set when a session and its messages expire, including later messages."""
+    """Set when a session and all its messages expire."""
     from rem.cli.forget import format_expiry
     from rem.forgetting.expiry import expire, parse_expiry
 

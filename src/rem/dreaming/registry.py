@@ -58,7 +58,7 @@ def _load_profiles() -> Dream:
 
 _ENTRIES = (
     DreamEntry("entities", "Find people, organisations and projects, with their aliases.", _load_entities),
-    DreamEntry("moments", "Find episodes in sessions and texts, with time, people and topics.", _load_moments),
+    DreamEntry("moments", "Find episodes in sessions and texts, with their people.", _load_moments),
     DreamEntry("affinity", "Draw edges between related rows, for TRAVERSE.", _load_affinity),
     DreamEntry("ontology", "Extract data from new files by the agents in ontology_configs.", _load_ontology),
     DreamEntry("profiles", "Describe the work, interests and preferences of a user.", _load_profiles),
