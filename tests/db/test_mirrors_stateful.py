@@ -279,7 +279,7 @@ class MirrorMachine(RuleBasedStateMachine):
         writes = [dataclasses.replace(write, model=model, email=None) for write in writes]
         entities = [write.entity() for write in writes]
         keys = [KEYS[write.name] for write in writes]
-        with mock.patch.object(repository, "_COPY_FROM_ROWS", 1 if by_copy else 200):
+        with mock.patch.object(repository, "MIN_COPY_ROWS", 1 if by_copy else 200):
             work = self.store(owner).upsert_many(entities)
             if len(set(keys)) < len(keys):
                 self.attempt(work, RowError)

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from rem.app import Rem
-from rem.errors import EmbeddingError
 from rem.ingest.models import FileOutcome
+from rem.models import Resource
+from rem.settings import EmbeddingSettings, Settings
 from tests.ingest.helpers import PAGE
 
 ALICE = "alice@example.com"
@@ -46,13 +47,10 @@ async def test_without_recursive_subfolders_are_skipped(rem: Rem, docs: Path) ->
     assert {file.name for file in report.files} == {"docs/guide.md", "docs/binary.txt"}
 
 
-async def test_failing_embedder_is_reported_and_all_files_are_stored(
-    rem: Rem, docs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def fail(*_arguments: object) -> None:
-        raise EmbeddingError("The embedder is offline.")
-
-    monkeypatch.setattr("rem.retrieval.indexer.Indexer.run", fail)
-    report = await rem.ingest(docs, user=ALICE)
-    assert report.counts["added"] == 2
-    assert report.index_error == "The embedder is offline."
+async def test_failing_embedder_is_reported_and_all_files_are_stored(settings: Settings, docs: Path) -> None:
+    closed_port = EmbeddingSettings(provider="ollama", base_url="http://127.0.0.1:9", max_retries=0)
+    async with Rem.open(settings.model_copy(update={"embedding": closed_port})) as rem:
+        report = await rem.ingest(docs, user=ALICE)
+        assert report.counts["added"] == 2
+        assert "127.0.0.1:9" in str(report.index_error)
+        assert len(await rem.store(ALICE).find(Resource)) == report.chunks
