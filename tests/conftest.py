@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -27,6 +28,10 @@ _HOME = "REM_TEST_HOME"
 _TEMPLATE = "rem_template"
 _SHARED_MEMORY = Path("/dev/shm")
 _ROOM = 6_000_000_000
+_DATABASE_FIXTURES = {"dsn", "empty_dsn", "home"}
+_SERVER_TESTS = ("tests/api", "tests/audio")
+_FAST_DATABASE_TESTS = ("tests/models", "tests/query", "tests/retrieval", "tests/tools")
+_PROCESS_HELPERS = ("tests.rem_command", "tests.api.live_server", "tests.db.embedded.processes")
 _SETTINGS = (
     *(f"{group.upper()}__" for group in Settings.model_fields if group != "rem_home"),
     *("REM_HOME", "OPENAI_", "ANTHROPIC_"),
@@ -54,6 +59,20 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         return
     _server().stop()
     shutil.rmtree(os.environ.pop(_HOME), ignore_errors=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests as slow that start a process or a server, and most that need a database."""
+    for item in items:
+        needs_database = not _DATABASE_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
+        is_fast = not needs_database or item.nodeid.startswith(_FAST_DATABASE_TESTS)
+        if not is_fast or item.nodeid.startswith(_SERVER_TESTS) or _starts_processes(item):
+            item.add_marker(pytest.mark.slow)
+
+
+def _starts_processes(item: pytest.Item) -> bool:
+    names = vars(getattr(item, "module", None) or object).values()
+    return any(value is subprocess or getattr(value, "__module__", "") in _PROCESS_HELPERS for value in names)
 
 
 def _memory() -> Path | None:

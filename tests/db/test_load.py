@@ -18,6 +18,8 @@ from rem.db.yaml_rows import read_blocks
 from rem.errors import ConflictError, InvalidInputError
 from rem.models import Edge, Message, Moment, Resource, Session, User
 
+pytestmark = pytest.mark.slow
+
 WORKSPACE = """
 - table: users
   key_field: name

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from unittest import mock
 from uuid import UUID
 
+import pytest
 from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -22,6 +23,8 @@ from rem.db.store import Store
 from rem.errors import ConflictError, DeletedError, NotFoundError, RemError
 from rem.models import Edge, Entity, Resource, User
 from tests.conftest import _TEMPLATE, fresh_database, settings_for
+
+pytestmark = pytest.mark.slow
 
 R = TypeVar("R")
 

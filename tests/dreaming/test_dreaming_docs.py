@@ -37,15 +37,15 @@ def _store_sessions(dsn: str) -> dict[str, str]:
 def test_documented_example_works(dsn: str) -> None:
     settings = _store_sessions(dsn)
     commands = [shlex.split(line)[1:] for line in _EXAMPLES["dream"].splitlines()]
-    full, moments, sarah, mentions, statements, runs, audit = (
+    full, moments, person, mentions, statements, runs, audit = (
         output(*command, settings=settings) for command in commands
     )
     assert "moments: " in full
     assert moments.count("2026-03") >= 2
     assert "Postgres" in moments
-    assert "sarah-chen" in sarah
+    assert "nadia-petrova" in person
     assert "billing" in mentions
-    assert "sarah-chen" in statements
+    assert "nadia-petrova" in statements
     assert "done" in runs
     assert re.findall(r": (\d+)$", audit, re.MULTILINE) == ["0"] * 7
 
@@ -66,7 +66,7 @@ def test_statements_are_printed_once_with_row_and_value(dsn: str) -> None:
         about = f"[{'evidence' if record['is_evidence'] else record['state']}] {record['entity_type']}/{record['key']}"
         assert any(line.removeprefix(about).strip(": ") for line in shown[::2] if line.startswith(about)), about
     assert len(set(shown[::2])) == len(shown[::2]) < len(records), "a statement of several sources is shown once"
-    assert any(re.match(r"\[live\] sessions/\S+ mentions ontologies/sarah-chen$", line) for line in shown)
+    assert any(re.match(r"\[live\] sessions/\S+ mentions ontologies/nadia-petrova$", line) for line in shown)
 
 
 async def test_statement_without_row_is_printed_as_evidence(alice: Store, dsn: str) -> None:

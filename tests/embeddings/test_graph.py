@@ -16,6 +16,8 @@ from rem.embeddings.minilm.graph import build_encoder, has_exact_int8_sums
 from rem.embeddings.minilm.weights import HEADS, OUTLIER_CHANNELS, TENSORS, find_weights
 from rem.embeddings.providers.local import load_tokenizer
 
+pytestmark = pytest.mark.slow
+
 _REFERENCE = json.loads((Path(__file__).parent / "reference.json").read_text(encoding="utf-8"))
 
 

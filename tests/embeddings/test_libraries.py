@@ -16,6 +16,8 @@ from rem.embeddings.minilm.weights import find_weights
 from rem.errors import EmbeddingMisconfiguredError, EmbeddingUnavailableError
 from rem.settings import EmbeddingSettings, Settings
 
+pytestmark = pytest.mark.slow
+
 _MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 
 

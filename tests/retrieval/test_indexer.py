@@ -171,6 +171,7 @@ async def test_words_are_stemmed_in_the_language_of_the_row(rem: Rem, alice: Sto
     assert [row["key"] for row in result.results] == ["b"]
 
 
+@pytest.mark.slow
 async def test_text_of_ten_megabytes_is_found_to_its_end(rem_without_embedder: Rem) -> None:
     words = "The quick brown fox jumps over the lazy dog and runs away. " * 170_000
     await rem_without_embedder.store("alice").upsert(

@@ -12,6 +12,8 @@ from rem.ingest.chunking.chunker import Chunk, chunk_document
 from rem.ingest.models import Format, ParsedDocument
 from rem.memory.tokens import count_tokens
 
+pytestmark = pytest.mark.slow
+
 FORMATS: list[Format] = ["text", "markdown", "code", "table", "data"]
 _LINES = st.one_of(
     st.text(max_size=80),

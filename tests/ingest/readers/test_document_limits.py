@@ -24,6 +24,8 @@ from rem.settings import IngestSettings, Settings
 from tests.ingest import sample_files
 from tests.ingest.sample_files import file
 
+pytestmark = pytest.mark.slow
+
 
 def processes() -> set[int]:
     """The processes below this one."""

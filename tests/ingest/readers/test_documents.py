@@ -14,6 +14,8 @@ from rem.settings import Settings
 from tests.ingest import sample_files
 from tests.ingest.sample_files import file
 
+pytestmark = pytest.mark.slow
+
 _SETTINGS = Settings()
 
 

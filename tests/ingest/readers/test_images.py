@@ -18,6 +18,8 @@ from rem.settings import IngestSettings, Settings
 from tests.ingest import sample_files
 from tests.ingest.sample_files import ENGLISH, GERMAN, file
 
+pytestmark = pytest.mark.slow
+
 _NATIVE = "A page of text about lighthouses and those who keep them. " * 8
 
 

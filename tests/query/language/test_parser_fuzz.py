@@ -14,6 +14,8 @@ from rem.query.language.printer import print_query
 from rem.query.syntax_tree import Query
 from tests.query.conformance_cases import SEEDS
 
+pytestmark = pytest.mark.slow
+
 _MEGABYTE = 1_000_000
 _FRAGMENTS = [
     *"\"'\\()[],;= \n\t-$/*%_.",

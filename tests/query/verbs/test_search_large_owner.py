@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 import random
 
+import pytest
+
 from rem import Rem, Resource
 from rem.settings import EmbeddingSettings, Settings
 from tests.embeddings.scripted_server import Reply, ScriptedServer
+
+pytestmark = pytest.mark.slow
 
 _ROWS = 20_050
 _LIGHTHOUSE = [1.0, 0.0, 0.0, 0.0]
