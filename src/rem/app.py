@@ -18,7 +18,7 @@ from rem.db.store import Store
 from rem.db.type_registry import TypeRegistry
 from rem.demo import read_workspace
 from rem.embeddings import try_open_embedder
-from rem.errors import EmbeddingDisabledError, MemoryDisabledError
+from rem.errors import EmbeddingDisabledError, InvalidInputError, MemoryDisabledError
 from rem.ingest.ingester import Ingester, SaveAgent
 from rem.ingest.models import Form, IngestOptions, IngestReport
 from rem.ingest.pipeline import OnFile, Pipeline
@@ -129,6 +129,8 @@ class Rem:
         each file, `on_index` while the chunks are indexed. If this is cancelled, the files stored so far stay.
         """
         scope = Scope.for_user(user, tenant)
+        if isinstance(tags, str):
+            raise InvalidInputError(f"Tags are a list: write tags=[{tags!r}].")
         options = IngestOptions(category, None if tags is None else tuple(tags), form)
         ingester = self.ingester(scope, save_agent=save_agent)
         pipeline = Pipeline(ingester, UNRESTRICTED, self._settings.ingest, options)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rem.app import Rem
+from rem.errors import InvalidInputError
 from rem.ingest.models import FileOutcome
 from rem.models import Resource
 from rem.settings import EmbeddingSettings, Settings
@@ -54,3 +55,16 @@ async def test_failing_embedder_is_reported_and_all_files_are_stored(settings: S
         assert report.counts["added"] == 2
         assert "127.0.0.1:9" in str(report.index_error)
         assert len(await rem.store(ALICE).find(Resource)) == report.chunks
+
+
+async def test_invalid_arguments_are_reported(rem: Rem, docs: Path) -> None:
+    with pytest.raises(InvalidInputError, match="one of resource, ontology, schema, not 'bogus'"):
+        await rem.ingest(docs, user=ALICE, form="bogus")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="Tags are a list"):
+        await rem.ingest(docs, user=ALICE, tags="team")
+
+
+async def test_path_that_is_no_text_fails_alone(rem: Rem, docs: Path) -> None:
+    report = await rem.ingest("\ud800", docs / "guide.md", user=ALICE)
+    assert report.counts == {"added": 1, "failed": 1}
+    assert "is not a valid path" in str(report.files[-1].error)

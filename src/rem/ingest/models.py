@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+
+from rem.errors import InvalidInputError
 
 Format: TypeAlias = Literal["text", "markdown", "code", "table", "data"]
 """Decides where a text is cut: at paragraphs, headings, definitions, rows or entries."""
@@ -68,6 +70,10 @@ class IngestOptions:
     category: str | None = None
     tags: tuple[str, ...] | None = None
     form: Form | None = None
+
+    def __post_init__(self) -> None:
+        if self.form is not None and self.form not in get_args(Form):
+            raise InvalidInputError(f"The form must be one of {', '.join(get_args(Form))}, not {self.form!r}.")
 
 
 @dataclass(frozen=True, slots=True)

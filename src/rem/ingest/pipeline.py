@@ -9,10 +9,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from rem.errors import DatabaseError, EmbeddingError, RemError
+from rem.errors import DatabaseError, EmbeddingError, InvalidInputError, RemError
 from rem.ingest.ingester import PreparedFile, make_failed_outcome
 from rem.ingest.models import FileOutcome, FileSource, IngestOptions, IngestReport
 from rem.ingest.sources.fetch import fetch_file, list_sources
+from rem.text import clean_text
 
 if TYPE_CHECKING:
     from rem.ingest.ingester import Ingester
@@ -77,6 +78,10 @@ class Pipeline:
                 listing = await list_sources(place, self.policy, self.settings)
             except RemError as error:
                 failures.append(make_failed_outcome(place, place, error))
+                continue
+            except UnicodeEncodeError:
+                name = clean_text(place)
+                failures.append(make_failed_outcome(name, name, InvalidInputError(f"{name} is not a valid path.")))
                 continue
             failures += [
                 FileOutcome("failed", name, name, error=f"{name} {reason}.") for name, reason in listing.errors

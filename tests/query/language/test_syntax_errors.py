@@ -85,6 +85,7 @@ def test_error_shows_an_excerpt_of_a_long_line() -> None:
         ("LOOKUP a,", 10, "another key", "LOOKUP a"),
         ("LOOKUP ,a", 8, "at least one key", None),
         ("LOOKUP []", 9, "at least one key", None),
+        ('LOOKUP ["a", "b" oops]', 18, "Expected ',' or ']' in the list, not 'oops'", None),
         ("LOOKUP [a, b", 8, "Unclosed '['", "LOOKUP [a, b]"),
         ('LOOKUP ""', 8, "at least one key", 'LOOKUP "a-key"'),
         ("LOOKUP 'Sarah's notes'", 15, "backslash", 'LOOKUP "Sarah\'s notes"'),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -380,3 +382,20 @@ async def test_concurrent_searches_find_new_rows(rem_without_embedder: Rem) -> N
             *(rem_without_embedder.query('SEARCH "sencha" LIMIT 500', user="alice") for _ in range(6))
         )
         assert {result.count for result in results} == {20 * (number + 1)}
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("limit", float("nan"), "LIMIT must be a whole number"),
+        ("limit", "3", "LIMIT must be a whole number"),
+        ("limit", True, "LIMIT must be a whole number"),
+        ("limit", 2**70, "LIMIT must be a whole number"),
+        ("min_similarity", float("-inf"), "MIN_SIMILARITY must be a number"),
+        ("min_similarity", "0.5", "MIN_SIMILARITY must be a number"),
+        ("mode", "lexical\ud800", "MODE must be one of hybrid, vector, text"),
+    ],
+)
+async def test_tree_with_invalid_option_is_rejected(rem: Rem, option: str, value: Any, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        await rem.query(replace(Search("database"), **{option: value}), user=ALICE)

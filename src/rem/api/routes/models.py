@@ -33,7 +33,7 @@ class ModelList(BaseModel):
     data: list[ModelObject]
 
 
-@router.get("", summary="List the models")
+@router.get("", summary="List the models", operation_id="list_models")
 async def get_models(settings: SettingsDep) -> ModelList:
     """List the models by name. Other models of a provider can be used as `provider:model`."""
     return ModelList(data=_list_models(settings))

@@ -204,8 +204,9 @@ def _read_list(lexer: Lexer, item_name: str) -> list[str]:
         if not next_character:
             raise ParseError(opening, "Unclosed '[': it needs a ']'", Fix(lexer.end, lexer.end, "]"))
         if next_character != ",":
+            start = lexer.position
             word = show_word(lexer.read_word() or next_character)
-            raise ParseError(lexer.position, f"Expected ',' or ']' in the list, not {word}")
+            raise ParseError(start, f"Expected ',' or ']' in the list, not {word}")
 
 
 def _read_list_item(lexer: Lexer, opening: int, item_name: str) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from loguru import logger
 
@@ -17,7 +18,7 @@ from rem.embeddings import is_blank
 from rem.errors import DatabaseError, EmbeddingDisabledError, EmbeddingError, InvalidInputError, RerankerError
 from rem.models.field_types import check_text
 from rem.query.result import QueryResult, Step, Steps
-from rem.query.syntax_tree import to_json
+from rem.query.syntax_tree import Mode, to_json
 from rem.retrieval.embedding_model import EmbeddingModel, require_same_model
 from rem.retrieval.indexer import Indexer
 from rem.retrieval.reranker import Reranker, rank_candidates
@@ -36,6 +37,7 @@ MAX_INDEXED_ROWS = 256
 """A search indexes at most this many new rows itself, to stay fast. A note tells when more rows are not indexed yet."""
 MAX_INDEXING_SECONDS = 2.0
 MAX_QUERY_CHARS = 10_000
+MAX_LIMIT_ROWS = 2**31 - 1
 """The rest of a longer text is ignored: no passage is that long, and it would only take time."""
 
 
@@ -68,6 +70,7 @@ class Searcher:
     async def search(self, store: Store, query: Search) -> QueryResult:
         """Return the entities in the store's scope that fit the query, best first, each with its best passage."""
         report = _Report()
+        _check_options(query)
         query = replace(query, text=_check_text(query.text, report))
         vector = await self._embed(query, report)
         async with store.executor.connection() as connection:
@@ -162,6 +165,16 @@ class Searcher:
             return rows[: query.limit]
         order = rank_candidates([row["score"] for row in candidates], scores, self._settings.weight)
         return [*(candidates[position] for position in order), *rest][: query.limit]
+
+
+def _check_options(query: Search) -> None:
+    """Raise InvalidInputError if a tree that was built in Python has a value that no parsed query can have."""
+    if type(query.limit) is not int or not 0 <= query.limit <= MAX_LIMIT_ROWS:
+        raise InvalidInputError(f"LIMIT must be a whole number from 0 to {MAX_LIMIT_ROWS}, not {query.limit!r}.")
+    if type(query.min_similarity) not in (int, float) or not math.isfinite(query.min_similarity):
+        raise InvalidInputError(f"MIN_SIMILARITY must be a number, not {query.min_similarity!r}.")
+    if query.mode not in get_args(Mode):
+        raise InvalidInputError(f"MODE must be one of {', '.join(get_args(Mode))}, not {query.mode!r}.")
 
 
 def _check_text(text: str, report: _Report) -> str:
