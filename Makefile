@@ -3,7 +3,7 @@
 PYTHON ?= python3
 UV := .tools/bin/uv
 BIN := .venv/bin
-MIN_COVERAGE_PERCENT := 90
+MIN_COVERAGE_PERCENT := 65
 export UV_PROJECT_ENVIRONMENT := .venv
 export UV_NO_PROGRESS := 1
 # Where it is set, every command compiles all that it imports, again and again.
@@ -22,11 +22,11 @@ run: install ## Serve REM on the embedded database with the sample workspace
 test: install ## Run all tests
 	$(BIN)/python -m pytest
 
-test-fast: install ## Run the tests that start no process: about a minute
+test-fast: install ## Run the tests that start no process and need little of a database: about a minute
 	$(BIN)/python -m pytest -m "not slow"
 
-coverage: install ## Run all tests, and fail if they cover too little of the code
-	$(BIN)/python -m pytest --cov --cov-report=term --cov-fail-under=$(MIN_COVERAGE_PERCENT)
+coverage: install ## Run the fast tests, and fail if they cover too little of the code
+	$(BIN)/python -m pytest -m "not slow" --cov --cov-report=term --cov-fail-under=$(MIN_COVERAGE_PERCENT)
 
 lint: install ## Check style and types
 	$(BIN)/ruff check .
