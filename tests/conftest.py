@@ -33,8 +33,8 @@ _SERVER_TESTS = ("tests/api", "tests/audio")
 _FAST_DATABASE_TESTS = ("tests/models", "tests/query", "tests/retrieval", "tests/tools")
 _PROCESS_HELPERS = ("tests.rem_command", "tests.api.live_server", "tests.db.embedded.processes")
 _SETTINGS = (
-    *(f"{group.upper()}__" for group in Settings.model_fields if group != "rem_home"),
-    *("REM_HOME", "OPENAI_", "ANTHROPIC_"),
+    *(f"{group.upper()}__" for group in Settings.model_fields if not group.startswith("rem_")),
+    *("REM_HOME", "REM_CONFIG", "REM_USER", "OPENAI_", "ANTHROPIC_"),
 )
 
 

@@ -12,6 +12,7 @@ import pytest
 _SOURCE = Path(__file__).parent.parent / "src" / "rem"
 _LAYERS = [
     {"errors", "text"},
+    {"config_file"},
     {"settings", "context", "events", "models"},
     {"db", "embeddings", "audio"},
     {"retrieval"},

@@ -1,4 +1,4 @@
-"""Settings from the environment: unknown names are errors, empty values mean the default."""
+"""Settings from the environment and the config file: unknown names are errors, empty values mean the default."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 
 from rem.context import Scope
 from rem.errors import InvalidInputError, SettingsError
-from rem.settings import Settings, get_settings
+from rem.settings import RagSettings, Settings, get_settings, list_ignored_variables
+from tests.test_docs import DOCS, read_example
 
 
 @pytest.fixture(autouse=True)
@@ -62,3 +63,140 @@ def test_email_address_becomes_a_user_id() -> None:
 def test_invalid_user_is_refused(user: str) -> None:
     with pytest.raises(InvalidInputError):
         Scope.for_user(user)
+
+
+SEED_BLOCK = """
+memory:
+  enabled: true
+  storage_path: {folder}/memory.db
+  max_history_tokens: 5000
+  auto_prune_days: 30
+  strategy: hybrid
+  vector_store:
+    enabled: true
+    backend: chromadb
+    embedding_model: nomic-embed-text
+    embedding_provider: ollama
+    persist_directory: ~/.vectors
+    collection_name: embeddings
+  rag:
+    enabled: true
+    top_k: 7
+    min_similarity: 0.7
+"""
+
+
+def test_config_file_sets_the_whole_memory_block(tmp_path: Path) -> None:
+    path = tmp_path / "rem.yaml"
+    path.write_text(SEED_BLOCK.format(folder=tmp_path) + "user: sarah@example.com\n", encoding="utf-8")
+    settings = get_settings()
+    memory = settings.memory
+    assert (memory.enabled, memory.max_history_tokens, memory.auto_prune_days) == (True, 5000, 30)
+    assert (memory.strategy, memory.storage_path) == ("hybrid", tmp_path / "memory.db")
+    assert (memory.rag.enabled, memory.rag.top_k, memory.rag.min_similarity) == (True, 7, 0.7)
+    assert (settings.embedding.provider, settings.embedding.model) == ("ollama", "nomic-embed-text")
+    assert memory.vector_store.unused_names == ["backend", "persist_directory", "collection_name"]
+    assert settings.rem_user == "sarah@example.com"
+    assert settings.rem_config == path
+
+
+def test_vector_store_can_be_switched_off_in_the_config_file(tmp_path: Path) -> None:
+    (tmp_path / "rem.yaml").write_text("memory: {vector_store: {enabled: false}}\n", encoding="utf-8")
+    assert get_settings().embedding.provider == "none"
+
+
+def test_environment_overrides_env_file_and_config_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rem.yaml").write_text(
+        "api: {port: 1, workers: 2, host: 0.0.0.0}\nmemory: {vector_store: {embedding_provider: ollama}}\n",
+        encoding="utf-8",
+    )
+    (tmp_path / ".env").write_text("API__PORT=3\nAPI__WORKERS=3\n", encoding="utf-8")
+    monkeypatch.setenv("API__PORT", "4")
+    monkeypatch.setenv("EMBEDDING__PROVIDER", "none")
+    api = get_settings().api
+    assert (api.port, api.workers, api.host) == (4, 3, "0.0.0.0")
+    assert get_settings().embedding.provider == "none"
+
+
+def test_config_file_is_searched_in_three_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, project, named = tmp_path / "home", tmp_path / "rem.yaml", tmp_path / "named.yaml"
+    home.mkdir()
+    monkeypatch.setenv("REM_HOME", str(home))
+    assert get_settings().rem_config is None
+    for path, user in ((home / "config.yaml", "of-home"), (project, "of-project"), (named, "of-named")):
+        path.write_text(f"user: {user}\n", encoding="utf-8")
+        if path == named:
+            monkeypatch.setenv("REM_CONFIG", str(named))
+        get_settings.cache_clear()
+        assert (get_settings().rem_user, get_settings().rem_config) == (user, path)
+
+
+def test_named_config_file_must_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REM_CONFIG", "nowhere.yaml")
+    with pytest.raises(SettingsError, match=r"REM_CONFIG: there is no file .*nowhere\.yaml"):
+        get_settings()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("memry:\n  enabled: true\n", r"line 1: there is no setting memry\. Did you mean memory\?"),
+        ("memory:\n  rag:\n    topk: 5\n", r"line 3: there is no setting memory\.rag\.topk\. Did you mean top_k\?"),
+        ("rem_user: sam\n", r"line 1: there is no setting rem_user\. Did you mean user\?"),
+        ("config: other.yaml\n", r"there is no setting config\."),
+        ("memory: {rag: {top_k: many}}\n", r"rem\.yaml: memory\.rag\.top_k: .*valid integer"),
+        ("memory: 5\n", "memory must contain names with values"),
+        ("- memory\n", "the file must contain names with values"),
+        ("user: a\nuser: b\n", "line 2: user is given twice"),
+        ("memory: {\n", "not valid YAML"),
+        ("user: !!python/name:os.system\n", "not valid YAML"),
+        ("memory:\n" + "  " * 50 + "x: [" + "[" * 5000 + "\n", "not valid YAML"),
+        ("x" * 300_000, "longer than 256 KB"),
+        ("memory: {storage_path: rem.yaml}\n", "rem.yaml is a file, and REM needs a folder.*rem sessions import"),
+    ],
+)
+def test_mistake_in_the_config_file_is_named(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "rem.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(SettingsError, match=message):
+        get_settings()
+
+
+def test_config_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "rem.yaml").write_bytes(b"user: \xff")
+    with pytest.raises(SettingsError, match=r"rem\.yaml: not UTF-8 text"):
+        get_settings()
+
+
+def test_empty_config_file_and_empty_groups_mean_the_defaults(tmp_path: Path) -> None:
+    (tmp_path / "rem.yaml").write_text("# nothing yet\nmemory:\nuser:\napi: {port: null}\n", encoding="utf-8")
+    settings = get_settings()
+    assert (settings.memory.enabled, settings.rem_user, settings.api.port) == (True, None, 8000)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("SERACH__LANGUAGE", "SEARCH__LANGUAGE"), ("POSTGRE__ENABLED", "POSTGRES__ENABLED"), ("REM_USR", "REM_USER")],
+)
+def test_misspelt_group_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, meant: str) -> None:
+    monkeypatch.setenv(name, "1")
+    with pytest.raises(SettingsError, match=rf"{name}: there is no such setting \(did you mean {meant}\?\)"):
+        get_settings()
+
+
+def test_misspelt_group_in_the_env_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("MEMROY__ENABLED=false\n", encoding="utf-8")
+    with pytest.raises(SettingsError, match="MEMROY__ENABLED"):
+        get_settings()
+
+
+def test_variables_of_other_programs_are_listed_but_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "x")
+    get_settings()
+    assert "AIRFLOW__CORE__FERNET_KEY" in list_ignored_variables()
+
+
+def test_example_in_the_docs_is_valid(tmp_path: Path) -> None:
+    (tmp_path / "rem.yaml").write_text(read_example(DOCS / "settings.md", "config"), encoding="utf-8")
+    settings = get_settings()
+    assert (settings.rem_user, settings.memory.auto_prune_days) == ("sarah@example.com", 30)
+    assert settings.memory.rag == RagSettings(enabled=True)

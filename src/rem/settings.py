@@ -1,16 +1,30 @@
-"""Settings from the environment and `.env`: `POSTGRES__CONNECTION_STRING`, `API__PORT`, `REM_HOME`, …"""
+"""Settings from the environment, `.env` and a YAML file: `API__PORT`, `REM_HOME`, …"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
+from rem.config_file import find_config_file, get_group_class, read_config_file
 from rem.errors import SettingsError
+
+DELIMITER = "__"
+"""Joins the names of a group and a setting in the environment."""
+MIN_GROUP_SIMILARITY = 0.75
+MIN_GENERAL_SIMILARITY = 0.85
+"""A variable whose name is this similar to a setting is an error. Less similar ones belong to other programs."""
+EmbeddingProviderName: TypeAlias = Literal[
+    "auto", "local", "fastembed", "sentence-transformers", "ollama", "openai", "none"
+]
 
 
 class _Group(BaseModel):
@@ -87,7 +101,7 @@ class ApiSettings(_Group):
 class EmbeddingSettings(_Group):
     """The embedder, which turns texts into vectors ([guide](embeddings.md))."""
 
-    provider: Literal["auto", "local", "fastembed", "sentence-transformers", "ollama", "openai", "none"] = Field(
+    provider: EmbeddingProviderName = Field(
         default="auto",
         description=("Source of the vectors. `auto` means `local` if its weights are installed, otherwise `none`."),
     )
@@ -215,9 +229,42 @@ class RagSettings(_Group):
     )
 
 
-class MemorySettings(_Group):
-    """The chat history that REM sends to the model ([guide](sessions.md))."""
+class VectorStoreSettings(_Group):
+    """The vectors of messages and texts. These names set the group EMBEDDING, unless that sets the same itself."""
 
+    enabled: bool = Field(
+        default=True,
+        description="Search by meaning. With `false`, search uses words only, as `EMBEDDING__PROVIDER=none`.",
+    )
+    embedding_provider: EmbeddingProviderName | None = Field(
+        default=None, description="The same as `EMBEDDING__PROVIDER`."
+    )
+    embedding_model: str | None = Field(default=None, description="The same as `EMBEDDING__MODEL`.")
+    backend: str = Field(default="pgvector", description="Has no effect: vectors are stored in PostgreSQL.")
+    persist_directory: Path | None = Field(default=None, description="Has no effect, for the same reason.")
+    collection_name: str | None = Field(default=None, description="Has no effect, for the same reason.")
+
+    @property
+    def unused_names(self) -> list[str]:
+        """The given names that have no effect."""
+        other_backend = self.backend if self.backend != "pgvector" else None
+        values = {"backend": other_backend, **self.model_dump(include={"persist_directory", "collection_name"})}
+        return [name for name, value in values.items() if value is not None]
+
+
+class MemorySettings(_Group):
+    """Sessions, and the chat history that REM sends to the model ([guide](sessions.md))."""
+
+    enabled: bool = Field(
+        default=True,
+        description=(
+            "Store chats in sessions, and give the model their history. With `false`, chat stores nothing; agents "
+            "still search what is in memory, and all other functions work."
+        ),
+    )
+    storage_path: Path | None = Field(
+        default=None, description="Folder of the embedded server's data. Without it, `REM_HOME`."
+    )
     strategy: Literal["simple", "summarization", "hybrid"] = Field(
         default="simple", description="Rule that selects the history of a long session."
     )
@@ -229,7 +276,19 @@ class MemorySettings(_Group):
         ge=1,
         description="Delete sessions after this many days without a new message. Without it, REM keeps them.",
     )
+    vector_store: VectorStoreSettings = VectorStoreSettings()
     rag: RagSettings = RagSettings()
+
+    @field_validator("storage_path")
+    @classmethod
+    def _refuse_file(cls, value: Path | None) -> Path | None:
+        path = value.expanduser().absolute() if value else None
+        if path is not None and path.is_file():
+            raise ValueError(
+                f"{path} is a file, and REM needs a folder. If it holds sessions of SQLite, leave storage_path out and "
+                "run `rem sessions import` with this file"
+            )
+        return path
 
 
 class ChatSettings(_Group):
@@ -375,10 +434,24 @@ class OtelSettings(_Group):
 class Settings(BaseSettings):
     """Settings of the whole process. Group and field names are joined by two underscores: `API__PORT`."""
 
-    model_config = SettingsConfigDict(env_nested_delimiter="__", env_file=".env", env_ignore_empty=True, extra="ignore")
+    model_config = SettingsConfigDict(
+        env_nested_delimiter=DELIMITER, env_file=".env", env_ignore_empty=True, extra="ignore"
+    )
 
     rem_home: Path = Field(
         default=Path("~/.rem"), description="Folder for the embedded server, downloaded models and your own agents."
+    )
+    rem_config: Path | None = Field(
+        default=None,
+        description=(
+            "YAML file with settings. Without it, `rem.yaml` in the current folder, then `config.yaml` in `REM_HOME`."
+        ),
+    )
+    rem_user: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=320,
+        description="User of commands without `--user`: an e-mail address or an id.",
     )
     postgres: PostgresSettings = PostgresSettings()
     api: ApiSettings = ApiSettings()
@@ -401,6 +474,50 @@ class Settings(BaseSettings):
     def _make_absolute(cls, value: Path) -> Path:
         return value.expanduser().absolute()
 
+    @model_validator(mode="after")
+    def _apply_vector_store(self) -> Settings:
+        """Let the names under `memory.vector_store` set the embedder, unless the group EMBEDDING sets it itself."""
+        store = self.memory.vector_store
+        given = {"provider": store.embedding_provider if store.enabled else "none", "model": store.embedding_model}
+        changes = {
+            name: value
+            for name, value in given.items()
+            if value is not None and name not in self.embedding.model_fields_set
+        }
+        if changes:
+            self.embedding = self.embedding.model_copy(update=changes)
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return the sources, the strongest first: arguments, the environment, `.env`, the YAML file."""
+        for source in (env_settings, dotenv_settings):
+            if isinstance(source, EnvSettingsSource):
+                _refuse_misspelt_names(source.env_vars)
+        return init_settings, env_settings, dotenv_settings, _ConfigFileSource(settings_cls)
+
+
+class _ConfigFileSource(PydanticBaseSettingsSource):
+    """Reads the YAML file. It stores the path of the file in `rem_config`."""
+
+    def __call__(self) -> dict[str, Any]:
+        state = self.current_state
+        named = state.get("rem_config")
+        home = Path(state.get("rem_home") or Settings.model_fields["rem_home"].default)
+        path = find_config_file(Path(named) if named else None, home)
+        return {} if path is None else {"rem_config": path, **read_config_file(path, self.settings_cls)}
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """Return nothing: `__call__` returns all values at once."""
+        return None, field_name, False
+
 
 @lru_cache(maxsize=1)
 def get_settings() -> Settings:
@@ -410,11 +527,59 @@ def get_settings() -> Settings:
     except UnicodeDecodeError as error:
         raise SettingsError("The file .env is not UTF-8 text: save it as UTF-8.") from error
     except ValidationError as error:
-        issues = "; ".join(
-            f"{'__'.join(str(part) for part in issue['loc']).upper()}: {_describe(issue)}" for issue in error.errors()
-        )
+        issues = "; ".join(_describe(issue) for issue in error.errors())
         raise SettingsError(f"The environment or .env is not valid: {issues}") from error
 
 
+def list_ignored_variables() -> list[str]:
+    """Return the environment variables that look like settings, such as `SERVER__PORT`, but have no known group."""
+    return sorted(name for name in os.environ if DELIMITER in name.strip("_") and _split_group(name)[0] not in _GROUPS)
+
+
+_GROUPS = frozenset(name for name, field in Settings.model_fields.items() if get_group_class(field) is not None)
+_GENERAL = frozenset(Settings.model_fields) - _GROUPS
+
+
+def _refuse_misspelt_names(names: Iterable[str]) -> None:
+    """Raise SettingsError if the name of a variable is almost that of a setting: it would silently have no effect."""
+    for name in names:
+        if (correct := _correct_name(name.lower())) is not None:
+            raise SettingsError(
+                f"{name.upper()}: there is no such setting (did you mean {correct.upper()}?). "
+                "If the variable belongs to another program, run REM without it."
+            )
+
+
+def _correct_name(name: str) -> str | None:
+    """Return the setting that a misspelt name means, or None if it is correct or belongs to another program."""
+    group, rest = _split_group(name)
+    if rest:
+        close = [] if group in _GROUPS else get_close_matches(group, _GROUPS, 1, MIN_GROUP_SIMILARITY)
+        return f"{close[0]}{DELIMITER}{rest}" if close else None
+    if not name.startswith("rem_") or name in _GENERAL:
+        return None
+    return next(iter(get_close_matches(name, _GENERAL, 1, MIN_GENERAL_SIMILARITY)), None)
+
+
+def _split_group(name: str) -> tuple[str, str]:
+    group, _, rest = name.lower().partition(DELIMITER)
+    return group, rest
+
+
 def _describe(issue: ErrorDetails) -> str:
-    return "there is no such setting" if issue["type"] == "extra_forbidden" else issue["msg"]
+    path = [str(part) for part in issue["loc"]]
+    name = DELIMITER.join(path)
+    if issue["type"] == "extra_forbidden":
+        close = get_close_matches(name, _list_names(path[:-1]), 1)
+        message = "there is no such setting" + (f" (did you mean {close[0].upper()}?)" if close else "")
+    else:
+        message = issue["msg"].removeprefix("Value error, ")
+    return f"{name.upper()}: {message}"
+
+
+def _list_names(path: list[str]) -> list[str]:
+    """Return the full names of the settings in a group."""
+    model: type[BaseModel] = Settings
+    for name in path:
+        model = get_group_class(model.model_fields[name]) or model
+    return [DELIMITER.join((*path, name)) for name in model.model_fields]

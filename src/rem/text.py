@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import sqrt
 
@@ -13,6 +13,8 @@ CJK = "\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Characters of Chinese and Japanese, for use inside a character class. They are written without spaces."""
 UNSTORABLE_CHARACTER = re.compile("[\0\ud800-\udfff]")
 """NUL and lone surrogates, which PostgreSQL cannot store."""
+MAX_LISTED_CHOICES = 16
+"""Up to this number of choices are listed in an error message."""
 _ANY_WORD = re.compile(rf"[{CJK}]|[^\W_{CJK}]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")
 _LAST_WORD = re.compile(r"(?<![^\s(\[\"'“„])([^\W\d_]{1,8}(?:\.[^\W\d_]{1,3})*)\.\Z")
@@ -156,3 +158,13 @@ def _is_sentence_end(text: str, before: int, after: int) -> bool:
         or (folded in ABBREVIATIONS_BEFORE_DIGIT and next_word[:1].isdigit())
     )
     return not is_abbreviation
+
+
+def did_you_mean(word: str, choices: Sequence[str]) -> str:
+    """Return a sentence with the most similar choice; if none is similar, a list of all choices if they are few."""
+    from difflib import get_close_matches
+
+    similar = get_close_matches(word.lower()[:200], choices, n=1, cutoff=0.6)
+    if similar:
+        return f" Did you mean {similar[0]}?"
+    return f" There are {', '.join(choices)}." if 0 < len(choices) <= MAX_LISTED_CHOICES else ""

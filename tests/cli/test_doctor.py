@@ -119,3 +119,24 @@ def test_doctor_lists_all_checks_and_fails_on_a_problem(dsn: str) -> None:
     )
     assert broken.returncode == 1
     assert "PROBLEM" in broken.stdout
+
+
+def test_doctor_names_the_config_file_and_settings_without_effect(home: dict[str, str], tmp_path: Path) -> None:
+    assert "no config file" in run_doctor(home)["settings"][1]
+    (tmp_path / "config.yaml").write_text(
+        "memory: {enabled: false, vector_store: {collection_name: talks}}\n", encoding="utf-8"
+    )
+    mark, finding = run_doctor({**home, "SERVER__PORT": "1"})["settings"]
+    assert mark == "ok"
+    assert f"settings of {tmp_path / 'config.yaml'}" in finding
+    assert "chat stores nothing" in finding
+    assert "no effect, because vectors are stored in PostgreSQL: collection_name" in finding
+    assert "no such group of settings: SERVER__PORT" in finding
+
+
+def test_doctor_refuses_an_unknown_search_language(dsn: str) -> None:
+    settings = {"POSTGRES__CONNECTION_STRING": dsn, "SEARCH__LANGUAGE": "klingon"}
+    mark, finding = run_doctor(settings)["search"]
+    assert mark == "problem"
+    assert finding.startswith("SEARCH__LANGUAGE: the database has no text search configuration klingon.")
+    assert "german" in finding

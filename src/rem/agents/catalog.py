@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from rem.agents.schema import BUILT_IN, DATABASE, AgentSchema, did_you_mean
+from rem.agents.schema import BUILT_IN, DATABASE, AgentSchema
 from rem.agents.yaml_parser import (
     MAX_AGENT_BYTES,
     AgentIssue,
@@ -23,6 +23,7 @@ from rem.agents.yaml_parser import (
 )
 from rem.errors import AgentNotFoundError, ConflictError, InvalidAgentError, MemoryDisabledError
 from rem.models import Schema, SchemaKind
+from rem.text import did_you_mean
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -17,8 +17,8 @@ from pydantic_ai.providers import Provider, infer_provider, infer_provider_class
 from pydantic_ai.settings import ModelSettings
 
 from rem.agents.local.model import LOCAL_MODEL, get_local_model
-from rem.agents.schema import did_you_mean
 from rem.errors import ModelNotFoundError
+from rem.text import did_you_mean
 
 if TYPE_CHECKING:
     from pydantic import SecretStr

@@ -8,7 +8,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from rem.agents.uri_pattern import check_uri_pattern, matches_uri_pattern
-from rem.text import collapse_spaces, split_sentences
+from rem.text import collapse_spaces, did_you_mean, split_sentences
 from rem.tools.registry import TOOLS
 
 KNOWN_TOOLS = tuple(TOOLS)
@@ -17,8 +17,6 @@ BUILT_IN = "built in"
 DATABASE = "database"
 READ_RESOURCE = "read_resource"
 MAX_SUMMARY_CHARS = 160
-MAX_LISTED_CHOICES = 16
-"""Up to this number of choices are listed in an error message."""
 
 AgentName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=64)]
 Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+([-+][0-9A-Za-z.+-]+)?$", max_length=64)]
@@ -194,13 +192,3 @@ def _represent_text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
 
 
 _BlockTextDumper.add_representer(str, _represent_text)
-
-
-def did_you_mean(word: str, choices: tuple[str, ...] | list[str]) -> str:
-    """Return a sentence with the most similar choice; if none is similar, a list of all choices if they are few."""
-    from difflib import get_close_matches
-
-    similar = get_close_matches(word.lower()[:200], choices, n=1, cutoff=0.6)
-    if similar:
-        return f" Did you mean {similar[0]}?"
-    return f" There are {', '.join(choices)}." if 0 < len(choices) <= MAX_LISTED_CHOICES else ""

@@ -11,12 +11,12 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from rem.agents.json_schema import check_schema, format_path
-from rem.agents.schema import AgentDocument, AgentExtra, AgentSchema, ResourceRef, ToolRef, did_you_mean
+from rem.agents.schema import AgentDocument, AgentExtra, AgentSchema, ResourceRef, ToolRef
 from rem.agents.schema_references import Path
 from rem.db.yaml import BoundedLoader
 from rem.errors import InvalidAgentError
 from rem.models.field_types import to_json_value
-from rem.text import collapse_spaces
+from rem.text import collapse_spaces, did_you_mean
 
 MAX_AGENT_BYTES = 256 * 1024
 """Length of the YAML of an agent."""

@@ -13,6 +13,7 @@ import typer
 from rem.cli.runtime import JsonOption, run_async
 
 if TYPE_CHECKING:
+    from rem.app import Rem
     from rem.settings import Settings
 
 CheckResult = Literal["ok", "problem"]
@@ -86,11 +87,19 @@ async def _run_check(name: str, probe: Probe) -> Check:
 
 
 async def _check_settings() -> str:
-    from rem.settings import get_settings
+    from rem.settings import get_settings, list_ignored_variables
 
     settings = get_settings()
     server = "POSTGRES__CONNECTION_STRING" if settings.postgres.connection_string else "embedded server"
-    return f"{server}, REM_HOME {settings.rem_home}"
+    file = f"settings of {settings.rem_config}" if settings.rem_config else "no config file"
+    parts = [f"{server}, REM_HOME {settings.rem_home}, {file}"]
+    if not settings.memory.enabled:
+        parts.append("chat stores nothing (MEMORY__ENABLED=false)")
+    if unused := settings.memory.vector_store.unused_names:
+        parts.append(f"memory.vector_store: no effect, because vectors are stored in PostgreSQL: {', '.join(unused)}")
+    if ignored := list_ignored_variables():
+        parts.append(f"ignored, because there is no such group of settings: {', '.join(ignored)}")
+    return "; ".join(parts)
 
 
 async def _check_database() -> str:
@@ -163,6 +172,7 @@ async def _check_search() -> str:
     from rem.errors import DatabaseError
 
     async with Rem.open() as rem:
+        await _check_language(rem)
         state = await rem.check_index()
         why_words_only = await rem.check_models()
     if state.unindexed_rows:
@@ -174,6 +184,19 @@ async def _check_search() -> str:
     return f"{format_count(state.passages, 'passage')}, {state.embedded} {embedded_by}{waiting}" + (
         f". {why_words_only}" if why_words_only else ""
     )
+
+
+async def _check_language(rem: Rem) -> None:
+    from rem.db.preflight import list_text_search_languages
+    from rem.errors import SettingsError
+    from rem.text import did_you_mean
+
+    language = rem.settings.search.language
+    async with rem.database.connection() as connection:
+        languages = await list_text_search_languages(connection)
+    if language not in languages:
+        advice = did_you_mean(language, languages) or f" There are {', '.join(languages)}."
+        raise SettingsError(f"SEARCH__LANGUAGE: the database has no text search configuration {language}.{advice}")
 
 
 async def _check_model() -> str:

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from rem import errors
+from rem.config_file import get_group_class
 from rem.settings import Settings
 
 INTRODUCTION = """\
@@ -19,8 +20,9 @@ INTRODUCTION = """\
 
 `make docs` writes this page from `src/rem/settings.py` and `src/rem/errors.py`.
 
-REM reads its settings from environment variables and from the file `.env` in the current folder. An environment
-variable overrides `.env`. A misspelt name after `__` is an error. Write lists as JSON:
+REM reads its settings from environment variables, from the file `.env` in the current folder, and from one YAML file.
+An environment variable overrides `.env`, and both override the YAML file. A misspelt name is an error, which names the
+nearest setting. Write lists as JSON:
 
 ```sh
 export POSTGRES__POOL_MAX_SIZE=20
@@ -28,7 +30,34 @@ export API__CORS_ORIGINS='["https://app.example.com"]'
 rem doctor
 ```
 
-`rem doctor` checks the settings and everything that they point to.
+`rem doctor` checks the settings and everything that they point to. It names the YAML file that is used, and variables
+that look like settings but have an unknown group, which REM ignores because they may belong to another program.
+
+## The YAML file
+
+REM reads the first of these files that exists: the file that `REM_CONFIG` names, `rem.yaml` in the current folder,
+`config.yaml` in `REM_HOME`. Groups are mappings, in small letters. The settings of no group are `user` (`REM_USER`)
+and `home` (`REM_HOME`). Unknown names are errors. Relative paths start at the current folder.
+
+<!-- example: config -->
+```yaml
+user: sarah@example.com
+
+memory:
+  enabled: true              # false: chat stores nothing
+  max_history_tokens: 4096
+  auto_prune_days: 30
+  strategy: simple           # simple, summarization, hybrid
+  vector_store:
+    enabled: true            # false: search by words only
+  rag:
+    enabled: true
+    top_k: 5
+    min_similarity: 0.3
+
+llm:
+  default_model: openai:gpt-4o
+```
 """
 
 EXIT_CODES_INTRODUCTION = """\
@@ -52,7 +81,9 @@ def render_settings() -> str:
 
 def _render_groups(model: type[BaseModel], prefix: str) -> Iterator[str]:
     """Yield one section for the plain settings of `model`, then the sections of the groups in it."""
-    groups = {name: group for name, field in model.model_fields.items() if (group := _group_class(field)) is not None}
+    groups = {
+        name: group for name, field in model.model_fields.items() if (group := get_group_class(field)) is not None
+    }
     title = prefix.removesuffix("__").replace("__", " ") or "General"
     rows = [
         _render_setting(prefix + name.upper(), field)
@@ -63,12 +94,6 @@ def _render_groups(model: type[BaseModel], prefix: str) -> Iterator[str]:
     yield "\n".join([f"## {title}", "", inspect.getdoc(model) or "", "", *header, *rows, ""])
     for name, group in groups.items():
         yield from _render_groups(group, f"{prefix}{name.upper()}__")
-
-
-def _group_class(field: FieldInfo) -> type[BaseModel] | None:
-    """Return the class of a settings group, or None if the field is a plain setting."""
-    annotation = field.annotation
-    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
 
 
 def _render_setting(name: str, field: FieldInfo) -> str:

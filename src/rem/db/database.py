@@ -334,7 +334,7 @@ def create_embedded_server(settings: Settings, on_progress: Progress) -> Embedde
     from rem.db.embedded.server import EmbeddedServer
 
     return EmbeddedServer(
-        settings.rem_home,
+        settings.memory.storage_path or settings.rem_home,
         run_as=settings.postgres.run_as,
         idle_timeout_seconds=settings.postgres.idle_timeout_seconds,
         on_progress=on_progress,

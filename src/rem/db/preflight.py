@@ -63,6 +63,11 @@ async def read_server_info(connection: Connection) -> ServerInfo:
     )
 
 
+async def list_text_search_languages(connection: Connection) -> list[str]:
+    """Return the names that SEARCH__LANGUAGE may have on this server."""
+    return [row["name"] for row in await connection.fetch(query("preflight", "text_search_languages"))]
+
+
 def find_unmet_requirements(info: ServerInfo) -> list[str]:
     """Return a message for each unmet requirement, with the way to meet it."""
     unmet = []

@@ -18,3 +18,7 @@ SELECT current_setting('server_version_num')::integer AS version_number,
         LEFT JOIN pg_extension e ON e.extname = a.name
         LEFT JOIN pg_namespace n ON n.oid = e.extnamespace
         WHERE a.name IN ('vector', 'pg_trgm')) AS extensions
+
+-- name: text_search_languages
+-- Return the names of the text search configurations that SEARCH__LANGUAGE may name.
+SELECT DISTINCT cfgname::text AS name FROM pg_ts_config WHERE pg_ts_config_is_visible(oid) ORDER BY name

@@ -132,5 +132,6 @@ def require_library(package: str, extra: str) -> None:
     """Raise `EmbeddingMisconfiguredError` if a library is not installed."""
     if find_spec(package) is None:
         raise EmbeddingMisconfiguredError(
-            f"EMBEDDING__PROVIDER={extra} needs {package}, which is not installed: pip install 'remstack[{extra}]'."
+            f"EMBEDDING__PROVIDER={extra} needs {package}, which is not installed: pip install 'remstack[{extra}]', "
+            "or choose another provider (`local` needs no package)."
         )

@@ -1,0 +1,152 @@
+"""The YAML file with settings: find it, check every name in it, and read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from rem.errors import SettingsError
+from rem.text import did_you_mean
+
+PROJECT_FILE = Path("rem.yaml")
+"""In the current folder, beside `.env`."""
+HOME_FILE = Path("config.yaml")
+"""In REM_HOME, for all commands of one person."""
+MAX_CONFIG_BYTES = 256 * 1024
+GENERAL_PREFIX = "rem_"
+"""Settings without a group begin with it in the environment. The file leaves it out: `user`, `home`."""
+FILE_SETTING = "rem_config"
+"""The only setting that the file cannot contain: it names the file."""
+
+
+def find_config_file(named: Path | None, home: Path) -> Path | None:
+    """Return the file to read: `named`, else rem.yaml in the current folder, else config.yaml in `home`, else None.
+
+    Raise SettingsError if `named` does not exist.
+    """
+    if named is not None:
+        path = named.expanduser().absolute()
+        if not path.exists():
+            raise SettingsError(f"REM_CONFIG: there is no file {path}.")
+        return path
+    candidates = (PROJECT_FILE.absolute(), home.expanduser().absolute() / HOME_FILE)
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def read_config_file(path: Path, model: type[BaseModel]) -> dict[str, Any]:
+    """Return the settings in a file, nested as in `model`, without empty ones.
+
+    Raise SettingsError, which names the file and the line or the setting, if a name or a value is not valid.
+    """
+    return _ConfigReader(path, model).read()
+
+
+def get_group_class(field: FieldInfo) -> type[BaseModel] | None:
+    """Return the class of a group of settings, or None if the field is a single setting."""
+    annotation = field.annotation
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+
+
+class _ConfigReader:
+    """Reads one file."""
+
+    def __init__(self, path: Path, model: type[BaseModel]) -> None:
+        self._path = path
+        self._fields = {
+            name.removeprefix(GENERAL_PREFIX): (name, field)
+            for name, field in model.model_fields.items()
+            if name != FILE_SETTING
+        }
+
+    def read(self) -> dict[str, Any]:
+        import yaml
+
+        loader = yaml.SafeLoader(self._read_text())
+        try:
+            root = loader.get_single_node()
+            if root is None:
+                return {}
+            self._check_names(root, {name: field for name, (_, field) in self._fields.items()}, ())
+            data = _drop_empty(loader.construct_document(root))
+        except yaml.MarkedYAMLError as error:
+            line = None if error.problem_mark is None else error.problem_mark.line + 1
+            raise self._error(f"not valid YAML: {error.problem or error.context}", line) from error
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            raise self._error(f"not valid YAML: {error}") from error
+        finally:
+            loader.dispose()
+        return dict(self._check_values(data))
+
+    def _read_text(self) -> str:
+        try:
+            content = self._path.read_bytes()
+            if len(content) > MAX_CONFIG_BYTES:
+                raise self._error(f"longer than {MAX_CONFIG_BYTES // 1024} KB: it should only contain settings")
+            return content.decode("utf-8-sig")
+        except OSError as error:
+            raise self._error(f"cannot be read ({error.strerror})") from error
+        except UnicodeDecodeError as error:
+            raise self._error("not UTF-8 text: save it as UTF-8") from error
+
+    def _check_names(self, node: Any, fields: dict[str, FieldInfo], path: tuple[str, ...]) -> None:
+        """Raise SettingsError if the file has an unknown name, or a name twice: YAML would drop the first value."""
+        line = node.start_mark.line + 1
+        if not _is_mapping(node):
+            raise self._error(
+                f"{_join(path) or 'the file'} must contain names with values, such as `enabled: true`", line
+            )
+        names: set[str] = set()
+        for key_node, value_node in node.value:
+            name, line = str(key_node.value), key_node.start_mark.line + 1
+            if name not in fields:
+                advice = did_you_mean(name, list(fields)) or f" There are {', '.join(fields)}."
+                raise self._error(f"there is no setting {_join((*path, name))}.{advice}", line)
+            if name in names:
+                raise self._error(f"{_join((*path, name))} is given twice: write it once", line)
+            names.add(name)
+            group = get_group_class(fields[name])
+            if group is not None and not _is_null(value_node):
+                self._check_names(value_node, dict(group.model_fields), (*path, name))
+
+    def _check_values(self, data: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+        """Yield the names of `model` and the values. Raise SettingsError if a value is not valid."""
+        for name, value in data.items():
+            setting, field = self._fields[name]
+            try:
+                TypeAdapter(field.rebuild_annotation()).validate_python(value)
+            except ValidationError as error:
+                raise self._error(" ".join(_describe(name, detail) for detail in error.errors())) from error
+            yield setting, value
+
+    def _error(self, message: str, line: int | None = None) -> SettingsError:
+        position = str(self._path) if line is None else f"{self._path}, line {line}"
+        return SettingsError(f"{position}: {message}" + ("" if message.endswith((".", "?")) else "."))
+
+
+def _is_mapping(node: Any) -> bool:
+    return str(node.id) == "mapping"
+
+
+def _is_null(node: Any) -> bool:
+    return str(node.tag).endswith(":null")
+
+
+def _join(path: tuple[str, ...]) -> str:
+    return ".".join(path)
+
+
+def _describe(name: str, detail: ErrorDetails) -> str:
+    path = ".".join(str(part) for part in (name, *detail["loc"]))
+    return f"{path}: {detail['msg'].removeprefix('Value error, ')}."
+
+
+def _drop_empty(value: Any) -> Any:
+    """Return the value without empty settings: they mean the default, as empty environment variables do."""
+    if not isinstance(value, dict):
+        return value
+    return {name: _drop_empty(item) for name, item in value.items() if item is not None}
