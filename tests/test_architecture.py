@@ -15,6 +15,8 @@ _LAYERS = [
     {"config_file"},
     {"settings", "context", "events", "models"},
     {"db", "embeddings", "audio"},
+    {"rules"},
+    {"message_kinds"},
     {"retrieval"},
     {"query"},
     {"memory"},

@@ -21,7 +21,7 @@ class StubSearcher(Searcher):
     def __init__(self, rows: Rows | None) -> None:
         self._rows = rows
 
-    async def search(self, _store: Store, _query: Search) -> QueryResult:
+    async def search(self, _store: Store, _query: Search, *, statements_only: bool | None = None) -> QueryResult:
         assert self._rows is not None, "this query must not search"
         return QueryResult("SEARCH", self._rows, ("words only",))
 

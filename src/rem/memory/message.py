@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rem.errors import InvalidInputError
 from rem.memory.tokens import count_message_tokens
+from rem.message_kinds import get_kind
 from rem.models.field_types import check_text, to_json_value
 from rem.models.message import Role
 from rem.text import clean_text
@@ -149,6 +150,7 @@ def to_record(message: NewMessage) -> tuple[dict[str, Any], int]:
         "tool_name": message.tool_name,
         "model": message.model,
         "token_count": tokens,
+        "kind": get_kind(message.role, message.content),
         "metadata": to_json_value(message.metadata),
     }
     return record, tokens

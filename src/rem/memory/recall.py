@@ -47,7 +47,7 @@ class Recall:
         if session_id is not None:
             where = Filter(f"session_id = '{session_id}'", Compare("session_id", "=", session_id))
         search = Search(query, table="messages", where=where, min_similarity=min_similarity, limit=top_k)
-        result = await self._searcher.search(self._store, search)
+        result = await self._searcher.search(self._store, search, statements_only=True)
         return [message for hit in result.results if (message := parse_message(hit["record"])) is not None]
 
     async def extend_question(

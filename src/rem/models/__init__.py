@@ -6,7 +6,7 @@ from rem.models.edge import Edge
 from rem.models.entity import Entity, EntityType
 from rem.models.feedback import Feedback
 from rem.models.file import File, ProcessingStatus
-from rem.models.message import Message, Role
+from rem.models.message import Message, MessageKind, Role
 from rem.models.moment import Moment
 from rem.models.ontology import Ontology, OntologyConfig
 from rem.models.resource import Resource
@@ -44,6 +44,7 @@ __all__ = [
     "Feedback",
     "File",
     "Message",
+    "MessageKind",
     "Moment",
     "Ontology",
     "OntologyConfig",

@@ -21,6 +21,18 @@ class Role(StrEnum):
     TOOL = "tool"
 
 
+class MessageKind(StrEnum):
+    """What a message is for the memory of its author. Only statements become memories."""
+
+    STATEMENT = "statement"
+    QUESTION = "question"
+    COMMAND = "command"
+    SMALL_TALK = "small_talk"
+    QUOTATION = "quotation"
+    ANSWER = "answer"
+    """A message of the assistant."""
+
+
 class Message(
     Entity,
     table="messages",
@@ -40,6 +52,8 @@ class Message(
     tool_name: str | None = None
     model: str | None = None
     token_count: int | None = Field(default=None, ge=0, lt=2**31)
+    kind: MessageKind | None = None
+    """None for messages of tools and the system, and for messages that were not stored by a session."""
 
     @model_validator(mode="after")
     def _refuse_empty(self) -> Self:

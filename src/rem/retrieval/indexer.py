@@ -29,6 +29,7 @@ from rem.retrieval.passages import (
     build_embedding_text,
     collect_weighted_texts,
     compute_prior,
+    row_is_statement,
     row_mentions_time,
     split_row,
 )
@@ -227,6 +228,8 @@ class Indexer:
             "prior": compute_prior(row),
             "speaker": next(iter((row.speaker or "").lower().split()), None),
             "tells_time": row_mentions_time(row),
+            "happened_at": row.range_time,
+            "is_statement": row_is_statement(row),
             "texts": [text for text, _ in weighed],
             "shares": [share for _, share in weighed],
         }

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rem.embeddings import is_blank
+from rem.message_kinds import get_kind
+from rem.models.message import MessageKind, Role
 from rem.retrieval.searchable_rows import SearchableRow
 from rem.retrieval.text_splitter import split_text
 from rem.retrieval.time_words import mentions_time
@@ -99,6 +101,14 @@ def compute_prior(row: SearchableRow) -> float:
     if row.role != "assistant" or row.speaker:
         prior += PERSON_PRIOR
     return prior
+
+
+def row_is_statement(row: SearchableRow) -> bool:
+    """Return whether the row can be an answer: it is no question, command, small talk or quotation."""
+    if row.role is None:
+        return True
+    kind = row.kind or get_kind(Role(row.role), "\n".join(row.bodies.values()))
+    return kind in (None, MessageKind.STATEMENT, MessageKind.ANSWER)
 
 
 def row_mentions_time(row: SearchableRow) -> bool:

@@ -53,8 +53,12 @@ class SearchableRow:
     """The texts of up to three messages before it in the session, nearest first. Empty if it is no message."""
     role: str | None
     speaker: str | None
+    kind: str | None = None
+    range_time: datetime | None = None
+    """The time that a time range of SEARCH applies to: `happened_at`, or when a resource without a time was stored."""
     is_searched: bool = True
-    """False for messages of tools and for rows with `metadata.searchable` false: they would crowd out the rest."""
+    """False for messages of tools, for answers in which `rem:local` quotes other rows, and for rows with
+    `metadata.searchable` false: they would crowd out the rest."""
     has_own_title: bool = True
     """Whether the title is embedded with the text. The name of a dreamed moment is left out: it consists of a date and
     words of its text, and dreaming/moments compares moments by the vectors of their texts."""
@@ -66,8 +70,10 @@ class SearchableRow:
 
 
 _IS_SEARCHED = "(r.metadata -> 'searchable') IS DISTINCT FROM 'false'"
+_IS_SEARCHED_MESSAGE = " AND r.role <> 'tool' AND r.model IS DISTINCT FROM 'rem:local'"
 _HAS_OWN_TITLE = {"moments": "r.origin NOT LIKE 'dream:%'"}
 _TIME_COLUMNS = {"messages": "r.created_at", "moments": "r.starts_timestamp", "resources": "r.timestamp"}
+_RANGE_TIMES = {**_TIME_COLUMNS, "resources": "coalesce(r.timestamp, r.created_at)"}
 
 
 def visible_owners(scope: Scope) -> list[str]:
@@ -114,8 +120,10 @@ async def load_rows(
         group_id={"messages": "r.session_id", "sessions": "r.id"}.get(searchable_type.name, "NULL::uuid"),
         position="r.message_index" if searchable_type.has_messages else "NULL::integer",
         happened_at=_TIME_COLUMNS.get(searchable_type.name, "NULL::timestamptz"),
+        range_time=_RANGE_TIMES.get(searchable_type.name, "NULL::timestamptz"),
         role="r.role" if searchable_type.has_messages else "NULL::text",
-        is_searched=_IS_SEARCHED + (" AND r.role <> 'tool'" if searchable_type.has_messages else ""),
+        kind="r.kind" if searchable_type.has_messages else "NULL::text",
+        is_searched=_IS_SEARCHED + (_IS_SEARCHED_MESSAGE if searchable_type.has_messages else ""),
         has_own_title=_HAS_OWN_TITLE.get(searchable_type.name, "true"),
         bodies=", ".join(f"coalesce(r.{identifier(field)}::text, '')" for field in searchable_type.fields),
         before=f"({query('passages', 'earlier_messages')})" if searchable_type.has_messages else "NULL::text[]",
@@ -135,6 +143,8 @@ async def load_rows(
             tuple(row["before"] or ()),
             row["role"],
             row["speaker"],
+            row["kind"],
+            row["range_time"],
             row["is_searched"],
             row["has_own_title"],
         )

@@ -116,12 +116,13 @@ DECLARE
 BEGIN
   DELETE FROM rem.passages p WHERE p.tenant_id = of_tenant AND p.entity_id = ANY (entity_ids) AND p.entity_type = of_type;
   INSERT INTO rem.passages (tenant_id, owner, entity_type, entity_id, field, starts, ends, group_id, position, expires_at,
-                            language, prior, speaker, tells_time, terms)
+                            language, prior, speaker, tells_time, happened_at, is_statement, terms)
   SELECT of_tenant, g.owner, of_type, g.entity_id, g.field, g.starts, g.ends, g.group_id, g.position, g.expires_at,
-         g.language, g.prior, g.speaker, g.tells_time, rem.rem_passage_terms(g.language, g.texts, g.shares)
+         g.language, g.prior, g.speaker, g.tells_time, g.happened_at, g.is_statement,
+         rem.rem_passage_terms(g.language, g.texts, g.shares)
   FROM json_to_recordset(passages) AS g (owner text, entity_id uuid, field text, starts integer, ends integer,
     group_id uuid, position integer, expires_at timestamptz, language text, prior real, speaker text,
-    tells_time boolean, texts text[], shares real[]);
+    tells_time boolean, happened_at timestamptz, is_statement boolean, texts text[], shares real[]);
   GET DIAGNOSTICS stored = ROW_COUNT;
   RETURN stored;
 END $$;

@@ -121,17 +121,19 @@ RETURNS TABLE (owner text, mean halfvec, direction halfvec) LANGUAGE sql STABLE 
 $$;
 
 -- The following functions collect candidates. They share these parameters: `of_types` and `of_field` restrict the passages (NULL:
--- no restriction), `allowed` lists the ids that fulfil WHERE, and `by_session` says that these are the ids of sessions.
+-- no restriction), `allowed` lists the ids that fulfil WHERE, and `by_session` says that these are the ids of sessions. `span` is the
+-- time range of the query (NULL: any time), and `statements_only` leaves out questions, commands, small talk and quotations.
 -- MATERIALIZED keeps the planner from reading the means again for every passage, and OFFSET 0 from computing a distance twice.
 
 -- Return the best passages of some owners by comparing all of them. Up to about 20,000 passages this is faster than an index, and
 -- it is exact.
 CREATE OR REPLACE FUNCTION rem_scan_passages(
-  of_tenant text, owners text[], of_types text[], of_field text, allowed uuid[], by_session boolean,
-  of_model smallint, query_vector halfvec, query_terms sparsevec, candidate_word_weight real, max_passages integer
+  of_tenant text, owners text[], of_types text[], of_field text, allowed uuid[], by_session boolean, span tstzrange,
+  statements_only boolean, of_model smallint, query_vector halfvec, query_terms sparsevec, candidate_word_weight real,
+  max_passages integer
 ) RETURNS rem.passage_score[] LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  is_unfiltered boolean := of_types IS NULL AND of_field IS NULL AND allowed IS NULL;
+  is_unfiltered boolean := of_types IS NULL AND of_field IS NULL AND allowed IS NULL AND span IS NULL;
 BEGIN
   RETURN ARRAY(
     WITH means AS MATERIALIZED (SELECT * FROM rem.rem_owner_means(of_tenant, owners, of_model, query_vector))
@@ -147,8 +149,9 @@ BEGIN
           AND (is_unfiltered
                OR (of_types IS NULL OR p.entity_type = ANY (of_types)) AND (of_field IS NULL OR p.field = of_field)
                   AND (allowed IS NULL
-                       OR coalesce(CASE WHEN by_session THEN p.group_id END, p.entity_id) IN (SELECT unnest(allowed))))
-          AND (p.expires_at IS NULL OR p.expires_at > now())
+                       OR coalesce(CASE WHEN by_session THEN p.group_id END, p.entity_id) IN (SELECT unnest(allowed)))
+                  AND (span IS NULL OR p.happened_at <@ span))
+          AND (p.is_statement OR NOT statements_only) AND (p.expires_at IS NULL OR p.expires_at > now())
         OFFSET 0) every
       ORDER BY every.similarity + every.weight * candidate_word_weight DESC LIMIT max_passages) s
     JOIN means m ON m.owner = s.owner);
@@ -156,8 +159,8 @@ END $$;
 
 -- Return the passages of one large owner that are nearest to the query's vector, by the HNSW index of the model.
 CREATE OR REPLACE FUNCTION rem_nearest_passages(
-  of_tenant text, of_owner text, of_types text[], of_field text, allowed uuid[], by_session boolean,
-  of_model smallint, dimension integer, query_vector halfvec, query_terms sparsevec, max_passages integer
+  of_tenant text, of_owner text, of_types text[], of_field text, allowed uuid[], by_session boolean, span tstzrange,
+  statements_only boolean, of_model smallint, dimension integer, query_vector halfvec, query_terms sparsevec, max_passages integer
 ) RETURNS rem.passage_score[] LANGUAGE plpgsql STABLE
 SET hnsw.ef_search = 100 SET hnsw.iterative_scan = 'relaxed_order' AS $$
 DECLARE
@@ -173,18 +176,19 @@ BEGIN
           WHERE p.model_id = %1$s AND p.tenant_id = $1 AND p.owner = $2
             AND ($3 IS NULL OR p.entity_type = ANY ($3)) AND ($4 IS NULL OR p.field = $4)
             AND ($7 IS NULL OR coalesce(CASE WHEN $8 THEN p.group_id END, p.entity_id) IN (SELECT unnest($7)))
-            AND (p.expires_at IS NULL OR p.expires_at > now())
+            AND ($10 IS NULL OR p.happened_at <@ $10) AND (p.is_statement OR NOT $11) AND (p.expires_at IS NULL OR p.expires_at > now())
           ORDER BY p.embedding::halfvec(%2$s) <=> $5::halfvec(%2$s) LIMIT $9) s
     CROSS JOIN means m $query$, of_model, dimension)
-    INTO nearest USING of_tenant, of_owner, of_types, of_field, query_vector, query_terms, allowed, by_session, max_passages;
+    INTO nearest USING of_tenant, of_owner, of_types, of_field, query_vector, query_terms, allowed, by_session, max_passages,
+      span, statements_only;
   RETURN coalesce(nearest, '{}');
 END $$;
 
 -- Return the passages of one large owner that contain the rarest words of the query, by the inverted index. Passages that share
 -- only common words with the query are left out: they are either near in meaning as well, or no good hits.
 CREATE OR REPLACE FUNCTION rem_passages_with_rare_words(
-  of_tenant text, of_owner text, of_types text[], of_field text, allowed uuid[], by_session boolean,
-  of_model smallint, query_vector halfvec, query_terms sparsevec, owned_passages bigint, max_passages integer
+  of_tenant text, of_owner text, of_types text[], of_field text, allowed uuid[], by_session boolean, span tstzrange,
+  statements_only boolean, of_model smallint, query_vector halfvec, query_terms sparsevec, owned_passages bigint, max_passages integer
 ) RETURNS rem.passage_score[] LANGUAGE plpgsql STABLE AS $$
 DECLARE
   -- The rarest term, and as many more as have at most 300 passages together. A term's rarity tells how many passages have it.
@@ -208,6 +212,7 @@ BEGIN
             AND (of_types IS NULL OR p.entity_type = ANY (of_types)) AND (of_field IS NULL OR p.field = of_field)
             AND (allowed IS NULL
                  OR coalesce(CASE WHEN by_session THEN p.group_id END, p.entity_id) IN (SELECT unnest(allowed)))
+            AND (span IS NULL OR p.happened_at <@ span) AND (p.is_statement OR NOT statements_only)
             AND (p.expires_at IS NULL OR p.expires_at > now())
           OFFSET 0) every
         ORDER BY every.weight DESC LIMIT max_passages) best) s
@@ -260,8 +265,8 @@ $$;
 
 -- Return the passages of the messages in `of_moments` (see rem_messages_of_best_moments) that are not among the candidates yet.
 CREATE OR REPLACE FUNCTION rem_missing_message_passages(
-  of_tenant text, owners text[], allowed uuid[], by_session boolean, of_model smallint, query_vector halfvec, query_terms sparsevec,
-  of_moments rem.passage_score[], candidates rem.passage_score[]
+  of_tenant text, owners text[], allowed uuid[], by_session boolean, span tstzrange, statements_only boolean, of_model smallint,
+  query_vector halfvec, query_terms sparsevec, of_moments rem.passage_score[], candidates rem.passage_score[]
 ) RETURNS rem.passage_score[] LANGUAGE sql STABLE AS $$
   SELECT ARRAY(
     WITH means AS MATERIALIZED (SELECT * FROM rem.rem_owner_means(of_tenant, owners, of_model, query_vector))
@@ -274,6 +279,7 @@ CREATE OR REPLACE FUNCTION rem_missing_message_passages(
             EXCEPT SELECT c.entity_id FROM unnest(candidates) c) missing
       JOIN rem.passages p ON (p.tenant_id, p.entity_id, p.entity_type) = (of_tenant, missing.entity_id, 'messages')
       WHERE (allowed IS NULL OR CASE WHEN by_session THEN p.group_id ELSE p.entity_id END IN (SELECT unnest(allowed)))
+        AND (span IS NULL OR p.happened_at <@ span) AND (p.is_statement OR NOT statements_only)
         AND (p.expires_at IS NULL OR p.expires_at > now())) s
     JOIN means m ON m.owner = s.owner)
 $$;
@@ -362,8 +368,8 @@ $$;
 -- Return the hits of a SEARCH, best first, as JSON: `hits` with their records, `steps` (what was done, milliseconds, rows), the
 -- `model` of the stored vectors, and `waiting`: whether rows of these owners are not indexed yet.
 --
--- `request` is the query tree as JSON (rem/query/syntax_tree.py) with three more fields: `types`, the tables to search (null: all),
--- `relative_time_words` and `asks_for_time`. `query_vector` is NULL if the search goes by words alone, and `allowed` is NULL without WHERE.
+-- `request` is the query tree as JSON (rem/query/syntax_tree.py) with more fields: `types`, the tables to search (null: all),
+-- `relative_time_words`, `asks_for_time` and `statements_only`. `query_vector` is NULL if the search goes by words alone, and `allowed` is NULL without WHERE.
 CREATE OR REPLACE FUNCTION rem_search(of_tenant text, owners text[], request jsonb, query_vector halfvec, allowed uuid[])
 RETURNS json LANGUAGE plpgsql STABLE
 -- Planning the ranking again for every query would take longer than the ranking.
@@ -375,6 +381,9 @@ DECLARE
   max_hits integer := request ->> 'limit';
   of_field text := request ->> 'field';
   of_types text[] := CASE WHEN request -> 'types' <> 'null' THEN ARRAY(SELECT jsonb_array_elements_text(request -> 'types')) END;
+  span tstzrange := CASE WHEN coalesce(request ->> 'since', request ->> 'until') IS NOT NULL
+    THEN tstzrange((request ->> 'since')::timestamptz, (request ->> 'until')::timestamptz) END;
+  statements_only boolean := (request ->> 'statements_only')::boolean;
   by_session boolean := coalesce(request ->> 'table' = 'sessions', false);
   query_names text[] := regexp_split_to_array(lower(query_text), '[^[:alpha:]]+');
   query_terms sparsevec := '{}/1000000000';
@@ -421,15 +430,17 @@ BEGIN
     END IF;
     IF of_model IS NOT NULL THEN
       started := clock_timestamp();
-      portion := rem.rem_nearest_passages(of_tenant, of_owner, of_types, of_field, allowed, by_session, of_model,
-                                          model.dimension, query_vector, query_terms, greatest(30, max_hits * 2));
+      portion := rem.rem_nearest_passages(of_tenant, of_owner, of_types, of_field, allowed, by_session, span,
+                                          statements_only, of_model, model.dimension, query_vector, query_terms,
+                                          greatest(30, max_hits * 2));
       candidates := candidates || portion;
       steps := steps || rem.rem_step('probe by meaning', started, cardinality(portion));
     END IF;
     IF mode <> 'vector' THEN
       started := clock_timestamp();
-      portion := rem.rem_passages_with_rare_words(of_tenant, of_owner, of_types, of_field, allowed, by_session, of_model,
-                                                  query_vector, query_terms, owned_passages, greatest(40, max_hits * 2));
+      portion := rem.rem_passages_with_rare_words(of_tenant, of_owner, of_types, of_field, allowed, by_session, span,
+                                                  statements_only, of_model, query_vector, query_terms, owned_passages,
+                                                  greatest(40, max_hits * 2));
       candidates := candidates
         || ARRAY(SELECT p FROM unnest(portion) p WHERE p.id NOT IN (SELECT c.id FROM unnest(candidates) c));
       steps := steps || rem.rem_step('probe by words', started, cardinality(portion));
@@ -441,7 +452,7 @@ BEGIN
     max_candidates := greatest(CASE WHEN has_session_messages THEN 400 ELSE 120 END, max_hits * 4);
     LOOP
       portion := rem.rem_scan_passages(
-        of_tenant, small_owners, of_types, of_field, allowed, by_session, of_model, query_vector, query_terms,
+        of_tenant, small_owners, of_types, of_field, allowed, by_session, span, statements_only, of_model, query_vector, query_terms,
         CASE mode WHEN 'vector' THEN 0 ELSE (SELECT w.candidate_word FROM rem.rem_search_weights() w) END, max_candidates);
       -- All of them can be passages of a few long texts. Then more are needed for enough entities.
       EXIT WHEN cardinality(portion) < max_candidates OR max_hits <= (
@@ -458,7 +469,7 @@ BEGIN
     started := clock_timestamp();
     of_moments := rem.rem_messages_of_best_moments(of_tenant, owners_with_moments, of_model, query_vector, query_terms);
     candidates := candidates || rem.rem_missing_message_passages(
-      of_tenant, owners, allowed, by_session, of_model, query_vector, query_terms, of_moments, candidates);
+      of_tenant, owners, allowed, by_session, span, statements_only, of_model, query_vector, query_terms, of_moments, candidates);
     steps := steps || rem.rem_step('moments', started, cardinality(of_moments));
   END IF;
 
@@ -469,7 +480,7 @@ BEGIN
       'table', r.entity_type, 'key', h.record ->> 'key',
       'score', r.score, 'similarity', CASE WHEN of_model IS NOT NULL THEN r.similarity END,
       -- Two digits only: the exact weight would tell how many passages of other users have a word.
-      'weight', round(r.weight::numeric, 2),
+      'weight', round(r.weight::numeric, 2), 'happened_at', p.happened_at,
       'passage', json_build_object('table', p.entity_type, 'key', s.record ->> 'key', 'field', p.field, 'start', p.starts,
         'end', p.ends, 'text', substr(s.record ->> p.field, p.starts + 1, p.ends - p.starts)),
       'record', h.record)

@@ -124,14 +124,14 @@ CREATE OR REPLACE FUNCTION rem_insert_messages(
   of_tenant text, of_user text, of_session uuid, first_index integer, new_messages json
 ) RETURNS void LANGUAGE sql AS $$
   INSERT INTO rem.messages (tenant_id, user_id, id, session_id, message_index, role, content, tool_calls, tool_call_id,
-                            tool_name, model, token_count, metadata, created_at, updated_at, expires_at)
+                            tool_name, model, token_count, kind, metadata, created_at, updated_at, expires_at)
   SELECT of_tenant, of_user, n.id, of_session, first_index + n.place::integer - 1, n.role, n.content, n.tool_calls,
-         n.tool_call_id, n.tool_name, n.model, n.token_count, n.metadata, t.moment, t.moment,
+         n.tool_call_id, n.tool_name, n.model, n.token_count, n.kind, n.metadata, t.moment, t.moment,
          (SELECT s.expires_at FROM rem.sessions s WHERE s.tenant_id = of_tenant AND s.id = of_session)
   FROM ROWS FROM (json_to_recordset(new_messages) AS (
          id uuid, role text, content text, tool_calls jsonb, tool_call_id text, tool_name text, model text,
-         token_count integer, metadata jsonb)) WITH ORDINALITY
-         AS n (id, role, content, tool_calls, tool_call_id, tool_name, model, token_count, metadata, place)
+         token_count integer, kind text, metadata jsonb)) WITH ORDINALITY
+         AS n (id, role, content, tool_calls, tool_call_id, tool_name, model, token_count, kind, metadata, place)
   -- Not now(): a transaction that waited for the lock started before the one it waited for.
   CROSS JOIN (SELECT clock_timestamp() AS moment) t
 $$;

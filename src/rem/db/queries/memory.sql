@@ -133,9 +133,9 @@ WHERE s.deleted_at IS NULL AND s.updated_at < now() - make_interval(days => $1)
 -- name: copy_messages
 -- Copy the messages of a session ($4, $5) up to index $6 into another session of the user ($3).
 INSERT INTO rem.messages (tenant_id, user_id, session_id, message_index, role, content, tool_calls, tool_call_id, tool_name,
-                          model, token_count, metadata, tags, created_at, updated_at)
+                          model, token_count, kind, metadata, tags, created_at, updated_at)
 SELECT $1, $2, $3, (row_number() OVER (ORDER BY m.message_index) - 1)::integer, m.role, m.content, m.tool_calls,
-       m.tool_call_id, m.tool_name, m.model, m.token_count, m.metadata, m.tags, m.created_at, m.updated_at
+       m.tool_call_id, m.tool_name, m.model, m.token_count, m.kind, m.metadata, m.tags, m.created_at, m.updated_at
 FROM rem.messages m
 WHERE m.tenant_id = $1 AND m.user_id = $4 AND m.session_id = $5 AND m.deleted_at IS NULL AND m.message_index <= $6
   AND (m.expires_at IS NULL OR m.expires_at > now())

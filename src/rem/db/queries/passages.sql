@@ -34,7 +34,8 @@ WHERE s.so_far <= $3 OR s.place = 1
 
 -- name: load_rows
 -- Load rows with their texts. A row that is being written at this moment is skipped: its writer will enqueue it again.
-SELECT r.id, r.user_id, r.expires_at, {happened_at} AS happened_at, r.metadata ->> 'language' AS language, {title} AS title,
+SELECT r.id, r.user_id, r.expires_at, {happened_at} AS happened_at, {range_time} AS range_time,
+       {kind} AS kind, r.metadata ->> 'language' AS language, {title} AS title,
        r.metadata ->> 'speaker' AS speaker, {role} AS role, {is_searched} AS is_searched, {has_own_title} AS has_own_title,
        {group_id} AS group_id, {position} AS position, ARRAY[{bodies}]::text[] AS bodies, {before} AS before
 FROM {table} r WHERE r.tenant_id = $1 AND r.id = ANY ($2::uuid[]) AND r.deleted_at IS NULL {lock}
@@ -86,11 +87,14 @@ SELECT count(*) FROM rem.passages WHERE model_id <> $1
 LOCK TABLE rem.embedding_models IN SHARE ROW EXCLUSIVE MODE
 
 -- name: earlier_messages
--- Return the three messages before a message, nearest first. A long text is cut, but stays too long to be used.
+-- Return the three messages before a message that give it context, nearest first. A long text is cut, but stays too long to be used.
 SELECT array_agg(left(b.content, 1001) ORDER BY b.message_index DESC) FROM (
   SELECT m.content, m.message_index FROM rem.messages m
   WHERE (m.tenant_id, m.user_id, m.session_id) = (r.tenant_id, r.user_id, r.session_id)
     AND m.message_index < r.message_index AND m.deleted_at IS NULL AND m.content <> '' AND m.role <> 'tool'
+    AND m.model IS DISTINCT FROM 'rem:local'
+    -- Users who ask their assistant something and then tell it something rarely mean the same subject.
+    AND NOT (r.role = 'user' AND m.role = 'user' AND m.kind <> 'statement' AND m.metadata ->> 'speaker' IS NULL)
   ORDER BY m.message_index DESC LIMIT 3) b
 
 -- name: fold_statistics

@@ -16,7 +16,7 @@ from rem.dreaming.entities.name_parsing import (
     parse_name_after,
     parse_name_before,
 )
-from rem.dreaming.rules import alternatives, word_set
+from rem.rules import alternatives, word_set
 
 MAX_DISPLAY_NAME_CHARS = 90
 MAX_SIGNATURE_CHARS = 600

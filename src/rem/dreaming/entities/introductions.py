@@ -22,7 +22,7 @@ from rem.dreaming.entities.name_parsing import (
     parse_name_after,
     parse_name_before,
 )
-from rem.dreaming.rules import alternatives, word_set, word_sets
+from rem.rules import alternatives, word_set, word_sets
 
 MAX_ORGANIZATION_WORDS = 5
 MAX_ADDRESS_CHARS = 120

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from functools import lru_cache
 
-from rem.dreaming.rules import word_set
+from rem.rules import word_set
 
 MAX_NAME_CHARS = 80
 MAX_NAME_WORDS = 4

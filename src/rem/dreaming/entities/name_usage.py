@@ -20,8 +20,8 @@ from rem.dreaming.entities.name_parsing import (
     is_capitalised,
     is_sentence_start,
 )
-from rem.dreaming.rules import alternatives, word_set
 from rem.dreaming.text.masking import is_fiction, is_text_task, mask_quotes
+from rem.rules import alternatives, word_set
 from rem.text import find_sentence_spans
 
 Traits = frozenset[UsageTrait]

@@ -19,7 +19,7 @@ from rem.dreaming.entities.name_parsing import (
     is_capitalised,
     is_sentence_start,
 )
-from rem.dreaming.rules import word_set
+from rem.rules import word_set
 
 MAX_LABELS = 20_000
 MAX_EVIDENCE_PER_KIND = 500

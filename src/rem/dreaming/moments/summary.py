@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rem.dreaming.rules import alternatives
 from rem.dreaming.text.secrets import mask_secrets
 from rem.dreaming.text.words import compute_rarity, extract_content_words, has_digit
+from rem.rules import alternatives
 from rem.text import collapse_spaces, find_sentence_spans
 
 MAX_SUMMARY_CHARS = 600

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 from rem.dreaming.entities.evidence import ORGANIZATION, PERSON
 from rem.dreaming.entities.rule_extraction import extract_evidence
-from rem.dreaming.rules import word_set, word_sets
 from rem.dreaming.text.secrets import mask_secrets
 from rem.dreaming.text.words import compute_rarity, extract_content_words, extract_phrases
+from rem.rules import word_set, word_sets
 
 MAX_TOPICS = 5
 MAX_TAG_CHARS = 40

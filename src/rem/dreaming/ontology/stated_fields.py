@@ -15,8 +15,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rem.dreaming.rules import word_set
 from rem.ingest.readers.front_matter import parse_front_matter
+from rem.rules import word_set
 from rem.text import clean_text, collapse_spaces
 
 if TYPE_CHECKING:

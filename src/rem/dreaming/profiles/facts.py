@@ -27,8 +27,8 @@ from rem.dreaming.profiles.topics import (
     deduplicate_sources,
     fold_name,
 )
-from rem.dreaming.rules import alternatives
 from rem.dreaming.text.secrets import is_sensitive, mask_secrets
+from rem.rules import alternatives
 from rem.text import find_sentence_spans
 
 if TYPE_CHECKING:

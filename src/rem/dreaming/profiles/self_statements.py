@@ -15,9 +15,9 @@ from datetime import datetime
 from rem.dreaming.claims import ClaimSource, RowRef
 from rem.dreaming.entities.introductions import MAX_ORGANIZATION_WORDS, may_be_organization
 from rem.dreaming.entities.name_parsing import is_capitalised, parse_name_after
-from rem.dreaming.rules import alternatives, word_set
 from rem.dreaming.text.masking import is_fiction, is_text_task, mask_other_speakers, mask_quotes
 from rem.dreaming.text.secrets import contains_secret, is_sensitive, mask_secrets
+from rem.rules import alternatives, word_set
 from rem.text import find_sentence_spans
 
 MAX_SELF_STATEMENTS = 30

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from rem.dreaming.rules import alternatives, word_set
+from rem.rules import alternatives, word_set
 
 MAX_TEXT_CHARS = 100_000
 """Characters of a text that are read. A longer text is no chat message."""

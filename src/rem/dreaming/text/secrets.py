@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from rem.dreaming.rules import alternatives, word_set, word_sets
+from rem.rules import alternatives, word_set, word_sets
 from rem.text import find_sentence_spans, split_sentences
 
 _QUOTE_MARKS = r"[\"'`*]{0,3}"

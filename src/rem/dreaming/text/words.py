@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from rem.dreaming.rules import alternatives
 from rem.memory.tokens import encode_tokens
+from rem.rules import alternatives
 from rem.text import CJK, STOP_WORDS
 
 _TOKEN = re.compile(

@@ -67,8 +67,12 @@ class Searcher:
         self._settings = settings or RerankerSettings()
         self._types: dict[str, SearchableType] = {}
 
-    async def search(self, store: Store, query: Search) -> QueryResult:
-        """Return the entities in the store's scope that fit the query, best first, each with its best passage."""
+    async def search(self, store: Store, query: Search, *, statements_only: bool | None = None) -> QueryResult:
+        """Return the entities in the store's scope that fit the query, best first, each with its best passage.
+
+        `statements_only` leaves out messages that are questions, commands, small talk or quotations (default: if the
+        query names no table).
+        """
         report = _Report()
         _check_options(query)
         query = replace(query, text=_check_text(query.text, report))
@@ -76,6 +80,7 @@ class Searcher:
         async with store.executor.connection() as connection:
             types = await self._load_types(connection, query.table)
             statement, parameters = _compile(types, store, query, vector, self._max_hits(query))
+            parameters[2]["statements_only"] = query.table is None if statements_only is None else statements_only
             response = await self._fetch(connection, statement, parameters, vector, report)
         if response["waiting"] and not self._database.server_info.is_replica:
             await self._index_new_rows(store.scope, report)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rem.dreaming import rules
-from rem.dreaming.rules import LANGUAGES, alternatives, word_set, word_sets
+from rem import rules
+from rem.rules import LANGUAGES, alternatives, word_set, word_sets
 
 
 def test_word_list_has_words_of_all_languages() -> None:

@@ -1,4 +1,4 @@
-"""Word lists and patterns of the dreams: one YAML file for each language, with the same structure.
+"""Word lists and patterns: one YAML file for each language, with the same structure.
 
 A word list is a text of words between spaces. A pattern list is a list of regular expressions. `secrets.now_words` is
 the list `now_words` in the section `secrets`; a language that has none leaves it out.

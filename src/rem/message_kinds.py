@@ -1,0 +1,207 @@
+"""Recognise what a message is: a statement, a question, a command, small talk or a quotation.
+
+REM keeps every message in its session. Only statements become memories: dreams read nothing else, and SEARCH over
+everything does not rank questions and commands as answers. The rules are in `rem/rules` (English, German, French,
+Spanish); no language model is needed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+from rem.models.message import MessageKind, Role
+from rem.rules import alternatives, word_set
+from rem.text import FUNCTION_WORDS, SMALL_TALK_WORDS, find_sentence_spans, split_words
+
+MAX_CLASSIFIED_CHARS = 20_000
+"""The rest of a longer text is not looked at. A message of this length is never a mere question."""
+MAX_COURTESY_WORDS = 6
+MAX_ATTRIBUTION_WORDS = 6
+_QUESTION_END = re.compile(r"[?？][\s\"'”’)\]!?]*\Z|か[。．]?\Z|吗[。．]?\Z")
+_QUERY = re.compile(r"(?:REM\s+)?(?:LOOKUP|FUZZY|SEARCH|TRAVERSE|SQL|SELECT|WITH)\s|/[a-z]+\b")
+_QUOTED_LINES = re.compile(r"(?:\s*>[^\n]*(?:\n|\Z)|\s*\n)+")
+_QUOTED_TEXT = re.compile(r"(?:\"[^\"]+\"|“[^”]+”|„[^“”]+[“”]|«[^»]+»|```.*```)\s*(.*)", re.DOTALL)
+_CLAUSE_END = re.compile(r"[,;:]\s+|\s+[-–—]\s+")
+_WORDLIKE = re.compile(r"\w")
+
+
+def classify_message(text: str) -> MessageKind:
+    """Return the kind of a user's message. A message with a statement in it is a statement."""
+    if _is_quotation(text):
+        return MessageKind.QUOTATION
+    if _QUERY.match(text.lstrip()):
+        return MessageKind.COMMAND
+    kinds = {kind for kind, _, _ in _classify_sentences(text)}
+    for kind in (MessageKind.STATEMENT, MessageKind.QUESTION, MessageKind.COMMAND):
+        if kind in kinds:
+            return kind
+    return MessageKind.SMALL_TALK
+
+
+def get_kind(role: Role, text: str) -> MessageKind | None:
+    """Return the kind of a message to be stored; None for messages of tools and the system."""
+    match role:
+        case Role.USER:
+            return classify_message(text)
+        case Role.ASSISTANT:
+            return MessageKind.ANSWER
+    return None
+
+
+def keep_statements(text: str) -> str:
+    """Return the statements of a message without its questions, commands and small talk; "" if it has none."""
+    if classify_message(text) is not MessageKind.STATEMENT:
+        return ""
+    return "\n".join(text[start:end].strip() for start, end in find_statement_spans(text))
+
+
+def find_statement_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the start and end offset of each statement in a message, in their order."""
+    for kind, start, end in _classify_sentences(text):
+        if kind is MessageKind.STATEMENT:
+            yield start, end
+
+
+def _classify_sentences(text: str) -> Iterator[tuple[MessageKind, int, int]]:
+    """Yield the kind and the offsets of each sentence. Of a statement with a question after it, both are yielded."""
+    head = text[:MAX_CLASSIFIED_CHARS].replace("’", "'")
+    for start, end in _merge_closing(head, find_sentence_spans(head)):
+        sentence = head[start:end]
+        if not _WORDLIKE.search(sentence):
+            continue
+        yield from ((kind, start + first, start + last) for kind, first, last in _classify_sentence(sentence))
+    if len(text) > MAX_CLASSIFIED_CHARS:
+        yield MessageKind.STATEMENT, MAX_CLASSIFIED_CHARS, len(text)
+
+
+def _merge_closing(text: str, spans: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the spans, each with the closing quotes and white space after it."""
+    previous: tuple[int, int] | None = None
+    for start, end in spans:
+        if previous is not None:
+            yield previous[0], start
+        previous = start, end
+    if previous is not None:
+        yield previous[0], len(text)
+
+
+def _classify_sentence(sentence: str) -> Iterator[tuple[MessageKind, int, int]]:
+    """Yield the parts of one sentence, each with its kind and offsets."""
+    offset = len(sentence) - len(sentence.lstrip())
+    end = len(sentence.rstrip())
+    folded = sentence.lower()
+    is_question = _QUESTION_END.search(sentence) is not None
+    begin = _leads().match(folded, offset)
+    start = begin.end() if begin else offset
+    note = _find_note_request(folded, (offset, start), is_question)
+    if note is not None:
+        yield MessageKind.STATEMENT, note, end
+        return
+    if _small_talk().match(folded, offset):
+        yield MessageKind.SMALL_TALK, offset, end
+        return
+    if _commands().match(folded, start):
+        yield MessageKind.COMMAND, offset, end
+        return
+    if is_question:
+        clause = _find_clause(folded, start)
+        if clause is not None:
+            yield MessageKind.STATEMENT, start, clause
+        yield MessageKind.QUESTION, start if clause is None else clause, end
+        return
+    if _questions().match(folded, start):
+        yield MessageKind.QUESTION, offset, end
+    elif _is_courtesy(folded[start:end]):
+        yield MessageKind.SMALL_TALK, offset, end
+    else:
+        yield MessageKind.STATEMENT, offset, end
+
+
+def _find_note_request(sentence: str, starts: tuple[int, ...], is_question: bool) -> int | None:
+    """Return where the fact begins in "Remember that …", or None. "Can you remember that …?" is such a request too."""
+    for start in starts:
+        request = _note_requests().match(sentence, start)
+        if request is not None and (not is_question or " you " in request.group()):
+            return request.end()
+    return None
+
+
+def _find_clause(sentence: str, start: int) -> int | None:
+    """Return the end of the statement before the question in a sentence, or None if all of it is a question."""
+    if not _clauses().match(sentence, start):
+        return None
+    for boundary in _CLAUSE_END.finditer(sentence, start):
+        if _tags().match(sentence, boundary.end()):
+            return None
+        if _requests().match(sentence, boundary.end()):
+            return boundary.start()
+    return None
+
+
+def _is_courtesy(sentence: str) -> bool:
+    """Return whether a short sentence has no word with content."""
+    words = split_words(sentence.replace("'", ""))
+    if len(words) > MAX_COURTESY_WORDS or any(word.isdigit() for word in words):
+        return False
+    return all(word in _courtesy_words() for word in words)
+
+
+def _is_quotation(text: str) -> bool:
+    """Return whether a message is nothing but a quotation, perhaps with the name of its author."""
+    if _QUOTED_LINES.fullmatch(text):
+        return _WORDLIKE.search(text) is not None
+    quoted = _QUOTED_TEXT.fullmatch(text.strip())
+    if quoted is None:
+        return False
+    rest = quoted.group(1).strip()
+    return not rest or (rest[0] in "-–—~(" and len(rest.split()) <= MAX_ATTRIBUTION_WORDS)
+
+
+@cache
+def _courtesy_words() -> frozenset[str]:
+    """Return the words without content. A short answer such as "On Tuesday" has content."""
+    contracted = frozenset(word.replace("'", "") for word in FUNCTION_WORDS)
+    times = word_set("names.calendar_words") | word_set("message_kinds.time_words")
+    return (FUNCTION_WORDS | SMALL_TALK_WORDS | contracted) - times
+
+
+@cache
+def _leads() -> re.Pattern[str]:
+    return re.compile(rf"(?:{alternatives('message_kinds.leads')}\b[\s,.!:-]*)+(?=\S)")
+
+
+@cache
+def _questions() -> re.Pattern[str]:
+    return re.compile(alternatives("message_kinds.questions"))
+
+
+@cache
+def _clauses() -> re.Pattern[str]:
+    return re.compile(alternatives("message_kinds.clauses"))
+
+
+@cache
+def _requests() -> re.Pattern[str]:
+    return re.compile(alternatives("message_kinds.requests"))
+
+
+@cache
+def _tags() -> re.Pattern[str]:
+    return re.compile(alternatives("message_kinds.tags"))
+
+
+@cache
+def _note_requests() -> re.Pattern[str]:
+    return re.compile(rf"{alternatives('message_kinds.note_requests')}\s*(?=\S)")
+
+
+@cache
+def _commands() -> re.Pattern[str]:
+    return re.compile(alternatives("message_kinds.commands"))
+
+
+@cache
+def _small_talk() -> re.Pattern[str]:
+    return re.compile(rf"{alternatives('message_kinds.small_talk')}[\s.!?,)…]*\Z")

@@ -1,0 +1,174 @@
+"""Messages are classified by rules, and only their statements are kept for dreams."""
+
+from __future__ import annotations
+
+import pytest
+
+from rem.message_kinds import MAX_CLASSIFIED_CHARS, classify_message, find_statement_spans, get_kind, keep_statements
+from rem.models import MessageKind, Role
+
+_EXAMPLES = {
+    MessageKind.STATEMENT: [
+        "My code word for the boat is heliotrope-91.",
+        "Hi! I'm Sam. I live in Svendborg.",
+        "Yusuf is allergic to peanuts.",
+        "We moved to Aarhus last week",
+        "I moved to Aarhus last week, can you update that?",
+        "Remember that my locker is 214",
+        "Can you remember that my locker is 214?",
+        "Don't forget my dentist appointment on Friday",
+        "Remind me to buy milk",
+        "Actually it's on Thursday",
+        "On Tuesday",
+        "Aarhus",
+        "Read Dune last week.",
+        "Show starts at 8",
+        "List price is 20 euros",
+        "Had the flu last week",
+        "Will the lawyer called back",
+        "When I was young I lived in Berlin.",
+        "What a day! The crane broke.",
+        "Correction: the meeting is at 4pm",
+        "Guess what? I got a new job at Maersk!",
+        "I'm planning a trip to Japan in May, what should I see?",
+        "Which reminds me, the boiler is leaking",
+        "Thanks! Marta's number is 555-1234",
+        "No, it's Lena who leads the project.",
+        "Note to self: buy stamps",
+        "Ich wohne in Berlin.",
+        "Merk dir, dass mein Spind 214 ist",
+        "the wifi password at the cabin is bluefin",
+        "Dentist moved to Wed 3pm",
+        "my sister ewa is coming on saturday",
+        "I love hiking",
+        "We decided to use NATS instead of Kafka",
+        "Find attached the invoice 4411",
+        "Check from Anna arrived",
+        "I forgot my umbrella at Tom's place",
+        "Need to call the plumber tomorrow",
+        "Tell Marta the boat is fixed",
+        "Had lunch with Priya today",
+        "Ok so the new plan is to launch on May 3",
+        "fyi the standup is at 9:30 now",
+        "Save the date: wedding on 12 June",
+        "To be clear, Jonas is not coming.",
+    ],
+    MessageKind.QUESTION: [
+        "What is my code word for the boat?",
+        "what is my code word",
+        "Where do I live?",
+        "who is marta",
+        "Who works with Marta",
+        "do you know my sister's name",
+        "I wonder what Tom said",
+        "Remind me what my locker number is",
+        "I live in Aarhus, right?",
+        "I like tea, don't I?",
+        "how many notes do i have",
+        "And the dentist?",
+        "when did we move",
+        "In which city do I live",
+        "If I move to Berlin, what happens?",
+        "Wo wohne ich",
+        "Wie heißt meine Schwester?",
+        "can you tell me what Yusuf is allergic to?",
+        "What time is the standup",
+        "so what was the ticket number again",
+        "Did I mention my flight",
+        "any news from marta",
+        "Could you remind me who leads Aurora?",
+        "where's my passport",
+        "I can't remember what my pin is",
+        "What's the latest on the crane",
+        "Do you remember my code word?",
+        "Which hotel did we book",
+        "hey, what did Marta say about the boat",
+    ],
+    MessageKind.COMMAND: [
+        "Forget my code word.",
+        "Show me my notes",
+        "tell me about Marta",
+        "List all people",
+        'LOOKUP "sarah-chen"',
+        "Summarize my week",
+        "Translate this into German: I live in Rome",
+        "delete everything about Tom",
+        "please find my notes about the boat",
+        "Write me a poem",
+        "/help",
+        "Zeig mir meine Notizen",
+        "Help me plan the week",
+    ],
+    MessageKind.SMALL_TALK: [
+        "Hi",
+        "hello there",
+        "Thanks!",
+        "thank you so much",
+        "ok",
+        "Great, thanks",
+        "Good morning!",
+        "How are you?",
+        "That's great!",
+        "bye",
+        "I see.",
+        "Danke",
+        "lol",
+        "nice to meet you",
+        "yes",
+        "No thanks",
+    ],
+    MessageKind.QUOTATION: [
+        "> hello world\n> I live in Rome",
+        '"To be or not to be, that is the question." - Shakespeare',
+        '"I live in Rome"',
+    ],
+}
+
+
+@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in _EXAMPLES.items() for text in texts])
+def test_kind_of_a_message(kind: MessageKind, text: str) -> None:
+    assert classify_message(text) is kind
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("Hi! I'm Sam. I live in Svendborg. What's the weather?", "I'm Sam.\nI live in Svendborg."),
+        ("I moved to Aarhus last week, can you update that?", "I moved to Aarhus last week"),
+        ("Remember that my locker is 214. Thanks!", "my locker is 214."),
+        ("Can you remember that my locker is 214?", "my locker is 214?"),
+        ("Guess what? I got a new job at Maersk!", "I got a new job at Maersk!"),
+        ("I like tea, don't I?", ""),
+        ("What is Yusuf allergic to?", ""),
+        ("", ""),
+    ],
+)
+def test_only_statements_are_kept(text: str, kept: str) -> None:
+    assert keep_statements(text) == kept
+
+
+def test_spans_are_offsets_of_the_text() -> None:
+    text = "Thanks! It’s at 4pm. Ok?  The “Blue hour” tour too."
+    assert [text[start:end] for start, end in find_statement_spans(text)] == [
+        "It’s at 4pm.",
+        "The “Blue hour” tour too.",
+    ]
+
+
+def test_only_messages_of_users_are_classified() -> None:
+    assert get_kind(Role.USER, "Where is Tom?") is MessageKind.QUESTION
+    assert get_kind(Role.ASSISTANT, "Where is Tom?") is MessageKind.ANSWER
+    assert get_kind(Role.TOOL, "Where is Tom?") is None
+
+
+def test_long_text_is_a_statement_and_is_kept_to_its_end() -> None:
+    text = "What is this? " * MAX_CLASSIFIED_CHARS + "The end."
+    assert classify_message(text) is MessageKind.STATEMENT
+    assert keep_statements(text).endswith("The end.")
+
+
+@pytest.mark.parametrize("text", ["a, " * 200_000, "> " * 100_000, '"x" ' * 50_000, "I, " * 6_000 + "?", "\n" * 50_000])
+def test_odd_texts_are_classified_in_linear_time(text: str) -> None:
+    # A pattern with quadratic time would take minutes.
+    assert classify_message(text) in MessageKind
+    assert len(keep_statements(text)) <= len(text)
