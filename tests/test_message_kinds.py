@@ -52,6 +52,7 @@ _EXAMPLES = {
         "fyi the standup is at 9:30 now",
         "Save the date: wedding on 12 June",
         "To be clear, Jonas is not coming.",
+        "Reply from Anna came today",
     ],
     MessageKind.QUESTION: [
         "What is my code word for the boat?",

@@ -65,7 +65,9 @@ async def store_rows(rem: Rem) -> None:
     shared, alice = rem.store(), rem.store("alice@example.com")
     await shared.upsert(User(name="Sarah Chen", email="sarah@example.com"))
     session = await alice.upsert(Session(name="Standup"))
-    await alice.upsert(Message(session_id=session.id, message_index=0, role=Role.USER, content="hello"))
+    await alice.upsert(
+        Message(session_id=session.id, message_index=0, role=Role.USER, content="hello", kind="statement")
+    )
     await alice.upsert(Document(content="a text", embedding=[0.5] * 384))
     edges = [Edge(dst="sarah-chen", rel_type="written_by"), Edge(dst="nowhere")]
     await alice.upsert(Resource(name="Report", content="fine", graph_edges=edges))

@@ -34,11 +34,17 @@ class Recall:
         self._settings = settings
 
     async def search(
-        self, query: str, top_k: int, session_id: UUID | None = None, min_similarity: float | None = None
+        self,
+        query: str,
+        top_k: int,
+        session_id: UUID | None = None,
+        min_similarity: float | None = None,
+        *,
+        statements_only: bool = False,
     ) -> list[Message]:
         """Return up to `top_k` messages that fit `query` by meaning and by words, best first.
 
-        It searches one session, or all sessions of the user.
+        It searches one session, or all sessions of the user. `statements_only` leaves out earlier questions.
         """
         min_similarity = self._settings.min_similarity if min_similarity is None else min_similarity
         if not 1 <= top_k <= MAX_RESULTS or not 0 <= min_similarity <= 1:
@@ -47,7 +53,7 @@ class Recall:
         if session_id is not None:
             where = Filter(f"session_id = '{session_id}'", Compare("session_id", "=", session_id))
         search = Search(query, table="messages", where=where, min_similarity=min_similarity, limit=top_k)
-        result = await self._searcher.search(self._store, search, statements_only=True)
+        result = await self._searcher.search(self._store, search, statements_only=statements_only)
         return [message for hit in result.results if (message := parse_message(hit["record"])) is not None]
 
     async def extend_question(
@@ -66,7 +72,8 @@ class Recall:
         """
         top_k = self._settings.top_k if top_k is None else top_k
         max_tokens = self._settings.max_tokens if max_tokens is None else max_tokens
-        messages = await self.search(question, top_k + min(len(known), MAX_EXTRA_RESULTS), session_id, min_similarity)
+        max_results = top_k + min(len(known), MAX_EXTRA_RESULTS)
+        messages = await self.search(question, max_results, session_id, min_similarity, statements_only=True)
         new_messages = [message for message in messages if (message.session_id, message.message_index) not in known]
         context = fit_messages(new_messages[:top_k], max_tokens)
         return add_context(question, context) if context else None

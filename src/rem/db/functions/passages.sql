@@ -33,8 +33,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- Return the statements for deleted messages. A message is also indexed by the words of the three messages before it, so the messages
--- after a deleted one lose their passages and are indexed again.
+-- Return the statements for deleted messages. A message is also indexed by the words of up to three of the eight messages before it, so
+-- the messages after a deleted one lose their passages and are indexed again.
 CREATE OR REPLACE FUNCTION rem_reindex_following_messages(entity rem.entity_types, lost text) RETURNS text LANGUAGE sql STABLE AS $$
   SELECT CASE WHEN entity.name <> 'messages' THEN '' ELSE format($query$;
     WITH following AS MATERIALIZED (
@@ -45,7 +45,7 @@ CREATE OR REPLACE FUNCTION rem_reindex_following_messages(entity rem.entity_type
         SELECT m.tenant_id, m.user_id, m.id FROM rem.messages m
         WHERE (m.tenant_id, m.user_id, m.session_id) = (l.tenant_id, l.user_id, l.session_id)
           AND m.message_index > l.message_index AND m.deleted_at IS NULL AND m.content <> '' AND m.role <> 'tool'
-        ORDER BY m.message_index LIMIT 3) f
+        ORDER BY m.message_index LIMIT 8) f
       -- Of consecutive deleted messages only the last one needs to look for the messages after it.
       WHERE l.next IS DISTINCT FROM l.message_index + 1
     ), deleted AS (

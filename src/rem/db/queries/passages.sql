@@ -87,15 +87,17 @@ SELECT count(*) FROM rem.passages WHERE model_id <> $1
 LOCK TABLE rem.embedding_models IN SHARE ROW EXCLUSIVE MODE
 
 -- name: earlier_messages
--- Return the three messages before a message that give it context, nearest first. A long text is cut, but stays too long to be used.
-SELECT array_agg(left(b.content, 1001) ORDER BY b.message_index DESC) FROM (
-  SELECT m.content, m.message_index FROM rem.messages m
-  WHERE (m.tenant_id, m.user_id, m.session_id) = (r.tenant_id, r.user_id, r.session_id)
-    AND m.message_index < r.message_index AND m.deleted_at IS NULL AND m.content <> '' AND m.role <> 'tool'
-    AND m.model IS DISTINCT FROM 'rem:local'
-    -- Users who ask their assistant something and then tell it something rarely mean the same subject.
-    AND NOT (r.role = 'user' AND m.role = 'user' AND m.kind <> 'statement' AND m.metadata ->> 'speaker' IS NULL)
-  ORDER BY m.message_index DESC LIMIT 3) b
+-- Return the messages before a message that give it context, nearest first: up to three of the last eight. A long text is cut, but stays
+-- too long to be used. Users who ask their assistant something and then tell it something rarely mean the same subject.
+SELECT array_agg(left(c.content, 1001) ORDER BY c.message_index DESC) FROM (
+  SELECT b.content, b.message_index FROM (
+    SELECT m.* FROM rem.messages m
+    WHERE (m.tenant_id, m.user_id, m.session_id) = (r.tenant_id, r.user_id, r.session_id)
+      AND m.message_index < r.message_index AND m.deleted_at IS NULL AND m.content <> '' AND m.role <> 'tool'
+    ORDER BY m.message_index DESC LIMIT 8) b
+  WHERE b.model IS DISTINCT FROM 'rem:local'
+    AND NOT (r.role = 'user' AND b.role = 'user' AND coalesce(b.kind, 'statement') <> 'statement' AND b.metadata ->> 'speaker' IS NULL)
+  ORDER BY b.message_index DESC LIMIT 3) c
 
 -- name: fold_statistics
 SELECT rem.rem_fold_statistics(), gin_clean_pending_list('rem.kv_store_summary_trigrams')
