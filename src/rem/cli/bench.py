@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from rem.evals.dataset import Dataset
     from rem.evals.report import BenchmarkReport, Figures, Latency
     from rem.evals.retrieval_benchmark import QuestionOutcome
+    from rem.evals.week.data import Week
+    from rem.evals.week.report import StageFigures, WeekReport
+    from rem.evals.week.run import WeekOutcome
     from rem.settings import Settings
 
 app = typer.Typer(
@@ -42,6 +45,7 @@ HereOption = Annotated[
     ),
 ]
 
+MAX_MISS_CHARS = 160
 DreamOption = Annotated[
     bool,
     typer.Option("--dream", help="Run dreams before asking: derive moments and relations, without a language model."),
@@ -123,6 +127,136 @@ def own(
     from rem.evals.datasets.own import read_dataset
 
     _run_benchmark(read_dataset(corpus, questions, limit), mode, concurrency, output, here, dream, as_json)
+
+
+@app.command()
+def week(
+    path: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="A week as YAML. Default: the week that comes with REM.")
+    ] = None,
+    days: Annotated[int, typer.Option(min=1, max=7, help="Only the first N days.")] = 7,
+    tickets: Annotated[
+        bool, typer.Option("--tickets/--no-tickets", help="Also search 300 similar notes for ticket numbers.")
+    ] = True,
+    misses: Annotated[
+        bool, typer.Option("--misses", help="List the questions without the right answer first.")
+    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Fail with exit code 1 if a limit is broken.")] = False,
+    here: HereOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Live through a week of notes and sessions, and ask about it.
+
+    The messages go through chat with the model rem:local, the notes through the ingester, and dreams run every night.
+    """
+    from uuid import uuid4
+
+    from rem.cli.output import print_json
+    from rem.evals.temporary_server import temporary_server
+    from rem.evals.week.data import read_week
+    from rem.settings import get_settings
+
+    data = read_week(path)
+    tenant = f"bench-week-{uuid4().hex[:8]}"
+    if here:
+        report = run_async(lambda: _measure_week(get_settings(), data, tenant, days, tickets))
+        print_to_stderr(f"The data stays in the tenant {tenant}.")
+    else:
+        with temporary_server(get_settings(), print_to_stderr) as settings:
+            report = run_async(lambda: _measure_week(settings, data, tenant, days, tickets, is_new_server=True))
+    if as_json:
+        print_json(report)
+    else:
+        _print_week(report, misses)
+    if check and report.broken_limits:
+        raise typer.Exit(1)
+
+
+async def _measure_week(
+    settings: Settings, data: Week, tenant: str, days: int, with_tickets: bool, is_new_server: bool = False
+) -> WeekReport:
+    """Run a week without a language model, and return its report. Erase its data after an error or Ctrl-C."""
+    from rem.app import Rem
+    from rem.evals.temporary_server import prepare_schema
+    from rem.evals.week.report import make_week_report
+    from rem.evals.week.run import WeekRun
+    from rem.evals.week.tickets import TICKET_USER, find_tickets
+
+    llm = settings.llm.model_copy(update={"default_model": None})
+    settings = settings.model_copy(update={"llm": llm})
+    if is_new_server:
+        await prepare_schema(settings)
+    async with Rem.open(settings, on_progress=print_to_stderr) as rem:
+        try:
+            run = WeekRun(rem, settings, data, tenant=tenant, on_stage=_print_stage)
+            result = await run.run(days)
+            found = await find_tickets(rem, tenant) if with_tickets else None
+        except BaseException:
+            for user in (data.user, TICKET_USER):
+                await rem.erase_user(user, tenant=tenant)
+            raise
+        return make_week_report(data, result, found)
+
+
+def _print_stage(stage: str, outcomes: list[WeekOutcome]) -> None:
+    """Print the figures of a stage on standard error while the week goes on."""
+    from rem.evals.week.report import StageFigures
+
+    if outcomes:
+        figures = StageFigures.of(outcomes)
+        print_to_stderr(f"{stage}: {figures.questions} questions, {figures.first:.0%} first, {figures.among:.0%} among")
+
+
+def _print_week(report: WeekReport, with_misses: bool) -> None:
+    """Print the figures by stage and group, what was derived from questions, and the broken limits."""
+    from rem.cli.output import print_table
+    from rem.evals.week.data import GROUPS
+
+    typer.echo(
+        f"{report.week}: {report.notes} notes, {report.sessions} sessions, {report.questions} questions. "
+        "Right answer first (and among the extracts), of all questions:"
+    )
+    rows = [
+        [stage, _format_figures(figures), *(_format_figures(report.groups[stage].get(group)) for group in GROUPS)]
+        for stage, figures in report.stages.items()
+    ]
+    print_table(["stage", "all", *GROUPS], rows)
+    for name, counts in report.derived.items():
+        typer.echo(f"{name.capitalize()} from questions: {len(counts['of_questions'])} of {counts['all']}")
+    if report.people:
+        found, people = list(report.people.values())[-1]
+        missing = f" (not {', '.join(report.missing_people)})" if report.missing_people else ""
+        typer.echo(f"People found by LOOKUP: {found} of {people}{missing}")
+    if report.tickets is not None:
+        typer.echo(
+            f"Tickets first: {report.tickets.searches - len(report.tickets.missed)} of {report.tickets.searches}"
+        )
+    typer.echo(
+        f"Took {report.seconds:.0f} s, {report.dream_seconds:.0f} s of it for dreams; "
+        f"{report.milliseconds_per_question:.0f} ms per question"
+    )
+    if with_misses:
+        _print_misses(report)
+    for limit in report.broken_limits:
+        typer.echo(f"Broken limit: {limit}")
+    if not report.broken_limits:
+        typer.echo("All limits are kept.")
+
+
+def _print_misses(report: WeekReport) -> None:
+    """Print each question without the right answer first: what was expected, its rank, and what came first."""
+    from rem.cli.output import shorten
+
+    for miss in report.misses:
+        rank = f"rank {miss['rank']}" if miss["rank"] else "not found"
+        typer.echo(f"\n{miss['stage']}, {miss['group']}: {miss['question']}")
+        typer.echo(f"  expected: {' | '.join(miss['answer'])} ({rank}; from {miss['source']})")
+        typer.echo(f"  first:    {shorten(miss['first'], MAX_MISS_CHARS)}")
+    typer.echo("")
+
+
+def _format_figures(figures: StageFigures | None) -> str:
+    return "" if figures is None else f"{figures.first:.0%} ({figures.among:.0%}) {figures.questions}"
 
 
 def _run_benchmark(

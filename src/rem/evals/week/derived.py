@@ -1,0 +1,70 @@
+"""Count the derived moments, entities and topics that come from questions and not from statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from rem.app import Rem
+from rem.context import Scope
+from rem.db.sql import query
+from rem.evals.week.data import Week, simplify
+
+MIN_QUESTION_WORDS = 3
+"""A shorter question, such as "Why?", occurs in other texts by chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedCounts:
+    """The number of derived rows, and the names or texts of those that come from a question."""
+
+    moments: int = 0
+    moments_of_questions: tuple[str, ...] = ()
+    entities: int = 0
+    entities_of_questions: tuple[str, ...] = ()
+    topics: int = 0
+    topics_of_questions: tuple[str, ...] = ()
+
+
+async def count_derived_from_questions(rem: Rem, scope: Scope, week: Week) -> DerivedCounts:
+    """Count what dreams derived in a week.
+
+    A row comes from a question if all messages that it is based on are questions, commands or small talk, or if its
+    text contains a question. A topic comes from a question if it occurs in no note and in no statement.
+    """
+    asked = {question.ask for question in week.questions} | set(week.list_texts("question", "command", "chat"))
+    async with rem.database.connection() as connection:
+        owner = scope.tenant_id, scope.user_id
+        rows = await connection.fetch(query("bench", "derived_rows"), *owner, list(asked))
+        topics = {row["topic"] for row in await connection.fetch(query("bench", "topics"), *owner)}
+    moments = [row for row in rows if row["entity_type"] == "moments"]
+    entities = [row for row in rows if row["entity_type"] == "ontologies"]
+    questions = [
+        _flatten(text)
+        for text in {question.ask for question in week.questions} | set(week.list_texts("question"))
+        if len(text.split()) >= MIN_QUESTION_WORDS
+    ]
+    told = _flatten("\n".join([*week.list_texts("statement"), *(note.text for note in week.notes)]))
+    return DerivedCounts(
+        len(moments),
+        _list_of_questions(moments, questions),
+        len(entities),
+        _list_of_questions(entities, questions),
+        len(topics),
+        tuple(sorted(topic for topic in topics if _flatten(topic) not in told)),
+    )
+
+
+def _list_of_questions(rows: Iterable[Any], questions: list[str]) -> tuple[str, ...]:
+    """Return the labels of the rows that come from a question."""
+    return tuple(
+        row["label"]
+        for row in rows
+        if row["has_only_questions"] or any(question in _flatten(row["body"]) for question in questions)
+    )
+
+
+def _flatten(text: str) -> str:
+    """Return the text for a comparison in which keys are words, too."""
+    return simplify(text.replace("-", " ").replace("_", " ")).rstrip("?")
