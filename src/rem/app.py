@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -150,23 +151,40 @@ class Rem:
         """Delete sessions that were idle for MEMORY__AUTO_PRUNE_DAYS, of all users, and return their number."""
         return await prune_idle_sessions(self.memory, self._database, self._settings.memory)
 
-    async def query(self, query: str | Query, *, user: UserOrScope = None, tenant: str = DEFAULT_TENANT) -> QueryResult:
-        """Run a query in REM's language, or its syntax tree, over the rows that the user may see."""
+    async def query(
+        self,
+        query: str | Query,
+        *,
+        user: UserOrScope = None,
+        tenant: str = DEFAULT_TENANT,
+        now: datetime | None = None,
+    ) -> QueryResult:
+        """Run a query in REM's language, or its syntax tree, over the rows that the user may see.
+
+        Words such as "yesterday" are relative to `now`, in its time zone (default: the clock, in UTC).
+        """
         with query_span("rem.query") as set_result:
-            result = await self._executor(Scope.for_user(user, tenant)).run(query)
+            result = await self._executor(Scope.for_user(user, tenant), now).run(query)
             set_result(result.query_type, result.count)
         return result
 
     async def ask(
-        self, text: str, *, user: UserOrScope = None, tenant: str = DEFAULT_TENANT, limit: int | None = None
+        self,
+        text: str,
+        *,
+        user: UserOrScope = None,
+        tenant: str = DEFAULT_TENANT,
+        limit: int | None = None,
+        now: datetime | None = None,
     ) -> QueryResult:
         """Answer a question in plain words without a language model. The result's notes name the query that was run.
 
-        `limit` is the maximum number of rows that a search returns.
+        `limit` is the maximum number of rows that a search returns. Words such as "yesterday" are relative to `now`, in
+        its time zone (default: the clock, in UTC).
         """
         scope = Scope.for_user(user, tenant)
         with query_span("rem.ask") as set_result:
-            result = await natural.ask(self._executor(scope), self.store(scope), text, limit)
+            result = await natural.ask(self._executor(scope, now), self.store(scope), text, limit)
             set_result(result.query_type, result.count)
         return result
 
@@ -179,8 +197,8 @@ class Rem:
             set_result("PLAN", result.count)
         return result
 
-    def _executor(self, scope: Scope) -> QueryExecutor:
-        return QueryExecutor(self.store(scope), self._searcher, self._sandbox)
+    def _executor(self, scope: Scope, now: datetime | None = None) -> QueryExecutor:
+        return QueryExecutor(self.store(scope), self._searcher, self._sandbox, now)
 
     async def index(
         self,

@@ -20,5 +20,6 @@ SEEDS = [
     "TRAVERSE WITH (SELECT key FROM t WHERE x = ')' -- )\n) TYPE [a, \"b c\"] DIRECTION both",
     "TRAVERSE WITH (TRAVERSE WITH FUZZY sara THRESHOLD .4 DEPTH 2) DEPTH 3",
     "SQL resources WHERE lower(name) = 'x' ORDER BY name DESC LIMIT 5",
+    "SEARCH x SINCE last week UNTIL 2026-08-01 WHERE a = 1 LIMIT 3",
     "SELECT $$it's;$$, E'\\'', \"a\"\"b\" /* ; /* x */ */ FROM t;",
 ]

@@ -33,6 +33,7 @@ strings = st.one_of(
 ).filter(lambda text: bool(text.strip()))
 names = st.one_of(st.from_regex(r"[a-z_][a-z0-9_]{0,9}", fullmatch=True), st.sampled_from(["limit", "Mode", "type"]))
 _limits = st.integers(1, 10_000)
+_times = st.sampled_from(["2026-07-01", "2026-07-01T10:00+02:00", "2026-07-01 10:00", "yesterday", "last week", "7d"])
 _fractions = st.floats(0, 1)
 _values = st.one_of(
     st.integers().map(str),
@@ -96,6 +97,8 @@ searches = st.builds(
     st.none() | names | st.just("metadata.summary"),
     _fractions,
     st.sampled_from(["hybrid", "vector", "text"]),
+    st.none() | _times,
+    st.none() | _times,
 )
 sqls = st.builds(Sql, _statements)
 queries: st.SearchStrategy[Query] = st.recursive(

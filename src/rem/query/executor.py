@@ -6,10 +6,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
 from rem.errors import InvalidInputError
-from rem.query.language.parser import parse_query, suggest_quoted_text
+from rem.query.language.parser import parse_query, suggest_clause, suggest_quoted_text
 from rem.query.result import QueryResult, Steps
 from rem.query.syntax_tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
 from rem.query.verbs.fuzzy import run_fuzzy
@@ -26,10 +27,17 @@ if TYPE_CHECKING:
 class QueryExecutor:
     """Runs queries in the scope of one store."""
 
-    def __init__(self, store: Store, searcher: Searcher, sandbox: SqlSandbox) -> None:
+    def __init__(self, store: Store, searcher: Searcher, sandbox: SqlSandbox, now: datetime | None = None) -> None:
+        """Resolve words such as "yesterday" on the day of `now` and in its time zone (default: the clock, in UTC)."""
         self._store = store
         self._searcher = searcher
         self._sandbox = sandbox
+        self._now = now
+
+    @property
+    def now(self) -> datetime:
+        """The time at which the queries are asked."""
+        return self._now or datetime.now(UTC)
 
     async def run(self, query: str | Query) -> QueryResult:
         """Run a query, given as text or as its tree. Raise QuerySyntaxError if the text is not a valid query."""
@@ -45,7 +53,7 @@ class QueryExecutor:
             if suggestion is None:
                 raise
             raise InvalidInputError(f"{error}\nDid you mean: {suggestion}") from error
-        return replace(result, steps=(*steps, *result.steps))
+        return replace(result, steps=(*steps, *result.steps), notes=(*result.notes, *note_misspelt_clause(query)))
 
     async def _run_tree(self, query: Query) -> QueryResult:
         match query:
@@ -54,11 +62,12 @@ class QueryExecutor:
             case Fuzzy():
                 return await run_fuzzy(self._store, query)
             case Search():
-                return await self._searcher.search(self._store, query)
+                return await self._searcher.search(self._store, _resolve_times(query, self.now))
             case Sql():
                 return await run_sql(self._sandbox, self._store, query)
             case Traverse():
                 return await run_traverse(self._store, query, await self._run_tree(query.start))
+        raise InvalidInputError(f"A query is a text or a query tree, not {type(query).__name__}.")
 
     def _suggest_quotes(self, error: InvalidInputError, text: str, query: Query) -> str | None:
         """Return the query with its text in quotes, if a word of the text may have been parsed as a clause.
@@ -68,6 +77,29 @@ class QueryExecutor:
         table = None if isinstance(query, Sql | Traverse) else query.table
         has_other_cause = table is None or table in self._store.types.models or "Did you mean" in str(error)
         return None if has_other_cause else suggest_quoted_text(text)
+
+
+def note_misspelt_clause(query: str) -> tuple[str, ...]:
+    """Return a note if a word of the query's text is probably a misspelt clause."""
+    suggestion = suggest_clause(query)
+    return () if suggestion is None else (f"Did you mean: {suggestion}",)
+
+
+def _resolve_times(query: Search, now: datetime) -> Search:
+    """Return the query with its times as ISO 8601. Raise InvalidInputError if they are no times."""
+    times = [_resolve(name, text, now) for name, text in (("SINCE", query.since), ("UNTIL", query.until))]
+    return replace(query, since=times[0], until=times[1])
+
+
+def _resolve(clause: str, text: str | None, now: datetime) -> str | None:
+    if text is None:
+        return None
+    from rem.query.time_phrases import resolve_time
+
+    moment = resolve_time(text, now) if isinstance(text, str) else None
+    if moment is None:
+        raise InvalidInputError(f"{clause} must be a time such as 2026-07-01, yesterday or last week, not {text!r}.")
+    return moment.isoformat()
 
 
 RecordResult: TypeAlias = Callable[[str, int], None]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
+from dataclasses import field as field_
 from typing import Any, Literal, TypeAlias
 
 from rem.db.conditions import Condition
 
 Mode: TypeAlias = Literal["hybrid", "vector", "text"]
 Direction: TypeAlias = Literal["out", "in", "both"]
+_LEFT_OUT_IF_NONE = {"is_left_out_if_none": True}
+"""Metadata of a field that the JSON of a tree contains only if it is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +19,7 @@ class Filter:
     """A WHERE: the parsed condition and its text."""
 
     text: str
-    condition: Condition = field(compare=False, repr=False)
+    condition: Condition = field_(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,10 @@ class Search:
     field: str | None = None
     min_similarity: float = 0.3
     mode: Mode = "hybrid"
+    since: str | None = field_(default=None, metadata=_LEFT_OUT_IF_NONE)
+    """A time as it was written, such as 2026-07-01 or last week. The text happened at this time or later."""
+    until: str | None = field_(default=None, metadata=_LEFT_OUT_IF_NONE)
+    """The text happened before this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +84,12 @@ Query: TypeAlias = Lookup | Fuzzy | Search | Traverse | Sql
 
 def to_json(query: Query) -> dict[str, Any]:
     """Return the tree as JSON values. WHERE becomes its text."""
-    values = ((field.name, getattr(query, field.name)) for field in fields(query))
-    return {"type": type(query).__name__.upper(), **{name: _json_value(value) for name, value in values}}
+    values = {
+        field.name: _json_value(value)
+        for field in fields(query)
+        if (value := getattr(query, field.name)) is not None or "is_left_out_if_none" not in field.metadata
+    }
+    return {"type": type(query).__name__.upper(), **values}
 
 
 def _json_value(value: Any) -> Any:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rem.query.language.operands import OrderTerm, parse_order_by
-from rem.query.language.parser import parse_query
-from rem.query.syntax_tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
+from rem.query.language.parser import parse_query, suggest_clause
+from rem.query.language.printer import print_query
+from rem.query.syntax_tree import Fuzzy, Lookup, Query, Search, Sql, Traverse, to_json
 
 
 def _start(query: str) -> Query:
@@ -200,3 +201,82 @@ def test_order_by_of_traverse_parses_into_terms(order_by: str, terms: list[Order
 )
 def test_sql_statement_is_unchanged(query: str, statement: str) -> None:
     assert parse_query(query) == Sql(statement)
+
+
+@pytest.mark.parametrize(
+    ("query", "since", "until"),
+    [
+        ('SEARCH "x" SINCE 2026-07-01 UNTIL 2026-08-01', "2026-07-01", "2026-08-01"),
+        ('SEARCH UNTIL 2026-08-01 "x" SINCE 2026-07-01', "2026-07-01", "2026-08-01"),
+        ("SEARCH x since yesterday", "yesterday", None),
+        ("SEARCH x SINCE last week LIMIT 3", "last week", None),
+        ('SEARCH x SINCE "last   week"', "last week", None),
+        ("SEARCH x SINCE two weeks ago UNTIL 7d", "two weeks ago", "7d"),
+        ("SEARCH x since=7d until='3 May 2026'", "7d", "3 May 2026"),
+        ("SEARCH x SINCE 2026-07-01T10:00:00+02:00", "2026-07-01T10:00:00+02:00", None),
+        ("SEARCH x SINCE 2026-07-01 10:00", "2026-07-01 10:00", None),
+        ("SEARCH x WHERE category = 'docs' SINCE July 2026 MODE text", "July 2026", None),
+        ("SEARCH x UNTIL gestern", None, "gestern"),
+        ("SEARCH x SINCE letzte Woche", "letzte Woche", None),
+    ],
+)
+def test_time_range_parses_and_prints(query: str, since: str | None, until: str | None) -> None:
+    tree = parse_query(query)
+    assert isinstance(tree, Search)
+    assert (tree.text, tree.since, tree.until) == ("x", since, until)
+    assert parse_query(print_query(tree)) == tree
+    json = to_json(tree)
+    assert (json.get("since"), json.get("until")) == (since, until)
+
+
+def test_time_range_is_absent_from_other_trees() -> None:
+    assert not {"since", "until"} & set(to_json(parse_query("SEARCH x")))
+
+
+@pytest.mark.parametrize(
+    "text", ["since we moved to Aarhus", "what changed since the move", "until dawn", "nothing until", "ever since"]
+)
+def test_since_without_a_time_is_a_word(text: str) -> None:
+    assert parse_query(f"SEARCH {text}") == Search(text)
+    assert parse_query(f"FUZZY {text}") == Fuzzy(text)
+    assert parse_query(f"LOOKUP {text}") == Lookup((text,))
+
+
+@pytest.mark.parametrize(
+    ("query", "without"),
+    [
+        ("REM LOOKUP x", "LOOKUP x"),
+        ("rem search boats limit 3", "SEARCH boats LIMIT 3"),
+        ("REM SELECT 1", "SELECT 1"),
+        ("REM SQL users", "SQL users"),
+        ("REM   TRAVERSE WITH (REM LOOKUP x) DEPTH 2", "TRAVERSE x DEPTH 2"),
+        ("TRAVERSE WITH REM LOOKUP x DEPTH 2", "TRAVERSE x DEPTH 2"),
+    ],
+)
+def test_prefix_rem_is_ignored(query: str, without: str) -> None:
+    assert parse_query(query) == parse_query(without)
+    assert parse_query("LOOKUP rem") == Lookup(("rem",))
+
+
+@pytest.mark.parametrize(
+    ("query", "suggestion"),
+    [
+        ("SEARCH migration LIMT 3", "SEARCH migration LIMIT 3"),
+        ("search migration limti 3;", "search migration LIMIT 3;"),
+        ("FUZZY sara treshold 0.7", "FUZZY sara THRESHOLD 0.7"),
+        ("SEARCH x MOD text", "SEARCH x MODE text"),
+        ("SEARCH x untill friday", "SEARCH x UNTIL friday"),
+        ("LOOKUP sarah FORM users", "LOOKUP sarah FROM users"),
+        ("TRAVERSE sara DEPT 2", "TRAVERSE sara DEPTH 2"),
+        ("SEARCH migration LIMIT 3", None),
+        ('SEARCH "migration LIMT 3"', None),
+        ("SEARCH speed limits 3 countries", None),
+        ("SEARCH a letter form users", None),
+        ("SEARCH a model text", None),
+        ("SEARCH LIMT", None),
+        ("SEARCH x LIMIT", None),
+        (f"SEARCH {'x ' * 5000} LIMT 3", None),
+    ],
+)
+def test_misspelt_clause_is_found(query: str, suggestion: str | None) -> None:
+    assert suggest_clause(query) == suggestion

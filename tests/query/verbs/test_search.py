@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rem import Entity, Message, Moment, Rem, Resource, Session
+from rem import Entity, Message, Moment, Rem, Resource, Session, User
 from rem.db.store import Store
 from rem.errors import EmbeddingDisabledError, InvalidInputError, SettingsError
 from rem.query.result import QueryResult
@@ -399,3 +399,67 @@ async def test_concurrent_searches_find_new_rows(rem_without_embedder: Rem) -> N
 async def test_tree_with_invalid_option_is_rejected(rem: Rem, option: str, value: Any, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         await rem.query(replace(Search("database"), **{option: value}), user=ALICE)
+
+
+async def test_time_range_limits_messages_resources_and_moments(rem: Rem, alice: Store) -> None:
+    session = await alice.upsert(Session(name="Roof talk"))
+    for index, month in enumerate((6, 7, 8)):
+        at = datetime(2026, month, 1, tzinfo=UTC)
+        await alice.upsert(
+            Message(
+                session_id=session.id,
+                message_index=index,
+                role="user",
+                kind="statement",
+                content=f"The roof leaks, {month}.",
+                created_at=at,
+            )
+        )
+        await alice.upsert(Resource(name=f"Roof {month}", content=f"Notes on the roof, {month}.", timestamp=at))
+        await alice.upsert(Moment(name=f"Roofing {month}", summary=f"We fixed the roof, {month}.", starts_timestamp=at))
+    await alice.upsert(User(name="Roofer", summary="Fixes every roof."))
+    message = f"session-{session.id}-msg-"
+    july = {f"{message}1", "roof-7", "roofing-7"}
+    for query, keys in {
+        "SEARCH roof SINCE 2026-07-01 UNTIL 2026-08-01": july,
+        "SEARCH roof SINCE 2026-07-01 UNTIL 2026-08-01 MODE text": july,
+        "SEARCH roof SINCE 2026-07-01 UNTIL 2026-08-01 FROM moments": {"roofing-7"},
+        "SEARCH roof SINCE 2026-08-01": {f"{message}2", "roof-8", "roofing-8"},
+        "SEARCH roof UNTIL 2026-06-02": {f"{message}0", "roof-6", "roofing-6"},
+        "SEARCH roof SINCE 2026-07-01T00:00:01 UNTIL 2026-07-31": set(),
+        "SEARCH roof SINCE yesterday": {f"{message}2", "roof-8", "roofing-8"},
+        "SEARCH roof SINCE 'last month' UNTIL today FROM messages": {f"{message}1"},
+        "SEARCH roof SINCE 2026-07-01 UNTIL 2026-08-01 WHERE moment_type IS NULL": {"roofing-7"},
+    }.items():
+        result = await rem.query(query, user=ALICE, now=datetime(2026, 8, 1, 12, tzinfo=UTC))
+        assert set(_keys(result)) == keys, query
+    sessions = await rem.query("SEARCH roof FROM sessions SINCE 2026-07-01 UNTIL 2026-07-02", user=ALICE)
+    assert _keys(sessions) == ["roof-talk"]
+    assert sessions.results[0]["passage"]["key"] == f"{message}1"
+    # LIMIT counts only rows of the range.
+    assert _keys(await rem.query("SEARCH roof FROM resources SINCE 2026-08-01 LIMIT 1", user=ALICE)) == ["roof-8"]
+    assert len(_keys(await rem.query("SEARCH roof", user=ALICE))) == 10
+
+
+async def test_invalid_time_range_is_an_error(rem: Rem) -> None:
+    for query, message in {
+        "SEARCH x SINCE 2026-08-01 UNTIL 2026-07-01": "SINCE must be earlier than UNTIL",
+        "SEARCH x SINCE today UNTIL today": "SINCE must be earlier than UNTIL",
+    }.items():
+        with pytest.raises(InvalidInputError, match=message):
+            await rem.query(query, user=ALICE)
+    with pytest.raises(InvalidInputError, match="SINCE must be a time such as 2026-07-01"):
+        await rem.query(Search("x", since="soon"), user=ALICE)
+
+
+async def test_misspelt_clause_is_noted(rem: Rem, alice: Store) -> None:
+    await alice.upsert(Resource(name="Plan", content="The migration starts in May."))
+    result = await rem.query("SEARCH migration LIMT 3", user=ALICE)
+    assert _keys(result) == ["plan"]
+    assert result.notes == ("Did you mean: SEARCH migration LIMIT 3",)
+
+
+async def test_query_of_another_type_is_an_error(rem: Rem) -> None:
+    for query in (None, 3, b"LOOKUP x"):
+        with pytest.raises(InvalidInputError, match="A query is a text or a query tree, not "):
+            await rem.query(query, user=ALICE)  # type: ignore[arg-type]

@@ -424,7 +424,7 @@ BEGIN
     IF moments BETWEEN 1 AND 20000 THEN
       owners_with_moments := owners_with_moments || of_owner;
     END IF;
-    IF owned_passages <= (CASE WHEN allowed IS NULL THEN 20000 ELSE 200000 END) THEN
+    IF owned_passages <= (CASE WHEN allowed IS NULL AND span IS NULL THEN 20000 ELSE 200000 END) THEN
       small_owners := small_owners || of_owner;
       CONTINUE;
     END IF;

@@ -77,6 +77,8 @@ TABLE = Clause("table", ("FROM", "IN", "TABLE"), "table", "a table, such as reso
 THRESHOLD = Clause("threshold", ("THRESHOLD",), "f", "a number from 0 to 1")
 LIMIT = Clause("limit", ("LIMIT",), "n", _LIMIT_RANGE)
 WHERE = Clause("where", ("WHERE",), "condition", "a condition, such as category = 'docs'")
+SINCE = Clause("since", ("SINCE",), "time", "a time, such as 2026-07-01, yesterday or 'last week'")
+UNTIL = Clause("until", ("UNTIL",), "time", SINCE.expected)
 FIELD = Clause("field", ("FIELD",), "f", "a field, such as content")
 MIN_SIMILARITY = Clause("min_similarity", ("MIN_SIMILARITY",), "f", "a number from 0 to 1")
 MODE = Clause("mode", ("MODE",), "|".join(MODES), " or ".join((", ".join(MODES[:-1]), MODES[-1])))
@@ -102,7 +104,7 @@ VERBS: dict[str, Verb] = {
             "text",
             "a text to search for",
             '"a text"',
-            (TABLE, WHERE, FIELD, MIN_SIMILARITY, MODE, LIMIT),
+            (TABLE, WHERE, SINCE, UNTIL, FIELD, MIN_SIMILARITY, MODE, LIMIT),
         ),
         Verb(
             "TRAVERSE",
@@ -126,8 +128,12 @@ VERBS: dict[str, Verb] = {
         ),
     )
 }
+FIRST_WORDS = (*VERBS, "SELECT", "WITH")
+"""The words that a query can begin with. The word REM may stand before them."""
 CLAUSE_WORDS = frozenset(word for verb in VERBS.values() for word in verb.by_word)
-CONDITION_ENDS = frozenset({"LIMIT", "FIELD", "MIN_SIMILARITY", "MODE", "TABLE", "ORDER", "ORDER_BY"})
+TIME_WORDS = frozenset({"SINCE", "UNTIL"})
+"""Keywords that are frequent words of texts. In lower case they are keywords only before a time."""
+CONDITION_ENDS = frozenset({"SINCE", "UNTIL", "LIMIT", "FIELD", "MIN_SIMILARITY", "MODE", "TABLE", "ORDER", "ORDER_BY"})
 """The keywords that end an unquoted WHERE. FROM and IN do not: they are operators in it."""
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
-from rem.query.language.grammar import CLAUSE_WORDS, LIMIT, VERBS, Clause, Verb
+from rem.query.language.grammar import CLAUSE_WORDS, LIMIT, MODES, TIME_WORDS, VERBS, Clause, Verb
 from rem.query.language.lexer import QUOTES, Lexer
 from rem.query.language.syntax_errors import Fix, ParseError, find_nearest, find_nearest_number, quote, show_word
 
@@ -24,6 +26,11 @@ _ORDER_TERM = re.compile(
     r"\s*(?P<sign>[-+]?)(?P<field>[^\W\d]\w*(?:\.[\w-]+)*)(?:\s+(?P<direction>ASC|DESC)\b)?", re.IGNORECASE
 )
 _COMMA = re.compile(r"\s*,")
+_NO_SPACES = re.compile(r"\S+")
+_TIME_WORD = re.compile(r"[^\s()\[\]\"]+")
+MAX_TIME_WORDS = 5
+_ANY_DAY = datetime(2024, 12, 31, tzinfo=UTC)
+"""Whether a text is a time does not depend on the day."""
 _NOT_ORDER_FIELDS = frozenset({"FROM", "WITH", "LIMIT", "ORDER", "BY"})
 
 
@@ -116,11 +123,64 @@ class PartialQuery:
     def _ends_text(self, lexer: Lexer, offset: int, word: str, for_suggestion: bool) -> bool:
         if word[0] in QUOTES:
             return True
-        keyword = lexer.peek_keyword(offset)
-        if keyword in CLAUSE_WORDS:
+        keyword = peek_clause(lexer, offset)
+        if keyword:
             is_foreign_clause = not for_suggestion and self.is_meant_as_clause(lexer, offset, keyword)
             return self.find_owner(keyword) is not None or is_foreign_clause
         return "=" in word and _is_misspelt_clause(word)
+
+
+def peek_clause(lexer: Lexer, offset: int) -> str:
+    """Return the keyword of the clause at an offset in capitals, or ""."""
+    keyword = lexer.peek_keyword(offset)
+    if keyword not in CLAUSE_WORDS:
+        return ""
+    end = offset + len(keyword)
+    if keyword not in TIME_WORDS or lexer.text[offset:end].isupper() or lexer.text[end : end + 1] == "=":
+        return keyword
+    return keyword if _match_time(lexer, end) is not None else ""
+
+
+def find_misspelt_clauses(lexer: Lexer, partial: PartialQuery, operand: Operand) -> Iterator[Fix]:
+    """Yield the fix for each word of an unquoted operand that is one letter away from a clause which fits what follows.
+
+    A word such as a table may follow any word. Before it, the misspelt clause must be in capitals.
+    """
+    words = list(_NO_SPACES.finditer(lexer.text, operand.start, operand.end))
+    for word, following in pairwise(words):
+        for keyword in partial.clause_words:
+            if _is_one_letter_away(word[0].upper(), keyword) and _fits_clause(keyword, word[0], following[0]):
+                yield Fix(word.start(), word.end(), keyword)
+
+
+def _fits_clause(keyword: str, written: str, value: str) -> bool:
+    match keyword:
+        case "LIMIT" | "DEPTH":
+            return _WHOLE_NUMBER.match(value) is not None
+        case "THRESHOLD" | "MIN_SIMILARITY":
+            return _FRACTION.match(value) is not None
+        case "MODE":
+            return written.isupper() and value.lower() in MODES
+        case "SINCE" | "UNTIL":
+            return is_time(value)
+        case "FROM" | "TABLE" | "FIELD":
+            return written.isupper() and _FIELD_NAME.match(value) is not None
+    return False
+
+
+def _is_one_letter_away(word: str, keyword: str) -> bool:
+    """Return whether a word has one letter too many or too few, one wrong letter, or two letters swapped."""
+    if word == keyword or abs(len(word) - len(keyword)) > 1:
+        return False
+    start = next((index for index, pair in enumerate(zip(word, keyword, strict=False)) if len(set(pair)) > 1), None)
+    start = min(len(word), len(keyword)) if start is None else start
+    rest, key_rest = word[start:], keyword[start:]
+    return (
+        rest[1:] == key_rest
+        or rest == key_rest[1:]
+        or rest[1:] == key_rest[1:]
+        or (rest[:2] == key_rest[:2][::-1] and rest[2:] == key_rest[2:])
+    )
 
 
 def _is_misspelt_clause(word: str) -> bool:
@@ -295,6 +355,51 @@ def read_choice(lexer: Lexer, clause: Clause, choices: Sequence[str]) -> str:
     nearest = find_nearest(word, choices)
     fix = Fix(start, lexer.position, nearest or choices[0])
     raise ParseError(start, f"{clause.name} takes {clause.expected}, not {show_word(word)}", fix, nearest)
+
+
+def read_time(lexer: Lexer, clause: Clause) -> str:
+    """Read a time: a string, or the longest sequence of words that is one. Return it as written."""
+    start = lexer.position
+    if lexer.is_at_quote():
+        text = " ".join(lexer.read_string().split())
+        if is_time(text):
+            return text
+    elif (end := _match_time(lexer, start)) is not None:
+        lexer.position = end
+        return " ".join(lexer.text[start:end].split())
+    else:
+        text = lexer.read_word()
+        if not text or text.upper() in CLAUSE_WORDS:
+            raise missing_value(lexer, clause, start, "yesterday")
+    raise ParseError(start, f"{clause.name} takes {clause.expected}, not {show_word(text)}")
+
+
+def is_time(text: str) -> bool:
+    """Return whether a text is a time that SINCE and UNTIL accept."""
+    # Imported here because the word lists are slow to load, and few queries need them.
+    from rem.query.time_phrases import resolve_time
+
+    return resolve_time(text, _ANY_DAY) is not None
+
+
+def _match_time(lexer: Lexer, offset: int) -> int | None:
+    """Return the end of the time at an offset, which is up to five words long, or None."""
+    ends: list[int] = []
+    for match in islice(_TIME_WORD.finditer(lexer.text, offset, lexer.end), MAX_TIME_WORDS):
+        if lexer.text[offset : match.start()].strip() and lexer.peek_keyword(match.start()) in CLAUSE_WORDS:
+            break
+        if not ends and not match[0][0].isdigit() and not _may_begin_time(match[0].casefold()):
+            return None
+        ends.append(match.end())
+    return next((end for end in reversed(ends) if is_time(lexer.text[offset:end])), None)
+
+
+@lru_cache(maxsize=1024)
+def _may_begin_time(word: str) -> bool:
+    """Return whether a time can begin with a word. This is faster than to read the time."""
+    from rem.query.time_phrases import is_time_word
+
+    return is_time_word(word)
 
 
 def read_table_name(lexer: Lexer, clause: Clause) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rem.query.language import grammar
 from rem.query.language.grammar import (
-    CLAUSE_WORDS,
+    FIRST_WORDS,
     MAX_NESTED_QUERIES,
     NON_SELECT_KEYWORDS,
     VERBS,
@@ -18,7 +18,9 @@ from rem.query.language.lexer import QUOTES, Lexer
 from rem.query.language.operands import (
     Operand,
     PartialQuery,
+    find_misspelt_clauses,
     missing_value,
+    peek_clause,
     read_choice,
     read_edge_types,
     read_field_name,
@@ -27,12 +29,14 @@ from rem.query.language.operands import (
     read_order_by,
     read_table_name,
     read_text,
+    read_time,
     read_whole_number,
 )
 from rem.query.language.sql_lexer import find_fragment_end, is_statement_end, starts_with_select
 from rem.query.language.syntax_errors import (
     Fix,
     ParseError,
+    find_nearest,
     fix_keyword_in_text,
     foreign_clause,
     given_twice,
@@ -64,6 +68,25 @@ def parse_query(text: str) -> Query:
         return _Parser(text).parse()
     except ParseError as error:
         raise to_syntax_error(text, error, _suggest_query(text, error)) from None
+
+
+def suggest_clause(text: str) -> str | None:
+    """Return a valid query with the clause that a word of its unquoted text or key may be a misspelling of.
+
+    SEARCH migration LIMT 3 is valid, but LIMIT 3 was probably meant. Return None if there is no such word.
+    """
+    if len(text) > MAX_FIXED_CHARS:
+        return None
+    parser = _Parser(text)
+    try:
+        parser.parse()
+        for fix in parser.find_misspelt_clauses():
+            fixed = fix.apply_to(text)
+            _Parser(fixed).parse()
+            return fixed.strip()
+    except ParseError:
+        return None
+    return None
 
 
 def suggest_quoted_text(text: str) -> str | None:
@@ -111,6 +134,8 @@ class _Parser:
         self._depth = 0
         self._unquoted: Operand | None = None
         """The operand that was read last, if it has no quotes: a keyword after it may be meant as a word of it."""
+        self._operands: list[tuple[PartialQuery, Operand]] = []
+        """All operands without quotes, and the queries that they belong to."""
 
     @property
     def lexer(self) -> Lexer:
@@ -127,6 +152,7 @@ class _Parser:
 
     def _parse_query(self) -> Query:
         lexer = self._lexer
+        self._skip_prefix()
         if self._is_at_select():
             return self._parse_select()
         if self._parentheses and lexer.text[lexer.position] == "(":
@@ -142,6 +168,18 @@ class _Parser:
             raise unknown_verb(lexer, is_nested=True)
         self._read_operand_and_clauses(partial)
         return _build_tree(lexer, partial)
+
+    def _skip_prefix(self) -> None:
+        """Skip the word REM before a verb, as in REM LOOKUP sarah-chen."""
+        lexer = self._lexer
+        start = lexer.position
+        if lexer.peek_keyword(start) != "REM":
+            return
+        lexer.position += len("REM")
+        lexer.skip_spaces()
+        # A misspelt verb is reported as such.
+        if find_nearest(lexer.peek_keyword(lexer.position), FIRST_WORDS) is None:
+            lexer.position = start
 
     def _is_at_select(self) -> bool:
         return starts_with_select(self._lexer.text, self._lexer.position, self._lexer.end)
@@ -188,13 +226,12 @@ class _Parser:
         """Read the operand and the clauses, in any order, up to the end or the closing parenthesis."""
         lexer = self._lexer
         while (character := lexer.skip_spaces()) and not (character == ")" and self._parentheses):
-            word = lexer.peek_keyword(lexer.position)
-            is_keyword = word in CLAUSE_WORDS
-            owner = partial.find_owner(word) if is_keyword else None
+            word = peek_clause(lexer, lexer.position)
+            owner = partial.find_owner(word) if word else None
             has_operand = partial.operand is not None
             if owner is not None:
                 partial = self._read_clause(partial, owner, word)
-            elif is_keyword and (has_operand or partial.is_meant_as_clause(lexer, lexer.position, word)):
+            elif word and (has_operand or partial.is_meant_as_clause(lexer, lexer.position, word)):
                 raise foreign_clause(lexer, partial, word, self._unquoted)
             elif has_operand:
                 raise unexpected(lexer, partial, self._unquoted)
@@ -215,6 +252,13 @@ class _Parser:
             raise unexpected(lexer, partial, None)
         partial.operand = operand
         self._unquoted = None if operand.is_quoted else operand
+        if not operand.is_quoted:
+            self._operands.append((partial, operand))
+
+    def find_misspelt_clauses(self) -> Iterator[Fix]:
+        """Yield the fix for each word in unquoted texts and keys that looks like a misspelt clause."""
+        for partial, operand in self._operands:
+            yield from find_misspelt_clauses(self._lexer, partial, operand)
 
     def _read_clause(self, partial: PartialQuery, owner: tuple[PartialQuery, Clause], word: str) -> PartialQuery:
         """Read a clause into the query that it belongs to. Return the query to continue with."""
@@ -251,6 +295,7 @@ class _Parser:
     def read_start_query(self, partial: PartialQuery, clause: Clause) -> Query | PartialQuery:
         """Read the query after WITH. Without parentheses, return a partial query: its operand is read next."""
         lexer = self._lexer
+        self._skip_prefix()
         start = lexer.position
         if lexer.text[start : start + 1] == "(":
             return self._parse_parentheses()
@@ -287,6 +332,8 @@ _CLAUSE_READERS: dict[Clause, _ClauseReader] = {
     grammar.THRESHOLD: lambda parser, _, clause: read_fraction(parser.lexer, clause),
     grammar.LIMIT: lambda parser, _, clause: read_whole_number(parser.lexer, clause, 1, grammar.MAX_LIMIT),
     grammar.WHERE: lambda parser, partial, _: read_filter(parser.lexer, is_inner=partial.outer is not None),
+    grammar.SINCE: lambda parser, _, clause: read_time(parser.lexer, clause),
+    grammar.UNTIL: lambda parser, _, clause: read_time(parser.lexer, clause),
     grammar.FIELD: lambda parser, _, clause: read_field_name(parser.lexer, clause),
     grammar.MIN_SIMILARITY: lambda parser, _, clause: read_fraction(parser.lexer, clause),
     grammar.MODE: lambda parser, _, clause: read_choice(parser.lexer, clause, grammar.MODES),

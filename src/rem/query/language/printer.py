@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
@@ -15,6 +16,9 @@ from rem.query.syntax_tree import Filter, Fuzzy, Lookup, Query, Search, Sql, Tra
 
 _DEFAULTS = {(tree, field.name): field.default for tree in (Lookup, Fuzzy, Search, Traverse) for field in fields(tree)}
 _NAME_FIELDS = frozenset({"table", "field"})
+_TIME_FIELDS = frozenset({"since", "until"})
+_PLAIN_TIME = re.compile(r"[\w:.+-]+\Z")
+"""A time of one word needs no quotes."""
 _CONSTANTS = {None: "NULL", True: "TRUE", False: "FALSE"}
 
 
@@ -52,6 +56,8 @@ def _print_value(field: str, value: Any) -> str:
             return text if can_print_unquoted(text) else quote(text)
         case tuple():
             return _print_strings(value)
+        case str() if field in _TIME_FIELDS and not _PLAIN_TIME.match(value):
+            return quote(value)
         case str() if field in _NAME_FIELDS and value.upper() in CLAUSE_WORDS:
             return quote(value)
     return str(value)

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple
 
 from rem.errors import QuerySyntaxError
-from rem.query.language.grammar import CLAUSE_WORDS, NON_SELECT_KEYWORDS, VERBS, Clause
+from rem.query.language.grammar import CLAUSE_WORDS, FIRST_WORDS, NON_SELECT_KEYWORDS, VERBS, Clause
 
 if TYPE_CHECKING:
     from rem.query.language.lexer import Lexer
@@ -26,9 +26,8 @@ MAX_SUGGESTION_CHARS = 500
 MAX_SHOWN_WORD_CHARS = 40
 MAX_KEYWORD_CHARS = 24
 """A longer word is no misspelt keyword."""
-_FIRST_WORDS = (*VERBS, "SELECT", "WITH")
 _CLAUSE_OF_OTHER_VERB = {("FUZZY", "MIN_SIMILARITY"): "THRESHOLD", ("SEARCH", "THRESHOLD"): "MIN_SIMILARITY"}
-_VERB_WITH_TEXT = re.compile(r"\s*(SEARCH|FUZZY|LOOKUP)\s+", re.IGNORECASE)
+_VERB_WITH_TEXT = re.compile(r"\s*(?:REM\s+)?(SEARCH|FUZZY|LOOKUP)\s+", re.IGNORECASE)
 _NO_SPACES = re.compile(r"\S+")
 
 
@@ -163,14 +162,12 @@ def unknown_verb(lexer: Lexer, *, is_nested: bool) -> ParseError:
     if word.upper().rstrip(";") in NON_SELECT_KEYWORDS:
         message = f"REM's queries are read-only, and {word.upper()} is no query: use LOOKUP, SEARCH or a SELECT"
         return ParseError(start, message)
-    nearest = find_nearest(word, (verb for verb in _FIRST_WORDS if verb != "WITH"))
-    verbs = f"{', '.join(_FIRST_WORDS[:-1])} or {_FIRST_WORDS[-1]}"
+    nearest = find_nearest(word, (verb for verb in FIRST_WORDS if verb != "WITH"))
+    verbs = f"{', '.join(FIRST_WORDS[:-1])} or {FIRST_WORDS[-1]}"
     message = f"Unknown verb {show_word(word)}: a query begins with {verbs}"
     if nearest is not None:
         return ParseError(start, message, Fix(start, lexer.position, nearest), nearest)
     lexer.skip_spaces()
-    if word.upper() == "REM" and lexer.peek_keyword(lexer.position) in _FIRST_WORDS:
-        return ParseError(start, message, Fix(start, lexer.position, ""))
     if is_nested:
         return ParseError(start, message)
     verb = "LOOKUP" if lexer.position == lexer.end else "SEARCH"

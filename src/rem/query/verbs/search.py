@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -180,6 +181,22 @@ def _check_options(query: Search) -> None:
         raise InvalidInputError(f"MIN_SIMILARITY must be a number, not {query.min_similarity!r}.")
     if query.mode not in get_args(Mode):
         raise InvalidInputError(f"MODE must be one of {', '.join(get_args(Mode))}, not {query.mode!r}.")
+    since, until = (_check_time(text) for text in (query.since, query.until))
+    if since is not None and until is not None and since >= until:
+        raise InvalidInputError(f"SINCE must be earlier than UNTIL, and {query.since} is not before {query.until}.")
+
+
+def _check_time(text: str | None) -> datetime | None:
+    """Return the time of SINCE or UNTIL, which the executor has resolved to ISO 8601 with a time zone."""
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"SINCE and UNTIL must be times in ISO 8601, not {text!r}.") from error
+    if moment.tzinfo is None:
+        raise InvalidInputError(f"SINCE and UNTIL must have a time zone, and {text!r} has none.")
+    return moment
 
 
 def _check_text(text: str, report: _Report) -> str:
