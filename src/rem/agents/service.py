@@ -44,7 +44,7 @@ _LOOKUP_TOOLS = frozenset({"search_rem", "lookup"})
 
 
 class Agents:
-    """Runs agents for an open REM. Without a REM, chat works but nothing is stored."""
+    """Runs agents for an open REM. Without a REM, or with MEMORY__ENABLED=false, chat works but nothing is stored."""
 
     def __init__(self, rem: Rem | None, settings: Settings) -> None:
         self.catalog = AgentCatalog(settings, rem)
@@ -138,7 +138,7 @@ class Agents:
     async def _resolve_session(self, request: AgentRequest) -> AgentContext:
         """Return the context with the id of the session to store; a new id if the caller names no session."""
         context = request.context
-        if self._rem is None or not request.is_remembered:
+        if self._rem is None or not self._settings.memory.enabled or not request.is_remembered:
             return context
         if context.session_id is None:
             return context.model_copy(update={"session_id": str(uuid4())})
@@ -148,7 +148,7 @@ class Agents:
         return context.model_copy(update={"session_id": str(session_id)})
 
     def _get_session_target(self, context: AgentContext) -> SessionTarget | None:
-        if self._rem is None or context.session_id is None:
+        if self._rem is None or not self._settings.memory.enabled or context.session_id is None:
             return None
         summarize = self._make_summarizer(context) if self._has_model else None
         return SessionTarget(self._rem.memory(context.scope), UUID(context.session_id), summarize)
@@ -217,10 +217,17 @@ class Agents:
         self, request: AgentRequest, schema: AgentSchema, target: SessionTarget | None, turn: Turn | None
     ) -> str:
         """Return the user message; with passages of past sessions if the agent or the settings want them."""
-        with_recall = self._settings.memory.rag.enabled if schema.rag is None else schema.rag
+        with_recall = self._settings.memory.rag.enabled if schema.enable_rag is None else schema.enable_rag
         if target is None or not with_recall:
             return request.text
-        return await target.memory.recall(request.text, target.session_id, turn=turn) or request.text
+        prompt = await target.memory.recall(
+            request.text,
+            target.session_id,
+            turn=turn,
+            top_k=schema.rag_top_k,
+            min_similarity=schema.rag_min_similarity,
+        )
+        return prompt or request.text
 
     def _make_summarizer(self, context: AgentContext) -> Summarizer:
         async def summarize(so_far: str | None, messages: list[Message]) -> str:
