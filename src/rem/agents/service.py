@@ -24,7 +24,8 @@ from rem.context import AgentContext, Scope
 from rem.errors import InvalidAgentError, InvalidInputError, ModelError
 from rem.memory.message import NewMessage
 from rem.memory.tokens import count_tokens
-from rem.models.message import Role
+from rem.message_kinds import is_topic
+from rem.models.message import MessageKind, Role
 from rem.tools.env import Delegate, ToolEnv
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Agents:
             return AnswerStream(SimulatedRun(schema.name, request.text), target, self._background)
         model = self._choose_model(request, schema)
         agent = self._factory.build(schema, request.output_schema)
-        turn = await self._begin_turn(request, context, schema, target)
+        turn = await self._begin_turn(request, context, schema, target, _get_kind(request.text, model))
         env = self.env(context)
         deps = self._make_deps(request, schema, model, env, await _build_history(request, schema, target, turn))
         instructions = await self._build_instructions(request, schema, env, turn)
@@ -154,7 +155,12 @@ class Agents:
         return SessionTarget(self._rem.memory(context.scope), UUID(context.session_id), summarize)
 
     async def _begin_turn(
-        self, request: AgentRequest, context: AgentContext, schema: AgentSchema, target: SessionTarget | None
+        self,
+        request: AgentRequest,
+        context: AgentContext,
+        schema: AgentSchema,
+        target: SessionTarget | None,
+        kind: MessageKind | None = None,
     ) -> Turn | None:
         """Store the user message, and return the turn with the session's history; None if nothing is stored."""
         if target is None:
@@ -166,7 +172,7 @@ class Agents:
             await target.memory.seed_session(target.session_id, messages, agent=schema.name, name=context.session_name)
         fields = {"client_id": context.client_id, "is_eval": context.is_eval or None}
         metadata = {name: value for name, value in fields.items() if value is not None}
-        message = NewMessage(role=Role.USER, content=request.text, metadata={**request.metadata, **metadata})
+        message = NewMessage(role=Role.USER, content=request.text, metadata={**request.metadata, **metadata}, kind=kind)
         return await target.memory.begin_turn(
             target.session_id, message, agent=schema.name, metadata=metadata, name=context.session_name
         )
@@ -290,6 +296,11 @@ async def _build_history(
     if not _can_look_up(schema):
         return history_from_session(await target.memory.expand_history(target.session_id, turn.history))
     return history_from_session(turn.history)
+
+
+def _get_kind(text: str, model: ResolvedModel) -> MessageKind | None:
+    """Return the kind of a message that its text alone does not show: `rem:local` searches for a mere topic."""
+    return MessageKind.QUESTION if model.is_local and is_topic(text) else None
 
 
 def _can_look_up(schema: AgentSchema) -> bool:
