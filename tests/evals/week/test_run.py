@@ -11,13 +11,13 @@ import pytest
 
 from rem.app import Rem
 from rem.context import Scope
-from rem.evals.week.data import Week
-from rem.evals.week.derived import count_derived_from_questions
+from rem.evals.week.data import Week, WeekMessage, WeekSession
+from rem.evals.week.derived import MisreadMessage, count_derived_from_questions, list_misread_messages
 from rem.evals.week.run import OTHER_SESSION, REPEATED, SAME_SESSION, WeekOutcome, WeekRun, split_extracts
 from rem.evals.week.tickets import find_tickets
 from rem.memory.message import NewMessage
 from rem.models import Moment
-from rem.models.message import Role
+from rem.models.message import MessageKind, Role
 from rem.settings import Settings
 
 _TENANT = "bench-week-test"
@@ -33,7 +33,11 @@ SMALL_WEEK: dict[str, Any] = {
             "id": "monday",
             "day": 1,
             "at": "08:30",
-            "messages": ["The code for the boat shed is larch-12.", {"question": "What is rye?"}, {"chat": "thanks!"}],
+            "messages": [
+                "The code for the boat shed is larch-12.",
+                {"question": "What is rye?"},
+                {"small_talk": "thanks!"},
+            ],
         },
         {
             "id": "tuesday",
@@ -101,6 +105,7 @@ async def test_week_is_lived_day_by_day(
     assert all(outcome.is_first and outcome.is_among for outcome in by_stage.values())
     assert [(item.stage, item.people) for item in result.lookups] == [("night 1", 1), ("night 2", 2)]
     assert "Nobody Known" in result.lookups[-1].missing
+    assert await list_misread_messages(rem, Scope.for_user(week.user, _TENANT), week) == result.misread
     await _check_days(sql)
 
 
@@ -150,6 +155,23 @@ async def test_moments_that_come_from_questions_are_counted(
     assert counts.moments == 1
     assert counts.moments_of_questions == ((summary,) if is_from_question else ())
     assert (counts.topics, counts.topics_of_questions) == (2, ("zeppelin",))
+
+
+async def test_messages_of_a_wrong_kind_are_listed(rem: Rem, week: Week) -> None:
+    scope = Scope.for_user(week.user, _TENANT)
+    session = await rem.memory(scope).create_session()
+    asked = "How old is the quince tree?"
+    await rem.memory(scope).append(session.id, [NewMessage(role=Role.USER, content=asked)])
+    assert await list_misread_messages(rem, scope, week) == []
+    other = week.model_copy(update={"questions": [], "sessions": [_say_as_statement(week, asked)]})
+    assert await list_misread_messages(rem, scope, other) == [
+        MisreadMessage(asked, MessageKind.STATEMENT, MessageKind.QUESTION)
+    ]
+
+
+def _say_as_statement(week: Week, text: str) -> WeekSession:
+    message = WeekMessage(kind=MessageKind.STATEMENT, text=text)
+    return week.sessions[0].model_copy(update={"messages": [message]})
 
 
 async def _mark_as_derived(
