@@ -184,6 +184,9 @@ class Migrator:
             await self._connection.execute(_load_functions_script())
             await self._connection.execute(query("migrations", "record_functions"), current)
         await self._connection.execute("SELECT rem.rem_refresh_entity_types()")
+        if installed is not None and not await self._connection.fetchval("SELECT rem.rem_kv_store_is_complete()"):
+            # A migration has changed the keys of rows.
+            await self._connection.execute("SELECT rem.rem_rebuild_kv_store()")
         if installed is None:
             # Without the triggers, nothing kept the mirrors exact.
             await self._connection.execute(query("migrations", "rebuild"))

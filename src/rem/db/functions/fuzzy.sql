@@ -27,6 +27,7 @@ BEGIN
       AND rem.rem_owner(k.tenant_id, k.user_id) && owners AND key_text <% rem.rem_trigram_text(k.entity_key)
       AND k.tenant_id = of_tenant AND (k.user_id = of_user OR k.user_id IS NULL)
       AND (of_type IS NULL OR k.entity_type = of_type) AND (k.expires_at IS NULL OR k.expires_at > now())
+      AND k.key_rank < rem.rem_exact_key_rank()
     UNION ALL
     -- An equal key always matches, even if it has no letters and thus no trigrams.
     SELECT k.entity_type, k.entity_id, k.entity_key, k.key_rank, k.is_own, k.record, 1, 1

@@ -1,5 +1,27 @@
 -- LOOKUP: find entities by exact keys in one round trip, the user's own rows before the tenant's shared rows.
 
+-- Return the rank of exact keys, such as the address of a file. Names have lower ranks, and FUZZY compares only those.
+CREATE OR REPLACE FUNCTION rem_exact_key_rank() RETURNS smallint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN 100::smallint;
+
+-- Return the rank of weak keys, such as the heading of a section. They count only where no other row has the same key.
+CREATE OR REPLACE FUNCTION rem_weak_key_rank() RETURNS smallint LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN 1000::smallint;
+
+-- Return whether no other row that the scope sees has this key.
+CREATE OR REPLACE FUNCTION rem_is_only_match(
+  of_tenant text, of_user text, of_key text, of_type text, match_type text, match_id uuid) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+  SELECT NOT EXISTS (
+    SELECT FROM rem.kv_store k
+    WHERE k.tenant_id = of_tenant AND k.entity_key = of_key AND k.user_id = of_user AND (k.entity_type, k.entity_id) <> (match_type, match_id)
+      AND (of_type IS NULL OR k.entity_type = of_type) AND (k.expires_at IS NULL OR k.expires_at > now())
+  ) AND NOT EXISTS (
+    SELECT FROM rem.kv_store k
+    WHERE k.tenant_id = of_tenant AND k.entity_key = of_key AND k.user_id IS NULL AND (k.entity_type, k.entity_id) <> (match_type, match_id)
+      AND (of_type IS NULL OR k.entity_type = of_type) AND (k.expires_at IS NULL OR k.expires_at > now()))
+$$;
+
 -- Return the entities with a key. Own and shared rows are two queries, so that each is one index lookup, however many owners have the same
 -- key.
 CREATE OR REPLACE FUNCTION rem_resolve_key(of_tenant text, of_user text, of_key text, of_type text)
@@ -8,23 +30,27 @@ LANGUAGE sql STABLE ROWS 1 AS $$
   SELECT k.entity_type, k.entity_key, k.entity_id, true, k.key_rank, k.record FROM rem.kv_store k
   WHERE k.tenant_id = of_tenant AND k.entity_key = of_key AND k.user_id = of_user
     AND (of_type IS NULL OR k.entity_type = of_type) AND (k.expires_at IS NULL OR k.expires_at > now())
+    AND (k.key_rank < rem.rem_weak_key_rank() OR rem.rem_is_only_match(of_tenant, of_user, of_key, of_type, k.entity_type, k.entity_id))
   UNION ALL
   SELECT k.entity_type, k.entity_key, k.entity_id, false, k.key_rank, k.record FROM rem.kv_store k
   WHERE k.tenant_id = of_tenant AND k.entity_key = of_key AND k.user_id IS NULL
     AND (of_type IS NULL OR k.entity_type = of_type) AND (k.expires_at IS NULL OR k.expires_at > now())
+    AND (k.key_rank < rem.rem_weak_key_rank() OR rem.rem_is_only_match(of_tenant, of_user, of_key, of_type, k.entity_type, k.entity_id))
 $$;
 
--- Return the entities with a key, compared without separators.
+-- Return the entities with a key, compared without separators. Weak keys are not compared in this way.
 CREATE OR REPLACE FUNCTION rem_resolve_compact_key(of_tenant text, of_user text, of_key text, of_type text)
 RETURNS TABLE (entity_type text, entity_key text, entity_id uuid, is_own boolean, key_rank smallint, record text)
 LANGUAGE sql STABLE ROWS 1 AS $$
   SELECT k.entity_type, k.entity_key, k.entity_id, true, k.key_rank, k.record FROM rem.kv_store k
   WHERE k.tenant_id = of_tenant AND k.compact_key = rem.rem_compact_key(of_key) AND k.user_id = of_user
     AND (of_type IS NULL OR k.entity_type = of_type) AND (k.expires_at IS NULL OR k.expires_at > now())
+    AND k.key_rank < rem.rem_weak_key_rank()
   UNION ALL
   SELECT k.entity_type, k.entity_key, k.entity_id, false, k.key_rank, k.record FROM rem.kv_store k
   WHERE k.tenant_id = of_tenant AND k.compact_key = rem.rem_compact_key(of_key) AND k.user_id IS NULL
     AND (of_type IS NULL OR k.entity_type = of_type) AND (k.expires_at IS NULL OR k.expires_at > now())
+    AND k.key_rank < rem.rem_weak_key_rank()
 $$;
 
 -- Return the entities for a label: by its key; else, for `type/key`, by that; else by its key without separators.

@@ -16,18 +16,24 @@ LANGUAGE sql STABLE AS $$
              left(coalesce(%2$s, ''), 200) AS content_summary, r.expires_at, %5$s AS record
       FROM %3$s r CROSS JOIN LATERAL (%4$s) k WHERE r.deleted_at IS NULL $query$,
     entity.name, entity.summary_expression, source,
-    CASE WHEN cardinality(entity.key_expressions) = 1 AND entity.alias_expression IS NULL
+    CASE WHEN cardinality(entity.key_expressions) = 1
+        AND num_nonnulls(entity.alias_expression, entity.exact_key_expression, entity.weak_key_expression) = 0
       THEN format('SELECT %s AS entity_key, 1::smallint AS key_rank', entity.key_expressions[1])
-      ELSE format('SELECT entity_key, min(key_rank)::smallint AS key_rank
-                   FROM unnest(ARRAY[%s] || %s) WITH ORDINALITY AS keys (entity_key, key_rank)
+      ELSE format('SELECT entity_key, min(key_rank)::smallint AS key_rank FROM (
+                     SELECT entity_key, least(key_rank, %3$s - 1) AS key_rank
+                     FROM unnest(ARRAY[%1$s] || %2$s) WITH ORDINALITY AS names (entity_key, key_rank)
+                     UNION ALL SELECT entity_key, %3$s FROM unnest(%4$s) AS exact_keys (entity_key)
+                     UNION ALL SELECT entity_key, %5$s FROM unnest(%6$s) AS weak_keys (entity_key)) AS keys
                    WHERE entity_key <> '''' GROUP BY entity_key',
-                  array_to_string(entity.key_expressions, ', '), coalesce(entity.alias_expression, '''{}''::text[]'))
+                  array_to_string(entity.key_expressions, ', '), coalesce(entity.alias_expression, '''{}''::text[]'),
+                  rem.rem_exact_key_rank(), coalesce(entity.exact_key_expression, '''{}''::text[]'),
+                  rem.rem_weak_key_rank(), coalesce(entity.weak_key_expression, '''{}''::text[]'))
     END,
     CASE WHEN entity.is_cached
       -- Check the long column first: a large row must not be converted to JSON in vain.
-      THEN format('CASE WHEN coalesce(octet_length(%s), 0) <= 1500 THEN
+      THEN format('CASE WHEN k.key_rank < %2$s AND coalesce(octet_length(%1$s), 0) <= 1500 THEN
                      (SELECT small.record FROM (SELECT to_json(r.*)::text AS record OFFSET 0) small
-                      WHERE octet_length(small.record) <= 2000) END', entity.summary_expression)
+                      WHERE octet_length(small.record) <= 2000) END', entity.summary_expression, rem.rem_exact_key_rank())
       ELSE 'NULL::text'
     END)
 $$;

@@ -48,7 +48,7 @@ LANGUAGE sql STABLE AS $$
     AND source.key_rank = 1 AND (source.expires_at IS NULL OR source.expires_at > now())
   WHERE (rel_types IS NULL OR rem.rem_edge_type(e.rel_type) = ANY (rel_types))
     AND (e.dst_type IS NULL OR e.dst_type = target.entity_type)
-    AND CASE WHEN e.dst_key = target.entity_key THEN true ELSE EXISTS (
+    AND CASE WHEN e.dst_key = target.entity_key AND target.key_rank < rem.rem_weak_key_rank() THEN true ELSE EXISTS (
       SELECT FROM rem.rem_resolve_label(of_tenant, of_user, e.dst_key, e.dst_type) l
       WHERE l.entity_type = target.entity_type AND l.entity_id = target.entity_id) END
 $$;

@@ -102,10 +102,10 @@ WHERE t.tenant_id = $1 AND t.user_id IS DISTINCT FROM $2
   AND EXISTS (SELECT FROM unnest($3::text[]) AS n (name) WHERE strpos(lower(to_json(t.*)::text), n.name) > 0)
 
 -- name: find_rows_named
--- Return the owner's own rows whose key or alias is one of the labels $3.
+-- Return the owner's own rows whose key or alias is one of the labels $3. A text with such a heading is only a mention.
 SELECT DISTINCT k.entity_type, k.entity_id FROM unnest($3::text[]) AS names (label)
 CROSS JOIN LATERAL rem.rem_resolve_label($1, $2, names.label, NULL) k
-WHERE k.is_own = ($2::text IS NOT NULL)
+WHERE k.is_own = ($2::text IS NOT NULL) AND k.key_rank < rem.rem_weak_key_rank()
 
 -- name: find_shared_rows
 -- Return the tenant's shared rows whose key or alias is the label $2.
