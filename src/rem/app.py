@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
+from uuid import UUID, uuid4
 
 from rem.context import DEFAULT_TENANT, Scope, UserOrScope
 from rem.db.custom_types import TypePlan
@@ -17,13 +18,16 @@ from rem.db.maintenance import MirrorReport, RebuildReport, check_mirrors, rebui
 from rem.db.sandbox import SqlSandbox
 from rem.db.store import Store
 from rem.db.type_registry import TypeRegistry
-from rem.demo import DEMO_TENANT, RemovedWorkspace, count_sample_rows, read_workspace, remove_workspace
+from rem.demo import read_workspace
 from rem.embeddings import try_open_embedder
 from rem.errors import EmbeddingDisabledError, InvalidInputError, MemoryDisabledError
 from rem.ingest.ingester import Ingester, SaveAgent
 from rem.ingest.models import Form, IngestOptions, IngestReport
-from rem.ingest.pipeline import OnFile, Pipeline
+from rem.ingest.pipeline import Index, OnFile, Pipeline
+from rem.ingest.runs import IngestRun, UndoReport, list_runs, undo_run
+from rem.ingest.sources.ignore_rules import ListingOptions
 from rem.ingest.sources.policy import UNRESTRICTED
+from rem.ingest.watcher import watch_folders
 from rem.memory.manager import MemoryManager
 from rem.memory.prune import prune_idle_sessions
 from rem.models import Entity
@@ -101,13 +105,19 @@ class Rem:
         return Store(self._database, Scope.for_user(user, tenant), self._types)
 
     def ingester(
-        self, user: UserOrScope = None, *, tenant: str = DEFAULT_TENANT, save_agent: SaveAgent | None = None
+        self,
+        user: UserOrScope = None,
+        *,
+        tenant: str = DEFAULT_TENANT,
+        save_agent: SaveAgent | None = None,
+        run_id: UUID | None = None,
     ) -> Ingester:
         """Return an ingester that stores files for one user.
 
-        A file that defines an agent becomes one if `save_agent` is given.
+        A file that defines an agent becomes one if `save_agent` is given. The files are recorded as one run, which can
+        be undone, if `run_id` is given.
         """
-        return Ingester(self.store(user, tenant=tenant), self._settings, save_agent=save_agent)
+        return Ingester(self.store(user, tenant=tenant), self._settings, save_agent=save_agent, run_id=run_id)
 
     async def ingest(
         self,
@@ -118,6 +128,9 @@ class Rem:
         tags: Sequence[str] | None = None,
         form: Form | None = None,
         recursive: bool = True,
+        exclude: Sequence[str] = (),
+        ignore: bool = True,
+        dry_run: bool = False,
         save_agent: SaveAgent | None = None,
         on_file: OnFile | None = None,
         on_index: IndexProgress | None = None,
@@ -126,22 +139,82 @@ class Rem:
 
         Unchanged files are not written. A file that cannot be read does not stop the others. Without `form` a known
         file keeps its form, and a new one becomes chunks; `ontology` loads wikis and API descriptions into the
-        knowledge base. A file that defines an agent becomes one if `save_agent` is given. `on_file` is called after
-        each file, `on_index` while the chunks are indexed. If this is cancelled, the files stored so far stay.
+        knowledge base. Folders are read without what `.gitignore` files ignore, virtual environments and caches, unless
+        `ignore` is false, and without what matches a pattern in `exclude`. With `dry_run` the report says what would be
+        stored, and nothing is. A file that defines an agent becomes one if `save_agent` is given. `on_file` is called
+        after each file, `on_index` while the chunks are indexed. If this is cancelled, the files stored so far stay.
+        `undo_ingest(report.run)` erases the files that were added.
         """
         scope = Scope.for_user(user, tenant)
-        if isinstance(tags, str):
-            raise InvalidInputError(f"Tags are a list: write tags=[{tags!r}].")
-        options = IngestOptions(category, None if tags is None else tuple(tags), form)
-        ingester = self.ingester(scope, save_agent=save_agent)
-        pipeline = Pipeline(ingester, UNRESTRICTED, self._settings.ingest, options)
+        pipeline = self._pipeline(
+            scope,
+            _make_ingest_options(category, tags, form),
+            _make_listing_options(exclude, ignore, recursive),
+            save_agent,
+            is_dry_run=dry_run,
+        )
+        return await pipeline.ingest(
+            [str(source) for source in sources], index=self._make_index(scope, on_index), on_file=on_file
+        )
 
+    async def watch(
+        self,
+        *sources: str | Path,
+        user: UserOrScope = None,
+        tenant: str = DEFAULT_TENANT,
+        category: str | None = None,
+        tags: Sequence[str] | None = None,
+        form: Form | None = None,
+        recursive: bool = True,
+        exclude: Sequence[str] = (),
+        ignore: bool = True,
+        save_agent: SaveAgent | None = None,
+        on_file: OnFile | None = None,
+        on_index: IndexProgress | None = None,
+    ) -> AsyncIterator[IngestReport]:
+        """Ingest local files and folders, and keep the memory in step with them until this is cancelled.
+
+        Yield the report of the first run, and then one after each change. The options are those of `ingest`. A file
+        that is removed from its folder is deleted with its chunks, and restored when it is there again.
+        """
+        scope = Scope.for_user(user, tenant)
+        pipeline = self._pipeline(
+            scope,
+            _make_ingest_options(category, tags, form),
+            _make_listing_options(exclude, ignore, recursive),
+            save_agent,
+        )
+        index = self._make_index(scope, on_index)
+        async for report in watch_folders(pipeline, [str(source) for source in sources], index=index, on_file=on_file):
+            yield report
+
+    async def list_ingest_runs(
+        self, *, user: UserOrScope = None, tenant: str = DEFAULT_TENANT, limit: int = 20
+    ) -> list[IngestRun]:
+        """Return the calls of `ingest` and `watch` that stored files, latest first."""
+        return await list_runs(self.store(user, tenant=tenant), limit)
+
+    async def undo_ingest(self, run: str, *, user: UserOrScope = None, tenant: str = DEFAULT_TENANT) -> UndoReport:
+        """Erase the files that a run added and nobody has changed since. The report lists what stays."""
+        return await undo_run(self.store(user, tenant=tenant), run)
+
+    def _pipeline(
+        self,
+        scope: Scope,
+        options: IngestOptions,
+        listing_options: ListingOptions,
+        save_agent: SaveAgent | None,
+        *,
+        is_dry_run: bool = False,
+    ) -> Pipeline:
+        ingester = self.ingester(scope, save_agent=save_agent, run_id=uuid4())
+        return Pipeline(ingester, UNRESTRICTED, self._settings.ingest, options, listing_options, is_dry_run)
+
+    def _make_index(self, scope: Scope, on_index: IndexProgress | None) -> Index:
         async def index() -> None:
             await self._indexer.run(scope, on_index)
 
-        return await pipeline.ingest(
-            [str(source) for source in sources], index=index, recursive=recursive, on_file=on_file
-        )
+        return index
 
     def memory(self, user: str | Scope, *, tenant: str = DEFAULT_TENANT) -> MemoryManager:
         """Return the sessions of one user."""
@@ -309,17 +382,9 @@ class Rem:
         """Load YAML files into the rows of one user. All files are loaded or none."""
         return await load(self.store(user, tenant=tenant), read_files(paths), on_rows)
 
-    async def load_demo(self, *, tenant: str = DEMO_TENANT, on_rows: RowProgress | None = None) -> LoadReport:
-        """Load the sample workspace into the shared rows of a tenant; by default of one that holds nothing else."""
+    async def load_demo(self, *, tenant: str = DEFAULT_TENANT, on_rows: RowProgress | None = None) -> LoadReport:
+        """Load the sample workspace into the shared rows of a tenant."""
         return await load(self.store(tenant=tenant), read_workspace(), on_rows)
-
-    async def remove_demo(self, *, tenant: str = DEMO_TENANT) -> RemovedWorkspace:
-        """Erase the sample workspace from the shared rows of a tenant. Rows that somebody edited stay."""
-        return await remove_workspace(self.store(tenant=tenant))
-
-    async def count_demo_rows(self, *, tenant: str) -> int:
-        """Count the rows of the sample workspace among the shared rows of a tenant."""
-        return await count_sample_rows(self.store(tenant=tenant))
 
     async def dump(
         self,
@@ -340,3 +405,15 @@ class Rem:
     async def check_cache(self) -> MirrorReport:
         """Compare kv_store and edges with the entity tables."""
         return await check_mirrors(self._database)
+
+
+def _make_ingest_options(category: str | None, tags: Sequence[str] | None, form: Form | None) -> IngestOptions:
+    if isinstance(tags, str):
+        raise InvalidInputError(f"Tags are a list: write tags=[{tags!r}].")
+    return IngestOptions(category, None if tags is None else tuple(tags), form)
+
+
+def _make_listing_options(exclude: Sequence[str], ignore: bool, recursive: bool) -> ListingOptions:
+    if isinstance(exclude, str):
+        raise InvalidInputError(f"The patterns to exclude are a list: write exclude=[{exclude!r}].")
+    return ListingOptions(tuple(exclude), ignore, recursive)

@@ -13,6 +13,7 @@ from uuid import UUID
 from rem.db.sql import fill, query
 from rem.db.write_plan import owner_condition
 from rem.ingest.models import FetchedFile, Form
+from rem.models.field_types import MAX_KEY_BYTES
 from rem.text import clean_text, collapse_spaces
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 ORIGIN = "ingest"
 """The `origin` of all rows that ingestion writes."""
+MAX_LABEL_BYTES = MAX_KEY_BYTES - 100
+"""Keys may become longer than the labels that they are made of."""
 MAX_NAME_BYTES = 900
 """A label has at most 1,024 bytes, and chunks append a number to the name."""
 MAX_EXTRA_PATH_PARTS = 8
@@ -36,6 +39,8 @@ class StoredFile:
     checksum: str | None
     processing_status: str
     is_deleted: bool
+    is_removed: bool
+    """Whether it is deleted because it was no longer in its folder, and not by its owner."""
     metadata: Mapping[str, Any]
     tags: Sequence[str]
 
@@ -157,6 +162,32 @@ class FileStore:
                     chunks.live[number] = chunk_id, digest
         return chunks_by_file
 
+    async def list_uris_below(self, prefix: str) -> set[str]:
+        """Return the URIs of the files whose URI starts with a prefix."""
+        rows = await self._connection.fetch(self._owned("uris_below", "f"), *self._scope, prefix)
+        return {uri for (uri,) in rows}
+
+    async def remove(self, uris: Sequence[str]) -> list[tuple[str, str, str]]:
+        """Delete files that are no longer in their folder. Return the URI, name and key of each.
+
+        Unlike a file that its owner deleted, such a file is restored when it is ingested again.
+        """
+        rows = await self._connection.fetch(self._owned("remove_files", "f"), *self._scope, list(uris))
+        return [(uri, name, key) for uri, name, key in rows]
+
+    async def restore_removed(self, files: Iterable[StoredFile]) -> None:
+        """Restore those of the files that were deleted by `remove`, with their chunks."""
+        ids = [file.id for file in files if file.is_removed]
+        if ids:
+            await self._connection.execute(self._owned("restore_removed", "f"), *self._scope, ids)
+
+    async def record_run(self, run_id: UUID, is_new_by_id: Mapping[UUID, bool]) -> None:
+        """Record that a run has stored these files."""
+        if is_new_by_id:
+            await self._connection.execute(
+                query("ingest", "record_run"), *self._scope, run_id, list(is_new_by_id), list(is_new_by_id.values())
+            )
+
     async def load_entries(self, file_id: UUID) -> dict[str, tuple[UUID, bool]]:
         """Return the id of each knowledge entry of a file and whether it is deleted, by key."""
         rows = await self._connection.fetch(self._owned("load_entries", "o"), *self._scope, file_id)
@@ -167,10 +198,10 @@ class FileStore:
         rows = await self._connection.fetch(self._owned("check_entry_keys", "o"), *self._scope, list(names), file_id)
         return [(key, is_taken) for key, is_taken in rows]
 
-    async def erase(self, table: Literal["chunks", "entries"], ids: Sequence[UUID]) -> None:
-        """Erase chunks or entries. Soft deletion would block their keys when the file grows again."""
+    async def erase(self, table: Literal["chunks", "entries", "files"], ids: Sequence[UUID]) -> None:
+        """Erase chunks, entries or whole files. Soft deletion would block their keys when a file grows again."""
         if ids:
-            statement = self._owned(f"erase_{table}", "r" if table == "chunks" else "o")
+            statement = self._owned(f"erase_{table}", {"chunks": "r", "entries": "o", "files": "f"}[table])
             await self._connection.execute(statement, *self._scope, list(ids))
 
     def _owned(self, name: str, alias: str, **parts: str) -> str:
@@ -205,6 +236,16 @@ def propose_names(file: FetchedFile) -> list[str]:
     longer = [_clean_name("/".join(parts[-length:])) for length in lengths]
     names = [name, *(path for path in longer if path.endswith(name)), f"{name} {uri_hash[:8]}", f"{name} {uri_hash}"]
     return [_shorten(name, uri_hash) for name in names]
+
+
+def clean_labels(labels: Iterable[str]) -> list[str]:
+    """Return the labels that can be keys, each once and with normalised white space."""
+    cleaned = map(_clean_name, labels)
+    return list(dict.fromkeys(label for label in cleaned if _has_letter_or_digit(label) and _fits_key(label)))
+
+
+def _fits_key(label: str) -> bool:
+    return len(label.encode()) <= MAX_LABEL_BYTES
 
 
 def _name_by_id(request: NameRequest) -> AssignedName:

@@ -31,8 +31,17 @@ from rem.ingest.knowledge.agents import extract_agent_yaml
 from rem.ingest.knowledge.entries import KnowledgeEntry, build_entry_rows
 from rem.ingest.knowledge.openapi import parse_openapi
 from rem.ingest.knowledge.wiki import extract_tags, parse_wiki_page
-from rem.ingest.models import FetchedFile, FileOutcome, FileStatus, Form, IngestOptions, ParsedDocument
-from rem.models import File, Resource
+from rem.ingest.models import (
+    FetchedFile,
+    FileOutcome,
+    FileStatus,
+    Form,
+    IngestOptions,
+    ParsedDocument,
+    shorten_run_id,
+)
+from rem.ingest.note_keys import add_section_keys, build_link_edges, list_aliases
+from rem.models import Edge, File, Resource
 from rem.models.field_types import utc_now
 from rem.models.file import ProcessingStatus
 from rem.text import clean_text
@@ -47,7 +56,7 @@ WithinTransaction: TypeAlias = Callable[["Store"], AbstractAsyncContextManager[N
 """Opens a context in the transaction that stores a file. What it does is committed or rolled back with the file."""
 MAX_HEADINGS = 200
 """Headings listed in the metadata of a file."""
-OWN_METADATA_KEYS = frozenset({"title", "headings", "document", "ingest", "error", "wanted"})
+OWN_METADATA_KEYS = frozenset({"title", "aliases", "headings", "document", "ingest", "error", "wanted"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +70,14 @@ class PreparedFile:
     """None for the definition of an agent."""
     chunks: Sequence[Chunk] = ()
     entries: Sequence[KnowledgeEntry] = ()
+    aliases: Sequence[str] = ()
+    """Names of the file besides its path."""
+    links: Sequence[Edge] = ()
+    """Edges to the files and notes that the text links to."""
     agent_yaml: str | None = None
     """The definition of an agent, if the file is one."""
+    is_known: bool = False
+    """Whether an older version of the file is stored."""
 
 
 @dataclass(slots=True)
@@ -106,22 +121,40 @@ class _FileWrite:
     def row_count(self) -> int:
         return len(self.chunks) + len(self.entry_keys)
 
-    def make_outcome(self, assigned: AssignedName) -> FileOutcome:
-        is_new = self.stored is None or self.stored.checksum is None
+    @property
+    def is_new(self) -> bool:
+        return self.stored is None or self.stored.checksum is None
+
+    def make_outcome(self, assigned: AssignedName, run_id: UUID | None) -> FileOutcome:
         keys = (*(assigned.chunk_keys[chunk.number - 1] for chunk in self.chunks), *self.entry_keys)
-        status: FileStatus = "added" if is_new else "changed"
+        status: FileStatus = "added" if self.is_new or (self.stored and self.stored.is_removed) else "changed"
         return FileOutcome(
-            status, self.prepared.file.uri, assigned.name, assigned.key, chunks=self.row_count, keys=keys
+            status,
+            self.prepared.file.uri,
+            assigned.name,
+            assigned.key,
+            chunks=self.row_count,
+            keys=keys,
+            run=shorten_run_id(run_id) if run_id else None,
         )
 
 
 class Ingester:
     """Ingests files for the owner of a store."""
 
-    def __init__(self, store: Store, settings: Settings, *, save_agent: SaveAgent | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        *,
+        save_agent: SaveAgent | None = None,
+        run_id: UUID | None = None,
+    ) -> None:
+        """Create an ingester. With `run_id`, the files are recorded as one run, which can be undone."""
         self._store = store
         self._settings = settings
         self._save_agent = save_agent
+        self._run_id = run_id
 
     @property
     def target_store(self) -> Store:
@@ -163,7 +196,9 @@ class Ingester:
             outcome = self._check_existing(stored, file, compute_checksum(file), options)
             if outcome is not None:
                 return outcome
-        return await self.prepare(file, options, document)
+        prepared = await self.prepare(file, options, document)
+        is_known = stored is not None and stored.checksum is not None and not stored.is_removed
+        return replace(prepared, is_known=is_known)
 
     async def prepare(
         self, file: FetchedFile, options: IngestOptions, document: ParsedDocument | None = None
@@ -203,6 +238,13 @@ class Ingester:
                 outcomes |= await self._store_round(store, {position: files[position] for position in remaining})
         return [outcomes[position] for position in range(len(files))]
 
+    async def remove(self, uris: Sequence[str]) -> list[FileOutcome]:
+        """Delete files that are no longer in their folder. They are restored when they are ingested again."""
+        async with self._store.transaction() as store, store.executor.connection() as connection:
+            file_store = FileStore(connection, store.scope)
+            await file_store.lock()
+            return [FileOutcome("removed", uri, name, key) for uri, name, key in await file_store.remove(uris)]
+
     async def _store_round(self, store: Store, files: Mapping[int, PreparedFile]) -> dict[int, FileOutcome]:
         """Store the files that do not conflict with each other, at least one. Return their outcomes by position."""
         outcomes: dict[int, FileOutcome] = {}
@@ -210,6 +252,7 @@ class Ingester:
             file_store = FileStore(connection, store.scope)
             await file_store.lock()
             stored_files = await file_store.find_by_uri([prepared.file.uri for prepared in files.values()], lock=True)
+            await file_store.restore_removed(stored_files.values())
             stored_chunks = await file_store.load_chunks([stored.id for stored in stored_files.values()])
             writes: dict[int, _FileWrite] = {}
             for position, prepared in _skip_repeated_uris(files):
@@ -230,12 +273,16 @@ class Ingester:
                 if assigned
             ]
             await self._write_rows(store, file_store, [(write, assigned) for _, write, assigned in named])
-        return outcomes | {position: write.make_outcome(assigned) for position, write, assigned in named}
+            if self._run_id is not None:
+                await file_store.record_run(self._run_id, {write.file_id: write.is_new for _, write, _ in named})
+        return outcomes | {position: write.make_outcome(assigned, self._run_id) for position, write, assigned in named}
 
     def _check_existing(
         self, stored: StoredFile, file: FetchedFile, checksum: str, options: IngestOptions
     ) -> FileOutcome | None:
         """Return the outcome of a file that was deleted or has not changed; None if it has to be stored."""
+        if stored.is_removed:
+            return None
         if stored.is_deleted:
             hint = f"It was deleted earlier and stays deleted: `rem restore files {stored.id}` restores it."
             return FileOutcome("deleted", file.uri, stored.name, stored.key, error=hint)
@@ -309,6 +356,7 @@ class Ingester:
             processing_status=ProcessingStatus.COMPLETED,
             metadata=_build_metadata(prepared, write.stored, ingest_info),
             tags=write.tags,
+            graph_edges=list(prepared.links),
             origin=ORIGIN,
         )
 
@@ -316,6 +364,13 @@ class Ingester:
 def compute_checksum(file: FetchedFile) -> str:
     """Return the SHA-256 of a file in hexadecimal."""
     return hashlib.sha256(file.data).hexdigest()
+
+
+def make_preview(prepared: PreparedFile) -> FileOutcome:
+    """Return the outcome that storing a prepared file would have."""
+    status: FileStatus = "changed" if prepared.is_known else "added"
+    rows = len(prepared.chunks) + len(prepared.entries)
+    return FileOutcome(status, prepared.file.uri, clean_text(prepared.file.name), chunks=rows)
 
 
 def make_failed_outcome(uri: str, name: str, error: Exception) -> FileOutcome:
@@ -336,7 +391,14 @@ def _skip_repeated_uris(files: Mapping[int, PreparedFile]) -> Iterator[tuple[int
 
 
 def _add_chunks(prepared: PreparedFile, document: ParsedDocument, max_tokens: int) -> PreparedFile:
-    return replace(prepared, document=document, chunks=chunk_document(document, max_tokens))
+    file = prepared.file
+    return replace(
+        prepared,
+        document=document,
+        chunks=add_section_keys(file, document, chunk_document(document, max_tokens)),
+        aliases=list_aliases(file, document),
+        links=build_link_edges(file, document),
+    )
 
 
 def _add_entries(prepared: PreparedFile, document: ParsedDocument) -> PreparedFile:
@@ -360,6 +422,7 @@ def _build_metadata(
     if prepared.document is not None:
         headings = dict.fromkeys(chunk.heading_path[-1] for chunk in prepared.chunks if chunk.heading_path)
         own["title"] = prepared.document.title
+        own["aliases"] = prepared.aliases
         own["headings"] = list(headings)[:MAX_HEADINGS] if prepared.document.format == "markdown" else None
         own["document"] = prepared.document.metadata
     return {**foreign, **{key: to_json_value(value) for key, value in own.items() if value}}

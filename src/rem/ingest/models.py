@@ -6,15 +6,18 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from uuid import UUID
 
 from rem.errors import InvalidInputError
+from rem.ingest.sources.ignore_rules import IgnoreReason
 
 Format: TypeAlias = Literal["text", "markdown", "code", "table", "data"]
 """Decides where a text is cut: at paragraphs, headings, definitions, rows or entries."""
 Form: TypeAlias = Literal["resource", "ontology", "schema"]
 """What a file is stored as: chunks, entries of the knowledge base, or an agent."""
-FileStatus: TypeAlias = Literal["added", "unchanged", "changed", "deleted", "skipped", "failed"]
-"""The result for one file. Deleted: its owner deleted it earlier, so it was left alone. Skipped: it is empty."""
+FileStatus: TypeAlias = Literal["added", "unchanged", "changed", "removed", "deleted", "skipped", "failed"]
+"""The result for one file. Removed: it was no longer in its folder, so it was deleted. Deleted: its owner deleted it
+earlier, so it was left alone. Skipped: it is empty, or it vanished while the folder was read."""
 
 
 class FileSource(NamedTuple):
@@ -32,6 +35,8 @@ class Listing:
     sources: list[FileSource] = field(default_factory=list)
     errors: list[tuple[str, str]] = field(default_factory=list)
     """Names that could not be read, each with the reason."""
+    ignored: Counter[IgnoreReason] = field(default_factory=Counter)
+    """Files and folders that were left out, by reason. The contents of an ignored folder are not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,8 @@ class FileOutcome:
     error: str | None = None
     keys: tuple[str, ...] = ()
     """The keys of its chunks and entries."""
+    run: str | None = None
+    """The id of the run that added or changed it, for `rem ingest undo`."""
 
 
 @dataclass(slots=True)
@@ -98,6 +105,8 @@ class IngestReport:
     """The results of ingesting many files, in the order of the files."""
 
     files: list[FileOutcome] = field(default_factory=list)
+    ignored: Counter[IgnoreReason] = field(default_factory=Counter)
+    """Files and folders that were not read, by reason. The contents of an ignored folder are not counted."""
     index_error: str | None = None
     """The reason why the stored chunks could not be embedded. They are found by words, not yet by meaning."""
 
@@ -112,6 +121,16 @@ class IngestReport:
         return sum(file.chunks for file in self.files if file.status in ("added", "changed"))
 
     @property
+    def run(self) -> str | None:
+        """The id of the run, for `rem ingest undo`. None if it stored nothing."""
+        return next((file.run for file in self.files if file.run), None)
+
+    @property
     def failures(self) -> list[FileOutcome]:
         """The files that could not be ingested."""
         return [file for file in self.files if file.status == "failed"]
+
+
+def shorten_run_id(run_id: UUID) -> str:
+    """Return the beginning of a run's id, which is enough to tell the runs of one owner apart."""
+    return run_id.hex[:8]

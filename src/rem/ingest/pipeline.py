@@ -6,13 +6,14 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from rem.errors import DatabaseError, EmbeddingError, InvalidInputError, RemError
-from rem.ingest.ingester import PreparedFile, make_failed_outcome
-from rem.ingest.models import FileOutcome, FileSource, IngestOptions, IngestReport
+from rem.errors import DatabaseError, EmbeddingError, FileMissingError, RemError
+from rem.ingest.ingester import PreparedFile, make_failed_outcome, make_preview
+from rem.ingest.models import FileOutcome, FileSource, IngestOptions, IngestReport, Listing
 from rem.ingest.sources.fetch import fetch_file, list_sources
+from rem.ingest.sources.ignore_rules import ListingOptions
 from rem.text import clean_text
 
 if TYPE_CHECKING:
@@ -42,19 +43,27 @@ class Pipeline:
     policy: FetchPolicy
     settings: IngestSettings
     options: IngestOptions
+    listing_options: ListingOptions = field(default_factory=ListingOptions)
+    is_dry_run: bool = False
+    """Read the files and report what would be stored, but store nothing."""
 
-    async def ingest(
-        self, places: Sequence[str], *, index: Index, recursive: bool = True, on_file: OnFile | None = None
-    ) -> IngestReport:
+    async def ingest(self, places: Sequence[str], *, index: Index, on_file: OnFile | None = None) -> IngestReport:
         """Ingest files, folders and URLs, and index the stored rows. Each file is read once.
 
-        The report lists the files first, and then the places that could not be read. Without `recursive` only the
-        files directly in a folder are read. An error of the embedder does not stop anything: it is in the report.
+        The report lists the files first, and then the places that could not be read. An error of the embedder does not
+        stop anything: it is in the report.
         """
-        sources, failures = await self._collect_sources(places, recursive)
-        report = await self._run_and_index(sources, index, on_file)
-        report.files += failures
+        listing = await self.list_files(places)
+        report = await self.ingest_sources(listing.sources, index=index, on_file=on_file)
+        report.files += [FileOutcome("failed", name, name, error=reason) for name, reason in listing.errors]
+        report.ignored = listing.ignored
         return report
+
+    async def ingest_sources(
+        self, sources: Sequence[FileSource], *, index: Index, on_file: OnFile | None = None
+    ) -> IngestReport:
+        """Ingest files, and index the stored rows."""
+        return await (self.run(sources, on_file) if self.is_dry_run else self._run_and_index(sources, index, on_file))
 
     async def run(self, sources: Sequence[FileSource], on_file: OnFile | None = None) -> IngestReport:
         """Ingest files in order, without indexing. If this is cancelled, the files stored so far stay."""
@@ -67,29 +76,26 @@ class Pipeline:
                         on_file(outcome, len(sources))
         return report
 
-    async def _collect_sources(
-        self, places: Iterable[str], recursive: bool
-    ) -> tuple[list[FileSource], list[FileOutcome]]:
-        """Return the files of all places, each URI once, and the outcomes of what could not be listed."""
+    async def list_files(self, places: Iterable[str]) -> Listing:
+        """Return the files of all places, each URI once. The errors are whole sentences."""
         sources: dict[str, FileSource] = {}
-        failures: list[FileOutcome] = []
+        merged = Listing()
         for place in places:
             try:
-                listing = await list_sources(place, self.policy, self.settings)
+                listing = await list_sources(place, self.policy, self.settings, self.listing_options)
             except RemError as error:
-                failures.append(make_failed_outcome(place, place, error))
+                merged.errors.append((place, str(error)))
                 continue
             except UnicodeEncodeError:
                 name = clean_text(place)
-                failures.append(make_failed_outcome(name, name, InvalidInputError(f"{name} is not a valid path.")))
+                merged.errors.append((name, f"{name} is not a valid path."))
                 continue
-            failures += [
-                FileOutcome("failed", name, name, error=f"{name} {reason}.") for name, reason in listing.errors
-            ]
+            merged.errors += [(name, f"{name} {reason}.") for name, reason in listing.errors]
+            merged.ignored += listing.ignored
             for source in listing.sources:
-                if recursive or len(listing.sources) == 1 or source.name.count("/") <= 1:
-                    sources.setdefault(source.uri, source)
-        return list(sources.values()), failures
+                sources.setdefault(source.uri, source)
+        merged.sources = list(sources.values())
+        return merged
 
     async def _run_and_index(self, sources: Sequence[FileSource], index: Index, on_file: OnFile | None) -> IngestReport:
         """Ingest files while the stored ones are indexed. Storing waits for the database, embedding for the CPU."""
@@ -118,11 +124,16 @@ class Pipeline:
             return await self.ingester.prepare_if_changed(file, self.options)
         except DatabaseError:
             raise
+        except FileMissingError as error:
+            # A file with a folder in its name was listed, so it has vanished since.
+            return FileOutcome("skipped" if "/" in source.name else "failed", source.uri, source.name, error=str(error))
         except Exception as error:  # noqa: BLE001  # one bad file must not stop the others, whatever it raises
             return make_failed_outcome(source.uri, source.name, error)
 
     async def _store_batch(self, batch: Sequence[_ReadResult]) -> list[FileOutcome]:
         """Store the prepared files of a batch, and return the outcomes of all files in order."""
+        if self.is_dry_run:
+            return [result if isinstance(result, FileOutcome) else make_preview(result) for result in batch]
         stored = iter(await self._store([result for result in batch if isinstance(result, PreparedFile)]))
         return [result if isinstance(result, FileOutcome) else next(stored) for result in batch]
 

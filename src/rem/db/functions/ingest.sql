@@ -116,3 +116,17 @@ BEGIN
   RETURN NULL;
 END $$;
 CREATE OR REPLACE TRIGGER cascade_erasure AFTER DELETE ON files FOR EACH ROW EXECUTE FUNCTION rem_cascade_file_erasure();
+
+-- Return a hash of a file's row, chunks and entries, as ingestion writes them: it changes when the file is ingested in another
+-- version or edited. Edges are left out, because dreams add some. Own and shared chunks are separate queries, for their index.
+CREATE OR REPLACE FUNCTION rem_file_version(of_tenant text, of_file uuid) RETURNS text LANGUAGE sql STABLE AS $$
+  SELECT md5(concat_ws('/', f.name, f.uri, f.checksum, f.tags::text, (f.metadata #- '{ingest,removed_at}')::text,
+    (SELECT string_agg(md5(r.content), '' ORDER BY r.id) FROM rem.resources r
+     WHERE r.tenant_id = f.tenant_id AND r.user_id = f.user_id AND r.metadata ? 'file_id' AND r.metadata ->> 'file_id' = f.id::text),
+    (SELECT string_agg(md5(r.content), '' ORDER BY r.id) FROM rem.resources r
+     WHERE r.tenant_id = f.tenant_id AND r.user_id IS NULL AND f.user_id IS NULL
+       AND r.metadata ? 'file_id' AND r.metadata ->> 'file_id' = f.id::text),
+    (SELECT string_agg(md5(o.content), '' ORDER BY o.id) FROM rem.ontologies o
+     WHERE o.tenant_id = f.tenant_id AND o.file_id = f.id AND o.origin = 'ingest')))
+  FROM rem.files f WHERE f.tenant_id = of_tenant AND f.id = of_file
+$$;

@@ -1,6 +1,9 @@
 -- name: find_by_uri
 -- Return the files of an owner with these URIs. Of each URI the live file comes last, after the deleted ones.
-SELECT f.id, f.name, f.key, f.checksum, f.processing_status, f.deleted_at IS NOT NULL AS is_deleted, f.metadata, f.tags, f.uri
+SELECT f.id, f.name, f.key, f.checksum, f.processing_status, f.deleted_at IS NOT NULL AS is_deleted,
+       -- The time tells a removed file from one that was restored and then deleted by its owner.
+       coalesce(f.metadata #>> '{ingest,removed_at}' = extract(epoch FROM f.deleted_at)::text, false) AS is_removed,
+       f.metadata, f.tags, f.uri
 FROM rem.files f WHERE f.tenant_id = $1 AND {owner} AND f.uri = ANY ($3::text[])
 ORDER BY f.deleted_at NULLS LAST {lock}
 
@@ -100,3 +103,54 @@ WITH stranded AS (
   FOR UPDATE SKIP LOCKED)
 UPDATE rem.files f SET processing_status = 'failed', metadata = f.metadata || jsonb_build_object('error', $1::text)
 FROM stranded s WHERE (f.tenant_id, f.id) = (s.tenant_id, s.id) RETURNING f.id
+
+-- name: remove_files
+-- Delete files that are no longer in their folder, with a mark: they are restored when they are there again. Return their keys.
+UPDATE rem.files f SET deleted_at = now(),
+  metadata = jsonb_set(f.metadata, '{ingest}', coalesce(f.metadata -> 'ingest', '{}')
+                       || jsonb_build_object('removed_at', extract(epoch FROM now())::text))
+WHERE f.tenant_id = $1 AND {owner} AND f.uri = ANY ($3::text[]) AND f.deleted_at IS NULL RETURNING f.uri, f.name, f.key
+
+-- name: restore_removed
+UPDATE rem.files f SET deleted_at = NULL WHERE f.tenant_id = $1 AND {owner} AND f.id = ANY ($3::uuid[])
+
+-- name: uris_below
+-- Return the addresses of the owner's files that start with $3.
+SELECT f.uri FROM rem.files f
+WHERE f.tenant_id = $1 AND {owner} AND f.deleted_at IS NULL AND starts_with(f.uri, $3) AND f.origin = 'ingest'
+
+-- name: record_run
+-- Record the files that a run ($3) has just stored, with the versions that it stored.
+WITH run AS (INSERT INTO rem.ingest_runs (tenant_id, user_id, id) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING)
+INSERT INTO rem.ingest_run_files (tenant_id, run_id, file_id, is_new, version)
+SELECT $1, $3, given.file_id, given.is_new, rem.rem_file_version($1, given.file_id)
+FROM unnest($4::uuid[], $5::boolean[]) AS given (file_id, is_new)
+ON CONFLICT (tenant_id, run_id, file_id) DO UPDATE SET version = excluded.version
+
+-- name: runs
+-- Return the runs of an owner, latest first, with the files that still exist: how many were new and how many replaced an older
+-- version, and the names of the first ones.
+SELECT r.id, r.started_at, r.undone_at, count(f.id) FILTER (WHERE x.is_new) AS added, count(f.id) FILTER (WHERE NOT x.is_new) AS changed,
+       coalesce((array_agg(f.name ORDER BY f.name) FILTER (WHERE f.id IS NOT NULL))[:3], '{}') AS names
+FROM rem.ingest_runs r
+LEFT JOIN rem.ingest_run_files x ON (x.tenant_id, x.run_id) = (r.tenant_id, r.id)
+LEFT JOIN rem.files f ON (f.tenant_id, f.id) = (x.tenant_id, x.file_id) AND f.deleted_at IS NULL
+WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2
+GROUP BY r.tenant_id, r.id ORDER BY r.started_at DESC LIMIT $3
+
+-- name: find_runs
+-- Return the runs of an owner whose id starts with $3, and lock them.
+SELECT r.id, r.undone_at FROM rem.ingest_runs r
+WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND starts_with(replace(r.id::text, '-', ''), $3) LIMIT 2 FOR UPDATE
+
+-- name: files_of_run
+SELECT f.id, f.name, f.key, x.is_new, f.deleted_at IS NOT NULL AS is_deleted, f.metadata #>> '{ingest,form}' AS form,
+       x.version = rem.rem_file_version(f.tenant_id, f.id) AS is_same
+FROM rem.ingest_run_files x JOIN rem.files f ON (f.tenant_id, f.id) = (x.tenant_id, x.file_id)
+WHERE x.tenant_id = $1 AND x.run_id = $2 ORDER BY f.name FOR UPDATE OF f
+
+-- name: erase_files
+DELETE FROM rem.files f WHERE f.tenant_id = $1 AND {owner} AND f.id = ANY ($3::uuid[])
+
+-- name: mark_undone
+UPDATE rem.ingest_runs r SET undone_at = clock_timestamp() WHERE r.tenant_id = $1 AND r.id = $2

@@ -13,8 +13,8 @@ from rem.ingest.readers.front_matter import parse_front_matter
 from rem.memory.tokens import count_tokens
 from rem.retrieval.text_splitter import split_text
 
-CHUNKER_VERSION = 2
-"""Increase it when the same text is cut differently: stored files are then cut again when they are ingested."""
+CHUNKER_VERSION = 3
+"""Increase it when the same text gets other chunks, keys or edges: stored files are cut again when ingested again."""
 MAX_BLOCK_CHARS = 50_000
 """Longer texts are first split into blocks: semchunk needs too much memory to count the tokens of a longer one."""
 MAX_HEADER_CHARS = 2000

@@ -8,16 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from rem.ingest.file_store import ORIGIN, AssignedName
 from rem.models import Edge, Ontology
-from rem.models.field_types import MAX_KEY_BYTES
-from rem.text import clean_text, collapse_spaces
+from rem.text import clean_text
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from rem.ingest.file_store import FileStore
-
-MAX_ENTRY_NAME_BYTES = MAX_KEY_BYTES - 100
-"""Keys may become longer than the names that they are made of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +46,6 @@ class _NamedEntry:
     entry: KnowledgeEntry
     name: str
     key: str
-
-
-def clean_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names that can be keys, each once and with normalised white space."""
-    cleaned = (collapse_spaces(clean_text(name)) for name in names)
-    valid = (name for name in cleaned if any(map(str.isalnum, name)) and len(name.encode()) <= MAX_ENTRY_NAME_BYTES)
-    return tuple(dict.fromkeys(valid))
 
 
 async def build_entry_rows(

@@ -11,8 +11,9 @@ import yaml
 
 from rem.db.yaml import YamlLimitError, load_yaml
 from rem.errors import FileUnreadableError
+from rem.ingest.file_store import clean_labels
 from rem.ingest.json_values import to_json_value
-from rem.ingest.knowledge.entries import EntryLink, KnowledgeEntry, clean_names
+from rem.ingest.knowledge.entries import EntryLink, KnowledgeEntry
 from rem.ingest.models import FetchedFile, ParsedDocument
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
@@ -114,8 +115,8 @@ class _ApiDescription:
         aliases: tuple[str, ...] = (),
         tags: tuple[str, ...] = (),
     ) -> KnowledgeEntry:
-        names = clean_names([name, f"{self._title} {name}", f"{self._title} {name} {self._uri_hash}"])
-        return KnowledgeEntry(identity, names, content, links, clean_names(aliases), tags, to_json_value(data))
+        names = tuple(clean_labels([name, f"{self._title} {name}", f"{self._title} {name} {self._uri_hash}"]))
+        return KnowledgeEntry(identity, names, content, links, tuple(clean_labels(aliases)), tags, to_json_value(data))
 
     def _format_overview(self) -> str:
         servers = [str(_as_mapping(server).get("url")) for server in _as_list(self._value.get("servers"))]

@@ -7,17 +7,14 @@ import posixpath
 import re
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import unquote
 
 from rem.ingest.chunking.headings import find_section_starts
-from rem.ingest.knowledge.entries import EntryLink, KnowledgeEntry, clean_names
+from rem.ingest.file_store import clean_labels
+from rem.ingest.knowledge.entries import EntryLink, KnowledgeEntry
+from rem.ingest.links import find_links, is_page, resolve_path
 from rem.ingest.models import FetchedFile, ParsedDocument
 
 MAX_TAG_CHARS = 255
-_WIKI_LINK = re.compile(r"!?\[\[([^\[\]|#\n]{1,500})(?:#[^\[\]|\n]*)?(?:\|[^\[\]\n]*)?\]\]")
-_LINK = re.compile(r"(!?)\[[^\[\]\n]{0,500}\]\(\s*<?([^\s()<>]{1,1000})>?[^()\n]{0,200}\)")
-_CODE = re.compile(r"^ {0,3}(`{3,}|~{3,}).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)|`[^`\n]+`", re.MULTILINE | re.DOTALL)
-_PAGE_SUFFIXES = frozenset({"", ".md", ".markdown", ".mdx"})
 
 
 def parse_wiki_page(file: FetchedFile, document: ParsedDocument) -> KnowledgeEntry:
@@ -25,15 +22,15 @@ def parse_wiki_page(file: FetchedFile, document: ParsedDocument) -> KnowledgeEnt
     stem = posixpath.splitext(posixpath.basename(file.name))[0]
     title = document.title or _first_heading(document) or stem
     uri_hash = hashlib.sha256(file.uri.encode(errors="surrogatepass")).hexdigest()
-    names = clean_names([title, f"{title} ({file.name})", f"{title} {uri_hash[:8]}", uri_hash])
+    names = tuple(clean_labels([title, f"{title} ({file.name})", f"{title} {uri_hash[:8]}", uri_hash]))
     path = posixpath.splitext(file.name)[0]
     links = _find_links(file, document.text) if document.format == "markdown" else ()
     return KnowledgeEntry(
         id=file.uri,
         names=names,
         content=document.text,
-        links=tuple(EntryLink("links_to", label) for label in clean_names(links)),
-        aliases=tuple(alias for alias in clean_names([file.name, path, stem]) if alias != names[0]),
+        links=tuple(EntryLink("links_to", label) for label in clean_labels(links)),
+        aliases=tuple(alias for alias in clean_labels([file.name, path, stem]) if alias != names[0]),
     )
 
 
@@ -44,24 +41,12 @@ def _first_heading(document: ParsedDocument) -> str | None:
 
 
 def _find_links(file: FetchedFile, text: str) -> Iterator[str]:
-    """Yield the link targets of a page: the names in `[[…]]` and the paths of other pages."""
-    prose = _CODE.sub(" ", text)
-    for match in _WIKI_LINK.finditer(prose):
-        yield match[1].strip()
-    for match in _LINK.finditer(prose):
-        is_image = bool(match[1])
-        target = None if is_image else _resolve_page_path(file.name, match[2])
-        if target:
-            yield target
-
-
-def _resolve_page_path(name: str, target: str) -> str | None:
-    """Return the path of a linked page; None if the link leaves the ingested folder or is not a page."""
-    path = unquote(target.partition("#")[0].partition("?")[0])
-    if not path or ":" in path or path.startswith("/") or posixpath.splitext(path)[1].lower() not in _PAGE_SUFFIXES:
-        return None
-    resolved = posixpath.normpath(posixpath.join(posixpath.dirname(name), path))
-    return None if resolved.startswith("..") or resolved == "." else resolved
+    """Yield the link targets of a page: the names in `[[…]]`, and the paths of other pages of the ingested folder."""
+    for link in find_links(text):
+        if not link.is_path:
+            yield link.target
+        elif is_page(link.target) and (path := resolve_path(file.name, link.target)):
+            yield path
 
 
 def extract_tags(metadata: dict[str, Any]) -> list[str]:
@@ -70,4 +55,5 @@ def extract_tags(metadata: dict[str, Any]) -> list[str]:
     tags = (front_matter if isinstance(front_matter, dict) else metadata).get("tags", [])
     if isinstance(tags, str):
         tags = re.split(r"[,\s]+", tags)
-    return [str(tag)[:MAX_TAG_CHARS] for tag in tags if str(tag).strip()] if isinstance(tags, list) else []
+    names = [str(tag).strip().lstrip("#") for tag in tags] if isinstance(tags, list) else []
+    return [name[:MAX_TAG_CHARS] for name in names if name]

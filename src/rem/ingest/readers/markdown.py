@@ -24,9 +24,10 @@ def read_markdown(file: FetchedFile) -> ParsedDocument:
     """
     text, metadata = decode_text(file)
     front_matter, end = parse_front_matter(text)
+    written_at = None
     if front_matter is not None:
         metadata["front_matter"] = front_matter
-    written_at = parse_time(front_matter.get("date")) if front_matter else None
+        written_at = parse_time(front_matter.get("date")) or parse_time(front_matter.get("created"))
     title = front_matter.get("title") if front_matter else None
     if not isinstance(title, str) or not title.strip():
         title = find_first_heading(text[end:])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from dataclasses import replace
 
 from rem.errors import FetchForbiddenError
 from rem.ingest.models import FetchedFile, FileSource, Listing
+from rem.ingest.sources.ignore_rules import IgnoreRules, ListingOptions
 from rem.ingest.sources.policy import FetchPolicy
 from rem.settings import IngestSettings
 
@@ -37,18 +39,27 @@ async def fetch_file(
     return replace(file, name=name) if name else file
 
 
-async def list_sources(place: str, policy: FetchPolicy, settings: IngestSettings) -> Listing:
+async def list_sources(
+    place: str, policy: FetchPolicy, settings: IngestSettings, options: ListingOptions | None = None
+) -> Listing:
     """List all files of a folder, or of an `s3://` prefix that ends with a slash. List any other place as one file."""
+    options = options or ListingOptions()
     match _parse_scheme(place):
         case "file":
-            return await asyncio.to_thread(_list_local, place, policy)
+            return await asyncio.to_thread(_list_local, place, policy, options)
         case "s3":
-            return await _list_s3(place, policy, settings)
+            return await _list_s3(place, policy, settings, options)
         case _:
             from rem.ingest.sources.http import display_name, parse_url
 
             url = parse_url(place)
-            return Listing([FileSource(str(url), display_name(url))])
+            return _list_one(FileSource(str(url), display_name(url)), options)
+
+
+def _list_one(source: FileSource, options: ListingOptions) -> Listing:
+    """Return the listing of a file that the caller has named. Only a pattern to exclude leaves it out."""
+    is_excluded = IgnoreRules(options).excludes(source.name)
+    return Listing(ignored=Counter({"excluded": 1})) if is_excluded else Listing([source])
 
 
 def _parse_scheme(place: str) -> str:
@@ -59,19 +70,19 @@ def _parse_scheme(place: str) -> str:
     return scheme
 
 
-def _list_local(place: str, policy: FetchPolicy) -> Listing:
+def _list_local(place: str, policy: FetchPolicy, options: ListingOptions) -> Listing:
     from rem.ingest.sources.local import is_folder, list_local, resolve_path
 
     if is_folder(place, policy):
-        return list_local(place, policy)
+        return list_local(place, policy, options)
     path = resolve_path(place, policy)
-    return Listing([FileSource(path.as_uri(), path.name)])
+    return _list_one(FileSource(path.as_uri(), path.name), options)
 
 
-async def _list_s3(place: str, policy: FetchPolicy, settings: IngestSettings) -> Listing:
+async def _list_s3(place: str, policy: FetchPolicy, settings: IngestSettings, options: ListingOptions) -> Listing:
     from rem.ingest.sources.s3 import list_s3, parse_s3_uri
 
     location = parse_s3_uri(place, policy)
     if location.is_folder:
-        return await list_s3(place, policy, settings)
-    return Listing([FileSource(location.uri, location.key.rpartition("/")[2])])
+        return await list_s3(place, policy, settings, options)
+    return _list_one(FileSource(location.uri, location.key.rpartition("/")[2]), options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote_to_bytes, urlsplit
@@ -13,7 +13,8 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from rem.errors import FetchForbiddenError, FileMissingError, FileTooLargeError, FileUnreadableError, InvalidInputError
 from rem.ingest.dates import convert_mtime
 from rem.ingest.models import FetchedFile, FileSource, Listing
-from rem.ingest.sources.policy import FetchPolicy, is_ignored
+from rem.ingest.sources.ignore_rules import IgnoreRules, ListingOptions
+from rem.ingest.sources.policy import FetchPolicy
 from rem.settings import IngestSettings
 
 _OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -37,23 +38,48 @@ def is_folder(place: str, policy: FetchPolicy) -> bool:
     return resolve_path(place, policy).is_dir()
 
 
-def list_local(place: str, policy: FetchPolicy) -> Listing:
-    """List the regular files below a folder by name, without hidden ones."""
+def list_local(place: str, policy: FetchPolicy, options: ListingOptions) -> Listing:
+    """List the regular files below a folder by name, without those that the rules ignore."""
     folder = resolve_path(place, policy)
+    rules = IgnoreRules(options)
+    if policy.is_unrestricted:
+        rules.load_parents(folder)
     listing = Listing()
     links: list[Path] = []
     with _opened(folder, policy) as descriptor:
         walk = os.fwalk(
             ".", dir_fd=descriptor, follow_symlinks=False, onerror=lambda error: _add_error(listing, folder, error)
         )
-        for below, folders, files, folder_descriptor in walk:
-            folders[:] = sorted(name for name in folders if not is_ignored(name))
+        for path, folders, files, folder_descriptor in walk:
+            below = Path(path)
+            rules.enter("" if path == "." else below.as_posix(), folder_descriptor)
+            folders[:] = _select_folders(listing, rules, below, folders, folder_descriptor)
             for name in sorted(files):
-                if not is_ignored(name):
-                    _add_file(listing, links, folder, Path(below) / name, folder_descriptor)
+                if reason := rules.check((below / name).as_posix()):
+                    listing.ignored[reason] += 1
+                else:
+                    _add_file(listing, links, folder, below / name, folder_descriptor)
+            if not options.recursive:
+                folders.clear()
     _add_links(listing, folder, links)
     listing.sources.sort(key=lambda source: source.name)
     return listing
+
+
+def _select_folders(
+    listing: Listing, rules: IgnoreRules, below: Path, names: Sequence[str], descriptor: int
+) -> list[str]:
+    """Return the subfolders to list, and count the others as ignored."""
+    selected = []
+    for name in sorted(names):
+        reason = rules.check_folder((below / name).as_posix(), descriptor)
+        if reason is None and _is_link(name, descriptor):
+            reason = "link"
+        if reason is None:
+            selected.append(name)
+        else:
+            listing.ignored[reason] += 1
+    return selected
 
 
 def resolve_path(place: str, policy: FetchPolicy) -> Path:
@@ -61,7 +87,7 @@ def resolve_path(place: str, policy: FetchPolicy) -> Path:
 
     Raise a FetchForbiddenError if the policy forbids it. The error does not reveal whether the file exists.
     """
-    text = _parse_path(place)
+    text = parse_path(place)
     if "\0" in text or not text.strip():
         raise InvalidInputError("The path is empty or contains a zero byte.")
     if policy.is_unrestricted:
@@ -87,7 +113,7 @@ def _expand_home(path: Path) -> Path:
         return path
 
 
-def _parse_path(place: str) -> str:
+def parse_path(place: str) -> str:
     """Return the path of a `file://` URL, or the place itself if it is a path."""
     if not place.lower().startswith("file:"):
         return place
@@ -199,6 +225,8 @@ def _add_file(listing: Listing, links: list[Path], folder: Path, below: Path, fo
             links.append(below)
         elif stat.S_ISREG(mode):
             listing.sources.append(_make_source(folder, below, folder / below))
+        else:
+            listing.ignored["special"] += 1
     except OSError as error:
         listing.errors.append((_display_name(folder, below), f"cannot be read: {error.strerror}"))
 
@@ -218,13 +246,21 @@ def _add_error(listing: Listing, folder: Path, error: OSError) -> None:
 
 
 def _add_links(listing: Listing, folder: Path, links: list[Path]) -> None:
-    """Add links to files inside the folder that are not listed themselves. Links out of the folder are skipped."""
+    """Add links to files inside the folder that are not listed themselves. Count the other links as ignored."""
     listed = {source.uri for source in listing.sources}
     for below in links:
-        try:
-            target = Path(os.path.realpath(folder / below))
-        except OSError:
+        target = _find_link_target(folder, below)
+        if target is None or target.as_uri() in listed:
+            listing.ignored["link"] += 1
             continue
-        if target.is_relative_to(folder) and target.is_file() and target.as_uri() not in listed:
-            listed.add(target.as_uri())
-            listing.sources.append(_make_source(folder, below, target))
+        listed.add(target.as_uri())
+        listing.sources.append(_make_source(folder, below, target))
+
+
+def _find_link_target(folder: Path, below: Path) -> Path | None:
+    """Return the file inside the folder that a link leads to; None if there is none."""
+    try:
+        target = Path(os.path.realpath(folder / below))
+        return target if target.is_relative_to(folder) and target.is_file() else None
+    except OSError:
+        return None

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 IPAddress: TypeAlias = IPv4Address | IPv6Address
 
-IGNORED_FOLDERS = frozenset({"__pycache__", "node_modules"})
 _NOT_PUBLIC = [
     ip_network(text)
     for text in (
@@ -68,11 +67,6 @@ class FetchPolicy:
 
 
 UNRESTRICTED = FetchPolicy(is_unrestricted=True)
-
-
-def is_ignored(name: str) -> bool:
-    """Return whether a file or folder is skipped in listings: hidden, or created by tools."""
-    return name.startswith(".") or name in IGNORED_FOLDERS
 
 
 def is_public(address: IPAddress) -> bool:

@@ -21,7 +21,8 @@ from rem.errors import (
 )
 from rem.ingest.dates import parse_time
 from rem.ingest.models import FetchedFile, FileSource, Listing
-from rem.ingest.sources.policy import FetchPolicy, is_ignored
+from rem.ingest.sources.ignore_rules import IgnoreRules, ListingOptions
+from rem.ingest.sources.policy import FetchPolicy
 from rem.settings import IngestSettings
 
 READ_BYTES = 1 << 20
@@ -66,10 +67,12 @@ async def fetch_s3(address: str, policy: FetchPolicy, settings: IngestSettings) 
     return await _run_in_thread(address, settings, lambda deadline: _fetch(location, address, settings, deadline))
 
 
-async def list_s3(address: str, policy: FetchPolicy, settings: IngestSettings) -> Listing:
-    """List the objects below a prefix that ends with a slash."""
+async def list_s3(address: str, policy: FetchPolicy, settings: IngestSettings, options: ListingOptions) -> Listing:
+    """List the objects below a prefix that ends with a slash, without those that the rules ignore by their paths."""
     location = parse_s3_uri(address, policy)
-    return await _run_in_thread(address, settings, lambda deadline: _list(location, address, settings, deadline))
+    return await _run_in_thread(
+        address, settings, lambda deadline: _list(location, address, settings, options, deadline)
+    )
 
 
 async def _run_in_thread(address: str, settings: IngestSettings, call: Callable[[float], _T]) -> _T:
@@ -113,8 +116,10 @@ def _read_body(body: Any, address: str, settings: IngestSettings, deadline: floa
     return b"".join(parts)
 
 
-def _list(location: S3Location, address: str, settings: IngestSettings, deadline: float) -> Listing:
-    listing = Listing()
+def _list(
+    location: S3Location, address: str, settings: IngestSettings, options: ListingOptions, deadline: float
+) -> Listing:
+    listing, rules = Listing(), IgnoreRules(options)
     folder_name = location.key.rstrip("/").rpartition("/")[2] or location.bucket
     with _open_client(address, settings) as client:
         pages = client.get_paginator("list_objects_v2").paginate(Bucket=location.bucket, Prefix=location.key)
@@ -123,9 +128,13 @@ def _list(location: S3Location, address: str, settings: IngestSettings, deadline
                 raise _timeout_error(address, settings)
             for item in page.get("Contents", []):
                 below = str(item["Key"])[len(location.key) :]
-                if below and not below.endswith("/") and not any(map(is_ignored, below.split("/"))):
-                    uri = location._replace(key=item["Key"]).uri
-                    listing.sources.append(FileSource(uri, f"{folder_name}/{below}"))
+                if not below or below.endswith("/") or ("/" in below and not options.recursive):
+                    continue
+                if reason := rules.check_path(below):
+                    listing.ignored[reason] += 1
+                    continue
+                uri = location._replace(key=item["Key"]).uri
+                listing.sources.append(FileSource(uri, f"{folder_name}/{below}"))
     listing.sources.sort(key=lambda source: source.name)
     return listing
 
