@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from rem.app import Rem
     from rem.db.store import Store
     from rem.models import Entity
+    from rem.query.file_text import FileText
 
 HIDDEN_FIELDS = {"id", "key", "tenant_id", "user_id", "graph_edges"}
 FIRST_COMMON_FIELDS = ("tags", "metadata")
@@ -25,27 +27,41 @@ MAX_PRINTED_NUMBERS = 16
 
 
 def lookup(
-    keys: Annotated[list[str], typer.Argument(help='Keys, such as sarah-chen or "Sarah Chen".')],
+    keys: Annotated[
+        list[str],
+        typer.Argument(help='Keys, such as sarah-chen or "Sarah Chen"; names, titles or paths of ingested files.'),
+    ],
     table: Annotated[str | None, typer.Option(help="Only in this table.")] = None,
     user: UserOption = None,
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Print the entities with these keys. The user's own rows come before the shared ones."""
+    """Print the entities with these keys. The user's own rows come before the shared ones.
+
+    Of an ingested file the text is printed, too. A long text is cut, and a note says how to read on.
+    """
     from rem.cli.output import print_json
     from rem.errors import NotFoundError
 
     require_nonempty_keys(keys)
 
-    async def work(rem: Rem) -> dict[str, list[Entity]]:
-        return await lookup_keys(rem.store(user, tenant=tenant), keys, table)
+    async def work(rem: Rem) -> tuple[dict[str, list[Entity]], dict[UUID, FileText]]:
+        from rem.query.file_text import read_file_texts
 
-    entities_by_key = run_with_rem(work)
+        store = rem.store(user, tenant=tenant)
+        matches = await _lookup_keys_and_paths(store, keys, table)
+        files = [entity.id for entity in _deduplicate(matches) if entity.entity_type.table == "files"]
+        return matches, await read_file_texts(store, files)
+
+    entities_by_key, texts = run_with_rem(work)
     entities = _deduplicate(entities_by_key)
     if as_json:
-        print_json([{"table": entity.entity_type.table, **entity.model_dump(mode="json")} for entity in entities])
+        print_json([_to_json(entity, texts.get(entity.id)) for entity in entities])
     else:
-        _print_entities(entities, with_ownership=user is not None)
+        _print_entities(entities, texts, with_ownership=user is not None)
+    for entity in entities:
+        if (text := texts.get(entity.id)) and text.hint:
+            print_to_stderr(f"{entity.key}: {text.hint}")
     missing = f"Nothing answers to {', '.join(key for key in entities_by_key if not entities_by_key[key])}."
     if not entities:
         raise NotFoundError(missing)
@@ -66,6 +82,27 @@ async def lookup_keys(store: Store, keys: list[str], table: str | None) -> dict[
     return {key: await store.lookup(key, table=table) for key in keys}
 
 
+async def _lookup_keys_and_paths(store: Store, keys: list[str], table: str | None) -> dict[str, list[Entity]]:
+    """Return the entities of each key. A key without a match is tried as the path of an ingested file."""
+    matches = await lookup_keys(store, keys, table)
+    for key in [key for key in keys if not matches[key] and table in (None, "files")]:
+        if uri := _path_to_uri(key):
+            matches[key] = await store.lookup(uri, table="files")
+    return matches
+
+
+def _path_to_uri(path: str) -> str | None:
+    try:
+        return Path(path).expanduser().resolve().as_uri()
+    except (OSError, RuntimeError, ValueError):
+        return None
+
+
+def _to_json(entity: Entity, text: FileText | None) -> dict[str, Any]:
+    values = {"table": entity.entity_type.table, **entity.model_dump(mode="json")}
+    return {**values, "content": text.text} if text else values
+
+
 def _deduplicate(entities_by_key: dict[str, list[Entity]]) -> list[Entity]:
     """Return the entities in the order of the keys, each once."""
     entities: dict[tuple[str, UUID], Entity] = {}
@@ -75,11 +112,16 @@ def _deduplicate(entities_by_key: dict[str, list[Entity]]) -> list[Entity]:
     return list(entities.values())
 
 
-def _print_entities(entities: list[Entity], with_ownership: bool) -> None:
+def _print_entities(entities: list[Entity], texts: dict[UUID, FileText], with_ownership: bool) -> None:
+    from rem.cli.output import escape_control_characters
+
     for entity in entities:
         ownership = "shared" if entity.user_id is None else "yours"
         typer.echo(format_entity(entity, ownership=ownership if with_ownership else ""))
         typer.echo()
+        if text := texts.get(entity.id):
+            typer.echo(escape_control_characters(text.text.replace("\r\n", "\n")))
+            typer.echo()
 
 
 def format_entity(entity: Entity, *, ownership: str = "") -> str:

@@ -66,8 +66,14 @@ class QueryExecutor:
             case Sql():
                 return await run_sql(self._sandbox, self._store, query)
             case Traverse():
-                return await run_traverse(self._store, query, await self._run_tree(query.start))
+                return await run_traverse(self._store, query, await self._run_start(query.start))
         raise InvalidInputError(f"A query is a text or a query tree, not {type(query).__name__}.")
+
+    async def _run_start(self, query: Query) -> QueryResult:
+        """Run the query that gives the start nodes of TRAVERSE. It needs no texts of files."""
+        if isinstance(query, Lookup):
+            return await run_lookup(self._store, query, with_texts=False)
+        return await self._run_tree(query)
 
     def _suggest_quotes(self, error: InvalidInputError, text: str, query: Query) -> str | None:
         """Return the query with its text in quotes, if a word of the text may have been parsed as a clause.

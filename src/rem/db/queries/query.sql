@@ -40,12 +40,40 @@ SELECT exact.position::integer AS exact,
        END AS nearest
 FROM (SELECT min(given.position) AS position
       FROM unnest($3::text[]) WITH ORDINALITY AS given (label, position)
-      WHERE EXISTS (SELECT FROM rem.rem_resolve_label($1, $2, given.label, NULL))) AS exact
+      -- A heading is rather a topic than a name.
+      WHERE EXISTS (SELECT FROM rem.rem_resolve_label($1, $2, given.label, NULL) k WHERE k.key_rank < rem.rem_weak_key_rank())) AS exact
 
--- name: passage_cosines
--- Return the cosine of each two of some passages, given by the ids of their rows ($2) and their first characters ($3).
-WITH shown AS MATERIALIZED (
-  SELECT p.entity_id, p.model_id, p.embedding FROM unnest($2::uuid[], $3::integer[]) AS s (entity_id, starts)
-  JOIN rem.passages p ON (p.tenant_id, p.entity_id, p.starts) = ($1, s.entity_id, s.starts))
-SELECT a.entity_id, b.entity_id, 1 - (a.embedding <=> b.embedding) FROM shown a JOIN shown b ON a.entity_id < b.entity_id
-  AND a.model_id = b.model_id
+-- name: file_texts
+-- Return the chunks or entries of the files $3 that the scope sees, in order, with the number of characters between a chunk and the one
+-- before it. After $4 characters, return only one more row of the file, without its content. Own and shared rows are separate
+-- queries, because each finds the chunks by an index.
+WITH visible AS (
+  SELECT f.tenant_id, f.user_id, f.id FROM rem.files f
+  WHERE f.tenant_id = $1 AND f.id = ANY ($3::uuid[]) AND (f.user_id = $2 OR f.user_id IS NULL) AND f.deleted_at IS NULL
+    AND (f.expires_at IS NULL OR f.expires_at > now())
+), chunks AS (
+  SELECT f.id AS file_id, r.key, r.ordinal, r.content, r.metadata, r.deleted_at, r.expires_at
+  FROM visible f JOIN rem.resources r ON r.tenant_id = f.tenant_id AND r.user_id = f.user_id
+    AND r.metadata ? 'file_id' AND r.metadata ->> 'file_id' = f.id::text
+  UNION ALL
+  SELECT f.id, r.key, r.ordinal, r.content, r.metadata, r.deleted_at, r.expires_at
+  FROM visible f JOIN rem.resources r ON r.tenant_id = f.tenant_id AND r.user_id IS NULL AND f.user_id IS NULL
+    AND r.metadata ? 'file_id' AND r.metadata ->> 'file_id' = f.id::text
+  UNION ALL
+  SELECT f.id, o.key, 0, o.content, '{}', o.deleted_at, o.expires_at
+  FROM visible f JOIN rem.ontologies o ON o.tenant_id = f.tenant_id AND o.file_id = f.id AND o.origin = 'ingest'
+    AND o.user_id IS NOT DISTINCT FROM f.user_id
+), measured AS (
+  SELECT c.file_id, c.key, c.ordinal, c.content,
+         -- Users can write anything into the metadata.
+         CASE WHEN c.metadata ->> 'start' ~ '^[0-9]{1,9}$' THEN (c.metadata ->> 'start')::integer END AS starts,
+         lag(CASE WHEN c.metadata ->> 'end' ~ '^[0-9]{1,9}$' THEN (c.metadata ->> 'end')::integer END) OVER in_order AS previous_end,
+         sum(length(c.content)) OVER in_order <= $4 OR row_number() OVER in_order = 1 AS is_shown,
+         sum(length(c.content)) OVER (PARTITION BY c.file_id) AS total
+  FROM chunks c WHERE c.deleted_at IS NULL AND (c.expires_at IS NULL OR c.expires_at > now())
+  WINDOW in_order AS (PARTITION BY c.file_id ORDER BY c.ordinal, c.key)
+), marked AS (
+  SELECT m.*, lag(m.is_shown, 1, true) OVER (PARTITION BY m.file_id ORDER BY m.ordinal, m.key) AS is_after_shown FROM measured m
+)
+SELECT m.file_id, m.key, CASE WHEN m.is_shown THEN m.content END AS content, m.starts - m.previous_end AS gap, m.total::bigint
+FROM marked m WHERE m.is_after_shown ORDER BY m.file_id, m.ordinal, m.key

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+from uuid import UUID
 
+from rem.query.file_text import MAX_FILE_TEXT_CHARS, read_file_texts
 from rem.query.language.syntax_errors import quote
 from rem.query.result import QueryResult, Steps
 
 if TYPE_CHECKING:
-    from rem.db.store import Store
+    from rem.db.store import Match, Store
     from rem.query.syntax_tree import Lookup
 
 
@@ -25,20 +28,39 @@ MAX_SHOWN_KEYS = 5
 MAX_SHOWN_KEY_CHARS = 80
 
 
-async def run_lookup(store: Store, query: Lookup) -> QueryResult:
-    """Return one row for each match, in the order of the keys, own rows before shared ones. A note lists the misses."""
+async def run_lookup(store: Store, query: Lookup, *, with_texts: bool = True) -> QueryResult:
+    """Return one row for each match, in the order of the keys, own rows before shared ones. A note lists the misses.
+
+    The record of a file also has its text, as `content`, unless `with_texts` is false.
+    """
     await require_table(store, query.table)
     steps = Steps()
     with steps.measure("lookup") as step:
         matches = await store.find_matches(query.keys, query.table)
         step.rows = len(matches)
+    hints = await _add_file_texts(store, matches, steps) if with_texts else []
     rows = [
         {"table": match.table, "key": match.record["key"], "asked": match.key, "record": match.record}
         for match in matches
     ]
     matched_keys = {match.key for match in matches}
     missing_keys = [key for key in query.keys if key not in matched_keys]
-    return QueryResult("LOOKUP", rows, _explain_missing(missing_keys), tuple(steps))
+    return QueryResult("LOOKUP", rows, (*_explain_missing(missing_keys), *hints), tuple(steps))
+
+
+async def _add_file_texts(store: Store, matches: Sequence[Match], steps: Steps) -> list[str]:
+    """Add the text of each file to its record as `content`. Return a note for each text that is cut."""
+    records = {UUID(match.record["id"]): match.record for match in matches if match.table == "files"}
+    if not records:
+        return []
+    with steps.measure("read files") as step:
+        # Many files at once are hardly meant to be read completely.
+        texts = await read_file_texts(store, list(records), MAX_FILE_TEXT_CHARS // len(records))
+        step.rows = len(texts)
+    for match in matches:
+        if match.table == "files" and (text := texts.get(UUID(match.record["id"]))):
+            match.record["content"] = text.text
+    return [f"{records[file_id]['name']}: {text.hint}" for file_id, text in texts.items() if text.hint]
 
 
 def _explain_missing(keys: list[str]) -> tuple[str, ...]:
