@@ -5,12 +5,16 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+OnProgress: TypeAlias = Callable[[int, int | None], None]
+"""Takes the number of things that are done, and how many there are, or None."""
+PROGRESS_LINE_SECONDS = 5.0
 # A stored escape sequence must not reach the terminal. Tabs and line breaks are kept.
 CONTROL_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 
@@ -42,22 +46,54 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, err: b
 
 
 @contextmanager
-def progress_bar(label: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Show a progress bar on standard error if that is a terminal. Yield a function `(done, total or None)`."""
+def progress_bar(label: str) -> Iterator[OnProgress]:
+    """Show one progress bar on standard error."""
+    with progress_bars(label) as (on_progress,):
+        yield on_progress
+
+
+@contextmanager
+def progress_bars(*labels: str) -> Iterator[list[OnProgress]]:
+    """Show progress bars on standard error; if that is no terminal, print a line every few seconds.
+
+    Yield a function `(done, total or None)` for each label.
+    """
     from loguru import logger
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(label, total=None)
+    lines = None if console.is_terminal else _ProgressLines()
+    with Progress(*columns, console=console, transient=True, disable=lines is not None) as progress:
 
-        def on_rows(done: int, total: int | None) -> None:
-            progress.update(task, completed=done, total=total)
-            logger.debug("{}: {} rows{}", label, done, f" of {total}" if total else "")
+        def make_function(label: str) -> OnProgress:
+            task = progress.add_task(label, total=None)
 
-        yield on_rows
+            def on_progress(done: int, total: int | None) -> None:
+                progress.update(task, completed=done, total=total)
+                logger.debug("{}: {} rows{}", label, done, f" of {total}" if total else "")
+                if lines is not None:
+                    lines.update(label, done, total)
+
+            return on_progress
+
+        yield [make_function(label) for label in labels]
+
+
+class _ProgressLines:
+    """Prints progress as lines on standard error, for logs and pipes."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, str] = {}
+        self._printed_at = time.monotonic()
+
+    def update(self, label: str, done: int, total: int | None) -> None:
+        """Note a new count, and print all of them if the last line was some time ago."""
+        self._counts[label] = f"{label}: {done:,} of {total:,}" if total else f"{label}: {done:,}"
+        if time.monotonic() - self._printed_at >= PROGRESS_LINE_SECONDS:
+            self._printed_at = time.monotonic()
+            print(", ".join(self._counts.values()), file=sys.stderr, flush=True)  # noqa: T201
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,83 @@
+"""LOOKUP of a file returns its text, from its chunks in order."""
+
+from __future__ import annotations
+
+import pytest
+
+from rem.app import Rem
+from rem.db.store import Store
+from rem.ingest.models import FetchedFile
+from rem.models import File, Resource
+from rem.query.file_text import MAX_FILE_TEXT_CHARS, read_file_texts
+from rem.query.syntax_tree import Lookup
+
+ALICE = "alice@example.com"
+TEXT = (
+    "# Guide\n\nHello.\n\n## Install\n\nRun make.\n- first\n- second\n\n## Use\n\n" + "Type rem again and again. " * 100
+)
+
+
+@pytest.fixture
+async def guide(rem: Rem) -> str:
+    """Ingest a note of several chunks, and return its title."""
+    await rem.ingester(ALICE).ingest(FetchedFile("docs/guide.md", "file:///docs/guide.md", TEXT.encode()))
+    return "Guide"
+
+
+async def test_lookup_of_a_file_returns_its_text(rem: Rem, guide: str) -> None:
+    result = await rem.query(f'LOOKUP "{guide}"', user=ALICE)
+    (row,) = result.results
+    assert (row["table"], row["key"]) == ("files", "docs/guide.md")
+    # White space at the end of the file is not stored.
+    assert row["record"]["content"].split() == TEXT.split()
+    assert row["record"]["content"].startswith("# Guide\n\nHello.\n\n## Install\n\nRun make.\n- first")
+    assert not result.notes
+
+
+async def test_other_users_do_not_see_the_text(rem: Rem, guide: str, alice: Store, bob: Store) -> None:
+    (file,) = await alice.lookup(guide)
+    assert (await read_file_texts(alice, [file.id]))[file.id].text.split() == TEXT.split()
+    assert await read_file_texts(bob, [file.id]) == {}
+    assert not (await rem.query(f'LOOKUP "{guide}"', user="bob@example.com")).results
+
+
+async def test_shared_file_and_knowledge_entry_have_their_text(rem: Rem, bob: Store) -> None:
+    file = FetchedFile("wiki.md", "file:///wiki.md", b"# Wiki\n\nA page.\n")
+    await rem.ingester().ingest(file, form="ontology")
+    (row,) = (await rem.query('LOOKUP "wiki.md" IN files', user="bob@example.com")).results
+    assert row["record"]["content"] == "# Wiki\n\nA page.\n"
+
+
+async def test_long_text_is_cut_and_says_where_it_goes_on(rem: Rem, alice: Store) -> None:
+    words = " ".join(f"word{number}" for number in range(MAX_FILE_TEXT_CHARS // 8))
+    await rem.ingester(ALICE).ingest(FetchedFile("long.md", "file:///long.md", words.encode()))
+    result = await rem.query('LOOKUP "long"', user=ALICE)
+    content = result.results[0]["record"]["content"]
+    assert len(content) <= MAX_FILE_TEXT_CHARS + 100
+    (note,) = result.notes
+    key = note.split('"')[1]
+    (chunk,) = await alice.lookup(key)
+    assert isinstance(chunk, Resource)
+    assert words.startswith(" ".join([*content.split(), *chunk.content.split()]))
+
+
+async def test_text_leaves_out_what_its_owner_deleted(rem: Rem, guide: str, alice: Store) -> None:
+    (chunk,) = await alice.lookup("docs/guide.md#2")
+    await alice.delete(chunk)
+    content = (await rem.query(f'LOOKUP "{guide}"', user=ALICE)).results[0]["record"]["content"]
+    assert "Hello." in content
+    assert "make" not in content
+
+
+async def test_file_without_text_has_no_content(rem: Rem, alice: Store) -> None:
+    await alice.upsert(File(name="pending.pdf", uri="file:///pending.pdf"))
+    (row,) = (await rem.query(Lookup(("pending.pdf",)), user=ALICE)).results
+    assert "content" not in row["record"]
+
+
+async def test_hostile_metadata_does_not_break_the_text(rem: Rem, guide: str, alice: Store) -> None:
+    (chunk,) = await alice.lookup("docs/guide.md#2")
+    chunk.metadata = {**chunk.metadata, "start": "soon", "end": {"a": 1}}
+    await alice.upsert(chunk)
+    content = (await rem.query(f'LOOKUP "{guide}"', user=ALICE)).results[0]["record"]["content"]
+    assert "Run make." in content
