@@ -18,7 +18,7 @@ from rem.db.maintenance import MirrorReport, RebuildReport, check_mirrors, rebui
 from rem.db.sandbox import SqlSandbox
 from rem.db.store import Store
 from rem.db.type_registry import TypeRegistry
-from rem.demo import read_workspace
+from rem.demo import DEMO_TENANT, RemovedWorkspace, count_sample_rows, read_workspace, remove_workspace
 from rem.embeddings import try_open_embedder
 from rem.errors import EmbeddingDisabledError, InvalidInputError, MemoryDisabledError
 from rem.ingest.ingester import Ingester, SaveAgent
@@ -382,9 +382,17 @@ class Rem:
         """Load YAML files into the rows of one user. All files are loaded or none."""
         return await load(self.store(user, tenant=tenant), read_files(paths), on_rows)
 
-    async def load_demo(self, *, tenant: str = DEFAULT_TENANT, on_rows: RowProgress | None = None) -> LoadReport:
-        """Load the sample workspace into the shared rows of a tenant."""
+    async def load_demo(self, *, tenant: str = DEMO_TENANT, on_rows: RowProgress | None = None) -> LoadReport:
+        """Load the sample workspace into the shared rows of a tenant; by default of one that holds nothing else."""
         return await load(self.store(tenant=tenant), read_workspace(), on_rows)
+
+    async def remove_demo(self, *, tenant: str = DEMO_TENANT) -> RemovedWorkspace:
+        """Erase the sample workspace from the shared rows of a tenant. Rows that somebody edited stay."""
+        return await remove_workspace(self.store(tenant=tenant))
+
+    async def count_demo_rows(self, *, tenant: str) -> int:
+        """Count the rows of the sample workspace among the shared rows of a tenant."""
+        return await count_sample_rows(self.store(tenant=tenant))
 
     async def dump(
         self,

@@ -19,6 +19,9 @@ MAX_CLASSIFIED_CHARS = 20_000
 """The rest of a longer text is not looked at. A message of this length is never a mere question."""
 MAX_COURTESY_WORDS = 6
 MAX_ATTRIBUTION_WORDS = 6
+MAX_TOPIC_WORDS = 6
+MIN_PAST_CHARS = 4
+"""A longer word with the ending -ed is likely a verb in the past."""
 _QUESTION_END = re.compile(r"[?？][\s\"'”’)\]!?]*\Z|か[。．]?\Z|吗[。．]?\Z")
 _QUERY = re.compile(r"(?:REM\s+)?(?:LOOKUP|FUZZY|SEARCH|TRAVERSE|SQL|SELECT|WITH)\s|/[a-z]+\b")
 _QUOTED_LINES = re.compile(r"(?:\s*>[^\n]*(?:\n|\Z)|\s*\n)+")
@@ -62,6 +65,25 @@ def find_statement_spans(text: str) -> Iterator[tuple[int, int]]:
     for kind, start, end in _classify_sentences(text):
         if kind is MessageKind.STATEMENT:
             yield start, end
+
+
+def list_requests(text: str) -> list[str]:
+    """Return the questions and commands of a message, in their order."""
+    requests = (MessageKind.QUESTION, MessageKind.COMMAND)
+    return [text[start:end].strip(" ,;:-–—") for kind, start, end in _classify_sentences(text) if kind in requests]
+
+
+def is_topic(text: str) -> bool:
+    """Return whether a text is a mere topic or name, such as "database migration": a few words without a verb.
+
+    Somebody who asks a search engine writes so. As the answer to a question it is a statement.
+    """
+    words = split_words(text.replace("’", "'").replace("'", ""))
+    return len(words) <= MAX_TOPIC_WORDS and not any(_is_verb(word) for word in words)
+
+
+def _is_verb(word: str) -> bool:
+    return word in _verb_words() or (len(word) > MIN_PAST_CHARS and word.endswith("ed"))
 
 
 def _classify_sentences(text: str) -> Iterator[tuple[MessageKind, int, int]]:
@@ -165,6 +187,11 @@ def _courtesy_words() -> frozenset[str]:
     contracted = frozenset(word.replace("'", "") for word in FUNCTION_WORDS)
     times = word_set("names.calendar_words") | word_set("message_kinds.time_words")
     return (FUNCTION_WORDS | SMALL_TALK_WORDS | contracted) - times
+
+
+@cache
+def _verb_words() -> frozenset[str]:
+    return frozenset(word.replace("'", "") for word in word_set("message_kinds.verb_words") | word_set("tags.verbs"))
 
 
 @cache

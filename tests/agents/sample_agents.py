@@ -41,7 +41,7 @@ json_schema_extra:
   request_limit: 7
   total_tokens_limit: 20000
   retries: 3
-  rag: true
+  enable_rag: true
   tools:
     - name: search_rem
       description: Look for releases.

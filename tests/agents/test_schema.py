@@ -10,6 +10,7 @@ import yaml
 from rem.agents.catalog import load_built_in_agents
 from rem.agents.uri_pattern import matches_uri_pattern
 from rem.agents.yaml_parser import parse_agent, parse_agent_document
+from rem.errors import InvalidAgentError
 from rem.query.language.parser import parse_query
 from rem.tools.registry import TOOLS
 from tests.agents.sample_agents import COMPLETE, minimal
@@ -24,10 +25,19 @@ def test_every_field_of_the_document_is_in_the_schema() -> None:
     assert schema.tools[0].description == "Look for releases."
     assert (schema.structured_output, schema.model, schema.temperature) == (True, "openai:gpt-4o", 0.2)
     assert (schema.max_tokens, schema.request_limit, schema.total_tokens_limit) == (500, 7, 20000)
-    assert (schema.retries, schema.rag, schema.source) == (3, True, "agents/x.yaml")
+    assert (schema.retries, schema.enable_rag, schema.source) == (3, True, "agents/x.yaml")
     assert schema.output_schema["required"] == ["answer"]
     assert schema.output_schema["additionalProperties"] is False
     assert schema.output_schema["$defs"]["person"]["required"] == ["name"]
+
+
+def test_agent_has_its_own_recall_settings() -> None:
+    options = "  enable_rag: false\n  rag_top_k: 2\n  rag_min_similarity: 0.6\n"
+    schema = parse_agent(minimal() + options, "agents/x.yaml")
+    assert (schema.enable_rag, schema.rag_top_k, schema.rag_min_similarity) == (False, 2, 0.6)
+    assert parse_agent(minimal() + "  rag: true\n", "agents/x.yaml").enable_rag is True, "the former name"
+    with pytest.raises(InvalidAgentError, match=r"rag_top_k: must be less than or equal to 50"):
+        parse_agent(minimal() + "  rag_top_k: 51\n", "agents/x.yaml")
 
 
 def test_agent_needs_only_prompt_and_name() -> None:

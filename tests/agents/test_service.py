@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 
 from rem.agents.answer_stream import AnswerStream
-from rem.agents.chat import AgentRequest
+from rem.agents.chat import AgentRequest, ClientMessage
 from rem.agents.service import Agents
 from rem.app import Rem
 from rem.context import AgentContext
@@ -69,6 +69,39 @@ async def test_recall_adds_past_sessions_to_the_prompt_but_not_to_the_stored_mes
     assert answer.session_id is not None
     stored = await rem.memory("alice").load_session(UUID(answer.session_id))
     assert stored[0].content == "What is the name of my sailing boat?"
+
+
+async def test_agent_overrides_the_recall_settings(rem: Rem, settings: Settings, model: ScriptedModel) -> None:
+    texts = [f"My sailing boat number {number} is called Albatross {number}" for number in range(4)]
+    definition = "description: You answer.\njson_schema_extra:\n  name: {}\n  {}\n"
+    async with agents_with(settings, model, memory={"rag": {"enabled": True, "top_k": 3}}) as agents:
+        for name, options in (
+            ("without", "enable_rag: false"),
+            ("one", "rag_top_k: 1"),
+            ("strict", "rag_min_similarity: 0.99"),
+            ("default", "version: 1.0.1"),
+        ):
+            await agents.catalog.save(definition.format(name, options), AgentContext(user_id="alice").scope)
+        for text in texts:
+            await agents.run(make_request(text, agent="without"))
+        quotes = {}
+        for name in ("without", "one", "strict", "default"):
+            await agents.run(make_request(f"How is my sailing boat called, for {name}?", agent=name))
+            quotes[name] = last_text(model.requests[-1]).count("\n[USER]: ")
+    assert quotes == {"without": 0, "one": 1, "strict": 0, "default": 3}
+
+
+async def test_chat_stores_nothing_when_memory_is_off(rem: Rem, settings: Settings, model: ScriptedModel) -> None:
+    session = uuid4()
+    earlier = [ClientMessage("user", "I am Sam."), ClientMessage("assistant", "Hello Sam.")]
+    async with agents_with(settings, model, memory={"enabled": False, "rag": {"enabled": True}}) as agents:
+        answer = await agents.run(make_request("Who am I?", session, client_history=earlier))
+        named = AgentContext.from_headers({"X-User-Id": "alice", "X-Session-Id": "boat talk"})
+        await agents.run(AgentRequest(context=named, text="Hi"))
+    assert (answer.text, answer.session_id, answer.message_id) == ("Noted.", None, None)
+    contents = [message["content"] for message in model.requests[0]["messages"]]
+    assert contents[-3:] == ["I am Sam.", "Hello Sam.", "Who am I?"], "the client's own history is used"
+    assert await rem.memory("alice").list_sessions() == []
 
 
 async def test_long_session_is_summarized_once_and_not_per_request(

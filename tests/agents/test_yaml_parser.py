@@ -23,7 +23,7 @@ def refused(text: str) -> str:
         (("temperature: 0.2", "temprature: 0.2"), 30, "json_schema_extra.temprature", "Did you mean temperature?"),
         (("temperature: 0.2", "temperature: 3"), 30, "json_schema_extra.temperature", "less than or equal to 2"),
         (("retries: 3", "retries: three"), 34, "json_schema_extra.retries", "must be a whole number"),
-        (("rag: true", "rag: maybe"), 35, "json_schema_extra.rag", "must be true or false"),
+        (("enable_rag: true", "enable_rag: maybe"), 35, "json_schema_extra.enable_rag", "must be true or false"),
         (("release-helper", "Release Helper"), 26, "json_schema_extra.name", "kebab case"),
         (('"2.1.0"', "2.1"), 27, "json_schema_extra.version", "quote it"),
         (('"2.1.0"', "latest"), 27, "json_schema_extra.version", '"1.0.0"'),

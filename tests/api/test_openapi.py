@@ -29,7 +29,7 @@ async def document(anyone: httpx2.AsyncClient) -> dict[str, Any]:
 
 
 async def test_fuzzing_with_random_values_finds_no_errors(address: str, rem: Rem, tmp_path: Path) -> None:
-    await rem.load_demo()
+    await rem.load_demo(tenant="default")
     await fuzz(address, tmp_path)
 
 

@@ -47,7 +47,7 @@ def test_session_continues_and_tool_calls_are_shown(scripted: dict[str, str], mo
 def test_answer_without_model_is_an_excerpt_with_its_key(dsn: str) -> None:
     settings = {"POSTGRES__CONNECTION_STRING": dsn}
     output("demo", settings=settings)
-    answer = output("ask", "Who is Sarah Chen?", settings=settings)
+    answer = output("ask", "Who is Sarah Chen?", "--tenant", "demo", settings=settings)
     assert "`sarah-chen`" in answer
     assert "No language model is configured" in answer
 

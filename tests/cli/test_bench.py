@@ -285,3 +285,46 @@ async def test_interrupted_benchmark_erases_its_data(
         assert process.poll() is None, process.communicate()
     interrupt(process)
     assert await count_rows(sql) == [0, 0, 0]
+
+
+def write_week(path: Path, answer: str) -> Path:
+    """Write a week of one day. Its only question is right first if `answer` is in the note."""
+    week = {
+        "name": "tiny",
+        "user": "sam@example.com",
+        "notes": [{"file": "bread.md", "text": "# Rye bread\n\nBake the rye bread for fifty minutes."}],
+        "sessions": [{"id": "monday", "day": 1, "at": "08:00", "messages": ["The quince tree is in bloom."]}],
+        "questions": [
+            {"ask": "How long do I bake rye bread?", "group": "notes", "source": "bread.md", "answer": [answer]}
+        ],
+    }
+    return write_json(path, week)
+
+
+async def test_week_prints_figures_and_checks_limits(
+    env: dict[str, str], tmp_path: Path, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    good = write_week(tmp_path / "good.yaml", "fifty minutes")
+    report = json.loads(output("bench", "week", str(good), "--no-tickets", "--here", "--json", settings=env))
+    assert report["stages"]["other session"] == {"questions": 1, "first": 1.0, "among": 1.0}
+    assert list(report["stages"]) == ["other session", "night 1", "repeated"]
+    assert report["tickets"] is None
+    assert await sql.fetchval("SELECT count(*) FROM messages WHERE content = 'How long do I bake rye bread?'") == 3
+    bad = write_week(tmp_path / "bad.yaml", "an hour")
+    failed = rem("bench", "week", str(bad), "--no-tickets", "--check", "--misses", "--here", settings=env)
+    assert failed.returncode == 1
+    assert "Broken limit: night 1: 0.0% of the answers come first: 85% is the limit." in failed.stdout
+    assert (
+        "night 1, notes: How long do I bake rye bread?\n  expected: an hour (not found; from bread.md)\n"
+        in failed.stdout
+    )
+    assert "night 1: 1 questions, 0% first, 0% among" in failed.stderr
+    assert "The data stays in the tenant bench-week-" in failed.stderr
+
+
+def test_week_with_an_error_fails_before_starting_a_server(tmp_path: Path) -> None:
+    nowhere = {"POSTGRES__CONNECTION_STRING": "postgresql://nobody@127.0.0.1:1/x", "TMPDIR": str(tmp_path)}
+    path = write_json(tmp_path / "week.yaml", {"name": "x"})
+    wrong = rem("bench", "week", str(path), settings=nowhere, cwd=tmp_path)
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr.startswith(f"Error: {path}: user: Field required;")

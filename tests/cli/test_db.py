@@ -219,7 +219,7 @@ def test_embedded_server_runs_until_it_is_stopped(home: Path) -> None:
     first = rem("demo", settings=env)
     assert first.returncode == 0
     assert "Creating a new database" in first.stderr
-    second = rem("lookup", "sarah-chen", settings=env)
+    second = rem("lookup", "sarah-chen", "--tenant", "demo", settings=env)
     assert second.returncode == 0
     assert second.stderr == ""
     pid = json_output("db", "status", settings=env)["embedded"]["pid"]
@@ -227,9 +227,9 @@ def test_embedded_server_runs_until_it_is_stopped(home: Path) -> None:
     assert json_output("db", "status", settings=env)["embedded"]["pid"] == pid
     assert output("db", "stop", settings=env) == "Stopped.\n"
     assert output("db", "stop", settings=env) == "The embedded server was not running.\n"
-    assert rem("lookup", "sarah-chen", settings=env).returncode == 0
+    assert rem("lookup", "sarah-chen", "--tenant", "demo", settings=env).returncode == 0
     assert (
         "The next command that opens the embedded database migrates it again"
         in rem("db", "rollback", "--yes", settings=env).stderr
     )
-    assert rem("lookup", "sarah-chen", settings=env).returncode == 0
+    assert rem("lookup", "sarah-chen", "--tenant", "demo", settings=env).returncode == 0

@@ -1,4 +1,4 @@
-"""`rem demo`: the sample workspace, and the commands that it prints."""
+"""`rem demo`: the sample workspace, the commands that it prints, and its removal."""
 
 from __future__ import annotations
 
@@ -7,19 +7,36 @@ import shlex
 import subprocess
 from pathlib import Path
 
-from tests.rem_command import REM, environment, output
+from tests.rem_command import REM, environment, output, rem
 
 
 def test_demo_loads_the_workspace_and_prints_working_commands(dsn: str, tmp_path: Path) -> None:
     env = {"POSTGRES__CONNECTION_STRING": dsn}
     text = output("demo", settings=env)
-    commands = [line[2:].split("  ")[0] for line in text.splitlines() if line.startswith(f"  {REM} ")]
-    assert len(commands) == 7
-    for command in commands:
+    commands = [line.strip() for line in text.splitlines() if line.startswith(f"  {REM} ")]
+    assert len(commands) == 8
+    for command in commands[:-1]:
         words = shlex.split(command)
         subprocess.run(words, env=environment(env), cwd=tmp_path, capture_output=True, check=True)
-    quarterly = json.loads(output("lookup", "quarterly-report", "--json", settings=env))[0]
+    quarterly = json.loads(output("lookup", "quarterly-report", "--tenant", "demo", "--json", settings=env))[0]
     assert ("sarah-chen", "authored_by") in {(edge["dst"], edge["rel_type"]) for edge in quarterly["graph_edges"]}
-    assert output("lookup", "sarah-chen", settings=env).startswith("users/sarah-chen\n")
+    assert output("lookup", "sarah-chen", "--tenant", "demo", settings=env).startswith("users/sarah-chen\n")
+    assert rem("lookup", "sarah-chen", settings=env).returncode == 3
     again = json.loads(output("demo", "--json", settings=env))
     assert {outcome for counts in again["tables"].values() for outcome in counts} == {"unchanged"}
+    subprocess.run(shlex.split(commands[-1]), env=environment(env), cwd=tmp_path, capture_output=True, check=True)
+    assert rem("lookup", "sarah-chen", "--tenant", "demo", settings=env).returncode == 3
+
+
+def test_rows_of_an_earlier_version_are_reported_and_removed(dsn: str) -> None:
+    env = {"POSTGRES__CONNECTION_STRING": dsn}
+    output("demo", "--tenant", "default", settings=env)
+    output("db", "load", str(Path(__file__).parent / "own_row.yaml"), settings=env)
+    loaded = rem("demo", settings=env)
+    assert "The tenant default also holds" in loaded.stderr
+    assert "demo --remove --tenant default" in loaded.stderr
+    removed = output("demo", "--remove", settings=env)
+    assert removed.count("sample rows of the tenant") == 2
+    assert rem("lookup", "sarah-chen", settings=env).returncode == 3
+    assert output("lookup", "own-row", settings=env).startswith("resources/own-row")
+    assert rem("demo", settings=env).stderr == ""

@@ -63,7 +63,8 @@ def test_four_workers_and_a_command_share_one_embedded_server(home: Path) -> Non
     with serving("--workers", "4", settings={"REM_HOME": str(home)}) as (address, process):
         assert httpx.get(f"{address}/health/live").json() == {"status": "ok", "detail": None}
         assert "users" in output("demo", settings={"REM_HOME": str(home)})
-        assert output("lookup", "sarah-chen", settings={"REM_HOME": str(home)}).startswith("users/sarah-chen")
+        found = output("lookup", "sarah-chen", "--tenant", "demo", settings={"REM_HOME": str(home)})
+        assert found.startswith("users/sarah-chen")
         workers = [child for child in psutil.Process(process.pid).children() if child.is_running()]
         assert len(workers) >= 4
         assert EmbeddedServer(home).status().running

@@ -10,7 +10,7 @@ from rem.app import Rem
 from rem.errors import InvalidInputError
 from rem.memory.manager import MemoryManager
 from rem.memory.tokens import count_tokens
-from rem.settings import Settings
+from rem.settings import RagSettings, Settings
 from tests.memory.sample_messages import assistant_message, tool_call, user_message
 
 
@@ -99,6 +99,22 @@ async def test_tool_notes_do_not_crowd_out_messages(alice: MemoryManager, sessio
     note = tool_call("register_metadata", "n", {"summary": "prefers tea"}, '{"summary": "prefers tea"}')
     await alice.append(session_id, [user_message("I drink tea."), *[note] * 5], create_session=True)
     assert [message.content for message in await alice.search_similar("tea")] == ["I drink tea."]
+
+
+async def test_given_minimum_similarity_is_strict(settings: Settings) -> None:
+    async with Rem.open(settings) as rem:
+        memory = rem.memory("alice@example.com")
+        await store_bicycle_messages(memory)
+        texts = [message.content for message in await memory.search_similar("bicycle")]
+        assert set(texts) == {"My bicycle is a red Peugeot.", "A fine bicycle!"}, "both have the word"
+        strict = await memory.search_similar("bicycle", top_k=1, min_similarity=0.7)
+        assert [message.content for message in strict] == ["A fine bicycle!"]
+        assert await memory.search_similar("bicycle", min_similarity=0.99) == []
+        assert await memory.recall("bicycle", min_similarity=0.99) is None
+    rag = RagSettings(min_similarity=0.99)
+    with_threshold = settings.model_copy(update={"memory": settings.memory.model_copy(update={"rag": rag})})
+    async with Rem.open(with_threshold) as rem:
+        assert await rem.memory("alice@example.com").recall("bicycle") is None
 
 
 async def test_messages_are_found_by_meaning(settings: Settings) -> None:

@@ -175,10 +175,29 @@ async def test_answer_does_not_recreate_an_erased_session(alice: MemoryManager, 
     with pytest.raises(NotFoundError):
         await alice.append(session_id, [assistant_message("Too late.")])
     with pytest.raises(NotFoundError):
-        await alice.save_message(session_id, assistant_message("Too late."))
+        await alice.save_message(session_id, assistant_message("Too late."), create_session=False)
+    with pytest.raises(NotFoundError):
+        await alice.load_session(session_id, create_session=False)
     assert await alice.list_sessions() == []
-    await alice.save_message(session_id, user_message("A new one"), create_session=True)
-    assert (await alice.get_session(session_id)).message_count == 1
+
+
+async def test_missing_session_is_created_by_save_and_load(
+    alice: MemoryManager, bob: MemoryManager, session_id: UUID
+) -> None:
+    assert await alice.load_session(session_id) == []
+    assert [session.id for session in await alice.list_sessions()] == [session_id]
+    other = uuid4()
+    stored = await alice.save_message(other, user_message("A new one"))
+    assert (stored.message_index, (await alice.get_session(other)).message_count) == (0, 1)
+    assert [message.content for message in await alice.load_session(other)] == ["A new one"]
+    with pytest.raises(NotFoundError):
+        await bob.load_session(other)
+    with pytest.raises(NotFoundError):
+        await bob.save_message(other, user_message("Mine now"))
+    await alice.delete_session(other)
+    with pytest.raises(NotFoundError):
+        await alice.load_session(other)
+    assert await bob.list_sessions() == []
 
 
 async def test_seed_session_stores_messages_once(alice: MemoryManager, session_id: UUID) -> None:

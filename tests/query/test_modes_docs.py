@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rem.app import Rem
+from rem.demo import DEMO_TENANT
 from rem.query.plans.plan import MAX_STAGES
 from rem.query.plans.run import MAX_CONCURRENT_QUERIES, MAX_RUNS_PER_STAGE
 from rem.query.plans.template import MAX_VALUES
@@ -33,10 +34,10 @@ async def test_examples_of_plain_language_and_plans_work(rem: Rem) -> None:
     texts = re.findall(r"^\| `(.*)` \| `(.*)` \|$", example("plain"), re.MULTILINE)
     assert len(texts) == 7
     for text, becomes in texts:
-        assert (await rem.ask(text)).notes[0] == f"Understood as: {becomes}"
+        assert (await rem.ask(text, tenant=DEMO_TENANT)).notes[0] == f"Understood as: {becomes}"
     block = re.search(r"```json\n(.*?)```", example("plan"), re.DOTALL)
     assert block is not None
-    result = await rem.run_plan(block[1])
+    result = await rem.run_plan(block[1], tenant=DEMO_TENANT)
     assert [stage.status for stage in result.stages] == ["done"] * 4
     assert result["teammates"].result.count == 3
     assert result.answer == "work"

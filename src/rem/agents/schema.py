@@ -70,7 +70,18 @@ class AgentExtra(_DocumentPart):
     request_limit: int | None = Field(default=None, ge=1, le=1000)
     total_tokens_limit: int | None = Field(default=None, ge=1, le=10**12)
     retries: int = Field(default=2, ge=0, le=10)
-    rag: bool | None = None
+    enable_rag: bool | None = None
+    """Add earlier messages to each question. None: as MEMORY__RAG__ENABLED says."""
+    rag_top_k: int | None = Field(default=None, ge=1, le=50)
+    rag_min_similarity: float | None = Field(default=None, ge=0, le=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rename_rag(cls, data: Any) -> Any:
+        """Accept the former name of `enable_rag`, which stored agents may have."""
+        if isinstance(data, dict) and "rag" in data and "enable_rag" not in data:
+            return {("enable_rag" if name == "rag" else name): value for name, value in data.items()}
+        return data
 
     @field_validator("tools")
     @classmethod

@@ -24,7 +24,8 @@ from rem.context import AgentContext, Scope
 from rem.errors import InvalidAgentError, InvalidInputError, ModelError
 from rem.memory.message import NewMessage
 from rem.memory.tokens import count_tokens
-from rem.models.message import Role
+from rem.message_kinds import is_topic
+from rem.models.message import MessageKind, Role
 from rem.tools.env import Delegate, ToolEnv
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ _LOOKUP_TOOLS = frozenset({"search_rem", "lookup"})
 
 
 class Agents:
-    """Runs agents for an open REM. Without a REM, chat works but nothing is stored."""
+    """Runs agents for an open REM. Without a REM, or with MEMORY__ENABLED=false, chat works but nothing is stored."""
 
     def __init__(self, rem: Rem | None, settings: Settings) -> None:
         self.catalog = AgentCatalog(settings, rem)
@@ -75,7 +76,7 @@ class Agents:
             return AnswerStream(SimulatedRun(schema.name, request.text), target, self._background)
         model = self._choose_model(request, schema)
         agent = self._factory.build(schema, request.output_schema)
-        turn = await self._begin_turn(request, context, schema, target)
+        turn = await self._begin_turn(request, context, schema, target, _get_kind(request.text, model))
         env = self.env(context)
         deps = self._make_deps(request, schema, model, env, await _build_history(request, schema, target, turn))
         instructions = await self._build_instructions(request, schema, env, turn)
@@ -138,7 +139,7 @@ class Agents:
     async def _resolve_session(self, request: AgentRequest) -> AgentContext:
         """Return the context with the id of the session to store; a new id if the caller names no session."""
         context = request.context
-        if self._rem is None or not request.is_remembered:
+        if self._rem is None or not self._settings.memory.enabled or not request.is_remembered:
             return context
         if context.session_id is None:
             return context.model_copy(update={"session_id": str(uuid4())})
@@ -148,13 +149,18 @@ class Agents:
         return context.model_copy(update={"session_id": str(session_id)})
 
     def _get_session_target(self, context: AgentContext) -> SessionTarget | None:
-        if self._rem is None or context.session_id is None:
+        if self._rem is None or not self._settings.memory.enabled or context.session_id is None:
             return None
         summarize = self._make_summarizer(context) if self._has_model else None
         return SessionTarget(self._rem.memory(context.scope), UUID(context.session_id), summarize)
 
     async def _begin_turn(
-        self, request: AgentRequest, context: AgentContext, schema: AgentSchema, target: SessionTarget | None
+        self,
+        request: AgentRequest,
+        context: AgentContext,
+        schema: AgentSchema,
+        target: SessionTarget | None,
+        kind: MessageKind | None = None,
     ) -> Turn | None:
         """Store the user message, and return the turn with the session's history; None if nothing is stored."""
         if target is None:
@@ -166,7 +172,7 @@ class Agents:
             await target.memory.seed_session(target.session_id, messages, agent=schema.name, name=context.session_name)
         fields = {"client_id": context.client_id, "is_eval": context.is_eval or None}
         metadata = {name: value for name, value in fields.items() if value is not None}
-        message = NewMessage(role=Role.USER, content=request.text, metadata={**request.metadata, **metadata})
+        message = NewMessage(role=Role.USER, content=request.text, metadata={**request.metadata, **metadata}, kind=kind)
         return await target.memory.begin_turn(
             target.session_id, message, agent=schema.name, metadata=metadata, name=context.session_name
         )
@@ -217,10 +223,17 @@ class Agents:
         self, request: AgentRequest, schema: AgentSchema, target: SessionTarget | None, turn: Turn | None
     ) -> str:
         """Return the user message; with passages of past sessions if the agent or the settings want them."""
-        with_recall = self._settings.memory.rag.enabled if schema.rag is None else schema.rag
+        with_recall = self._settings.memory.rag.enabled if schema.enable_rag is None else schema.enable_rag
         if target is None or not with_recall:
             return request.text
-        return await target.memory.recall(request.text, target.session_id, turn=turn) or request.text
+        prompt = await target.memory.recall(
+            request.text,
+            target.session_id,
+            turn=turn,
+            top_k=schema.rag_top_k,
+            min_similarity=schema.rag_min_similarity,
+        )
+        return prompt or request.text
 
     def _make_summarizer(self, context: AgentContext) -> Summarizer:
         async def summarize(so_far: str | None, messages: list[Message]) -> str:
@@ -283,6 +296,11 @@ async def _build_history(
     if not _can_look_up(schema):
         return history_from_session(await target.memory.expand_history(target.session_id, turn.history))
     return history_from_session(turn.history)
+
+
+def _get_kind(text: str, model: ResolvedModel) -> MessageKind | None:
+    """Return the kind of a message that its text alone does not show: `rem:local` searches for a mere topic."""
+    return MessageKind.QUESTION if model.is_local and is_topic(text) else None
 
 
 def _can_look_up(schema: AgentSchema) -> bool:

@@ -223,6 +223,7 @@ def _print_week(report: WeekReport, with_misses: bool) -> None:
     print_table(["stage", "all", *GROUPS], rows)
     for name, counts in report.derived.items():
         typer.echo(f"{name.capitalize()} from questions: {len(counts['of_questions'])} of {counts['all']}")
+    typer.echo(f"Messages with a wrong kind: {len(report.misread)}")
     if report.people:
         found, people = list(report.people.values())[-1]
         missing = f" (not {', '.join(report.missing_people)})" if report.missing_people else ""
@@ -252,6 +253,8 @@ def _print_misses(report: WeekReport) -> None:
         typer.echo(f"\n{miss['stage']}, {miss['group']}: {miss['question']}")
         typer.echo(f"  expected: {' | '.join(miss['answer'])} ({rank}; from {miss['source']})")
         typer.echo(f"  first:    {shorten(miss['first'], MAX_MISS_CHARS)}")
+    for message in report.misread:
+        typer.echo(f"\n{message.kind} stored as {message.stored_kind}: {message.text}")
     typer.echo("")
 
 

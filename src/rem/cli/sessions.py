@@ -80,7 +80,7 @@ def show(
         memory = _open_memory(rem, user, tenant)
         with _name_in_errors(session):
             session_id = await memory.resolve_session_id(session)
-            return await memory.get_session(session_id), await memory.load_session(session_id)
+            return await memory.get_session(session_id), await memory.load_session(session_id, create_session=False)
 
     row, messages = run_with_rem(work)
     if as_json:

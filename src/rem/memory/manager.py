@@ -101,10 +101,23 @@ class MemoryManager(SessionReader):
         ]
 
     async def save_message(
-        self, session_id: UUID, message: NewMessage, *, create_session: bool = False
+        self, session_id: UUID, message: NewMessage, *, create_session: bool = True
     ) -> StoredMessage:
-        """Store one message at the end of a session."""
+        """Store one message at the end of a session. If the session does not exist, it is created."""
         return (await self.append(session_id, [message], create_session=create_session))[0]
+
+    async def load_session(self, session_id: UUID, *, create_session: bool = True) -> list[Message]:
+        """Return all messages of a readable session in order, exactly as they were stored.
+
+        If the session does not exist, it is created, and there are no messages. Raises `NotFoundError` if it belongs to
+        another user and is not shared, or if it was deleted.
+        """
+        try:
+            return [message async for message in self.iter_messages(session_id)]
+        except NotFoundError:
+            if not create_session or not await self._create_empty_session(session_id):
+                raise
+        return []
 
     async def seed_session(
         self, session_id: UUID, messages: Sequence[NewMessage], *, agent: str | None = None, name: str | None = None
@@ -326,6 +339,10 @@ class MemoryManager(SessionReader):
         if (strategy or self._settings.strategy) == "simple":
             return None
         return await SummaryWriter(self._store).refresh(session_id, summarizer, self._check_budget(max_tokens))
+
+    async def _create_empty_session(self, session_id: UUID) -> bool:
+        """Create a session without messages. Return False if the id belongs to another user or a deleted session."""
+        return await self._queries.fetch_value("open_session", *self._owner, session_id) in ("open", "new")
 
     async def _known_messages(self, session_id: UUID | None, turn: Turn | None) -> set[tuple[UUID, int]]:
         """Return (session id, message index) of the messages that the model sees anyway."""

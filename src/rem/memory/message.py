@@ -13,7 +13,7 @@ from rem.errors import InvalidInputError
 from rem.memory.tokens import count_message_tokens
 from rem.message_kinds import get_kind
 from rem.models.field_types import check_text, to_json_value
-from rem.models.message import Role
+from rem.models.message import MessageKind, Role
 from rem.text import clean_text
 
 MAX_NESTED_VALUES = 50
@@ -39,6 +39,8 @@ class NewMessage(BaseModel):
     model: str | None = None
     token_count: int | None = Field(default=None, ge=0, lt=2**31)
     metadata: dict[str, Any] = Field(default_factory=dict)
+    kind: MessageKind | None = None
+    """What the message is; by default it is recognised by its text."""
 
     @model_validator(mode="before")
     @classmethod
@@ -150,7 +152,7 @@ def to_record(message: NewMessage) -> tuple[dict[str, Any], int]:
         "tool_name": message.tool_name,
         "model": message.model,
         "token_count": tokens,
-        "kind": get_kind(message.role, message.content),
+        "kind": message.kind or get_kind(message.role, message.content),
         "metadata": to_json_value(message.metadata),
     }
     return record, tokens

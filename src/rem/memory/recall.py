@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MAX_QUOTE_CHARS = 200
 """Enough to recognise the message; the model can look up the rest."""
 MAX_RESULTS = 10_000
+STRICT_OVERFETCH = 4
+"""With a strict threshold this many times more messages are ranked, because some of the best are dropped."""
 MAX_EXTRA_RESULTS = 60
 """Known messages are dropped from the results, so this many more are searched for at most."""
 
@@ -44,17 +46,22 @@ class Recall:
     ) -> list[Message]:
         """Return up to `top_k` messages that fit `query` by meaning and by words, best first.
 
-        It searches one session, or all sessions of the user. `statements_only` leaves out earlier questions.
+        It searches one session, or all sessions of the user. `statements_only` leaves out earlier questions. With
+        `min_similarity`, given here or in the settings, no message is less similar. Without one, a message that has the
+        words of `query` may be.
         """
+        is_strict = min_similarity is not None or "min_similarity" in self._settings.model_fields_set
         min_similarity = self._settings.min_similarity if min_similarity is None else min_similarity
         if not 1 <= top_k <= MAX_RESULTS or not 0 <= min_similarity <= 1:
             raise InvalidInputError(f"top_k must be from 1 to {MAX_RESULTS}, and min_similarity from 0 to 1.")
         where = None
         if session_id is not None:
             where = Filter(f"session_id = '{session_id}'", Compare("session_id", "=", session_id))
-        search = Search(query, table="messages", where=where, min_similarity=min_similarity, limit=top_k)
+        limit = min(top_k * STRICT_OVERFETCH, MAX_RESULTS) if is_strict else top_k
+        search = Search(query, table="messages", where=where, min_similarity=min_similarity, limit=limit)
         result = await self._searcher.search(self._store, search, statements_only=statements_only)
-        return [message for hit in result.results if (message := parse_message(hit["record"])) is not None]
+        hits = [hit for hit in result.results if not is_strict or _is_similar(hit["similarity"], min_similarity)]
+        return [message for hit in hits[:top_k] if (message := parse_message(hit["record"])) is not None]
 
     async def extend_question(
         self,
@@ -77,6 +84,11 @@ class Recall:
         new_messages = [message for message in messages if (message.session_id, message.message_index) not in known]
         context = fit_messages(new_messages[:top_k], max_tokens)
         return add_context(question, context) if context else None
+
+
+def _is_similar(similarity: float | None, min_similarity: float) -> bool:
+    """Return whether a hit is similar enough. Without an embedder there is no similarity, and words must do."""
+    return similarity is None or similarity >= min_similarity
 
 
 def fit_messages(messages: Sequence[Message], max_tokens: int) -> list[Message]:

@@ -67,10 +67,6 @@ class SessionReader:
         """Return a session that the user owns or that is shared with the user, with the totals of its messages."""
         return await self._load_session(session_id, with_totals=True)
 
-    async def load_session(self, session_id: UUID) -> list[Message]:
-        """Return all messages of a readable session in order, exactly as they were stored."""
-        return [message async for message in self.iter_messages(session_id)]
-
     async def iter_messages(self, session_id: UUID) -> AsyncIterator[Message]:
         """Yield the messages of a readable session in order. They are fetched in pages."""
         session = await self._load_session(session_id)

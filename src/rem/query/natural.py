@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rem.db.sql import query as sql
 from rem.errors import InvalidInputError, QuerySyntaxError
 from rem.models.field_types import check_text
+from rem.query.answer_rows import FETCH_FACTOR, arrange_rows, find_property_words
 from rem.query.language.grammar import VERBS
 from rem.query.language.parser import parse_query
 from rem.query.language.printer import print_query
@@ -56,13 +57,29 @@ async def ask(executor: QueryExecutor, store: Store, text: str, limit: int | Non
     """Run the query for a text. The first note of the result shows the query."""
     interpretation = await interpret(store, text)
     try:
-        result = await executor.run(_apply_limit(interpretation.query, limit))
+        result = await _run(executor, store, text, _apply_limit(interpretation.query, limit))
     except QuerySyntaxError as error:
         if not interpretation.is_guess:
             raise
         interpretation = _make_interpretation(await to_query(store, text), _explain_invalid("SQL", error.reason))
-        result = await executor.run(_apply_limit(interpretation.query, limit))
+        result = await _run(executor, store, text, _apply_limit(interpretation.query, limit))
     return replace(result, notes=(*interpretation.notes, *result.notes))
+
+
+async def _run(executor: QueryExecutor, store: Store, text: str, query: Query) -> QueryResult:
+    """Run a query. The rows of a SEARCH are arranged as an answer: without copies, the newest statement first."""
+    if not isinstance(query, Search):
+        return await executor.run(query)
+    wider = replace(query, limit=query.limit * FETCH_FACTOR)
+    result = await executor.run(wider)
+    rows = result.results
+    other_words = find_property_words(text)
+    if other_words:
+        known = {(row["table"], row["key"]) for row in rows}
+        more = await executor.run(replace(wider, text=other_words))
+        rows = [*rows, *(row for row in more.results if (row["table"], row["key"]) not in known)]
+    rows = await arrange_rows(store, text, rows)
+    return replace(result, results=rows[: query.limit])
 
 
 def _apply_limit(query: Query, limit: int | None) -> Query:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from rem.embeddings import is_blank
 from rem.message_kinds import get_kind
 from rem.models.message import MessageKind, Role
+from rem.retrieval.identifiers import find_identifier_words
 from rem.retrieval.searchable_rows import SearchableRow
 from rem.retrieval.text_splitter import split_text
 from rem.retrieval.time_words import mentions_time
@@ -73,11 +74,17 @@ def _message_passages(field: str, body: str) -> Iterator[Passage]:
 
 
 def collect_weighted_texts(row: SearchableRow, passage: Passage) -> Iterator[tuple[str, float]]:
-    """Yield the texts whose words a passage is found by, with their weights: body, title, date, earlier messages."""
+    """Yield the texts whose words a passage is found by, with their weights.
+
+    They are the body and its identifiers, the title, the date, and the earlier messages.
+    """
     if passage.weighed is None:
         return
     start, end = passage.weighed
-    yield row.bodies[passage.field][start:end], 1.0
+    body = row.bodies[passage.field][start:end]
+    yield body, 1.0
+    if identifier_words := find_identifier_words(body):
+        yield identifier_words, 1.0
     if row.title:
         yield row.title[:MAX_TITLE_CHARS], 1.0
     if row.happened_at is not None:

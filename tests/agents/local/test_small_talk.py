@@ -113,10 +113,31 @@ async def test_follow_up_without_earlier_question_is_searched_alone(memory: Rem)
 async def test_request_to_remember_is_confirmed_without_search(memory: Rem, text: str) -> None:
     answer = await ask(memory, text)
     assert answer.tools == []
-    assert answer.text.startswith("Noted: “my favourite colour is teal.” It is kept in this conversation.")
+    assert answer.text.startswith("Noted: “my favourite colour is teal.”\n\n")
     assert NO_MODEL_NOTICE in answer.text
 
 
 @pytest.mark.parametrize("text", ["Do you remember Atlas?", "Remember that launch in June?", "note taking with Atlas"])
 async def test_question_that_starts_like_a_request_to_remember_is_searched(memory: Rem, text: str) -> None:
     assert "search_rem" in (await ask(memory, text)).tools
+
+
+@pytest.mark.parametrize(
+    "text", ["Hi! I'm Sam. I live in Svendborg.", "Yusuf is allergic to peanuts.", "Atlas moved to July"]
+)
+async def test_statement_is_noted_without_search(memory: Rem, text: str) -> None:
+    answer = await ask(memory, text)
+    assert answer.tools == []
+    assert answer.text.startswith("Noted: “")
+    assert text.rpartition("! ")[2] in answer.text
+
+
+async def test_question_after_a_statement_is_searched_alone(memory: Rem) -> None:
+    answer = await ask(memory, "Yusuf is allergic to peanuts. Why did the launch of Atlas slip?")
+    assert answer.calls[0][1]["query"] == LAUNCH
+    assert answer.text.startswith("Noted: “Yusuf is allergic to peanuts.”\n\nHere is what memory holds")
+
+
+@pytest.mark.parametrize("text", ["Atlas launch", "tomatoes", "sarah-chen"])
+async def test_topic_is_searched(memory: Rem, text: str) -> None:
+    assert (await ask(memory, text)).calls[0] == ("search_rem", {"query": text, "mode": "natural-language"})

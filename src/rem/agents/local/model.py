@@ -28,9 +28,16 @@ from rem.agents.local.excerpts import (
     split_for_streaming,
     write_answer,
 )
-from rem.agents.local.small_talk import MAX_QUESTION_CHARS, is_query, reply_without_search, resolve_follow_up
+from rem.agents.local.small_talk import (
+    MAX_QUESTION_CHARS,
+    confirm_statements,
+    is_query,
+    reply_without_search,
+    resolve_follow_up,
+)
 from rem.agents.local.structured_output import LocalOutput
 from rem.errors import ModelRequiredError
+from rem.message_kinds import list_requests
 
 LOCAL_MODEL = "rem:local"
 SMALL_TALK_CONFIDENCE = 0.9
@@ -84,7 +91,14 @@ class _TurnState:
     @property
     def search_texts(self) -> tuple[str, ...]:
         """The texts to search for: the question, and before it the question that it follows up."""
-        return resolve_follow_up(self.question, self.earlier)
+        return resolve_follow_up(self.request, self.earlier)
+
+    @property
+    def request(self) -> str:
+        """The part of the last user message that asks something, if it also states something."""
+        if confirm_statements(self.question) is None:
+            return self.question
+        return " ".join(list_requests(self.question)) or self.question
 
     def _add(self, part: Any) -> _TurnState:
         if isinstance(part, UserPromptPart):
@@ -135,7 +149,8 @@ def _search_and_answer(
     excerpts = state.get_excerpts()
     if _NOTE_TOOL in tools and _NOTE_TOOL not in state.called:
         return ToolCallPart(_NOTE_TOOL, {"confidence": excerpts.confidence, "sources": excerpts.keys})
-    text = write_answer(excerpts)
+    confirmation = confirm_statements(state.question)
+    text = "\n\n".join(part for part in (confirmation, write_answer(excerpts)) if part)
     return _fill_output(state, LocalOutput(text, excerpts), info) if is_structured else text
 
 

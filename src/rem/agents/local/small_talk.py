@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from rem.agents.local.excerpts import ELSE, NOTICE, shorten
 from rem.errors import QuerySyntaxError
+from rem.message_kinds import is_topic, keep_statements, list_requests
 from rem.query.language.grammar import VERBS
 from rem.query.language.parser import parse_query
 
@@ -57,13 +58,6 @@ _ASKS_ALL = re.compile(
     rf"what (?:did |have )i {_SAY}(?: so far| until now| in this (?:conversation|chat|session))|"
     r"(?:what were |list |show )(?:all )?my questions(?: so far)?)"
 )
-_NOTE_REQUEST = re.compile(
-    r"(?:(?:please|also|and)[,\s]+|(?P<asks>(?:can|could|would|will) you\s+(?:please\s+)?))*"
-    r"(?:remember|memori[sz]e|keep in mind|do(?:n['’]?t| not) forget|note|make a note|take a note)"
-    r"(?:\s*:|\s+this\s*:|\s+(?=(?:that|my|i|i['’]?m|we|our|the|to)\b))\s*(?:that\s+)?(?P<fact>\S.*)",
-    re.IGNORECASE | re.DOTALL,
-)
-
 _WORDS = re.compile(r"[\w'’-]+")
 _CONTINUATION = re.compile(r"\s*(?:and|but|also|what about|how about)\b", re.IGNORECASE)
 _PRONOUN = re.compile(
@@ -94,7 +88,7 @@ _FUNCTION_WORDS = _QUESTION_WORDS | frozenset(
 
 
 def reply_without_search(question: str, earlier: Sequence[str]) -> str | None:
-    """Return the answer to small talk or to a question about this session; None if the question must be searched.
+    """Return the answer to small talk, to a statement or to a question about this session; None if it must search.
 
     `earlier` are the earlier user messages of the session.
     """
@@ -106,7 +100,7 @@ def reply_without_search(question: str, earlier: Sequence[str]) -> str | None:
     if _ASKS_ALL.fullmatch(plain):
         # At the beginning of a session the question means an earlier session, which must be searched.
         return _list_messages(earlier) if earlier else None
-    return _reply_to_courtesy(plain) or _confirm_note(question)
+    return _reply_to_courtesy(plain) or _reply_to_statement(question)
 
 
 def resolve_follow_up(question: str, earlier: Sequence[str]) -> tuple[str, ...]:
@@ -151,15 +145,20 @@ def _reply_to_courtesy(plain: str) -> str | None:
     return None
 
 
-def _confirm_note(question: str) -> str | None:
-    """Return the answer to "Remember that …"; None if it is not such a message."""
-    match = _NOTE_REQUEST.fullmatch(question.strip())
-    if match is None or (question.rstrip().endswith("?") and not match["asks"]):
+def _reply_to_statement(message: str) -> str | None:
+    """Return the answer to a message that only states something; None if it also asks something."""
+    confirmation = confirm_statements(message)
+    if confirmation is None or list_requests(message):
         return None
-    return (
-        f"Noted: “{shorten(match['fact'])}” It is kept in this conversation. If that has a session, it is stored, and "
-        f"later questions find it, also from other conversations.\n\n{NOTICE}, so I keep it word for word."
-    )
+    return f"{confirmation}\n\n{NOTICE}, so I keep it word for word. In a stored session, later questions find it."
+
+
+def confirm_statements(message: str) -> str | None:
+    """Return the confirmation of the statements in a message; None if it has none or is a mere topic."""
+    if is_query(message) or is_topic(message):
+        return None
+    statements = keep_statements(message)
+    return f"Noted: “{shorten(statements)}”" if statements else None
 
 
 def _quote_message(opening: str, messages: Sequence[str]) -> str:

@@ -9,7 +9,8 @@ DO $$ BEGIN PERFORM '[1]'::vector; END $$;
 CREATE OR REPLACE FUNCTION rem_search_weights() RETURNS TABLE (
   candidate_word numeric, own_word numeric, own_meaning numeric, prior_loss numeric, nearby_word numeric, nearby_meaning numeric,
   previous_word numeric, previous_meaning numeric, next_word numeric, next_meaning numeric, second_next_word numeric,
-  alone_word numeric, alone_meaning numeric, named_speaker numeric, time_mentioned numeric, weight_sum numeric, message_full numeric,
+  alone_word numeric, alone_meaning numeric, named_speaker numeric, time_mentioned numeric, weight_sum numeric, exact numeric,
+  message_full numeric,
   moment numeric, related_moment numeric, relative_time numeric
 ) LANGUAGE sql IMMUTABLE ROWS 1 AS $$
   SELECT
@@ -32,6 +33,7 @@ CREATE OR REPLACE FUNCTION rem_search_weights() RETURNS TABLE (
     0.6,   -- named_speaker: the query names the author of the message
     1.1,   -- time_mentioned: the query asks for a time and the message mentions one
     16.25, -- weight_sum: the sum of all weights that a message can get; it scales the score to about 1
+    12.0,  -- exact: the text contains the identifiers and quoted phrases of the query; more than other texts can make up for
     0.7,   -- message_full: this share of the query's words is enough for a message to get the full word score
     0.6,   -- moment: how much a moment counts as a neighbour of the messages it was derived from
     0.6,   -- related_moment: how much of that a moment passes on over an affinity
@@ -263,10 +265,10 @@ CREATE OR REPLACE FUNCTION rem_messages_of_best_moments(
     GROUP BY x.source_id) m
 $$;
 
--- Return the passages of the messages in `of_moments` (see rem_messages_of_best_moments) that are not among the candidates yet.
-CREATE OR REPLACE FUNCTION rem_missing_message_passages(
+-- Return the passages of some entities that are not among the candidates yet.
+CREATE OR REPLACE FUNCTION rem_missing_passages(
   of_tenant text, owners text[], allowed uuid[], by_session boolean, span tstzrange, statements_only boolean, of_model smallint,
-  query_vector halfvec, query_terms sparsevec, of_moments rem.passage_score[], candidates rem.passage_score[]
+  query_vector halfvec, query_terms sparsevec, wanted rem.passage_score[], candidates rem.passage_score[]
 ) RETURNS rem.passage_score[] LANGUAGE sql STABLE AS $$
   SELECT ARRAY(
     WITH means AS MATERIALIZED (SELECT * FROM rem.rem_owner_means(of_tenant, owners, of_model, query_vector))
@@ -275,22 +277,94 @@ CREATE OR REPLACE FUNCTION rem_missing_message_passages(
     FROM (
       SELECT p.*, rem.rem_similarity(p.embedding, p.model_id, query_vector, of_model) AS similarity,
              rem.rem_word_weight(p.terms, query_terms) AS weight
-      FROM (SELECT o.entity_id FROM unnest(of_moments) o WHERE o.id IS NOT NULL
-            EXCEPT SELECT c.entity_id FROM unnest(candidates) c) missing
-      JOIN rem.passages p ON (p.tenant_id, p.entity_id, p.entity_type) = (of_tenant, missing.entity_id, 'messages')
-      WHERE (allowed IS NULL OR CASE WHEN by_session THEN p.group_id ELSE p.entity_id END IN (SELECT unnest(allowed)))
+      FROM (SELECT w.entity_type, w.entity_id FROM unnest(wanted) w
+            EXCEPT SELECT c.entity_type, c.entity_id FROM unnest(candidates) c) missing
+      JOIN rem.passages p ON (p.tenant_id, p.entity_id, p.entity_type) = (of_tenant, missing.entity_id, missing.entity_type)
+      WHERE (allowed IS NULL OR coalesce(CASE WHEN by_session THEN p.group_id END, p.entity_id) IN (SELECT unnest(allowed)))
         AND (span IS NULL OR p.happened_at <@ span) AND (p.is_statement OR NOT statements_only)
         AND (p.expires_at IS NULL OR p.expires_at > now())) s
     JOIN means m ON m.owner = s.owner)
 $$;
 
+-- Return the entities whose text or title matches a pattern. `id` is the first passage that does, and NULL if only the title does.
+-- `weight` is the rarity of a match: 1 for a single one among all passages, and less, the more entities match.
+CREATE OR REPLACE FUNCTION rem_keep_matching(
+  of_tenant text, of_field text, entities rem.passage_score[], pattern text, all_passages bigint
+) RETURNS rem.passage_score[] LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN ARRAY(
+    SELECT ROW(m.id, m.entity_type, m.entity_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+               ln(1 + (greatest(all_passages, m.matches) - m.matches + 0.5) / (m.matches + 0.5))
+               / ln(1 + (greatest(all_passages, m.matches) - 0.5) / 1.5))::rem.passage_score
+    FROM (
+      SELECT e.entity_type, e.entity_id, p.id, count(*) OVER () AS matches
+      FROM (SELECT DISTINCT entity_type, entity_id FROM unnest(entities)) e JOIN rem.entity_types t ON t.name = e.entity_type
+      CROSS JOIN LATERAL (SELECT rem.rem_record(e.entity_type, of_tenant, e.entity_id) AS record OFFSET 0) r
+      CROSS JOIN LATERAL (
+        SELECT min(p.id) FILTER (WHERE substr(r.record ->> p.field, p.starts + 1, p.ends - p.starts) ~* pattern) AS id,
+               bool_or((r.record ->> p.field) ~* pattern) AS is_match
+        FROM rem.passages p
+        WHERE (p.tenant_id, p.entity_id, p.entity_type) = (of_tenant, e.entity_id, e.entity_type)
+          AND (of_field IS NULL OR p.field = of_field)) p
+      WHERE p.is_match OR (r.record ->> t.title_field) ~* pattern) m);
+END $$;
+
+-- Return the entities whose text or title contains an identifier or a quoted phrase of the query. `weight` is the share of the found
+-- items that an entity contains, and `id` a passage with one of them (see rem_keep_matching). `items` is what
+-- rem/retrieval/identifiers.py makes: a pattern, and texts of which all words must be in a passage for it to be compared with the pattern.
+CREATE OR REPLACE FUNCTION rem_find_exact_matches(
+  of_tenant text, owners text[], of_types text[], of_field text, allowed uuid[], by_session boolean, span tstzrange,
+  statements_only boolean, items jsonb, query_terms sparsevec, all_passages bigint
+) RETURNS rem.passage_score[] LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  languages text[] := ARRAY(SELECT language FROM rem.passage_totals WHERE tenant_id = of_tenant AND owner IS NULL
+                            UNION SELECT language FROM rem.passage_total_deltas WHERE tenant_id = of_tenant AND owner IS NULL);
+  item jsonb;
+  postings integer[];
+  possible rem.passage_score[];
+  matches rem.passage_score[] := '{}';
+  found_items integer := 0;
+BEGIN
+  FOR item IN SELECT * FROM jsonb_array_elements(items) LOOP
+    possible := '{}';
+    -- Each text of the item in each language and for each owner. In most cases there are two: the user's and the shared ones.
+    FOR postings IN
+      SELECT array_agg(rem.rem_posting(of_tenant, o.owner, t.term)) FROM unnest(owners) AS o (owner)
+      CROSS JOIN unnest(languages) AS l (language) CROSS JOIN jsonb_array_elements_text(item -> 'words') AS w (words)
+      CROSS JOIN LATERAL rem.rem_terms(l.language, w.words) t
+      GROUP BY o.owner, l.language, w.words
+    LOOP
+      possible := possible || ARRAY(
+        SELECT ROW(NULL, p.entity_type, p.entity_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+                   max(rem.rem_word_weight(p.terms, query_terms)))::rem.passage_score
+        FROM rem.passages p
+        WHERE rem.rem_postings(p.tenant_id, p.owner, p.terms) @> postings
+          -- Appending '' hides these columns from their index, as in rem_passages_with_rare_words.
+          AND p.tenant_id || '' = of_tenant AND p.owner || '' = ANY (owners)
+          AND (of_types IS NULL OR p.entity_type = ANY (of_types)) AND (of_field IS NULL OR p.field = of_field)
+          AND (allowed IS NULL OR coalesce(CASE WHEN by_session THEN p.group_id END, p.entity_id) IN (SELECT unnest(allowed)))
+          AND (span IS NULL OR p.happened_at <@ span) AND (p.is_statement OR NOT statements_only)
+          AND (p.expires_at IS NULL OR p.expires_at > now())
+        -- An item that many entities contain distinguishes none of them.
+        GROUP BY p.entity_type, p.entity_id ORDER BY max(rem.rem_word_weight(p.terms, query_terms)) DESC LIMIT 300);
+    END LOOP;
+    possible := rem.rem_keep_matching(of_tenant, of_field, possible, item ->> 'pattern', all_passages);
+    found_items := found_items + CASE WHEN possible = '{}' THEN 0 ELSE 1 END;
+    matches := matches || possible;
+  END LOOP;
+  RETURN ARRAY(
+    SELECT ROW((array_agg(m.id ORDER BY m.weight DESC, m.id) FILTER (WHERE m.id IS NOT NULL))[1], m.entity_type, m.entity_id,
+               NULL, NULL, NULL, NULL, NULL, NULL, NULL, sum(m.weight) / found_items)::rem.passage_score
+    FROM unnest(matches) m GROUP BY m.entity_type, m.entity_id);
+END $$;
+
 -- Rank the entities that the candidates belong to. `meaning_score` and `word_score` are relative to the best candidate, so that they
 -- can be added. A message also gets points for good messages near it in its session; a moment counts as a neighbour of the messages
--- that it was derived from. An entity is "silent" if it has nothing in common with the query itself, and only its moment has: then
--- the moment's passage is shown.
+-- that it was derived from. `exact_matches` come from rem_find_exact_matches. An entity is "silent" if it has nothing in common with
+-- the query itself, and only its moment has: then the moment's passage is shown.
 CREATE OR REPLACE FUNCTION rem_rank_entities(
-  candidates rem.passage_score[], of_moments rem.passage_score[], full_weight real, min_similarity real, query_names text[],
-  asks_for_time boolean, has_sessions boolean, by_session boolean
+  candidates rem.passage_score[], of_moments rem.passage_score[], exact_matches rem.passage_score[], full_weight real,
+  min_similarity real, query_names text[], asks_for_time boolean, has_sessions boolean, by_session boolean
 ) RETURNS TABLE (entity_type text, entity_id uuid, passage_id bigint, score real, similarity real, weight real)
 LANGUAGE sql STABLE ROWS 100 AS $$
   WITH best_passages AS (
@@ -310,12 +384,13 @@ LANGUAGE sql STABLE ROWS 100 AS $$
            b.weight / b.best_weight AS word_score,
            least(coalesce(m.distinction, 0) / b.best_distinction, 1) AS moment_meaning_score,
            least(coalesce(m.weight, 0) / b.best_weight, 1) AS moment_word_score,
-           silent.is_silent,
-           CASE WHEN silent.is_silent THEN m.id ELSE b.passage_id END AS passage_id,
+           silent.is_silent, coalesce(x.weight, 0) AS exact_score,
+           CASE WHEN silent.is_silent THEN m.id ELSE coalesce(x.id, b.passage_id) END AS passage_id,
            CASE WHEN silent.is_silent THEN m.similarity ELSE b.similarity END AS similarity
     FROM best_passages b LEFT JOIN unnest(of_moments) m ON m.entity_id = b.entity_id
+    LEFT JOIN unnest(exact_matches) x ON (x.entity_type, x.entity_id) = (b.entity_type, b.entity_id)
     CROSS JOIN LATERAL (
-      SELECT m.id IS NOT NULL AND b.weight = 0 AND (b.similarity = 0 OR b.similarity < min_similarity) AS is_silent) silent
+      SELECT m.id IS NOT NULL AND x.weight IS NULL AND b.weight = 0 AND (b.similarity = 0 OR b.similarity < min_similarity) AS is_silent) silent
   ), with_neighbours AS (
     SELECT s.*,
            greatest(max(word_score) OVER nearby, w.moment * moment_word_score) AS nearby_word_score,
@@ -344,13 +419,14 @@ LANGUAGE sql STABLE ROWS 100 AS $$
              ELSE w.next_word * coalesce(next_word_score, 0) + w.second_next_word * coalesce(second_next_word_score, 0)
                 + w.previous_word * coalesce(previous_word_score, 0) + w.previous_meaning * coalesce(previous_meaning_score, 0)
                 + w.next_meaning * coalesce(next_meaning_score, 0) END
+      + w.exact * exact_score
       + CASE WHEN speaker = ANY (query_names) THEN w.named_speaker ELSE 0 END
       + CASE WHEN asks_for_time AND tells_time THEN w.time_mentioned ELSE 0 END AS fit
     FROM with_neighbours n CROSS JOIN rem.rem_search_weights() w
   ), shown AS (
     -- A silent entity shows the word score of its moment.
     SELECT f.entity_type, f.entity_id, f.group_id, f.passage_id, f.fit, f.prior, f.similarity,
-           CASE WHEN f.is_silent THEN f.moment_word_score ELSE f.word_score END AS word_score
+           CASE WHEN f.is_silent THEN f.moment_word_score ELSE greatest(f.word_score, f.exact_score) END AS word_score
     FROM fitted f
   ), sessions AS (
     -- A session is as good as its best message, with half of the message's prior.
@@ -359,7 +435,7 @@ LANGUAGE sql STABLE ROWS 100 AS $$
     FROM shown e WHERE by_session AND e.group_id IS NOT NULL
     WINDOW session AS (PARTITION BY e.group_id) ORDER BY e.group_id, e.fit - e.prior / 2 DESC
   )
-  SELECT r.entity_type, r.entity_id, r.passage_id, (r.fit / w.weight_sum)::real, r.similarity, r.word_score::real
+  SELECT r.entity_type, r.entity_id, r.passage_id, (r.fit / (w.weight_sum + CASE WHEN exact_matches <> '{}' THEN w.exact ELSE 0 END))::real, r.similarity, r.word_score::real
   FROM (SELECT e.entity_type, e.entity_id, e.passage_id, e.fit, e.similarity, e.word_score FROM shown e WHERE NOT by_session
         UNION ALL SELECT * FROM sessions) r
   CROSS JOIN rem.rem_search_weights() w
@@ -369,7 +445,8 @@ $$;
 -- `model` of the stored vectors, and `waiting`: whether rows of these owners are not indexed yet.
 --
 -- `request` is the query tree as JSON (rem/query/syntax_tree.py) with more fields: `types`, the tables to search (null: all),
--- `relative_time_words`, `asks_for_time` and `statements_only`. `query_vector` is NULL if the search goes by words alone, and `allowed` is NULL without WHERE.
+-- `relative_time_words`, `asks_for_time`, `identifier_words`, `exact_items` and `statements_only`. `query_vector` is NULL if the search
+-- goes by words alone, and `allowed` is NULL without WHERE.
 CREATE OR REPLACE FUNCTION rem_search(of_tenant text, owners text[], request jsonb, query_vector halfvec, allowed uuid[])
 RETURNS json LANGUAGE plpgsql STABLE
 -- Planning the ranking again for every query would take longer than the ranking.
@@ -401,6 +478,8 @@ DECLARE
   portion rem.passage_score[];
   candidates rem.passage_score[] := '{}';
   of_moments rem.passage_score[] := '{}';
+  exact_matches rem.passage_score[] := '{}';
+  all_passages bigint := 0;
   has_sessions boolean;
   hits json;
   steps json[];
@@ -412,7 +491,7 @@ BEGIN
   END IF;
   IF mode <> 'vector' THEN
     SELECT t.terms, t.full_weight INTO query_terms, full_weight
-    FROM rem.rem_query_terms(of_tenant, query_text, request ->> 'relative_time_words') t;
+    FROM rem.rem_query_terms(of_tenant, query_text || ' ' || (request ->> 'identifier_words'), request ->> 'relative_time_words') t;
   END IF;
   steps := steps || rem.rem_step('words', started, NULL);
 
@@ -421,6 +500,7 @@ BEGIN
     SELECT * FROM rem.rem_owner_passage_counts(of_tenant, owners, of_types)
   LOOP
     has_session_messages := has_session_messages OR has_messages;
+    all_passages := all_passages + owned_passages;
     IF moments BETWEEN 1 AND 20000 THEN
       owners_with_moments := owners_with_moments || of_owner;
     END IF;
@@ -468,9 +548,20 @@ BEGIN
      AND mode <> 'vector' THEN
     started := clock_timestamp();
     of_moments := rem.rem_messages_of_best_moments(of_tenant, owners_with_moments, of_model, query_vector, query_terms);
-    candidates := candidates || rem.rem_missing_message_passages(
-      of_tenant, owners, allowed, by_session, span, statements_only, of_model, query_vector, query_terms, of_moments, candidates);
+    candidates := candidates || rem.rem_missing_passages(
+      of_tenant, owners, allowed, by_session, span, statements_only, of_model, query_vector, query_terms,
+      ARRAY(SELECT m FROM unnest(of_moments) m WHERE m.id IS NOT NULL), candidates);
     steps := steps || rem.rem_step('moments', started, cardinality(of_moments));
+  END IF;
+
+  -- Texts with the identifiers and quoted phrases of the query come first, wherever they are.
+  IF request -> 'exact_items' <> '[]' AND mode <> 'vector' THEN
+    started := clock_timestamp();
+    exact_matches := rem.rem_find_exact_matches(of_tenant, owners, of_types, of_field, allowed, by_session, span, statements_only,
+                                                request -> 'exact_items', query_terms, all_passages);
+    candidates := candidates || rem.rem_missing_passages(
+      of_tenant, owners, allowed, by_session, span, statements_only, of_model, query_vector, query_terms, exact_matches, candidates);
+    steps := steps || rem.rem_step('exact', started, cardinality(exact_matches));
   END IF;
 
   -- Rank the entities, and load the records of the best.
@@ -488,7 +579,7 @@ BEGIN
     INTO hits
     FROM (SELECT e.entity_type, e.entity_id, e.passage_id, e.similarity, e.weight,
                  CASE mode WHEN 'vector' THEN e.similarity ELSE e.score END AS score
-          FROM rem.rem_rank_entities(candidates, of_moments, full_weight, min_similarity, query_names,
+          FROM rem.rem_rank_entities(candidates, of_moments, exact_matches, full_weight, min_similarity, query_names,
                                      (request -> 'asks_for_time')::boolean, has_sessions, by_session) e
           -- A passage without a vector has exactly 0 as its similarity, and is no hit by meaning.
           WHERE e.weight > 0 AND mode <> 'vector'

@@ -44,3 +44,9 @@ SELECT DISTINCT t.topic FROM (
   SELECT unnest(u.interests || u.preferred_topics) FROM rem.users u
   WHERE u.tenant_id = $1 AND u.user_id = $2 AND u.deleted_at IS NULL
 ) t (topic)
+
+-- name: message_kinds
+-- Return the texts of a user's messages and the kinds with which they were stored.
+SELECT DISTINCT m.content, m.kind FROM rem.messages m
+WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.role = 'user' AND m.deleted_at IS NULL
+ORDER BY m.content

@@ -10,6 +10,10 @@ SELECT rem.rem_append_messages($1, $2, $3, $4, $5, $6, $7, $8)
 -- Create a session with messages, unless it exists, and return its state.
 SELECT rem.rem_seed_session($1, $2, $3, $4, $5, $6, $7, $8)
 
+-- name: open_session
+-- Create a session without messages, unless it exists, and return its state.
+SELECT rem.rem_open_session($1, $2, $3, NULL, NULL, NULL, 0, 0, true)
+
 -- name: find_session_by_name
 -- Return the id of the user's session with a name.
 SELECT s.id FROM rem.sessions s

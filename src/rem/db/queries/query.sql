@@ -43,6 +43,14 @@ FROM (SELECT min(given.position) AS position
       -- A heading is rather a topic than a name.
       WHERE EXISTS (SELECT FROM rem.rem_resolve_label($1, $2, given.label, NULL) k WHERE k.key_rank < rem.rem_weak_key_rank())) AS exact
 
+-- name: passage_cosines
+-- Return the cosine of each two of some passages, given by the ids of their rows ($2) and their first characters ($3).
+WITH shown AS MATERIALIZED (
+  SELECT p.entity_id, p.model_id, p.embedding FROM unnest($2::uuid[], $3::integer[]) AS s (entity_id, starts)
+  JOIN rem.passages p ON (p.tenant_id, p.entity_id, p.starts) = ($1, s.entity_id, s.starts))
+SELECT a.entity_id, b.entity_id, 1 - (a.embedding <=> b.embedding) FROM shown a JOIN shown b ON a.entity_id < b.entity_id
+  AND a.model_id = b.model_id
+
 -- name: file_texts
 -- Return the chunks or entries of the files $3 that the scope sees, in order, with the number of characters between a chunk and the one
 -- before it. After $4 characters, return only one more row of the file, without its content. Own and shared rows are separate

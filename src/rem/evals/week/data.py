@@ -15,13 +15,13 @@ from rem.db.yaml import load_yaml
 from rem.errors import InvalidInputError
 from rem.evals.datasets.json_files import read_bytes, require_path, validate_model
 from rem.models.field_types import check_text
+from rem.models.message import MessageKind
 from rem.text import collapse_spaces
 
 DAYS = 7
 Group: TypeAlias = Literal["just_said", "other_session", "notes", "corrected", "identifiers", "people"]
-MessageKind: TypeAlias = Literal["statement", "question", "command", "chat"]
 GROUPS: tuple[Group, ...] = ("just_said", "other_session", "notes", "corrected", "identifiers", "people")
-_MESSAGE_KINDS: tuple[MessageKind, ...] = ("statement", "question", "command", "chat")
+_MESSAGE_KINDS = (MessageKind.STATEMENT, MessageKind.QUESTION, MessageKind.COMMAND, MessageKind.SMALL_TALK)
 
 
 def _require_text(value: str) -> str:
@@ -40,8 +40,8 @@ def _require_relative_markdown(value: str) -> str:
 def _to_message(value: Any) -> Any:
     """Convert the short forms `text` and `{question: text}` to the fields of a message."""
     if isinstance(value, str):
-        return {"kind": "statement", "text": value}
-    if isinstance(value, dict) and len(value) == 1:
+        return {"kind": MessageKind.STATEMENT, "text": value}
+    if isinstance(value, dict) and len(value) == 1 and next(iter(value)) in _MESSAGE_KINDS:
         ((kind, text),) = value.items()
         return {"kind": kind, "text": text}
     raise ValueError(f"must be a text, or a text after one of {', '.join(_MESSAGE_KINDS)}")

@@ -10,9 +10,19 @@ from rem.app import Rem
 from rem.context import Scope
 from rem.db.sql import query
 from rem.evals.week.data import Week, simplify
+from rem.models.message import MessageKind
 
 MIN_QUESTION_WORDS = 3
 """A shorter question, such as "Why?", occurs in other texts by chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class MisreadMessage:
+    """A message that was stored with another kind than it has."""
+
+    text: str
+    kind: MessageKind
+    stored_kind: MessageKind | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +43,20 @@ async def count_derived_from_questions(rem: Rem, scope: Scope, week: Week) -> De
     A row comes from a question if all messages that it is based on are questions, commands or small talk, or if its
     text contains a question. A topic comes from a question if it occurs in no note and in no statement.
     """
-    asked = {question.ask for question in week.questions} | set(week.list_texts("question", "command", "chat"))
+    asked = {question.ask for question in week.questions}
+    unstated = asked | set(week.list_texts(MessageKind.QUESTION, MessageKind.COMMAND, MessageKind.SMALL_TALK))
     async with rem.database.connection() as connection:
         owner = scope.tenant_id, scope.user_id
-        rows = await connection.fetch(query("bench", "derived_rows"), *owner, list(asked))
+        rows = await connection.fetch(query("bench", "derived_rows"), *owner, list(unstated))
         topics = {row["topic"] for row in await connection.fetch(query("bench", "topics"), *owner)}
     moments = [row for row in rows if row["entity_type"] == "moments"]
     entities = [row for row in rows if row["entity_type"] == "ontologies"]
     questions = [
         _flatten(text)
-        for text in {question.ask for question in week.questions} | set(week.list_texts("question"))
+        for text in asked | set(week.list_texts(MessageKind.QUESTION))
         if len(text.split()) >= MIN_QUESTION_WORDS
     ]
-    told = _flatten("\n".join([*week.list_texts("statement"), *(note.text for note in week.notes)]))
+    told = _flatten("\n".join([*week.list_texts(MessageKind.STATEMENT), *(note.text for note in week.notes)]))
     return DerivedCounts(
         len(moments),
         _list_of_questions(moments, questions),
@@ -54,6 +65,19 @@ async def count_derived_from_questions(rem: Rem, scope: Scope, week: Week) -> De
         len(topics),
         tuple(sorted(topic for topic in topics if _flatten(topic) not in told)),
     )
+
+
+async def list_misread_messages(rem: Rem, scope: Scope, week: Week) -> list[MisreadMessage]:
+    """Return the messages and questions of a week that were stored with another kind than the week gives them."""
+    kinds = {message.text: message.kind for session in week.sessions for message in session.messages}
+    kinds |= {question.ask: MessageKind.QUESTION for question in week.questions}
+    async with rem.database.connection() as connection:
+        rows = await connection.fetch(query("bench", "message_kinds"), scope.tenant_id, scope.user_id)
+    return [
+        MisreadMessage(row["content"], kinds[row["content"]], row["kind"])
+        for row in rows
+        if row["content"] in kinds and row["kind"] != kinds[row["content"]]
+    ]
 
 
 def _list_of_questions(rows: Iterable[Any], questions: list[str]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from rem.evals.week.data import GROUPS, Week
+from rem.evals.week.derived import MisreadMessage
 from rem.evals.week.run import WeekOutcome, WeekResult
 from rem.evals.week.tickets import TicketResult
 
@@ -53,6 +54,8 @@ class WeekReport:
     missing_people: tuple[str, ...]
     """The people that LOOKUP did not find after the last night."""
     derived: dict[str, Any]
+    misread: list[MisreadMessage]
+    """Messages that were stored with another kind than they have."""
     tickets: TicketResult | None
     misses: list[dict[str, Any]]
     broken_limits: list[str] = field(default_factory=list)
@@ -79,6 +82,7 @@ def make_week_report(week: Week, result: WeekResult, tickets: TicketResult | Non
             name: {"all": getattr(derived, name), "of_questions": list(getattr(derived, f"{name}_of_questions"))}
             for name in ("moments", "topics", "entities")
         },
+        misread=result.misread,
         tickets=tickets,
         misses=[_describe_miss(outcome) for outcome in result.outcomes if not outcome.is_first],
         broken_limits=list(_find_broken_limits(stages, result, tickets)),

@@ -22,7 +22,12 @@ from rem.context import AgentContext, Scope
 from rem.db.sql import query
 from rem.errors import FileUnreadableError
 from rem.evals.week.data import DAYS, Week, WeekQuestion, WeekSession
-from rem.evals.week.derived import DerivedCounts, count_derived_from_questions
+from rem.evals.week.derived import (
+    DerivedCounts,
+    MisreadMessage,
+    count_derived_from_questions,
+    list_misread_messages,
+)
 from rem.models.field_types import utc_now
 from rem.settings import Settings
 
@@ -75,6 +80,7 @@ class WeekResult:
     outcomes: list[WeekOutcome] = field(default_factory=list)
     lookups: list[LookupCount] = field(default_factory=list)
     derived: DerivedCounts = field(default_factory=DerivedCounts)
+    misread: list[MisreadMessage] = field(default_factory=list)
     dream_seconds: float = 0.0
     seconds: float = 0.0
 
@@ -112,6 +118,7 @@ class WeekRun:
                 await self._spend_night(day, is_last=day == last_day)
             await self._repeat(last_day)
             self._result.derived = await count_derived_from_questions(self._rem, self._scope, self._week)
+            self._result.misread = await list_misread_messages(self._rem, self._scope, self._week)
         finally:
             await self._agents.close()
         self._result.seconds = perf_counter() - started

@@ -21,6 +21,7 @@ from rem.models.field_types import check_text
 from rem.query.result import QueryResult, Step, Steps
 from rem.query.syntax_tree import Mode, to_json
 from rem.retrieval.embedding_model import EmbeddingModel, require_same_model
+from rem.retrieval.identifiers import find_exact_items, find_identifier_words
 from rem.retrieval.indexer import Indexer
 from rem.retrieval.reranker import Reranker, rank_candidates
 from rem.retrieval.searchable_rows import SearchableType, load_searchable_types, visible_owners
@@ -221,6 +222,8 @@ def _compile(
         "types": names if query.table else None,
         "relative_time_words": find_relative_time_words(query.text),
         "asks_for_time": asks_for_time(query.text),
+        "identifier_words": find_identifier_words(query.text),
+        "exact_items": find_exact_items(query.text),
     }
     parameters: list[Any] = [
         store.scope.tenant_id,

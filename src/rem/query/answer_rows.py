@@ -1,0 +1,97 @@
+"""Arrange the rows of an answer in plain words: without copies, and with the newest valid statement first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from rem.query.superseded import mark_superseded
+from rem.rules import word_sets
+from rem.text import fold_text, split_sentences, split_words
+
+if TYPE_CHECKING:
+    from rem.db.store import Store
+
+FETCH_FACTOR = 3
+"""An answer fetches this many times its rows, because copies are dropped and a newer statement may rank lower."""
+INTRODUCTION_BONUS = 0.15
+"""Added to the score of a row that says who somebody is, if the question asks for that."""
+OTHER_PERSON_LOSS = 0.15
+"""Taken from the score of a row about somebody else, if the question is about its author."""
+_WHO_IS = re.compile(r"\bwho(?:'s| is| was)\s+(?:my |our )?([^\W\d_][\w'-]*)", re.IGNORECASE)
+_ABOUT_AUTHOR = re.compile(r"\b(?:do|did|am|was|have|can|will|should) (?:i|we)\b|\b(?:my|our)\b", re.IGNORECASE)
+_FIRST_PERSON = re.compile(r"\b(?:I|I'm|I've|I'll|me|my|mine|we|we're|we've|us|our)\b", re.IGNORECASE)
+_OTHER_PERSON = re.compile(
+    r"(?!I\b|We\b|My\b|Our\b|The\b|A\b|An\b|It\b|This\b|That\b|There\b)([A-Z][\w-]+)(?:'s)? [a-z]"
+)
+
+
+async def arrange_rows(store: Store, question: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of a SEARCH as an answer to a question, best first."""
+    return await mark_superseded(store, question, prefer_fitting(question, drop_copies(rows)))
+
+
+def find_property_words(question: str) -> str:
+    """Return other words for the property of a person that a question asks for: "moved" for "Where do I live?"."""
+    words = set(split_words(question))
+    return " ".join(sorted(word for verbs in _properties().values() if verbs & words for word in verbs - words))
+
+
+def prefer_fitting(question: str, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows with those first that answer the kind of question, among rows with similar scores."""
+    return sorted(rows, key=lambda row: -float(row.get("score") or 0.0) - _compute_bonus(question, _get_text(row)))
+
+
+def drop_copies(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows without those whose whole text a better row has, such as a moment of one message.
+
+    A message is preferred to the moment that copies it: it has the words of its author.
+    """
+    kept: list[tuple[dict[str, Any], frozenset[str]]] = []
+    for row in rows:
+        sentences = frozenset(fold_text(sentence).rstrip(".!") for sentence in split_sentences(_get_text(row)))
+        container = next((place for place, (_, shown) in enumerate(kept) if sentences and sentences <= shown), None)
+        if container is None:
+            kept.append((row, sentences))
+        elif sentences == kept[container][1] and (kept[container][0]["table"], row["table"]) == ("moments", "messages"):
+            kept[container] = row, sentences
+    return [row for row, _ in kept]
+
+
+def _compute_bonus(question: str, text: str) -> float:
+    asked = _WHO_IS.search(question)
+    if asked is not None and _introduces(asked.group(1), text):
+        return INTRODUCTION_BONUS
+    if find_property_words(question) and _ABOUT_AUTHOR.search(question) and _is_about_other_person(text):
+        return -OTHER_PERSON_LOSS
+    return 0.0
+
+
+def _introduces(name: str, text: str) -> bool:
+    """Return whether a text says who somebody is: "Ewa is my sister", "my sister Ewa", "Ewa, the baker"."""
+    pattern = (
+        rf"\b{re.escape(name)}\b(?: [A-Z][\w-]+)?(?:,| is| was|'s)? (?:my|our|the|an?|his|her|their)\b"
+        rf"|\b(?:{'|'.join(sorted(_relation_words()))})(?:,)? (?:[A-Z][\w.-]+ )?{re.escape(name)}\b"
+    )
+    return re.search(pattern, text, re.IGNORECASE) is not None
+
+
+def _is_about_other_person(text: str) -> bool:
+    return _FIRST_PERSON.search(text) is None and _OTHER_PERSON.match(text) is not None
+
+
+def _get_text(row: dict[str, Any]) -> str:
+    passage = row.get("passage")
+    return str(passage.get("text") or "") if isinstance(passage, dict) else ""
+
+
+@cache
+def _properties() -> dict[str, frozenset[str]]:
+    return word_sets("changes.properties")
+
+
+@cache
+def _relation_words() -> frozenset[str]:
+    return frozenset().union(*word_sets("introductions.relations").values())

@@ -1,0 +1,288 @@
+"""Recognise which rows of an answer a newer one replaces, and put the newer one first.
+
+"I live in Svendborg" is superseded by a later "We moved to Aarhus". A row is compared only with the other rows of the
+same answer, so both are about the question. Without a language model this is a matter of rules: two statements
+about the same thing with another value, a word of change ("no longer", "instead"), a correction of what was just said.
+The rules are English.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from rem.db.sql import query as sql
+from rem.rules import alternatives, word_set, word_sets
+from rem.text import STOP_WORDS, find_sentence_spans, split_words
+
+if TYPE_CHECKING:
+    from rem.db.store import Store
+
+MAX_COMPARED_ROWS = 12
+"""Rows of an answer that are compared with each other."""
+MAX_SENTENCES = 4
+"""Sentences of a row that are compared: those with most words of the question."""
+MIN_SCORE_SHARE = 0.4
+"""A row with less than this share of an older row's score is about something else."""
+SAME_TOPIC_COSINE = 0.5
+"""Two texts with this cosine and a common word have the same topic."""
+NEAR_TOPIC_COSINE = 0.35
+MAX_REFERENCE_DISTANCE = 6
+"""A correction without a subject ("Actually it's Thursday") refers to one of this many messages before it."""
+_TIME_SHAPE = re.compile(r"\b\d{1,2}[:.]\d\d\b|\b\d{1,2} ?(?:am|pm|o'clock)\b|\b(?:noon|midnight)\b")
+_DAY = re.compile(
+    r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\b"
+    r"|\b(?:today|tomorrow|tonight)\b"
+)
+_PLACE = re.compile(r"\b(?:in|at|to|near|on)\s+(?:the\s+)?([a-z][\w-]+)")
+_SUBJECT = re.compile(
+    r"(?:(?:and|but|so|ok|okay|well|also|btw|by the way|fyi|actually|sorry|no|update|correction)[,:]?\s+)*"
+    r"(?P<subject>[^,;]{2,80}?)\s*"
+    r"(?:\b(?:is|are|was|were|will be|has been|have been|goes|starts|takes place|happens)\b|'s\b|:)\s+(?P<value>.+)",
+    re.DOTALL,
+)
+_NEGATED = re.compile(
+    r"\b(?:not|isn't|aren't|wasn't|no longer|instead of|rather than)\s+(?:the\s+|a\s+|in\s+|on\s+|at\s+)?([\w-]+)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    """What one sentence of a row says about what."""
+
+    words: frozenset[str]
+    subject: frozenset[str]
+    value: frozenset[str]
+    shapes: frozenset[str]
+    properties: frozenset[str]
+    negated: frozenset[str]
+    has_change: bool
+    refers_back: bool
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row of the answer, ready to be compared."""
+
+    place: int
+    key: str
+    at: datetime
+    score: float
+    session_id: str | None
+    position: int
+    entity_id: str
+    sentences: tuple[_Sentence, ...]
+
+    @property
+    def time(self) -> tuple[datetime, int]:
+        """The time, and the place in the session for messages that were stored together."""
+        return self.at, self.position
+
+
+async def mark_superseded(store: Store, question: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows with each newer one before those that it replaces.
+
+    A replaced row gets `superseded_by`, the key of the newer row, and `superseded_at`, its date.
+    """
+    compared = list(_prepare(question, rows))
+    if len(compared) < 2:
+        return rows
+    cosines = await _load_cosines(store, rows[:MAX_COMPARED_ROWS])
+    newest: dict[int, _Row] = {}
+    for older in compared:
+        for newer in compared:
+            if _replaces(newer, older, cosines) and (
+                older.place not in newest or newest[older.place].time < newer.time
+            ):
+                newest[older.place] = newer
+    return _reorder(rows, newest)
+
+
+def _reorder(rows: list[dict[str, Any]], newest: dict[int, _Row]) -> list[dict[str, Any]]:
+    ordered: list[dict[str, Any]] = []
+    seen: set[int] = set()
+
+    def add(place: int) -> None:
+        if place in seen:
+            return
+        seen.add(place)
+        newer = newest.get(place)
+        if newer is None:
+            ordered.append(rows[place])
+            return
+        add(newer.place)
+        ordered.append({**rows[place], "superseded_by": newer.key, "superseded_at": newer.at.date().isoformat()})
+
+    for place in range(len(rows)):
+        add(place)
+    return ordered
+
+
+def _prepare(question: str, rows: Sequence[dict[str, Any]]) -> Iterator[_Row]:
+    asked = _content_words(question)
+    for place, row in enumerate(rows[:MAX_COMPARED_ROWS]):
+        record, passage = row.get("record"), row.get("passage")
+        happened_at, key = row.get("happened_at"), row.get("key")
+        if not (isinstance(record, dict) and isinstance(passage, dict) and happened_at and key):
+            continue
+        position = record.get("message_index")
+        yield _Row(
+            place,
+            str(key),
+            datetime.fromisoformat(str(happened_at)),
+            float(row.get("score") or 0.0),
+            str(record["session_id"]) if record.get("session_id") else None,
+            position if isinstance(position, int) else -1,
+            str(record.get("id")),
+            tuple(_pick_sentences(str(passage.get("text") or ""), asked)),
+        )
+
+
+def _pick_sentences(text: str, asked: frozenset[str]) -> Iterator[_Sentence]:
+    """Yield the sentences with most words of the question, in their order."""
+    sentences = [text[start:end] for start, end in find_sentence_spans(text)]
+    by_fit = sorted(range(len(sentences)), key=lambda i: -len(asked & _content_words(sentences[i])))
+    for index in sorted(by_fit[:MAX_SENTENCES]):
+        yield _parse_sentence(sentences[index])
+
+
+def _parse_sentence(sentence: str) -> _Sentence:
+    text = " ".join(sentence.lower().replace("’", "'").split())
+    changed = _object_of_change().search(text)
+    stated = _SUBJECT.match(text)
+    subject: frozenset[str] = frozenset()
+    value = text
+    if changed is not None:
+        subject, value = _content_words(changed["object"] or changed["thing"]), changed["value"] or ""
+    elif stated is not None:
+        subject, value = _content_words(stated["subject"]), stated["value"]
+    words = _content_words(text)
+    return _Sentence(
+        words=words,
+        subject=subject - _fillers(),
+        value=_content_words(value),
+        shapes=frozenset(_find_shapes(value)),
+        properties=frozenset(name for name, verbs in _properties().items() if verbs & set(split_words(text))),
+        negated=frozenset(_stem(word) for word in _NEGATED.findall(text)),
+        has_change=_cues().search(text) is not None,
+        refers_back=_references().match(text) is not None,
+        owner=_find_owner(text),
+    )
+
+
+def _find_shapes(value: str) -> Iterator[str]:
+    """Yield of what kind the value of a sentence is: a time, a day, a number, a place."""
+    if _TIME_SHAPE.search(value):
+        yield "time"
+    if _DAY.search(value):
+        yield "day"
+    if re.search(r"\d", value):
+        yield "number"
+    if _PLACE.search(value):
+        yield "place"
+
+
+def _find_owner(text: str) -> str:
+    """Return whom a sentence is about: the author, or the first word of it."""
+    words = split_words(text)
+    if not set(words).isdisjoint(("i", "we", "my", "our", "im", "me", "us")):
+        return "author"
+    return words[0] if words else ""
+
+
+def _replaces(newer: _Row, older: _Row, cosines: dict[frozenset[str], float]) -> bool:
+    if newer.time <= older.time or newer.score < MIN_SCORE_SHARE * older.score:
+        return False
+    cosine = cosines.get(frozenset((newer.entity_id, older.entity_id)), 0.0)
+    distance = newer.position - older.position if newer.session_id and newer.session_id == older.session_id else 0
+    return any(_contradicts(new, old, cosine, distance) for new in newer.sentences for old in older.sentences)
+
+
+def _contradicts(new: _Sentence, old: _Sentence, cosine: float, distance: int) -> bool:
+    """Return whether the newer of two sentences replaces what the older one says."""
+    if new.words <= old.words and not new.negated:
+        return False  # it repeats the older one
+    common = new.words & old.words - _fillers()
+    if new.subject and new.subject == old.subject and new.shapes & old.shapes:
+        return True
+    if new.properties & old.properties and new.owner == old.owner and new.value != old.value:
+        return True
+    if not new.has_change and not new.negated:
+        return False
+    if 0 < distance <= MAX_REFERENCE_DISTANCE and new.refers_back:
+        return bool(common or new.negated & old.words or new.shapes & old.shapes)
+    if new.negated & old.words:
+        return len(common) > 1 or cosine >= NEAR_TOPIC_COSINE
+    if new.subject and old.subject and 2 * len(new.subject & old.subject) >= max(len(new.subject), len(old.subject)):
+        return cosine >= NEAR_TOPIC_COSINE
+    return cosine >= (SAME_TOPIC_COSINE if len(common) == 1 else NEAR_TOPIC_COSINE) and bool(common)
+
+
+async def _load_cosines(store: Store, rows: Sequence[dict[str, Any]]) -> dict[frozenset[str], float]:
+    """Return the cosine of each two shown passages, by the ids of their rows."""
+    shown = [(UUID(str(row["record"]["id"])), row["passage"]["start"]) for row in rows if row.get("passage")]
+    async with store.executor.connection() as connection:
+        pairs = await connection.fetch(
+            sql("query", "passage_cosines"),
+            store.scope.tenant_id,
+            [entity_id for entity_id, _ in shown],
+            [start for _, start in shown],
+        )
+    return {frozenset((str(first), str(second))): cosine for first, second, cosine in pairs}
+
+
+def _content_words(text: str) -> frozenset[str]:
+    """Return the stems of the words with content. Days and months are content here."""
+    words = split_words(text.replace("’", "'").replace("'s", "").replace("'", ""))
+    return frozenset(_stem(word) for word in words if word not in _empty_words())
+
+
+def _stem(word: str) -> str:
+    for ending in ("ies", "es", "s", "ing", "ed", "d"):
+        if word.endswith(ending) and len(word) - len(ending) > 2:
+            return word[: -len(ending)]
+    return word
+
+
+@cache
+def _empty_words() -> frozenset[str]:
+    return STOP_WORDS - word_set("names.calendar_words") - word_set("message_kinds.time_words") - {"work", "place"}
+
+
+@cache
+def _fillers() -> frozenset[str]:
+    return frozenset(_stem(word) for word in word_set("changes.fillers")) | word_set("changes.fillers")
+
+
+@cache
+def _properties() -> dict[str, frozenset[str]]:
+    return word_sets("changes.properties")
+
+
+@cache
+def _cues() -> re.Pattern[str]:
+    return re.compile(rf"\b{alternatives('changes.cues')}\b")
+
+
+@cache
+def _references() -> re.Pattern[str]:
+    return re.compile(alternatives("changes.references"))
+
+
+@cache
+def _object_of_change() -> re.Pattern[str]:
+    """Return the pattern of "we moved OBJECT to VALUE" and of "THING moved to VALUE"."""
+    verb = alternatives("changes.change_verbs")
+    value = r"(?:\s+(?:to|with|by|until|for|from .{1,40}? to)\s+(?P<value>.+))?"
+    owned = r"(?:my|our|the|his|her|their)"
+    by_person = rf"\b(?:i|we|they|he|she)(?:'ve| have| has| had| just)*\s+{verb}\s+(?P<object>{owned}\s.{{2,60}}?)"
+    by_itself = (
+        rf"(?P<thing>{owned}?\s?.{{2,50}}?)\s+(?:has |have |got |was |is |been |just )*{verb}(?: back| forward)?"
+    )
+    return re.compile(rf"(?:{by_person}|{by_itself}){value}[.!]*\Z")

@@ -1,0 +1,165 @@
+"""Answers in plain words put the newest valid statement first, mark what it replaces, and drop copies."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from rem.app import Rem
+from rem.memory.message import NewMessage
+from rem.models import Moment, Role
+from rem.models.field_types import utc_now
+from rem.query.answer_rows import drop_copies, prefer_fitting
+
+_USER = "alice"
+_NOISE = [
+    "The cat is called Miso.",
+    "I bought stamps yesterday.",
+    "Lena works at the bakery on Torvet.",
+    "We had soup for dinner.",
+    "The printer on floor 2 is broken.",
+    "Ulla plays the cello.",
+    "My bike is a blue Trek.",
+    "The sauna opens at six.",
+    "Anders sold his van.",
+    "It rained all day in Odense.",
+    "The invoice 4411 is paid.",
+    "Our wifi at the cabin is bluefin.",
+    "I bought a ladder.",
+]
+_REPLACED = [
+    ("I live in Svendborg.", "We moved to Aarhus last week.", "Where do I live?"),
+    (
+        "My code word for the boat is heliotrope-91.",
+        "My new code word for the boat is larkspur-12.",
+        "What is my code word for the boat?",
+    ),
+    ("The standup is at 9:30.", "The standup is at 10:15 from now on.", "When is the standup?"),
+    (
+        "We decided to go with Kafka for the event bus.",
+        "We dropped the Kafka plan, NATS it is for the event bus.",
+        "What did we decide for the event bus?",
+    ),
+    (
+        "My dentist appointment is on Wednesday at 3.",
+        "Actually it's on Thursday, not Wednesday.",
+        "When is my dentist appointment?",
+    ),
+    ("The offsite is in Lisbon in June.", "The offsite got cancelled.", "Where is the offsite?"),
+    ("Priya leads project Aurora.", "Jonas took over Aurora from Priya.", "Who leads project Aurora?"),
+    (
+        "My flight to Oslo is SK1427 on Friday.",
+        "They rebooked me: my flight to Oslo is now SK1431.",
+        "What is my flight number to Oslo?",
+    ),
+    ("I work at Maersk.", "I quit Maersk and started at Vestas on Monday.", "Where do I work?"),
+    (
+        "Tom is allergic to peanuts.",
+        "Turns out Tom isn't allergic to peanuts, it's cashews.",
+        "What is Tom allergic to?",
+    ),
+    ("The gate code is 4471.", "They changed the gate code to 9921.", "What's the gate code?"),
+    ("Our landlord is Mr. Holm.", "Our landlord is now Mrs. Friis.", "Who is our landlord?"),
+    (
+        "The budget for the kitchen is 12000 euros.",
+        "We raised the kitchen budget to 15000 euros.",
+        "What is the budget for the kitchen?",
+    ),
+]
+_NOT_REPLACED = [
+    ("Marta is my sister.", "Marta is coming on Saturday.", "Who is Marta?"),
+    ("Marta likes tulips.", "I cancelled dinner with Marta.", "What does Marta like?"),
+    ("The meeting on Monday is in room 4.", "The meeting on Tuesday is in room 5.", "Where is the meeting on Monday?"),
+    ("I had lunch with Priya at Noma.", "I had lunch with Jonas at Amass.", "Where did I have lunch with Priya?"),
+    ("My favourite restaurant is Bistro Nord.", "My favourite colour is teal.", "What is my favourite restaurant?"),
+]
+
+
+async def tell(rem: Rem, sql: asyncpg.Connection[asyncpg.Record], days: int, *texts: str) -> None:
+    """Store messages in a session of some days ago."""
+    session_id = uuid4()
+    messages = [NewMessage(role=Role.USER, content=text) for text in texts]
+    await rem.memory(_USER).append(session_id, messages, create_session=True)
+    statement = "UPDATE messages SET created_at = created_at - make_interval(days => $1) WHERE session_id = $2"
+    await sql.execute(statement, days, session_id)
+
+
+async def answer(rem: Rem, question: str) -> list[dict[str, Any]]:
+    return (await rem.ask(question, user=_USER)).results
+
+
+@pytest.mark.parametrize(("old", "new", "question"), _REPLACED)
+async def test_newer_statement_comes_first_and_the_older_is_marked(
+    rem: Rem, sql: asyncpg.Connection[asyncpg.Record], old: str, new: str, question: str
+) -> None:
+    if new.startswith("Actually"):
+        await tell(rem, sql, 5, *_NOISE[:2], old, new)
+    else:
+        await tell(rem, sql, 5, *_NOISE[:2], old)
+        await tell(rem, sql, 1, *_NOISE[2:4], new)
+    await tell(rem, sql, 3, *_NOISE[4:])
+    rows = await answer(rem, question)
+    assert rows[0]["record"]["content"] == new
+    assert "superseded_by" not in rows[0]
+    (replaced,) = [row for row in rows if row["record"]["content"] == old]
+    assert replaced["superseded_by"] == rows[0]["key"]
+    assert replaced["superseded_at"] == rows[0]["happened_at"][:10]
+
+
+@pytest.mark.parametrize(("right", "other", "question"), _NOT_REPLACED)
+async def test_statement_about_something_else_replaces_nothing(
+    rem: Rem, sql: asyncpg.Connection[asyncpg.Record], right: str, other: str, question: str
+) -> None:
+    await tell(rem, sql, 5, *_NOISE[:2], right)
+    await tell(rem, sql, 1, *_NOISE[2:4], other)
+    await tell(rem, sql, 3, *_NOISE[4:])
+    rows = await answer(rem, question)
+    assert rows[0]["record"]["content"] == right
+    assert not [row for row in rows if "superseded_by" in row]
+
+
+async def test_of_several_changes_the_newest_wins(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:
+    await tell(rem, sql, 6, "The gate code is 4471.")
+    await tell(rem, sql, 3, "They changed the gate code to 9921.")
+    await tell(rem, sql, 1, "The gate code is now 1188.")
+    rows = await answer(rem, "What is the gate code?")
+    assert ["1188" in rows[0]["record"]["content"], *("superseded_by" in row for row in rows)] == [
+        True,
+        False,
+        True,
+        True,
+    ]
+
+
+async def test_other_users_statements_replace_nothing(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:
+    await tell(rem, sql, 6, "The gate code is 4471.")
+    await rem.memory("bob").append(
+        uuid4(), [NewMessage(role=Role.USER, content="They changed the gate code to 9921.")], create_session=True
+    )
+    rows = await answer(rem, "What is the gate code?")
+    assert [row["record"]["content"] for row in rows] == ["The gate code is 4471."]
+
+
+async def test_moment_that_copies_a_message_is_not_shown(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:
+    await tell(rem, sql, 2, "The gate code is 4471.")
+    at = utc_now() - timedelta(days=2)
+    await rem.store(_USER).upsert(Moment(name="Gate", starts_timestamp=at, summary="The gate code is 4471."))
+    assert [row["table"] for row in await answer(rem, "What is the gate code?")] == ["messages"]
+
+
+def test_longer_text_is_kept_beside_its_parts_only_if_it_comes_later() -> None:
+    def row(table: str, text: str) -> dict[str, Any]:
+        return {"table": table, "key": text, "passage": {"text": text}}
+
+    message, moment = row("messages", "A is b."), row("moments", "A is b. C is d.")
+    assert drop_copies([message, moment]) == [message, moment]
+    assert drop_copies([moment, message]) == [moment]
+
+
+def test_row_without_a_passage_keeps_its_place() -> None:
+    rows = [{"table": "users", "key": "a", "score": 0.5}, {"table": "users", "key": "b", "score": 0.4}]
+    assert prefer_fitting("Who is a?", drop_copies(rows)) == rows
