@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rem.agents.chat import AgentAnswer, AgentRequest
+    from rem.agents.response import AgentResponse
     from rem.agents.schema import AgentSchema
     from rem.agents.service import Agents
+    from rem.agents.tool_gaps import ToolGapReport
     from rem.app import Rem
     from rem.context import AgentContext, Scope
     from rem.db.conditions import And, Between, Compare, In, IsNull, Not, Or
@@ -106,8 +108,10 @@ _EXPORTS = {
         "AgentAnswer",
         "AgentRequest",
     ),
+    "rem.agents.response": ("AgentResponse",),
     "rem.agents.schema": ("AgentSchema",),
     "rem.agents.service": ("Agents",),
+    "rem.agents.tool_gaps": ("ToolGapReport",),
     "rem.context": (
         "AgentContext",
         "Scope",
@@ -236,6 +240,7 @@ __all__ = [
     "AgentContext",
     "AgentNotFoundError",
     "AgentRequest",
+    "AgentResponse",
     "AgentSchema",
     "Agents",
     "And",
@@ -331,6 +336,7 @@ __all__ = [
     "Store",
     "ToolFailedError",
     "ToolGap",
+    "ToolGapReport",
     "Traverse",
     "User",
     "get_settings",

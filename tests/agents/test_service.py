@@ -104,6 +104,17 @@ async def test_chat_stores_nothing_when_memory_is_off(rem: Rem, settings: Settin
     assert await rem.memory("alice").list_sessions() == []
 
 
+async def test_system_prompt_of_the_session_is_in_the_instructions(
+    rem: Rem, settings: Settings, model: ScriptedModel
+) -> None:
+    session = (await rem.memory("alice").create_session("Answer like a pirate.")).id
+    async with agents_with(settings, model) as agents:
+        await agents.run(make_request("Hi", session))
+        await agents.run(make_request("Hi"))
+    assert "Answer like a pirate." in instructions(model.requests[0])
+    assert "Answer like a pirate." not in instructions(model.requests[1])
+
+
 async def test_long_session_is_summarized_once_and_not_per_request(
     rem: Rem, settings: Settings, model: ScriptedModel
 ) -> None:

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 import yaml
 
+from rem.agents.tool_gaps import ToolGapReport, store_tool_gaps
 from rem.db.store import Store
 from rem.models import User
 
@@ -110,11 +111,25 @@ async def test_run_returns_answer_and_tool_calls(as_alice: Client, alice: Store)
     assert answer["tool_calls"][0]["args"]
     assert answer["agent"] == "rem"
     assert answer["timestamp"]
-    assert answer["confidence"] is None or 0 <= answer["confidence"] <= 1
+    assert 0 <= answer["confidence"] <= 1
+    assert answer["tool_gaps"] == []
     assert answer["session_id"] == run.headers["x-session-id"]
     messages = (await as_alice.get(f"/api/v1/sessions/{answer['session_id']}/messages")).json()["data"]
     assert (messages[0]["role"], messages[0]["content"]) == ("user", "Who is Sarah Chen?")
     assert messages[-1]["content"] == answer["answer"]
+
+
+async def test_missing_tools_are_listed(as_alice: Client, as_bob: Client, alice: Store) -> None:
+    reports = [
+        ToolGapReport(agent="rem", missing_tools=["send_email", "book_flight"], attempted_task="Fly to Rome."),
+        ToolGapReport(agent="rem", missing_tools=["send_email"], attempted_task="Write to Sarah."),
+    ]
+    for report in reports:
+        await store_tool_gaps(alice, [report], None)
+    rows = (await as_alice.get("/api/v1/tool-gaps")).json()["data"]
+    assert [(row["missing_tools"], row["occurrences"]) for row in rows] == [(["send_email"], 2), (["book_flight"], 1)]
+    assert rows[0]["attempted_task"] == "Write to Sarah."
+    assert (await as_bob.get("/api/v1/tool-gaps")).json()["data"] == []
 
 
 async def test_run_continues_the_given_session(as_alice: Client) -> None:

@@ -13,8 +13,9 @@ Client = httpx2.AsyncClient
 
 @pytest.fixture
 async def session(as_alice: Client) -> dict[str, Any]:
-    """Create a session of Alice with one message."""
-    begun: dict[str, Any] = (await as_alice.post("/api/v1/sessions", json={"system_prompt": "Be kind."})).json()
+    """Create a session of Alice with messages."""
+    begun: dict[str, Any] = (await as_alice.post("/api/v1/sessions")).json()
+    await as_alice.post("/api/v1/agents/simulator/run", json={"input": "demo", "session_id": begun["id"]})
     return begun
 
 
@@ -58,7 +59,8 @@ async def test_session_is_derived_from_the_message(as_alice: Client, as_bob: Cli
 
 
 async def test_anonymous_caller_rates_a_message_by_its_key(anyone: Client) -> None:
-    session = (await anyone.post("/api/v1/sessions", json={"system_prompt": "Be kind."})).json()["id"]
+    session = (await anyone.post("/api/v1/sessions")).json()["id"]
+    await anyone.post("/api/v1/agents/simulator/run", json={"input": "demo", "session_id": session})
     rated = await anyone.post("/api/v1/feedback", json={"message_id": f"session-{session}-msg-0", "rating": 1})
     assert (rated.status_code, rated.json()["session_id"]) == (201, session)
 

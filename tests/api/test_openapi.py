@@ -11,7 +11,8 @@ import httpx2
 import pytest
 
 from rem.app import Rem
-from rem.models import User
+from rem.memory.message import NewMessage
+from rem.models import Role, User
 
 _SCHEMATHESIS = Path(sys.executable).with_name("schemathesis")
 _HTTP_METHODS = {"get", "post", "put", "patch", "delete"}
@@ -36,6 +37,7 @@ async def test_fuzzing_with_random_values_finds_no_errors(address: str, rem: Rem
 async def test_fuzzing_with_existing_ids_finds_no_errors(address: str, rem: Rem, tmp_path: Path) -> None:
     memory = rem.memory("fuzzer")
     session = (await memory.create_session("Be kind.")).id
+    await memory.save_message(session, NewMessage(role=Role.USER, content="Hello"))
     await rem.store("fuzzer").upsert(User(name="Sarah Chen"))
     values = {
         "path.session": str(session),

@@ -50,8 +50,11 @@ async def test_session_may_have_a_client_id_and_a_system_prompt(as_alice: Client
     chosen = str(uuid4())
     new = {"id": chosen, "system_prompt": "Be brief."}
     assert (await as_alice.post("/api/v1/sessions", json=new)).json()["id"] == chosen
-    (prompt,) = await data(as_alice, f"/sessions/{chosen}/messages")
-    assert (prompt["role"], prompt["content"]) == ("system", "Be brief.")
+    path = f"/api/v1/sessions/{chosen}"
+    assert (await as_alice.get(path)).json()["system_prompt"] == "Be brief."
+    assert (await as_alice.patch(path, json={"system_prompt": "Be kind."})).json()["system_prompt"] == "Be kind."
+    assert (await as_alice.patch(path, json={"system_prompt": None})).json()["system_prompt"] is None
+    assert (await as_alice.patch(path, json={"system_prompt": "x" * 100_001})).status_code == 422
     assert (await as_alice.post("/api/v1/sessions", json=new)).status_code == 409
 
 
@@ -176,8 +179,10 @@ async def test_session_of_another_user_is_not_found(as_bob: Client, anyone: Clie
 
 
 async def test_anonymous_caller_owns_the_session_whose_id_it_knows(anyone: Client, as_alice: Client) -> None:
-    session = (await anyone.post("/api/v1/sessions", json={"system_prompt": "Be brief."})).json()
-    (message,) = await data(anyone, f"/sessions/{session['id']}/messages")
+    session = (await anyone.post("/api/v1/sessions")).json()
+    said = {"input": "demo", "session_id": session["id"]}
+    assert (await anyone.post("/api/v1/agents/simulator/run", json=said)).status_code == 200
+    message, *_ = await data(anyone, f"/sessions/{session['id']}/messages")
     assert (await anyone.get(f"/api/v1/messages/{message['key']}")).json() == message
     assert (await as_alice.get(f"/api/v1/sessions/{session['id']}")).status_code == 404
     assert (await anyone.get(f"/api/v1/sessions/{uuid4()}")).status_code == 404

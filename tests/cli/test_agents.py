@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -10,8 +11,12 @@ import pytest
 
 from rem.agents.catalog import load_built_in_agents
 from rem.agents.schema import AgentExtra
+from rem.agents.tool_gaps import ToolGapReport, store_tool_gaps
+from rem.app import Rem
 from tests.agents.sample_agents import COMPLETE, minimal
+from tests.conftest import settings_for
 from tests.rem_command import REPOSITORY, Settings, output, rem
+from tests.test_docs import DOCS, read_commands
 
 _DOCS = (REPOSITORY / "docs" / "agents.md").read_text(encoding="utf-8")
 _EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```\w*\n(.*?)```", _DOCS, re.DOTALL))
@@ -136,3 +141,21 @@ def test_docs_list_every_field_and_built_in_agent() -> None:
     section = _DOCS.partition("## Built-in agents")[2].partition("## Models")[0]
     table = set(re.findall(r"^\| `([a-z-]+)` \|", section, re.M))
     assert table == {agent.name for agent in load_built_in_agents()}
+
+
+def test_missing_tools_are_listed_for_one_user_and_for_all(here: Settings, dsn: str) -> None:
+    assert rem("agents", "gaps", settings=here).stderr.endswith("No agent has called a tool that it does not have.\n")
+    report = ToolGapReport(agent="rem", missing_tools=["send_email"], attempted_task="Send it to Sarah.")
+
+    async def store() -> None:
+        async with Rem.open(settings_for(dsn)) as opened:
+            for user in ("alice@example.com", "bob@example.com", "alice@example.com"):
+                await store_tool_gaps(opened.store(user), [report], None)
+
+    asyncio.run(store())
+    of_alice, of_all = (output(*command, settings=here) for command in read_commands(DOCS / "agents.md", "gaps"))
+    assert re.search(r"rem +send_email +2 .*Send it", of_alice)
+    assert re.search(r"rem +send_email +3 +2 ", of_all)
+    assert "Sarah" not in of_all, "tasks are messages of the users"
+    (row,) = json.loads(output("agents", "gaps", "--json", "--user", "bob@example.com", settings=here))
+    assert (row["missing_tools"], row["occurrences"]) == (["send_email"], 1)

@@ -15,6 +15,7 @@ from tests.memory.sample_messages import assistant_message, tool_call, user_mess
 from tests.memory.test_sqlite_import import memory_file
 from tests.rem_command import output
 from tests.rem_command import rem as run
+from tests.test_docs import DOCS, read_commands
 
 _TIME = "2025-03-01 10:00:00"
 Command = Callable[..., str]
@@ -152,3 +153,16 @@ def test_prune_rejects_an_invalid_number_of_days_before_it_asks(dsn: str) -> Non
     assert done.returncode != 0
     assert "The number of days must be from 0" in done.stderr
     assert "Delete all sessions" not in done.stdout + done.stderr
+
+
+def test_system_prompt_is_set_shown_and_removed(dsn: str, command: Command) -> None:
+    settings = {"POSTGRES__CONNECTION_STRING": dsn, "EMBEDDING__PROVIDER": "none"}
+    setting, showing, removing = read_commands(DOCS / "sessions.md", "prompt")
+    assert output(*setting, settings=settings) == output(*showing, settings=settings) == "Answer in one sentence.\n"
+    assert command("show", "trip to rome").startswith("trip to rome, ")
+    assert "System prompt: Answer in one sentence." in command("show", "trip to rome")
+    assert output(*removing, settings=settings) == output(*showing, settings=settings) == ""
+    missing = run("sessions", "prompt", "no such trip", "--user", "alice@example.com", settings=settings)
+    assert (missing.returncode, missing.stderr) == (3, "Error: There is no session no such trip of this user.\n")
+    both = run("sessions", "prompt", "trip to rome", "x", "--remove", "--user", "alice@example.com", settings=settings)
+    assert both.returncode == 2

@@ -15,6 +15,8 @@ from rem.app import Rem
 from rem.errors import InvalidInputError
 from rem.memory.export_import import ImportReport, check_export_lines, export_sessions, import_sessions
 from rem.memory.manager import MemoryManager
+from rem.memory.message import NewMessage
+from rem.models import Edge, Message, Role, Session
 from tests.memory.sample_messages import add_turns, assistant_message, tool_call, user_message
 from tests.rem_command import output
 from tests.rem_command import rem as run
@@ -35,6 +37,7 @@ async def store_sample_session(memory: MemoryManager) -> UUID:
     await memory.append(
         session.id,
         [
+            NewMessage(role=Role.SYSTEM, content="Be kind 🎉"),
             user_message("Zeile\nzwei  \n", metadata={"x": True}),
             tool_call("search", "c1", {"q": "日本語"}),
             tool_call("action", "c2", {"type": "observation"}, '{"type": "observation"}'),
@@ -98,6 +101,29 @@ async def test_another_user_gets_a_copy_with_derived_ids(alice: MemoryManager, b
     elsewhere = rem.memory("alice@example.com", tenant="other")
     assert (await import_data(elsewhere, data)).counts["imported"] == 2
     assert await export(alice) == data, "the original is untouched"
+
+
+async def test_another_user_does_not_get_derived_edges(alice: MemoryManager, bob: MemoryManager) -> None:
+    session_id = await store_sample_session(alice)
+    edges = [Edge(dst="sarah-chen", origin="user"), Edge(dst="alices-secret", origin="dream:entities")]
+
+    def link(row: Session | Message) -> None:
+        row.graph_edges = edges
+
+    await alice.store.modify(Session, session_id, link)
+    await alice.store.modify(Message, (await alice.load_session(session_id))[0].id, link)
+    exported = await export(alice)
+    report = await import_data(bob, exported)
+    assert report.counts["imported"] == 2
+    assert [edge["dst"] for line in _lines(await export(bob)) for edge in _list_edges(line)] == ["sarah-chen"] * 2
+    await alice.delete_session(session_id, erase=True)
+    await import_data(alice, exported)
+    restored = [line for line in _lines(await export(alice)) if line["session"]["id"] == str(session_id)]
+    assert len(_list_edges(restored[0])) == 4, "the owner's export is restored exactly"
+
+
+def _list_edges(line: dict[str, Any]) -> list[dict[str, Any]]:
+    return [edge for row in (line["session"], *line["messages"]) for edge in row["graph_edges"]]
 
 
 async def test_import_counts_the_messages_in_the_file(alice: MemoryManager, bob: MemoryManager) -> None:

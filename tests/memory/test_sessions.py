@@ -22,13 +22,27 @@ from tests.memory.sample_messages import add_turns, assistant_message, tool_call
 async def test_create_session_with_prompt_and_name(alice: MemoryManager) -> None:
     session = await alice.create_session("Be kind.", {"topic": "cheese"}, name="Cheese talk", agent="rem")
     assert (session.name, session.key, session.metadata) == ("Cheese talk", "cheese-talk", {"topic": "cheese"})
-    assert session.message_count == 1
-    (prompt,) = await alice.load_session(session.id)
-    assert (prompt.role, prompt.content) == (Role.SYSTEM, "Be kind.")
+    assert (session.message_count, session.system_prompt) == (0, "Be kind.")
     for again in ({"name": "cheese_talk"}, {"session_id": session.id}):
         with pytest.raises(ConflictError, match="with this name or id exists"):
             await alice.create_session(**again)
     assert len(await alice.list_sessions()) == 1
+
+
+async def test_system_prompt_belongs_to_every_turn(alice: MemoryManager, bob: MemoryManager) -> None:
+    session = await alice.create_session("Be kind.")
+    assert (await alice.begin_turn(session.id, user_message("Hi"))).system_prompt == "Be kind."
+    assert (await alice.set_system_prompt(session.id, "Be brief.")).system_prompt == "Be brief."
+    assert (await alice.begin_turn(session.id, user_message("Hi"))).system_prompt == "Be brief."
+    assert (await alice.get_history(session.id)).system_prompt == "Be brief."
+    assert (await alice.clone_session(session.id)).system_prompt == "Be brief."
+    with pytest.raises(NotFoundError):
+        await bob.set_system_prompt(session.id, "Tell me all.")
+    for wrong in ("a\0b", "x" * 100_001):
+        with pytest.raises(InvalidInputError, match="system prompt"):
+            await alice.set_system_prompt(session.id, wrong)
+    assert (await alice.set_system_prompt(session.id, "  ")).system_prompt is None
+    assert (await alice.begin_turn(session.id, user_message("Hi"))).system_prompt is None
 
 
 async def test_concurrent_creation_with_one_name_succeeds_once(alice: MemoryManager) -> None:
@@ -98,7 +112,7 @@ async def test_share_gives_read_access_only(
         bob.share_session(session_id, "carol@example.com"),
         bob.flag_message(session_id, 0),
         rem.memory("carol@example.com").load_session(session_id),
-        rem.memory("bob@example.com", tenant="other").load_session(session_id),
+        rem.memory("bob@example.com", tenant="other").load_session(session_id, create_session=False),
     ):
         with pytest.raises(NotFoundError):
             await attempt

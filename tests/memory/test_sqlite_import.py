@@ -73,23 +73,23 @@ async def test_roles_times_and_tool_calls_are_kept(alice: MemoryManager, make: M
     )
     report = await import_sqlite(alice, path)
     (session,) = report.sessions
-    assert (session.outcome, session.session_id, session.messages) == ("imported", UUID(old), 6)
+    assert (session.outcome, session.session_id, session.messages) == ("imported", UUID(old), 5)
     assert session.notes == ["1 tool results were left out: REM keeps calls and notes, not results."]
     stored = await alice.get_session(UUID(old))
-    assert (stored.metadata, stored.message_count) == ({"user": "al"}, 6)
+    assert (stored.metadata, stored.message_count) == ({"user": "al"}, 5)
+    assert stored.system_prompt == "Be kind."
     assert stored.updated_at.isoformat() == "2025-03-01T11:00:00+00:00"
     messages = await alice.load_session(UUID(old))
     assert [(row.role.value, row.content, row.tool_name, row.tool_call_id) for row in messages] == [
-        ("system", "Be kind.", None, None),
         ("user", "Hello 🎉", None, None),
         ("assistant", "I look.", None, None),
         ("tool", "", "search", "c1"),
         ("tool", '{"type":"note"}', "action", "c2"),
         ("assistant", "Found it.", None, None),
     ]
-    assert messages[3].tool_calls == [{"id": "c1", "name": "search", "arguments": {"q": "käse"}}]
-    assert messages[3].metadata == {"tool_arguments": {"q": "käse"}}
-    assert [row.created_at.strftime("%H:%M:%S.%f") for row in messages[1:]] == [
+    assert messages[2].tool_calls == [{"id": "c1", "name": "search", "arguments": {"q": "käse"}}]
+    assert messages[2].metadata == {"tool_arguments": {"q": "käse"}}
+    assert [row.created_at.strftime("%H:%M:%S.%f") for row in messages] == [
         "10:00:00.000000",
         "10:00:01.250000",
         "10:00:01.250000",
@@ -98,7 +98,7 @@ async def test_roles_times_and_tool_calls_are_kept(alice: MemoryManager, make: M
     ]
     assert stored.total_tokens == sum(row.token_count or 0 for row in messages) > 0
     turn = await alice.begin_turn(UUID(old), user_message("Go on"))
-    assert (turn.message_index, len(turn.history)) == (6, 6)
+    assert (turn.message_index, len(turn.history), turn.system_prompt) == (5, 5, "Be kind.")
 
 
 async def test_second_import_adds_only_new_messages(alice: MemoryManager, bob: MemoryManager, make: Make) -> None:

@@ -12,6 +12,7 @@ from loguru import logger
 from rem.app import Rem
 from rem.memory.extractive_summary import extract_summary, is_important
 from rem.memory.manager import MemoryManager
+from rem.memory.message import NewMessage
 from rem.memory.tokens import count_tokens
 from rem.models import Message, Role
 from rem.settings import Settings
@@ -258,7 +259,8 @@ async def test_extraction_handles_any_script_and_any_text(alice: MemoryManager, 
 async def test_hybrid_keeps_system_messages_decisions_facts_and_flagged_messages(
     alice: MemoryManager, session_id: UUID
 ) -> None:
-    await alice.create_session("You are a cheese expert.", session_id=session_id)
+    prompt = NewMessage(role=Role.SYSTEM, content="You are a cheese expert.")
+    await alice.append(session_id, [prompt], create_session=True)
     await alice.append(session_id, [user_message("We decided to use Gouda."), assistant_message("Good.")])
     await add_turns(alice, session_id, 20)
     await alice.append(session_id, [user_message("Nothing special"), assistant_message("The code is 1234.")])

@@ -382,7 +382,7 @@ async def test_message_indexes_are_never_reused(alice: MemoryManager, session_id
 async def test_messages_written_by_the_store_belong_to_the_session(
     rem: Rem, alice: MemoryManager, session_id: UUID
 ) -> None:
-    await alice.create_session("You are kind.", session_id=session_id)
+    await alice.append(session_id, [NewMessage(role=Role.SYSTEM, content="You are kind.")], create_session=True)
     store = rem.store(alice.scope)
     await store.upsert(Message(session_id=session_id, message_index=70, role=Role.USER, content="From a YAML file"))
     turn = await alice.begin_turn(session_id, NewMessage(role=Role.USER, content="Next"))

@@ -17,6 +17,7 @@ from rem.agents.chat import AgentAnswer, FinishReason, Usage
 from rem.agents.event_translator import ToolCallIds
 from rem.agents.local.model import LOCAL_MODEL
 from rem.agents.model_errors import describe_model_error
+from rem.agents.tool_gaps import store_tool_gaps
 from rem.errors import RemError
 from rem.events import AnyEvent, DoneEvent, ErrorEvent, MetadataEvent, ReasoningEvent, TextEvent, ToolCallEvent
 from rem.memory.message import NOTE_TOOLS, NewMessage
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 NOT_REMEMBERED_FLAG = "not_remembered"
 """Flag in the last metadata event if the answer could not be stored."""
+TOOL_GAP_FLAG = "tool_gap"
+"""Flag in the last metadata event if the agent called a tool that it does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +120,12 @@ class AnswerStream:
             confidence=self._transcript.confidence,
             usage=self.usage,
             finish_reason=self.finish_reason,
+            tool_gaps=self._run.tool_gaps,
         )
 
     def _closing_events(self, is_stored: bool) -> Iterator[AnyEvent]:
+        gaps = self._run.tool_gaps
+        flags = ([] if is_stored else [NOT_REMEMBERED_FLAG]) + ([TOOL_GAP_FLAG] if gaps else [])
         yield MetadataEvent(
             agent=self.agent,
             agent_schema=self.agent,
@@ -128,7 +134,8 @@ class AnswerStream:
             model_version=self.model,
             latency_ms=round((perf_counter() - self._started) * 1000),
             token_count=self.usage.total_tokens,
-            flags=None if is_stored else [NOT_REMEMBERED_FLAG],
+            flags=flags or None,
+            extra={"tool_gaps": [gap.model_dump() for gap in gaps]} if gaps else None,
             hidden=True,
         )
         if self.error is not None:
@@ -141,6 +148,7 @@ class AnswerStream:
         """Store the answer and return whether that worked. A failure is logged, because the answer was already sent."""
         if self._target is None:
             return True
+        await self._store_tool_gaps()
         messages = self._transcript.to_messages(self.agent, self.model)
         if is_interrupted and messages:
             messages[-1].metadata["interrupted"] = True
@@ -156,6 +164,14 @@ class AnswerStream:
             if self._target.memory.settings.strategy != "simple":
                 self._background.start(self._refresh_summary())
         return True
+
+    async def _store_tool_gaps(self) -> None:
+        if self._target is None or not self._run.tool_gaps:
+            return
+        try:
+            await store_tool_gaps(self._target.memory.store, self._run.tool_gaps, self._target.session_id)
+        except RemError as error:
+            logger.error("The missing tools of the agent {} were not stored: {}", self.agent, error)
 
     async def _refresh_summary(self) -> None:
         if self._target is not None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from rem.agents.tool_gaps import ToolGapReport
 from rem.context import AgentContext
 
 FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "error"]
@@ -71,3 +72,5 @@ class AgentAnswer:
     confidence: float | None = None
     usage: Usage = Usage()
     finish_reason: FinishReason = "stop"
+    tool_gaps: list[ToolGapReport] = field(default_factory=list)
+    """The tools that the agents called but do not have."""

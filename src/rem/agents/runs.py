@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import orjson
 from pydantic_ai import AgentRunResultEvent
 from pydantic_ai.exceptions import UsageLimitExceeded
+from pydantic_ai.messages import FunctionToolCallEvent
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RunUsage, UsageLimits
 
@@ -19,6 +20,7 @@ from rem.agents.event_translator import EmittedEvent, EventTranslator
 from rem.agents.json_safe import to_json_safe
 from rem.agents.model_errors import describe_model_error
 from rem.agents.simulator import SIMULATOR, SimulatedRun
+from rem.agents.tool_gaps import ToolGapCollector, ToolGapReport
 from rem.errors import RunLimitError
 from rem.events import AnyEvent, ReasoningEvent, TextEvent
 from rem.tools.env import ToolEnv
@@ -51,6 +53,11 @@ class AgentRun(Protocol):
         """The tokens used so far."""
         ...
 
+    @property
+    def tool_gaps(self) -> list[ToolGapReport]:
+        """The missing tools that the agent called."""
+        ...
+
     def events(self) -> AsyncGenerator[AnyEvent]:
         """Yield the events of the run until the answer is complete."""
         ...
@@ -71,6 +78,10 @@ class RunDeps:
     timeout_seconds: float
     """Time limit of the whole answer."""
     child_runs: ChildRuns
+    tool_names: Sequence[str]
+    """The tools that the agent has."""
+    gaps: ToolGapCollector
+    """The missing tools that this agent and its child runs called."""
 
 
 class ModelRun:
@@ -122,9 +133,21 @@ class ModelRun:
                     for event in self._finish(library_event.result):
                         yield event
                 else:
+                    self._note_missing_tool(library_event)
                     for event in translator.translate(library_event):
                         self._check_length(event)
                         yield event
+
+    @property
+    def tool_gaps(self) -> list[ToolGapReport]:
+        """The missing tools that this run and its child runs called."""
+        return self._deps.gaps.reports
+
+    def _note_missing_tool(self, library_event: object) -> None:
+        if isinstance(library_event, FunctionToolCallEvent):
+            name = library_event.part.tool_name
+            if name not in self._deps.tool_names:
+                self._deps.gaps.add(self.agent, name, self._deps.tool_names, self._prompt)
 
     def _check_length(self, event: AnyEvent) -> None:
         self._answer_chars += len(event.content) if isinstance(event, TextEvent | ReasoningEvent) else 0
@@ -183,6 +206,7 @@ class ChildRuns:
             deps,
             env=replace(deps.env, context=context, may_read=schema.may_read),
             agent=schema.name,
+            tool_names=tuple(schema.tool_names),
             model=model,
             model_settings=self._agents.merge_model_settings(schema, {}),
             limits=_limit_child(deps.limits, schema, parent.usage.requests),

@@ -20,6 +20,7 @@ from rem.agents.model_input import build_summary_prompt, build_user_hint, histor
 from rem.agents.model_registry import DEFAULT_MODEL, ModelRegistry, ResolvedModel
 from rem.agents.runs import ChildRuns, ModelRun, RunDeps
 from rem.agents.simulator import SIMULATOR, SimulatedRun
+from rem.agents.tool_gaps import ToolGapCollector
 from rem.context import AgentContext, Scope
 from rem.errors import InvalidAgentError, InvalidInputError, ModelError
 from rem.memory.message import NewMessage
@@ -201,14 +202,17 @@ class Agents:
             ),
             timeout_seconds=self._settings.llm.answer_seconds,
             child_runs=self._child_runs,
+            tool_names=tuple(schema.tool_names),
+            gaps=ToolGapCollector(),
         )
 
     async def _build_instructions(
         self, request: AgentRequest, schema: AgentSchema, env: ToolEnv, turn: Turn | None
     ) -> list[str]:
-        """Return the instructions in addition to the agent's own: the user, the summary, the client's instructions."""
+        """Return the instructions in addition to the agent's own: of the session, about the user, of the client."""
         summary = turn.summary if turn else None
         instructions = [
+            turn.system_prompt if turn else None,
             await build_user_hint(
                 env,
                 with_profile=self._settings.chat.auto_inject_user_context,

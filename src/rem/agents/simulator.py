@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import Any
 
 from rem.agents.chat import FinishReason, Usage
+from rem.agents.tool_gaps import ToolGapReport
 from rem.events import (
     ActionCard,
     ActionRequestEvent,
@@ -74,6 +75,7 @@ class SimulatedRun:
     """A run of the simulator. It uses no model and no tools."""
 
     usage = Usage()
+    tool_gaps: list[ToolGapReport] = []  # noqa: RUF012  # never changed
 
     def __init__(self, agent: str, prompt: str) -> None:
         self.agent = agent

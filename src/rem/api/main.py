@@ -22,7 +22,20 @@ from rem.api.middleware import (
     RequestLogMiddleware,
 )
 from rem.api.openapi_errors import COMMON_ERRORS
-from rem.api.routes import agents, chat, entities, feedback, files, health, messages, models, moments, query, sessions
+from rem.api.routes import (
+    agents,
+    chat,
+    entities,
+    feedback,
+    files,
+    health,
+    messages,
+    models,
+    moments,
+    query,
+    sessions,
+    tool_gaps,
+)
 from rem.api.telemetry import export_traces
 from rem.app import Rem
 from rem.mcp.http import mount_mcp
@@ -76,7 +89,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 def _include_routes(app: FastAPI) -> None:
     routers = [chat.router, models.router, query.router, sessions.router, messages.router, feedback.router]
-    routers += [moments.router, files.router, agents.router, entities.router]
+    routers += [moments.router, files.router, agents.router, tool_gaps.router, entities.router]
     api = APIRouter(prefix="/api/v1", responses=COMMON_ERRORS)
     for router in routers:
         api.include_router(router)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -21,6 +22,17 @@ R = TypeVar("R")
 
 app = typer.Typer(help="List, check, save and delete agents.", no_args_is_help=True, rich_markup_mode=None)
 NameArgument = Annotated[str, typer.Argument(help="The agent's name, such as query-agent.")]
+
+
+_GAP_COLUMNS = {
+    "agent": "agent",
+    "tool": "tool",
+    "missing_tools": "tool",
+    "occurrences": "calls",
+    "users": "users",
+    "updated_at": "last call",
+    "attempted_task": "task of the last call",
+}
 
 
 @app.command("list")
@@ -61,6 +73,37 @@ def show(
         print_json(schema.as_document() | {"source": schema.source})
     else:
         typer.echo(schema.as_yaml(), nl=False)
+
+
+@app.command()
+def gaps(
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="The maximum number of rows.")] = 50,
+    all_users: Annotated[
+        bool, typer.Option("--all-users", help="Add up the calls of all users of the tenant, without their tasks.")
+    ] = False,
+    user: UserOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """List the tools that agents called but do not have, the most often called first."""
+    from rem.agents.tool_gaps import count_gaps_of_all_users
+    from rem.cli.output import print_json, print_table
+    from rem.models import ToolGap
+
+    async def work(rem: Rem) -> list[dict[str, Any]]:
+        if all_users:
+            return await count_gaps_of_all_users(rem.database, tenant, limit)
+        rows = await rem.store(user, tenant=tenant).find(ToolGap, order_by="-occurrences, -updated_at", limit=limit)
+        return [row.model_dump() for row in rows]
+
+    rows = run_with_rem(work)
+    if as_json:
+        print_json(rows)
+    elif not rows:
+        print_to_stderr("No agent has called a tool that it does not have.")
+    else:
+        columns = {name: title for name, title in _GAP_COLUMNS.items() if name in rows[0]}
+        print_table(list(columns.values()), [[_format_gap_cell(row[name]) for name in columns] for row in rows])
 
 
 @app.command()
@@ -180,3 +223,9 @@ def _entry_to_json(entry: CatalogEntry) -> dict[str, Any]:
 def _agent_to_json(file: str, agent: ParsedAgent) -> dict[str, Any]:
     issues = [{"line": issue.line, "field": issue.field, "message": issue.message} for issue in agent.issues]
     return {"file": file, "name": agent.name, "valid": not agent.issues, "problems": issues}
+
+
+def _format_gap_cell(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M}"
+    return ", ".join(value) if isinstance(value, list) else value

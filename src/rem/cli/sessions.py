@@ -89,6 +89,8 @@ def show(
         )
         return
     typer.echo(f"{row.name or row.id}, {row.created_at:%Y-%m-%d %H:%M} (UTC)")
+    if row.system_prompt is not None:
+        typer.echo(f"System prompt: {row.system_prompt}")
     for message in messages:
         typer.echo(f"\n[{message.message_index}] {_speaker(message)}, {message.created_at:%H:%M:%S}")
         typer.echo(message.content or _describe_call(message))
@@ -270,6 +272,47 @@ def rename(
 
     renamed = run_with_rem(work)
     typer.echo(f"{renamed.id} is called {renamed.name} (key {renamed.key}).")
+
+
+@app.command()
+def prompt(
+    session: SessionArgument,
+    text: Annotated[
+        str | None, typer.Argument(metavar="[TEXT]", help="The new system prompt; - reads it from standard input.")
+    ] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the system prompt.")] = False,
+    user: UserOption = None,
+    tenant: TenantOption = "default",
+) -> None:
+    """Show or set the system prompt of a session: instructions for all its turns.
+
+    If TEXT is given and the session does not exist, it is created.
+    """
+    from rem.context import parse_uuid
+    from rem.errors import InvalidInputError, NotFoundError
+
+    if remove and text is not None:
+        raise InvalidInputError("Give a text or --remove, not both.")
+    new_prompt = sys.stdin.read() if text == "-" else text
+
+    async def work(rem: Rem) -> Session:
+        memory = _open_memory(rem, user, tenant)
+        session_id = await memory.resolve_session_id(session)
+        try:
+            if new_prompt is None and not remove:
+                return await memory.get_session(session_id)
+            return await memory.set_system_prompt(session_id, new_prompt)
+        except NotFoundError as error:
+            if new_prompt is None:
+                raise NotFoundError(f"There is no session {session} of this user.") from error
+        name = None if parse_uuid(session) else session
+        return await memory.create_session(new_prompt, session_id=session_id, name=name)
+
+    row = run_with_rem(work)
+    if row.system_prompt is not None:
+        typer.echo(row.system_prompt)
+    else:
+        print_to_stderr(f"The session {session} has no system prompt.")
 
 
 @app.command()

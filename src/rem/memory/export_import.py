@@ -16,12 +16,14 @@ from rem.db.sql import query
 from rem.db.store import Store
 from rem.errors import ConflictError, InvalidInputError, RemError
 from rem.memory.manager import MemoryManager
-from rem.models import Message, Session
+from rem.models import Edge, Message, Session
 
 FORMAT = "rem-session/1"
 COPY_ID_NAMESPACE = UUID("0f3c1c5e-6f0b-5d8e-9a57-3b8a6c0f7d21")
 IGNORED_FIELDS = frozenset({"tenant_id", "user_id", "key"})
 """Fields that the store sets itself: the importing user becomes the owner."""
+USER_ORIGIN = "user"
+"""The origin of edges that a person wrote. Other origins name the program that derived an edge."""
 EXPORT_PAGE_SESSIONS = 100
 IMPORT_PAGE_MESSAGES = 5000
 
@@ -209,10 +211,22 @@ async def _assign_ids(store: Store, bundle: SessionBundle) -> SessionBundle:
         return bundle
     session_id = derive_copy_id(scope, session.id)
     messages = [
-        message.model_copy(update={"id": derive_copy_id(scope, message.id), "session_id": session_id})
+        message.model_copy(
+            update={
+                "id": derive_copy_id(scope, message.id),
+                "session_id": session_id,
+                "graph_edges": _keep_own_edges(message),
+            }
+        )
         for message in bundle.messages
     ]
-    return SessionBundle(session.model_copy(update={"id": session_id}), messages, scope.tenant_id, scope.user_id)
+    copy = session.model_copy(update={"id": session_id, "graph_edges": _keep_own_edges(session)})
+    return SessionBundle(copy, messages, scope.tenant_id, scope.user_id)
+
+
+def _keep_own_edges(row: Session | Message) -> list[Edge]:
+    """Return the edges that a person wrote. Dreams derived the others from the rows of the former owner."""
+    return [edge for edge in row.graph_edges if edge.origin == USER_ORIGIN]
 
 
 def derive_copy_id(scope: Scope, original_id: UUID | str) -> UUID:

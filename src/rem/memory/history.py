@@ -35,6 +35,8 @@ class SessionHistory:
 
     messages: list[HistoryMessage]
     summary: str | None = None
+    system_prompt: str | None = None
+    """The system prompt of the session."""
 
 
 def max_summary_tokens(budget: int) -> int:
@@ -74,7 +76,7 @@ def fit_history(
     if kept and not kept[0].begins_turn:
         summary = summary or OMISSION_NOTE
     is_complete = bool(window) and window[0].index == 0
-    return SessionHistory(kept + window, None if is_complete else summary)
+    return SessionHistory(kept + window, None if is_complete else summary, selection.get("system_prompt"))
 
 
 def restore_full_texts(

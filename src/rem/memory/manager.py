@@ -16,8 +16,9 @@ from rem.memory.prune import check_prune_days
 from rem.memory.recall import Recall, fit_messages
 from rem.memory.session_reader import MAX_POSTGRES_INTEGER, SessionReader, session_not_found
 from rem.memory.summary_writer import SummaryWriter
-from rem.models import Message, Role, Session, SharedSession
+from rem.models import Message, Session, SharedSession
 from rem.models.field_types import check_label, check_text, to_json_value
+from rem.models.session import MAX_PROMPT_CHARS
 
 if TYPE_CHECKING:
     from rem.db.store import Store
@@ -74,7 +75,15 @@ class MemoryManager(SessionReader):
         )
         _require_open(state, session_id)
         history = fit_history(session_id, selection, budget, strategy)
-        return Turn(session_id, record["id"], index, history.messages, history.summary, is_new=state == "new")
+        return Turn(
+            session_id,
+            record["id"],
+            index,
+            history.messages,
+            history.summary,
+            is_new=state == "new",
+            system_prompt=history.system_prompt,
+        )
 
     async def append(
         self,
@@ -146,13 +155,18 @@ class MemoryManager(SessionReader):
         description: str | None = None,
         mode: str = "normal",
     ) -> Session:
-        """Create a session. The system prompt, if given, becomes its first message.
+        """Create a session. The system prompt, if given, is used in all its turns.
 
         Raises `ConflictError` if the user has a session with this name or id, and `NotFoundError` if the id belongs to
         a session of another user.
         """
         _, user_id = self._owner
-        optional_fields = {"name": name, "agent_schema": agent, "description": description}
+        optional_fields = {
+            "name": name,
+            "agent_schema": agent,
+            "description": description,
+            "system_prompt": _check_prompt(system_prompt),
+        }
         session = Session.model_validate(
             {
                 "id": session_id or uuid4(),
@@ -174,10 +188,6 @@ class MemoryManager(SessionReader):
             if stored.id != session.id:
                 # A concurrent call created a session with the same name.
                 raise _session_exists()
-            if system_prompt:
-                prompt = NewMessage(role=Role.SYSTEM, content=system_prompt)
-                await self.with_store(store).append(stored.id, [prompt])
-                stored = await store.get(Session, stored.id)
         return stored
 
     async def clone_session(self, session_id: UUID, *, name: str | None = None, up_to: int | None = None) -> Session:
@@ -185,6 +195,7 @@ class MemoryManager(SessionReader):
         source = await self._load_session(session_id)
         async with self._store.transaction() as store:
             clone = await self.with_store(store).create_session(
+                source.system_prompt,
                 metadata={**source.metadata, "cloned_from": str(source.id)},
                 name=name,
                 agent=source.agent_schema,
@@ -207,6 +218,14 @@ class MemoryManager(SessionReader):
             except ValueError as error:
                 raise InvalidInputError(f"The name {error}.") from error
         record = await self._queries.fetch_value("rename", *self._owner, session_id, name)
+        if record is None:
+            raise session_not_found(session_id)
+        return Session.from_row(record)
+
+    async def set_system_prompt(self, session_id: UUID, system_prompt: str | None) -> Session:
+        """Set the system prompt of a session for its further turns, or remove it with None."""
+        prompt = _check_prompt(system_prompt)
+        record = await self._queries.fetch_value("set_system_prompt", *self._owner, session_id, prompt)
         if record is None:
             raise session_not_found(session_id)
         return Session.from_row(record)
@@ -382,6 +401,18 @@ def _valid_name(name: str | None) -> str | None:
         return check_label(check_text(name))
     except ValueError:
         return None
+
+
+def _check_prompt(prompt: str | None) -> str | None:
+    """Return the system prompt; None if it is empty. Raise InvalidInputError if it cannot be stored."""
+    if prompt is None or not prompt.strip():
+        return None
+    if len(prompt) > MAX_PROMPT_CHARS:
+        raise InvalidInputError(f"The system prompt has more than {MAX_PROMPT_CHARS:,} characters: shorten it.")
+    try:
+        return check_text(prompt)
+    except ValueError as error:
+        raise InvalidInputError(f"The system prompt {error}.") from error
 
 
 def _session_exists() -> ConflictError:

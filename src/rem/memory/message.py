@@ -133,6 +133,8 @@ class Turn:
     """Summary of the messages that did not fit the budget."""
     is_new: bool
     """True if the session was created for this message."""
+    system_prompt: str | None = None
+    """The system prompt of the session."""
 
 
 def message_key(session_id: UUID, index: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -130,10 +130,7 @@ class _SqliteSessionReader:
         session_id = resolve_session_id(_to_text(self.row["id"]) or "unnamed", self.scope)
         created = self._read_time(self.row["created_at"], "created_at of the session") or utc_now()
         updated = self._read_time(self.row["updated_at"], "updated_at of the session") or created
-        parts = [
-            *self._prompt_parts(rows, created),
-            *(part for row in rows for part in self._message_parts(row, created)),
-        ]
+        parts = [part for row in rows for part in self._message_parts(row, created)]
         messages = [_build_message(session_id, index, part) for index, part in enumerate(parts)]
         if self.skipped_results:
             self.notes.append(
@@ -144,16 +141,11 @@ class _SqliteSessionReader:
             created_at=created,
             updated_at=max(created, updated),
             metadata=self._read_metadata(),
+            system_prompt=_to_text(self.row["system_prompt"]).strip() or None,
             message_count=len(messages),
             total_tokens=sum(message.token_count or 0 for message in messages),
         )
         return SessionBundle(session, messages)
-
-    def _prompt_parts(self, rows: Sequence[sqlite3.Row], created: datetime) -> Iterator[dict[str, Any]]:
-        """Yield the session's system prompt, unless the first message repeats it."""
-        prompt = _to_text(self.row["system_prompt"])
-        if prompt.strip() and not (rows and rows[0]["role"] == "system" and _to_text(rows[0]["content"]) == prompt):
-            yield {"source_id": "prompt", "role": Role.SYSTEM, "content": prompt, "created_at": created}
 
     def _message_parts(self, row: sqlite3.Row, default_time: datetime) -> list[dict[str, Any]]:
         """Return the messages to store for a row: its text, and one message for each tool call."""

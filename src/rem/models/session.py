@@ -9,6 +9,8 @@ from pydantic import Field
 from rem.models.entity import Entity
 from rem.models.field_types import JsonObject, Label
 
+MAX_PROMPT_CHARS = 100_000
+
 
 class Session(
     Entity,
@@ -27,6 +29,8 @@ class Session(
     message_count: int = Field(default=0, ge=0, lt=2**31)
     total_tokens: int = Field(default=0, ge=0, lt=2**63)
     settings: JsonObject = Field(default_factory=dict)
+    system_prompt: str | None = Field(default=None, max_length=MAX_PROMPT_CHARS)
+    """Instructions for every turn of the session, in addition to those of the agent."""
 
 
 class SharedSession(Entity, table="shared_sessions", key_fields=("id",), key_expression="id::text"):

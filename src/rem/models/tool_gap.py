@@ -10,9 +10,11 @@ from rem.models.entity import Entity
 
 
 class ToolGap(Entity, table="tool_gaps", key_fields=("id",), key_expression="id::text", summary="attempted_task"):
-    """A task that failed because a tool was missing."""
+    """A tool that an agent called but does not have, with the task of the last call."""
 
     session_id: UUID | None = None
+    agent: str | None = None
+    occurrences: int = Field(default=1, ge=1, lt=2**31)
     missing_tools: list[str] = Field(min_length=1)
     attempted_task: str = Field(min_length=1)
     existing_tools_checked: list[str] = Field(default_factory=list)

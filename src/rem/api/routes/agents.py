@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, HTTPException, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from rem.agents.chat import AgentAnswer, AgentRequest
+from rem.agents.chat import AgentRequest
+from rem.agents.response import AgentResponse
 from rem.agents.schema import AgentSchema
 from rem.api.dependencies import AgentsDep, ContextDep, JsonBody, ScopeDep
 from rem.api.disconnect import cancel_on_disconnect
 from rem.api.openapi_errors import Responses, error_responses
 from rem.api.pagination import Page
 from rem.errors import InvalidInputError
-from rem.models.field_types import utc_now
 
 router = APIRouter(prefix="/agents", tags=["agents"])
 
@@ -60,58 +59,6 @@ class AgentRunRequest(BaseModel):
         default=None, description="The session to continue; also as the header X-Session-Id."
     )
     model: str | None = Field(default=None, description="A model to use instead of the agent's own.")
-
-
-class ToolCall(BaseModel):
-    """One tool call of the agent."""
-
-    model_config = ConfigDict(extra="allow")
-
-    name: str
-    args: Any = None
-    result: Any = None
-
-
-class TokenUsage(BaseModel):
-    """The number of tokens of the answer."""
-
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
-
-
-class AgentResponse(BaseModel):
-    """The answer of an agent."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "example": {
-                "answer": "Sarah Chen leads the API team.",
-                "reasoning": None,
-                "tool_calls": [{"name": "lookup", "args": {"key": "sarah-chen"}, "result": {"count": 1}}],
-                "confidence": 0.95,
-                "timestamp": "2026-11-15T10:00:00Z",
-                "agent": "rem",
-                "model": "openai:gpt-4o",
-                "session_id": "0b0c9c53-0a0e-4d51-8b2e-0b3b4a1c9f10",
-                "usage": {"prompt_tokens": 150, "completion_tokens": 12, "total_tokens": 162},
-            }
-        }
-    )
-
-    answer: str
-    reasoning: str | None = Field(default=None, description="The reasoning of the model before its answer.")
-    tool_calls: list[ToolCall] = Field(default_factory=list)
-    confidence: float | None = Field(
-        default=None, ge=0, le=1, description="The confidence that the agent noted; null if it noted none."
-    )
-    timestamp: datetime = Field(default_factory=utc_now)
-    output: dict[str, Any] | None = Field(default=None, description="The fields of an agent with structured output.")
-    agent: str
-    model: str
-    session_id: str | None = Field(default=None, description="The session that stores the answer.")
-    message_id: str | None = None
-    usage: TokenUsage
 
 
 @router.get("", summary="List the agents")
@@ -186,7 +133,7 @@ async def run_agent(
     answer = await cancel_on_disconnect(http, agents.run(agent_request))
     if answer.session_id:
         response.headers["X-Session-Id"] = answer.session_id
-    return _to_response(answer)
+    return AgentResponse.from_answer(answer)
 
 
 def _to_summary(schema: AgentSchema) -> AgentSummary:
@@ -201,24 +148,6 @@ def _to_summary(schema: AgentSchema) -> AgentSummary:
         tools=schema.tool_names,
         structured_output=schema.structured_output,
         model=schema.model,
-    )
-
-
-def _to_response(answer: AgentAnswer) -> AgentResponse:
-    usage = answer.usage
-    return AgentResponse(
-        answer=answer.text,
-        reasoning=answer.reasoning,
-        tool_calls=[ToolCall.model_validate(call) for call in answer.tool_calls],
-        confidence=answer.confidence,
-        output=answer.output,
-        agent=answer.agent,
-        model=answer.model,
-        session_id=answer.session_id,
-        message_id=answer.message_id,
-        usage=TokenUsage(
-            prompt_tokens=usage.input_tokens, completion_tokens=usage.output_tokens, total_tokens=usage.total_tokens
-        ),
     )
 
 

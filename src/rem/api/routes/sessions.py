@@ -19,11 +19,13 @@ from rem.forgetting.expiry import expire
 from rem.memory.manager import MemoryManager
 from rem.models import Session, SharedSession
 from rem.models.field_types import Label, UtcDateTime, check_text
+from rem.models.session import MAX_PROMPT_CHARS
 
 router = APIRouter(tags=["sessions"], dependencies=[JsonBody])
 
 StorableText = Annotated[str, AfterValidator(check_text)]
 SessionName = Annotated[Label, AfterValidator(check_text)]
+SystemPrompt = Annotated[str, Field(max_length=MAX_PROMPT_CHARS), AfterValidator(check_text)]
 
 
 class SessionView(BaseModel):
@@ -40,6 +42,7 @@ class SessionView(BaseModel):
                 "mode": "normal",
                 "description": None,
                 "agent_schema": "rem",
+                "system_prompt": None,
                 "message_count": 12,
                 "total_tokens": 1830,
                 "metadata": {},
@@ -58,6 +61,7 @@ class SessionView(BaseModel):
     mode: str
     description: str | None
     agent_schema: str | None
+    system_prompt: str | None = Field(description="Instructions for every turn of the session.")
     message_count: int
     total_tokens: int
     metadata: dict[str, Any]
@@ -77,16 +81,19 @@ class CreateSessionRequest(BaseModel):
     description: StorableText | None = None
     agent: StorableText | None = Field(default=None, description="The agent of the session.")
     mode: StorableText = "normal"
-    system_prompt: StorableText | None = Field(default=None, description="It becomes the first message.")
+    system_prompt: SystemPrompt | None = Field(default=None, description="Instructions for every turn of the session.")
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 
 class UpdateSessionRequest(BaseModel):
-    """A new name or expiry. Fields that are left out stay unchanged."""
+    """A new name, system prompt or expiry. Fields that are left out stay unchanged."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"name": "The launch"}, "minProperties": 1})
 
     name: SessionName | None = Field(default=None, description="The new name; null removes it.")
+    system_prompt: SystemPrompt | None = Field(
+        default=None, description="Instructions for every further turn of the session; null removes them."
+    )
     expires_at: UtcDateTime | None = Field(
         default=None,
         description="The time when the session expires with all its messages, also later ones; null: never.",
@@ -214,14 +221,16 @@ async def get_session(target: SessionDep) -> SessionView:
 
 @router.patch("/sessions/{session}", summary="Change a session", responses=error_responses(404, 409))
 async def change_session(target: SessionDep, change: UpdateSessionRequest) -> SessionView:
-    """Rename one of the caller's own sessions, or set its expiry."""
+    """Rename one of the caller's own sessions, or set its system prompt or its expiry."""
     if not change.model_fields_set:
-        raise InvalidInputError("Nothing to change: give name or expires_at.")
+        raise InvalidInputError("Nothing to change: give name, system_prompt or expires_at.")
     async with target.memory.store.transaction() as store:
         memory = target.memory.with_store(store)
         session = await _SessionTarget(memory, target.session_id).require_own()
         if "name" in change.model_fields_set:
             session = await memory.rename_session(session.id, change.name)
+        if "system_prompt" in change.model_fields_set:
+            session = await memory.set_system_prompt(session.id, change.system_prompt)
         if "expires_at" in change.model_fields_set:
             await expire(store, [session], change.expires_at)
             session = session.model_copy(update={"expires_at": change.expires_at})

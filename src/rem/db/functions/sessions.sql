@@ -275,8 +275,8 @@ BEGIN
   RETURN history;
 END $$;
 
--- Return the history of a session before `before_index` as JSON: `history` (newest first), `kept` (older kept messages) and
--- `summary`.
+-- Return the history of a session before `before_index` as JSON: `history` (newest first), `kept` (older kept messages),
+-- `summary`, and the `system_prompt` of the session.
 CREATE OR REPLACE FUNCTION rem_session_history(
   of_tenant text, of_user text, of_session uuid, before_index integer, budget integer, strategy text
 ) RETURNS json LANGUAGE plpgsql STABLE AS $$
@@ -297,7 +297,9 @@ BEGIN
       of_tenant, of_user, of_session, (history[cardinality(history)] ->> 0)::integer, coalesce(summary_row.kept, '{}'));
   END IF;
   RETURN json_build_object('history', array_to_json(history), 'kept', array_to_json(kept_history),
-                           'summary', nullif(summary_row.summary, ''));
+                           'summary', nullif(summary_row.summary, ''),
+                           'system_prompt', (SELECT s.system_prompt FROM rem.sessions s
+                                             WHERE s.tenant_id = of_tenant AND s.id = of_session AND s.user_id = of_user));
 END $$;
 
 -- Store a user message, and create the session if it does not exist. Return [state, message index, history before it].

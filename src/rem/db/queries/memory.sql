@@ -92,6 +92,13 @@ WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.id = $3 AND s.deleted_at IS NULL
   AND (s.expires_at IS NULL OR s.expires_at > now())
 RETURNING to_json(s.*)
 
+-- name: set_system_prompt
+-- Set the system prompt of a session, or remove it.
+UPDATE rem.sessions s SET system_prompt = $4
+WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.id = $3 AND s.deleted_at IS NULL
+  AND (s.expires_at IS NULL OR s.expires_at > now())
+RETURNING to_json(s.*)
+
 -- name: delete_messages
 -- Delete the messages of a session. The caller must have locked the session.
 UPDATE rem.messages m SET deleted_at = clock_timestamp()

@@ -1,0 +1,19 @@
+-- name: record_gap
+-- Count one more call of a missing tool ($5) by an agent ($4). There is one row ($3) for each agent and tool of an owner.
+-- A gap that was deleted starts again at 1.
+INSERT INTO rem.tool_gaps AS g (tenant_id, user_id, id, agent, missing_tools, attempted_task, existing_tools_checked,
+                                session_id, origin)
+VALUES ($1, $2, $3, $4, ARRAY[$5], $6, $7, $8, 'agent')
+ON CONFLICT (tenant_id, id) DO UPDATE
+SET occurrences = CASE WHEN g.deleted_at IS NULL THEN g.occurrences + 1 ELSE 1 END,
+    attempted_task = excluded.attempted_task, existing_tools_checked = excluded.existing_tools_checked,
+    session_id = excluded.session_id, deleted_at = NULL, expires_at = NULL
+
+-- name: all_gaps
+-- Return the gaps of all users: agent, tool, number of calls, number of users, time of the last call. The tasks stay out:
+-- they are messages of the users.
+SELECT g.agent, g.missing_tools[1] AS tool, sum(g.occurrences) AS occurrences, count(DISTINCT g.user_id) AS users,
+       max(g.updated_at) AS updated_at
+FROM rem.tool_gaps g
+WHERE g.tenant_id = $1 AND g.deleted_at IS NULL AND g.agent IS NOT NULL AND (g.expires_at IS NULL OR g.expires_at > now())
+GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2 LIMIT $2
