@@ -46,6 +46,8 @@ HereOption = Annotated[
 ]
 
 MAX_MISS_CHARS = 160
+SHORT_GROUPS = {"just_said": "said", "other_session": "other", "identifiers": "ids"}
+"""Headings of the groups, so that the table fits into 80 columns."""
 DreamOption = Annotated[
     bool,
     typer.Option("--dream", help="Run dreams before asking: derive moments and relations, without a language model."),
@@ -212,15 +214,11 @@ def _print_week(report: WeekReport, with_misses: bool) -> None:
     from rem.cli.output import print_table
     from rem.evals.week.data import GROUPS
 
-    typer.echo(
-        f"{report.week}: {report.notes} notes, {report.sessions} sessions, {report.questions} questions. "
-        "Right answer first (and among the extracts), of all questions:"
-    )
-    rows = [
-        [stage, _format_figures(figures), *(_format_figures(report.groups[stage].get(group)) for group in GROUPS)]
-        for stage, figures in report.stages.items()
-    ]
-    print_table(["stage", "all", *GROUPS], rows)
+    typer.echo(f"{report.week}: {report.notes} notes, {report.sessions} sessions, {report.questions} questions.")
+    for title, share in (("Right answer first", "first"), ("Right answer among the extracts", "among")):
+        typer.echo(f"\n{title}:")
+        labels = [SHORT_GROUPS.get(group, group) for group in GROUPS]
+        print_table(["stage", "n", "all", *labels], _week_rows(report, share))
     for name, counts in report.derived.items():
         typer.echo(f"{name.capitalize()} from questions: {len(counts['of_questions'])} of {counts['all']}")
     typer.echo(f"Messages with a wrong kind: {len(report.misread)}")
@@ -258,8 +256,23 @@ def _print_misses(report: WeekReport) -> None:
     typer.echo("")
 
 
-def _format_figures(figures: StageFigures | None) -> str:
-    return "" if figures is None else f"{figures.first:.0%} ({figures.among:.0%}) {figures.questions}"
+def _week_rows(report: WeekReport, share: str) -> list[list[str | int]]:
+    """Return a row for each stage: the number of questions, and the share of right answers in all and in each group."""
+    from rem.evals.week.data import GROUPS
+
+    return [
+        [
+            stage,
+            figures.questions,
+            f"{getattr(figures, share):.0%}",
+            *(_format_share(report.groups[stage].get(group), share) for group in GROUPS),
+        ]
+        for stage, figures in report.stages.items()
+    ]
+
+
+def _format_share(figures: StageFigures | None, share: str) -> str:
+    return "" if figures is None else f"{getattr(figures, share):.0%}"
 
 
 def _run_benchmark(
