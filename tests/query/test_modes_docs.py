@@ -32,7 +32,7 @@ def example(name: str) -> str:
 
 async def test_examples_of_plain_language_and_plans_work(rem: Rem) -> None:
     texts = re.findall(r"^\| `(.*)` \| `(.*)` \|$", example("plain"), re.MULTILINE)
-    assert len(texts) == 7
+    assert len(texts) == 9
     for text, becomes in texts:
         assert (await rem.ask(text, tenant=DEMO_TENANT)).notes[0] == f"Understood as: {becomes}"
     block = re.search(r"```json\n(.*?)```", example("plan"), re.DOTALL)

@@ -1,19 +1,30 @@
-"""Plain language becomes LOOKUP, FUZZY or SEARCH, without a language model."""
+"""Plain language becomes a query, without a language model."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 
 import pytest
 
 from rem.app import Rem
 from rem.db.store import Store
 from rem.errors import InvalidInputError, QuerySyntaxError
-from rem.models import Resource, User
-from rem.query.natural import to_query
-from rem.query.syntax_tree import Fuzzy, Lookup, Search
+from rem.models import Edge, Message, Moment, Ontology, Resource, Session, User
+from rem.query import natural
+from rem.query.language.printer import print_query
+from rem.query.natural import read_question
+from rem.query.syntax_tree import Fuzzy, Lookup, Query, Search
 from rem.settings import EmbeddingSettings, Settings
+
+NOW = datetime(2026, 11, 16, 9, 30, tzinfo=UTC)
+"""A Monday."""
+ALICE = "alice@example.com"
+
+
+async def to_query(store: Store, text: str) -> Query:
+    return await natural.to_query(store, text, NOW)
 
 
 @pytest.fixture
@@ -77,7 +88,7 @@ async def test_other_text_becomes_search(alice: Store) -> None:
     await alice.upsert(User(name="Sarah Chen"))
     await alice.upsert(Resource(name="The Big Red Book of Birds", content="Feathers everywhere."))
     for text in (
-        "what did Sarah Chen decide about the index in June?",
+        "what did Sarah Chen decide about the index?",
         "feathers",  # is in a summary, but in no key
         "demand forecasts",
         "'nobody' " * 1_000 + "'sarah chen'",
@@ -211,3 +222,309 @@ async def test_empty_or_invalid_text_is_an_error(rem: Rem) -> None:
     for text in ("a\0b", "LOOKUP \0", "\ud800"):
         with pytest.raises(InvalidInputError, match=r"^The text (contains a NUL|is not valid Unicode)"):
             await rem.ask(text)
+
+
+PHRASES = {
+    # Times: what was said at a time is searched in that time.
+    "What did we decide yesterday?": 'SEARCH "What did we decide?" SINCE 2026-11-15 UNTIL 2026-11-16',
+    "What did Marta say on Monday?": 'SEARCH "What did Marta say?" SINCE 2026-11-09 UNTIL 2026-11-10',
+    "What did Marta promise two weeks ago?": 'SEARCH "What did Marta promise?" SINCE 2026-11-02 UNTIL 2026-11-09',
+    "What did we discuss on 3 May about the roof?": (
+        'SEARCH "What did we discuss about the roof?" SINCE 2026-05-03 UNTIL 2026-05-04'
+    ),
+    "what did I write about the roof since Friday?": 'SEARCH "what did I write about the roof?" SINCE 2026-11-13',
+    "what did Tom tell me between 3 and 10 May?": 'SEARCH "what did Tom tell me?" SINCE 2026-05-03 UNTIL 2026-05-11',
+    "show me what Marta said last week": 'SEARCH "what Marta said" SINCE 2026-11-09 UNTIL 2026-11-16',
+    "messages about the roof from July": 'SEARCH "messages about the roof" SINCE 2026-07-01 UNTIL 2026-08-01',
+    "Was hat Marta am Montag gesagt?": 'SEARCH "Was hat Marta gesagt?" SINCE 2026-11-09 UNTIL 2026-11-10',
+    "Was haben wir letzte Woche beschlossen?": (
+        'SEARCH "Was haben wir beschlossen?" SINCE 2026-11-09 UNTIL 2026-11-16'
+    ),
+    # Times without other words: a list.
+    "what happened in July?": "what was stored from 2026-07-01 to 2026-07-31, oldest first",
+    "What did I do last week?": "what was stored from 2026-11-09 to 2026-11-15, oldest first",
+    "what did I store today?": "what was stored on 2026-11-16, oldest first",
+    "what did we do this morning?": "what was stored from 2026-11-16 to 2026-11-16T12:00+00:00, oldest first",
+    "what happened between 3 and 10 May?": "what was stored from 2026-05-03 to 2026-05-10, oldest first",
+    "What's new since Friday?": "what was stored since 2026-11-13, oldest first",
+    "yesterday": "what was stored on 2026-11-15, oldest first",
+    "Was ist im Juli passiert?": "what was stored from 2026-07-01 to 2026-07-31, oldest first",
+    "Was habe ich gestern gemacht?": "what was stored on 2026-11-15, oldest first",
+    # Counts
+    "how many notes do I have?": "the number of your notes",
+    "How many documents are there in my memory?": "the number of your notes",
+    "how many messages did I write last week?": "the number of your messages from 2026-11-09 to 2026-11-15",
+    "how many people do you know?": "the number of the people you know",
+    "How many contacts do I have?": "the number of the people you know",
+    "how many conversations did we have in July?": "the number of your sessions from 2026-07-01 to 2026-07-31",
+    "how many files have I ingested today?": "the number of your files on 2026-11-16",
+    "count my notes": "the number of your notes",
+    "Wie viele Notizen habe ich?": "the number of your notes",
+    "Wie viele Leute kennst du?": "the number of the people you know",
+    # Lists
+    "my latest notes": "your notes, newest first",
+    "list my sessions": "your sessions, newest first",
+    "show my last 5 messages": "your messages, newest first",
+    "what was my last message?": "your messages, newest first",
+    "What are my files?": "your files, newest first",
+    "notes from March 2026": "your notes from 2026-03-01 to 2026-03-31, oldest first",
+    "show my conversations from yesterday": "your sessions on 2026-11-15, oldest first",
+    "who do I know?": "the people you know, newest first",
+    "list all people you know": "the people you know, newest first",
+    "Zeig mir meine letzten Notizen": "your notes, newest first",
+    "Wen kennst du?": "the people you know, newest first",
+    # Connections
+    "how is Marta connected to the Aurora project?": 'TRAVERSE FROM "Marta" DIRECTION both DEPTH 3 LIMIT 500',
+    "what is the connection between Marta and Aurora?": 'TRAVERSE FROM "Marta" DIRECTION both DEPTH 3 LIMIT 500',
+    "who works with Marta?": 'TRAVERSE FROM "Marta" TYPE "works_with", "colleague_of" DIRECTION both LIMIT 25',
+    "what is connected to the Aurora project?": 'TRAVERSE FROM "Aurora" DIRECTION both LIMIT 25',
+    "who reports to Marta?": 'TRAVERSE FROM "Marta" TYPE "reports_to" DIRECTION in LIMIT 25',
+    "Who does Marta report to?": 'TRAVERSE FROM "Marta" TYPE "manages" DIRECTION in LIMIT 25',
+    "Wie ist Marta mit Aurora verbunden?": 'TRAVERSE FROM "Marta" DIRECTION both DEPTH 3 LIMIT 500',
+    # Names
+    "who is Marta?": 'LOOKUP "Marta"',
+    "Marta": 'LOOKUP "Marta"',
+    "Wer ist Marta?": 'LOOKUP "Marta"',
+    "tell me about the boat": 'LOOKUP "boat"',
+    "martha kowalczik": 'FUZZY "martha kowalczik" THRESHOLD 0.65',
+    # Facts: a search, although the words look like those above.
+    "Where is the boat?": 'SEARCH "Where is the boat?"',
+    "When was the boat sold?": 'SEARCH "When was the boat sold?"',
+    "How old is Marta?": 'SEARCH "How old is Marta?"',
+    "What did Marta say about the boat?": 'SEARCH "What did Marta say about the boat?"',
+    "When did we move in March?": 'SEARCH "When did we move in March?"',
+    "How long have we lived here since March?": 'SEARCH "How long have we lived here since March?"',
+    "What is the last name of Marta?": 'SEARCH "What is the last name of Marta?"',
+    "how many kids does Tom have?": 'SEARCH "how many kids does Tom have?"',
+    "how many people came to the party?": 'SEARCH "how many people came to the party?"',
+    "how many people were there?": 'SEARCH "how many people were there?"',
+    "how many notes mention Tom?": 'SEARCH "how many notes mention Tom?"',
+    "Who comes on Friday?": 'SEARCH "Who comes on Friday?"',
+    "What do I have on Friday?": 'SEARCH "What do I have on Friday?"',
+    "What was planned for Friday?": 'SEARCH "What was planned for Friday?"',
+    "What should I say on Monday?": 'SEARCH "What should I say on Monday?"',
+    "Where did I park yesterday?": 'SEARCH "Where did I park yesterday?"',
+    "what happened at the party in July?": 'SEARCH "what happened at the party in July?"',
+    "show me the notes about the boat": 'SEARCH "notes about the boat"',
+    "What did my last message say?": 'SEARCH "What did my last message say?"',
+    "who reports to Tom?": 'SEARCH "who reports to Tom?"',
+    "how is Tom connected to Aurora?": 'SEARCH "how is Tom connected to Aurora?"',
+    "What happened?": 'SEARCH "What happened?"',
+    "notes": 'SEARCH "notes"',
+    # Sessions and moments have no names of things.
+    "harbour": 'SEARCH "harbour"',
+    "Where is the harbour?": 'SEARCH "Where is the harbour?"',
+    "What is Yusuf allergic to?": 'SEARCH "What is Yusuf allergic to?"',
+    "tell me about Yusuf allergic": 'SEARCH "Yusuf allergic"',
+}
+
+
+@pytest.fixture
+async def people(alice: Store) -> Store:
+    """Store the names that the phrases contain."""
+    await alice.upsert(User(name="Martha Kowalczyk", summary="An engineer."))
+    await alice.upsert(Ontology(name="Marta", content="A colleague."))
+    await alice.upsert(Ontology(name="Aurora"))
+    await alice.upsert(Resource(name="boat", content="The boat lies in Svendborg."))
+    await alice.upsert(Session(name="harbour"))
+    await alice.upsert(Moment(name="What is Yusuf allergic to", summary="What is Yusuf allergic to?"))
+    return alice
+
+
+@pytest.mark.parametrize(("text", "expected"), PHRASES.items())
+async def test_phrase_becomes_the_expected_query(people: Store, text: str, expected: str) -> None:
+    reading = await read_question(people, text, NOW)
+    assert (reading.meaning or print_query(reading.query)) == expected
+
+
+def test_table_of_phrases_is_long_enough() -> None:
+    assert len(PHRASES) >= 75
+
+
+async def test_session_and_moment_do_not_hide_facts(rem: Rem) -> None:
+    alice = rem.store(ALICE)
+    await alice.upsert(Session(name="boat"))
+    await alice.upsert(Moment(name="Boat", summary="Where is the boat?"))
+    await alice.upsert(Resource(name="Mooring", content="The boat lies in Svendborg."))
+    for text in ("Where is the boat?", "boat", "what is the boat?", "tell me about the boat"):
+        result = await rem.ask(text, user=ALICE)
+        assert result.query_type == "SEARCH", text
+        assert "mooring" in [row["key"] for row in result.results], text
+    # A key with its table says what is meant.
+    (row,) = (await rem.ask("sessions/boat", user=ALICE)).results
+    assert row["table"] == "sessions"
+
+
+async def test_named_thing_is_among_the_first_rows_of_a_question_about_it(rem: Rem) -> None:
+    alice = rem.store(ALICE)
+    await alice.upsert(Resource(name="Skibby", content="A sailing dinghy, built 1987."))
+    for number in range(5):
+        await alice.upsert(
+            Resource(name=f"Trip {number}", content=f"Where is Skibby? We lay {number} days in a harbour.")
+        )
+    result = await rem.ask("Where is Skibby?", user=ALICE)
+    keys = [row["key"] for row in result.results]
+    assert keys.index("skibby") <= 2
+    assert len(keys) == len(set(keys)) == 6
+
+
+async def test_statement_explains_a_person_without_a_text(rem: Rem) -> None:
+    alice = rem.store(ALICE)
+    await alice.upsert(Ontology(name="Ewa", content="Ewa: named three times.", origin="dream:entities"))
+    await alice.upsert(Resource(name="Vet", content="Ewa is the vet who treats our dog."))
+    derived = await rem.ask("Who is Ewa?", user=ALICE)
+    assert [row["key"] for row in derived.results] == ["vet", "ewa"]
+    assert derived.notes[:2] == ('Understood as: LOOKUP "Ewa"', 'Then: SEARCH "Who is Ewa?"')
+    await alice.upsert(Ontology(name="Tom", content="My brother."))
+    await alice.upsert(Resource(name="Call", content="Tom called about the roof."))
+    written = await rem.ask("Who is Tom?", user=ALICE)
+    assert [row["key"] for row in written.results][:2] == ["tom", "call"]
+
+
+async def _store_week(rem: Rem) -> Store:
+    """Store messages, a file with two chunks, a note, people and a moment at known times."""
+    alice = rem.store(ALICE)
+    session = await alice.upsert(Session(name="Chat", message_count=3))
+    for index, (day, kind, text) in enumerate(
+        (
+            (10, "statement", "Marta says the roof leaks."),
+            (11, "question", "What did Marta say?"),
+            (16, "statement", "We sold the boat."),
+        )
+    ):
+        await alice.upsert(
+            Message(
+                session_id=session.id,
+                message_index=index,
+                role="user",
+                kind=kind,
+                content=text,
+                created_at=datetime(2026, 11, day, 8, tzinfo=UTC),
+            )
+        )
+    at = datetime(2026, 11, 12, tzinfo=UTC)
+    for part in (1, 2):
+        await alice.upsert(
+            Resource(
+                name=f"roof.md#{part}",
+                uri="file:///roof.md",
+                ordinal=part,
+                content=f"Part {part}",
+                timestamp=at,
+                metadata={"file": "roof.md", "file_id": "f"},
+            )
+        )
+    await alice.upsert(Resource(name="Paint", content="Blue.", timestamp=datetime(2026, 7, 3, tzinfo=UTC)))
+    await alice.upsert(User(name="Marta", summary="A roofer."))
+    await alice.upsert(Moment(name="Regatta", summary="We raced.", starts_timestamp=datetime(2026, 7, 4, tzinfo=UTC)))
+    await rem.store().upsert(Resource(name="Handbook", content="Rules.", timestamp=datetime(2026, 1, 1, tzinfo=UTC)))
+    return alice
+
+
+async def test_counts_are_of_things_not_of_rows(rem: Rem) -> None:
+    await _store_week(rem)
+    for text, row in {
+        "how many notes do I have?": {"notes": 2, "shared_notes": 1},
+        "how many notes do I have from last week?": {"notes": 1, "shared_notes": 0},
+        "how many messages did I write last week?": {"messages": 2},
+        "how many sessions do I have?": {"sessions": 1},
+        "how many people do you know?": {"people": 1, "shared_people": 0},
+        "how many files do I have?": {"files": 0, "shared_files": 0},
+    }.items():
+        result = await rem.ask(text, user=ALICE, now=NOW)
+        assert (result.query_type, result.results) == ("SQL", [row]), text
+        assert result.notes[0].startswith("Understood as: the number of "), text
+    assert (await rem.ask("how many notes do I have?", user="bob@example.com")).results == [
+        {"notes": 0, "shared_notes": 1}
+    ]
+    assert (await rem.ask("how many notes are there?")).results == [{"notes": 1}]
+
+
+async def test_lists_have_a_text_a_date_and_a_key(rem: Rem) -> None:
+    await _store_week(rem)
+    for text, contents in {
+        "my latest notes": ["Part 1", "Blue.", "Rules."],
+        "my last note": ["Part 1"],
+        "show my last 2 messages": ["We sold the boat.", "What did Marta say?"],
+        "list my sessions": ["Chat (3 messages)"],
+        "who do I know?": ["Marta: A roofer."],
+        # Questions are not among what happened.
+        "what did I do last week?": ["Marta says the roof leaks.", "Part 1"],
+        "what happened in July?": ["Blue.", "We raced."],
+        "what did I store today?": ["We sold the boat."],
+    }.items():
+        result = await rem.ask(text, user=ALICE, now=NOW)
+        assert result.query_type == "SQL", text
+        assert [row["content"] for row in result.results] == contents, text
+        assert all(row["table"] and row["key"] and row["happened_at"].startswith("2026-") for row in result.results)
+    (first, *_) = (await rem.ask("my latest notes", user=ALICE, now=NOW)).results
+    assert (first["table"], first["key"]) == ("files", "roof.md")
+
+
+async def test_time_without_rows_is_searched_without_it(rem: Rem) -> None:
+    await _store_week(rem)
+    said = await rem.ask("What did Marta say on Tuesday?", user=ALICE, now=NOW)
+    assert said.results[0]["record"]["content"] == "Marta says the roof leaks."
+    assert said.notes[0] == 'Understood as: SEARCH "What did Marta say?" SINCE 2026-11-10 UNTIL 2026-11-11'
+    never = await rem.ask("What did Marta say about the roof in May?", user=ALICE, now=NOW)
+    assert never.results[0]["record"]["content"] == "Marta says the roof leaks."
+    assert never.notes[:2] == (
+        'Understood as: SEARCH "What did Marta say about the roof in May?"',
+        'There is nothing for: SEARCH "What did Marta say about the roof?" SINCE 2026-05-01 UNTIL 2026-06-01',
+    )
+    empty = await rem.ask("what happened in February?", user=ALICE, now=NOW)
+    assert empty.notes[0] == 'Understood as: SEARCH "what happened in February?"'
+    assert empty.notes[1].startswith("There is nothing for: SELECT")
+
+
+async def test_row_of_the_asked_time_comes_first_among_equals(rem: Rem) -> None:
+    alice = rem.store(ALICE)
+    for day in (12, 13, 14, 15):
+        at = datetime(2026, 11, day, tzinfo=UTC)
+        await alice.upsert(Resource(name=f"Parking {day}", content=f"I parked the car at place {day}.", timestamp=at))
+    result = await rem.ask("Where did I park the car yesterday?", user=ALICE, now=NOW)
+    assert result.results[0]["key"] == "parking-15"
+    assert len(result.results) == 4
+
+
+async def test_connection_shows_the_path(rem: Rem) -> None:
+    alice = rem.store(ALICE)
+    await alice.upsert(Ontology(name="Aurora", content="A research project."))
+    await alice.upsert(Ontology(name="Ewa", graph_edges=[Edge(dst="aurora", rel_type="works_on")]))
+    await alice.upsert(Ontology(name="Tom", graph_edges=[Edge(dst="marta", rel_type="reports_to")]))
+    await alice.upsert(
+        Ontology(
+            name="Marta", graph_edges=[Edge(dst="ewa", rel_type="works_with"), Edge(dst="tom", rel_type="manages")]
+        )
+    )
+    linked = await rem.ask("how is Marta connected to the Aurora project?", user=ALICE)
+    assert [row["key"] for row in linked.results[:2]] == ["ewa", "aurora"]
+    assert linked.results[1]["path"] == ["marta", "ewa", "aurora"]
+    for text, key in {
+        "who works with Marta?": "ewa",
+        "Who reports to Marta?": "tom",
+        "Who works on Aurora?": "ewa",
+    }.items():
+        result = await rem.ask(text, user=ALICE)
+        assert (result.query_type, result.results[0]["key"]) == ("TRAVERSE", key), text
+    unknown = await rem.ask("who works with Ewa on Aurora?", user=ALICE)
+    assert unknown.query_type == "SEARCH"
+    missing = await rem.ask("Who reports to Aurora?", user=ALICE)
+    assert missing.query_type == "SEARCH"
+
+
+async def test_query_with_the_prefix_rem_runs(rem: Rem) -> None:
+    await rem.store().upsert(User(name="Sarah Chen"))
+    for text in ("REM LOOKUP sarah-chen", "rem lookup 'sarah-chen'", "REM SELECT key FROM users"):
+        result = await rem.ask(text)
+        assert [row["key"] for row in result.results] == ["sarah-chen"], text
+
+
+async def test_misspelt_clause_in_a_query_is_noted(rem: Rem) -> None:
+    result = await rem.ask("SEARCH roof LIMT 3")
+    assert result.notes[:2] == ('Understood as: SEARCH "roof LIMT 3"', "Did you mean: SEARCH roof LIMIT 3")
+
+
+async def test_question_of_another_type_is_an_error(rem: Rem) -> None:
+    with pytest.raises(InvalidInputError, match="A question is a text, not NoneType"):
+        await rem.ask(None)  # type: ignore[arg-type]

@@ -43,8 +43,9 @@ def query(
 ) -> None:
     """Run a query: LOOKUP, FUZZY, SEARCH, TRAVERSE or SQL.
 
-    docs/query-language.md describes the language. --mode natural-language takes a question or a
-    name in plain English; --plan runs several queries that can use each other's results.
+    docs/query-language.md describes the language. --mode natural-language takes a name or a
+    question in plain words, such as 'what did I do last week?'. --plan runs several queries that
+    can use each other's results.
     """
     from rem.cli.output import print_json
 

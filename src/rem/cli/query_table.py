@@ -99,12 +99,13 @@ def _choose_columns(result: QueryResult) -> list[str]:
 
 
 def _get_value(row: dict[str, Any], column: str) -> Any:
-    if column == "summary" and "record" in row:
-        return next((row["record"][name] for name in SUMMARY_FIELDS if row["record"].get(name)), "")
-    if column == "passage":
+    if column == "passage" and "passage" in row:
         return row["passage"]["text"]
+    # An answer in plain language can have rows of two queries.
+    if column in ("summary", "passage") and "record" in row:
+        return next((row["record"][name] for name in SUMMARY_FIELDS if row["record"].get(name)), "")
     if column == "path":
-        return " → ".join(row["path"])
+        return " → ".join(row.get("path") or [])
     return row.get(column)
 
 

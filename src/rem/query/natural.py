@@ -1,21 +1,34 @@
-"""Translate plain language into a query, without a language model: a named key is looked up, all else is searched."""
+"""Answer questions in plain language by queries, without a language model.
+
+A question is read in this order: as a query, as a name, as a question about connections, as a list or a count, as a
+question about a named thing, as a search in a time, and else as a search.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import replace
-from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from rem.db.sql import query as sql
 from rem.errors import InvalidInputError, QuerySyntaxError
+from rem.message_kinds import classify_message
 from rem.models.field_types import check_text
+from rem.models.message import MessageKind
 from rem.query.answer_rows import FETCH_FACTOR, arrange_rows, find_property_words
-from rem.query.language.grammar import VERBS
+from rem.query.executor import note_misspelt_clause
+from rem.query.language.grammar import FIRST_WORDS, TIME_WORDS, VERBS
 from rem.query.language.parser import parse_query
 from rem.query.language.printer import print_query
+from rem.query.list_questions import read_list_question
+from rem.query.question_names import Connection, QuestionNames, asks_when, find_names, is_explicit_key
 from rem.query.syntax_tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
+from rem.query.time_phrases import Period, find_time_phrase, format_time
+from rem.rules import word_set
+from rem.text import split_words
 
 if TYPE_CHECKING:
     from rem.db.store import Store
@@ -24,46 +37,196 @@ if TYPE_CHECKING:
 
 FUZZY_THRESHOLD = 0.65
 """One misspelt word of two reaches this similarity, one common word does not."""
-MAX_NAME_CHARS = 1024
-MAX_QUOTED_NAMES = 5
-MAX_FUZZY_WORDS = 5
-MAX_FUZZY_CHARS = 80
-"""A longer text is hardly a misspelt key."""
+MAX_COMPARED_KEYS = 20
 MAX_SHOWN_QUERY_CHARS = 200
-_QUESTION_PHRASE = re.compile(
-    r"(?:please\s+)?"
-    r"(?:(?:who|what|where|when)(?:\s+(?:is|are|was|were)|['’]s)|what\s+do\s+(?:you|we|i)\s+know\s+about|what\s+about"
-    r"|tell\s+me\s+(?:more\s+)?about|show\s+me|give\s+me|look\s?up|look\s+for|search\s+for|find)"
-    r"\s+(?:the\s+|an?\s+|my\s+|our\s+)?",
-    re.IGNORECASE,
-)
-"""The beginning of English questions about one thing. The name of the thing may follow."""
-_QUOTED = re.compile(r"""(?<!\w)(?:"([^"]++)"|'([^']++)'|“([^“”]++)”|‘([^‘’]++)’|«([^«»]++)»)(?!\w)""")
-"""Quotes of the same kind do not nest, so the text is scanned once, however many quotes are left open."""
-_PUNCTUATION = " \t\r\n?!.,;:…"
+MAX_CONNECTION_DEPTH = 3
+MAX_CONNECTED_ROWS = 25
+MAX_WALKED_ROWS = 500
+"""The number of rows among which the other end of a connection is looked for."""
+NAMED_ROW_PLACE = 2
+"""A question about a property has the row of the named thing at this place, if it does not rank higher."""
+NEAR_BEST_SCORE = 0.8
+"""Of the rows that score nearly as well as the best, those of the asked time come first."""
+UNNAMED_TABLES = ("sessions", "messages", "moments", "feedbacks", "shared_sessions", "approvals", "tool_gaps")
+"""Their keys are made of words of texts, or of ids. They are no names of things."""
+_TEXT_FIELDS = ("content", "summary", "description")
 _FROM = re.compile(r"\bFROM\s+(?:rem\.)?\"?(\w+)", re.IGNORECASE)
+_SPACE_BEFORE_SIGN = re.compile(r"\s+(?=[?!.,;:…])")
+_WORD = re.compile(r"\w+")
 
 
-class Interpretation(NamedTuple):
-    """The query for a text, and notes for the caller."""
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a text is understood: the query for it, and what to do with its rows."""
 
     query: Query
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     is_guess: bool = False
     """Whether the text is plain language if the query turns out to be invalid."""
+    meaning: str = ""
+    """What the query returns, in words, if the query itself is hard to read."""
+    otherwise: tuple[Query, ...] = ()
+    """Queries to try in this order if the query has no rows."""
+    also: Query | None = None
+    """A query whose rows are added."""
+    target: str | None = None
+    """The key to which a TRAVERSE should lead: only the path to it is returned."""
+    period: Period | None = None
+    """Rows of this time come first among equally good ones."""
 
 
 async def ask(executor: QueryExecutor, store: Store, text: str, limit: int | None = None) -> QueryResult:
     """Run the query for a text. The first note of the result shows the query."""
-    interpretation = await interpret(store, text)
+    reading = await interpret(store, text, executor.now)
     try:
-        result = await _run(executor, store, text, _apply_limit(interpretation.query, limit))
+        return await _answer(executor, store, text, reading, limit)
     except QuerySyntaxError as error:
-        if not interpretation.is_guess:
+        if not reading.is_guess:
             raise
-        interpretation = _make_interpretation(await to_query(store, text), _explain_invalid("SQL", error.reason))
-        result = await _run(executor, store, text, _apply_limit(interpretation.query, limit))
-    return replace(result, notes=(*interpretation.notes, *result.notes))
+        reading = await read_question(store, text, executor.now)
+        return await _answer(executor, store, text, _add_note(reading, _explain_invalid("SQL", error.reason)), limit)
+
+
+async def interpret(store: Store, text: str, now: datetime) -> Reading:
+    """Return how a text is understood: as a query if it is one, else as plain language."""
+    text = _check_readable(text)
+    query, notes = _parse_as_query(store, text)
+    if query is None:
+        return _add_note(await read_question(store, text, now), *notes)
+    return Reading(query, notes, is_guess=isinstance(query, Sql) and not text.split(maxsplit=1)[0].isupper())
+
+
+async def to_query(store: Store, text: str, now: datetime) -> Query:
+    """Return the query for a text in plain language. This takes at most one round trip to the database."""
+    return (await read_question(store, text, now)).query
+
+
+async def read_question(store: Store, text: str, now: datetime) -> Reading:
+    """Return how a text in plain language is understood. This takes at most one round trip to the database."""
+    text = _check_readable(text)
+    is_question = classify_message(text) is MessageKind.QUESTION
+    names = find_names(text, is_question=is_question)
+    keys, nearest_keys = await _find_keys(store, names)
+    phrase = find_time_phrase(text, now)
+    search = Search(names.search_text)
+    if whole := _first_known(names.whole, keys):
+        return Reading(Lookup((whole,)), also=None if _is_key(whole) else search)
+    if names.connection and (reading := _read_connection(names.connection, keys, search)):
+        return reading
+    if listed := read_list_question(text, phrase, now, has_user=store.scope.user_id is not None):
+        return Reading(listed.query, meaning=listed.meaning, otherwise=(search,) if listed.is_list else ())
+    if asked := _first_known(names.asked, keys):
+        return Reading(Lookup((asked,)), also=search)
+    if phrase and (reading := _read_time(search, now)):
+        return reading
+    if mentioned := _first_known(names.mentioned, keys):
+        return Reading(search, also=Lookup((mentioned,)))
+    # A text that is equally similar to several keys, such as "review", is more likely a topic than a name.
+    if names.fuzzy is not None and nearest_keys == 1:
+        return Reading(Fuzzy(names.fuzzy, threshold=FUZZY_THRESHOLD), also=search)
+    return Reading(search)
+
+
+async def _find_keys(store: Store, names: QuestionNames) -> tuple[dict[str, str], int]:
+    """Return the keys of the names that are known, and how many keys are nearest to the text."""
+    listed = names.list_all()
+    if not listed:
+        return {}, 0
+    async with store.executor.connection() as connection:
+        ((keys, nearest),) = await connection.fetch(
+            sql("query", "find_named_keys"),
+            store.scope.tenant_id,
+            store.scope.user_id,
+            listed,
+            names.fuzzy,
+            FUZZY_THRESHOLD,
+            MAX_COMPARED_KEYS,
+            UNNAMED_TABLES,
+            [name for name in listed if is_explicit_key(name)],
+        )
+    return {name: key for name, key in zip(listed, keys, strict=True) if key is not None}, nearest
+
+
+def _first_known(names: Iterable[str], keys: dict[str, str]) -> str | None:
+    return next((name for name in names if name in keys), None)
+
+
+def _is_key(name: str) -> bool:
+    """Return whether a name is written as a key, such as sarah-chen: then only its row is wanted."""
+    return " " not in name and not name.isalpha()
+
+
+def _read_connection(connection: Connection, keys: dict[str, str], search: Search) -> Reading | None:
+    """Return the TRAVERSE for a question about connections, if its names are known."""
+    first, second = (_first_known(names, keys) for names in (connection.first, connection.second))
+    if first is None or (connection.second and second is None):
+        return None
+    depth = MAX_CONNECTION_DEPTH if second else 1
+    walks = [
+        Traverse(
+            Lookup((first,)),
+            route.edge_types,
+            depth=depth,
+            direction=route.direction,
+            limit=MAX_WALKED_ROWS if second else MAX_CONNECTED_ROWS,
+        )
+        for route in connection.routes
+    ]
+    return Reading(walks[0], otherwise=(*walks[1:], search), also=search, target=keys[second] if second else None)
+
+
+def _read_time(search: Search, now: datetime) -> Reading | None:
+    """Return the search for a question about a time that is over.
+
+    What was said at a time was stored at that time. Other events can be told later, so their time is no limit.
+    """
+    text = search.text
+    phrase = find_time_phrase(text, now)
+    if phrase is None:
+        return None
+    words = set(_WORD.findall(text.casefold()))
+    before = _WORD.findall(text[: phrase.start].casefold())[-1:]
+    is_planned = bool(before) and before[0] in _words("plans")
+    is_past = phrase.is_past or bool(words & (_words("past_words") | _kind_words()))
+    if asks_when(text) or is_planned or not is_past:
+        return None
+    if not words & (_words("speech_words") | _kind_words()):
+        return Reading(search, period=phrase.period)
+    since, until = (format_time(bound) if bound else None for bound in (phrase.period.since, phrase.period.until))
+    rest = _SPACE_BEFORE_SIGN.sub("", phrase.remove_from(text))
+    return Reading(Search(rest, since=since, until=until), otherwise=(search,), also=search)
+
+
+@cache
+def _words(name: str) -> frozenset[str]:
+    return word_set(f"questions.{name}")
+
+
+@cache
+def _kind_words() -> frozenset[str]:
+    return frozenset(word for name in ("notes", "messages", "sessions") for word in word_set(f"questions.kinds.{name}"))
+
+
+async def _answer(executor: QueryExecutor, store: Store, text: str, reading: Reading, limit: int | None) -> QueryResult:
+    """Run the queries of a reading, and return their rows in one result."""
+    query = _apply_limit(reading.query, limit)
+    result = _keep_wanted(await _run(executor, store, text, query), reading)
+    notes = [f"Understood as: {_describe(query, reading.meaning)}", *reading.notes]
+    for other in reading.otherwise:
+        if result.results:
+            break
+        query, missed = _apply_limit(other, limit), query
+        result = _keep_wanted(await _run(executor, store, text, query), reading)
+        notes = [f"Understood as: {_describe(query, '')}", *reading.notes, f"There is nothing for: {_shorten(missed)}"]
+    if reading.also is not None and query != _apply_limit(reading.also, limit):
+        also = _apply_limit(reading.also, limit)
+        merged = _merge(result, (await _run(executor, store, text, also)).results, query, also)
+        if isinstance(also, Search) and merged is not result:
+            notes.append(f"Then: {_shorten(also)}")
+        result = merged
+    if reading.period is not None:
+        result = replace(result, results=_put_time_first(result.results, reading.period))
+    return replace(result, notes=(*notes, *result.notes))
 
 
 async def _run(executor: QueryExecutor, store: Store, text: str, query: Query) -> QueryResult:
@@ -75,11 +238,96 @@ async def _run(executor: QueryExecutor, store: Store, text: str, query: Query) -
     rows = result.results
     other_words = find_property_words(text)
     if other_words:
-        known = {(row["table"], row["key"]) for row in rows}
+        known = {_identify(row) for row in rows}
         more = await executor.run(replace(wider, text=other_words))
-        rows = [*rows, *(row for row in more.results if (row["table"], row["key"]) not in known)]
+        rows = [*rows, *(row for row in more.results if _identify(row) not in known)]
     rows = await arrange_rows(store, text, rows)
     return replace(result, results=rows[: query.limit])
+
+
+def _keep_wanted(result: QueryResult, reading: Reading) -> QueryResult:
+    """Return the result without rows that a name in plain language does not mean, and with the path to the target."""
+    rows = result.results
+    match reading.query:
+        case Lookup(keys) if not any(map(is_explicit_key, keys)):
+            rows = [row for row in rows if row["table"] not in UNNAMED_TABLES]
+        case Fuzzy():
+            rows = [row for row in rows if row.get("table") not in UNNAMED_TABLES]
+    if reading.target is not None and result.query_type == "TRAVERSE":
+        path: list[str] = next((row["path"] for row in rows if row["key"] == reading.target), [])
+        rows = sorted((row for row in rows if row["key"] in path), key=lambda row: path.index(row["key"]))
+    return replace(result, results=rows)
+
+
+def _merge(result: QueryResult, rows: list[dict[str, Any]], query: Query, also: Query) -> QueryResult:
+    """Return a result with the rows of another query, or the same result if they add nothing to it."""
+    if isinstance(also, Lookup):
+        return _insert_named(result, rows)
+    shown = {_identify(row) for row in result.results}
+    added = [row for row in rows if not {_identify(row), _identify_file(row)} & shown]
+    own = result.results
+    if isinstance(query, Lookup | Fuzzy):
+        name = query.text if isinstance(query, Fuzzy) else query.keys[0]
+        added = [row for row in added if _mentions(row, name)]
+    if not added:
+        return result
+    max_rows = max(len(own), also.limit if isinstance(also, Search) else 0)
+    if isinstance(query, Lookup | Fuzzy) and not any(map(_explains, own)):
+        # A derived person often has no more than a name. Then what was said about the person is the better answer.
+        return replace(result, results=[added[0], *own, *added[1:]][: max_rows + 1])
+    return replace(result, results=[*own, *added][:max_rows])
+
+
+def _insert_named(result: QueryResult, rows: list[dict[str, Any]]) -> QueryResult:
+    """Return a result with the rows of a named thing among the first, if they have a text."""
+    named = [row for row in rows if row["table"] not in UNNAMED_TABLES and _has_text(row)]
+    keys = {_identify(row) for row in named}
+    if keys <= {_identify(row) for row in result.results[: NAMED_ROW_PLACE + 1]}:
+        return result
+    others = [row for row in result.results if _identify(row) not in keys]
+    return replace(result, results=[*others[:NAMED_ROW_PLACE], *named, *others[NAMED_ROW_PLACE:]])
+
+
+def _mentions(row: dict[str, Any], name: str) -> bool:
+    """Return whether the text of a row contains a word of a name."""
+    texts = (row.get("passage", {}).get("text"), *(row["record"].get(field) for field in ("name", *_TEXT_FIELDS)))
+    words = {word for text in texts if isinstance(text, str) for word in split_words(text)}
+    return not words.isdisjoint(split_words(name))
+
+
+def _identify(row: dict[str, Any]) -> tuple[Any, Any]:
+    return row.get("table"), row.get("key")
+
+
+def _identify_file(row: dict[str, Any]) -> tuple[Any, Any]:
+    """Return the table and the key of the file that a row is a part of."""
+    return "files", row["record"].get("metadata", {}).get("file")
+
+
+def _has_text(row: dict[str, Any]) -> bool:
+    return any(str(row["record"].get(name) or "").strip() for name in _TEXT_FIELDS)
+
+
+def _explains(row: dict[str, Any]) -> bool:
+    """Return whether the row of a named thing says what it is: it has a text that no dream derived."""
+    return _has_text(row) and not str(row["record"].get("origin")).startswith("dream:")
+
+
+def _put_time_first(rows: list[dict[str, Any]], period: Period) -> list[dict[str, Any]]:
+    """Return the rows with those of a time first, among the rows that score nearly as well as the best."""
+    best = max((row.get("score") or 0 for row in rows), default=0)
+
+    def is_first(row: dict[str, Any]) -> bool:
+        return (row.get("score") or 0) >= NEAR_BEST_SCORE * best and _happened_in(row, period)
+
+    return sorted(rows, key=lambda row: not is_first(row))
+
+
+def _happened_in(row: dict[str, Any], period: Period) -> bool:
+    if not row.get("happened_at"):
+        return False
+    moment = datetime.fromisoformat(row["happened_at"])
+    return (period.since is None or moment >= period.since) and (period.until is None or moment < period.until)
 
 
 def _apply_limit(query: Query, limit: int | None) -> Query:
@@ -89,52 +337,26 @@ def _apply_limit(query: Query, limit: int | None) -> Query:
     return query
 
 
-async def interpret(store: Store, text: str) -> Interpretation:
-    """Return the query for a text: the text itself if it is a query, else LOOKUP, FUZZY or SEARCH."""
-    text = _check_readable(text)
-    query, notes = _parse_as_query(store, text)
-    if isinstance(query, Sql) and not text.split(maxsplit=1)[0].isupper():
-        return _make_interpretation(query)._replace(is_guess=True)
-    return _make_interpretation(query or await to_query(store, text), *notes)
+def _add_note(reading: Reading, *notes: str) -> Reading:
+    return replace(reading, notes=(*notes, *reading.notes))
 
 
-def _make_interpretation(query: Query, *notes: str) -> Interpretation:
-    return Interpretation(query, (f"Understood as: {_shorten_query(query)}", *notes))
+def _describe(query: Query, meaning: str) -> str:
+    return f"{meaning}: {_shorten(query)}" if meaning else _shorten(query)
+
+
+def _shorten(query: Query) -> str:
+    written = print_query(query)
+    return written if len(written) <= MAX_SHOWN_QUERY_CHARS else f"{written[:MAX_SHOWN_QUERY_CHARS]}…"
 
 
 def _explain_invalid(kind: str, reason: str) -> str:
     return f"As {kind} it would not be valid: {reason.rstrip('.')}."
 
 
-async def to_query(store: Store, text: str) -> Query:
-    """Return LOOKUP if the text names a key, FUZZY if it is short and nearly one key, else SEARCH.
-
-    This takes at most one round trip to the database.
-    """
-    text = _check_readable(text)
-    names = [name for name in dict.fromkeys(_list_possible_names(text)) if len(name) <= MAX_NAME_CHARS]
-    fuzzy_text = _find_fuzzy_text(text)
-    if not names:
-        return Search(_find_search_text(text))
-    async with store.executor.connection() as connection:
-        ((exact, nearest_keys),) = await connection.fetch(
-            sql("query", "find_named_key"),
-            store.scope.tenant_id,
-            store.scope.user_id,
-            names,
-            fuzzy_text,
-            FUZZY_THRESHOLD,
-            Fuzzy("").limit,
-        )
-    if exact is not None:
-        return Lookup((names[exact - 1],))
-    # A text that is equally similar to several keys, such as "review", is more likely a topic than a name.
-    if fuzzy_text is not None and nearest_keys == 1:
-        return Fuzzy(fuzzy_text, threshold=FUZZY_THRESHOLD)
-    return Search(_find_search_text(text))
-
-
 def _check_readable(text: str) -> str:
+    if not isinstance(text, str):
+        raise InvalidInputError(f"A question is a text, not {type(text).__name__}.")
     try:
         check_text(text)
     except ValueError as error:
@@ -146,61 +368,30 @@ def _check_readable(text: str) -> str:
 
 def _parse_as_query(store: Store, text: str) -> tuple[Query | None, tuple[str, ...]]:
     """Parse the text as a query. Return None if it is not one, with a note if it starts with a verb in capitals."""
-    verb = text.split(maxsplit=1)[0]
-    if verb.upper() not in (*VERBS, "SELECT", "WITH"):
+    first, *others = text.split(maxsplit=2)
+    verb = others[0] if first.upper() == "REM" and others else first
+    if verb.upper() not in FIRST_WORDS:
         return None, ()
     try:
         query = parse_query(text)
     except QuerySyntaxError as error:
         return None, (_explain_invalid("a query", error.reason),) if verb.isupper() else ()
-    return (query, ()) if verb.isupper() or _is_real_query(store, text, query) else (None, ())
+    if verb.isupper():
+        return query, note_misspelt_clause(text)
+    return (query, ()) if _is_real_query(store, text, query) else (None, ())
 
 
 def _is_real_query(store: Store, text: str, query: Query) -> bool:
     """Return whether a query in lower case is meant as a query, unlike "fuzzy feelings" or "select a gift from us"."""
     if isinstance(query, Sql):
         return any(name.lower() in store.types.models for name in _FROM.findall(query.statement))
-    verb, first, *rest = text.split()
+    words = text.split()
+    verb, first, *rest = words[1:] if words[0].upper() == "REM" else words
     if first[0] in "\"'":
         return True
-    clauses = VERBS[verb.upper()].by_word
+    clauses = set(VERBS[verb.upper()].by_word)
+    if isinstance(query, Search) and query.since is None and query.until is None:
+        clauses -= TIME_WORDS
     has_clause = any(word.partition("=")[0].upper() in clauses for word in (first, *rest))
     table = None if isinstance(query, Traverse) else query.table
     return has_clause and (table is None or table in store.types.models)
-
-
-def _list_possible_names(text: str) -> Iterator[str]:
-    """Yield possible names, likeliest first: the text, its quoted parts, the part after the question phrase."""
-    yield text
-    yield text.strip(_PUNCTUATION) or text
-    yield from (_get_quoted_text(quoted) for quoted in islice(_QUOTED.finditer(text), MAX_QUOTED_NAMES))
-    yield _strip_question_phrase(text)
-
-
-def _get_quoted_text(quoted: re.Match[str]) -> str:
-    return next(group for group in quoted.groups() if group is not None)
-
-
-def _strip_question_phrase(text: str) -> str:
-    bare = text.strip(_PUNCTUATION)
-    phrase = _QUESTION_PHRASE.match(bare)
-    return bare[phrase.end() :].strip(_PUNCTUATION) if phrase else bare
-
-
-def _find_search_text(text: str) -> str:
-    """Return the text without the question phrase, which is not part of the topic."""
-    return (_QUESTION_PHRASE.match(text) and _strip_question_phrase(text)) or text
-
-
-def _find_fuzzy_text(text: str) -> str | None:
-    """Return the text to compare with keys, or None if the text is too long for a name."""
-    bare = _strip_question_phrase(text)
-    if len(bare) > MAX_FUZZY_CHARS or len(bare.split()) > MAX_FUZZY_WORDS:
-        return None
-    quoted = _QUOTED.search(bare)
-    return _get_quoted_text(quoted) if quoted else bare or None
-
-
-def _shorten_query(query: Query) -> str:
-    written = print_query(query)
-    return written if len(written) <= MAX_SHOWN_QUERY_CHARS else f"{written[:MAX_SHOWN_QUERY_CHARS]}…"

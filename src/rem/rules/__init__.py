@@ -29,6 +29,11 @@ def alternatives(name: str) -> str:
     return f"(?:{'|'.join(patterns)})"
 
 
+def patterns(name: str) -> list[str]:
+    """Return the regular expressions of the pattern list `name` in all languages."""
+    return [pattern for entry in _find_lists(name) for pattern in entry]
+
+
 def word_sets(name: str) -> dict[str, frozenset[str]]:
     """Return the section `name`, whose entries are word lists, with the words of all languages in each."""
     labels = dict.fromkeys(label for section in _find_lists(name) for label in section)

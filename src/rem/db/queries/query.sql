@@ -26,22 +26,26 @@ SELECT entity_type, entity_key, rel_type, direction, edges, destinations
 FROM rem.rem_traverse_plan($1, $2, $3, $4, (SELECT array_agg(rem.rem_edge_type(edge_type)) FROM unnest($5::text[]) AS edge_type),
                            $6, $7)
 
--- name: find_named_key
--- Return `exact`, the position of the first of the names ($3) that is a key. If none is, return as `nearest` how many keys are the
--- most similar to a text ($4), with a similarity of at least $5.
-SELECT exact.position::integer AS exact,
-       CASE WHEN exact.position IS NULL AND $4::text IS NOT NULL
+-- name: find_named_keys
+-- Return `keys`, for each of the names ($3) the key of the first entity that it names, or NULL. The tables $7 have no names of
+-- things; only an explicit key ($8) finds their rows. If no name is known, return as `nearest` how many keys are the most similar
+-- to a text ($4), with a similarity of at least $5 among the best $6.
+SELECT named.keys,
+       CASE WHEN $4::text IS NOT NULL AND array_remove(named.keys, NULL) = '{}'
          THEN (SELECT count(DISTINCT near.key)::integer
                FROM (SELECT match ->> 1 AS key, rank() OVER (ORDER BY (match ->> 2)::float8 DESC) AS rank
                      FROM json_array_elements(rem.rem_fuzzy($1, $2, $4, $5, $6, NULL)::json) AS match
-                     WHERE match ->> 3 = 'key' AND match ->> 0 <> 'messages') AS near
+                     WHERE match ->> 3 = 'key' AND match ->> 0 <> ALL ($7::text[])) AS near
                WHERE near.rank = 1)
          ELSE 0
        END AS nearest
-FROM (SELECT min(given.position) AS position
-      FROM unnest($3::text[]) WITH ORDINALITY AS given (label, position)
-      -- A heading is rather a topic than a name.
-      WHERE EXISTS (SELECT FROM rem.rem_resolve_label($1, $2, given.label, NULL) k WHERE k.key_rank < rem.rem_weak_key_rank())) AS exact
+FROM (SELECT array_agg((
+        SELECT main.entity_key FROM rem.rem_resolve_label($1, $2, given.label, NULL) k
+        JOIN rem.kv_store main ON (main.tenant_id, main.entity_type, main.entity_id, main.key_rank) = ($1, k.entity_type, k.entity_id, 1)
+        -- A heading is rather a topic than a name.
+        WHERE k.key_rank < rem.rem_weak_key_rank() AND (k.entity_type <> ALL ($7::text[]) OR given.label = ANY ($8::text[]))
+        ORDER BY k.is_own DESC, k.key_rank, k.entity_type, k.entity_id LIMIT 1) ORDER BY given.position) AS keys
+      FROM unnest($3::text[]) WITH ORDINALITY AS given (label, position)) AS named
 
 -- name: passage_cosines
 -- Return the cosine of each two of some passages, given by the ids of their rows ($2) and their first characters ($3).

@@ -1,0 +1,54 @@
+-- name: notes
+-- The sources of lists and counts in plain language. All have the same columns. One note is one file, however many chunks it has.
+SELECT DISTINCT ON (user_id, coalesce(uri, id::text)) CASE WHEN metadata ->> 'file' IS NULL THEN 'resources' ELSE 'files' END AS "table",
+  coalesce(metadata ->> 'file', key) AS key, user_id, coalesce("timestamp", created_at) AS happened_at, left(content, 300) AS content
+FROM resources ORDER BY user_id, coalesce(uri, id::text), ordinal
+
+-- name: files
+SELECT 'files' AS "table", key, user_id, created_at AS happened_at, name AS content FROM files
+
+-- name: messages
+SELECT 'messages' AS "table", key, user_id, created_at AS happened_at, left(content, 300) AS content FROM messages WHERE role = 'user'
+
+-- name: sessions
+SELECT 'sessions' AS "table", key, user_id, updated_at AS happened_at,
+  concat_ws(': ', name, nullif(description, '')) || ' (' || message_count || ' messages)' AS content
+FROM sessions WHERE message_count > 0
+
+-- name: people
+-- A profile of the user is no other person.
+SELECT DISTINCT ON (key) "table", key, user_id, happened_at, content FROM (
+  SELECT 'users' AS "table", key, user_id, created_at AS happened_at, concat_ws(': ', name, nullif(summary, ''), role) AS content
+  FROM users WHERE id::text IS DISTINCT FROM user_id
+  UNION ALL
+  SELECT 'ontologies', key, user_id, created_at, concat_ws(': ', name, nullif(left(content, 300), '')) FROM ontologies
+  WHERE 'person' IN (extracted_data ->> 'type', extracted_data ->> 'entity_type') OR 'person' = ANY (tags)) AS known
+ORDER BY key, "table" DESC
+
+-- name: moments
+SELECT 'moments' AS "table", key, user_id, starts_timestamp AS happened_at, summary AS content FROM moments
+
+-- name: memories
+-- Everything with a time. A moment of a session repeats what was said in it.
+SELECT "table", key, user_id, happened_at, content FROM ({notes}) AS notes
+UNION ALL
+SELECT 'messages', key, user_id, created_at, left(content, 300) FROM messages
+WHERE role = 'user' AND coalesce(kind, 'statement') = 'statement'
+UNION ALL
+SELECT 'moments', key, user_id, starts_timestamp, summary FROM moments WHERE source_session_id IS NULL
+
+-- name: long_memories
+-- The same for a long time: moments stand for the messages of their sessions.
+SELECT "table", key, user_id, happened_at, content FROM ({notes}) AS notes
+UNION ALL
+SELECT 'messages', key, user_id, created_at, left(content, 300) FROM messages
+WHERE role = 'user' AND coalesce(kind, 'statement') = 'statement' AND session_id NOT IN (
+  SELECT source_session_id FROM moments WHERE source_session_id IS NOT NULL)
+UNION ALL
+SELECT 'moments', key, user_id, starts_timestamp, summary FROM moments
+
+-- name: count
+SELECT count(*){own} AS {name}{shared} FROM ({source}) AS {name}{condition}
+
+-- name: list
+SELECT "table", key, happened_at, content FROM ({source}) AS {name}{condition} ORDER BY happened_at{direction}, key LIMIT {limit}
