@@ -76,10 +76,16 @@ async def test_answer_of_the_local_model_is_neither_found_nor_context(rem: Rem) 
 
 
 async def test_topic_for_the_local_model_is_a_question(rem: Rem) -> None:
+    assert await get_stored_kind(rem, "boiler noise") is MessageKind.QUESTION
+    assert await get_stored_kind(rem, "thanks!") is MessageKind.SMALL_TALK
+
+
+async def get_stored_kind(rem: Rem, text: str) -> MessageKind | None:
+    """Return the kind of a message that is sent to `rem:local`."""
     agents, session_id = Agents(rem, rem.settings), uuid4()
     try:
         context = AgentContext(user_id=_USER, session_id=str(session_id))
-        await agents.run(AgentRequest(context=context, text="boiler noise"))
+        await agents.run(AgentRequest(context=context, text=text))
     finally:
         await agents.close()
-    assert (await rem.memory(_USER).load_session(session_id))[0].kind is MessageKind.QUESTION
+    return (await rem.memory(_USER).load_session(session_id))[0].kind

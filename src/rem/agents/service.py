@@ -25,7 +25,7 @@ from rem.context import AgentContext, Scope
 from rem.errors import InvalidAgentError, InvalidInputError, ModelError
 from rem.memory.message import NewMessage
 from rem.memory.tokens import count_tokens
-from rem.message_kinds import is_topic
+from rem.message_kinds import classify_message, is_topic
 from rem.models.message import MessageKind, Role
 from rem.tools.env import Delegate, ToolEnv
 
@@ -304,7 +304,8 @@ async def _build_history(
 
 def _get_kind(text: str, model: ResolvedModel) -> MessageKind | None:
     """Return the kind of a message that its text alone does not show: `rem:local` searches for a mere topic."""
-    return MessageKind.QUESTION if model.is_local and is_topic(text) else None
+    is_searched = model.is_local and is_topic(text) and classify_message(text) is MessageKind.STATEMENT
+    return MessageKind.QUESTION if is_searched else None
 
 
 def _can_look_up(schema: AgentSchema) -> bool:

@@ -40,11 +40,11 @@ class DerivedCounts:
 async def count_derived_from_questions(rem: Rem, scope: Scope, week: Week) -> DerivedCounts:
     """Count what dreams derived in a week.
 
-    A row comes from a question if all messages that it is based on are questions, commands or small talk, or if its
-    text contains a question. A topic comes from a question if it occurs in no note and in no statement.
+    A row comes from a question if all messages that it is based on are questions or small talk, or if its text contains
+    a question. A topic comes from a question if it occurs in no note and in no statement.
     """
     asked = {question.ask for question in week.questions}
-    unstated = asked | set(week.list_texts(MessageKind.QUESTION, MessageKind.COMMAND, MessageKind.SMALL_TALK))
+    unstated = asked | set(week.list_texts(MessageKind.QUESTION, MessageKind.SMALL_TALK))
     async with rem.database.connection() as connection:
         owner = scope.tenant_id, scope.user_id
         rows = await connection.fetch(query("bench", "derived_rows"), *owner, list(unstated))
