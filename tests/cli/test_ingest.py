@@ -137,19 +137,97 @@ def test_ingested_files_are_searchable_at_once(dsn: str, docs: Path) -> None:
     assert printed
 
 
+def test_run_is_listed_and_undone(command: dict[str, str], docs: Path) -> None:
+    (docs / ".gitignore").write_text("deep\n", encoding="utf-8")
+    report = run_ingest(str(docs), "--user", ALICE, settings=command)
+    assert (report["counts"], report["ignored"]) == ({"added": 1}, {"gitignore": 1, "hidden": 1})
+    run = report["run"]
+    assert f"{run}  " in output("ingest", "runs", "--user", ALICE, settings=command)
+    done = run_rem("ingest", "undo", run, settings=command)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert f"no ingest run {run} of this owner" in done.stderr
+    printed = output("ingest", "undo", run, "--user", ALICE, settings=command)
+    assert printed == f"Run {run}: erased 1 file with all chunks.\n"
+    assert run_rem("ingest", "undo", run, "--user", ALICE, settings=command).returncode == 4
+    assert "undone" in output("ingest", "runs", "--user", ALICE, settings=command)
+
+
+def test_undo_names_what_stays(command: dict[str, str], docs: Path) -> None:
+    run_ingest(str(docs / "guide.md"), settings=command)
+    (docs / "guide.md").write_text(PAGE.replace("make", "pip"), encoding="utf-8")
+    (docs / "helper.yaml").write_text(AGENT, encoding="utf-8")
+    run = run_ingest(str(docs), settings=command)["run"]
+    printed = output("ingest", "undo", run, settings=command)
+    assert printed.startswith(f"Run {run}: erased 3 files with all chunks.\n")
+    assert "guide.md: existed before, so it stays with the text of this run" in printed
+    assert "docs/helper.yaml: defined an agent, which stays" in printed
+
+
+async def test_dry_run_lists_the_files_and_stores_nothing(command: dict[str, str], docs: Path, shared: Store) -> None:
+    printed = output("ingest", str(docs), "--dry-run", "--exclude", "*.py", settings=command)
+    assert printed == (
+        "added      docs/deep/data.csv (1 chunk)\n"
+        "added      docs/guide.md (3 chunks)\n"
+        "2 files: 2 added. Nothing was stored (--dry-run).\n"
+        "Ignored: 1 by --exclude.\n"
+    )
+    assert await shared.count(File) == 0
+
+
+def test_file_with_the_name_of_a_command_is_reached_by_its_path(command: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "undo").write_text("Take it back.", encoding="utf-8")
+    assert "1 added" in output("ingest", "./undo", settings=command, cwd=tmp_path)
+    assert "1 unchanged" in output("ingest", "add", "undo", settings=command, cwd=tmp_path)
+    # Options may come first.
+    assert "1 unchanged" in output("ingest", "--no-recursive", "./undo", settings=command, cwd=tmp_path)
+
+
+async def test_watch_follows_a_folder_until_it_is_interrupted(
+    command: dict[str, str], docs: Path, alice: Store
+) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "rem", "ingest", str(docs), "--watch", "--user", ALICE),
+        env=environment({**command, "PYTHONUNBUFFERED": "1"}),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout
+    async with asyncio.timeout(90):
+        while (line := await process.stdout.readline()) != b"Watching. Stop with Ctrl-C.\n":
+            assert line, await process.communicate()
+        (docs / "new.md").write_text("# News\n\nHot.\n", encoding="utf-8")
+        assert await process.stdout.readline() == b"added: docs/new.md (1 chunk)\n"
+        assert await alice.lookup("News")
+        (docs / "new.md").unlink()
+        assert await process.stdout.readline() == b"removed: docs/new.md\n"
+        process.send_signal(signal.SIGINT)
+        _, errors = await process.communicate()
+    assert process.returncode == 0
+    assert b"Stored so far: 4 added" in errors
+    assert b"Traceback" not in errors
+
+
+def test_watch_takes_neither_dry_run_nor_json(command: dict[str, str], docs: Path) -> None:
+    for option in ("--dry-run", "--json"):
+        done = run_rem("ingest", str(docs), "--watch", option, settings=command)
+        assert (done.returncode, done.stdout) == (2, "")
+
+
 async def ingest_folder(rem: Rem, folder: Path, user: str) -> None:
     listing = await list_sources(str(folder), UNRESTRICTED, rem.settings.ingest)
     report = await Pipeline(rem.ingester(user), UNRESTRICTED, rem.settings.ingest, IngestOptions()).run(listing.sources)
     assert not report.failures
 
 
-async def ingest_and_interrupt(folder: Path, settings: dict[str, str], sql: Connection, how: signal.Signals) -> int:
-    """Start to ingest a folder, end it by a signal while it stores a file, and return the exit code."""
+async def ingest_and_interrupt(
+    folder: Path, settings: dict[str, str], sql: Connection, how: signal.Signals
+) -> tuple[int, str]:
+    """Start to ingest a folder, end it by a signal while it stores a file, and return the exit code and stderr."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "rem", "ingest", str(folder), "--user", ALICE),
         env=environment(settings),
         stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
     )
     await wait_until(sql, "(SELECT count(*) FROM rem.files) >= 10")
     async with sql.transaction():
@@ -158,7 +236,8 @@ async def ingest_and_interrupt(folder: Path, settings: dict[str, str], sql: Conn
         process.send_signal(how)
         if how is signal.SIGKILL:
             await process.wait()
-    return await process.wait()
+    _, errors = await process.communicate()
+    return await process.wait(), errors.decode()
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
@@ -166,8 +245,12 @@ async def test_interrupted_run_is_completed_by_the_next(
     command: dict[str, str], tmp_path: Path, rem: Rem, alice: Store, bob: Store, sql: Connection, how: signal.Signals
 ) -> None:
     folder = create_pages(tmp_path / "pages", 150)
-    assert await ingest_and_interrupt(folder, command, sql, how) == (-9 if how is signal.SIGKILL else 130)
+    code, printed = await ingest_and_interrupt(folder, command, sql, how)
+    assert code == (-9 if how is signal.SIGKILL else 130)
     stored = await alice.count(File)
+    if how is signal.SIGINT:
+        assert f"Stored so far: {stored} added" in printed
+        assert "ingest undo " in printed
     assert 10 <= stored < 150
     assert (await check_mirrors(rem.database)).is_exact
     report = run_ingest(str(folder), "--user", ALICE, settings=command)

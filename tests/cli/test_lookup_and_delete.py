@@ -91,6 +91,33 @@ def test_lookup_prints_a_row_once_for_several_of_its_keys(env: dict[str, str]) -
     assert len(lookup_rows("ada-lovelace", "Ada Lovelace", "ada@example.com", settings=env)) == 1
 
 
+def test_lookup_of_a_file_prints_its_text(env: dict[str, str], tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    text = "# Marta Kowalczyk\n\nAn architect.\n\n## Allergies\n\nPeanuts.\n"
+    (notes / "marta.md").write_text(text, encoding="utf-8")
+    output("ingest", str(notes), "--user", "ada@example.com", settings=env)
+    # By its title, its name, and its path from where the command runs.
+    for key in ("Marta Kowalczyk", "notes/marta.md", str(notes / "marta.md"), "./notes/../notes/marta.md"):
+        printed = output("lookup", key, "--user", "ada@example.com", settings=env, cwd=tmp_path)
+        assert printed.startswith("files/notes/marta.md (yours)\n"), key
+        assert printed.rstrip().endswith(text.rstrip())
+    (row,) = lookup_rows("marta", "--user", "ada@example.com", settings=env)
+    assert (row["table"], row["content"]) == ("files", text.rstrip())
+    assert rem("lookup", str(notes / "marta.md"), settings=env).returncode == 3
+
+
+def test_long_text_says_how_to_read_on(env: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "long.txt"
+    path.write_text("word " * 45_000, encoding="utf-8")
+    output("ingest", str(path), settings={**env, "EMBEDDING__PROVIDER": "none"})
+    done = rem("lookup", "long.txt", settings=env)
+    assert done.returncode == 0
+    assert 'The rest starts at LOOKUP "long.txt#' in done.stderr
+    key = done.stderr.split('LOOKUP "')[1].split('"')[0]
+    assert output("lookup", key, settings=env).startswith(f"resources/{key}\n")
+
+
 @pytest.mark.parametrize("command", ["lookup", "delete"])
 def test_empty_key_is_an_error(command: str) -> None:
     refused = rem(command, " ", settings={"POSTGRES__CONNECTION_STRING": "postgresql://nobody@127.0.0.1:1/x"})

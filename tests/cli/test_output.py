@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rem.cli.output import format_command
+from rem.cli.output import format_command, progress_bars
 from tests.rem_command import REM, environment, output, rem
 
 
@@ -81,3 +81,13 @@ def test_format_command_uses_the_name_rem_was_called_by(monkeypatch: pytest.Monk
     assert format_command("db", "status").endswith(" -m rem db status")
     monkeypatch.setattr("shutil.which", lambda _name: "/usr/bin/rem")
     assert format_command("db", "status") == "rem db status"
+
+
+def test_progress_of_several_tasks_is_one_line_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_bars("Reading", "Embedding", line_seconds=0) as (on_file, on_passage):
+        on_file(1, 2000)
+        on_passage(7, None)
+    assert capsys.readouterr().err == "Reading: 1 of 2,000\nReading: 1 of 2,000, Embedding: 7\n"
+    with progress_bars("Reading", "Embedding", line_seconds=60) as (on_file, _):
+        on_file(1, 2000)
+    assert capsys.readouterr().err == ""

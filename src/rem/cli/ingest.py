@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from rem.ingest.sources.ignore_rules import IgnoreReason
 
 MAX_PRINTED_FAILURES = 100
+PROGRESS_LINE_SECONDS = 5.0
+"""How often progress is printed if there is no terminal."""
 _STATUS_ORDER: tuple[FileStatus, ...] = ("added", "changed", "unchanged", "removed", "deleted", "skipped", "failed")
 _REASONS: dict[IgnoreReason, tuple[str, str]] = {
     "hidden": ("hidden", "hidden"),
@@ -154,7 +156,7 @@ class _Command:
         from rem.cli.output import progress_bars
 
         done: Counter[str] = Counter()
-        with progress_bars("Reading", "Embedding") as (show_files, show_passages):
+        with progress_bars("Reading", "Embedding", line_seconds=PROGRESS_LINE_SECONDS) as (show_files, show_passages):
 
             def on_file(outcome: FileOutcome, total: int) -> None:
                 self._outcomes.append(outcome)

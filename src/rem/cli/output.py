@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 
 OnProgress: TypeAlias = Callable[[int, int | None], None]
 """Takes the number of things that are done, and how many there are, or None."""
-PROGRESS_LINE_SECONDS = 5.0
 # A stored escape sequence must not reach the terminal. Tabs and line breaks are kept.
 CONTROL_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 
@@ -47,14 +46,14 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, err: b
 
 @contextmanager
 def progress_bar(label: str) -> Iterator[OnProgress]:
-    """Show one progress bar on standard error."""
+    """Show a progress bar on standard error if that is a terminal. Yield a function `(done, total or None)`."""
     with progress_bars(label) as (on_progress,):
         yield on_progress
 
 
 @contextmanager
-def progress_bars(*labels: str) -> Iterator[list[OnProgress]]:
-    """Show progress bars on standard error; if that is no terminal, print a line every few seconds.
+def progress_bars(*labels: str, line_seconds: float | None = None) -> Iterator[list[OnProgress]]:
+    """Show progress bars on standard error if that is a terminal, else print a line every `line_seconds`, if given.
 
     Yield a function `(done, total or None)` for each label.
     """
@@ -64,8 +63,8 @@ def progress_bars(*labels: str) -> Iterator[list[OnProgress]]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
-    lines = None if console.is_terminal else _ProgressLines()
-    with Progress(*columns, console=console, transient=True, disable=lines is not None) as progress:
+    lines = None if console.is_terminal or line_seconds is None else _ProgressLines(line_seconds)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
 
         def make_function(label: str) -> OnProgress:
             task = progress.add_task(label, total=None)
@@ -84,14 +83,15 @@ def progress_bars(*labels: str) -> Iterator[list[OnProgress]]:
 class _ProgressLines:
     """Prints progress as lines on standard error, for logs and pipes."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
         self._counts: dict[str, str] = {}
         self._printed_at = time.monotonic()
 
     def update(self, label: str, done: int, total: int | None) -> None:
         """Note a new count, and print all of them if the last line was some time ago."""
         self._counts[label] = f"{label}: {done:,} of {total:,}" if total else f"{label}: {done:,}"
-        if time.monotonic() - self._printed_at >= PROGRESS_LINE_SECONDS:
+        if time.monotonic() - self._printed_at >= self._seconds:
             self._printed_at = time.monotonic()
             print(", ".join(self._counts.values()), file=sys.stderr, flush=True)  # noqa: T201
 
