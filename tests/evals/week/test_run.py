@@ -128,6 +128,8 @@ async def _check_days(sql: asyncpg.Connection[asyncpg.Record]) -> None:
         )
         assert [time["created_at"] for time in times] == sorted(time["created_at"] for time in times)
     assert starts["monday"].strftime("%H:%M") == "08:30"
+    moved = "SELECT bool_and(p.happened_at = m.created_at) FROM passages p JOIN messages m ON m.id = p.entity_id"
+    assert await sql.fetchval(moved)
     written = await sql.fetchval("SELECT timestamp FROM resources WHERE strpos(content, 'quince') > 0")
     assert written.date() == monday + timedelta(days=1)
 

@@ -17,6 +17,12 @@ FROM (SELECT min(f.created_at) - $4::timestamptz AS lag FROM rem.messages f
       WHERE f.tenant_id = $1 AND f.user_id = $2 AND f.session_id = $3::uuid) s
 WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3::uuid
 
+-- name: move_passages
+-- Give the passages of a session the times of their messages. Messages never change their time, so the indexer would not.
+UPDATE rem.passages p SET happened_at = m.created_at FROM rem.messages m
+WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3::uuid
+  AND (p.tenant_id, p.entity_id, p.entity_type) = (m.tenant_id, m.id, 'messages')
+
 -- name: move_session
 -- Move a session to the given time.
 UPDATE rem.sessions s SET created_at = $4::timestamptz, updated_at = s.updated_at - (s.created_at - $4::timestamptz)

@@ -235,6 +235,7 @@ class WeekRun:
         async with self._rem.database.connection() as connection, connection.transaction():
             for name in ("move_messages", "move_session"):
                 await connection.execute(query("bench", name), *owner, self._time_of(day, at))
+            await connection.execute(query("bench", "move_passages"), *owner)
 
     def _time_of(self, day: int, at: time) -> datetime:
         return datetime.combine(self._monday + timedelta(days=day - 1), at, UTC)
