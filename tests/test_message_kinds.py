@@ -99,6 +99,9 @@ _EXAMPLES = {
         "/help",
         "Zeig mir meine Notizen",
         "Help me plan the week",
+        "my latest notes",
+        "Notes from March 2026",
+        "meine letzten Notizen",
     ],
     MessageKind.SMALL_TALK: [
         "Hi",

@@ -446,7 +446,7 @@ async def test_lists_have_a_text_a_date_and_a_key(rem: Rem) -> None:
         "my latest notes": ["Part 1", "Blue.", "Rules."],
         "my last note": ["Part 1"],
         "show my last 2 messages": ["We sold the boat.", "What did Marta say?"],
-        "list my sessions": ["Chat (3 messages)"],
+        "list my sessions": ["Chat: Marta says the roof leaks. (3 messages)"],
         "who do I know?": ["Marta: A roofer."],
         # Questions are not among what happened.
         "what did I do last week?": ["Marta says the roof leaks.", "Part 1"],
@@ -457,8 +457,22 @@ async def test_lists_have_a_text_a_date_and_a_key(rem: Rem) -> None:
         assert result.query_type == "SQL", text
         assert [row["content"] for row in result.results] == contents, text
         assert all(row["table"] and row["key"] and row["happened_at"].startswith("2026-") for row in result.results)
+        assert all(len(row["happened_at"]) == len("2026-11-16T08:00:00+00:00") for row in result.results)
     (first, *_) = (await rem.ask("my latest notes", user=ALICE, now=NOW)).results
     assert (first["table"], first["key"]) == ("files", "roof.md")
+
+
+async def test_list_of_messages_leaves_out_the_question_itself(rem: Rem) -> None:
+    """A chat stores the question before it is answered."""
+    alice = await _store_week(rem)
+    session = await alice.upsert(Session(name="Second chat"))
+    for index, text in enumerate(("The crane is late.", "Show my last 2 messages")):
+        at = datetime(2026, 11, 16, 9, index, tzinfo=UTC)
+        await alice.upsert(
+            Message(session_id=session.id, message_index=index, role="user", content=text, created_at=at)
+        )
+    result = await rem.ask("Show my last 2 messages", user=ALICE, now=NOW)
+    assert [row["content"] for row in result.results] == ["The crane is late.", "We sold the boat."]
 
 
 async def test_time_without_rows_is_searched_without_it(rem: Rem) -> None:

@@ -42,7 +42,8 @@ class ListQuery:
 
     query: Sql
     meaning: str
-    is_list: bool = True
+    max_rows: int | None = None
+    """The number of rows of a list. The query returns one more: the question itself can be a stored message."""
 
 
 def read_list_question(text: str, phrase: TimePhrase | None, now: datetime, *, has_user: bool) -> ListQuery | None:
@@ -123,7 +124,7 @@ def _make_count(kind: str, period: Period | None, *, has_user: bool) -> ListQuer
         if has_user and kind not in _PRIVATE
         else "",
     )
-    return ListQuery(Sql(statement), f"the number of {_NAMES[kind]}{_describe(period)}", is_list=False)
+    return ListQuery(Sql(statement), f"the number of {_NAMES[kind]}{_describe(period)}")
 
 
 _PRIVATE = ("messages", "sessions")
@@ -132,9 +133,9 @@ _PRIVATE = ("messages", "sessions")
 
 def _make_list(kind: str, period: Period | None, rows: int, *, is_newest_first: bool) -> ListQuery:
     direction = " DESC" if is_newest_first else ""
-    statement = _fill("list", kind, period, direction=direction, limit=str(rows))
+    statement = _fill("list", kind, period, direction=direction, limit=str(rows + 1))
     order = "newest first" if is_newest_first else "oldest first"
-    return ListQuery(Sql(statement), f"{_NAMES[kind]}{_describe(period)}, {order}")
+    return ListQuery(Sql(statement), f"{_NAMES[kind]}{_describe(period)}, {order}", rows)
 
 
 def _fill(template: str, kind: str, period: Period | None, **parts: str) -> str:

@@ -28,7 +28,7 @@ from rem.query.question_names import Connection, QuestionNames, asks_when, find_
 from rem.query.syntax_tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
 from rem.query.time_phrases import Period, find_time_phrase, format_time
 from rem.rules import word_set
-from rem.text import split_words
+from rem.text import fold_text, split_words
 
 if TYPE_CHECKING:
     from rem.db.store import Store
@@ -69,6 +69,8 @@ class Reading:
     """Queries to try in this order if the query has no rows."""
     also: Query | None = None
     """A query whose rows are added."""
+    max_rows: int | None = None
+    """The number of rows of a list."""
     target: str | None = None
     """The key to which a TRAVERSE should lead: only the path to it is returned."""
     period: Period | None = None
@@ -114,7 +116,8 @@ async def read_question(store: Store, text: str, now: datetime) -> Reading:
     if names.connection and (reading := _read_connection(names.connection, keys, search)):
         return reading
     if listed := read_list_question(text, phrase, now, has_user=store.scope.user_id is not None):
-        return Reading(listed.query, meaning=listed.meaning, otherwise=(search,) if listed.is_list else ())
+        otherwise = (search,) if listed.max_rows else ()
+        return Reading(listed.query, meaning=listed.meaning, otherwise=otherwise, max_rows=listed.max_rows)
     if asked := _first_known(names.asked, keys):
         return Reading(Lookup((asked,)), also=search)
     if phrase and (reading := _read_time(search, now)):
@@ -210,13 +213,13 @@ def _kind_words() -> frozenset[str]:
 async def _answer(executor: QueryExecutor, store: Store, text: str, reading: Reading, limit: int | None) -> QueryResult:
     """Run the queries of a reading, and return their rows in one result."""
     query = _apply_limit(reading.query, limit)
-    result = _keep_wanted(await _run(executor, store, text, query), reading)
+    result = _keep_wanted(await _run(executor, store, text, query), reading, text)
     notes = [f"Understood as: {_describe(query, reading.meaning)}", *reading.notes]
     for other in reading.otherwise:
         if result.results:
             break
         query, missed = _apply_limit(other, limit), query
-        result = _keep_wanted(await _run(executor, store, text, query), reading)
+        result = _keep_wanted(await _run(executor, store, text, query), reading, text)
         notes = [f"Understood as: {_describe(query, '')}", *reading.notes, f"There is nothing for: {_shorten(missed)}"]
     if reading.also is not None and query != _apply_limit(reading.also, limit):
         also = _apply_limit(reading.also, limit)
@@ -245,9 +248,11 @@ async def _run(executor: QueryExecutor, store: Store, text: str, query: Query) -
     return replace(result, results=rows[: query.limit])
 
 
-def _keep_wanted(result: QueryResult, reading: Reading) -> QueryResult:
-    """Return the result without rows that a name in plain language does not mean, and with the path to the target."""
+def _keep_wanted(result: QueryResult, reading: Reading, text: str) -> QueryResult:
+    """Return the result without rows that are not meant: of other tables, off the path, or the question itself."""
     rows = result.results
+    if reading.max_rows is not None and result.query_type == "SQL":
+        rows = [row for row in rows if fold_text(row["content"]) != fold_text(text)][: reading.max_rows]
     match reading.query:
         case Lookup(keys) if not any(map(is_explicit_key, keys)):
             rows = [row for row in rows if row["table"] not in UNNAMED_TABLES]
@@ -282,7 +287,8 @@ def _insert_named(result: QueryResult, rows: list[dict[str, Any]]) -> QueryResul
     """Return a result with the rows of a named thing among the first, if they have a text."""
     named = [row for row in rows if row["table"] not in UNNAMED_TABLES and _has_text(row)]
     keys = {_identify(row) for row in named}
-    if keys <= {_identify(row) for row in result.results[: NAMED_ROW_PLACE + 1]}:
+    first = result.results[: NAMED_ROW_PLACE + 1]
+    if keys <= {identify(row) for row in first for identify in (_identify, _identify_file)}:
         return result
     others = [row for row in result.results if _identify(row) not in keys]
     return replace(result, results=[*others[:NAMED_ROW_PLACE], *named, *others[NAMED_ROW_PLACE:]])

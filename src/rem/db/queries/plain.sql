@@ -12,7 +12,9 @@ SELECT 'messages' AS "table", key, user_id, created_at AS happened_at, left(cont
 
 -- name: sessions
 SELECT 'sessions' AS "table", key, user_id, updated_at AS happened_at,
-  concat_ws(': ', name, nullif(description, '')) || ' (' || message_count || ' messages)' AS content
+  concat_ws(': ', name, coalesce(nullif(description, ''), (
+    SELECT left(m.content, 200) FROM messages m WHERE m.session_id = sessions.id AND m.role = 'user' ORDER BY m.message_index LIMIT 1)))
+  || ' (' || message_count || ' messages)' AS content
 FROM sessions WHERE message_count > 0
 
 -- name: people
@@ -51,4 +53,5 @@ SELECT 'moments', key, user_id, starts_timestamp, summary FROM moments
 SELECT count(*){own} AS {name}{shared} FROM ({source}) AS {name}{condition}
 
 -- name: list
-SELECT "table", key, happened_at, content FROM ({source}) AS {name}{condition} ORDER BY happened_at{direction}, key LIMIT {limit}
+SELECT "table", key, date_trunc('second', happened_at) AS happened_at, content
+FROM ({source}) AS {name}{condition} ORDER BY {name}.happened_at{direction}, key LIMIT {limit}
