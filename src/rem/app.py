@@ -34,7 +34,7 @@ from rem.models import Entity
 from rem.query import natural
 from rem.query.executor import QueryExecutor, query_span
 from rem.query.plans.plan import Plan, PlanResult
-from rem.query.plans.run import run_plan
+from rem.query.plans.run import OnStage, run_plan
 from rem.query.result import QueryResult
 from rem.query.syntax_tree import Query
 from rem.query.verbs.search import Searcher
@@ -262,11 +262,19 @@ class Rem:
         return result
 
     async def run_plan(
-        self, plan: Plan | Mapping[str, Any] | str, *, user: UserOrScope = None, tenant: str = DEFAULT_TENANT
+        self,
+        plan: Plan | Mapping[str, Any] | str,
+        *,
+        user: UserOrScope = None,
+        tenant: str = DEFAULT_TENANT,
+        on_stage: OnStage | None = None,
     ) -> PlanResult:
-        """Run a plan, whose stages may use results of earlier ones. It is an object, a mapping or JSON."""
+        """Run a plan, whose stages may use results of earlier ones. It is an object, a mapping or JSON.
+
+        `on_stage` is called after each stage.
+        """
         with query_span("rem.plan") as set_result:
-            result = await run_plan(self._executor(Scope.for_user(user, tenant)), Plan.parse(plan))
+            result = await run_plan(self._executor(Scope.for_user(user, tenant)), Plan.parse(plan), on_stage)
             set_result("PLAN", result.count)
         return result
 

@@ -153,7 +153,8 @@ async def test_user_is_described_by_a_hint_or_the_profile(rem: Rem, settings: Se
         await agents.run(AgentRequest(context=context, text="Hi"))
         result = await rem.query("LOOKUP users/alice-adams", user="alice@example.com")
     assert result.results[0]["record"]["summary"] == "Builds boats"
-    assert "REM LOOKUP users/alice-adams" in instructions(model.requests[-1])
+    hint = "User ID: alice@example.com. To load user profile: Use REM LOOKUP users/alice@example.com"
+    assert hint in instructions(model.requests[-1])
     assert "Builds boats" not in instructions(model.requests[-1])
     async with agents_with(settings, model, chat={"auto_inject_user_context": True}) as agents:
         await agents.run(AgentRequest(context=context, text="Hi"))

@@ -17,7 +17,7 @@ from rem.tools.registry import TOOLS
 from rem.tools.remember import parse_and_ingest_file
 from tests.ingest.helpers import PAGE, contents, only_file
 from tests.ingest.test_ingester import AGENT
-from tests.tools.tool_env import env_for
+from tests.tools.tool_env import RecordingClient, env_for
 
 ALICE = "alice@example.com"
 
@@ -32,8 +32,19 @@ def settings(settings: Settings, tmp_path: Path) -> Settings:
 async def test_file_is_stored_for_the_caller(rem: Rem, alice: Store, bob: Store, tmp_path: Path) -> None:
     path = tmp_path / "open" / "guide.md"
     path.write_text(PAGE, encoding="utf-8")
-    env = env_for(rem, ALICE)
+    client = RecordingClient()
+    env = env_for(rem, ALICE, emit=client.emit)
     answer = await parse_and_ingest_file(env, str(path), category="manual", tags=["x"])
+    steps = [(event["step"], event["label"], event.get("status")) for event in client.seen_events]
+    assert steps == [
+        (1, f"Fetching {path}", None),
+        (1, f"Fetching {path}", "completed"),
+        (2, "Reading and storing the text", None),
+        (2, "Reading and storing the text", "completed"),
+        (3, "Indexing the text", None),
+        (3, "Indexing the text", "completed"),
+    ]
+    assert (await rem.index_backlog()).rows == 0
     assert answer == {
         "status": "added",
         "file": "guide.md",

@@ -17,7 +17,7 @@ from pydantic_ai.messages import (
 )
 
 from rem.models.message import Role
-from rem.tools.profile import load_own_profile
+from rem.tools.profile import load_own_profile, load_shared_profile
 
 if TYPE_CHECKING:
     from rem.agents.chat import ClientMessage
@@ -52,15 +52,28 @@ def history_from_client(messages: Iterable[ClientMessage]) -> list[ModelMessage]
 
 
 async def build_user_hint(env: ToolEnv, *, with_profile: bool, can_look_up: bool) -> str | None:
-    """Return the user's profile, or with `can_look_up` only how to look it up; None if there is no profile."""
+    """Return the user's profile, or with `can_look_up` only how to look it up; None if there is no profile.
+
+    The hint may lead to a row that the tenant shares. The profile itself is always the user's own row: what others
+    write about somebody must not become an instruction.
+    """
     if env.memory is None or not (with_profile or can_look_up):
         return None
     profile = await load_own_profile(env)
-    if profile is None:
-        return None
-    if with_profile:
+    if profile is not None and with_profile:
         return _describe_profile(profile, env.context.user_id)
-    return f"User ID: {env.context.user_id}. To load user profile: Use REM LOOKUP users/{profile['key']}"
+    record = profile or (await load_shared_profile(env) if can_look_up else None)
+    if record is None or not can_look_up:
+        return None
+    label = _get_user_label(env, record)
+    return f"User ID: {label}. To load user profile: Use REM LOOKUP users/{label}"
+
+
+def _get_user_label(env: ToolEnv, record: Mapping[str, Any]) -> str:
+    """Return the label that LOOKUP finds the row of the user with: the e-mail address, the user id, or the key."""
+    context = env.context
+    is_named_by_id = record.get("name") == context.user_id
+    return str(context.user_email or record.get("email") or (context.user_id if is_named_by_id else record["key"]))
 
 
 def build_summary_prompt(summary_so_far: str | None, messages: Iterable[Message]) -> str:

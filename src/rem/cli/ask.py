@@ -94,7 +94,7 @@ async def _print_events(answer: AnswerStream) -> None:
 
 
 def _print_event(event: AnyEvent) -> None:
-    from rem.events import TextEvent, ToolCallEvent
+    from rem.events import ProgressEvent, TextEvent, ToolCallEvent
 
     match event:
         case TextEvent():
@@ -103,3 +103,5 @@ def _print_event(event: AnyEvent) -> None:
         case ToolCallEvent(status="started"):
             arguments = ", ".join(f"{name}={value!r}" for name, value in (event.arguments or {}).items())
             print_to_stderr(f"[{event.agent}: {event.tool_name}({arguments[:MAX_PRINTED_ARGUMENT_CHARS]})]")
+        case ProgressEvent(status="in_progress"):
+            print_to_stderr(f"[{event.step}/{event.total_steps} {event.label}]")

@@ -10,6 +10,7 @@ from pydantic import Field
 from rem.errors import InvalidInputError, ToolFailedError
 from rem.tools.binding import tool
 from rem.tools.env import ToolEnv
+from rem.tools.progress import report_step
 
 
 @tool(open_world=True)
@@ -32,7 +33,8 @@ async def ask_agent(
     if env.delegate is None:
         raise ToolFailedError("Other agents cannot be asked from here: answer yourself, with search_rem.")
     try:
-        return await env.delegate(agent_name, _append_data(input_text, input_data), timeout_seconds)
+        async with report_step(env, f"Asking {agent_name}"):
+            return await env.delegate(agent_name, _append_data(input_text, input_data), timeout_seconds)
     except TimeoutError as error:
         raise ToolFailedError(f"{agent_name} did not answer within {timeout_seconds} seconds.") from error
 

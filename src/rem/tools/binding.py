@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_type_hints
 from rem.context import agent_context_scope
 from rem.errors import InvalidInputError, NotFoundError, RemError
 from rem.tools.env import ToolEnv
+from rem.tools.progress import announce_long_call
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -97,10 +98,11 @@ def make_agent_tool(
     hints, parameters = _get_model_parameters(function)
 
     async def call(ctx: RunContext[Any], **arguments: Any) -> Any:
-        env: ToolEnv = ctx.deps if env_of is None else env_of(ctx)
+        run_env: ToolEnv = ctx.deps if env_of is None else env_of(ctx)
         try:
-            with agent_context_scope(env.context):
-                return await function(env, **arguments)
+            async with announce_long_call(run_env, function.__name__) as env:
+                with agent_context_scope(env.context):
+                    return await function(env, **arguments)
         except CORRECTABLE_ERRORS as error:
             raise ModelRetry(str(error)) from error
         except RemError as error:

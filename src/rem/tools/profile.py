@@ -21,3 +21,10 @@ async def load_own_profile(env: ToolEnv) -> dict[str, Any] | None:
     # The user id may be derived from an e-mail address that is only in the row.
     live = [row for row in await find_user_rows(store) if not row.is_deleted]
     return await load_user_record(store, live[0].id) if live else None
+
+
+async def load_shared_profile(env: ToolEnv) -> dict[str, Any] | None:
+    """Return the shared row in `users` that has the caller's e-mail address or id, or None."""
+    names = [name for name in (env.context.user_email, env.context.user_id) if name]
+    matches = await env.rem.store(env.scope).find_matches(names, "users") if names else []
+    return next((match.record for match in matches if match.record.get("user_id") is None), None)

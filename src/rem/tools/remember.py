@@ -15,6 +15,7 @@ from rem.models.field_types import utc_now
 from rem.text import clean_text
 from rem.tools.binding import describe_validation_error, tool
 from rem.tools.env import ToolEnv
+from rem.tools.progress import report_step
 
 MAX_RETURNED_KEYS = 50
 
@@ -74,22 +75,26 @@ async def parse_and_ingest_file(
     For example: parse_and_ingest_file(uri="https://example.com/handbook.pdf", category="manual")
     """
     settings = env.rem.settings
-    file = await fetch_file(uri, FetchPolicy.from_settings(settings.ingest), settings.ingest)
+    async with report_step(env, f"Fetching {uri}", 1, 3):
+        file = await fetch_file(uri, FetchPolicy.from_settings(settings.ingest), settings.ingest)
 
     async def save_schema(text: str) -> str:
         assert env.agents is not None  # noqa: S101  # only passed on if there are agents
         return (await env.agents.save(text, env.scope)).name
 
     ingester = env.rem.ingester(env.scope, save_agent=save_schema if env.agents is not None else None)
-    outcome = await ingester.ingest(
-        file,
-        category=None if category is None else clean_text(category),
-        tags=None if tags is None else [clean_text(tag) for tag in tags],
-    )
+    async with report_step(env, "Reading and storing the text", 2, 3):
+        outcome = await ingester.ingest(
+            file,
+            category=None if category is None else clean_text(category),
+            tags=None if tags is None else [clean_text(tag) for tag in tags],
+        )
     if outcome.status in ("failed", "skipped"):
         raise InvalidInputError(outcome.error)
     if outcome.status == "deleted":
         raise DeletedError(outcome.error)
+    async with report_step(env, "Indexing the text", 3, 3):
+        await env.rem.index(user=env.scope)
     return {
         "status": outcome.status,
         "file": outcome.key,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Literal, TypeAlias
 
 from loguru import logger
 from pydantic import Field
 
 from rem.errors import AgentNotFoundError, InvalidInputError, ModelError
+from rem.events import ProgressEvent
 from rem.query.language.parser import parse_query
 from rem.query.plans.plan import PlanResult
 from rem.query.result import QueryResult
@@ -62,7 +64,8 @@ async def search_rem(
         case "natural-language":
             return to_tool_result(await ask_memory(env, query, limit), limit)
         case "staged-plan":
-            return _plan_to_tool_result(await env.rem.run_plan(query, user=env.scope), limit)
+            plan = await env.rem.run_plan(query, user=env.scope, on_stage=partial(_report_stage, env))
+            return _plan_to_tool_result(plan, limit)
     raise InvalidInputError(f"There is no mode {mode!r}: use rem-dialect, natural-language or staged-plan.")
 
 
@@ -211,6 +214,11 @@ async def _run_query(env: ToolEnv, query: Query, *, offset: int = 0) -> dict[str
 def _with_limit(query: Query, limit: int | None) -> Query | None:
     """Return the query with this limit; None if there is no limit to set or the query takes none."""
     return replace(query, limit=limit) if limit and isinstance(query, Fuzzy | Search | Traverse) else None
+
+
+async def _report_stage(env: ToolEnv, stage_id: str, finished: int, total: int) -> None:
+    label = f"Finished the stage {stage_id}"
+    await env.emit(ProgressEvent(step=finished, total_steps=total, label=label, status="completed"))
 
 
 def _plan_to_tool_result(plan: PlanResult, limit: int | None) -> dict[str, Any]:

@@ -53,7 +53,7 @@ class ChatServers:
                     await rem.store(user).upsert(Moment(name=name, starts_timestamp=at, topic_tags=[topic]))
                 await rem.dreamer().dream(rem.store(user).scope, ["profiles"])
 
-    def upsert(self, user: str, row: User) -> None:
+    def upsert(self, user: str | None, row: User) -> None:
         """Write into a user's memory."""
 
         async def work() -> None:
@@ -95,11 +95,14 @@ def test_hint_leads_to_the_profile(chat_servers: ChatServers) -> None:
     chat_servers.dream()
     user_id = resolve_user_id(chat_servers.user)
     prompt = chat_servers.send(chat_servers.with_hint, chat_servers.user)
-    assert f"User ID: {user_id}. To load user profile: Use REM LOOKUP users/{user_id}" in prompt
+    address = chat_servers.user
+    assert f"User ID: {address}. To load user profile: Use REM LOOKUP users/{address}" in prompt
     assert "sailing" not in prompt
+    prompt = chat_servers.send(chat_servers.with_hint, user_id)
+    assert f"User ID: {user_id}. To load user profile: Use REM LOOKUP users/{user_id}" in prompt
 
     def follow(body: dict[str, Any]) -> list[Step]:
-        return ["I see."] if has_result(body) else [Call("search_rem", {"query": f"LOOKUP users/{user_id}"})]
+        return ["I see."] if has_result(body) else [Call("search_rem", {"query": f"LOOKUP users/{address}"})]
 
     chat_servers.model.script = follow
     chat_servers.send(chat_servers.with_hint, chat_servers.user)
@@ -109,6 +112,20 @@ def test_hint_leads_to_the_profile(chat_servers: ChatServers) -> None:
     chat_servers.send(chat_servers.with_hint, chat_servers.other)
     result = str(chat_servers.model.requests[-1]["messages"][-1]["content"])
     assert "sailing" not in result
+
+
+def test_hint_leads_to_a_shared_row_that_is_never_added(chat_servers: ChatServers) -> None:
+    chat_servers.upsert(None, User(name="Anna Ort", email=chat_servers.user, summary="Leads the harbour team."))
+    prompt = chat_servers.send(chat_servers.with_hint, chat_servers.user)
+    assert f"To load user profile: Use REM LOOKUP users/{chat_servers.user}" in prompt
+    assert "harbour" not in prompt
+    chat_servers.model.script = lambda body: (
+        ["I see."] if has_result(body) else [Call("search_rem", {"query": f"LOOKUP users/{chat_servers.user}"})]
+    )
+    chat_servers.send(chat_servers.with_hint, chat_servers.user)
+    assert "Leads the harbour team." in str(chat_servers.model.requests[-1]["messages"][-1]["content"])
+    chat_servers.model.script = lambda _body: ["Hello."]
+    assert "harbour" not in chat_servers.send(chat_servers.with_profile, chat_servers.user)
 
 
 def test_profile_is_added_if_configured(chat_servers: ChatServers) -> None:
@@ -148,6 +165,6 @@ def test_profile_with_address_is_found_by_user_id(chat_servers: ChatServers) -> 
     prompt = chat_servers.send(chat_servers.with_profile, resolve_user_id(chat_servers.user))
     assert "About: Builds boats." in prompt
     assert "Interests: sailing" in prompt
-    assert "REM LOOKUP users/alice-adams" in chat_servers.send(
+    assert f"REM LOOKUP users/{chat_servers.user}" in chat_servers.send(
         chat_servers.with_hint, resolve_user_id(chat_servers.user)
     )

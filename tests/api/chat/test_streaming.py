@@ -136,6 +136,13 @@ def test_child_runs_stream_live_at_any_depth_without_repetition(chat: Chat) -> N
         ("worker", "call_worker", "completed"),
         ("boss", "call_boss", "completed"),
     ]
+    progress = [(event["agent"], event["label"], event["status"]) for event in named(events, "progress")]
+    assert progress == [
+        ("boss", "Asking worker", "in_progress"),
+        ("worker", "Asking helper", "in_progress"),
+        ("worker", "Asking helper", "completed"),
+        ("boss", "Asking worker", "completed"),
+    ]
     positions = [position for position, event in enumerate(events) if event.text == "helper" or event.text == " speaks"]
     ended = next(position for position, event in enumerate(events) if event.data.get("status") == "completed")
     assert max(positions) < ended, "the child's words came before its end"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from rem.errors import RemError
 from rem.query.language.printer import print_query
@@ -24,13 +24,27 @@ MAX_CONCURRENT_QUERIES = 4
 """At most this many queries of one plan run at the same time, to leave connections for others."""
 
 
-async def run_plan(executor: QueryExecutor, plan: Plan) -> PlanResult:
+OnStage: TypeAlias = Callable[[str, int, int], Awaitable[None]]
+"""Called with the id of a finished stage, the number of finished stages, and the number of all stages."""
+
+
+async def run_plan(executor: QueryExecutor, plan: Plan, on_stage: OnStage | None = None) -> PlanResult:
     """Run all stages. A failed stage reports its error in its result; only an invalid plan raises InvalidInputError."""
     stages = check_plan(plan)
     run = _Run(executor)
+    finished = 0
+
+    async def run_stage(stage: CheckedStage) -> StageResult:
+        nonlocal finished
+        result = await run.run_stage(stage)
+        finished += 1
+        if on_stage is not None:
+            await on_stage(stage.id, finished, len(stages))
+        return result
+
     async with asyncio.TaskGroup() as group:
         for stage in stages.values():
-            run.tasks[stage.id] = group.create_task(run.run_stage(stage))
+            run.tasks[stage.id] = group.create_task(run_stage(stage))
     results = tuple(run.tasks[stage.id].result() for stage in plan.stages)
     return PlanResult(results, plan.answer or plan.stages[-1].id)
 

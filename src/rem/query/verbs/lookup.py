@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from rem.context import resolve_user_id
 from rem.query.file_text import MAX_FILE_TEXT_CHARS, read_file_texts
 from rem.query.language.syntax_errors import quote
 from rem.query.result import QueryResult, Steps
@@ -24,6 +25,7 @@ async def require_table(store: Store, table: str | None) -> None:
     store.types.get_model(table)
 
 
+USERS_PREFIX = "users/"
 MAX_SHOWN_KEYS = 5
 MAX_SHOWN_KEY_CHARS = 80
 
@@ -37,6 +39,7 @@ async def run_lookup(store: Store, query: Lookup, *, with_texts: bool = True) ->
     steps = Steps()
     with steps.measure("lookup") as step:
         matches = await store.find_matches(query.keys, query.table)
+        matches += await _find_users_by_address(store, query, matches)
         step.rows = len(matches)
     hints = await _add_file_texts(store, matches, steps) if with_texts else []
     rows = [
@@ -46,6 +49,17 @@ async def run_lookup(store: Store, query: Lookup, *, with_texts: bool = True) ->
     matched_keys = {match.key for match in matches}
     missing_keys = [key for key in query.keys if key not in matched_keys]
     return QueryResult("LOOKUP", rows, (*_explain_missing(missing_keys), *hints), tuple(steps))
+
+
+async def _find_users_by_address(store: Store, query: Lookup, matches: Sequence[Match]) -> list[Match]:
+    """Return the users whose id is derived from an e-mail address that no row has as its key."""
+    known = {match.key for match in matches}
+    missing = [key for key in query.keys if "@" in key and key not in known]
+    addresses = {resolve_user_id(key.removeprefix(USERS_PREFIX)): key for key in missing}
+    if not addresses or query.table not in (None, "users"):
+        return []
+    users = await store.find_matches(list(addresses), "users")
+    return [match._replace(key=addresses[match.key]) for match in users]
 
 
 async def _add_file_texts(store: Store, matches: Sequence[Match], steps: Steps) -> list[str]:
