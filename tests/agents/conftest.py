@@ -25,3 +25,16 @@ async def models(server: ScriptedModel) -> AsyncIterator[ModelRegistry]:
     models = make_registry(base_url=server.url, openai_api_key=SecretStr(API_KEY), timeout_seconds=0.5, max_retries=0)
     yield models
     await models.close()
+
+
+@pytest.fixture(scope="module")
+def running_model() -> Iterator[ScriptedModel]:
+    with scripted_model() as model:
+        yield model
+
+
+@pytest.fixture
+def model(running_model: ScriptedModel) -> ScriptedModel:
+    running_model.script = lambda _body: ["Noted."]
+    running_model.requests.clear()
+    return running_model

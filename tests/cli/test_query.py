@@ -48,7 +48,7 @@ def test_each_verb_prints_a_table_and_notes_on_stderr(env: dict[str, str]) -> No
     assert "The plan of the harbor migration." in looked_up.stdout
     assert looked_up.stderr == 'Note: No match for nobody. FUZZY "nobody" finds similar keys.\n'
     fuzzy = output("query", 'FUZZY "zoe muller"', settings=env).splitlines()
-    assert fuzzy[1].split() == ["table", "key", "score", "matched", "summary"]
+    assert fuzzy[1].split() == ["table", "key", "score", "matched", "date", "summary"]
     assert fuzzy[3].split()[:4] == ["users", "zoë-müller", "1", "key"]
     assert "Always \\x1b[31mcalm\\x1b[0m." in fuzzy[3]
     walk = run("query", "TRAVERSE harbor-plan", settings=env)

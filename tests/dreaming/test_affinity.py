@@ -15,7 +15,7 @@ from rem.dreaming.affinity import Neighbours, fetch_compared_rows
 from rem.dreaming.claims import RowRef
 from rem.models import Edge, Moment, Ontology, Resource
 from rem.settings import Settings
-from tests.agents.test_service import agents_with
+from tests.agents.running_agents import agents_with
 from tests.dreaming.sample_claims import start_run
 from tests.dreaming.sample_sessions import fetch_statement_rows, run_dreams
 from tests.scripted_model import Call, Refuse, ScriptedModel, Step, last_text, scripted_model

@@ -35,7 +35,7 @@ async def url(rem: Rem, settings: Settings) -> AsyncIterator[str]:
 async def found(url: str, key: str, user: str | None) -> list[str]:
     async with client_of(url, user) as client:
         answer = (await client.call_tool("lookup", {"key": key})).data
-    return [row["record"].get("content", "") for row in answer["results"]]
+    return [row.get("text", "") for row in answer["results"]]
 
 
 @pytest.mark.parametrize("slash", ["", "/"])
@@ -43,7 +43,7 @@ async def test_client_stores_and_finds_with_and_without_trailing_slash(url: str,
     async with client_of(url + slash, ALICE) as client:
         await client.call_tool("ingest_into_rem", {"name": "Größe 🎈", "content": "Zwei Meter. " * 3})
         answer = (await client.call_tool("search_rem", {"query": 'LOOKUP "größe 🎈"'})).data
-        assert answer["results"][0]["record"]["content"] == "Zwei Meter. " * 3
+        assert answer["results"][0]["text"] == "Zwei Meter. " * 3
         assert json.loads((await client.read_resource("rem://status"))[0].text)["counts"] == {"resources": 1}
 
 

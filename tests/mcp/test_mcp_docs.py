@@ -14,7 +14,7 @@ from rem.mcp.prompts import PROMPTS
 from rem.tools.binding import get_traits
 from rem.tools.registry import TOOLS
 from rem.tools.resources import RESOURCE_PAGES
-from rem.tools.trimming import MAX_PREVIEW_CHARS, MAX_RESULT_CHARS
+from rem.tools.trimming import MAX_RESULT_CHARS, count_whole_text_chars
 from tests.rem_command import REM, REPOSITORY, environment, output
 
 _DOCS = (REPOSITORY / "docs" / "mcp.md").read_text(encoding="utf-8")
@@ -62,4 +62,4 @@ def test_tables_list_all_tools_resources_and_prompts() -> None:
     assert [row[0] for row in table("resources")] == [page.uri for page in RESOURCE_PAGES]
     assert all(f"`{prompt.__name__}`" in _DOCS for prompt in PROMPTS)
     assert f"{MAX_RESULT_CHARS:,} characters" in _DOCS
-    assert f"offset={MAX_PREVIEW_CHARS}" in _DOCS
+    assert f"offset={count_whole_text_chars(1)}" in _DOCS

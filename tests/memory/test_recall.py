@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
 import pytest
@@ -65,7 +66,7 @@ async def test_question_is_stored_without_its_context(alice: MemoryManager, sess
         await alice.recall(question, turn=turn)
         == f"""RELEVANT CONTEXT FROM PAST CONVERSATIONS:
 ---
-[USER]: {long[:200]}...
+[USER]: {long[:200]}... ({datetime.now(UTC):%-d %B %Y})
 ---
 
 Now answer the current user question using the context above if relevant.

@@ -16,7 +16,7 @@ from rem.errors import InvalidInputError, RemError
 from rem.models import Resource
 from rem.tools.binding import bind_tool, get_traits, make_agent_tool
 from rem.tools.env import ToolEnv
-from rem.tools.registry import TOOLS
+from rem.tools.registry import AGENT_TOOLS, TOOLS
 from rem.tools.search import lookup, search_rem
 from tests.tools.tool_env import env_for
 
@@ -24,7 +24,7 @@ ALICE, BOB = "alice@example.com", "bob@example.com"
 
 
 def test_agents_may_have_every_registered_tool() -> None:
-    assert set(TOOLS) == set(KNOWN_TOOLS)
+    assert {*TOOLS, "search"} == set(KNOWN_TOOLS)
 
 
 def test_traits_are_declared_at_each_tool() -> None:
@@ -46,32 +46,32 @@ def test_traits_are_declared_at_each_tool() -> None:
     assert {name for name in traits if traits[name].is_open_world} == {"ask_agent"}
 
 
-@pytest.mark.parametrize("name", TOOLS)
+@pytest.mark.parametrize("name", AGENT_TOOLS)
 def test_tool_has_a_description_and_takes_no_user(name: str) -> None:
-    parameters = inspect.signature(TOOLS[name]).parameters
+    parameters = inspect.signature(AGENT_TOOLS[name]).parameters
     assert next(iter(parameters)) == "env"
     assert not {"user", "user_id", "tenant", "tenant_id", "scope"} & set(parameters)
-    text = inspect.getdoc(TOOLS[name]) or ""
+    text = inspect.getdoc(AGENT_TOOLS[name]) or ""
     assert "For example:" in text
     assert f"{name}(" in text
-    properties = make_agent_tool(TOOLS[name]).function_schema.json_schema["properties"]
+    properties = make_agent_tool(AGENT_TOOLS[name]).function_schema.json_schema["properties"]
     assert set(properties) == set(parameters) - {"env"}
     assert all(schema.get("description") for schema in properties.values())
 
 
-@pytest.mark.parametrize("name", TOOLS)
+@pytest.mark.parametrize("name", AGENT_TOOLS)
 def test_bound_tool_keeps_signature_and_docstring(name: str) -> None:
-    function = bind_tool(TOOLS[name], lambda: env_for(None))
-    inner = inspect.signature(TOOLS[name])
+    function = bind_tool(AGENT_TOOLS[name], lambda: env_for(None))
+    inner = inspect.signature(AGENT_TOOLS[name])
     outer = inspect.signature(function)
     assert list(outer.parameters) == list(inner.parameters)[1:]
     assert [parameter.default for parameter in outer.parameters.values()] == [
         parameter.default for parameter in list(inner.parameters.values())[1:]
     ]
-    hints = get_type_hints(TOOLS[name], include_extras=True)
+    hints = get_type_hints(AGENT_TOOLS[name], include_extras=True)
     hints.pop("env")
     assert str(get_type_hints(function, include_extras=True)) == str(hints)
-    assert (function.__name__, function.__doc__) == (name, TOOLS[name].__doc__)
+    assert (function.__name__, function.__doc__) == (name, AGENT_TOOLS[name].__doc__)
 
 
 async def test_each_call_gets_its_own_environment(rem: Rem, alice: Store) -> None:

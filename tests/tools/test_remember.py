@@ -49,7 +49,7 @@ async def test_two_users_and_the_tenant_can_use_the_same_name(rem: Rem, shared: 
         await ingest_into_rem(env_for(rem, user), user, "note")
     for user in (ALICE, BOB):
         rows = (await lookup(env_for(rem, user), "note"))["results"]
-        assert [row["record"]["content"] for row in rows] == [user, "everyone's"]
+        assert [row["text"] for row in rows] == [user, "everyone's"]
 
 
 @pytest.mark.parametrize(("content", "name"), [("x\0y", "note"), ("x", "---"), ("x", "n\0"), ("\ud800", "note")])

@@ -11,8 +11,7 @@ from rem import Rem
 from rem.db.store import Store
 from rem.errors import InvalidInputError, MemoryDisabledError, QuerySyntaxError
 from rem.models import Edge, Message, Resource, Role, Session, User
-from rem.tools.search import fuzzy, lookup, search_rem, traverse
-from rem.tools.trimming import MAX_PREVIEW_CHARS
+from rem.tools.search import fuzzy, lookup, search, search_rem, traverse
 from tests.tools.tool_env import env_for
 
 ALICE, BOB = "alice@example.com", "bob@example.com"
@@ -68,7 +67,14 @@ async def test_plan_returns_rows_of_its_last_stage_only(rem: Rem) -> None:
         ("a", "done", 1),
         ("b", "done", 1),
     ]
-    assert json.dumps(answer).count('"Mike Ross"') == 1
+    assert json.dumps(answer).count('"mike-ross"') == 1
+
+
+@pytest.mark.usefixtures("sarah")
+@pytest.mark.parametrize("query", ["who is Sarah Chen?", 'LOOKUP "sarah-chen"'])
+async def test_search_takes_plain_words_and_queries(rem: Rem, query: str) -> None:
+    assert keys(await search(env_for(rem, ALICE), query)) == ["sarah-chen"]
+    assert keys(await search(env_for(rem, BOB), query)) == []
 
 
 @pytest.mark.usefixtures("sarah")
@@ -84,7 +90,9 @@ async def test_lookup_fuzzy_and_traverse_match_their_verbs(rem: Rem) -> None:
 
 
 async def test_limit_applies_to_every_mode(rem: Rem, alice: Store) -> None:
-    await alice.upsert_many([Resource(name=f"note {number}", content="the same words") for number in range(15)])
+    await alice.upsert_many(
+        [Resource(name=f"note {number}", content=f"The same words, {number}.") for number in range(15)]
+    )
     env = env_for(rem, ALICE)
     for query, mode in (
         ('SEARCH "same words"', "rem-dialect"),
@@ -124,25 +132,13 @@ async def test_huge_and_non_ascii_texts_are_accepted(rem: Rem, alice: Store) -> 
     assert (await search_rem(env, "word " * 20_000, mode="natural-language"))["status"] == "success"
 
 
-async def test_long_text_is_cut_in_a_search_and_complete_in_a_lookup(rem: Rem, alice: Store) -> None:
-    text = "The engine weaves algebraical patterns. " * 100
-    await alice.upsert(Resource(name="On engines", content=text))
-    env = env_for(rem, ALICE)
-    (row,) = (await search_rem(env, 'SEARCH "engine patterns"'))["results"]
-    content = row["record"]["content"]
-    assert content.startswith(text[:MAX_PREVIEW_CHARS])
-    assert f'characters 0 to 1,200 of {len(text):,}; the rest: lookup(key="on-engines", offset=1200)' in content
-    (whole,) = (await search_rem(env, 'LOOKUP "on-engines"'))["results"]
-    assert whole["record"]["content"] == text
-
-
 async def test_long_text_can_be_read_in_parts(rem: Rem, alice: Store) -> None:
     text = "".join(f"{number}: größer ✓\n" for number in range(6000))
     await alice.upsert(Resource(name="Long", content=text))
     read, offset = "", 0
     while True:
         (row,) = (await lookup(env_for(rem, ALICE), "long", offset=offset))["results"]
-        piece, mark, _note = row["record"]["content"].partition("… [cut:")
+        piece, mark, _note = row["text"].partition("… [cut:")
         read += piece
         offset += len(piece)
         if not mark:
@@ -159,7 +155,7 @@ async def test_key_in_a_shortened_message_returns_its_full_text(rem: Rem, alice:
         await lookup(env_for(rem, ALICE), key),
         await search_rem(env_for(rem, ALICE), f"LOOKUP {key}"),
     ):
-        assert answer["results"][0]["record"]["content"] == content
+        assert answer["results"][0]["text"] == content
     assert keys(await lookup(env_for(rem, BOB), key)) == []
 
 

@@ -27,7 +27,7 @@ from rem.memory.message import NewMessage
 from rem.memory.tokens import count_tokens
 from rem.message_kinds import classify_message, is_topic
 from rem.models.message import MessageKind, Role
-from rem.tools.env import Delegate, ToolEnv
+from rem.tools.env import Delegate, ToolEnv, TurnWindow
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage
@@ -78,7 +78,7 @@ class Agents:
         model = self._choose_model(request, schema)
         agent = self._factory.build(schema, request.output_schema)
         turn = await self._begin_turn(request, context, schema, target, _get_kind(request.text, model))
-        env = self.env(context)
+        env = replace(self.env(context), window=_make_window(request, model, turn))
         deps = self._make_deps(request, schema, model, env, await _build_history(request, schema, target, turn))
         instructions = await self._build_instructions(request, schema, env, turn)
         prompt = await self._build_prompt(request, schema, target, turn)
@@ -306,6 +306,15 @@ def _get_kind(text: str, model: ResolvedModel) -> MessageKind | None:
     """Return the kind of a message that its text alone does not show: `rem:local` searches for a mere topic."""
     is_searched = model.is_local and is_topic(text) and classify_message(text) is MessageKind.STATEMENT
     return MessageKind.QUESTION if is_searched else None
+
+
+def _make_window(request: AgentRequest, model: ResolvedModel, turn: Turn | None) -> TurnWindow:
+    """Return what the model already has. `rem:local` quotes only what a search finds, so it has just the question."""
+    if turn is None:
+        return TurnWindow(request.text)
+    if model.is_local:
+        return TurnWindow(request.text, frozenset({(turn.session_id, turn.message_index)}))
+    return TurnWindow(request.text, turn.list_known_messages())
 
 
 def _can_look_up(schema: AgentSchema) -> bool:

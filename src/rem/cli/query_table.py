@@ -22,11 +22,12 @@ MAX_CELL_CHARS = 160
 UNLIMITED_WIDTH = 10_000
 COLUMN_GAP = 3
 MIN_LAST_COLUMN_WIDTH = 20
+ISO_DATE_CHARS = len("2026-11-14")
 SUMMARY_FIELDS = ("summary", "content", "description", "role", "uri", "name")
 COLUMNS_BY_VERB = {
-    "LOOKUP": ("table", "key", "asked", "summary"),
-    "FUZZY": ("table", "key", "score", "matched", "summary"),
-    "SEARCH": ("table", "key", "score", "passage"),
+    "LOOKUP": ("table", "key", "asked", "date", "summary"),
+    "FUZZY": ("table", "key", "score", "matched", "date", "summary"),
+    "SEARCH": ("table", "key", "score", "date", "passage"),
     "TRAVERSE": ("depth", "table", "key", "rel_type", "direction", "weight", "path"),
 }
 TRAVERSE_PLAN_COLUMNS = ("table", "key", "rel_type", "direction", "count", "destinations")
@@ -99,6 +100,8 @@ def _choose_columns(result: QueryResult) -> list[str]:
 
 
 def _get_value(row: dict[str, Any], column: str) -> Any:
+    if column == "date":
+        return str(row.get("happened_at") or "")[:ISO_DATE_CHARS]
     if column == "passage" and "passage" in row:
         return row["passage"]["text"]
     # An answer in plain language can have rows of two queries.

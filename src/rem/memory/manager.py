@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -363,11 +364,11 @@ class MemoryManager(SessionReader):
         """Create a session without messages. Return False if the id belongs to another user or a deleted session."""
         return await self._queries.fetch_value("open_session", *self._owner, session_id) in ("open", "new")
 
-    async def _known_messages(self, session_id: UUID | None, turn: Turn | None) -> set[tuple[UUID, int]]:
+    async def _known_messages(self, session_id: UUID | None, turn: Turn | None) -> AbstractSet[tuple[UUID, int]]:
         """Return (session id, message index) of the messages that the model sees anyway."""
         if turn is not None:
-            indexes = (turn.message_index, *(message.index for message in turn.history))
-            return {(turn.session_id, index) for index in indexes}
+            # The beginning of a shortened message, which recall would quote, is in the history as well.
+            return turn.list_known_messages() | {(turn.session_id, message.index) for message in turn.history}
         if session_id is None:
             return set()
         try:

@@ -136,6 +136,11 @@ class Turn:
     system_prompt: str | None = None
     """The system prompt of the session."""
 
+    def list_known_messages(self) -> frozenset[tuple[UUID, int]]:
+        """Return (session id, index) of the messages that a model sees in full: the history and the new message."""
+        known = (message.index for message in self.history if not message.is_truncated)
+        return frozenset((self.session_id, index) for index in (self.message_index, *known))
+
 
 def message_key(session_id: UUID, index: int) -> str:
     """Return the key of a stored message."""

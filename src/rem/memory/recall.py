@@ -107,7 +107,7 @@ def add_context(user_message: str, context: Sequence[Message]) -> str:
     lines = ["RELEVANT CONTEXT FROM PAST CONVERSATIONS:", "---"]
     for message in context:
         quote = message.content[:MAX_QUOTE_CHARS] + ("..." if len(message.content) > MAX_QUOTE_CHARS else "")
-        lines.append(f"[{message.role.value.upper()}]: {quote}")
+        lines.append(f"[{message.role.value.upper()}]: {quote} ({message.created_at:%-d %B %Y})")
     lines += [
         "---",
         "",

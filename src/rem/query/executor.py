@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from rem.errors import InvalidInputError
 from rem.query.language.parser import parse_query, suggest_clause, suggest_quoted_text
 from rem.query.result import QueryResult, Steps
+from rem.query.row_times import add_times
 from rem.query.syntax_tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
 from rem.query.verbs.fuzzy import run_fuzzy
 from rem.query.verbs.lookup import run_lookup
@@ -42,7 +43,7 @@ class QueryExecutor:
     async def run(self, query: str | Query) -> QueryResult:
         """Run a query, given as text or as its tree. Raise QuerySyntaxError if the text is not a valid query."""
         if not isinstance(query, str):
-            return await self._run_tree(query)
+            return add_times(await self._run_tree(query))
         steps = Steps()
         with steps.measure("parse"):
             tree = parse_query(query)
@@ -53,7 +54,8 @@ class QueryExecutor:
             if suggestion is None:
                 raise
             raise InvalidInputError(f"{error}\nDid you mean: {suggestion}") from error
-        return replace(result, steps=(*steps, *result.steps), notes=(*result.notes, *note_misspelt_clause(query)))
+        notes = (*result.notes, *note_misspelt_clause(query))
+        return add_times(replace(result, steps=(*steps, *result.steps), notes=notes))
 
     async def _run_tree(self, query: Query) -> QueryResult:
         match query:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+from uuid import UUID
 
 from rem.context import AgentContext, Scope
 from rem.errors import MemoryDisabledError
@@ -65,6 +66,20 @@ async def _discard_event(_event: AnyEvent) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnWindow:
+    """What a model already has in its current turn, so that a search need not return it."""
+
+    question: str = ""
+    """The message of the user."""
+    messages: frozenset[tuple[UUID, int]] = frozenset()
+    """The stored messages that the model sees in full, by session id and message index, and the question itself."""
+
+    def contains(self, record: Mapping[str, Any]) -> bool:
+        """Return whether a row of `messages` is one of these messages."""
+        return (UUID(str(record["session_id"])), record["message_index"]) in self.messages
+
+
+@dataclass(frozen=True, slots=True)
 class ToolEnv:
     """The environment of a tool call. The arguments of a tool, which a model writes, cannot change its scope."""
 
@@ -76,6 +91,7 @@ class ToolEnv:
     agents: AgentDirectory | None = None
     has_model: bool = False
     """A language model is configured, so another agent can interpret plain language."""
+    window: TurnWindow = TurnWindow()
     may_read: Callable[[str], bool] | None = None
     """Decides by its address whether a resource may be read. None allows all resources."""
 

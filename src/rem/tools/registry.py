@@ -8,7 +8,7 @@ from rem.tools.notes import action, register_metadata
 from rem.tools.remember import ingest_into_rem, parse_and_ingest_file
 from rem.tools.resources import read_resource
 from rem.tools.schema import get_schema, list_schema
-from rem.tools.search import ask_rem, fuzzy, lookup, search_rem, traverse
+from rem.tools.search import ask_rem, fuzzy, lookup, search, search_rem, traverse
 
 TOOLS: dict[str, ToolFunction] = {
     function.__name__: function
@@ -29,3 +29,6 @@ TOOLS: dict[str, ToolFunction] = {
         save_agent,
     )
 }
+"""The tools that MCP clients and agents may call."""
+AGENT_TOOLS: dict[str, ToolFunction] = {**TOOLS, search.__name__: search}
+"""The tools that agents may call. For an MCP client, `search` would be one more tool that does what `ask_rem` does."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Literal, TypeAlias
@@ -18,8 +18,9 @@ from rem.query.result import QueryResult
 from rem.query.syntax_tree import Direction, Fuzzy, Lookup, Query, Search, Traverse
 from rem.text import fold_text
 from rem.tools.binding import tool
-from rem.tools.env import ToolEnv
-from rem.tools.trimming import fit_to_budget
+from rem.tools.env import ToolEnv, TurnWindow
+from rem.tools.rows import count_text_chars, to_flat_rows
+from rem.tools.trimming import count_whole_text_chars, fit_to_budget
 
 QueryMode: TypeAlias = Literal["rem-dialect", "natural-language", "staged-plan"]
 MAX_LIMIT_ROWS = 100
@@ -29,9 +30,9 @@ Limit: TypeAlias = Annotated[
 ]
 QUERY_AGENT = "query-agent"
 QUERY_AGENT_TIMEOUT_SECONDS = 120
-FETCH_FACTOR = 3
-"""A search fetches this many times the requested rows, because messages of the current session are removed."""
-MAX_FETCHED_ROWS = 100
+EXCERPT_NOTE = "A text with `chars` is an excerpt of a text of that length: LOOKUP its key to read it all."
+MAX_EXTRA_ROWS = 60
+"""A search fetches up to this many rows more than requested, because messages that the model has are removed."""
 
 
 @tool(read_only=True)
@@ -54,7 +55,8 @@ async def search_rem(
     With mode="natural-language" the query is a plain question. With mode="staged-plan" it is JSON, where one query
     feeds the next: {"stages": [{"id": "a", "query": "SEARCH outage"}, {"id": "b", "query": "TRAVERSE FROM {a.key}"}]}
 
-    Every row has a table and a key: cite the keys that you used. A long text is cut, and says how to get the rest.
+    Every row has a table, a key and a text; happened_at is when it was said, written or took place, and superseded_by
+    names the row that replaced it. Cite the keys that you used. LOOKUP a key to read the rest of a long text.
     No rows? Try FUZZY, then SEARCH with other words, before you say that nothing is known.
     For example: search_rem(query="SEARCH \\"database migration\\" FROM resources LIMIT 3")
     """
@@ -62,11 +64,26 @@ async def search_rem(
         case "rem-dialect":
             return await _run_dialect_query(env, query, limit)
         case "natural-language":
-            return to_tool_result(await ask_memory(env, query, limit), limit)
+            return to_tool_result(env, await ask_memory(env, query, limit), query, limit)
         case "staged-plan":
             plan = await env.rem.run_plan(query, user=env.scope, on_stage=partial(_report_stage, env))
-            return _plan_to_tool_result(plan, limit)
+            return _plan_to_tool_result(env, plan, limit)
     raise InvalidInputError(f"There is no mode {mode!r}: use rem-dialect, natural-language or staged-plan.")
+
+
+@tool(read_only=True)
+async def search(
+    env: ToolEnv,
+    query: Annotated[str, Field(min_length=1, description="A question or words; also a query such as LOOKUP x.")],
+    limit: Annotated[int, Field(ge=1, le=MAX_LIMIT_ROWS, description="At most this many rows.")] = 10,
+) -> dict[str, Any]:
+    """Search the user's memory in plain words: notes, people, events, past conversations.
+
+    Use this before you answer from memory. Every row has a table, a key and a text; happened_at is when it was said,
+    written or took place. Cite the keys that you used. No rows? Try other words before you say that nothing is known.
+    For example: search(query="when do we launch?")
+    """
+    return to_tool_result(env, await ask_memory(env, query, limit), query, limit)
 
 
 @tool(read_only=True)
@@ -79,14 +96,14 @@ async def lookup(
 ) -> dict[str, Any]:
     """Get one thing from memory by its exact name or key, with its whole text. Instant; use it whenever you have a key.
 
-    Also for keys that stand in other answers: edges (dst), sources, notes such as
+    Also for keys that stand in other answers: edges, sources, notes such as
     [Message truncated - REM LOOKUP session-…-msg-4 to recover full content], where the key is session-…-msg-4.
     If nothing answers to the key, use fuzzy (misspelt names) or search_rem with SEARCH (by meaning).
     For example: lookup(key="sarah-chen")
     """
     if not key.strip():
         raise InvalidInputError("The key is empty: give a name such as sarah-chen.")
-    return await _run_query(env, Lookup((key,)), offset=offset)
+    return to_tool_result(env, await env.rem.query(Lookup((key,)), user=env.scope), key, offset=offset)
 
 
 @tool(read_only=True)
@@ -102,7 +119,7 @@ async def fuzzy(
     """
     if not text.strip():
         raise InvalidInputError("The text is empty: give a name, or a part of one.")
-    return await _run_query(env, Fuzzy(text, limit=limit))
+    return to_tool_result(env, await _run_without_known_messages(env, Fuzzy(text, limit=limit)), text)
 
 
 @tool(read_only=True)
@@ -125,8 +142,8 @@ async def traverse(
     if not key.strip():
         raise InvalidInputError("The key is empty: give the name of the thing to start from.")
     types = tuple(part.strip() for part in (type or "").split(",") if part.strip())
-    start = Lookup((key,))
-    return await _run_query(env, Traverse(start, types, depth=depth, limit=limit, direction=direction))
+    walk = Traverse(Lookup((key,)), types, depth=depth, limit=limit, direction=direction)
+    return to_tool_result(env, await env.rem.query(walk, user=env.scope), "")
 
 
 @tool()
@@ -148,67 +165,70 @@ async def ask_rem(
         except (AgentNotFoundError, ModelError, TimeoutError) as error:
             logger.warning("The question is answered without a language model: {}", type(error).__name__)
             notes = (f"Answered without a language model: {error or 'it took too long.'}",)
-    result = to_tool_result(await ask_memory(env, question))
+    result = to_tool_result(env, await ask_memory(env, question), question)
     return {**result, "notes": [*notes, *result["notes"]]} if notes else result
 
 
 async def ask_memory(env: ToolEnv, question: str, limit: int | None = None) -> QueryResult:
-    """Answer a question in plain language by a query, without messages of the current session."""
+    """Answer a question in plain language by a query, without the messages that the model already has."""
     max_rows = limit or Search("").limit
-    result = await env.rem.ask(question, limit=_count_rows_to_fetch(max_rows), user=env.scope)
+    result = await env.rem.ask(question, limit=_count_rows_to_fetch(env.window, max_rows), user=env.scope)
+    return drop_known_messages(result, env.window, question, max_rows)
+
+
+def drop_known_messages(result: QueryResult, window: TurnWindow, query_text: str, max_rows: int) -> QueryResult:
+    """Return the best `max_rows` rows of SEARCH or FUZZY without messages that the model already has.
+
+    The question is stored before it is answered, so it would be its own best hit, and so would the same question of
+    another day. Of messages with the same text, the best is kept. At most half of the rows are answers of assistants,
+    unless there are too few other rows: they repeat what is stored elsewhere.
+    """
     if result.query_type not in ("SEARCH", "FUZZY"):
         return result
-    return exclude_current_session(result, question, env.context.session_id, max_rows)
-
-
-def exclude_current_session(result: QueryResult, question: str, session_id: str | None, max_rows: int) -> QueryResult:
-    """Return the best `max_rows` rows without messages of the current session and without copies of the question.
-
-    The question is stored before it is answered, so it would be its own best hit. The model already has the messages of
-    the current session. At most half of the rows are messages, unless there are too few other rows.
-    """
-    rows = list(_remove_echoes(result.results, fold_text(question), session_id))
-    other_rows = sum(row["table"] != "messages" for row in rows)
-    messages_left = max(max_rows // 2, max_rows - other_rows)
+    rows = list(_remove_echoes(result.results, window, {fold_text(query_text), fold_text(window.question)}))
+    others = sum(not _is_answer(row) for row in rows)
+    answers_left = max(max_rows // 2, max_rows - others)
     kept = []
     for row in rows:
-        if row["table"] == "messages":
-            messages_left -= 1
-            if messages_left < 0:
+        if _is_answer(row):
+            answers_left -= 1
+            if answers_left < 0:
                 continue
         kept.append(row)
     return replace(result, results=kept[:max_rows])
 
 
 def to_tool_result(
-    result: QueryResult, limit: int | None = None, *, is_whole: bool | None = None, offset: int = 0
+    env: ToolEnv, result: QueryResult, query_text: str, limit: int | None = None, *, offset: int = 0
 ) -> dict[str, Any]:
-    """Return a query result as JSON that fits into a model's context.
+    """Return a query result as JSON that is cheap to read for a model.
 
-    `is_whole` keeps full texts as far as they fit (default: for LOOKUP). `offset` is the position in a long text from
-    which it is returned.
+    `query_text` chooses the excerpts of long texts. LOOKUP keeps whole texts as far as they fit; `offset` is the
+    position in a long text from which it is returned.
     """
     if limit is not None and result.count > limit:
         note = f"{result.count} rows were found, and limit={limit} of them are shown."
         result = replace(result, results=result.results[:limit], notes=(*result.notes, note))
-    is_whole = result.query_type == "LOOKUP" if is_whole is None else is_whole
-    return {"status": "success", **fit_to_budget(result.as_json(), is_whole=is_whole, offset=offset)}
+    is_whole = result.query_type == "LOOKUP"
+    rows = to_flat_rows(result, query_text, env.context.session_id)
+    notes = [*result.notes, *([EXCERPT_NOTE] if any("chars" in row for row in rows) else [])]
+    answer = {"status": "success", "query_type": result.query_type, "results": rows, "count": result.count}
+    max_chars = count_whole_text_chars(result.count) if is_whole else count_text_chars(result.count)
+    return fit_to_budget(answer | ({"notes": notes} if notes else {}), max_text_chars=max_chars, offset=offset)
 
 
 async def _run_dialect_query(env: ToolEnv, text: str, limit: int | None) -> dict[str, Any]:
     parsed = parse_query(text)
     tree = _with_limit(parsed, limit) or parsed
-    if isinstance(tree, Search) and tree.table is None:
-        wider = replace(tree, limit=_count_rows_to_fetch(tree.limit))
-        result = await env.rem.query(wider, user=env.scope)
-        return to_tool_result(exclude_current_session(result, tree.text, env.context.session_id, tree.limit))
+    if isinstance(tree, Search | Fuzzy):
+        return to_tool_result(env, await _run_without_known_messages(env, tree), tree.text)
     # An unchanged query is passed as text: error messages then quote it as it was written.
-    return to_tool_result(await env.rem.query(text if tree is parsed else tree, user=env.scope), limit)
+    return to_tool_result(env, await env.rem.query(text if tree is parsed else tree, user=env.scope), text, limit)
 
 
-async def _run_query(env: ToolEnv, query: Query, *, offset: int = 0) -> dict[str, Any]:
-    result = await env.rem.query(query, user=env.scope)
-    return to_tool_result(result, is_whole=isinstance(query, Lookup), offset=offset)
+async def _run_without_known_messages(env: ToolEnv, query: Search | Fuzzy) -> QueryResult:
+    wider = replace(query, limit=_count_rows_to_fetch(env.window, query.limit))
+    return drop_known_messages(await env.rem.query(wider, user=env.scope), env.window, query.text, query.limit)
 
 
 def _with_limit(query: Query, limit: int | None) -> Query | None:
@@ -221,9 +241,11 @@ async def _report_stage(env: ToolEnv, stage_id: str, finished: int, total: int) 
     await env.emit(ProgressEvent(step=finished, total_steps=total, label=label, status="completed"))
 
 
-def _plan_to_tool_result(plan: PlanResult, limit: int | None) -> dict[str, Any]:
+def _plan_to_tool_result(env: ToolEnv, plan: PlanResult, limit: int | None) -> dict[str, Any]:
     """Return the rows of the answering stage, and the other stages without their rows."""
-    result = to_tool_result(plan[plan.answer].result, limit)
+    answer = plan[plan.answer].result
+    max_rows = limit or max(answer.count, 1)
+    result = to_tool_result(env, drop_known_messages(answer, env.window, "", max_rows), env.window.question, limit)
     stages = [
         {name: value for name, value in stage.as_json().items() if name not in ("results", "query_type")}
         for stage in plan.stages
@@ -231,18 +253,22 @@ def _plan_to_tool_result(plan: PlanResult, limit: int | None) -> dict[str, Any]:
     return {**result, "query_type": "PLAN", "answer": plan.answer, "stages": stages}
 
 
-def _count_rows_to_fetch(max_rows: int) -> int:
-    return min(max_rows * FETCH_FACTOR, max(max_rows, MAX_FETCHED_ROWS))
+def _count_rows_to_fetch(window: TurnWindow, max_rows: int) -> int:
+    """Return how many rows are fetched so that enough are left without the known messages."""
+    return max_rows + min(max_rows + len(window.messages), MAX_EXTRA_ROWS)
 
 
-def _remove_echoes(rows: list[dict[str, Any]], question: str, session_id: str | None) -> Iterator[dict[str, Any]]:
-    """Yield the rows without messages of the session, and without messages that repeat the question or each other."""
-    seen = {question}
+def _is_answer(row: Mapping[str, Any]) -> bool:
+    return row.get("table") == "messages" and row["record"].get("role") == "assistant"
+
+
+def _remove_echoes(rows: list[dict[str, Any]], window: TurnWindow, seen: set[str]) -> Iterator[dict[str, Any]]:
+    """Yield the rows without messages of the window, and without messages whose text was seen before."""
     for row in rows:
         if row.get("table") == "messages":
             record = row["record"]
             content = fold_text(str(record.get("content", "")))
-            if content in seen or (session_id is not None and record.get("session_id") == session_id):
+            if content in seen or window.contains(record):
                 continue
             seen.add(content)
         yield row

@@ -19,21 +19,22 @@ _OMITTED_COLUMNS = frozenset({"embedding", "tenant_id", "user_id", "deleted_at"}
 _EMPTY_VALUES: tuple[Any, ...] = (None, "", [], {})
 
 
-def fit_to_budget(result: Mapping[str, Any], *, is_whole: bool = False, offset: int = 0) -> dict[str, Any]:
+def fit_to_budget(
+    result: Mapping[str, Any], *, max_text_chars: int = MAX_PREVIEW_CHARS, offset: int = 0
+) -> dict[str, Any]:
     """Return a result with `results` that has at most MAX_RESULT_CHARS characters as JSON.
 
-    Texts are cut first, then rows are dropped; `notes` says so. `is_whole` keeps texts as long as they fit, for a
-    caller that asked for exactly these rows. `offset` is the position in a long text from which it is returned.
+    Values are cut first, texts to `max_text_chars`; then rows are dropped, and `notes` says so. `offset` is the
+    position from which the field `text` is returned.
     """
     rows = result["results"]
     chars_left = MAX_RESULT_CHARS - NOTES_RESERVE_CHARS
-    max_chars = max(MAX_PREVIEW_CHARS, chars_left // (2 * len(rows) or 1)) if is_whole else MAX_PREVIEW_CHARS
     kept: list[dict[str, Any]] = []
     for row in rows:
-        trimmed = _trim_row(row, max_chars, offset)
+        trimmed = _trim_row(row, max_text_chars, offset)
         size = _count_chars(trimmed)
         if size > chars_left and not kept:
-            trimmed = _flatten_row(trimmed, chars_left)
+            trimmed = _shrink_row(trimmed, chars_left)
             size = _count_chars(trimmed)
         if size > chars_left:
             break
@@ -43,6 +44,11 @@ def fit_to_budget(result: Mapping[str, Any], *, is_whole: bool = False, offset: 
     if len(kept) < len(rows):
         notes.append(f"Only the first {len(kept)} of {len(rows)} rows fit: ask for fewer, or LOOKUP single keys.")
     return {**result, "results": kept, **({"notes": notes} if notes else {})}
+
+
+def count_whole_text_chars(row_count: int) -> int:
+    """Return how long a whole text may be if this many rows are to fit: half of each row's share."""
+    return max(MAX_PREVIEW_CHARS, (MAX_RESULT_CHARS - NOTES_RESERVE_CHARS) // (2 * max(row_count, 1)))
 
 
 def cut_text(text: str, max_chars: int, key: str | None = None, offset: int = 0) -> str:
@@ -65,18 +71,13 @@ def drop_empty_fields(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _trim_row(row: Mapping[str, Any], max_chars: int, offset: int) -> dict[str, Any]:
-    """Cut the texts of a row. In an entity's record empty fields are dropped, but never columns of a SELECT."""
     key = row.get("key")
     key = key if isinstance(key, str) else None
-    trimmed = {
-        name: _cut_value(value, max_chars, key, 0) for name, value in row.items() if name not in ("record", "embedding")
+    return {
+        name: _cut_value(value, max_chars, key, offset if name == "text" else 0)
+        for name, value in row.items()
+        if name != "embedding"
     }
-    record = row.get("record")
-    if isinstance(record, Mapping):
-        trimmed["record"] = _cut_value(drop_empty_fields(record), max_chars, key, offset)
-    elif "record" in row:
-        trimmed["record"] = _cut_value(record, max_chars, key, 0)
-    return trimmed
 
 
 def _cut_value(value: Any, max_chars: int, key: str | None, offset: int) -> Any:
@@ -92,15 +93,11 @@ def _cut_value(value: Any, max_chars: int, key: str | None, offset: int) -> Any:
     return value
 
 
-def _flatten_row(row: dict[str, Any], max_chars: int) -> dict[str, Any]:
-    """Merge the record into the row and turn every field that exceeds its share into a cut text."""
-    record = row.get("record")
-    fields = {**row, **record} if isinstance(record, dict) else row
-    fields = {name: value for name, value in fields.items() if value is not record}
-    share = max_chars // (2 * len(fields))
+def _shrink_row(row: dict[str, Any], max_chars: int) -> dict[str, Any]:
+    """Turn every field that exceeds its share into a cut text."""
+    share = max_chars // (2 * len(row))
     return {
-        name: value if _count_chars(value) <= share else cut_text(_to_text(value), share)
-        for name, value in fields.items()
+        name: value if _count_chars(value) <= share else cut_text(_to_text(value), share) for name, value in row.items()
     }
 
 

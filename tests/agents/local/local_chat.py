@@ -23,7 +23,7 @@ from rem.context import AgentContext
 from rem.events import AnyEvent, MetadataEvent
 from rem.tools.binding import make_agent_tool
 from rem.tools.env import ToolEnv
-from rem.tools.registry import TOOLS
+from rem.tools.registry import AGENT_TOOLS
 
 CONTEXT = AgentContext(user_id="alice")
 NO_MODEL_NOTICE = "No language model is configured"
@@ -68,7 +68,7 @@ async def ask(
         get_local_model(),
         deps_type=ToolEnv,
         instructions="Ignored.",
-        tools=[make_agent_tool(TOOLS[name]) for name in tools],
+        tools=[make_agent_tool(AGENT_TOOLS[name]) for name in tools],
         output_type=str if output_schema is None else make_output_type("asked", output_schema),
     )
     if output_schema is not None:

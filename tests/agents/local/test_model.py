@@ -23,7 +23,7 @@ async def test_question_is_searched_and_answered_with_excerpts_and_keys(memory: 
     assert answer.tools == ["search_rem", "register_metadata"]
     assert answer.calls[0][1] == {"query": "Why did the launch of Atlas slip?", "mode": "natural-language"}
     best = answer.text.split("\n")[2]
-    assert best.startswith("1. `atlas-launch` (resources): The launch of Atlas slipped to June")
+    assert best.startswith("1. `atlas-launch` (note, today): The launch of Atlas slipped to June")
     assert NO_MODEL_NOTICE in answer.text
     assert "LLM__DEFAULT_MODEL" in answer.text
     assert answer.output == answer.text
@@ -109,6 +109,14 @@ async def test_text_that_only_starts_like_a_greeting_is_searched(memory: Rem, qu
     assert "search_rem" in (await ask(memory, question)).tools
 
 
+@pytest.mark.parametrize("question", ["Why did the launch of Atlas slip?", 'LOOKUP "atlas-launch"'])
+async def test_tool_named_search_is_used(memory: Rem, question: str) -> None:
+    answer = await ask(memory, question, tools=["search", "register_metadata"])
+    assert answer.calls[0] == ("search", {"query": question})
+    assert answer.tools == ["search", "register_metadata"]
+    assert "1. `atlas-launch` (note, today): The launch of Atlas slipped" in answer.text
+
+
 async def test_only_tools_of_the_agent_are_used(memory: Rem) -> None:
     assert (await ask(memory, "Atlas", tools=["search_rem"])).tools == ["search_rem"]
     answer = await ask(memory, "Atlas", tools=["register_metadata"])
@@ -131,7 +139,8 @@ async def test_own_question_and_own_answers_are_not_quoted(memory: Rem) -> None:
         await store.upsert(Message(session_id=session.id, message_index=index, role=role, content=content))
     text = (await ask(memory, question)).text
     assert "Atlas is my favourite launch." in text
-    assert f"-msg-0` (messages): {question}" not in text
+    assert f"-msg-0` (you said, today): {question}" not in text
+    assert "-msg-3` (you said, today): Atlas is my favourite launch." in text
     assert text.count("Here is what memory holds") == text.count(NO_MODEL_NOTICE) == 1
 
 

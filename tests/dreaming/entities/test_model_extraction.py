@@ -12,7 +12,7 @@ from rem.app import Rem
 from rem.db.store import Store
 from rem.models import Ontology
 from rem.settings import Settings
-from tests.agents.test_service import agents_with
+from tests.agents.running_agents import agents_with
 from tests.dreaming.entities.sample_sessions import (
     dream_entities,
     get_entity,

@@ -13,7 +13,7 @@ from rem.app import Rem
 from rem.db.store import Store
 from rem.dreaming.dreamer import DreamReport
 from rem.settings import Settings
-from tests.agents.test_service import agents_with
+from tests.agents.running_agents import agents_with
 from tests.dreaming.sample_sessions import MARCH, list_moments, store_session
 from tests.scripted_model import Call, ScriptedModel, Step, instructions, last_text, scripted_model
 

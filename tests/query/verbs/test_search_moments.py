@@ -13,7 +13,7 @@ from rem.db.store import Store
 from rem.query.result import QueryResult
 from rem.query.syntax_tree import Search
 from rem.settings import Settings
-from tests.agents.test_service import agents_with
+from tests.agents.running_agents import agents_with
 from tests.dreaming.sample_sessions import list_moments, run_dreams, store_session
 from tests.scripted_model import Call, ScriptedModel, Step, last_text, scripted_model
 

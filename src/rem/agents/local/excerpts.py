@@ -6,11 +6,14 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import orjson
 
-from rem.text import collapse_spaces, find_sentence_spans
+from rem.text import collapse_spaces
+from rem.tools import excerpt
+from rem.tools.rows import find_text
 
 NOTICE = "No language model is configured"
 OPENING = "Here is what memory holds on that"
@@ -29,8 +32,16 @@ MAX_LOOKUP_CHARS = 8_000
 """Length of an excerpt if the user looked up one entity to read it."""
 MAX_VALUE_CHARS = 80
 WORDS_PER_CHUNK = 4
-_TEXT_FIELDS = ("content", "summary", "description", "text", "snippet")
-_WORD = re.compile(r"\w{3,}")
+_KINDS = {
+    "resources": "note",
+    "moments": "moment",
+    "messages": "message",
+    "users": "person",
+    "sessions": "session",
+    "files": "file",
+    "ontologies": "knowledge base",
+}
+"""What a row of a table is called in an answer. Other tables go by their own names."""
 _TAG = re.compile(r"<([A-Za-z/!?][^<>]*)(>?)")
 """An HTML tag or an address in angle brackets, but not "a < b" or "->"."""
 _CUT_NOTE = re.compile(r"… \[cut: [^\]]*\]\Z")
@@ -44,8 +55,11 @@ class Excerpt:
     """The quoted part of one row."""
 
     key: str | None
-    table: str | None
+    kind: str | None
+    """What the row is and when it happened, such as "note, 14 Nov 2026"."""
     text: str
+    superseded: str = ""
+    """What replaced it, such as "superseded on 14 Nov 2026 by `new-address`"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +93,20 @@ def parse_search_result(content: Any, questions: Sequence[str], *, is_lookup: bo
 
 
 def pick_excerpt(text: str, question: str, max_chars: int = MAX_EXCERPT_CHARS) -> str:
-    """Return the text in one line; if it is too long, from the sentence with most words of the question on."""
-    text = _to_plain_line(text)
-    if len(text) <= max_chars:
-        return text
-    words = _list_words(question)
-    spans = list(find_sentence_spans(text))
-    scores = [len(words & _list_words(text[start:end])) for start, end in spans]
-    offset = spans[scores.index(max(scores))][0]
-    prefix, excerpt = "… " if offset else "", text[offset:]
-    if len(excerpt) <= max_chars:
-        return prefix + excerpt
-    return f"{prefix}{excerpt[:max_chars].rsplit(' ', 1)[0]} …"
+    """Return the text in one line; if it is too long, the sentences with most words of the question."""
+    return excerpt.pick_excerpt(_to_plain_line(text), question, max_chars)
+
+
+def describe_date(time: str, today: date | None = None) -> str:
+    """Return the day of an ISO time as people say it: today, yesterday or 14 Nov 2026; "" if it is not a time."""
+    try:
+        day = datetime.fromisoformat(time).date()
+    except ValueError:
+        return ""
+    today = today or datetime.now(UTC).date()
+    if day in (today, today - timedelta(days=1)):
+        return "today" if day == today else "yesterday"
+    return f"{day.day} {day:%b %Y}"
 
 
 def shorten(text: str) -> str:
@@ -110,7 +126,8 @@ def write_answer(excerpts: Excerpts) -> str:
             "`LLM__DEFAULT_MODEL` to get written answers."
         )
     lines = [
-        f"{number}. {_make_label(item)}{item.text}{_hint_at_rest(item, excerpts.is_lookup)}"
+        f"{number}. {_make_label(item)}{item.text}{f' ({item.superseded})' if item.superseded else ''}"
+        f"{_hint_at_rest(item, excerpts.is_lookup)}"
         for number, item in enumerate(excerpts.items, start=1)
     ]
     return "\n".join([f"{OPENING}, the best match first:", "", *lines, "", _HOW_TO_CHANGE])
@@ -147,53 +164,61 @@ def _get_rows(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
 
 
-def _get_record(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    record = row.get("record")
-    return record if isinstance(record, Mapping) else row
-
-
 def _is_echo(row: Mapping[str, Any], questions: Sequence[str]) -> bool:
     """Return whether a row is a question itself, which is stored before it is answered, or an answer of `rem:local`."""
     if row.get("table") != "messages":
         return False
-    record = _get_record(row)
-    content = str(record.get("content", ""))
-    if any(phrase in content for phrase in _OWN_PHRASES) or record.get("role") == "tool":
+    text = str(row.get("text", ""))
+    if any(phrase in text for phrase in _OWN_PHRASES) or row.get("role") == "tool":
         return True
-    return _to_plain_line(content).casefold() in {_to_plain_line(question).casefold() for question in questions}
+    return _to_plain_line(text).casefold() in {_to_plain_line(question).casefold() for question in questions}
 
 
 def _make_excerpt(row: Mapping[str, Any], question: str, max_chars: int) -> Excerpt:
-    key, table = row.get("key"), row.get("table")
+    key = row.get("key")
     return Excerpt(
         key if isinstance(key, str) and key else None,
-        table if isinstance(table, str) and table else None,
+        _describe_kind(row),
         "; ".join(_list_quotable_parts(row, question, max_chars)),
+        _describe_successor(row),
     )
 
 
+def _describe_kind(row: Mapping[str, Any]) -> str | None:
+    """Return what a row is, who said it and when; None for a row of SQL."""
+    table = row.get("table")
+    if not isinstance(table, str) or not table:
+        return None
+    kind = _KINDS.get(table, table)
+    if table == "messages":
+        speaker = row.get("speaker") or {"user": "you", "assistant": "the assistant"}.get(str(row.get("role")))
+        kind = f"{_format_value(speaker)} said" if speaker else kind
+    return ", ".join(part for part in (kind, describe_date(str(row.get("happened_at", "")))) if part)
+
+
+def _describe_successor(row: Mapping[str, Any]) -> str:
+    if not row.get("superseded_by"):
+        return ""
+    day = describe_date(str(row.get("superseded_at", "")))
+    when = f" {day}" if day in ("today", "yesterday") else f" on {day}" if day else ""
+    return f"superseded{when} by `{_format_value(row['superseded_by']).replace('`', '')}`"
+
+
 def _list_quotable_parts(row: Mapping[str, Any], question: str, max_chars: int) -> Iterator[str]:
-    """Yield the edge, the role and the text of a row; all columns of a row of SQL."""
-    record = _get_record(row)
-    if "record" not in row and not any(name in row for name in _TEXT_FIELDS):
+    """Yield the edge, the role and the text of a row; all columns of a row of SQL without a text."""
+    field_and_text = find_text(row)
+    if field_and_text is None and ("table" not in row or "count" in row):
         yield ", ".join(f"{name}: {_format_value(value)}" for name, value in row.items() if value is not None)
         return
     if row.get("rel_type"):
-        path = row.get("path")
-        start = f"{path[-2]} " if isinstance(path, list) and len(path) > 1 else ""
-        yield f"{start}{row['rel_type']}"
-    if record.get("role") and row.get("table") != "messages":
-        yield _format_value(record["role"])
-    passage = row.get("passage")
-    texts = [
-        passage.get("text") if isinstance(passage, Mapping) else None,
-        *(record.get(name) for name in _TEXT_FIELDS),
-    ]
-    text = next((text for text in texts if isinstance(text, str) and text.strip()), None)
-    if text is not None:
-        yield pick_excerpt(_CUT_NOTE.sub("…", text), question, max_chars)
-    elif record.get("name"):
-        yield _format_value(record["name"])
+        is_incoming, start = row.get("direction") == "in", row.get("from", "")
+        yield f"{row['rel_type']} {start}" if is_incoming else f"{start} {row['rel_type']}"
+    if row.get("role") and row.get("table") != "messages":
+        yield _format_value(row["role"])
+    if field_and_text is not None:
+        yield pick_excerpt(_CUT_NOTE.sub("…", field_and_text[1]), question, max_chars)
+    elif row.get("name") and row.get("table") != "sessions":
+        yield _format_value(row["name"])
 
 
 def _estimate_confidence(result: Mapping[str, Any], best_row: Mapping[str, Any]) -> float:
@@ -211,7 +236,7 @@ def _make_label(item: Excerpt) -> str:
     if item.key is None:
         return ""
     key = item.key.replace("`", "")
-    return f"`{key}` ({item.table}): " if item.table else f"`{key}`: "
+    return f"`{key}` ({item.kind}): " if item.kind else f"`{key}`: "
 
 
 def _hint_at_rest(item: Excerpt, is_lookup: bool) -> str:
@@ -227,10 +252,6 @@ def _hint_at_rest(item: Excerpt, is_lookup: bool) -> str:
 def _format_value(value: Any) -> str:
     text = _to_plain_line(value if isinstance(value, str) else orjson.dumps(value, default=str).decode())
     return text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}…"
-
-
-def _list_words(text: str) -> set[str]:
-    return {word.casefold() for word in _WORD.findall(text)}
 
 
 def _to_plain_line(text: str) -> str:

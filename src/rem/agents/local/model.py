@@ -42,7 +42,7 @@ from rem.message_kinds import list_requests
 LOCAL_MODEL = "rem:local"
 SMALL_TALK_CONFIDENCE = 0.9
 """Confidence of an answer that needs no search."""
-_SEARCH_TOOL, _NOTE_TOOL, _DELEGATE_TOOL = "search_rem", "register_metadata", "ask_agent"
+_SEARCH_TOOLS, _NOTE_TOOL, _DELEGATE_TOOL = ("search_rem", "search"), "register_metadata", "ask_agent"
 _RECALL_START = "RELEVANT CONTEXT FROM PAST CONVERSATIONS:"
 _RECALL_QUESTION = "\nUSER QUESTION: "
 """Format of a prompt with passages of past sessions. Only the question after this mark is searched."""
@@ -115,7 +115,7 @@ class _TurnState:
 
     def get_excerpts(self) -> Excerpts:
         """Return the excerpts of the search result."""
-        part = self.returned.get(_SEARCH_TOOL)
+        part = next((self.returned[name] for name in _SEARCH_TOOLS if name in self.returned), None)
         if part is None:
             return Excerpts()
         if part.outcome != "success":
@@ -129,23 +129,29 @@ def _choose_step(messages: list[ModelMessage], info: AgentInfo) -> ToolCallPart 
     state = _TurnState.from_messages(messages)
     tools = {tool.name: tool for tool in info.function_tools}
     is_structured = bool(info.output_tools) and not info.allow_text_output
-    if is_structured and _SEARCH_TOOL not in tools:
+    search_tool = next((tools[name] for name in _SEARCH_TOOLS if name in tools), None)
+    if is_structured and search_tool is None:
         # Such an agent processes its input, for example a text to summarize.
         return _fill_output(state, LocalOutput(pick_excerpt(state.question, "")), info)
     reply = reply_without_search(state.question, state.earlier)
     if reply is not None:
         output = LocalOutput(reply, Excerpts(confidence=SMALL_TALK_CONFIDENCE))
         return _fill_output(state, output, info) if is_structured else reply
-    if _SEARCH_TOOL in tools:
-        return _search_and_answer(state, tools, info, is_structured=is_structured)
+    if search_tool is not None:
+        return _search_and_answer(state, search_tool, tools, info, is_structured=is_structured)
     return _delegate(state) if _DELEGATE_TOOL in tools else explain_missing_tools()
 
 
 def _search_and_answer(
-    state: _TurnState, tools: Mapping[str, ToolDefinition], info: AgentInfo, *, is_structured: bool
+    state: _TurnState,
+    search_tool: ToolDefinition,
+    tools: Mapping[str, ToolDefinition],
+    info: AgentInfo,
+    *,
+    is_structured: bool,
 ) -> ToolCallPart | str:
-    if _SEARCH_TOOL not in state.called:
-        return ToolCallPart(_SEARCH_TOOL, _make_search_arguments(state, tools[_SEARCH_TOOL].parameters_json_schema))
+    if search_tool.name not in state.called:
+        return ToolCallPart(search_tool.name, _make_search_arguments(state, search_tool.parameters_json_schema))
     excerpts = state.get_excerpts()
     if _NOTE_TOOL in tools and _NOTE_TOOL not in state.called:
         return ToolCallPart(_NOTE_TOOL, {"confidence": excerpts.confidence, "sources": excerpts.keys})

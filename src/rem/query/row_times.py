@@ -1,0 +1,34 @@
+"""Tell when the thing in a row of a query result happened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from rem.query.result import QueryResult
+
+_TIME_FIELDS = {"moments": ("starts_timestamp",), "resources": ("timestamp",)}
+_TABLES_WITHOUT_TIME = frozenset({"users"})
+"""A person has no time; the row only says when REM heard of somebody first."""
+
+
+def add_times(result: QueryResult) -> QueryResult:
+    """Return the result with `happened_at` in every row that has a record with a time."""
+    if result.query_type == "SQL":
+        return result
+    return replace(result, results=[_add_time(row) for row in result.results])
+
+
+def find_time(table: str, record: Mapping[str, Any]) -> str | None:
+    """Return when a message was said, a moment took place or a text was written; else when the row was stored."""
+    if table in _TABLES_WITHOUT_TIME:
+        return None
+    times = (record.get(name) for name in (*_TIME_FIELDS.get(table, ()), "created_at"))
+    return next((time for time in times if isinstance(time, str)), None)
+
+
+def _add_time(row: dict[str, Any]) -> dict[str, Any]:
+    record = row.get("record")
+    time = find_time(str(row.get("table")), record) if isinstance(record, Mapping) else None
+    return row if time is None else {**row, "happened_at": time}

@@ -1,0 +1,74 @@
+"""Excerpts of search results: dates, speakers and superseded rows."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+
+from rem.agents.local.excerpts import describe_date, parse_search_result, write_answer
+
+
+def write_lines(*rows: dict[str, Any], query_type: str = "SEARCH") -> list[str]:
+    result = {"status": "success", "query_type": query_type, "results": list(rows), "count": len(rows)}
+    return write_answer(parse_search_result(result, ["Where do I live?"])).split("\n")[2:-2]
+
+
+@pytest.mark.parametrize(
+    ("time", "words"),
+    [
+        ("2026-11-16T23:59", "today"),
+        ("2026-11-15", "yesterday"),
+        ("2026-11-14T00:00:00+00:00", "14 Nov 2026"),
+        ("2026-11-17", "17 Nov 2026"),
+        ("", ""),
+        ("soon", ""),
+    ],
+)
+def test_date_is_written_as_people_say_it(time: str, words: str) -> None:
+    assert describe_date(time, date(2026, 11, 16)) == words
+
+
+def test_every_excerpt_says_what_it_is_and_when() -> None:
+    now = datetime.now(UTC).isoformat()
+    lines = write_lines(
+        {"table": "resources", "key": "home", "happened_at": "2026-03-05", "text": "I live in Aarhus."},
+        {"table": "messages", "key": "m-1", "happened_at": now, "role": "user", "text": "We moved."},
+        {"table": "messages", "key": "m-2", "happened_at": now, "speaker": "Caroline", "text": "I moved, too."},
+        {"table": "users", "key": "sarah-chen", "role": "head of data", "text": "Lives in Odense."},
+        {"table": "recipes", "key": "soup", "happened_at": "2025-01-31", "text": "Water and salt."},
+    )
+    assert lines == [
+        "1. `home` (note, 5 Mar 2026): I live in Aarhus.",
+        "2. `m-1` (you said, today): We moved.",
+        "3. `m-2` (Caroline said, today): I moved, too.",
+        "4. `sarah-chen` (person): head of data; Lives in Odense.",
+        "5. `soup` (recipes, 31 Jan 2025): Water and salt.",
+    ]
+
+
+def test_superseded_excerpt_names_its_successor() -> None:
+    old = {"table": "resources", "key": "old", "happened_at": "2026-01-02", "text": "I live in Svendborg."}
+    (line,) = write_lines({**old, "superseded_by": "new", "superseded_at": "2026-02-14T10:00"})
+    assert line == "1. `old` (note, 2 Jan 2026): I live in Svendborg. (superseded on 14 Feb 2026 by `new`)"
+    (line,) = write_lines({**old, "superseded_by": "new"})
+    assert line.endswith("(superseded by `new`)")
+
+
+def test_edge_is_written_in_its_direction() -> None:
+    row = {"table": "users", "key": "mike-ross", "depth": 1, "rel_type": "manages", "from": "sarah-chen"}
+    lines = write_lines(
+        {**row, "direction": "out", "name": "Mike Ross"},
+        {**row, "direction": "in", "name": "Mike Ross"},
+        query_type="TRAVERSE",
+    )
+    assert lines == [
+        "1. `mike-ross` (person): sarah-chen manages; Mike Ross",
+        "2. `mike-ross` (person): manages sarah-chen; Mike Ross",
+    ]
+
+
+def test_session_without_text_is_not_quoted() -> None:
+    session = {"table": "sessions", "key": "boat", "name": "boat", "happened_at": "2026-01-02"}
+    assert write_lines(session, {"table": "resources", "key": "n", "text": "A note."}) == ["1. `n` (note): A note."]
