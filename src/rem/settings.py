@@ -177,6 +177,9 @@ class SqlSettings(_Group):
     )
 
 
+OutputModeSetting: TypeAlias = Literal["auto", "tool", "native", "prompt"]
+
+
 class LlmSettings(_Group):
     """The language model. Without one, the built-in model `rem:local` answers with excerpts from stored texts."""
 
@@ -198,6 +201,14 @@ class LlmSettings(_Group):
     )
     anthropic_api_key: SecretStr | None = Field(
         default=None, description="Anthropic API key. `ANTHROPIC_API_KEY` works as well."
+    )
+    output_mode: OutputModeSetting = Field(
+        default="auto",
+        description=(
+            "How a model gives a structured answer: `tool` (it calls a tool), `native` (the provider gets the JSON "
+            "schema), `prompt` (the prompt asks for JSON), or `auto`, which tries them in this order and remembers "
+            "what works. An agent can override this."
+        ),
     )
     timeout_seconds: float = Field(
         default=60.0, gt=0, description="Maximum time until the first chunk of an answer, and between two chunks."

@@ -14,7 +14,7 @@ from rem.context import Scope
 from rem.errors import AgentNotFoundError, ConflictError, InvalidAgentError, MemoryDisabledError
 from rem.models import Schema
 from rem.settings import AgentsSettings, Settings
-from rem.tools.registry import TOOLS
+from rem.tools.registry import AGENT_TOOLS
 from tests.agents.sample_agents import COMPLETE, minimal
 from tests.rem_command import REPOSITORY
 from tests.rem_command import rem as rem_command
@@ -253,7 +253,7 @@ async def test_save_and_delete_need_the_database(files_only: AgentCatalog) -> No
 def test_docs_list_every_tool() -> None:
     docs = (REPOSITORY / "docs" / "agents.md").read_text(encoding="utf-8")
     table = docs.partition("## Tools")[2].partition("\n## ")[0]
-    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(TOOLS)
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(AGENT_TOOLS)
 
 
 async def test_docs_example_of_an_agent_that_calls_others_is_valid(files_only: AgentCatalog, folder: Path) -> None:
@@ -262,6 +262,6 @@ async def test_docs_example_of_an_agent_that_calls_others_is_valid(files_only: A
     (folder / "asking.yaml").write_text(text)
     schema = await files_only.get("release-notes", EVERYONE)
     assert schema.tool_names == ["ask_agent", "search_rem"]
-    named_agents = set(re.findall(r"`([a-z-]+)`", schema.description)) - set(TOOLS)
+    named_agents = set(re.findall(r"`([a-z-]+)`", schema.description)) - set(AGENT_TOOLS)
     assert named_agents <= {agent.name for agent in load_built_in_agents()} | {"release-helper"}
     assert named_agents

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
@@ -14,46 +13,16 @@ import pytest
 
 from rem.agents.answer_stream import AnswerStream
 from rem.agents.chat import AgentRequest, ClientMessage
-from rem.agents.service import Agents
+from rem.agents.local.model import LOCAL_MODEL
 from rem.app import Rem
 from rem.context import AgentContext
 from rem.errors import InvalidInputError, ModelError, RunLimitError
-from rem.models import User
+from rem.models import Resource, User
 from rem.settings import Settings
-from tests.scripted_model import Call, Pause, ScriptedModel, Step, has_result, instructions, last_text, scripted_model
+from tests.agents.running_agents import agents_with, make_request
+from tests.scripted_model import Call, Pause, ScriptedModel, Step, has_result, instructions, last_text
 
 _LONG = "We talked about the harbour, the ferry and the price of tickets. " * 8
-
-
-@pytest.fixture(scope="module")
-def running_model() -> Iterator[ScriptedModel]:
-    with scripted_model() as model:
-        yield model
-
-
-@pytest.fixture
-def model(running_model: ScriptedModel) -> ScriptedModel:
-    running_model.script = lambda _body: ["Noted."]
-    running_model.requests.clear()
-    return running_model
-
-
-@asynccontextmanager
-async def agents_with(settings: Settings, model: ScriptedModel, **changes: Any) -> AsyncIterator[Agents]:
-    """Agents of a REM of their own on the scripted model, with other settings than the default ones."""
-    llm = {"base_url": model.url, "default_model": "openai:scripted", "max_retries": 0, **changes.pop("llm", {})}
-    changed = Settings.model_validate({**settings.model_dump(), "llm": llm, **changes})
-    async with Rem.open(changed) as rem:
-        agents = Agents(rem, changed)
-        try:
-            yield agents
-        finally:
-            await agents.close()
-
-
-def make_request(text: str, session: UUID | None = None, **given: Any) -> AgentRequest:
-    session_id = str(session) if session else None
-    return AgentRequest(context=AgentContext(user_id="alice", session_id=session_id), text=text, **given)
 
 
 async def test_recall_adds_past_sessions_to_the_prompt_but_not_to_the_stored_message(
@@ -213,6 +182,69 @@ async def test_request_limit_includes_child_runs(rem: Rem, settings: Settings, m
         with pytest.raises(RunLimitError):
             await agents.run(make_request("Go", agent="orchestrator"))
     assert len(model.requests) <= 5
+
+
+async def test_child_sees_the_history_and_the_current_message(
+    rem: Rem, settings: Settings, model: ScriptedModel
+) -> None:
+    def script(body: dict[str, Any]) -> list[Step]:
+        if "REM's orchestrator" not in instructions(body):
+            return ["Noted."]
+        if last_text(body) != "Book the cabin on the left!":
+            return ["Fine."]
+        return ["Done."] if has_result(body) else [Call("ask_agent", {"agent_name": "rem", "input_text": "Book it."})]
+
+    model.script = script
+    session = uuid4()
+    async with agents_with(settings, model) as agents:
+        await agents.run(make_request("We sail on Sunday.", session, agent="orchestrator"))
+        await agents.run(make_request("Book the cabin on the left!", session, agent="orchestrator"))
+    child = next(body for body in model.requests if "REM's orchestrator" not in instructions(body))
+    said = [(message["role"], message["content"]) for message in child["messages"] if message["role"] != "system"]
+    assert said == [
+        ("user", "We sail on Sunday."),
+        ("assistant", "Fine."),
+        ("user", "Book the cabin on the left!"),
+        ("user", "Book it."),
+    ]
+
+
+async def test_child_gets_the_current_message_once_if_it_is_its_task(
+    rem: Rem, settings: Settings, model: ScriptedModel
+) -> None:
+    async with agents_with(settings, model, llm={"default_model": None}) as agents:
+        await agents.run(make_request("My boat is called Albatross.", session := uuid4()))
+        answer = await agents.run(make_request("What did I just say?", session, agent="orchestrator"))
+    assert "Before this you said: “My boat is called Albatross.”" in answer.text
+
+
+async def test_instructions_have_the_date_but_no_time(rem: Rem, settings: Settings, model: ScriptedModel) -> None:
+    async with agents_with(settings, model) as agents:
+        await agents.run(make_request("Hi", instructions="Be brief."))
+        await agents.run(make_request("Hi", agent="orchestrator"))
+    for body in model.requests:
+        assert f"Today is {datetime.now(UTC):%A, %-d %B %Y}." in instructions(body)
+    prompt = instructions(model.requests[0])
+    assert prompt.index("You are REM") < prompt.index("Be brief.") < prompt.index("Today is")
+
+
+async def test_agent_can_have_a_tool_named_search(rem: Rem, settings: Settings, model: ScriptedModel) -> None:
+    definition = """
+type: object
+description: You are a helpful assistant with access to a knowledge base. Use the search tool to find information.
+properties: {answer: {type: string}}
+required: [answer]
+json_schema_extra: {kind: agent, name: default-agent, version: "1.0.0", tools: [{name: search}, {name: action}]}
+"""
+    model.script = lambda body: ["Done."] if has_result(body) else [Call("search", {"query": "when do we launch?"})]
+    await rem.store("alice").upsert(Resource(name="Launch plan", content="We launch in May."))
+    async with agents_with(settings, model) as agents:
+        await agents.catalog.save(definition, AgentContext(user_id="alice").scope)
+        answer = await agents.run(make_request("When do we launch?", agent="default-agent"))
+        local = await agents.run(make_request("When do we launch?", agent="default-agent", model=LOCAL_MODEL))
+    (call,) = answer.tool_calls
+    assert (call["name"], call["result"]["results"][0]["text"]) == ("search", "We launch in May.")
+    assert "1. `launch-plan` (note, today): We launch in May." in local.text
 
 
 async def test_answer_is_stopped_after_its_time_limit(rem: Rem, settings: Settings, model: ScriptedModel) -> None:

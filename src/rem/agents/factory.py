@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from pydantic_ai import Agent, ModelRetry, StructuredDict
+from pydantic_ai import Agent, ModelRetry, NativeOutput, StructuredDict, TextOutput
 
 from rem.agents.json_schema import (
     SchemaIssue,
@@ -19,10 +20,12 @@ from rem.agents.json_schema import (
     expand_references,
     format_path,
 )
+from rem.agents.model_input import describe_today
+from rem.agents.output_modes import SCHEMA_PROMPT, OutputMode, parse_json_object
 from rem.agents.runs import RunDeps, make_tool_env
 from rem.errors import InvalidInputError
 from rem.tools.binding import make_agent_tool
-from rem.tools.registry import TOOLS
+from rem.tools.registry import AGENT_TOOLS
 
 if TYPE_CHECKING:
     from rem.agents.schema import AgentSchema
@@ -42,21 +45,49 @@ class AgentFactory:
         self._agents = _AgentCache(MAX_CACHED_AGENTS, MAX_CACHED_AGENTS_BYTES)
         self._request_agents = _AgentCache(MAX_CACHED_REQUEST_AGENTS, MAX_CACHED_REQUEST_AGENTS_BYTES)
 
-    def build(self, schema: AgentSchema, requested_schema: Mapping[str, Any] | None = None) -> Agent[RunDeps, Any]:
-        """Return the agent of a schema. `requested_schema` replaces its output schema.
+    def prepare(self, schema: AgentSchema, requested_schema: Mapping[str, Any] | None = None) -> PreparedAgent:
+        """Return the agent of a schema, for a run. Raise InvalidInputError if `requested_schema` cannot be used."""
+        self.build(schema, requested_schema)
+        return PreparedAgent(schema, requested_schema, self)
+
+    def build(
+        self,
+        schema: AgentSchema,
+        requested_schema: Mapping[str, Any] | None = None,
+        mode: OutputMode = "tool",
+    ) -> Agent[RunDeps, Any]:
+        """Return the agent of a schema. `requested_schema` replaces its output schema; `mode` is how it answers.
 
         Raise InvalidInputError if `requested_schema` cannot be used.
         """
         output_schema = requested_schema or (schema.output_schema if schema.structured_output else None)
-        key = orjson.dumps(schema.model_dump(mode="json"))
+        key = mode.encode() + orjson.dumps(schema.model_dump(mode="json"))
         if requested_schema:
             key += _encode_output_schema(requested_schema)
         cache = self._request_agents if requested_schema else self._agents
         agent = cache.get(key)
         if agent is None:
-            agent = _make_agent(schema, output_schema)
+            agent = _make_agent(schema, output_schema, mode)
             cache.add(key, agent)
         return agent
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedAgent:
+    """An agent that can be run in every output mode."""
+
+    schema: AgentSchema
+    requested_schema: Mapping[str, Any] | None
+    factory: AgentFactory
+
+    @property
+    def is_structured(self) -> bool:
+        """Whether the answer is an object that matches a schema."""
+        return self.schema.structured_output or bool(self.requested_schema)
+
+    def build(self, mode: OutputMode) -> Agent[RunDeps, Any]:
+        """Return the agent that answers in this mode."""
+        return self.factory.build(self.schema, self.requested_schema, mode)
 
 
 class _AgentCache:
@@ -84,18 +115,32 @@ class _AgentCache:
             self._bytes -= len(oldest)
 
 
-def make_output_type(name: str, output_schema: Mapping[str, Any]) -> Any:
+def make_output_type(name: str, output_schema: Mapping[str, Any], mode: OutputMode = "tool") -> Any:
     """Return the `output_type` of pydantic-ai for answers that match a JSON schema.
 
     The library shows the schema to the model but does not validate the answer: use `validate_output` as the agent's
-    output validator. Raise InvalidInputError if the schema cannot be used.
+    output validator. With the mode `prompt` it does not show the schema either: add `describe_output` to the
+    instructions. Raise InvalidInputError if the schema cannot be used.
     """
     issues = check_schema(dict(output_schema))
     if issues:
         raise _make_schema_error(issues)
     title = "".join(word.capitalize() for word in name.split("-"))
     # The library does not expand all references.
-    return StructuredDict(expand_references(output_schema), name=f"{title}Output", description="The answer.")
+    answer = StructuredDict(expand_references(output_schema), name=f"{title}Output", description="The answer.")
+    match mode:
+        case "tool":
+            return answer
+        case "native":
+            # A server may ignore the schema without an error, so the prompt has it as well.
+            return NativeOutput(answer, template=SCHEMA_PROMPT)
+        case "prompt":
+            return TextOutput(_parse_answer)
+
+
+def describe_output(output_schema: Mapping[str, Any]) -> str:
+    """Return the instruction to answer with JSON that matches a schema."""
+    return SCHEMA_PROMPT.format(schema=orjson.dumps(expand_references(output_schema)).decode())
 
 
 def validate_output(output_schema: Mapping[str, Any], data: dict[str, Any]) -> dict[str, Any]:
@@ -108,22 +153,36 @@ def validate_output(output_schema: Mapping[str, Any], data: dict[str, Any]) -> d
     return data
 
 
-def _make_agent(schema: AgentSchema, output_schema: Mapping[str, Any] | None) -> Agent[RunDeps, Any]:
+def _make_agent(schema: AgentSchema, output_schema: Mapping[str, Any] | None, mode: OutputMode) -> Agent[RunDeps, Any]:
     descriptions = {tool.name: tool.description for tool in schema.tools}
+    output_type = str if output_schema is None else make_output_type(schema.name, output_schema, mode)
     agent: Agent[RunDeps, Any] = Agent(
         name=schema.name,
         deps_type=RunDeps,
-        instructions=schema.description,
+        # The library puts the text of a function after all others, so what changes most comes last.
+        instructions=[
+            schema.description,
+            *([describe_output(output_schema)] if output_schema is not None and mode == "prompt" else []),
+            describe_today,
+        ],
         tools=[
-            make_agent_tool(TOOLS[name], env_of=make_tool_env, description=descriptions.get(name))
+            make_agent_tool(AGENT_TOOLS[name], env_of=make_tool_env, description=descriptions.get(name))
             for name in schema.tool_names
         ],
-        output_type=str if output_schema is None else make_output_type(schema.name, output_schema),
+        output_type=output_type,
         retries=schema.retries,
     )
     if output_schema is not None:
         agent.output_validator(partial(validate_output, output_schema))
     return agent
+
+
+def _parse_answer(text: str) -> dict[str, Any]:
+    """Return the JSON object in a text. Raise ModelRetry, which asks the model for one, if there is none."""
+    answer = parse_json_object(text)
+    if answer is None:
+        raise ModelRetry("The answer must be one JSON object and nothing else. Write it again.")
+    return answer
 
 
 def _encode_output_schema(output_schema: Mapping[str, Any]) -> bytes:

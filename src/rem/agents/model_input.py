@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pydantic_ai.messages import (
@@ -74,6 +75,11 @@ def _get_user_label(env: ToolEnv, record: Mapping[str, Any]) -> str:
     context = env.context
     is_named_by_id = record.get("name") == context.user_id
     return str(context.user_email or record.get("email") or (context.user_id if is_named_by_id else record["key"]))
+
+
+def describe_today() -> str:
+    """Return the instruction with today's date. It has no time: providers cache instructions that stay the same."""
+    return f"Today is {datetime.now(UTC):%A, %-d %B %Y}."
 
 
 def build_summary_prompt(summary_so_far: str | None, messages: Iterable[Message]) -> str:

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import orjson
 from pydantic_ai import AgentRunResultEvent
 from pydantic_ai.exceptions import UsageLimitExceeded
-from pydantic_ai.messages import FunctionToolCallEvent
+from pydantic_ai.messages import FunctionToolCallEvent, ModelRequest, UserPromptPart
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RunUsage, UsageLimits
 
@@ -19,25 +20,29 @@ from rem.agents.chat import FinishReason, Usage
 from rem.agents.event_translator import EmittedEvent, EventTranslator
 from rem.agents.json_safe import to_json_safe
 from rem.agents.model_errors import describe_model_error
+from rem.agents.output_modes import ModeProbe, OutputMode, OutputModes, describe_failed_modes, is_mode_refused
 from rem.agents.simulator import SIMULATOR, SimulatedRun
 from rem.agents.tool_gaps import ToolGapCollector, ToolGapReport
 from rem.errors import RunLimitError
-from rem.events import AnyEvent, ReasoningEvent, TextEvent
+from rem.events import AnyEvent, ReasoningEvent, TextEvent, ToolCallEvent
+from rem.text import fold_text
 from rem.tools.env import ToolEnv
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pydantic_ai import Agent, AgentRunResult, RunContext
+    from pydantic_ai import AgentRunResult, RunContext
     from pydantic_ai.messages import ModelMessage
 
-    from rem.agents.factory import AgentFactory
+    from rem.agents.factory import AgentFactory, PreparedAgent
     from rem.agents.model_registry import ResolvedModel
     from rem.agents.schema import AgentSchema
     from rem.agents.service import Agents
+    from rem.settings import OutputModeSetting
 
 MAX_ANSWER_CHARS = 2_000_000
 """A model that does not stop by itself is stopped here."""
+MIN_TIMEOUT_SECONDS = 0.001
 
 
 class AgentRun(Protocol):
@@ -73,7 +78,11 @@ class RunDeps:
     is_model_chosen: bool
     """The caller named the model, so child runs use it too."""
     model_settings: Mapping[str, Any]
+    message: str
+    """The message of the user, which the child runs see as well."""
     history: Sequence[ModelMessage]
+    output_mode: OutputModeSetting
+    output_modes: OutputModes
     limits: UsageLimits
     timeout_seconds: float
     """Time limit of the whole answer."""
@@ -89,7 +98,7 @@ class ModelRun:
 
     def __init__(
         self,
-        agent: Agent[RunDeps, Any],
+        agent: PreparedAgent,
         deps: RunDeps,
         prompt: str,
         *,
@@ -105,6 +114,8 @@ class ModelRun:
         self._prompt = prompt
         self._instructions = list(instructions)
         self._answer_chars = 0
+        self._has_acted = False
+        self._deadline = monotonic() + deps.timeout_seconds
         self._usage = usage if usage is not None else RunUsage()
 
     @property
@@ -113,9 +124,38 @@ class ModelRun:
         return Usage(self._usage.input_tokens, self._usage.output_tokens)
 
     async def events(self) -> AsyncGenerator[AnyEvent]:
-        """Yield the events of the run until the answer is complete."""
+        """Yield the events of the run until the answer is complete.
+
+        If the model does not support the way in which it is asked for a structured answer, it is asked in another way.
+        """
+        if not self._agent.is_structured:
+            async with aclosing(self._run("tool")) as run_events:
+                async for event in run_events:
+                    yield event
+            return
+        errors: list[tuple[OutputMode, Exception]] = []
+        modes = self._deps.output_modes.list(self._deps.model, self._deps.output_mode)
+        for mode in modes:
+            is_probed = self._is_unproven(mode) and mode != modes[-1]
+            try:
+                async with aclosing(self._run(mode, is_probed=is_probed)) as run_events:
+                    async for event in run_events:
+                        yield event
+            except Exception as error:
+                if self._has_acted or len(modes) == 1 or not is_mode_refused(error):
+                    raise
+                errors.append((mode, error))
+            else:
+                self._deps.output_modes.remember(self._deps.model, mode)
+                return
+        raise describe_failed_modes(self.model, errors, self._agent.schema.tool_names) from errors[-1][1]
+
+    def _is_unproven(self, mode: OutputMode) -> bool:
+        return not self._deps.output_modes.is_known_to_work(self._deps.model, mode)
+
+    async def _run(self, mode: OutputMode, *, is_probed: bool = False) -> AsyncGenerator[AnyEvent]:
         translator = EventTranslator(self.agent)
-        async with self._agent.run_stream_events(
+        async with self._agent.build(mode).run_stream_events(
             self._prompt,
             message_history=self._deps.history,
             model=self._deps.model.model,
@@ -124,9 +164,10 @@ class ModelRun:
             model_settings=cast(ModelSettings, dict(self._deps.model_settings)),
             usage_limits=self._deps.limits,
             usage=self._usage,
-            timeout=self._deps.timeout_seconds,
+            timeout=max(self._deadline - monotonic(), MIN_TIMEOUT_SECONDS),
             conversation_id=self._deps.env.context.session_id,
             infer_name=False,
+            capabilities=[ModeProbe(mode)] if is_probed else None,
         ) as library_events:
             async for library_event in library_events:
                 if isinstance(library_event, AgentRunResultEvent):
@@ -136,7 +177,13 @@ class ModelRun:
                     self._note_missing_tool(library_event)
                     for event in translator.translate(library_event):
                         self._check_length(event)
-                        yield event
+                        self._has_acted = self._has_acted or isinstance(event, ToolCallEvent)
+                        if not self._is_raw_answer(event):
+                            yield event
+
+    def _is_raw_answer(self, event: AnyEvent) -> bool:
+        """Return whether an event is text of a structured answer, which is shown only after it was validated."""
+        return self._agent.is_structured and isinstance(event, TextEvent) and event.agent == self.agent
 
     @property
     def tool_gaps(self) -> list[ToolGapReport]:
@@ -209,9 +256,11 @@ class ChildRuns:
             tool_names=tuple(schema.tool_names),
             model=model,
             model_settings=self._agents.merge_model_settings(schema, {}),
+            history=_add_message(deps.history, deps.message, text),
+            output_mode=self._agents.choose_output_mode(schema),
             limits=_limit_child(deps.limits, schema, parent.usage.requests),
         )
-        return ModelRun(self._factory.build(schema), child_deps, text, usage=parent.usage)
+        return ModelRun(self._factory.prepare(schema), child_deps, text, usage=parent.usage)
 
 
 def make_tool_env(context: RunContext[RunDeps]) -> ToolEnv:
@@ -226,6 +275,13 @@ def make_tool_env(context: RunContext[RunDeps]) -> ToolEnv:
         return await deps.child_runs.run(context, agent_name, text, timeout_seconds)
 
     return replace(deps.env, emit=emit, delegate=delegate)
+
+
+def _add_message(history: Sequence[ModelMessage], message: str, task: str) -> Sequence[ModelMessage]:
+    """Return the history of a child: the session and the message of the user, unless that is the task itself."""
+    if fold_text(message) == fold_text(task):
+        return history
+    return [*history, ModelRequest(parts=[UserPromptPart(message)])]
 
 
 def _limit_child(limits: UsageLimits, schema: AgentSchema, used_requests: int) -> UsageLimits:

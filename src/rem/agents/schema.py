@@ -8,10 +8,11 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from rem.agents.uri_pattern import check_uri_pattern, matches_uri_pattern
+from rem.settings import OutputModeSetting
 from rem.text import collapse_spaces, did_you_mean, split_sentences
-from rem.tools.registry import TOOLS
+from rem.tools.registry import AGENT_TOOLS
 
-KNOWN_TOOLS = tuple(TOOLS)
+KNOWN_TOOLS = tuple(AGENT_TOOLS)
 """The tools that an agent may have."""
 BUILT_IN = "built in"
 DATABASE = "database"
@@ -64,6 +65,7 @@ class AgentExtra(_DocumentPart):
     tools: list[ToolRef] = Field(default_factory=list)
     resources: list[ResourceRef] = Field(default_factory=list, max_length=50)
     structured_output: bool = False
+    output_mode: OutputModeSetting | None = None
     model: str | None = Field(default=None, min_length=1, max_length=200)
     temperature: float | None = Field(default=None, ge=0, le=2)
     max_tokens: int | None = Field(default=None, ge=1, le=10_000_000)

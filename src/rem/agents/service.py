@@ -18,6 +18,7 @@ from rem.agents.factory import AgentFactory
 from rem.agents.local.model import LOCAL_MODEL
 from rem.agents.model_input import build_summary_prompt, build_user_hint, history_from_client, history_from_session
 from rem.agents.model_registry import DEFAULT_MODEL, ModelRegistry, ResolvedModel
+from rem.agents.output_modes import OutputModes
 from rem.agents.runs import ChildRuns, ModelRun, RunDeps
 from rem.agents.simulator import SIMULATOR, SimulatedRun
 from rem.agents.tool_gaps import ToolGapCollector
@@ -37,11 +38,11 @@ if TYPE_CHECKING:
     from rem.memory.extractive_summary import Summarizer
     from rem.memory.message import Turn
     from rem.models import Message
-    from rem.settings import Settings
+    from rem.settings import OutputModeSetting, Settings
 
 DEFAULT_AGENT = "rem"
 SUMMARIZER = "summarizer"
-_LOOKUP_TOOLS = frozenset({"search_rem", "lookup"})
+_LOOKUP_TOOLS = frozenset({"search_rem", "search", "lookup"})
 """Tools that return the entity with a key. An agent without them cannot follow a LOOKUP hint."""
 
 
@@ -53,6 +54,7 @@ class Agents:
         self._rem = rem
         self._settings = settings
         self._models = ModelRegistry(settings)
+        self._output_modes = OutputModes()
         self._factory = AgentFactory()
         self._child_runs = ChildRuns(self, self._factory)
         self._background = BackgroundTasks()
@@ -76,7 +78,7 @@ class Agents:
             await self._begin_turn(request, context, schema, target)
             return AnswerStream(SimulatedRun(schema.name, request.text), target, self._background)
         model = self._choose_model(request, schema)
-        agent = self._factory.build(schema, request.output_schema)
+        agent = self._factory.prepare(schema, request.output_schema)
         turn = await self._begin_turn(request, context, schema, target, _get_kind(request.text, model))
         env = replace(self.env(context), window=_make_window(request, model, turn))
         deps = self._make_deps(request, schema, model, env, await _build_history(request, schema, target, turn))
@@ -89,7 +91,7 @@ class Agents:
         schema = await self.catalog.get(agent, context.scope)
         request = AgentRequest(context=context, text=text, agent=schema.name)
         deps = self._make_deps(request, schema, self._choose_model(request, schema), self.env(context), [])
-        run = ModelRun(self._factory.build(schema), deps, request.text)
+        run = ModelRun(self._factory.prepare(schema), deps, request.text)
         return await AnswerStream(run, None, self._background).collect()
 
     def env(self, context: AgentContext) -> ToolEnv:
@@ -112,6 +114,10 @@ class Agents:
             "max_tokens": schema.max_tokens,
         }
         return {name: value for name, value in defaults.items() if value is not None} | dict(requested)
+
+    def choose_output_mode(self, schema: AgentSchema) -> OutputModeSetting:
+        """Return how a model gives the structured answer of an agent: the agent overrides the settings."""
+        return schema.output_mode or self._settings.llm.output_mode
 
     @property
     def output_schemas(self) -> CatalogOutputSchemas:
@@ -195,7 +201,10 @@ class Agents:
             model=model,
             is_model_chosen=_get_requested_model(request) is not None,
             model_settings=self.merge_model_settings(schema, request.model_settings),
+            message=request.text,
             history=history,
+            output_mode=self.choose_output_mode(schema),
+            output_modes=self._output_modes,
             limits=UsageLimits(
                 request_limit=schema.request_limit or self._settings.llm.request_limit,
                 total_tokens_limit=schema.total_tokens_limit or self._settings.llm.total_tokens_limit,
