@@ -41,7 +41,7 @@ def to_flat_rows(result: QueryResult, query_text: str, session_id: str | None = 
         record = row.get("record")
         if result.query_type == "SQL" or not isinstance(record, Mapping):
             rows.append(_flatten_sql_row(row))
-        elif result.query_type == "LOOKUP":
+        elif result.query_type == "LOOKUP" and "passage" not in row:
             rows.append(_flatten_whole_row(row, record, session_id))
         else:
             rows.append(_flatten_hit(row, record, query_text, max_chars, session_id))

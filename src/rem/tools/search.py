@@ -177,13 +177,13 @@ async def ask_memory(env: ToolEnv, question: str, limit: int | None = None) -> Q
 
 
 def drop_known_messages(result: QueryResult, window: TurnWindow, query_text: str, max_rows: int) -> QueryResult:
-    """Return the best `max_rows` rows of SEARCH or FUZZY without messages that the model already has.
+    """Return the best `max_rows` rows without messages that were searched for and that the model already has.
 
     The question is stored before it is answered, so it would be its own best hit, and so would the same question of
     another day. Of messages with the same text, the best is kept. At most half of the rows are answers of assistants,
     unless there are too few other rows: they repeat what is stored elsewhere.
     """
-    if result.query_type not in ("SEARCH", "FUZZY"):
+    if result.query_type not in ("SEARCH", "FUZZY", "LOOKUP"):
         return result
     rows = list(_remove_echoes(result.results, window, {fold_text(query_text), fold_text(window.question)}))
     others = sum(not _is_answer(row) for row in rows)
@@ -265,7 +265,8 @@ def _is_answer(row: Mapping[str, Any]) -> bool:
 def _remove_echoes(rows: list[dict[str, Any]], window: TurnWindow, seen: set[str]) -> Iterator[dict[str, Any]]:
     """Yield the rows without messages of the window, and without messages whose text was seen before."""
     for row in rows:
-        if row.get("table") == "messages":
+        # A row with `asked` was looked up by its key.
+        if row.get("table") == "messages" and "asked" not in row:
             record = row["record"]
             content = fold_text(str(record.get("content", "")))
             if content in seen or window.contains(record):
