@@ -49,7 +49,8 @@ async def search_rem(
     The default mode takes REM's query language:
     - LOOKUP "sarah-chen": you know the name or key of something. Always try this first, it is exact and instant.
     - FUZZY "sara chenn": the name may be misspelt or incomplete.
-    - SEARCH "why did the launch slip" FROM moments LIMIT 5: by meaning and words; FROM is optional.
+    - SEARCH "why did the launch slip" FROM moments SINCE 2026-07-01 UNTIL 2026-08-01 LIMIT 5: by meaning and words;
+      FROM, SINCE and UNTIL are optional.
     - TRAVERSE FROM "sarah-chen" TYPE manages DEPTH 2: what is connected with something; TYPE and DEPTH are optional.
     - SELECT name, role FROM users WHERE role ILIKE '%engineer%': counting, filtering, sorting; SELECT only.
     With mode="natural-language" the query is a plain question. With mode="staged-plan" it is JSON, where one query
