@@ -153,6 +153,8 @@ def test_documented_commands_and_options_exist(path: Path) -> None:
             subcommands = getattr(command, "commands", {})
             if not argument.startswith("-") and argument in subcommands:
                 command = subcommands[argument]
+        if default := getattr(command, "default_command", None):
+            command = command.commands[default]
         options = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
         used = {argument.split("=")[0] for argument in arguments if re.match(r"--?[a-z]", argument)}
         assert used <= options | {"--help"}, f"rem {' '.join(arguments)}"
@@ -217,7 +219,8 @@ def test_readme_is_short_and_uses_the_installed_command() -> None:
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_links_inside_the_repository_lead_somewhere(path: Path) -> None:
-    for target in re.findall(r"\]\((?!http)([^)]+)\)", read_page(path)):
+    prose = re.sub(r"^```.*?^```|`[^`\n]+`", "", read_page(path), flags=re.DOTALL | re.MULTILINE)
+    for target in re.findall(r"\]\((?!http)([^)]+)\)", prose):
         file_name, _, anchor = target.partition("#")
         page = path.parent / file_name if file_name else path
         assert page.exists(), target

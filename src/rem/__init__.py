@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from rem.forgetting.forget import ForgetReport
     from rem.forgetting.forget_plan import ForgetPlan
     from rem.ingest.models import FileOutcome, IngestOptions, IngestReport
+    from rem.ingest.runs import IngestRun, UndoReport
     from rem.jobs.queue import JobQueue
     from rem.memory.history import SessionHistory
     from rem.memory.manager import MemoryManager
@@ -179,6 +180,7 @@ _EXPORTS = {
     "rem.forgetting.erase_user": ("EraseReport",),
     "rem.forgetting.forget": ("ForgetReport",),
     "rem.forgetting.forget_plan": ("ForgetPlan",),
+    "rem.ingest.runs": ("IngestRun", "UndoReport"),
     "rem.ingest.models": (
         "FileOutcome",
         "IngestOptions",
@@ -286,6 +288,7 @@ __all__ = [
     "In",
     "IngestOptions",
     "IngestReport",
+    "IngestRun",
     "InvalidAgentError",
     "InvalidInputError",
     "IsNull",
@@ -338,6 +341,7 @@ __all__ = [
     "ToolGap",
     "ToolGapReport",
     "Traverse",
+    "UndoReport",
     "User",
     "get_settings",
     "parse_query",

@@ -9,45 +9,30 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from rem.api.main import create_app
 from rem.settings import Settings
 from tests.api.live_server import served
-from tests.ingest.test_ingester import API
-from tests.rem_command import REPOSITORY, environment
+from tests.rem_command import REM, REPOSITORY, environment
 from tests.rem_command import rem as run_rem
 
 _DOCS = (REPOSITORY / "docs" / "ingestion.md").read_text(encoding="utf-8")
 _BLOCKS = dict(re.findall(r"<!-- run: (\w+) -->\n```\w+\n(.*?)```", _DOCS, re.DOTALL))
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Return a folder with the files that the commands of the page name."""
-    for name, text in {
-        "notes/deploy.md": "# Deploy\n\nPush it.\n\n## Roll back\n\nGo back to the old release.",
-        "notes/tea.md": "# Tea\n\nTwo boxes of Darjeeling.\n",
-        "wiki/home.md": "# Home\n\nSee [[Setup]] and [usage](use.md).\n",
-        "wiki/setup.md": "# Setup\n\nRun make.\n",
-        "wiki/use.md": "# Usage\n\nType rem.\n",
-        "petstore.yaml": API.replace("/pets/{id}", "/pets"),
-        "broken.pdf": "%PDF-1.7 and nothing else",
-    }.items():
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return tmp_path
-
-
-def run_block(name: str, settings: dict[str, str], folder: Path, code: int = 0) -> list[str]:
-    """Run the commands of a block, and return what each prints."""
-    outputs = []
-    for line in _BLOCKS[name].splitlines():
-        done = run_rem(*shlex.split(line)[1:], settings=settings, cwd=folder)
-        assert done.returncode == code, done.stderr
-        outputs.append(done.stdout + done.stderr)
-    return outputs
+def run_block(name: str, settings: dict[str, str], folder: Path, code: int = 0) -> str:
+    """Run a block as a shell script in a folder, and return what it prints."""
+    variables = environment(settings)
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", _BLOCKS[name]],
+        env={**variables, "PATH": f"{REM.parent}:{variables['PATH']}"},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=180,
+    )
+    assert done.returncode == code, done.stderr
+    return done.stdout + done.stderr
 
 
 def expected_output(name: str) -> list[str]:
@@ -70,25 +55,37 @@ def run_python(code: str, settings: dict[str, str], folder: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_commands_work_as_described(dsn: str, folder: Path) -> None:
+def test_commands_work_as_described_from_top_to_bottom(dsn: str, tmp_path: Path) -> None:
     settings = {"POSTGRES__CONNECTION_STRING": dsn}
-    ingested, hits, looked_up = run_block("first", settings, folder)
-    assert ingested.startswith("2 files: 2 added; 3 chunks stored.")
-    assert "notes/deploy.md#2" in hits
-    assert "Roll back" in looked_up
-    (failed,) = run_block("bad", settings, folder, code=1)
-    assert "2 unchanged, 1 failed" in failed
-    assert "Failed: broken.pdf: " in failed
-    loaded, traversed, operation = run_block("ontology", settings, folder)
-    assert loaded.startswith("4 files: 4 added; 7 chunks stored.")
-    assert "setup" in traversed
-    assert "usage" in traversed
-    assert "One pet" in operation
+    printed = run_block("first", settings, tmp_path)
+    assert "2 files: 2 added; 3 chunks stored." in printed
+    assert "notes/deploy.md#2" in printed
+    assert "She wrote [the guide](deploy.md)." in printed
+    printed = run_block("notes", settings, tmp_path)
+    assert printed.count("files/notes/") == 2
+    assert "resources/notes/deploy.md#2" in printed
+    outward, inward = run_block("links", settings, tmp_path).split("depth")[1:]
+    assert " out " in outward
+    assert " in " in inward
+    printed = run_block("choose", settings, tmp_path)
+    assert "Nothing was stored" in printed
+    assert "1 by .gitignore" in printed
+    assert "1 by --exclude" in printed
+    printed = run_block("undo", settings, tmp_path)
+    assert "3 files: 1 added, 2 unchanged" in printed
+    assert "erased 1 file with all chunks" in printed
+    printed = run_block("bad", settings, tmp_path, code=1)
+    assert "Failed: broken.pdf: " in printed
+    printed = run_block("ontology", settings, tmp_path)
+    assert "4 files: 4 added; 5 chunks stored." in printed
+    assert "setup" in printed
+    assert "usage" in printed
+    assert "List all pets" in printed
     # Without --as a known file keeps its form.
-    again = run_rem("ingest", "wiki", settings=settings, cwd=folder)
+    again = run_rem("ingest", "wiki", settings=settings, cwd=tmp_path)
     assert again.stdout.startswith("3 files: 3 unchanged;")
     for action in re.findall(r"`rem ((?:delete|restore) [^`]*\bKEY\b[^`]*)`", _DOCS):
-        done = run_rem(*shlex.split(action.replace("KEY", "wiki/use.md")), settings=settings, cwd=folder)
+        done = run_rem(*shlex.split(action.replace("KEY", "wiki/use.md")), settings=settings, cwd=tmp_path)
         # The page names `restore` before `delete`, so there is nothing to restore yet.
         expected = "Deleted files/" if action.startswith("delete") else "files has no deleted"
         assert expected in done.stdout + done.stderr

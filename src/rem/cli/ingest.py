@@ -34,11 +34,13 @@ _REASONS: dict[IgnoreReason, tuple[str, str]] = {
 
 
 class _IngestGroup(TyperGroup):
-    """Runs `add` if the first word is no command, so that `rem ingest notes` works."""
+    """Runs the default command if the first word is no command, so that `rem ingest notes` works."""
+
+    default_command = "add"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
-            args = ["add", *args]
+            args = [self.default_command, *args]
         return super().parse_args(ctx, args)
 
 
