@@ -164,3 +164,16 @@ async def test_search_reports_a_missing_database() -> None:
     for call in (search_rem(env, "LOOKUP x"), lookup(env, "x"), fuzzy(env, "x"), traverse(env, "x")):
         with pytest.raises(MemoryDisabledError, match="POSTGRES__ENABLED"):
             await call
+
+
+@pytest.mark.usefixtures("sarah")
+async def test_misspelt_clause_is_noted(rem: Rem) -> None:
+    answer = await search_rem(env_for(rem, ALICE), "SEARCH launch LIMT 3")
+    assert answer["notes"] == ["Did you mean: SEARCH launch LIMIT 3"]
+
+
+@pytest.mark.usefixtures("sarah")
+async def test_search_takes_a_time_range(rem: Rem) -> None:
+    env = env_for(rem, ALICE)
+    assert keys(await search_rem(env, "SEARCH launch SINCE yesterday")) == ["launch-plan"]
+    assert keys(await search_rem(env, "SEARCH launch UNTIL yesterday")) == []

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from rem.errors import AgentNotFoundError, InvalidInputError, ModelError
 from rem.events import ProgressEvent
+from rem.query.executor import note_misspelt_clause
 from rem.query.language.parser import parse_query
 from rem.query.plans.plan import PlanResult
 from rem.query.result import QueryResult
@@ -222,7 +223,8 @@ async def _run_dialect_query(env: ToolEnv, text: str, limit: int | None) -> dict
     parsed = parse_query(text)
     tree = _with_limit(parsed, limit) or parsed
     if isinstance(tree, Search | Fuzzy):
-        return to_tool_result(env, await _run_without_known_messages(env, tree), tree.text)
+        result = await _run_without_known_messages(env, tree)
+        return to_tool_result(env, replace(result, notes=(*result.notes, *note_misspelt_clause(text))), tree.text)
     # An unchanged query is passed as text: error messages then quote it as it was written.
     return to_tool_result(env, await env.rem.query(text if tree is parsed else tree, user=env.scope), text, limit)
 
