@@ -363,3 +363,18 @@ async def test_forget_resets_planner_stats(rem: Rem, sql: asyncpg.Connection[asy
     assert "rem.messages.content" in await find_in_planner_stats(sql, "Sarah Chen")
     await rem.forget(await make_plan(rem, mentions=True))
     assert await find_in_planner_stats(sql, "Sarah Chen") == []
+
+
+async def test_deleted_and_edited_moments_stay_so_after_one_of_their_sources_is_forgotten(
+    rem: Rem, alice: Store
+) -> None:
+    for name in ("Lunch", "Sailing"):
+        texts = (f"{name} with Sarah Chen was long.", f"The {name} cost 40 euros.", f"We plan another {name} in May.")
+        await store_session(rem, *texts, name=name)
+    await rem.dreamer().dream(alice.scope, ("moments",))
+    deleted, edited = await alice.find(Moment)
+    await alice.delete(deleted)
+    await alice.upsert(edited.model_copy(update={"summary": "My own words."}))
+    await rem.forget(await make_plan(rem, mentions=True))
+    await rem.dreamer().dream(alice.scope, ("moments",))
+    assert [moment.summary for moment in await alice.find(Moment, with_deleted=True)] == ["My own words."]

@@ -151,6 +151,11 @@ class _Removal:
         self._report.statements = len(self._plan.statements)
 
     async def _retract_statement(self, statement: AffectedStatement) -> None:
+        is_refused = await self._connection.fetchval(
+            query("forgetting", "anonymize_refusal"), self._tenant_id, statement.id
+        )
+        if is_refused:
+            return
         is_removed = self._names.occurs_in if self._plan.with_mentions else self._names.matches
         rest = remove_items(statement.value, is_removed)
         is_target = statement.entity in {row.ref for row in self._plan.rows} or self._names.matches(statement.name)

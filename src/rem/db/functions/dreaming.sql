@@ -402,7 +402,8 @@ CREATE OR REPLACE FUNCTION rem_dream_rescan_sources(of_tenants text[], of_statem
 $$;
 
 -- Delete the statements that are based on deleted rows, and update the rows that these are about. A deleted row may be restored, so
--- refused statements stay; if the row is erased, they are deleted as well.
+-- refused statements stay. If the row is erased, a refused statement stays only as long as it has another source: without it, a dream
+-- would make the refused row again from the sources that are left.
 CREATE OR REPLACE FUNCTION rem_retract(of_type text, of_tenants text[], of_ids uuid[], is_erased boolean) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -440,11 +441,28 @@ BEGIN
     JOIN rem.statements s ON (s.tenant_id, s.id) = (d.tenant_id, d.id) AND s.state = 'live') e;
   -- Dreams read the remaining sources again.
   PERFORM rem.rem_dream_rescan_sources(doomed_tenants, doomed_ids, of_type = 'ontologies');
+  IF is_erased THEN
+    DELETE FROM rem.statement_sources x USING unnest(of_tenants, of_ids) AS gone (tenant_id, id), rem.statements s
+    WHERE (x.tenant_id, x.source_id, x.source_type) = (gone.tenant_id, gone.id, of_type)
+      AND (s.tenant_id, s.id) = (x.tenant_id, x.statement_id) AND s.state = 'refused';
+  END IF;
   FOR touched IN
-    WITH gone AS (
-      DELETE FROM rem.statements s USING unnest(doomed_tenants, doomed_ids) AS d (tenant_id, id)
-      WHERE (s.tenant_id, s.id) = (d.tenant_id, d.id) AND (is_erased OR s.state <> 'refused')
-      RETURNING s.tenant_id, s.entity_type, s.entity_id, s.kind, CASE s.kind WHEN 'field' THEN s.name END AS field, s.state, s.value)
+    WITH doomed AS (
+      SELECT s.tenant_id, s.id, s.state = 'refused' AND s.kind IN ('row', 'field') AND EXISTS (
+        SELECT FROM rem.statement_sources x WHERE (x.tenant_id, x.statement_id) = (s.tenant_id, s.id)) AS is_kept
+      FROM unnest(doomed_tenants, doomed_ids) AS d (tenant_id, id)
+      JOIN rem.statements s ON (s.tenant_id, s.id) = (d.tenant_id, d.id)
+      WHERE is_erased OR s.state <> 'refused'),
+    deleted AS (
+      DELETE FROM rem.statements s USING doomed d WHERE (s.tenant_id, s.id) = (d.tenant_id, d.id) AND NOT d.is_kept
+      RETURNING s.tenant_id, s.entity_type, s.entity_id, s.kind, CASE s.kind WHEN 'field' THEN s.name END AS field, s.state, s.value),
+    kept AS (
+      -- A refused moment is known by its sources; its name has words of the erased one.
+      UPDATE rem.statements s
+      SET name = CASE s.dream WHEN 'moments' THEN s.entity_id::text ELSE s.name END, source_keys = '{}'
+      FROM doomed d WHERE (s.tenant_id, s.id) = (d.tenant_id, d.id) AND d.is_kept
+      RETURNING s.tenant_id, s.entity_type, s.entity_id, s.kind, NULL AS field, s.state, s.value),
+    gone AS (SELECT * FROM deleted UNION ALL SELECT * FROM kept)
     SELECT g.tenant_id, g.entity_type, g.entity_id, g.kind, g.field, g.state,
            array_remove(array_agg(DISTINCT k.name), NULL) AS filled
     FROM gone g LEFT JOIN LATERAL jsonb_object_keys(CASE g.kind WHEN 'row' THEN g.value ELSE '{}' END) AS k (name) ON true

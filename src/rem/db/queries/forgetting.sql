@@ -151,6 +151,13 @@ UPDATE rem.statements s SET value = $3 WHERE s.tenant_id = $1 AND s.id = $2 AND 
 -- name: delete_statement
 DELETE FROM rem.statements s WHERE s.tenant_id = $1 AND s.id = $2
 
+-- name: anonymize_refusal
+-- Remove the words from the record that the owner deleted or edited a moment, and return true if there is one. The record stays,
+-- because it keeps dreams from making the moment again from its other sources.
+UPDATE rem.statements s SET name = s.entity_id::text, source_keys = '{}', value = '{}'
+WHERE s.tenant_id = $1 AND s.id = $2 AND s.state = 'refused' AND s.kind = 'row' AND s.dream = 'moments'
+RETURNING true
+
 -- name: rescan_subject
 -- Let a dream read a subject again.
 DELETE FROM rem.dream_progress p WHERE p.tenant_id = $1 AND p.source_id = $2 AND p.dream = $3
