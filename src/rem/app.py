@@ -30,13 +30,14 @@ from rem.ingest.sources.policy import UNRESTRICTED
 from rem.ingest.watcher import watch_folders
 from rem.memory.manager import MemoryManager
 from rem.memory.prune import prune_idle_sessions
-from rem.models import Entity
+from rem.memory.remember import remember
+from rem.models import Entity, Resource
 from rem.query import natural
 from rem.query.executor import QueryExecutor, query_span
 from rem.query.plans.plan import Plan, PlanResult
 from rem.query.plans.run import OnStage, run_plan
 from rem.query.result import QueryResult
-from rem.query.syntax_tree import Query
+from rem.query.syntax_tree import Query, Search
 from rem.query.verbs.search import Searcher
 from rem.query.verbs.sql_guard import check_select
 from rem.retrieval.index_worker import keep_indexed
@@ -47,6 +48,7 @@ from rem.settings import Settings, get_settings
 if TYPE_CHECKING:
     from rem.dreaming.dreamer import Dreamer
     from rem.dreaming.extraction_model import AgentSchemas, ExtractionModel
+    from rem.forgetting.change_requests import ChangeRequests
     from rem.forgetting.erase_user import EraseReport
     from rem.forgetting.forget import ForgetReport
     from rem.forgetting.forget_plan import ForgetPlan
@@ -335,6 +337,26 @@ class Rem:
 
         settings = self._settings.dreaming
         return Dreamer(self._database, self.store, self._indexer, self._embedder, settings, model, schemas)
+
+    async def remember(
+        self, text: str, *, user: UserOrScope = None, tenant: str = DEFAULT_TENANT, tags: Sequence[str] | None = None
+    ) -> Resource:
+        """Store a statement of the user as a dated note, and return it. The same statement again changes nothing."""
+        return await remember(self.store(user, tenant=tenant), text, tags=tags)
+
+    def changes(self, user: UserOrScope = None, *, tenant: str = DEFAULT_TENANT) -> ChangeRequests:
+        """Return the requests to forget or correct something that wait for the user's confirmation."""
+        from rem.forgetting.change_requests import ChangeRequests
+
+        scope = Scope.for_user(user, tenant)
+
+        async def find_similar(topic: str, limit: int) -> dict[str, list[UUID]]:
+            ids: dict[str, list[UUID]] = {}
+            for hit in (await self.query(Search(topic, limit=limit), user=scope)).results:
+                ids.setdefault(hit["table"], []).append(UUID(str(hit["record"]["id"])))
+            return ids
+
+        return ChangeRequests(self._database, self.store(scope), self._settings.search.language, find_similar)
 
     async def plan_forget(
         self, label: str, *, user: UserOrScope = None, tenant: str = DEFAULT_TENANT, mentions: bool = False

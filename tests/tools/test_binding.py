@@ -39,6 +39,8 @@ def test_traits_are_declared_at_each_tool() -> None:
         "get_schema",
     }
     assert {name for name in traits if traits[name].is_destructive} == {
+        "forget",
+        "correct",
         "ingest_into_rem",
         "parse_and_ingest_file",
         "save_agent",

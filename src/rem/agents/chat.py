@@ -41,6 +41,8 @@ class AgentRequest:
     """Stored with the user message."""
     is_remembered: bool = True
     """Store the turn in a session."""
+    is_from_user: bool = True
+    """A person wrote the text, so it can confirm a change. False if a model wrote it, for another agent."""
 
 
 @dataclass(frozen=True, slots=True)

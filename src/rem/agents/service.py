@@ -14,6 +14,7 @@ from rem.agents.answer_stream import AnswerStream, SessionTarget
 from rem.agents.background_tasks import BackgroundTasks
 from rem.agents.catalog import AgentCatalog
 from rem.agents.chat import AgentAnswer, AgentRequest
+from rem.agents.confirmation import ConfirmationRun, find_confirmation
 from rem.agents.factory import AgentFactory
 from rem.agents.local.model import LOCAL_MODEL
 from rem.agents.model_input import build_summary_prompt, build_user_hint, history_from_client, history_from_session
@@ -79,6 +80,10 @@ class Agents:
             return AnswerStream(SimulatedRun(schema.name, request.text), target, self._background)
         model = self._choose_model(request, schema)
         agent = self._factory.prepare(schema, request.output_schema)
+        confirmed = await self._confirm_change(request, context, schema)
+        if confirmed is not None:
+            await self._begin_turn(request, context, schema, target)
+            return AnswerStream(confirmed, target, self._background)
         turn = await self._begin_turn(request, context, schema, target, _get_kind(request.text, model))
         env = replace(self.env(context), window=_make_window(request, model, turn))
         deps = self._make_deps(request, schema, model, env, await _build_history(request, schema, target, turn))
@@ -160,6 +165,18 @@ class Agents:
             return None
         summarize = self._make_summarizer(context) if self._has_model else None
         return SessionTarget(self._rem.memory(context.scope), UUID(context.session_id), summarize)
+
+    async def _confirm_change(
+        self, request: AgentRequest, context: AgentContext, schema: AgentSchema
+    ) -> ConfirmationRun | None:
+        """Return the run that carries out a change which the user's message confirms; None for any other message.
+
+        It runs without a model, so that no model can confirm, and none repeats what is forgotten.
+        """
+        is_structured = request.output_schema is not None or schema.structured_output
+        if self._rem is None or not request.is_from_user or is_structured:
+            return None
+        return await find_confirmation(self._rem.changes(context.scope), request.text, context.session_id, schema.name)
 
     async def _begin_turn(
         self,
@@ -260,7 +277,9 @@ class Agents:
             async with asyncio.timeout(timeout_seconds):
                 # A caller without a session stores the conversation itself.
                 is_remembered = context.session_id is not None
-                request = AgentRequest(context=context, text=text, agent=agent_name, is_remembered=is_remembered)
+                request = AgentRequest(
+                    context=context, text=text, agent=agent_name, is_remembered=is_remembered, is_from_user=False
+                )
                 answer = await self.run(request)
             return {"status": "success", "agent": answer.agent, "output": answer.output or answer.text}
 

@@ -93,6 +93,8 @@ async def _check_settings() -> str:
     server = "POSTGRES__CONNECTION_STRING" if settings.postgres.connection_string else "embedded server"
     file = f"settings of {settings.rem_config}" if settings.rem_config else "no config file"
     parts = [f"{server}, REM_HOME {settings.rem_home}, {file}"]
+    user = f"default user {settings.rem_user} (REM_USER)" if settings.rem_user else "no default user (REM_USER)"
+    parts.append(user)
     if not settings.memory.enabled:
         parts.append("chat stores nothing (MEMORY__ENABLED=false)")
     if unused := settings.memory.vector_store.unused_names:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import typer
 
-from rem.cli.runtime import JsonOption, TenantOption, UserOption, print_to_stderr, run_with_rem
+from rem.cli.runtime import JsonOption, TenantOption, UserOption, get_default_user, print_to_stderr, run_with_rem
 from rem.dreaming.registry import DREAMS
 
 if TYPE_CHECKING:
@@ -61,8 +61,9 @@ def _run_dreams(
     from rem.cli.output import print_json
     from rem.errors import InvalidInputError
 
-    if all_users and user is not None:
+    if all_users and user is not None and user != get_default_user():
         raise InvalidInputError("--all means all users: leave --user out, or --all.")
+    user = None if all_users else user
 
     async def work(rem: Rem) -> list[tuple[Scope, DreamReport]]:
         from rem.agents.service import Agents

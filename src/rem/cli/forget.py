@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from rem.app import Rem
+    from rem.forgetting.change_requests import ChangeReport, ChangeRequest
     from rem.forgetting.erase_user import EraseReport
     from rem.forgetting.forget import ForgetReport
     from rem.forgetting.forget_plan import AffectedRow, ForgetPlan
@@ -75,37 +76,94 @@ def expire(
 
 
 def forget(
-    label: Annotated[str, typer.Argument(metavar="NAME", help="A name or a key, such as 'Sarah Chen'.")],
+    label: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME]", help="A name or a key, such as 'Sarah Chen', or words of a text, such as 'my code word'."
+        ),
+    ] = None,
     mentions: Annotated[
         bool, typer.Option("--mentions", help="Also erase the messages and texts that name it.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
     yes: YesOption = False,
+    confirm_code: Annotated[
+        str | None,
+        typer.Option(
+            "--confirm", metavar="CODE", help="Confirm a change that an agent has proposed, and nothing else."
+        ),
+    ] = None,
+    reject_code: Annotated[
+        str | None, typer.Option("--reject", metavar="CODE", help="Reject a change that an agent has proposed.")
+    ] = None,
     user: UserOption = None,
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Show everything about a person or thing, then remove it."""
+    """Show everything about a person or thing, then remove it.
+
+    If nothing has that name, show the texts that have these words.
+    """
+    from rem.cli.remember import decide
+    from rem.errors import InvalidInputError
+
+    if sum(given is not None for given in (label, confirm_code, reject_code)) != 1:
+        raise InvalidInputError("Give one of these: what to forget, --confirm CODE or --reject CODE.")
+    if label is not None:
+        _forget_name(label, mentions, dry_run, yes, user, tenant, as_json)
+        return
+    code, is_confirmed = confirm_code or reject_code or "", confirm_code is not None
+    decide(code, is_confirmed=is_confirmed, yes=yes, user=user, tenant=tenant, as_json=as_json)
+
+
+def _forget_name(
+    label: str, mentions: bool, dry_run: bool, yes: bool, user: str | None, tenant: str, as_json: bool
+) -> None:
+    """Remove everything about a name; if nothing has it, the texts that have its words."""
     from rem.cli.output import print_json
 
-    async def work(rem: Rem) -> tuple[ForgetPlan, ForgetReport | None]:
+    async def work(rem: Rem) -> tuple[ForgetPlan, ForgetReport | None, bool]:
         plan = await rem.plan_forget(label, user=user, tenant=tenant, mentions=mentions)
+        if plan.is_empty and not plan.mentions and await rem.changes(user, tenant=tenant).has_rows(label):
+            return plan, None, True
         needs_confirmation = not (yes or dry_run or plan.is_empty)
         if needs_confirmation or not as_json:
             _show_plan(plan, err=as_json)
         if dry_run or plan.is_empty:
-            return plan, None
+            return plan, None, False
         if needs_confirmation:
             confirm(f"Forget {label} for good?")
-        return plan, await rem.forget(plan)
+        return plan, await rem.forget(plan), False
 
-    plan, report = run_with_rem(work)
+    plan, report, is_topic = run_with_rem(work)
+    if is_topic:
+        _forget_topic(label, mentions, dry_run, yes, user, tenant, as_json)
+        return
     if as_json:
         print_json({"plan": _plan_json(plan), "report": None if report is None else _report_json(report)})
     elif report is not None:
         _show_report(report)
     if report is not None and not report.is_gone:
         raise typer.Exit(INCOMPLETE_EXIT_CODE)
+
+
+def _forget_topic(
+    topic: str, mentions: bool, dry_run: bool, yes: bool, user: str | None, tenant: str, as_json: bool
+) -> None:
+    """Remove the texts that have the words of a topic. Without a question and --mentions they stay, as for a name."""
+    from rem.cli.remember import ask_and_confirm, print_change
+
+    keeps_texts = yes and not mentions
+
+    async def work(rem: Rem) -> tuple[ChangeRequest, ChangeReport | None]:
+        changes = rem.changes(user, tenant=tenant)
+        request = await changes.request_forget(topic)
+        is_dry = dry_run or keeps_texts
+        return request, await ask_and_confirm(changes, request, dry_run=is_dry, yes=yes, as_json=as_json)
+
+    print_change(*run_with_rem(work), as_json=as_json)
+    if keeps_texts:
+        print_to_stderr("Nothing was erased: add --mentions to erase these texts.")
 
 
 def erase_user(
@@ -177,7 +235,8 @@ def _show_plan(plan: ForgetPlan, *, err: bool) -> None:
     if plan.shared and plan.scope.user_id is not None:
         print_to_stderr(f"Shared rows with this name stay: {', '.join(plan.shared)}.")
     if plan.is_empty:
-        typer.echo("There is nothing to forget.", err=err)
+        nothing = "Nothing else has this name." if plan.mentions else "There is nothing to forget."
+        typer.echo(nothing, err=err)
     if plan.mentions and not plan.with_mentions:
         print_to_stderr("Add --mentions to erase these texts as well.")
 

@@ -29,6 +29,7 @@ from rem.cli import (
     mcp,
     models,
     query,
+    remember,
     serve,
     sessions,
     worker,
@@ -37,15 +38,17 @@ from rem.errors import RemError
 
 app = typer.Typer(
     name="rem",
-    help="REM: a memory for AI agents. It stores documents, knowledge and events under human-readable keys.",
+    help="REM: a memory for AI agents. It stores documents, knowledge and events under human-readable keys.\n\n"
+    "Set REM_USER to your e-mail address, and you can leave --user out.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 app.command("query")(query.query)
 app.command("ask")(ask.ask)
 app.command("lookup")(lookup.lookup)
+app.command("remember")(remember.remember)
+app.command("correct")(remember.correct)
 app.command("delete")(delete.delete)
 app.command("restore")(delete.restore)
 app.command("expire")(forget.expire)

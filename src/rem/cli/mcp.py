@@ -51,7 +51,7 @@ async def _serve(caller: AgentContext) -> None:
             rem = await stack.enter_async_context(Rem.open(settings, on_progress=print_to_stderr))
         agents = Agents(rem, settings)
         stack.push_async_callback(agents.close)
-        server = create_mcp(lambda: agents.env_with_delegate(caller))
+        server = create_mcp(lambda: agents.env_with_delegate(caller), can_ask=True)
         # Standard output is for the protocol only; everything else goes to standard error.
         await server.run_stdio_async(show_banner=False, log_level="WARNING")
 

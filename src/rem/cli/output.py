@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from rem.cli.runtime import SHARED, get_default_user
+
 OnProgress: TypeAlias = Callable[[int, int | None], None]
 """Takes the number of things that are done, and how many there are, or None."""
 # A stored escape sequence must not reach the terminal. Tabs and line breaks are kept.
@@ -126,8 +128,14 @@ def shorten(text: str, max_chars: int) -> str:
 
 def format_command(*words: str, user: str | None = None, tenant: str = "default") -> str:
     """Return a command line that can be typed as it is, with --user and --tenant if they are not the defaults."""
-    scope = (["--user", user] if user is not None else []) + (["--tenant", tenant] if tenant != "default" else [])
+    scope = _user_option(user) + (["--tenant", tenant] if tenant != "default" else [])
     return f"{_program_name()} {shlex.join([*words, *scope])}"
+
+
+def _user_option(user: str | None) -> list[str]:
+    if user is not None:
+        return ["--user", user]
+    return ["--user", SHARED] if get_default_user() is not None else []
 
 
 def _program_name() -> str:

@@ -14,13 +14,41 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+SHARED = "-"
+"""The value of --user for the rows that the tenant shares, if there is a default user."""
+
+
+def resolve_user(context: typer.Context, user: str | None) -> str | None:
+    """Return the user that --user names, or else the default user (REM_USER); None for the shared rows."""
+    if context.resilient_parsing or user is not None:
+        return None if user == SHARED else user
+    return get_default_user()
+
+
+def get_default_user() -> str | None:
+    """Return the user of commands without --user, from REM_USER or the configuration file."""
+    from rem.settings import get_settings
+
+    return get_settings().rem_user
+
+
+def require_user(user: str | None) -> str:
+    """Return the user. Raise InvalidInputError that says how to name one if there is none."""
+    from rem.errors import InvalidInputError
+
+    if user is None:
+        raise InvalidInputError("This needs a user: add --user you@example.com, or set REM_USER once for all commands.")
+    return user
+
+
 UserOption = Annotated[
     str | None,
     typer.Option(
         "--user",
         "-u",
+        callback=resolve_user,
         help="The owner of the memory: an e-mail address, or the owner's id (not the id of a row in users). "
-        "Without it: the rows that the tenant shares.",
+        "Default: REM_USER, or else the rows that the tenant shares, which - always means.",
     ),
 ]
 TenantOption = Annotated[str, typer.Option("--tenant", help="The tenant.")]

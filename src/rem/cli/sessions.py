@@ -356,7 +356,7 @@ def _open_memory(rem: Rem, user: str | None, tenant: str) -> MemoryManager:
     from rem.errors import InvalidInputError
 
     if user is None:
-        raise InvalidInputError("Sessions have an owner: name the user with --user.")
+        raise InvalidInputError("Sessions have an owner: name the user with --user, or set REM_USER.")
     return rem.memory(user, tenant=tenant)
 
 

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import inspect
 import logging
+from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from fastmcp import FastMCP
 from fastmcp.exceptions import NotFoundError as UnknownResourceError
 from fastmcp.exceptions import ResourceError, ToolError, ValidationError
+from fastmcp.server.dependencies import get_context
+from fastmcp.server.elicitation import AcceptedElicitation
 from fastmcp.server.middleware import Middleware
 from fastmcp.tools import FunctionTool
-from mcp_types import ToolAnnotations
+from mcp.shared.exceptions import MCPError
+from mcp_types import ClientCapabilities, ElicitationCapability, ToolAnnotations
 from pydantic import ValidationError as PydanticValidationError
 
 from rem.errors import NotFoundError, RemError
 from rem.mcp.prompts import PROMPTS
 from rem.tools.binding import EnvSource, ToolFunction, bind_tool, describe_validation_error, get_traits
+from rem.tools.env import ToolEnv
 from rem.tools.registry import TOOLS
 from rem.tools.resources import RESOURCE_PAGES, ResourcePage
 
@@ -36,12 +41,17 @@ Before you answer anything that may be remembered, look it up:
 4. You want to know what is connected: traverse.
 5. You need counts, filters or order: search_rem with SELECT; list_schema tells the tables.
 Cite the keys that you used. A text that is cut says how to get the rest. If nothing is found, say so; do not guess.
-To keep something for later conversations: ingest_into_rem. Everything happens as the user who is connected; there is
-no way, and no need, to name another one."""
+To keep what the user says for later conversations: remember; a document: ingest_into_rem. To remove or replace it:
+forget and correct; they show what they would change, and only the user can confirm it.
+Everything happens as the user who is connected; there is no way, and no need, to name another one."""
 
 
-def create_mcp(env_of: EnvSource) -> FastMCP[Any]:
-    """Create a server. `env_of` returns the environment of each call, which identifies the caller."""
+def create_mcp(env_of: EnvSource, *, can_ask: bool = False) -> FastMCP[Any]:
+    """Create a server. `env_of` returns the environment of each call, which identifies the caller.
+
+    `can_ask` says that the transport can carry a question to the user (elicitation), if the client supports it.
+    """
+    env_of = _let_client_ask(env_of) if can_ask else env_of
     server: FastMCP[Any] = FastMCP(
         "rem",
         instructions=INSTRUCTIONS,
@@ -57,6 +67,28 @@ def create_mcp(env_of: EnvSource) -> FastMCP[Any]:
     for prompt in PROMPTS:
         server.prompt(prompt)
     return server
+
+
+def _let_client_ask(env_of: EnvSource) -> EnvSource:
+    """Return an environment source whose tools can ask the user through the client."""
+
+    async def env() -> ToolEnv:
+        provided = env_of()
+        return replace(provided if isinstance(provided, ToolEnv) else await provided, ask_user=ask_user)
+
+    return env
+
+
+async def ask_user(text: str) -> bool | None:
+    """Let the client show a text to its user, and return whether the user agrees; None if the client cannot ask."""
+    context = get_context()
+    if not context.session.check_client_capability(ClientCapabilities(elicitation=ElicitationCapability())):
+        return None
+    try:
+        answer = await context.elicit(f"{text}\n\nDo this?", bool)
+    except (ToolError, MCPError):
+        return None
+    return isinstance(answer, AcceptedElicitation) and answer.data is True
 
 
 def _make_tool(name: str, function: ToolFunction, env_of: EnvSource) -> FunctionTool:

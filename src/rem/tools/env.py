@@ -92,6 +92,8 @@ class ToolEnv:
     has_model: bool = False
     """A language model is configured, so another agent can interpret plain language."""
     window: TurnWindow = TurnWindow()
+    ask_user: Callable[[str], Awaitable[bool | None]] | None = None
+    """Shows a text to the user and returns whether the user agrees; None if the client cannot ask. No model answers."""
     may_read: Callable[[str], bool] | None = None
     """Decides by its address whether a resource may be read. None allows all resources."""
 

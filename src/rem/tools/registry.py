@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rem.tools.agents import ask_agent, save_agent
 from rem.tools.binding import ToolFunction
+from rem.tools.control import correct, forget, remember
 from rem.tools.notes import action, register_metadata
 from rem.tools.remember import ingest_into_rem, parse_and_ingest_file
 from rem.tools.resources import read_resource
@@ -21,6 +22,9 @@ TOOLS: dict[str, ToolFunction] = {
         ask_agent,
         register_metadata,
         action,
+        remember,
+        forget,
+        correct,
         ingest_into_rem,
         parse_and_ingest_file,
         read_resource,

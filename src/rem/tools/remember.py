@@ -35,8 +35,9 @@ async def ingest_into_rem(
 ) -> dict[str, Any]:
     """Store a text in the user's memory permanently, so that it is found in every later conversation.
 
-    Use it when the user asks you to remember or save something, or gives you a document. For notes on your answer use
-    register_metadata. An existing text of the same name is kept unless you say replace=true.
+    Use it when the user gives you a document or a longer note to save. For a statement ("remember that …") use
+    remember, for notes on your answer register_metadata. An existing text of the same name is kept unless you say
+    replace=true.
     For example: ingest_into_rem(name="Pricing decision 2026-03", content="We decided …", category="decision")
     """
     store = env.rem.store(env.scope)

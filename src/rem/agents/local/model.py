@@ -20,6 +20,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.tools import ToolDefinition
 
+from rem.agents.local import control
 from rem.agents.local.excerpts import (
     Excerpts,
     explain_missing_tools,
@@ -133,6 +134,10 @@ def _choose_step(messages: list[ModelMessage], info: AgentInfo) -> ToolCallPart 
     if is_structured and search_tool is None:
         # Such an agent processes its input, for example a text to summarize.
         return _fill_output(state, LocalOutput(pick_excerpt(state.question, "")), info)
+    if not is_structured:
+        step = control.choose_step(state.question, tools, state.called, state.returned)
+        if step is not None:
+            return step
     reply = reply_without_search(state.question, state.earlier)
     if reply is not None:
         output = LocalOutput(reply, Excerpts(confidence=SMALL_TALK_CONFIDENCE))

@@ -1,0 +1,131 @@
+"""The commands `rem remember` and `rem correct`, and the confirmation of changes that wait for it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rem.cli.runtime import JsonOption, TenantOption, UserOption, YesOption, confirm, require_user, run_with_rem
+
+if TYPE_CHECKING:
+    from rem.app import Rem
+    from rem.forgetting.change_requests import ChangeReport, ChangeRequest, ChangeRequests
+    from rem.models import Resource
+
+IN_TERMINAL = "user in a terminal"
+
+
+def remember(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A statement, or - to read it from standard input.")],
+    tags: Annotated[list[str] | None, typer.Option("--tag", help="A tag; may be repeated.")] = None,
+    user: UserOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Store a statement as a dated note, and print its key. Queries, chat and dreams use it from then on."""
+    from rem.cli.output import print_json
+
+    owner = require_user(user)
+    statement = sys.stdin.read() if text == "-" else text
+
+    async def work(rem: Rem) -> Resource:
+        return await rem.remember(statement, user=owner, tenant=tenant, tags=tags)
+
+    stored = run_with_rem(work)
+    if as_json:
+        print_json({"table": "resources", "key": stored.key, "id": stored.id, "text": stored.content})
+    else:
+        typer.echo(stored.key)
+
+
+def correct(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What is wrong: a key, or words such as 'my flight'.")],
+    to: Annotated[str, typer.Option("--to", metavar="TEXT", help="The statement that is true now.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be corrected.")] = False,
+    yes: YesOption = False,
+    user: UserOption = None,
+    tenant: TenantOption = "default",
+    as_json: JsonOption = False,
+) -> None:
+    """Show what is stored about a topic, then replace it.
+
+    Notes, entities and moments change and keep their old text. Messages and files stay, and are marked as replaced.
+    """
+
+    async def work(rem: Rem) -> tuple[ChangeRequest, ChangeReport | None]:
+        changes = rem.changes(user, tenant=tenant)
+        request = await changes.request_correction(topic, to)
+        return request, await ask_and_confirm(changes, request, dry_run=dry_run, yes=yes, as_json=as_json)
+
+    print_change(*run_with_rem(work), as_json=as_json)
+
+
+def decide(code: str, *, is_confirmed: bool, yes: bool, user: str | None, tenant: str, as_json: bool) -> None:
+    """Confirm or reject a change that an agent has proposed."""
+    from rem.cli.output import print_json
+
+    async def work(rem: Rem) -> tuple[ChangeRequest, ChangeReport | None] | None:
+        changes = rem.changes(user, tenant=tenant)
+        if not is_confirmed:
+            await changes.reject(code, by=IN_TERMINAL)
+            return None
+        found = await changes.find_pending(code.strip().lower())
+        if not found:
+            # It fails with a message that says why.
+            await changes.confirm(code, by=IN_TERMINAL)
+        request = await changes.show(found[0])
+        return request, await ask_and_confirm(changes, request, dry_run=False, yes=yes, as_json=as_json)
+
+    done = run_with_rem(work)
+    if done is not None:
+        print_change(*done, as_json=as_json)
+    elif as_json:
+        print_json({"status": "rejected", "code": code})
+    else:
+        typer.echo("Rejected: nothing was changed.")
+
+
+async def ask_and_confirm(
+    changes: ChangeRequests, request: ChangeRequest, *, dry_run: bool, yes: bool, as_json: bool
+) -> ChangeReport | None:
+    """Show a request, ask the person at the terminal, and carry it out. Return None for a dry run."""
+    try:
+        if not as_json or not (yes or dry_run):
+            typer.echo(request.preview, err=as_json)
+        if dry_run:
+            await changes.reject(request.code, by=IN_TERMINAL)
+            return None
+        if not yes:
+            confirm("Forget this for good?" if request.kind == "forget" else "Correct this?")
+    except typer.Abort:
+        await changes.reject(request.code, by=IN_TERMINAL)
+        raise
+    return await changes.confirm(request.code, by=IN_TERMINAL)
+
+
+def print_change(request: ChangeRequest, report: ChangeReport | None, *, as_json: bool) -> None:
+    """Print the result of a change: a sentence, or JSON with every row."""
+    from rem.cli.output import print_json
+
+    if not as_json:
+        if report is not None:
+            typer.echo(report.summary.replace("`", ""))
+        return
+    result: dict[str, Any] = {
+        "rows": [
+            {"table": row.table, "key": row.key, "id": row.id, "date": row.happened_at, "text": row.text}
+            for row in request.rows
+        ],
+        "total": request.total,
+        "report": None,
+    }
+    if report is not None:
+        result["report"] = {
+            "erased": dict(report.erased),
+            "changed": report.changed,
+            "replaced": report.replaced,
+            "key": report.key,
+        }
+    print_json(result)

@@ -1,0 +1,110 @@
+-- Queries of changes that wait for the user's confirmation, always for one owner.
+
+-- name: searchable_tables
+-- Return the tables whose rows hold texts of the user, each with the SQL expression of the text.
+SELECT t.name, t.search_expression FROM rem.entity_types t
+WHERE t.search_expression <> '''''' AND t.name NOT IN ('sessions', 'users', 'schemas')
+ORDER BY t.name
+
+-- name: word_count
+-- Return how many words of a topic are left without stop words.
+SELECT numnode(plainto_tsquery($1::regconfig, $2))
+
+-- name: rows_about
+-- Return the owner's rows of a table whose text has all words of a topic, newest first, and their total number. Commands are no
+-- memories.
+SELECT t.id, t.key, t.updated_at, t.happened_at, t.text, t.role, t.origin, t.is_chunk, t.is_question, count(*) OVER () AS total FROM (
+  SELECT r.id, r.key, r.updated_at, d.record ->> 'role' AS role, d.record ->> 'origin' AS origin,
+         (d.record -> 'metadata') ? 'file_id' AS is_chunk, d.record ->> 'kind' = 'question' AS is_question,
+         coalesce((d.record ->> 'timestamp')::timestamptz, (d.record ->> 'starts_timestamp')::timestamptz, r.created_at) AS happened_at,
+         {text} AS text
+  FROM {table} r CROSS JOIN LATERAL (SELECT to_jsonb(r.*) AS record) d
+  WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.deleted_at IS NULL AND (r.expires_at IS NULL OR r.expires_at > now())
+    AND coalesce(d.record ->> 'role', 'user') IN ('user', 'assistant') AND (d.record ->> 'kind') IS DISTINCT FROM 'command') t
+WHERE to_tsvector($3::regconfig, CASE WHEN t.key LIKE 'session-%' THEN '' ELSE replace(t.key, '-', ' ') || ' ' END || t.text)
+      @@ plainto_tsquery($3::regconfig, $4)
+ORDER BY t.happened_at DESC, t.id LIMIT $5
+
+-- name: rows_by_id
+-- Return some of the owner's rows of a table, in the form of `rows_about`.
+SELECT r.id, r.key, r.updated_at, d.record ->> 'role' AS role, d.record ->> 'origin' AS origin,
+       (d.record -> 'metadata') ? 'file_id' AS is_chunk, d.record ->> 'kind' = 'question' AS is_question,
+       coalesce((d.record ->> 'timestamp')::timestamptz, (d.record ->> 'starts_timestamp')::timestamptz, r.created_at) AS happened_at,
+       {text} AS text
+FROM {table} r CROSS JOIN LATERAL (SELECT to_jsonb(r.*) AS record) d
+WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.deleted_at IS NULL AND (r.expires_at IS NULL OR r.expires_at > now())
+  AND r.id = ANY ($3::uuid[])
+
+-- name: lock_rows
+-- Lock some of the owner's rows, and return their versions.
+SELECT r.id, r.updated_at FROM {table} r
+WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.deleted_at IS NULL AND (r.expires_at IS NULL OR r.expires_at > now())
+  AND r.id = ANY ($3::uuid[]) ORDER BY r.id FOR UPDATE
+
+-- name: pending
+-- Return the owner's pending requests, latest first: all, those with a code ($3) or those of a session ($4).
+SELECT a.id, a.session_id, a.action_type, a.parameters, a.created_at FROM rem.approvals a
+WHERE a.tenant_id = $1 AND a.user_id IS NOT DISTINCT FROM $2 AND a.status = 'pending' AND a.action_type IN ('forget', 'correct')
+  AND a.deleted_at IS NULL AND a.expires_at > clock_timestamp()
+  AND ($3::text IS NULL OR a.parameters ->> 'code' = $3) AND ($4::uuid IS NULL OR a.session_id = $4)
+ORDER BY a.created_at DESC, a.id
+
+-- name: latest_message
+-- Return the user's latest message in a session.
+SELECT m.id FROM rem.messages m WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3::uuid AND m.role = 'user'
+ORDER BY m.message_index DESC LIMIT 1
+
+-- name: has_later_message
+-- Return whether the user has said something else in the session since a time.
+SELECT EXISTS (
+  SELECT FROM rem.messages m
+  WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.role = 'user' AND m.created_at > $4)
+
+-- name: claim
+-- Lock a pending request, so that it is carried out once.
+SELECT a.id, a.session_id, a.action_type, a.parameters, a.created_at FROM rem.approvals a
+WHERE a.tenant_id = $1 AND a.user_id IS NOT DISTINCT FROM $2 AND a.id = $3 AND a.status = 'pending' AND a.deleted_at IS NULL
+  AND a.expires_at > clock_timestamp()
+FOR UPDATE
+
+-- name: decide
+-- Record the decision. The parameters, which hold texts, are not needed any more.
+UPDATE rem.approvals a SET status = $3, decided_by = $4, decided_at = clock_timestamp(), parameters = '{}'
+WHERE a.tenant_id = $1 AND a.id = $2 AND a.status = 'pending'
+
+-- name: previews
+-- Return what REM itself said in a session since a request was made, and the user's command before it: they repeat the texts that are
+-- to be forgotten.
+SELECT m.id FROM rem.messages m
+WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3
+  AND ((m.role IN ('assistant', 'tool') AND m.created_at >= $4)
+    OR (to_jsonb(m.*) ->> 'kind' = 'command' AND m.message_index = (
+      SELECT max(c.message_index) FROM rem.messages c
+      WHERE c.tenant_id = $1 AND c.user_id = $2 AND c.session_id = $3 AND c.role = 'user' AND c.created_at <= $4)))
+
+-- name: tool_calls_of_turns
+-- Return the calls of tools in the turns of some messages. Their arguments repeat the texts.
+SELECT DISTINCT c.id FROM unnest($3::uuid[]) AS e (id)
+JOIN rem.messages m ON (m.tenant_id, m.id) = ($1, e.id) AND m.user_id = $2
+CROSS JOIN LATERAL (
+  SELECT coalesce(max(u.message_index) FILTER (WHERE u.message_index <= m.message_index), -1) AS first_index,
+         coalesce(min(u.message_index) FILTER (WHERE u.message_index > m.message_index), 2147483647) AS end_index
+  FROM rem.messages u
+  WHERE u.tenant_id = m.tenant_id AND u.user_id = m.user_id AND u.session_id = m.session_id AND u.role = 'user') t
+JOIN rem.messages c ON c.tenant_id = m.tenant_id AND c.user_id = m.user_id AND c.session_id = m.session_id AND c.role = 'tool'
+  AND c.message_index > t.first_index AND c.message_index < t.end_index
+
+-- name: sessions_of_messages
+SELECT DISTINCT m.session_id FROM rem.messages m WHERE m.tenant_id = $1 AND m.id = ANY ($2::uuid[])
+
+-- name: release_derived_rows
+-- Delete the statements of derived rows ($2, $3) that have a source among the erased rows ($4), and let the dreams read their other
+-- sources again. Without it, the erasure would count as a refusal of everything else that these rows say.
+WITH lost AS (
+  SELECT DISTINCT s.tenant_id, s.id, s.dream, s.subject_id FROM unnest($2::text[], $3::uuid[]) AS e (type, id)
+  JOIN rem.statements s ON (s.tenant_id, s.entity_type, s.entity_id) = ($1, e.type, e.id) AND s.kind = 'row' AND s.state <> 'refused'
+  JOIN rem.statement_sources x ON (x.tenant_id, x.statement_id) = (s.tenant_id, s.id) AND x.source_id = ANY ($4::uuid[])),
+rescanned AS (
+  DELETE FROM rem.dream_progress p USING lost l
+  WHERE (p.tenant_id, p.source_id, p.dream) = (l.tenant_id, l.subject_id, l.dream))
+DELETE FROM rem.statements s USING lost l WHERE (s.tenant_id, s.id) = (l.tenant_id, l.id)

@@ -1,0 +1,459 @@
+"""ChangeRequests: what is to be forgotten or corrected is shown first, and done only when the user has confirmed it.
+
+A model can make a request, but it cannot confirm one: no tool takes a code. REM reads the confirmation in the user's
+own message, in a terminal, or in the answer to a question that the client puts to the user.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from uuid import UUID
+
+from rem.db.retry import retry_when_busy
+from rem.db.sql import query, query_table
+from rem.db.store import Store
+from rem.dreaming.owner_lock import hold_owner_lock
+from rem.errors import ConflictError, InvalidInputError, NotFoundError
+from rem.forgetting.planner_stats import reset_planner_stats
+from rem.forgetting.topic import TopicFinder, TopicRow, sort_rows
+from rem.memory.remember import ORIGIN, find_free_name, make_name, remember
+from rem.models import Approval, Entity, Resource, RiskLevel
+from rem.text import split_sentences, split_words
+
+if TYPE_CHECKING:
+    from rem.db.database import Connection, Database
+
+ChangeKind: TypeAlias = Literal["forget", "correct"]
+FindSimilar: TypeAlias = Callable[[str, int], Awaitable[dict[str, list[UUID]]]]
+"""Returns the ids of the rows nearest in meaning to a topic, by table."""
+CONFIRMATION_TIME = timedelta(minutes=15)
+MAX_ROWS = 20
+"""Rows of one request. A person can read and check this many."""
+MAX_SIMILAR_ROWS = 5
+MAX_PENDING_REQUESTS = 50
+CODE_BYTES = 3
+LOCK_TIMEOUT_SECONDS = 30.0
+_TEXT_FIELDS = {"resources": "content", "moments": "summary", "ontologies": "content"}
+"""The field of each table that a correction changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRequest:
+    """A change that waits for the user's confirmation."""
+
+    code: str
+    kind: ChangeKind
+    rows: list[TopicRow]
+    total: int
+    """Rows about the topic; more than `rows` if there are too many for one request."""
+    is_exact: bool
+    """The rows have the words of the topic. Otherwise they are nearest to it in meaning."""
+    new_text: str | None
+    """The text of a correction."""
+    expires_at: datetime
+
+    @property
+    def preview(self) -> str:
+        """Return the rows as a numbered list for people, with what happens to each."""
+        lines = [self._heading]
+        lines += [f"{number}. {self._describe(row)}" for number, row in enumerate(self.rows, start=1)]
+        if self.total > len(self.rows):
+            lines.append(f"These are {len(self.rows)} of {self.total}; ask again for the next ones.")
+        return "\n".join(lines)
+
+    @property
+    def question(self) -> str:
+        """Return how the user answers in chat."""
+        verb = "forget" if self.kind == "forget" else "correct"
+        which = "it" if len(self.rows) == 1 else "these"
+        choice = ", or name some, such as `only 1`" if len(self.rows) > 1 else ""
+        return (
+            f"Answer `yes` to {verb} {which}, `no` to keep everything{choice}. (`confirm {self.code}` works as well.)"
+        )
+
+    @property
+    def _heading(self) -> str:
+        found = "What I found" if self.is_exact else "No text has these words. The nearest ones are"
+        if self.kind == "forget":
+            return f"{found}, to be erased for good:" if self.is_exact else f"{found}:"
+        return f"{found}, to be corrected to “{self.new_text}”:" if self.is_exact else f"{found}:"
+
+    def _describe(self, row: TopicRow) -> str:
+        end = ""
+        if self.kind == "correct":
+            end = " (the text changes)" if row.is_editable else " (stays, and is marked as replaced)"
+        author = " (REM's answer)" if row.role == "assistant" else ""
+        return f"{row.happened_at:%Y-%m-%d} {row.table} `{row.key}`{author}: “{row.excerpt}”{end}"
+
+
+@dataclass(slots=True)
+class ChangeReport:
+    """The result of a confirmed request."""
+
+    kind: ChangeKind
+    erased: Counter[str] = field(default_factory=Counter)
+    """Erased rows by table, without REM's own records that repeated them."""
+    changed: int = 0
+    replaced: int = 0
+    """Texts that stay and are marked as replaced."""
+    key: str | None = None
+    """The key of the new statement of a correction."""
+
+    @property
+    def summary(self) -> str:
+        """Return the result as a sentence."""
+        if self.kind == "forget":
+            counts = ", ".join(f"{count} in {table}" for table, count in sorted(self.erased.items()))
+            total = self.erased.total()
+            return f"Forgotten: {total} {'text' if total == 1 else 'texts'} erased for good ({counts})."
+        parts = [f"noted under `{self.key}`"]
+        parts += [f"{self.changed} {'text' if self.changed == 1 else 'texts'} changed"] if self.changed else []
+        parts += [f"{self.replaced} marked as replaced"] if self.replaced else []
+        return f"Corrected: {', '.join(parts)}."
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRequest:
+    """A stored request."""
+
+    id: UUID
+    code: str
+    kind: ChangeKind
+    session_id: UUID | None
+    created_at: datetime
+    rows: list[tuple[str, UUID, datetime]]
+    """Table, id and version of each row."""
+    topic: str
+    new_text: str | None
+
+
+class ChangeRequests:
+    """Makes, confirms and rejects the requests of one owner."""
+
+    def __init__(self, database: Database, store: Store, language: str, find_similar: FindSimilar) -> None:
+        self._database = database
+        self._store = store
+        self._language = language
+        self._find_similar = find_similar
+
+    async def request_forget(self, topic: str, *, session_id: UUID | None = None) -> ChangeRequest:
+        """Find the rows about a topic, and store the request to erase them. Nothing is erased.
+
+        Raise NotFoundError if there are none.
+        """
+        return await self._request("forget", topic, None, session_id)
+
+    async def request_correction(self, topic: str, new_text: str, *, session_id: UUID | None = None) -> ChangeRequest:
+        """Find the statements about a topic, and store the request to replace them by a new text. Change nothing."""
+        if not new_text.strip():
+            raise InvalidInputError("Say what is right instead: the new text is empty.")
+        return await self._request("correct", topic, new_text.strip(), session_id)
+
+    async def has_rows(self, topic: str) -> bool:
+        """Return whether a row of the owner has all words of a topic."""
+        async with self._database.snapshot() as inside, inside.connection() as connection:
+            try:
+                return bool((await TopicFinder(connection, self._store.scope, self._language).find(topic, 1))[0])
+            except InvalidInputError:
+                return False
+
+    async def find_pending(self, code: str | None = None, session_id: UUID | None = None) -> list[PendingRequest]:
+        """Return the requests that wait for a confirmation, latest first; those with a code, or those of a session."""
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(query("changes", "pending"), *self._owner, code, session_id)
+        return [_to_pending(row) for row in rows]
+
+    async def find_just_shown(self, session_id: UUID) -> PendingRequest | None:
+        """Return the session's latest request, if the user has said nothing in the session since."""
+        pending = await self.find_pending(session_id=session_id)
+        if not pending:
+            return None
+        latest = pending[0]
+        async with self._database.connection() as connection:
+            statement = query("changes", "has_later_message")
+            is_stale = await connection.fetchval(statement, *self._owner, session_id, latest.created_at)
+        return None if is_stale else latest
+
+    async def show(self, request: PendingRequest) -> ChangeRequest:
+        """Return a stored request with its rows, to show it again."""
+        ids: dict[str, list[UUID]] = defaultdict(list)
+        for table, row_id, _ in request.rows:
+            ids[table].append(row_id)
+        async with self._database.snapshot() as inside, inside.connection() as connection:
+            found = await TopicFinder(connection, self._store.scope, self._language).fetch(ids)
+        by_ref = {(row.table, row.id): row for row in found}
+        rows = [by_ref[table, row_id] for table, row_id, _ in request.rows if (table, row_id) in by_ref]
+        expires_at = request.created_at + CONFIRMATION_TIME
+        return ChangeRequest(request.code, request.kind, rows, len(rows), True, request.new_text, expires_at)
+
+    async def confirm(
+        self, code: str, *, by: str, numbers: Collection[int] | None = None, now: datetime | None = None
+    ) -> ChangeReport:
+        """Carry out a request once, all of it or the rows with these numbers. Call it only for a person's confirmation.
+
+        Raise NotFoundError if no request with this code waits, and ConflictError, and change nothing, if one of its
+        rows has changed since it was shown.
+        """
+        pending = await self._get_pending(code)
+
+        async def carry_out() -> ChangeReport:
+            async with self._store.transaction() as store, store.executor.connection() as connection:
+                row = await connection.fetchrow(query("changes", "claim"), *self._owner, pending.id)
+                if row is None:
+                    raise _nothing_to_confirm(code)
+                request = _to_pending(row)
+                chosen = _choose_rows(request.rows, numbers)
+                await self._require_unchanged(connection, chosen)
+                work = _Change(connection, store, request, now or datetime.now(UTC))
+                report = await (work.erase(chosen) if request.kind == "forget" else work.correct(chosen))
+                await connection.execute(query("changes", "decide"), self._owner[0], request.id, "approved", by)
+                return report
+
+        async with hold_owner_lock(self._database, self._store.scope, timeout_seconds=LOCK_TIMEOUT_SECONDS):
+            report = await retry_when_busy(carry_out)
+        if report.kind == "forget":
+            await reset_planner_stats(self._database)
+        return report
+
+    async def reject(self, code: str, *, by: str) -> None:
+        """Drop a request. Raise NotFoundError if none with this code waits."""
+        pending = await self._get_pending(code)
+        async with self._database.connection() as connection:
+            await connection.execute(query("changes", "decide"), self._owner[0], pending.id, "rejected", by)
+
+    @property
+    def _owner(self) -> tuple[str, str | None]:
+        return self._store.scope.tenant_id, self._store.scope.user_id
+
+    async def _get_pending(self, code: str) -> PendingRequest:
+        found = await self.find_pending(code.strip().lower())
+        if not found:
+            raise _nothing_to_confirm(code)
+        return found[0]
+
+    async def _request(
+        self, kind: ChangeKind, topic: str, new_text: str | None, session_id: UUID | None
+    ) -> ChangeRequest:
+        rows, total, is_exact = await self._find_rows(topic, session_id, only_statements=kind == "correct")
+        if not rows:
+            raise NotFoundError(f"I have nothing about “{topic.strip()}” that you could {kind}.")
+        if len(await self.find_pending()) >= MAX_PENDING_REQUESTS:
+            raise ConflictError(
+                f"{MAX_PENDING_REQUESTS} requests already wait for a confirmation: confirm or reject some of them, or "
+                "wait until they expire."
+            )
+        code, expires_at = secrets.token_hex(CODE_BYTES), datetime.now(UTC) + CONFIRMATION_TIME
+        parameters = {
+            "code": code,
+            "rows": [[row.table, str(row.id), row.version.isoformat()] for row in rows],
+            "topic": topic if kind == "correct" else "",
+            "new_text": new_text,
+        }
+        await self._store.upsert(
+            Approval(
+                session_id=session_id,
+                action_type=kind,
+                # Without words of the rows: they must be gone when these are forgotten.
+                action_description=f"{kind} {len(rows)} rows",
+                risk_level=RiskLevel.IRREVERSIBLE if kind == "forget" else RiskLevel.REVERSIBLE_WITH_DELAY,
+                tool_name=kind,
+                parameters=parameters,
+                timeout_seconds=int(CONFIRMATION_TIME.total_seconds()),
+                expires_at=expires_at,
+            )
+        )
+        return ChangeRequest(code, kind, rows, total, is_exact, new_text, expires_at)
+
+    async def _find_rows(
+        self, topic: str, session_id: UUID | None, *, only_statements: bool
+    ) -> tuple[list[TopicRow], int, bool]:
+        """Return rows about a topic, their total, and whether they have its words: else those nearest in meaning.
+
+        The message that asks for it is left out.
+        """
+        async with self._database.snapshot() as inside, inside.connection() as connection:
+            finder = TopicFinder(connection, self._store.scope, self._language)
+            plain = await finder.clean_topic(topic)
+            named = await finder.fetch(await self._find_named(plain))
+            rows, total = await finder.find(topic, MAX_ROWS)
+            known = {(row.table, row.id) for row in rows}
+            added = [row for row in named if (row.table, row.id) not in known]
+            current = await connection.fetchval(query("changes", "latest_message"), *self._owner, session_id)
+            found = [*added, *rows]
+            rows = [row for row in found if row.id != current and (row.is_statement or not only_statements)][:MAX_ROWS]
+            total = total + len(added) - (len(found) - len(rows)) if len(found) <= MAX_ROWS else total
+        if rows:
+            return rows, total, True
+        similar = await self._find_similar(plain, MAX_SIMILAR_ROWS)
+        async with self._database.snapshot() as inside, inside.connection() as connection:
+            rows = await TopicFinder(connection, self._store.scope, self._language).fetch(similar)
+        rows = [row for row in sort_rows(rows) if row.is_statement and row.id != current]
+        return rows, len(rows), False
+
+    async def _find_named(self, label: str) -> dict[str, list[UUID]]:
+        """Return the ids of the owner's rows with a key, by table."""
+        ids: dict[str, list[UUID]] = defaultdict(list)
+        for entity in await self._store.lookup(label):
+            if entity.user_id == self._store.scope.user_id:
+                ids[entity.entity_type.table].append(entity.id)
+        return ids
+
+    async def _require_unchanged(self, connection: Connection, rows: Sequence[tuple[str, UUID, datetime]]) -> None:
+        """Lock the rows. Raise ConflictError if one was changed or is gone."""
+        versions: dict[tuple[str, UUID], datetime] = {}
+        for table in sorted({table for table, _, _ in rows}):
+            ids = [row_id for name, row_id, _ in rows if name == table]
+            found = await connection.fetch(query_table("changes", "lock_rows", table), *self._owner, ids)
+            versions |= {(table, row["id"]): row["updated_at"] for row in found}
+        if any(versions.get((table, row_id)) != version for table, row_id, version in rows):
+            raise ConflictError(
+                "These rows have changed since they were shown. Nothing was done: ask again, and look at the new list."
+            )
+
+
+class _Change:
+    """Carries out one request, inside one transaction."""
+
+    def __init__(self, connection: Connection, store: Store, request: PendingRequest, now: datetime) -> None:
+        self._connection = connection
+        self._store = store
+        self._request = request
+        self._now = now
+        self._tenant_id, self._user_id = store.scope.tenant_id, store.scope.user_id
+
+    async def erase(self, rows: Sequence[tuple[str, UUID, datetime]]) -> ChangeReport:
+        """Erase the rows, the previews that repeat their texts, and the summaries of their sessions."""
+        report = ChangeReport("forget")
+        ids: dict[str, set[UUID]] = defaultdict(set)
+        for table, row_id, _ in rows:
+            ids[table].add(row_id)
+            report.erased[table] += 1
+        ids["messages"] |= await self._find_repetitions(ids["messages"])
+        refs = sorted((table, row_id) for table, table_ids in ids.items() for row_id in table_ids)
+        tables, row_ids = [table for table, _ in refs], [row_id for _, row_id in refs]
+        await self._connection.execute(
+            query("changes", "release_derived_rows"), self._tenant_id, tables, row_ids, row_ids
+        )
+        await self._delete_summaries(ids["messages"])
+        for table, table_ids in sorted(ids.items()):
+            statement = query_table("forgetting", "erase_own", table)
+            await self._connection.fetch(statement, self._tenant_id, self._user_id, sorted(table_ids))
+        return report
+
+    async def correct(self, rows: Sequence[tuple[str, UUID, datetime]]) -> ChangeReport:
+        """Store the new statement, change the texts that can change, and mark the others as replaced."""
+        new_text = self._request.new_text or ""
+        report = ChangeReport("correct")
+        kept: list[str] = []
+        note: Resource | None = None
+        for table, row_id, _ in rows:
+            edited = await self._edit(table, row_id, new_text)
+            if edited is None:
+                kept.append(f"{table}/{row_id}")
+                continue
+            report.changed += 1
+            note = edited if isinstance(edited, Resource) and edited.content == new_text else note
+        report.replaced = len(kept)
+        if note is None:
+            note = await remember(self._store, new_text, metadata={"supersedes": kept}, at=self._now)
+        elif kept:
+            metadata = {**note.metadata, "supersedes": [*note.metadata.get("supersedes", []), *kept]}
+            note = await self._store.upsert(note.model_copy(update={"metadata": metadata}))
+        report.key = note.key
+        return report
+
+    async def _edit(self, table: str, row_id: UUID, new_text: str) -> Entity | None:
+        """Replace the sentences about the topic in a row, and keep the old text. Return None if it cannot change."""
+        field_name = _TEXT_FIELDS.get(table)
+        if field_name is None:
+            return None
+        model = self._store.types.get_model(table)
+        entity = await self._store.get(model, row_id)
+        if "file_id" in entity.metadata:
+            return None
+        old_text = str(getattr(entity, field_name))
+        corrected = replace_sentences(old_text, self._request.topic, new_text)
+        history = [*entity.metadata.get("corrections", []), {"at": self._now.isoformat(), "was": old_text}]
+        changes: dict[str, Any] = {field_name: corrected, "metadata": {**entity.metadata, "corrections": history}}
+        if isinstance(entity, Resource) and entity.origin == ORIGIN and corrected == new_text:
+            # Its name repeats its text.
+            changes |= {
+                "name": await find_free_name(self._store, make_name(new_text, self._now)),
+                "timestamp": self._now,
+            }
+        if entity.origin.startswith("dream:"):
+            # From now on the row is the user's own, so no dream changes it back.
+            changes["origin"] = "user"
+        return await self._store.upsert(entity.model_copy(update=changes))
+
+    async def _find_repetitions(self, message_ids: Collection[UUID]) -> set[UUID]:
+        """Return REM's own records that repeat the texts: calls of tools in the same turns, and the preview."""
+        owner = self._tenant_id, self._user_id
+        rows = await self._connection.fetch(query("changes", "tool_calls_of_turns"), *owner, sorted(message_ids))
+        if self._request.session_id is not None:
+            shown = self._request.session_id, self._request.created_at
+            rows += await self._connection.fetch(query("changes", "previews"), *owner, *shown)
+        return {row["id"] for row in rows}
+
+    async def _delete_summaries(self, message_ids: Collection[UUID]) -> None:
+        """Delete the summaries of the sessions of some messages. They are written again without them."""
+        rows = await self._connection.fetch(
+            query("changes", "sessions_of_messages"), self._tenant_id, sorted(message_ids)
+        )
+        sessions = [row["session_id"] for row in rows]
+        await self._connection.execute(query("forgetting", "delete_summaries"), self._tenant_id, sessions)
+
+
+def replace_sentences(text: str, topic: str, new_text: str) -> str:
+    """Return a text with the new text in place of the sentences that have a word of the topic, or of all of it."""
+    wanted = {word for word in split_words(topic) if len(word) > 2}
+    sentences = split_sentences(text)
+    matching = [bool(wanted & set(split_words(sentence))) for sentence in sentences]
+    if len(sentences) < 2 or not any(matching):
+        return new_text
+    first = matching.index(True)
+    kept = [
+        new_text if number == first else sentence
+        for number, sentence in enumerate(sentences)
+        if number == first or not matching[number]
+    ]
+    return " ".join(kept)
+
+
+def _choose_rows(
+    rows: Sequence[tuple[str, UUID, datetime]], numbers: Collection[int] | None
+) -> list[tuple[str, UUID, datetime]]:
+    if numbers is None:
+        return list(rows)
+    wrong = sorted(number for number in set(numbers) if not 1 <= number <= len(rows))
+    if wrong or not numbers:
+        raise InvalidInputError(f"The list has the numbers 1 to {len(rows)}: name some of these.")
+    return [rows[number - 1] for number in sorted(set(numbers))]
+
+
+def _to_pending(row: Any) -> PendingRequest:
+    parameters: Mapping[str, Any] = row["parameters"]
+    rows = [(table, UUID(row_id), datetime.fromisoformat(version)) for table, row_id, version in parameters["rows"]]
+    return PendingRequest(
+        row["id"],
+        parameters["code"],
+        row["action_type"],
+        row["session_id"],
+        row["created_at"],
+        rows,
+        parameters.get("topic") or "",
+        parameters.get("new_text"),
+    )
+
+
+def _nothing_to_confirm(code: str) -> NotFoundError:
+    minutes = int(CONFIRMATION_TIME.total_seconds() // 60)
+    return NotFoundError(
+        f"Nothing waits for the confirmation {code}: it was confirmed or rejected before, or is older than {minutes} "
+        "minutes. Ask again to get a new list."
+    )

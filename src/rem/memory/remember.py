@@ -1,0 +1,95 @@
+"""Store a statement of the user as a dated note, under a key that people can read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from rem.errors import InvalidInputError
+from rem.models import Resource
+from rem.models.field_types import check_text
+from rem.text import collapse_spaces
+
+if TYPE_CHECKING:
+    from rem.db.store import Store
+
+ORIGIN = "tool:remember"
+"""The origin of remembered statements."""
+CATEGORY = "statement"
+MAX_STATEMENT_CHARS = 20_000
+MAX_TITLE_WORDS = 7
+MAX_TITLE_CHARS = 60
+MAX_SAME_TITLES = 1000
+_LEAD = re.compile(
+    r"(?:please\s+)?(?:remember|note|keep in mind|do(?:n['’]t| not) forget)\s*(?::|that\b|,)\s*", re.IGNORECASE
+)
+
+
+async def remember(
+    store: Store,
+    text: str,
+    *,
+    tags: Sequence[str] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    at: datetime | None = None,
+) -> Resource:
+    """Store a statement, and return its row. The same statement again returns the row that it has.
+
+    The date is a part of the name: a statement is true from then on, and no question is taken for its key.
+    """
+    statement = _check_statement(text)
+    at = at or datetime.now(UTC)
+    async with store.transaction() as transaction:
+        known = await transaction.find(Resource, {"origin": ORIGIN, "content": statement}, limit=1)
+        own = [row for row in known if row.user_id == store.scope.user_id]
+        if own and not metadata:
+            return own[0]
+        name = await find_free_name(transaction, make_name(statement, at))
+        return await transaction.upsert(
+            Resource(
+                name=name,
+                content=statement,
+                category=CATEGORY,
+                timestamp=at,
+                origin=ORIGIN,
+                tags=list(tags or ()),
+                metadata=dict(metadata or {}),
+            )
+        )
+
+
+def _check_statement(text: str) -> str:
+    try:
+        check_text(text)
+    except ValueError as error:
+        raise InvalidInputError(f"The text {error}.") from error
+    statement = _LEAD.sub("", text.strip(), count=1) if _LEAD.match(text.strip()) else text.strip()
+    if not any(character.isalnum() for character in statement):
+        raise InvalidInputError("Say what to remember: the text is empty.")
+    if len(statement) > MAX_STATEMENT_CHARS:
+        raise InvalidInputError(
+            f"The text has {len(statement):,} characters. A statement has at most {MAX_STATEMENT_CHARS:,}: store a "
+            "longer text as a file, with rem ingest."
+        )
+    return statement
+
+
+def make_name(statement: str, at: datetime) -> str:
+    """Return the name of a statement: its date and its first words."""
+    words = collapse_spaces(statement).split(" ")
+    title = " ".join(words[:MAX_TITLE_WORDS])[:MAX_TITLE_CHARS].strip(" .,;:!?")
+    return f"{at:%Y-%m-%d} {title if any(character.isalnum() for character in title) else 'statement'}"
+
+
+async def find_free_name(store: Store, name: str) -> str:
+    """Return the name, with a number behind it if other rows have it."""
+    for number in range(1, MAX_SAME_TITLES):
+        candidate = name if number == 1 else f"{name} ({number})"
+        rows = await store.find(Resource, {"key": await store.normalize_key(candidate)}, with_deleted=True, limit=2)
+        if not any(row.user_id == store.scope.user_id for row in rows):
+            return candidate
+    raise InvalidInputError(
+        f"There are {MAX_SAME_TITLES - 1} statements that begin like this today: say it differently."
+    )

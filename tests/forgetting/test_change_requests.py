@@ -1,0 +1,219 @@
+"""A change is shown first, and done once, for exactly the rows that were shown, after its owner has confirmed it."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from rem.app import Rem
+from rem.db.store import Store
+from rem.errors import ConflictError, InvalidInputError, NotFoundError, RemError
+from rem.forgetting.change_requests import MAX_PENDING_REQUESTS, MAX_ROWS, ChangeReport, replace_sentences
+from rem.memory.message import NewMessage
+from rem.models import Approval, Message, Moment, Resource, Role
+from tests.forgetting.text_traces import find_traces
+
+_ALICE, _BOB = "alice@example.com", "bob@example.com"
+_SECRET = "heliotrope-91"
+
+
+async def say(rem: Rem, *texts: str, role: Role = Role.USER, session_id: UUID | None = None) -> UUID:
+    """Store messages of Alice, and return their session."""
+    memory = rem.memory(_ALICE)
+    session_id = session_id or (await memory.create_session()).id
+    await memory.append(session_id, [NewMessage(role=role, content=text) for text in texts])
+    return session_id
+
+
+async def list_texts(store: Store) -> set[str]:
+    notes, messages = await store.find(Resource), await store.find(Message)
+    return {note.content for note in notes} | {message.content for message in messages}
+
+
+async def test_forgetting_shows_the_rows_first_and_erases_only_them(
+    rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    session_id = await say(rem, f"My code word for the boat is {_SECRET}.", "The boat needs a new sail.")
+    await say(rem, f"Your code word is {_SECRET}.", role=Role.ASSISTANT, session_id=session_id)
+    await alice.upsert(Resource(name="Boat", content=f"Code words: {_SECRET} for the boat."))
+    await say(rem, "Forget my code word.", session_id=session_id)
+    request = await rem.changes(_ALICE).request_forget("my code word", session_id=session_id)
+    assert [row.table for row in request.rows] == ["resources", "messages", "messages"]
+    assert (request.total, request.is_exact) == (3, True)
+    assert f"`session-{session_id}-msg-0`: “My code word for the boat is {_SECRET}.”" in request.preview
+    assert len(await list_texts(alice)) == 5
+    report = await rem.changes(_ALICE).confirm(request.code, by="test")
+    assert report.erased == {"resources": 1, "messages": 2}
+    assert await list_texts(alice) == {"The boat needs a new sail."}
+    assert await find_traces(sql, _SECRET) == {}
+
+
+async def test_a_code_works_once_and_for_its_owner_only(rem: Rem, alice: Store, bob: Store) -> None:
+    await say(rem, "Marta likes tea.")
+    await bob.upsert(Resource(name="Marta", content="Marta likes tea."))
+    request = await rem.changes(_ALICE).request_forget("what I said about Marta")
+    with pytest.raises(NotFoundError, match="Nothing waits"):
+        await rem.changes(_BOB).confirm(request.code, by="test")
+    with pytest.raises(NotFoundError):
+        await rem.changes(_ALICE, tenant="another").confirm(request.code, by="test")
+    assert len(await list_texts(alice)) == 1
+    await rem.changes(_ALICE).confirm(request.code.upper(), by="test")
+    assert (await list_texts(alice), await list_texts(bob)) == (set(), {"Marta likes tea."})
+    with pytest.raises(NotFoundError, match="Nothing waits"):
+        await rem.changes(_ALICE).confirm(request.code, by="test")
+
+
+async def test_concurrent_confirmations_carry_a_change_out_once(rem: Rem, alice: Store) -> None:
+    await alice.upsert(Resource(name="Flight", content="My flight is SK1425."))
+    request = await rem.changes(_ALICE).request_correction("my flight", "My flight is SK1427.")
+
+    async def confirm() -> ChangeReport | RemError:
+        try:
+            return await rem.changes(_ALICE).confirm(request.code, by="test")
+        except RemError as error:
+            return error
+
+    results = await asyncio.gather(*(confirm() for _ in range(4)))
+    assert [type(result).__name__ for result in results if not isinstance(result, ChangeReport)] == [
+        "NotFoundError"
+    ] * 3
+    (note,) = await alice.find(Resource)
+    assert len(note.metadata["corrections"]) == 1
+
+
+async def test_nothing_is_erased_if_a_row_has_changed_since(rem: Rem, alice: Store) -> None:
+    await say(rem, "Marta likes tea.")
+    note = await alice.upsert(Resource(name="Marta", content="Marta is a baker."))
+    request = await rem.changes(_ALICE).request_forget("Marta")
+    await alice.upsert(note.model_copy(update={"content": "Marta is my sister."}))
+    with pytest.raises(ConflictError, match="have changed"):
+        await rem.changes(_ALICE).confirm(request.code, by="test")
+    assert await list_texts(alice) == {"Marta likes tea.", "Marta is my sister."}
+
+
+async def test_rejected_and_expired_requests_change_nothing(
+    rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await say(rem, "Marta likes tea.")
+    rejected = await rem.changes(_ALICE).request_forget("Marta")
+    await rem.changes(_ALICE).reject(rejected.code, by="test")
+    expired = await rem.changes(_ALICE).request_forget("Marta")
+    await sql.execute("UPDATE rem.approvals SET expires_at = now() - interval '1 s' WHERE status = 'pending'")
+    for code in (rejected.code, expired.code, "000000"):
+        with pytest.raises(NotFoundError, match="15 minutes"):
+            await rem.changes(_ALICE).confirm(code, by="test")
+    assert await list_texts(alice) == {"Marta likes tea."}
+    assert "Marta" not in str(await sql.fetch("SELECT * FROM rem.approvals"))
+
+
+async def test_the_user_can_choose_some_of_the_rows(rem: Rem, alice: Store) -> None:
+    await say(rem, "Marta likes tea.", "Marta moved to Leeds.", "Marta has a dog.")
+    request = await rem.changes(_ALICE).request_forget("Marta")
+    with pytest.raises(InvalidInputError, match="1 to 3"):
+        await rem.changes(_ALICE).confirm(request.code, by="test", numbers=[1, 4])
+    kept = request.rows[1].text
+    report = await rem.changes(_ALICE).confirm(request.code, by="test", numbers=[1, 3])
+    assert report.erased == {"messages": 2}
+    assert await list_texts(alice) == {kept}
+
+
+async def test_ten_thousand_rows_are_shown_in_pages(rem: Rem, alice: Store) -> None:
+    notes = [Resource(name=f"Note {number}", content=f"Marta was here {number} times.") for number in range(10_000)]
+    await alice.upsert_many(notes)
+    request = await rem.changes(_ALICE).request_forget("Marta")
+    assert (len(request.rows), request.total) == (MAX_ROWS, 10_000)
+    assert f"These are {MAX_ROWS} of 10000" in request.preview
+    assert (await rem.changes(_ALICE).confirm(request.code, by="test")).erased == {"resources": MAX_ROWS}
+    assert await alice.count(Resource) == 10_000 - MAX_ROWS
+
+
+async def test_a_topic_needs_words_and_rows(rem: Rem) -> None:
+    for topic in ("everything", "what I said", "?!", "the"):
+        with pytest.raises(InvalidInputError, match="Say what it is about"):
+            await rem.changes(_ALICE).request_forget(topic)
+    with pytest.raises(NotFoundError, match="nothing about"):
+        await rem.changes(_ALICE).request_forget("Marta")
+
+
+async def test_a_row_is_found_by_its_key(rem: Rem, alice: Store) -> None:
+    await alice.upsert(Resource(name="Parking spot", content="B12"))
+    request = await rem.changes(_ALICE).request_forget("parking-spot")
+    assert [row.key for row in request.rows] == ["parking-spot"]
+
+
+async def test_nearest_rows_are_offered_as_such(rem: Rem, alice: Store) -> None:
+    await alice.upsert(Resource(name="Pet", content="Our puppy is called Rex and barks at the postman."))
+    request = await rem.changes(_ALICE).request_forget("my dog's name")
+    assert ([row.key for row in request.rows], request.is_exact) == (["pet"], False)
+    assert request.preview.startswith("No text has these words.")
+
+
+async def test_pending_requests_are_limited(rem: Rem) -> None:
+    await say(rem, "Marta likes tea.")
+    changes = rem.changes(_ALICE)
+    for _ in range(MAX_PENDING_REQUESTS):
+        await changes.request_forget("Marta")
+    with pytest.raises(ConflictError, match="already wait"):
+        await changes.request_forget("Marta")
+
+
+async def test_a_correction_keeps_messages_and_stores_what_replaces_them(rem: Rem, alice: Store) -> None:
+    await say(rem, "My flight is SK1425.", "What is my flight?")
+    (message,) = [row for row in await alice.find(Message) if "SK1425" in row.content]
+    request = await rem.changes(_ALICE).request_correction("my flight", "My flight is SK1427.")
+    assert [row.text for row in request.rows] == ["My flight is SK1425."]
+    assert "(stays, and is marked as replaced)" in request.preview
+    report = await rem.changes(_ALICE).confirm(request.code, by="test")
+    (note,) = await alice.find(Resource)
+    assert (note.content, note.key) == ("My flight is SK1427.", report.key)
+    assert note.metadata["supersedes"] == [f"messages/{message.id}"]
+    assert (report.changed, report.replaced) == (0, 1)
+    assert len(await alice.find(Message)) == 2
+
+
+async def test_a_correction_changes_notes_and_keeps_their_old_text(rem: Rem, alice: Store) -> None:
+    await alice.upsert(Resource(name="Trip", content="The hotel is booked. My flight is SK1425. Mia comes along."))
+    await alice.upsert(Moment(name="Booking", summary="Alice's flight is SK1425.", starts_timestamp=datetime.now(UTC)))
+    await alice.upsert(Resource(name="Scan", content="Flight SK1425", metadata={"file_id": str(UUID(int=1))}))
+    request = await rem.changes(_ALICE).request_correction("flight", "My flight is SK1427.")
+    report = await rem.changes(_ALICE).confirm(request.code, by="test")
+    (trip,) = await alice.lookup("trip")
+    (booking,) = await alice.lookup("booking")
+    (scan,) = await alice.lookup("scan")
+    assert isinstance(trip, Resource)
+    assert trip.content == "The hotel is booked. My flight is SK1427. Mia comes along."
+    assert trip.metadata["corrections"][0]["was"].startswith("The hotel is booked. My flight is SK1425.")
+    assert getattr(booking, "summary") == "My flight is SK1427."  # noqa: B009  # a moment, seen as an entity
+    assert getattr(scan, "content") == "Flight SK1425"  # noqa: B009
+    assert (report.changed, report.replaced) == (2, 1)
+
+
+async def test_requests_are_stored_as_approvals_that_expire(rem: Rem, alice: Store) -> None:
+    await say(rem, "Marta likes tea.")
+    request = await rem.changes(_ALICE).request_forget("Marta")
+    (approval,) = await alice.find(Approval)
+    assert (approval.status, approval.risk_level, approval.expires_at) == (
+        "pending",
+        "irreversible",
+        request.expires_at,
+    )
+    await rem.changes(_ALICE).confirm(request.code, by="Alice in a test")
+    (approval,) = await alice.find(Approval)
+    assert (approval.status, approval.decided_by, approval.parameters) == ("approved", "Alice in a test", {})
+
+
+@pytest.mark.parametrize(
+    ("text", "becomes"),
+    [
+        ("My flight is SK1425.", "New."),
+        ("It rains. My flight is SK1425. We go.", "It rains. New. We go."),
+        ("My flight is SK1425. The flight is late. We go.", "New. We go."),
+        ("", "New."),
+    ],
+)
+def test_replace_sentences(text: str, becomes: str) -> None:
+    assert replace_sentences(text, "my flight", "New.") == becomes
