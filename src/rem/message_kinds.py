@@ -67,6 +67,11 @@ def find_statement_spans(text: str) -> Iterator[tuple[int, int]]:
             yield start, end
 
 
+def refers_back(text: str) -> bool:
+    """Return whether a message begins like one about what was just said: "It's on Thursday", "Actually no"."""
+    return _references().match(text[:MAX_CLASSIFIED_CHARS].lstrip().lower().replace("’", "'")) is not None
+
+
 def list_requests(text: str) -> list[str]:
     """Return the questions and commands of a message, in their order."""
     requests = (MessageKind.QUESTION, MessageKind.COMMAND)
@@ -192,6 +197,11 @@ def _courtesy_words() -> frozenset[str]:
 @cache
 def _verb_words() -> frozenset[str]:
     return frozenset(word.replace("'", "") for word in word_set("message_kinds.verb_words") | word_set("tags.verbs"))
+
+
+@cache
+def _references() -> re.Pattern[str]:
+    return re.compile(alternatives("changes.references"))
 
 
 @cache

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 FETCH_FACTOR = 3
 """An answer fetches this many times its rows, because copies are dropped and a newer statement may rank lower."""
+SIMILARITY_WEIGHT = 0.3
+"""Weight of the similarity beside the score of SEARCH: a question in plain words shares few words with its answer."""
 INTRODUCTION_BONUS = 0.15
 """Added to the score of a row that says who somebody is, if the question asks for that."""
 OTHER_PERSON_LOSS = 0.15
@@ -41,7 +43,12 @@ def find_property_words(question: str) -> str:
 
 def prefer_fitting(question: str, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows with those first that answer the kind of question, among rows with similar scores."""
-    return sorted(rows, key=lambda row: -float(row.get("score") or 0.0) - _compute_bonus(question, _get_text(row)))
+
+    def fit(row: dict[str, Any]) -> float:
+        meaning = SIMILARITY_WEIGHT * float(row.get("similarity") or 0.0)
+        return float(row.get("score") or 0.0) + meaning + _compute_bonus(question, _get_text(row))
+
+    return sorted(rows, key=fit, reverse=True)
 
 
 def drop_copies(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 FUZZY_THRESHOLD = 0.65
 """One misspelt word of two reaches this similarity, one common word does not."""
 MAX_COMPARED_KEYS = 20
+MIN_ANSWER_SIMILARITY = 0.2
+"""A text with less similarity and no common word is no answer."""
 MAX_SHOWN_QUERY_CHARS = 200
 MAX_CONNECTION_DEPTH = 3
 MAX_CONNECTED_ROWS = 25
@@ -236,7 +238,7 @@ async def _run(executor: QueryExecutor, store: Store, text: str, query: Query) -
     """Run a query. The rows of a SEARCH are arranged as an answer: without copies, the newest statement first."""
     if not isinstance(query, Search):
         return await executor.run(query)
-    wider = replace(query, limit=query.limit * FETCH_FACTOR)
+    wider = _widen(query)
     result = await executor.run(wider)
     rows = result.results
     other_words = find_property_words(text)
@@ -246,6 +248,16 @@ async def _run(executor: QueryExecutor, store: Store, text: str, query: Query) -
         rows = [*rows, *(row for row in more.results if _identify(row) not in known)]
     rows = await arrange_rows(store, text, rows)
     return replace(result, results=rows[: query.limit])
+
+
+def _widen(query: Search) -> Search:
+    """Return the query with more rows and a lower similarity: a question shares few words with its answer."""
+    is_default = query.min_similarity == Search("").min_similarity
+    return replace(
+        query,
+        limit=query.limit * FETCH_FACTOR,
+        min_similarity=MIN_ANSWER_SIMILARITY if is_default else query.min_similarity,
+    )
 
 
 def _keep_wanted(result: QueryResult, reading: Reading, text: str) -> QueryResult:

@@ -17,21 +17,23 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from rem.db.sql import query as sql
+from rem.message_kinds import refers_back
 from rem.rules import alternatives, word_set, word_sets
 from rem.text import STOP_WORDS, find_sentence_spans, split_words
 
 if TYPE_CHECKING:
     from rem.db.store import Store
 
-MAX_COMPARED_ROWS = 12
+MAX_COMPARED_ROWS = 15
 """Rows of an answer that are compared with each other."""
 MAX_SENTENCES = 4
 """Sentences of a row that are compared: those with most words of the question."""
-MIN_SCORE_SHARE = 0.4
-"""A row with less than this share of an older row's score is about something else."""
 SAME_TOPIC_COSINE = 0.5
-"""Two texts with this cosine and a common word have the same topic."""
-NEAR_TOPIC_COSINE = 0.35
+"""Two texts about the same thing have at least this cosine."""
+NEAR_TOPIC_COSINE = 0.42
+"""The same for a newer text that fits the question better than the older one."""
+MIN_FIT_SHARE = 0.82
+"""A newer row must fit the question about as well as the older one. Otherwise it is about another part of the topic."""
 MAX_REFERENCE_DISTANCE = 6
 """A correction without a subject ("Actually it's Thursday") refers to one of this many messages before it."""
 _TIME_SHAPE = re.compile(r"\b\d{1,2}[:.]\d\d\b|\b\d{1,2} ?(?:am|pm|o'clock)\b|\b(?:noon|midnight)\b")
@@ -74,6 +76,7 @@ class _Row:
     key: str
     at: datetime
     score: float
+    similarity: float
     session_id: str | None
     position: int
     entity_id: str
@@ -83,6 +86,10 @@ class _Row:
     def time(self) -> tuple[datetime, int]:
         """The time, and the place in the session for messages that were stored together."""
         return self.at, self.position
+
+    def fits_as_well_as(self, other: _Row) -> bool:
+        """Return whether the row fits the question about as well as another."""
+        return self.score >= MIN_FIT_SHARE * other.score and self.similarity >= MIN_FIT_SHARE * other.similarity
 
 
 async def mark_superseded(store: Store, question: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -94,12 +101,13 @@ async def mark_superseded(store: Store, question: str, rows: list[dict[str, Any]
     if len(compared) < 2:
         return rows
     cosines = await _load_cosines(store, rows[:MAX_COMPARED_ROWS])
+    asked = _find_properties(question)
     newest: dict[int, _Row] = {}
     for older in compared:
         for newer in compared:
-            if _replaces(newer, older, cosines) and (
-                older.place not in newest or newest[older.place].time < newer.time
-            ):
+            cosine = cosines.get(frozenset((newer.entity_id, older.entity_id)), 0.0)
+            is_newest = older.place not in newest or newest[older.place].time < newer.time
+            if is_newest and _replaces(newer, older, asked, cosine):
                 newest[older.place] = newer
     return _reorder(rows, newest)
 
@@ -131,12 +139,15 @@ def _prepare(question: str, rows: Sequence[dict[str, Any]]) -> Iterator[_Row]:
         happened_at, key = row.get("happened_at"), row.get("key")
         if not (isinstance(record, dict) and isinstance(passage, dict) and happened_at and key):
             continue
+        if row["table"] == "resources" and not record.get("timestamp"):
+            continue  # when a note was read says nothing about when it was written
         position = record.get("message_index")
         yield _Row(
             place,
             str(key),
             datetime.fromisoformat(str(happened_at)),
             float(row.get("score") or 0.0),
+            float(row.get("similarity") or 0.0),
             str(record["session_id"]) if record.get("session_id") else None,
             position if isinstance(position, int) else -1,
             str(record.get("id")),
@@ -168,12 +179,17 @@ def _parse_sentence(sentence: str) -> _Sentence:
         subject=subject - _fillers(),
         value=_content_words(value),
         shapes=frozenset(_find_shapes(value)),
-        properties=frozenset(name for name, verbs in _properties().items() if verbs & set(split_words(text))),
-        negated=frozenset(_stem(word) for word in _NEGATED.findall(text)),
+        properties=_find_properties(text),
+        negated=frozenset(_stem(word) for word in _NEGATED.findall(text) if word not in _empty_words()),
         has_change=_cues().search(text) is not None,
-        refers_back=_references().match(text) is not None,
+        refers_back=refers_back(text),
         owner=_find_owner(text),
     )
+
+
+def _find_properties(text: str) -> frozenset[str]:
+    words = set(split_words(text))
+    return frozenset(name for name, verbs in _properties().items() if verbs & words)
 
 
 def _find_shapes(value: str) -> Iterator[str]:
@@ -196,32 +212,43 @@ def _find_owner(text: str) -> str:
     return words[0] if words else ""
 
 
-def _replaces(newer: _Row, older: _Row, cosines: dict[frozenset[str], float]) -> bool:
-    if newer.time <= older.time or newer.score < MIN_SCORE_SHARE * older.score:
+def _replaces(newer: _Row, older: _Row, asked: frozenset[str], cosine: float) -> bool:
+    """Return whether a row says something else about the question than an older one does."""
+    if newer.time <= older.time:
         return False
-    cosine = cosines.get(frozenset((newer.entity_id, older.entity_id)), 0.0)
-    distance = newer.position - older.position if newer.session_id and newer.session_id == older.session_id else 0
-    return any(_contradicts(new, old, cosine, distance) for new in newer.sentences for old in older.sentences)
+    min_cosine = SAME_TOPIC_COSINE if older.place < newer.place else NEAR_TOPIC_COSINE
+    has_same_topic = cosine >= min_cosine and newer.fits_as_well_as(older)
+    is_reference = newer.session_id is not None and newer.session_id == older.session_id
+    distance = newer.position - older.position if is_reference else 0
+    for new in newer.sentences:
+        for old in older.sentences:
+            if new.words <= old.words and not new.negated:
+                continue  # it repeats the older one
+            if _states_same_property(new, old, asked) or (has_same_topic and _changes(new, old)):
+                return True
+            if 0 < distance <= MAX_REFERENCE_DISTANCE and _corrects(new, old):
+                return True
+    return False
 
 
-def _contradicts(new: _Sentence, old: _Sentence, cosine: float, distance: int) -> bool:
-    """Return whether the newer of two sentences replaces what the older one says."""
-    if new.words <= old.words and not new.negated:
-        return False  # it repeats the older one
-    common = new.words & old.words - _fillers()
-    if new.subject and new.subject == old.subject and new.shapes & old.shapes:
-        return True
-    if new.properties & old.properties and new.owner == old.owner and new.value != old.value:
-        return True
-    if not new.has_change and not new.negated:
+def _states_same_property(new: _Sentence, old: _Sentence, asked: frozenset[str]) -> bool:
+    """Return whether two sentences are about the property of a person that is asked for, such as the residence."""
+    return new.owner == old.owner and bool(new.properties & old.properties & asked) and new.value != old.value
+
+
+def _changes(new: _Sentence, old: _Sentence) -> bool:
+    """Return whether a sentence has a word of change, or states another value of the same kind for the same thing."""
+    common = (new.words & old.words) - _fillers()
+    if new.has_change or new.negated & old.words:
+        return bool(common)
+    return bool(new.subject) and new.subject == old.subject and bool(new.shapes & old.shapes)
+
+
+def _corrects(new: _Sentence, old: _Sentence) -> bool:
+    """Return whether a sentence corrects what was just said, without naming it again."""
+    if not new.refers_back or not (new.has_change or new.negated):
         return False
-    if 0 < distance <= MAX_REFERENCE_DISTANCE and new.refers_back:
-        return bool(common or new.negated & old.words or new.shapes & old.shapes)
-    if new.negated & old.words:
-        return len(common) > 1 or cosine >= NEAR_TOPIC_COSINE
-    if new.subject and old.subject and 2 * len(new.subject & old.subject) >= max(len(new.subject), len(old.subject)):
-        return cosine >= NEAR_TOPIC_COSINE
-    return cosine >= (SAME_TOPIC_COSINE if len(common) == 1 else NEAR_TOPIC_COSINE) and bool(common)
+    return bool((new.words & old.words) - _fillers() or new.negated & old.words or new.shapes & old.shapes)
 
 
 async def _load_cosines(store: Store, rows: Sequence[dict[str, Any]]) -> dict[frozenset[str], float]:
@@ -268,11 +295,6 @@ def _properties() -> dict[str, frozenset[str]]:
 @cache
 def _cues() -> re.Pattern[str]:
     return re.compile(rf"\b{alternatives('changes.cues')}\b")
-
-
-@cache
-def _references() -> re.Pattern[str]:
-    return re.compile(alternatives("changes.references"))
 
 
 @cache

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from rem.context import Scope
 from rem.db.sql import fill, identifier, query
 from rem.errors import SettingsError
+from rem.message_kinds import refers_back
 
 if TYPE_CHECKING:
     from rem.db.database import Connection
+
+MAX_EARLIER_MESSAGES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +51,11 @@ class SearchableRow:
     """When the message was written, or when the moment or resource took place."""
     group_id: UUID | None
     position: int | None
+    """The place in the session. None for a message outside of a dialogue: users tell `rem:local` many things in a row,
+    so the messages around one say nothing about it."""
     bodies: dict[str, str]
     earlier_messages: tuple[str, ...]
-    """The texts of up to three messages before it in the session, nearest first. Empty if it is no message."""
+    """The texts of up to three messages before it in the session that give it context, nearest first."""
     role: str | None
     speaker: str | None
     kind: str | None = None
@@ -126,27 +131,32 @@ async def load_rows(
         is_searched=_IS_SEARCHED + (_IS_SEARCHED_MESSAGE if searchable_type.has_messages else ""),
         has_own_title=_HAS_OWN_TITLE.get(searchable_type.name, "true"),
         bodies=", ".join(f"coalesce(r.{identifier(field)}::text, '')" for field in searchable_type.fields),
-        before=f"({query('passages', 'earlier_messages')})" if searchable_type.has_messages else "NULL::text[]",
+        before=f"({query('passages', 'earlier_messages')})" if searchable_type.has_messages else "NULL::json",
         lock="FOR SHARE OF r SKIP LOCKED" if lock else "",
     )
-    return [
-        SearchableRow(
-            row["id"],
-            row["user_id"],
-            row["expires_at"],
-            row["language"],
-            row["title"],
-            row["happened_at"],
-            row["group_id"],
-            row["position"],
-            dict(zip(searchable_type.fields, row["bodies"], strict=True)),
-            tuple(row["before"] or ()),
-            row["role"],
-            row["speaker"],
-            row["kind"],
-            row["range_time"],
-            row["is_searched"],
-            row["has_own_title"],
-        )
-        for row in await connection.fetch(statement, tenant_id, ids)
-    ]
+    return [_make_row(row, searchable_type) for row in await connection.fetch(statement, tenant_id, ids)]
+
+
+def _make_row(row: Any, searchable_type: SearchableType) -> SearchableRow:
+    bodies = dict(zip(searchable_type.fields, row["bodies"], strict=True))
+    before = row["before"] or {"has_answers": False, "texts": []}
+    is_part = row["role"] != "user" or row["speaker"] is not None or before["has_answers"]
+    texts = before["texts"][:MAX_EARLIER_MESSAGES] if is_part or refers_back(" ".join(bodies.values())) else []
+    return SearchableRow(
+        row["id"],
+        row["user_id"],
+        row["expires_at"],
+        row["language"],
+        row["title"],
+        row["happened_at"],
+        row["group_id"],
+        row["position"] if is_part else None,
+        bodies,
+        tuple(texts),
+        row["role"],
+        row["speaker"],
+        row["kind"],
+        row["range_time"],
+        row["is_searched"],
+        row["has_own_title"],
+    )

@@ -27,7 +27,8 @@ CREATE OR REPLACE FUNCTION rem_search_weights() RETURNS TABLE (
     1.35,  -- next_word
     0.3,   -- next_meaning
     0.5,   -- second_next_word
-    -- An entity outside of sessions has no neighbours. It gets these instead, or it could never score as high as a message.
+    -- An entity outside of sessions and a message outside of a dialogue have no neighbours. They get these instead, or they could
+    -- never score as high as a message with neighbours.
     0.4,   -- alone_word
     1.85,  -- alone_meaning
     0.6,   -- named_speaker: the query names the author of the message
@@ -401,7 +402,7 @@ LANGUAGE sql STABLE ROWS 100 AS $$
            max(meaning_score) OVER next_message AS next_meaning_score,
            max(word_score) OVER second_next_message AS second_next_word_score
     FROM scored s CROSS JOIN rem.rem_search_weights() w WHERE has_sessions
-    WINDOW in_session AS (PARTITION BY coalesce(group_id, entity_id) ORDER BY coalesce(position, -1000)),
+    WINDOW in_session AS (PARTITION BY CASE WHEN position IS NULL THEN entity_id ELSE group_id END ORDER BY coalesce(position, 0)),
            nearby AS (in_session RANGE BETWEEN 4 PRECEDING AND 4 FOLLOWING),
            previous_message AS (in_session RANGE BETWEEN 1 PRECEDING AND 1 PRECEDING),
            next_message AS (in_session RANGE BETWEEN 1 FOLLOWING AND 1 FOLLOWING),
@@ -415,7 +416,7 @@ LANGUAGE sql STABLE ROWS 100 AS $$
       -- The prior counts less for an entity that fits well by words and by meaning.
       + prior * (1 - w.prior_loss * least(word_score, meaning_score))
       + w.nearby_word * nearby_word_score + w.nearby_meaning * nearby_meaning_score
-      + CASE WHEN group_id IS NULL THEN w.alone_word * word_score + w.alone_meaning * meaning_score
+      + CASE WHEN position IS NULL THEN w.alone_word * word_score + w.alone_meaning * meaning_score
              ELSE w.next_word * coalesce(next_word_score, 0) + w.second_next_word * coalesce(second_next_word_score, 0)
                 + w.previous_word * coalesce(previous_word_score, 0) + w.previous_meaning * coalesce(previous_meaning_score, 0)
                 + w.next_meaning * coalesce(next_meaning_score, 0) END

@@ -87,17 +87,23 @@ SELECT count(*) FROM rem.passages WHERE model_id <> $1
 LOCK TABLE rem.embedding_models IN SHARE ROW EXCLUSIVE MODE
 
 -- name: earlier_messages
--- Return the messages before a message that give it context, nearest first: up to three of the last eight. A long text is cut, but stays
--- too long to be used. Users who ask their assistant something and then tell it something rarely mean the same subject.
-SELECT array_agg(left(c.content, 1001) ORDER BY c.message_index DESC) FROM (
-  SELECT b.content, b.message_index FROM (
-    SELECT m.* FROM rem.messages m
-    WHERE (m.tenant_id, m.user_id, m.session_id) = (r.tenant_id, r.user_id, r.session_id)
-      AND m.message_index < r.message_index AND m.deleted_at IS NULL AND m.content <> '' AND m.role <> 'tool'
-    ORDER BY m.message_index DESC LIMIT 8) b
-  WHERE b.model IS DISTINCT FROM 'rem:local'
-    AND NOT (r.role = 'user' AND b.role = 'user' AND coalesce(b.kind, 'statement') <> 'statement' AND b.metadata ->> 'speaker' IS NULL)
-  ORDER BY b.message_index DESC LIMIT 3) c
+-- Return whether a language model has answered a message or one of the eight messages before it, and the texts of these eight that give
+-- the message context, nearest first. A long text is cut, but stays too long to be used. Answers in which `rem:local` quotes other rows are no context.
+-- Users who ask their assistant something and then tell it something rarely mean the same subject.
+SELECT json_build_object(
+  'has_answers', coalesce(bool_or(b.role = 'assistant' AND b.model IS DISTINCT FROM 'rem:local'), false) OR EXISTS (
+    SELECT FROM rem.messages a
+    WHERE (a.tenant_id, a.user_id, a.session_id, a.message_index) = (r.tenant_id, r.user_id, r.session_id, r.message_index + 1)
+      AND a.role = 'assistant' AND a.model IS DISTINCT FROM 'rem:local'),
+  'texts', coalesce(json_agg(left(b.content, 1001) ORDER BY b.message_index DESC) FILTER (
+    WHERE b.model IS DISTINCT FROM 'rem:local'
+      AND NOT (r.role = 'user' AND b.role = 'user' AND coalesce(b.kind, 'statement') <> 'statement'
+               AND b.metadata ->> 'speaker' IS NULL)), '[]'))
+FROM (
+  SELECT m.role, m.content, m.model, m.kind, m.metadata, m.message_index FROM rem.messages m
+  WHERE (m.tenant_id, m.user_id, m.session_id) = (r.tenant_id, r.user_id, r.session_id)
+    AND m.message_index < r.message_index AND m.deleted_at IS NULL AND m.content <> '' AND m.role <> 'tool'
+  ORDER BY m.message_index DESC LIMIT 8) b
 
 -- name: fold_statistics
 SELECT rem.rem_fold_statistics(), gin_clean_pending_list('rem.kv_store_summary_trigrams')
