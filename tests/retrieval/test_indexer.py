@@ -303,7 +303,9 @@ async def test_stored_mean_is_the_mean_of_all_vectors(settings: Settings, sql: S
 async def test_words_of_deleted_message_find_nothing(rem: Rem, alice: Store) -> None:
     session = await alice.upsert(Session(name="Talk"))
     messages = [
-        await alice.upsert(Message(session_id=session.id, message_index=index, role="user", content=text))
+        await alice.upsert(
+            Message(session_id=session.id, message_index=index, role="user", content=text, metadata={"speaker": "Ann"})
+        )
         for index, text in enumerate(["my code is wildebeest", "thanks a lot, dear friend", "you are welcome"])
     ]
     query = 'SEARCH "wildebeest" FROM messages MODE text'

@@ -58,6 +58,8 @@ class _Sentence:
     """What one sentence of a row says about what."""
 
     words: frozenset[str]
+    thing: frozenset[str]
+    """The words without those of change."""
     subject: frozenset[str]
     value: frozenset[str]
     shapes: frozenset[str]
@@ -176,6 +178,7 @@ def _parse_sentence(sentence: str) -> _Sentence:
     words = _content_words(text)
     return _Sentence(
         words=words,
+        thing=_content_words(_cues().sub(" ", text)) - _fillers(),
         subject=subject - _fillers(),
         value=_content_words(value),
         shapes=frozenset(_find_shapes(value)),
@@ -224,7 +227,7 @@ def _replaces(newer: _Row, older: _Row, asked: frozenset[str], cosine: float) ->
         for old in older.sentences:
             if new.words <= old.words and not new.negated:
                 continue  # it repeats the older one
-            if _states_same_property(new, old, asked) or (has_same_topic and _changes(new, old)):
+            if _states_same_property(new, old, asked) or _revokes(new, old) or (has_same_topic and _changes(new, old)):
                 return True
             if 0 < distance <= MAX_REFERENCE_DISTANCE and _corrects(new, old):
                 return True
@@ -234,6 +237,11 @@ def _replaces(newer: _Row, older: _Row, asked: frozenset[str], cosine: float) ->
 def _states_same_property(new: _Sentence, old: _Sentence, asked: frozenset[str]) -> bool:
     """Return whether two sentences are about the property of a person that is asked for, such as the residence."""
     return new.owner == old.owner and bool(new.properties & old.properties & asked) and new.value != old.value
+
+
+def _revokes(new: _Sentence, old: _Sentence) -> bool:
+    """Return whether a sentence says nothing but that the thing of the older one has changed: "The offsite is off"."""
+    return new.has_change and bool(new.thing) and new.thing <= old.words
 
 
 def _changes(new: _Sentence, old: _Sentence) -> bool:
