@@ -19,7 +19,17 @@ from rem.agents.local.model import LOCAL_MODEL
 from rem.agents.model_errors import describe_model_error
 from rem.agents.tool_gaps import store_tool_gaps
 from rem.errors import RemError
-from rem.events import AnyEvent, DoneEvent, ErrorEvent, MetadataEvent, ReasoningEvent, TextEvent, ToolCallEvent
+from rem.events import (
+    ActionRequestEvent,
+    AnyEvent,
+    DoneEvent,
+    ErrorEvent,
+    MetadataEvent,
+    ReasoningEvent,
+    TextEvent,
+    ToolCallEvent,
+)
+from rem.memory.card_answers import CARDS_FIELD
 from rem.memory.message import NOTE_TOOLS, NewMessage
 from rem.models.message import Role
 
@@ -186,6 +196,7 @@ class Transcript:
         self._reasoning: list[str] = []
         self._calls: dict[tuple[str | None, str], ToolCallEvent] = {}
         self._results: dict[tuple[str | None, str], Any] = {}
+        self._cards: list[dict[str, Any]] = []
         self.confidence: float | None = None
 
     def add(self, event: AnyEvent) -> None:
@@ -199,6 +210,8 @@ class Transcript:
                 self._calls[event.agent, event.tool_id] = event
             case ToolCallEvent():
                 self._results[event.agent, event.tool_id] = event.result
+            case ActionRequestEvent():
+                self._cards.append(event.card.model_dump(mode="json", exclude_none=True))
             case MetadataEvent(confidence=float() as confidence):
                 self.confidence = confidence
 
@@ -227,6 +240,9 @@ class Transcript:
             # Excerpts of the memory must not be found beside their sources.
             metadata = {"agent": agent} | ({"searchable": False} if model == LOCAL_MODEL else {})
             messages.append(NewMessage(role=Role.ASSISTANT, content=self.text, model=model, metadata=metadata))
+        if messages and self._cards:
+            # The user's answer to a card is checked against it.
+            messages[-1].metadata[CARDS_FIELD] = self._cards
         return messages
 
 

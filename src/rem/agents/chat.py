@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from rem.agents.tool_gaps import ToolGapReport
 from rem.context import AgentContext
+from rem.memory.card_answers import CardAnswer
 
 FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "error"]
 
@@ -43,6 +44,8 @@ class AgentRequest:
     """Store the turn in a session."""
     is_from_user: bool = True
     """A person wrote the text, so it can confirm a change. False if a model wrote it, for another agent."""
+    card_answer: CardAnswer | None = None
+    """The user's answer to a card of the session. It comes before `text`, which may be empty."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from rem.agents.simulator import SIMULATOR, SimulatedRun
 from rem.agents.tool_gaps import ToolGapCollector
 from rem.context import AgentContext, Scope
 from rem.errors import InvalidAgentError, InvalidInputError, ModelError
+from rem.memory.card_answers import prepare_card_answer
 from rem.memory.message import NewMessage
 from rem.memory.tokens import count_tokens
 from rem.message_kinds import classify_message, is_topic
@@ -70,11 +71,12 @@ class Agents:
         An unknown agent or model, an invalid output schema or a session of another user is an error before anything is
         stored.
         """
-        if not request.text.strip():
+        if not request.text.strip() and request.card_answer is None:
             raise InvalidInputError("The message is empty: say something.")
         context = await self._resolve_session(request)
         schema = await self.catalog.get(request.agent or context.agent_schema_uri or DEFAULT_AGENT, context.scope)
         target = self._get_session_target(context)
+        request = await _apply_card_answer(request, target)
         if schema.name == SIMULATOR:
             await self._begin_turn(request, context, schema, target)
             return AnswerStream(SimulatedRun(schema.name, request.text), target, self._background)
@@ -317,6 +319,17 @@ class AgentExtractionModel(CatalogOutputSchemas):
         if answer.output is None:
             raise ModelError(f"The agent {agent} gave no output that matches its schema.")
         return answer.output
+
+
+async def _apply_card_answer(request: AgentRequest, target: SessionTarget | None) -> AgentRequest:
+    """Return the request with the user's answer to a card as its text. Raise an error if the answer is not valid."""
+    if request.card_answer is None:
+        return request
+    if target is None:
+        raise InvalidInputError("A card is answered in its session: chat stores none here.")
+    answer = await prepare_card_answer(target.memory, target.session_id, request.card_answer)
+    text = "\n".join(part for part in (answer.content, request.text) if part.strip())
+    return replace(request, text=text, metadata={**request.metadata, **answer.metadata})
 
 
 async def _build_history(

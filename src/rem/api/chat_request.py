@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from rem.agents.chat import ClientMessage
 from rem.api.dependencies import JSON_CONTENT_TYPE_MISSING
 from rem.errors import InvalidInputError
+from rem.memory.card_answers import CardAnswer
 
 MAX_MESSAGE_CHARS = 2_000_000
 """About 500,000 tokens, more than the context of most models."""
@@ -133,6 +134,9 @@ class ChatRequest(BaseModel):
     response_format: ResponseFormat | None = None
     user: str | None = Field(default=None, description="passed on to the model; it does not identify the caller")
     n: Literal[1] | None = None
+    action_submit: CardAnswer | None = Field(
+        default=None, description="The answer to a card of the session; the text of the last message may be empty."
+    )
 
     @model_validator(mode="wrap")
     @classmethod

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from rem.context import parse_uuid, resolve_session_id
 from rem.errors import InvalidInputError, NotFoundError
+from rem.memory.card_answers import parse_card
 from rem.memory.history import SessionHistory, Strategy, fit_history, restore_full_texts
 from rem.memory.message import HistoryMessage
 from rem.memory.queries import SessionQueries, parse_messages
@@ -15,8 +16,11 @@ from rem.models import Message, Session
 from rem.text import collapse_spaces
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from rem.context import Scope
     from rem.db.store import Store
+    from rem.events import ActionCard
     from rem.settings import MemorySettings
 
 PAGE_ROWS = 500
@@ -122,6 +126,12 @@ class SessionReader:
         rows = await self._queries.fetch_rows("full_texts", *self._owner, session_id, truncated, max_message_tokens)
         full_texts = {index: (content, tokens) for index, content, tokens in rows}
         return restore_full_texts(history, full_texts, remaining_tokens)
+
+    async def find_card(self, session_id: UUID, card_id: str) -> tuple[ActionCard, datetime, bool] | None:
+        """Return a card that an agent showed in an own session, its time, and whether it was answered; or None."""
+        rows = await self._queries.fetch_rows("find_card", *self._owner, session_id, card_id)
+        card = parse_card(rows[0]["cards"], card_id) if rows else None
+        return None if card is None else (card, rows[0]["created_at"], rows[0]["is_answered"])
 
     async def list_sessions(self, limit: int = 10, offset: int = 0) -> list[Session]:
         """Return the user's own sessions with their totals, the most recently written first."""

@@ -97,6 +97,7 @@ async def complete_chat(  # the headers are parameters to appear in the OpenAPI 
         instructions=body.instructions,
         model_settings=body.model_settings,
         output_schema=body.response_format.output_schema if body.response_format else None,
+        card_answer=body.action_submit,
     )
     stream = await agents.start(agent_request)
     headers = {SESSION_HEADER: stream.session_id} if stream.session_id else {}

@@ -16,6 +16,7 @@ from rem.api.routes.messages import MessageView
 from rem.context import Scope, resolve_user_id
 from rem.errors import InvalidInputError, NotFoundError
 from rem.forgetting.expiry import expire
+from rem.memory.card_answers import CardAnswer, prepare_card_answer
 from rem.memory.manager import MemoryManager
 from rem.models import Session, SharedSession
 from rem.models.field_types import Label, UtcDateTime, check_text
@@ -264,6 +265,23 @@ async def list_session_messages(
     messages = await target.memory.get_messages(target.session_id, after=after, limit=limit + 1)
     views = [MessageView.model_validate(message) for message in messages[:limit]]
     return Page(data=views, has_more=len(messages) > limit)
+
+
+@router.post(
+    "/sessions/{session}/actions",
+    status_code=201,
+    summary="Answer a card",
+    responses=error_responses(404, 409),
+)
+async def submit_action(target: SessionDep, answer: CardAnswer) -> MessageView:
+    """Check the answer to a card of the session, and store it as a message of the user.
+
+    The agent reads it in its next turn. `POST /chat/completions` with `action_submit` lets it answer at once.
+    """
+    message = await prepare_card_answer(target.memory, target.session_id, answer)
+    stored = await target.memory.save_message(target.session_id, message, create_session=False)
+    (row,) = await target.memory.get_messages(target.session_id, after=stored.message_index - 1, limit=1)
+    return MessageView.model_validate(row)
 
 
 @router.post("/sessions/{session}/clear", summary="Clear a session", responses=error_responses(404))

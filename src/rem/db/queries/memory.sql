@@ -14,6 +14,19 @@ SELECT rem.rem_seed_session($1, $2, $3, $4, $5, $6, $7, $8)
 -- Create a session without messages, unless it exists, and return its state.
 SELECT rem.rem_open_session($1, $2, $3, NULL, NULL, NULL, 0, 0, true)
 
+-- name: find_card
+-- Return the cards of the newest message of a session that showed the card $4, its time, and whether it was answered.
+SELECT m.metadata -> 'cards' AS cards, m.created_at, EXISTS (
+    SELECT FROM rem.messages a
+    WHERE a.tenant_id = m.tenant_id AND a.user_id = m.user_id AND a.session_id = m.session_id AND a.deleted_at IS NULL
+      AND a.message_index > m.message_index
+      AND a.metadata @> jsonb_build_object('action_submit', jsonb_build_object('card_id', $4::text))) AS is_answered
+FROM rem.messages m
+WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.deleted_at IS NULL
+  AND (m.expires_at IS NULL OR m.expires_at > now())
+  AND m.metadata @> jsonb_build_object('cards', jsonb_build_array(jsonb_build_object('id', $4::text)))
+ORDER BY m.message_index DESC LIMIT 1
+
 -- name: find_session_by_name
 -- Return the id of the user's session with a name.
 SELECT s.id FROM rem.sessions s
