@@ -55,13 +55,18 @@ async def describe_failure(models: ModelRegistry, name: str = "llama3", **run: A
             ModelError,
             "rejected the request: Bad parameter",
         ),
+        (
+            Refuse(400, "This model does not support tool calls"),
+            ModelError,
+            "does not support tool calls. Agents need a model that can call tools: choose another one.",
+        ),
         (Refuse(500, "kaboom"), ModelError, "is not available at the moment: kaboom"),
         (Refuse(503, ""), ModelError, "is not available at the moment"),
         (Pause(3), ModelTimeoutError, "did not answer in time"),
         (HangUp(), ModelError, "closed the connection"),
         (Raw(b"data: {not json\n\n"), ModelError, "malformed answer"),
     ],
-    ids=["key", "model", "rate", "request", "broken", "down", "slow", "hang-up", "garbage"],
+    ids=["key", "model", "rate", "request", "tools", "broken", "down", "slow", "hang-up", "garbage"],
 )
 async def test_provider_error_is_described(
     models: ModelRegistry, server: ScriptedModel, step: Any, kind: type[RemError], message: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -63,7 +64,8 @@ async def test_sessions_are_listed_and_shown(command: Command, stored_session: U
 async def test_renamed_session_is_found_by_its_name(command: Command, stored_session: UUID) -> None:
     assert "(key cheese-talk)" in command("rename", str(stored_session), "Cheese talk")
     assert "Gouda" in command("show", "cheese talk")
-    assert f"session-{stored_session}-msg-2" in command("search", "gouda", "--session", "Cheese Talk")
+    found = command("search", "gouda", "--session", "Cheese Talk")
+    assert f"session-{stored_session}-msg-2  {datetime.now(UTC):%Y-%m-%d}  assistant: Gouda, of course." in found
     (message,) = json.loads(command("search", "gouda", "--json"))
     assert message["content"] == "Gouda, of course."
 

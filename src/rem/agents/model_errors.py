@@ -12,6 +12,8 @@ from rem.errors import ModelError, ModelNotFoundError, ModelRateLimitError, Mode
 from rem.text import collapse_spaces
 
 MAX_QUOTED_CHARS = 300
+_TOOL_WORDS = re.compile(r"\b(?:tool|function)[ _-]?(?:s|calls?|calling|choice)\b", re.IGNORECASE)
+"""Words of a server's message that say that it does not support tools."""
 _SECRET = re.compile(r"\b(?:sk|pk|rk|xai|gsk|key)[-_][\w*.-]{6,}|\bBearer\s+\S+|(?<=://)[^/\s@]+@", re.IGNORECASE)
 
 
@@ -83,7 +85,9 @@ def _describe_long_context(error: BaseException) -> RemError:
 
 
 def _describe_rejection(error: BaseException) -> RemError:
-    return ModelError(f"{_name_model(error)} rejected the request: {_quote_provider(error)}")
+    reason = _quote_provider(error)
+    hint = " Agents need a model that can call tools: choose another one." if _TOOL_WORDS.search(reason) else ""
+    return ModelError(f"{_name_model(error)} rejected the request: {reason}{hint}")
 
 
 def _describe_outage(error: BaseException) -> RemError:

@@ -103,7 +103,8 @@ def _get_value(row: dict[str, Any], column: str) -> Any:
     if column == "date":
         return str(row.get("happened_at") or "")[:ISO_DATE_CHARS]
     if column == "passage" and "passage" in row:
-        return row["passage"]["text"]
+        mark = f"(superseded by {row['superseded_by']}) " if row.get("superseded_by") else ""
+        return f"{mark}{row['passage']['text'] or ''}"
     # An answer in plain language can have rows of two queries.
     if column in ("summary", "passage") and "record" in row:
         return next((row["record"][name] for name in SUMMARY_FIELDS if row["record"].get(name)), "")

@@ -337,7 +337,8 @@ def search(
         print_json([message.model_dump(mode="json") for message in messages])
         return
     for message in messages:
-        typer.echo(f"{message.key}  {_speaker(message)}: {' '.join(message.content.split())[:MAX_PRINTED_CHARS]}")
+        text = " ".join(message.content.split())[:MAX_PRINTED_CHARS]
+        typer.echo(f"{message.key}  {message.created_at:%Y-%m-%d}  {_speaker(message)}: {text}")
     if not messages:
         print_to_stderr("No messages.")
 

@@ -40,7 +40,9 @@ Before you answer anything that may be remembered, look it up:
 3. You have a topic or a question: search_rem with SEARCH, or ask_rem in plain words.
 4. You want to know what is connected: traverse.
 5. You need counts, filters or order: search_rem with SELECT; list_schema tells the tables.
-Cite the keys that you used. A text that is cut says how to get the rest. If nothing is found, say so; do not guess.
+Cite the keys that you used. Each row has its date (happened_at); of rows that contradict each other the newest holds,
+and superseded_by names the row that replaced one. A row with chars is an excerpt: lookup its key for the whole text. If
+nothing is found, say so; do not guess.
 To keep what the user says for later conversations: remember; a document: ingest_into_rem. To remove or replace it:
 forget and correct; they show what they would change, and only the user can confirm it.
 Everything happens as the user who is connected; there is no way, and no need, to name another one."""

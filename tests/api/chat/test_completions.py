@@ -11,7 +11,7 @@ from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionMessageParam
 
 from tests.api.chat.conftest import Chat
-from tests.api.chat.sse_reader import events_of
+from tests.api.chat.sse_reader import events_of, text_of
 from tests.scripted_model import instructions, last_text
 
 HI: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Hi"}]
@@ -216,6 +216,20 @@ def test_response_format_is_applied(chat: Chat) -> None:
             },
         ).json()
     assert answer["choices"][0]["message"]["content"] == '{"city":"Paris"}'
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_response_format_is_applied_by_a_server_without_tools(chat: Chat, is_streamed: bool) -> None:
+    chat.model.script = lambda body: ['{"city": ', '"Paris"}'] if body.get("response_format") else ["It is", " Paris."]
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    response_format = {"type": "json_schema", "json_schema": {"name": "place", "schema": schema}}
+    body = {"messages": HI, "response_format": response_format, "model": f"no-tools-{is_streamed}"}
+    with chat.http() as http:
+        if is_streamed:
+            text = text_of(events_of(http, body))
+        else:
+            text = http.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]["content"]
+    assert text == '{"city":"Paris"}'
 
 
 @pytest.mark.parametrize(
