@@ -248,6 +248,8 @@ PHRASES = {
     "what happened between 3 and 10 May?": "what was stored from 2026-05-03 to 2026-05-10, oldest first",
     "What's new since Friday?": "what was stored since 2026-11-13, oldest first",
     "yesterday": "what was stored on 2026-11-15, oldest first",
+    "what do you remember from last week?": "what was stored from 2026-11-09 to 2026-11-15, oldest first",
+    "Was passierte im Mai?": "what was stored from 2026-05-01 to 2026-05-31, oldest first",
     "Was ist im Juli passiert?": "what was stored from 2026-07-01 to 2026-07-31, oldest first",
     "Was habe ich gestern gemacht?": "what was stored on 2026-11-15, oldest first",
     # Counts

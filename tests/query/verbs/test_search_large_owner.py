@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from datetime import UTC, datetime
 
 import pytest
 
@@ -40,6 +41,24 @@ def _embed(body: dict[str, list[str]]) -> object:
     }
 
 
+_NEAREST = """
+    SELECT cardinality(rem.rem_nearest_passages(
+      'default', 'alice', NULL, NULL, NULL, false, tstzrange($1, '2026-08-01'), true, m.id, 4, '[1,0,0,0]',
+      '{}/1000000000', 5))
+    FROM rem.embedding_models m WHERE m.is_current"""
+_RARE_WORDS = """
+    SELECT cardinality(rem.rem_passages_with_rare_words(
+      'default', 'alice', NULL, NULL, NULL, false, tstzrange($1, '2026-08-01'), true, NULL, NULL, t.terms, 20050, 5))
+    FROM rem.rem_query_terms('default', 'lighthouse', '') t"""
+
+
+async def _count_probed(rem: Rem, statement: str, since: str) -> int:
+    """Return how many passages an index finds from a day to the end of July."""
+    async with rem.database.connection() as connection:
+        count: int = await connection.fetchval(statement, datetime.fromisoformat(since).replace(tzinfo=UTC))
+    return count
+
+
 async def test_large_owner_is_searched_by_indexes(settings: Settings) -> None:
     async with ScriptedServer() as service:
         service.set_script(Reply(_embed))
@@ -47,7 +66,8 @@ async def test_large_owner_is_searched_by_indexes(settings: Settings) -> None:
         known = settings.model_copy(update={"embedding": EmbeddingSettings.model_validate(embedding)})
         async with Rem.open(known) as rem:
             rows = [Resource(name=f"Row {number}", content=f"plain text {number}") for number in range(_ROWS)]
-            rows[77] = Resource(name="Row 77", content="the lighthouse keeper")
+            july = datetime(2026, 7, 3, tzinfo=UTC)
+            rows[77] = Resource(name="Row 77", content="the lighthouse keeper", timestamp=july)
             rows[88] = Resource(name="Row 88", content="a zebra crossing")
             await rem.store("alice").upsert_many(rows)
             await rem.store("bob").upsert(Resource(name="Bob's", content="the lighthouse and the zebra"))
@@ -62,4 +82,11 @@ async def test_large_owner_is_searched_by_indexes(settings: Settings) -> None:
             assert {"probe by meaning", "probe by words"} <= {step.name for step in both.steps}
             filtered = await rem.query("SEARCH \"zebra\" WHERE name = 'Row 77' MODE text", user="alice")
             assert filtered.count == 0
+            in_july = await rem.query('SEARCH "beacon zebra" SINCE 2026-07-01 UNTIL 2026-08-01', user="alice")
+            assert [row["key"] for row in in_july.results] == ["row-77"]
+            assert "scan" in {step.name for step in in_july.steps}
             assert [row["key"] for row in (await rem.query('SEARCH "zebra"', user="bob")).results] == ["bob's"]
+            # With more than 200,000 passages, a time range is searched by these functions.
+            for since, nearest, rare in (("2026-07-01", 1, 1), ("2026-07-04", 0, 0)):
+                assert await _count_probed(rem, _NEAREST, since) == nearest
+                assert await _count_probed(rem, _RARE_WORDS, since) == rare
