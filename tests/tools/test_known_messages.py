@@ -113,3 +113,17 @@ async def test_answers_of_assistants_are_at_most_half_of_the_rows(rem: Rem, repe
     ]
     assert len(result) == 10
     assert [row.get("role") for row in result].count("assistant") == 5
+
+
+@pytest.mark.parametrize(
+    ("query", "mode"), [('SEARCH "where do I live"', "rem-dialect"), ("Where do I live?", "natural-language")]
+)
+async def test_newer_statement_comes_before_the_one_that_it_replaces(rem: Rem, query: str, mode: str) -> None:
+    old, new = uuid4(), uuid4()
+    await store_message(rem, old, Role.USER, "I live in Svendborg.")
+    await store_message(rem, new, Role.USER, "I live in Aarhus now, no longer in Svendborg.")
+    rows = (await search_rem(make_env(rem, uuid4(), question="Where do I live?"), query, mode))["results"]  # type: ignore[arg-type]
+    assert [row["key"] for row in rows] == [f"session-{new}-msg-0", f"session-{old}-msg-0"]
+    assert "superseded_by" not in rows[0]
+    assert rows[1]["superseded_by"] == rows[0]["key"]
+    assert rows[1]["superseded_at"]

@@ -154,7 +154,7 @@ def test_superseded_row_names_the_row_that_replaced_it() -> None:
         "score": 0.51234,
         "happened_at": "2026-11-01T10:00:00+00:00",
         "superseded_by": "new",
-        "superseded_at": "2026-11-14",
+        "superseded_at": "2026-11-14T10:00:00+00:00",
         "record": {"content": "I live in Svendborg."},
     }
     (row,) = to_flat_rows(QueryResult("SEARCH", [hit]), "where do I live")

@@ -20,7 +20,6 @@ TEXTS_BUDGET_CHARS = 5_600
 bytes of UTF-8, because a character of a script with several bytes takes more tokens than a Latin letter."""
 MINUTES, DAYS = len("2026-11-14T10:20"), len("2026-11-14")
 _WALK_FIELDS = ("depth", "rel_type", "direction", "count", "destinations")
-_SUPERSEDED_FIELDS = ("superseded_by", "superseded_at")
 _HIDDEN_FIELDS = frozenset(
     [
         *("id", "key", "created_at", "updated_at", "expires_at", "graph_edges", "origin", "run_id", "kind"),
@@ -110,7 +109,9 @@ def _list_common_fields(
         yield "score", round(row["score"], 2)
     if row.get("happened_at"):
         yield "happened_at", str(row["happened_at"])[: MINUTES if table == "messages" else DAYS]
-    yield from ((name, row[name]) for name in (*_WALK_FIELDS, *_SUPERSEDED_FIELDS) if row.get(name) is not None)
+    yield from ((name, row[name]) for name in (*_WALK_FIELDS, "superseded_by") if row.get(name) is not None)
+    if row.get("superseded_at"):
+        yield "superseded_at", str(row["superseded_at"])[:DAYS]
     path = row.get("path")
     if isinstance(path, list) and len(path) > 1:
         yield "from", path[-2]

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from rem.errors import AgentNotFoundError, InvalidInputError, ModelError
 from rem.events import ProgressEvent
+from rem.query.answer_rows import arrange_rows
 from rem.query.executor import note_misspelt_clause
 from rem.query.language.parser import parse_query
 from rem.query.plans.plan import PlanResult
@@ -230,8 +231,13 @@ async def _run_dialect_query(env: ToolEnv, text: str, limit: int | None) -> dict
 
 
 async def _run_without_known_messages(env: ToolEnv, query: Search | Fuzzy) -> QueryResult:
+    """Run a query without messages that the model already has. A SEARCH of all tables is arranged like an answer."""
     wider = replace(query, limit=_count_rows_to_fetch(env.window, query.limit))
-    return drop_known_messages(await env.rem.query(wider, user=env.scope), env.window, query.text, query.limit)
+    result = await env.rem.query(wider, user=env.scope)
+    if isinstance(query, Search) and query.table is None:
+        question = f"{query.text} {env.window.question}".strip()
+        result = replace(result, results=await arrange_rows(env.rem.store(env.scope), question, result.results))
+    return drop_known_messages(result, env.window, query.text, query.limit)
 
 
 def _with_limit(query: Query, limit: int | None) -> Query | None:
