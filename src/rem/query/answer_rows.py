@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from rem.query.superseded import mark_superseded
+from rem.query.superseded import has_change, mark_superseded
 from rem.rules import word_sets
 from rem.text import fold_text, split_sentences, split_words
 
@@ -20,9 +20,14 @@ SIMILARITY_WEIGHT = 0.3
 """Weight of the similarity beside the score of SEARCH: a question in plain words shares few words with its answer."""
 INTRODUCTION_BONUS = 0.15
 """Added to the score of a row that says who somebody is, if the question asks for that."""
+PRESENT_BONUS = 0.2
+"""Added to the score of a row with a word of change, if the question asks for the present state."""
 OTHER_PERSON_LOSS = 0.15
 """Taken from the score of a row about somebody else, if the question is about its author."""
 _WHO_IS = re.compile(r"\bwho(?:'s| is| was)\s+(?:my |our )?([^\W\d_][\w'-]*)", re.IGNORECASE)
+_ASKS_FOR_PRESENT = re.compile(
+    r"\b(?:now|nowadays|these days|currently|at the moment|right now|still)\b", re.IGNORECASE
+)
 _ABOUT_AUTHOR = re.compile(r"\b(?:do|did|am|was|have|can|will|should) (?:i|we)\b|\b(?:my|our)\b", re.IGNORECASE)
 _FIRST_PERSON = re.compile(r"\b(?:I|I'm|I've|I'll|me|my|mine|we|we're|we've|us|our)\b", re.IGNORECASE)
 _OTHER_PERSON = re.compile(
@@ -33,12 +38,6 @@ _OTHER_PERSON = re.compile(
 async def arrange_rows(store: Store, question: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows of a SEARCH as an answer to a question, best first."""
     return await mark_superseded(store, question, prefer_fitting(question, drop_copies(rows)))
-
-
-def find_property_words(question: str) -> str:
-    """Return other words for the property of a person that a question asks for: "moved" for "Where do I live?"."""
-    words = set(split_words(question))
-    return " ".join(sorted(word for verbs in _properties().values() if verbs & words for word in verbs - words))
 
 
 def prefer_fitting(question: str, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -71,18 +70,27 @@ def _compute_bonus(question: str, text: str) -> float:
     asked = _WHO_IS.search(question)
     if asked is not None and _introduces(asked.group(1), text):
         return INTRODUCTION_BONUS
-    if find_property_words(question) and _ABOUT_AUTHOR.search(question) and _is_about_other_person(text):
+    if _asks_for_property(question) and _is_about_other_person(text):
         return -OTHER_PERSON_LOSS
+    if _ASKS_FOR_PRESENT.search(question) and has_change(text):
+        return PRESENT_BONUS
     return 0.0
 
 
+def _asks_for_property(question: str) -> bool:
+    """Return whether a question is about a property of its author, such as "Where do I live?"."""
+    words = set(split_words(question))
+    return _ABOUT_AUTHOR.search(question) is not None and any(words & verbs for verbs in _properties().values())
+
+
 def _introduces(name: str, text: str) -> bool:
-    """Return whether a text says who somebody is: "Ewa is my sister", "my sister Ewa", "Ewa, the baker"."""
+    """Return whether a text says who somebody is: "Ewa is my sister", "my sister Ewa", a note with the title "Ewa"."""
     pattern = (
-        rf"\b{re.escape(name)}\b(?: [A-Z][\w-]+)?(?:,| is| was|'s)? (?:my|our|the|an?|his|her|their)\b"
+        rf"\A\W*(?:---.*?---)?\W*{re.escape(name)}\b"
+        rf"|\b{re.escape(name)}\b(?: [A-Z][\w-]+)?(?:,| is| was|'s)? (?:my|our|the|an?|his|her|their)\b"
         rf"|\b(?:{'|'.join(sorted(_relation_words()))})(?:,)? (?:[A-Z][\w.-]+ )?{re.escape(name)}\b"
     )
-    return re.search(pattern, text, re.IGNORECASE) is not None
+    return re.search(pattern, text, re.IGNORECASE | re.DOTALL) is not None
 
 
 def _is_about_other_person(text: str) -> bool:

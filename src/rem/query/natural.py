@@ -18,7 +18,7 @@ from rem.errors import InvalidInputError, QuerySyntaxError
 from rem.message_kinds import classify_message
 from rem.models.field_types import check_text
 from rem.models.message import MessageKind
-from rem.query.answer_rows import FETCH_FACTOR, arrange_rows, find_property_words
+from rem.query.answer_rows import FETCH_FACTOR, arrange_rows
 from rem.query.executor import note_misspelt_clause
 from rem.query.language.grammar import FIRST_WORDS, TIME_WORDS, VERBS
 from rem.query.language.parser import parse_query
@@ -238,15 +238,8 @@ async def _run(executor: QueryExecutor, store: Store, text: str, query: Query) -
     """Run a query. The rows of a SEARCH are arranged as an answer: without copies, the newest statement first."""
     if not isinstance(query, Search):
         return await executor.run(query)
-    wider = _widen(query)
-    result = await executor.run(wider)
-    rows = result.results
-    other_words = find_property_words(text)
-    if other_words:
-        known = {_identify(row) for row in rows}
-        more = await executor.run(replace(wider, text=other_words))
-        rows = [*rows, *(row for row in more.results if _identify(row) not in known)]
-    rows = await arrange_rows(store, text, rows)
+    result = await executor.run(_widen(query))
+    rows = await arrange_rows(store, text, result.results)
     return replace(result, results=rows[: query.limit])
 
 

@@ -207,6 +207,11 @@ def _find_shapes(value: str) -> Iterator[str]:
         yield "place"
 
 
+def has_change(text: str) -> bool:
+    """Return whether a text has a word of change, such as "now" or "no longer"."""
+    return _cues().search(text.lower().replace("’", "'")) is not None
+
+
 def _find_owner(text: str) -> str:
     """Return whom a sentence is about: the author, or the first word of it."""
     words = split_words(text)
@@ -235,8 +240,9 @@ def _replaces(newer: _Row, older: _Row, asked: frozenset[str], cosine: float) ->
 
 
 def _states_same_property(new: _Sentence, old: _Sentence, asked: frozenset[str]) -> bool:
-    """Return whether two sentences are about the property of a person that is asked for, such as the residence."""
-    return new.owner == old.owner and bool(new.properties & old.properties & asked) and new.value != old.value
+    """Return whether two sentences are about the property of their author that is asked for, such as the residence."""
+    is_same_person = new.owner == old.owner == "author"
+    return is_same_person and bool(new.properties & old.properties & asked) and new.value != old.value
 
 
 def _revokes(new: _Sentence, old: _Sentence) -> bool:

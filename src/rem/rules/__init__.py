@@ -34,6 +34,11 @@ def patterns(name: str) -> list[str]:
     return [pattern for entry in _find_lists(name) for pattern in entry]
 
 
+def word_groups(name: str) -> list[list[str]]:
+    """Return the list `name` of word lists in all languages, each as a list of words."""
+    return [group.split() for groups in _find_lists(name) for group in groups]
+
+
 def word_sets(name: str) -> dict[str, frozenset[str]]:
     """Return the section `name`, whose entries are word lists, with the words of all languages in each."""
     labels = dict.fromkeys(label for section in _find_lists(name) for label in section)

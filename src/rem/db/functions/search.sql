@@ -11,7 +11,7 @@ CREATE OR REPLACE FUNCTION rem_search_weights() RETURNS TABLE (
   previous_word numeric, previous_meaning numeric, next_word numeric, next_meaning numeric, second_next_word numeric,
   alone_word numeric, alone_meaning numeric, named_speaker numeric, time_mentioned numeric, weight_sum numeric, exact numeric,
   message_full numeric,
-  moment numeric, related_moment numeric, relative_time numeric
+  moment numeric, related_moment numeric, relative_time numeric, synonym numeric
 ) LANGUAGE sql IMMUTABLE ROWS 1 AS $$
   SELECT
     0.03,  -- candidate_word: weight of the words against the similarity when candidates are collected
@@ -38,14 +38,15 @@ CREATE OR REPLACE FUNCTION rem_search_weights() RETURNS TABLE (
     0.7,   -- message_full: this share of the query's words is enough for a message to get the full word score
     0.6,   -- moment: how much a moment counts as a neighbour of the messages it was derived from
     0.6,   -- related_moment: how much of that a moment passes on over an affinity
-    0.5    -- relative_time: how much words of relative time ("last week") count in a query
+    0.5,   -- relative_time: how much words of relative time ("last week") count in a query
+    0.7    -- synonym: how much a synonym of a word of the query counts
 $$;
 
 -- Return the words of a query as a sparse vector of their rarities (the query side of BM25), in every language of the tenant's
--- texts. Words of relative time count less. `full_weight` is the weight of a passage that has every word of the query, also the
--- words that no passage has.
+-- texts. Words of relative time and synonyms count less. `full_weight` is the weight of a passage that has every word of the query, also
+-- the words that no passage has.
 CREATE OR REPLACE FUNCTION rem_query_terms(
-  of_tenant text, query_text text, relative_time_words text, OUT terms sparsevec, OUT full_weight real)
+  of_tenant text, query_text text, relative_time_words text, synonyms text, OUT terms sparsevec, OUT full_weight real)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   of_language text;
@@ -64,12 +65,18 @@ BEGIN
   LOOP
     relative_time_terms := CASE WHEN relative_time_words = '' THEN '{}'
       ELSE ARRAY(SELECT r.term FROM rem.rem_terms(of_language, relative_time_words) r) END;
-    SELECT array_agg(r.term || ':' || r.rarity) FILTER (WHERE r.passages > 0), sum(r.rarity)
+    SELECT array_agg(r.term || ':' || r.rarity) FILTER (WHERE r.passages > 0), sum(r.rarity) FILTER (WHERE NOT r.is_synonym)
       INTO language_items, language_weight
     FROM (
-      SELECT q.term, c.passages, (CASE WHEN q.term = ANY (relative_time_terms) THEN w.relative_time ELSE 1 END
+      SELECT q.term, q.is_synonym, c.passages, (CASE WHEN q.is_synonym THEN w.synonym
+          WHEN q.term = ANY (relative_time_terms) THEN w.relative_time ELSE 1 END
         * ln(1 + (greatest(language_passages, c.passages) - c.passages + 0.5) / (c.passages + 0.5)))::real AS rarity
-      FROM rem.rem_search_weights() w CROSS JOIN rem.rem_terms(of_language, query_text) q CROSS JOIN LATERAL (
+      FROM rem.rem_search_weights() w CROSS JOIN (
+        SELECT g.term, bool_and(g.is_synonym) AS is_synonym FROM (
+          SELECT t.term, false AS is_synonym FROM rem.rem_terms(of_language, query_text) t
+          UNION ALL
+          SELECT t.term, true FROM rem.rem_terms(of_language, synonyms) t WHERE synonyms <> '') g
+        GROUP BY g.term) q CROSS JOIN LATERAL (
         SELECT coalesce((SELECT t.passages FROM rem.term_counts t WHERE t.tenant_id = of_tenant AND t.term = q.term), 0)
              + coalesce((SELECT sum(d.passages) FROM rem.term_count_deltas d
                          WHERE d.tenant_id = of_tenant AND d.term = q.term), 0) AS passages
@@ -492,7 +499,8 @@ BEGIN
   END IF;
   IF mode <> 'vector' THEN
     SELECT t.terms, t.full_weight INTO query_terms, full_weight
-    FROM rem.rem_query_terms(of_tenant, query_text || ' ' || (request ->> 'identifier_words'), request ->> 'relative_time_words') t;
+    FROM rem.rem_query_terms(of_tenant, query_text || ' ' || (request ->> 'identifier_words'), request ->> 'relative_time_words',
+                             request ->> 'synonyms') t;
   END IF;
   steps := steps || rem.rem_step('words', started, NULL);
 

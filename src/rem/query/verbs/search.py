@@ -25,6 +25,7 @@ from rem.retrieval.identifiers import find_exact_items, find_identifier_words
 from rem.retrieval.indexer import Indexer
 from rem.retrieval.reranker import Reranker, rank_candidates
 from rem.retrieval.searchable_rows import SearchableType, load_searchable_types, visible_owners
+from rem.retrieval.synonyms import find_synonyms
 from rem.retrieval.time_words import asks_for_time, find_relative_time_words
 from rem.settings import RerankerSettings
 
@@ -83,6 +84,7 @@ class Searcher:
             types = await self._load_types(connection, query.table)
             statement, parameters = _compile(types, store, query, vector, self._max_hits(query))
             parameters[2]["statements_only"] = query.table is None if statements_only is None else statements_only
+            parameters[2]["synonyms"] = find_synonyms(query.text) if query.table is None else ""
             response = await self._fetch(connection, statement, parameters, vector, report)
         if response["waiting"] and not self._database.server_info.is_replica:
             await self._index_new_rows(store.scope, report)
