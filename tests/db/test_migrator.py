@@ -284,6 +284,15 @@ async def test_changed_functions_are_replaced_and_the_mirrors_stay_exact(filled:
         assert (await check_mirrors(rem.database)).is_exact
 
 
+async def test_migration_that_changes_keys_rebuilds_them(filled: str, sql: Connection) -> None:
+    kept = await sql.fetch("SELECT * FROM kv_store ORDER BY entity_type, entity_id, entity_key")
+    await sql.execute("UPDATE installed_functions SET checksum = 'of an older REM'")
+    # Such a migration removes the marker row. These are the keys of an older REM.
+    await sql.execute("DELETE FROM kv_store WHERE tenant_id = '' OR key_rank > 1")
+    assert await migrate_database(filled) == []
+    assert await sql.fetch("SELECT * FROM kv_store ORDER BY entity_type, entity_id, entity_key") == kept
+
+
 async def test_kv_store_is_logged_as_configured(filled: str, sql: Connection) -> None:
     kept = await sql.fetchval("SELECT count(*) FROM kv_store")
     assert await persistence(sql) == "u"

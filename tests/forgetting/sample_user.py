@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_origin
+from uuid import uuid4
 
 import asyncpg
 from pydantic import Field
@@ -12,6 +13,7 @@ from rem.app import Rem
 from rem.context import Scope
 from rem.db.store import Store
 from rem.dreaming.claims import Claim
+from rem.ingest.models import FetchedFile
 from rem.jobs.queue import JobQueue
 from rem.memory.message import NewMessage
 from rem.models import Edge, Entity, File, Moment, Resource, Role, Session, User
@@ -77,6 +79,8 @@ async def create_sample_user(rem: Rem, user: str, mark: str, sql: asyncpg.Connec
     await sql.execute(
         "INSERT INTO uploads (tenant_id, file_id, content) VALUES ('default', $1, $2)", file.id, mark.encode()
     )
+    note = FetchedFile(f"{mark}.md", f"file:///{mark}.md", f"# {mark} note\n\nOn [[{mark}]].\n".encode())
+    await rem.ingester(user, run_id=uuid4()).ingest(note, tags=[mark])
     await _delete_and_expire_rows(store, mark)
     await rem.index(user=user)
     await _dream(rem, store, session, mark)

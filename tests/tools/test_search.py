@@ -10,6 +10,7 @@ import pytest
 from rem import Rem
 from rem.db.store import Store
 from rem.errors import InvalidInputError, MemoryDisabledError, QuerySyntaxError
+from rem.ingest.models import FetchedFile
 from rem.models import Edge, Message, Resource, Role, Session, User
 from rem.tools.search import fuzzy, lookup, search, search_rem, traverse
 from tests.tools.tool_env import env_for
@@ -87,6 +88,18 @@ async def test_lookup_fuzzy_and_traverse_match_their_verbs(rem: Rem) -> None:
     assert keys(await traverse(env, "sarah-chen", type="mentors")) == []
     plan = await traverse(env, "sarah-chen", depth=0)
     assert "manages" in json.dumps(plan["results"])
+
+
+async def test_lookup_of_a_note_returns_its_text_and_how_to_read_on(rem: Rem) -> None:
+    text = "# Marta Kowalczyk\n\nAn architect.\n\n" + "She draws boats. " * 3000
+    await rem.ingester(ALICE).ingest(FetchedFile("notes/marta.md", "file:///notes/marta.md", text.encode()))
+    (row,) = (await lookup(env_for(rem, ALICE), "Marta Kowalczyk"))["results"]
+    content = row["text"]
+    assert content.startswith("# Marta Kowalczyk\n\nAn architect.")
+    offset = int(content.rsplit("offset=", 1)[1].split(")")[0])
+    (rest,) = (await lookup(env_for(rem, ALICE), "notes/marta.md", offset=offset))["results"]
+    assert rest["text"].startswith(text[offset : offset + 100])
+    assert keys(await lookup(env_for(rem, BOB), "Marta Kowalczyk")) == []
 
 
 async def test_limit_applies_to_every_mode(rem: Rem, alice: Store) -> None:

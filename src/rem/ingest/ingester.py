@@ -40,7 +40,7 @@ from rem.ingest.models import (
     ParsedDocument,
     shorten_run_id,
 )
-from rem.ingest.note_keys import add_section_keys, build_link_edges, list_aliases
+from rem.ingest.note_keys import add_section_keys, build_link_edges, find_title, list_aliases
 from rem.models import Edge, File, Resource
 from rem.models.field_types import utc_now
 from rem.models.file import ProcessingStatus
@@ -391,12 +391,12 @@ def _skip_repeated_uris(files: Mapping[int, PreparedFile]) -> Iterator[tuple[int
 
 
 def _add_chunks(prepared: PreparedFile, document: ParsedDocument, max_tokens: int) -> PreparedFile:
-    file = prepared.file
+    file, title = prepared.file, find_title(document)
     return replace(
         prepared,
         document=document,
-        chunks=add_section_keys(file, document, chunk_document(document, max_tokens)),
-        aliases=list_aliases(file, document),
+        chunks=add_section_keys(file, document, title, chunk_document(document, max_tokens)),
+        aliases=list_aliases(file, document, title),
         links=build_link_edges(file, document),
     )
 

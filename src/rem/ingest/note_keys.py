@@ -12,7 +12,7 @@ from typing import Any
 from rem.ingest.chunking.chunker import Chunk
 from rem.ingest.chunking.headings import find_section_starts
 from rem.ingest.file_store import ORIGIN, clean_labels
-from rem.ingest.links import find_links, resolve_uri
+from rem.ingest.links import NoteLink, find_links, resolve_uri
 from rem.ingest.models import FetchedFile, ParsedDocument
 from rem.ingest.readers.mime import MARKDOWN
 from rem.models import Edge
@@ -23,10 +23,21 @@ MAX_LINKS = 2000
 _MARKUP = re.compile(r"[*`]+|\[\[|\]\]")
 
 
-def list_aliases(file: FetchedFile, document: ParsedDocument) -> list[str]:
+def find_title(document: ParsedDocument) -> str | None:
+    """Return the title in the front matter or, in Markdown, the first heading of level 1."""
+    if document.mime_type != MARKDOWN:
+        return document.title
+    title = _get_front_matter(document.metadata).get("title")
+    if isinstance(title, str | int | float) and str(title).strip():
+        return collapse_spaces(clean_text(str(title)))
+    first = next((section.title for section in find_section_starts(document) if section.level == 1), None)
+    return _clean_heading(first)
+
+
+def list_aliases(file: FetchedFile, document: ParsedDocument, title: str | None) -> list[str]:
     """Return the names of a file besides its path: its title, the aliases in its front matter, and its file name."""
     base = posixpath.basename(file.name)
-    names = [_find_title(document), *_read_front_matter_aliases(document.metadata)]
+    names = [title, *_read_front_matter_aliases(document.metadata)]
     if document.format in ("markdown", "text"):
         path = posixpath.splitext(file.name)[0]
         # A wiki link has the path below the folder of all notes, without that folder's own name.
@@ -36,11 +47,12 @@ def list_aliases(file: FetchedFile, document: ParsedDocument) -> list[str]:
     return [label for label in labels if label != file.name][:MAX_ALIASES]
 
 
-def add_section_keys(file: FetchedFile, document: ParsedDocument, chunks: Sequence[Chunk]) -> list[Chunk]:
+def add_section_keys(
+    file: FetchedFile, document: ParsedDocument, title: str | None, chunks: Sequence[Chunk]
+) -> list[Chunk]:
     """Return the chunks with the headings that they contain and the keys of those sections, in their metadata."""
     if document.mime_type != MARKDOWN or not chunks:
         return list(chunks)
-    title = _find_title(document)
     stem = posixpath.splitext(posixpath.basename(file.name))[0]
     starts = [chunk.start for chunk in chunks]
     headings: dict[int, list[str]] = {}
@@ -61,27 +73,22 @@ def build_link_edges(file: FetchedFile, document: ParsedDocument) -> list[Edge]:
     if document.mime_type != MARKDOWN:
         return []
     edges: dict[str, Edge] = {}
-    for link in find_links(document.text):
+    # A note may have the same link very often.
+    for link in dict.fromkeys(find_links(document.text)):
         label = resolve_uri(file.uri, link.target) if link.is_path else link.target
         for dst in clean_labels([label or ""]):
-            properties: dict[str, Any] = {"dst_entity_type": "files"} if link.is_path else {}
-            if link.heading:
-                properties["heading"] = clean_text(link.heading)
-            edges.setdefault(dst, Edge(dst=dst, rel_type="links_to", origin=ORIGIN, properties=properties))
+            if dst not in edges:
+                edges[dst] = _make_link_edge(dst, link)
         if len(edges) >= MAX_LINKS:
             break
     return list(edges.values())
 
 
-def _find_title(document: ParsedDocument) -> str | None:
-    """Return the title in the front matter or, in Markdown, the first heading of level 1."""
-    if document.mime_type != MARKDOWN:
-        return document.title
-    title = _get_front_matter(document.metadata).get("title")
-    if isinstance(title, str | int | float) and str(title).strip():
-        return collapse_spaces(clean_text(str(title)))
-    first = next((section.title for section in find_section_starts(document) if section.level == 1), None)
-    return _clean_heading(first)
+def _make_link_edge(dst: str, link: NoteLink) -> Edge:
+    properties: dict[str, Any] = {"dst_entity_type": "files"} if link.is_path else {}
+    if link.heading:
+        properties["heading"] = clean_text(link.heading)
+    return Edge(dst=dst, rel_type="links_to", origin=ORIGIN, properties=properties)
 
 
 def _read_front_matter_aliases(metadata: dict[str, Any]) -> list[str]:
