@@ -140,6 +140,9 @@ def week(
     tickets: Annotated[
         bool, typer.Option("--tickets/--no-tickets", help="Also search 300 similar notes for ticket numbers.")
     ] = True,
+    nights: Annotated[
+        bool, typer.Option("--nights/--no-nights", help="Dream every night and ask everything again.")
+    ] = True,
     misses: Annotated[
         bool, typer.Option("--misses", help="List the questions without the right answer first.")
     ] = False,
@@ -161,11 +164,11 @@ def week(
     data = read_week(path)
     tenant = f"bench-week-{uuid4().hex[:8]}"
     if here:
-        report = run_async(lambda: _measure_week(get_settings(), data, tenant, days, tickets))
+        report = run_async(lambda: _measure_week(get_settings(), data, tenant, days, nights, tickets))
         print_to_stderr(f"The data stays in the tenant {tenant}.")
     else:
         with temporary_server(get_settings(), print_to_stderr) as settings:
-            report = run_async(lambda: _measure_week(settings, data, tenant, days, tickets, is_new_server=True))
+            report = run_async(lambda: _measure_week(settings, data, tenant, days, nights, tickets, is_new_server=True))
     if as_json:
         print_json(report)
     else:
@@ -175,7 +178,13 @@ def week(
 
 
 async def _measure_week(
-    settings: Settings, data: Week, tenant: str, days: int, with_tickets: bool, is_new_server: bool = False
+    settings: Settings,
+    data: Week,
+    tenant: str,
+    days: int,
+    with_nights: bool,
+    with_tickets: bool,
+    is_new_server: bool = False,
 ) -> WeekReport:
     """Run a week without a language model, and return its report. Erase its data after an error or Ctrl-C."""
     from rem.app import Rem
@@ -191,7 +200,7 @@ async def _measure_week(
     async with Rem.open(settings, on_progress=print_to_stderr) as rem:
         try:
             run = WeekRun(rem, settings, data, tenant=tenant, on_stage=_print_stage)
-            result = await run.run(days)
+            result = await run.run(days, with_nights=with_nights)
             found = await find_tickets(rem, tenant) if with_tickets else None
         except BaseException:
             for user in (data.user, TICKET_USER):

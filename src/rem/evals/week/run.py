@@ -107,16 +107,18 @@ class WeekRun:
         today = utc_now().date()
         self._monday = today - timedelta(days=today.weekday() + DAYS)
 
-    async def run(self, days: int = DAYS) -> WeekResult:
-        """Live through the first `days` days, and return what was measured."""
+    async def run(self, days: int = DAYS, *, with_nights: bool = True) -> WeekResult:
+        """Live through the first `days` days, and return what was measured. Without nights nothing is dreamt."""
         started = perf_counter()
         try:
             last_day = min(days, self._week.last_day)
             for day in range(1, last_day + 1):
                 await self._spend_day(day)
                 await self._ask_other_sessions(day)
-                await self._spend_night(day, is_last=day == last_day)
-            await self._repeat(last_day)
+                if with_nights:
+                    await self._spend_night(day, is_last=day == last_day)
+            if with_nights:
+                await self._repeat(last_day)
             self._result.derived = await count_derived_from_questions(self._rem, self._scope, self._week)
             self._result.misread = await list_misread_messages(self._rem, self._scope, self._week)
         finally:
