@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
+from uuid import NAMESPACE_URL, UUID, uuid5
 
 import orjson
 
@@ -18,6 +18,7 @@ from rem.dreaming.history import undo_run
 from rem.dreaming.owner_lock import OwnerBusyError, hold_owner_lock
 from rem.dreaming.registry import load_dreams
 from rem.dreaming.run import Dream, DreamRun, OnProgress
+from rem.dreaming.text.statements import STATEMENT_RULES_VERSION
 
 if TYPE_CHECKING:
     from rem.context import Scope
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from rem.embeddings import Embedder
     from rem.retrieval.indexer import Indexer
     from rem.settings import DreamingSettings
+
+
+DREAMS_OF_MESSAGES = ("entities", "moments", "profiles")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,7 @@ class Dreamer:
                 if rescan:
                     dream_names = [dream.name for dream in dreams]
                     await connection.execute(query("dreaming", "forget_progress"), *_owner(scope), dream_names)
+                await _forget_outdated_progress(connection, scope, dreams)
                 return await self._run_dreams(connection, scope, dreams, email, on_progress)
         except OwnerBusyError:
             return DreamReport(None, was_busy=True)
@@ -171,6 +176,16 @@ class Dreamer:
         """Return tenant and user of everyone with memories; the user is None for the rows that a tenant shares."""
         async with self._database.connection() as connection:
             return [(row[0], row[1]) for row in await connection.fetch(query("dreaming", "owners"), tenant)]
+
+
+async def _forget_outdated_progress(connection: Connection, scope: Scope, dreams: Sequence[Dream]) -> None:
+    """Let dreams read all messages again if other sentences count as statements since their last run."""
+    names = [dream.name for dream in dreams if dream.name in DREAMS_OF_MESSAGES]
+    owner = _owner(scope)
+    rules_id = uuid5(NAMESPACE_URL, "\n".join(("rem", "statement rules", owner[0], owner[1] or "")))
+    await connection.execute(
+        query("dreaming", "forget_outdated_progress"), *owner, names, rules_id, STATEMENT_RULES_VERSION
+    )
 
 
 def _owner(scope: Scope) -> tuple[str, str | None]:

@@ -74,20 +74,15 @@ class PendingSession:
 
 @dataclass(frozen=True, slots=True)
 class SourceMessage:
-    """A stored message of a person or an assistant."""
+    """A stored message with a statement of a person."""
 
     id: UUID
     key: str
     index: int
-    role: str
     content: str
+    """With spaces in place of everything but the statements."""
     metadata: dict[str, Any]
     created_at: datetime
-
-    @property
-    def is_from_person(self) -> bool:
-        """Whether the user or a named speaker wrote it."""
-        return self.role == "user" or isinstance(self.metadata.get("speaker"), str)
 
     @property
     def source(self) -> ClaimSource:

@@ -14,7 +14,7 @@ _PAUSE = timedelta(minutes=60)
 
 def _make_messages(*texts: str, minutes: float = 1) -> list[SourceMessage]:
     return [
-        SourceMessage(uuid4(), f"msg-{index}", index, "user", text, {}, MARCH + timedelta(minutes=minutes) * index)
+        SourceMessage(uuid4(), f"msg-{index}", index, text, {}, MARCH + timedelta(minutes=minutes) * index)
         for index, text in enumerate(texts)
     ]
 

@@ -8,13 +8,10 @@ from rem.dreaming.moments.summary import MAX_SUMMARY_CHARS, Utterance, extract_s
 from rem.dreaming.moments.tags import extract_topics
 
 
-def test_summary_prefers_statements_of_people_with_names_and_numbers() -> None:
+def test_summary_prefers_statements_with_names_and_numbers() -> None:
     summary = summarize(
         [
             Utterance("Hello there! How are you?"),
-            Utterance(
-                "Sure! I'd be happy to help. Databases are systems that store data in tables.", is_assistant=True
-            ),
             Utterance("What is the best database?"),
             Utterance("We decided to take Postgres 17 for the ledger in Graz. Thanks!"),
             Utterance("```\nDROP TABLE ledger;\n```"),
@@ -23,7 +20,6 @@ def test_summary_prefers_statements_of_people_with_names_and_numbers() -> None:
     assert summary.startswith("We decided to take Postgres 17 for the ledger in Graz.") or (
         "We decided to take Postgres 17 for the ledger in Graz." in summary
     )
-    assert "happy to help" not in summary
     assert "DROP TABLE" not in summary
 
 
@@ -60,4 +56,4 @@ def test_code_names_stay_and_emphasis_is_removed() -> None:
     assert extract_sentences("Set `LLM__DEFAULT_MODEL` and open_amount_eur, **now** or _later_.") == [
         "Set `LLM__DEFAULT_MODEL` and open_amount_eur, now or later."
     ]
-    assert "open_amount_eur" in extract_topics([("The open_amount_eur of the invoice is open_amount_eur.", 1.0)])
+    assert "open_amount_eur" in extract_topics(["The open_amount_eur of the invoice is open_amount_eur."])

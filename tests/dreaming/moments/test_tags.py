@@ -7,12 +7,12 @@ from rem.dreaming.moments.tags import extract_emotions, extract_topics, to_tag
 
 def test_topics_are_kebab_case_with_phrases_first_and_plurals_merged() -> None:
     text = "The Postgres migration is hard. Our Postgres migration needs the ledgers. The ledger is big, ledgers are."
-    topics = extract_topics([(text, 1.0)])
+    topics = extract_topics([text])
     assert topics[0] == "postgres-migration"
     assert "ledger" in topics
     assert "ledgers" not in topics
     assert len(topics) <= 5
-    assert extract_topics([("", 1.0)]) == []
+    assert extract_topics([""]) == []
     assert to_tag("  C++ / Rust & Co. ") == "c-rust-co"
 
 
@@ -24,15 +24,6 @@ def test_negated_emotions_and_questions_do_not_count() -> None:
 
 def test_hosts_companies_and_people_are_no_topics() -> None:
     text = "Sarah Chen <sarah@harbor.example> of Harbor Ltd sent the mainsail from northwind.example to the sailmaker."
-    topics = extract_topics([(text, 1.0)], ["Sarah Chen"])
+    topics = extract_topics([text], ["Sarah Chen"])
     assert set(topics) >= {"mainsail", "sailmaker"}
     assert not {"northwind.example", "northwind", "ltd", "harbor", "sarah", "chen"} & set(topics)
-
-
-def test_words_of_assistant_alone_are_no_topics() -> None:
-    answer = "Kubernetes is a platform. Kubernetes runs pods. Kubernetes has a scheduler for Kubernetes pods."
-    assert extract_topics([("The mainsail of the Albatross is torn.", 1.0), (answer, 0.15)]) == [
-        "albatross",
-        "mainsail",
-        "torn",
-    ]

@@ -1,6 +1,6 @@
 -- name: messages_of_stretch
 -- Return the messages of people in a part of a session. An assistant's message counts only if it has a speaker.
-SELECT m.id, m.key, m.message_index, m.content, m.metadata ->> 'speaker' AS speaker, m.created_at FROM rem.messages m
+SELECT m.id, m.key, m.message_index, m.content, m.metadata ->> 'speaker' AS speaker, m.created_at, m.kind FROM rem.messages m
 WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index BETWEEN $4 AND $5 AND m.deleted_at IS NULL
   AND (m.expires_at IS NULL OR m.expires_at > now()) AND m.content ~ '\S'
   AND (m.role = 'user' OR (m.role = 'assistant' AND m.metadata ->> 'speaker' IS NOT NULL))

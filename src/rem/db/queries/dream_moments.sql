@@ -1,19 +1,21 @@
 -- Queries of the moments dream, always for one owner.
 
 -- name: messages_from
--- Messages of people and assistants in a session from an index on, each cut to $6 characters. Answers in which REM quotes its own
--- memory, and messages that are not searchable, are left out.
-SELECT m.id, m.key, m.message_index, m.role, left(m.content, $6) AS content, m.metadata, m.created_at FROM rem.messages m
+-- Messages of people in a session from an index on, each cut to $6 characters, with their kinds. Messages that are not searchable are
+-- left out.
+SELECT m.id, m.key, m.message_index, left(m.content, $6) AS content, m.metadata, m.created_at, m.kind FROM rem.messages m
 WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index >= $4 AND m.deleted_at IS NULL
-  AND (m.expires_at IS NULL OR m.expires_at > now()) AND m.role IN ('user', 'assistant') AND m.content ~ '\S'
+  AND (m.expires_at IS NULL OR m.expires_at > now()) AND m.content ~ '\S'
+  AND (m.role = 'user' OR (m.role = 'assistant' AND jsonb_typeof(m.metadata -> 'speaker') = 'string'))
   AND (m.metadata -> 'searchable') IS DISTINCT FROM 'false' AND m.model IS DISTINCT FROM 'rem:local'
 ORDER BY m.message_index LIMIT $5
 
 -- name: messages_before
--- Index and time of the last messages up to an index, latest first.
-SELECT m.message_index, m.created_at FROM rem.messages m
+-- The same for messages up to an index, latest first.
+SELECT m.id, m.key, m.message_index, left(m.content, $6) AS content, m.metadata, m.created_at, m.kind FROM rem.messages m
 WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index <= $4 AND m.deleted_at IS NULL
-  AND (m.expires_at IS NULL OR m.expires_at > now()) AND m.role IN ('user', 'assistant') AND m.content ~ '\S'
+  AND (m.expires_at IS NULL OR m.expires_at > now()) AND m.content ~ '\S'
+  AND (m.role = 'user' OR (m.role = 'assistant' AND jsonb_typeof(m.metadata -> 'speaker') = 'string'))
   AND (m.metadata -> 'searchable') IS DISTINCT FROM 'false' AND m.model IS DISTINCT FROM 'rem:local'
 ORDER BY m.message_index DESC LIMIT $5
 
@@ -71,9 +73,12 @@ WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.entity_id = $
 ORDER BY s.stated_at DESC LIMIT 1
 
 -- name: sources_of_statements
--- Sources of statements, each with its key and with its origin: the session of a message, the file of a chunk.
+-- Sources of statements, each with its key and with its origin: the session of a message, the file of a chunk. `is_readable` is false
+-- for an answer, a command, small talk or a quotation, and `question` is the text of a message of that kind.
 SELECT x.statement_id, x.source_type, x.source_id, coalesce(m.key, k.entity_key, x.source_id::text) AS key,
-       coalesce(m.session_id, f.id, x.source_id) AS origin_id
+       coalesce(m.session_id, f.id, x.source_id) AS origin_id,
+       coalesce(m.kind IN ('statement', 'question') OR jsonb_typeof(m.metadata -> 'speaker') = 'string', true) AS is_readable,
+       CASE m.kind WHEN 'question' THEN left(m.content, $3) END AS question
 FROM rem.statement_sources x
 LEFT JOIN rem.messages m ON x.source_type = 'messages' AND (m.tenant_id, m.id) = (x.tenant_id, x.source_id)
 LEFT JOIN rem.resources r ON x.source_type = 'resources' AND (r.tenant_id, r.id) = (x.tenant_id, x.source_id)

@@ -43,12 +43,12 @@ ORDER BY max(l.created_at) DESC, s.id, week DESC
 -- Return short messages that may contain self-statements or preferences, oldest first: from the latest $3 messages, and from the
 -- sources of the profile, $5. A message with a speaker may be another person's.
 WITH own AS NOT MATERIALIZED (
-  SELECT m.id, m.key, m.content, m.created_at, m.message_index, m.metadata FROM rem.messages m
+  SELECT m.id, m.key, m.content, m.created_at, m.message_index, m.metadata, m.kind FROM rem.messages m
   WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.deleted_at IS NULL AND m.role = 'user'
     AND m.metadata -> 'is_eval' IS DISTINCT FROM 'true' AND (m.expires_at IS NULL OR m.expires_at > now())
     AND (m.metadata -> 'searchable') IS DISTINCT FROM 'false'),
 latest AS MATERIALIZED (SELECT * FROM own o ORDER BY o.created_at DESC LIMIT $3)
-SELECT t.id, t.key, t.content, t.created_at, t.metadata ->> 'speaker' IS NULL AS is_owners, t.is_latest FROM (
+SELECT t.id, t.key, t.content, t.created_at, t.kind, t.metadata ->> 'speaker' IS NULL AS is_owners, t.is_latest FROM (
   SELECT l.*, true AS is_latest FROM latest l
   UNION ALL
   SELECT o.*, false FROM own o WHERE o.id = ANY ($5::uuid[]) AND NOT EXISTS (SELECT FROM latest l WHERE l.id = o.id)) t

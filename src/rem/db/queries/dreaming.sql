@@ -202,6 +202,20 @@ DELETE FROM rem.dream_progress p WHERE p.tenant_id = $1 AND p.dream = $2 AND p.s
 DELETE FROM rem.dream_progress p
 WHERE p.tenant_id = $1 AND p.user_id IS NOT DISTINCT FROM $2 AND p.dream = ANY ($3::text[])
 
+-- name: forget_outdated_progress
+-- Forget the progress of those dreams ($3) that read the owner's messages by other rules ($5) than now, and remember the rules under the
+-- id $4. An owner for whom nothing was derived yet has no progress to forget.
+WITH current AS (
+  SELECT p.dream FROM rem.dream_progress p
+  WHERE p.tenant_id = $1 AND p.source_id = $4::uuid AND p.dream = ANY ($3::text[]) AND p.seen_index = $5::integer),
+outdated AS (SELECT d.name FROM unnest($3::text[]) AS d (name) WHERE d.name NOT IN (SELECT c.dream FROM current c)),
+forgotten AS (
+  DELETE FROM rem.dream_progress p USING outdated o
+  WHERE p.tenant_id = $1 AND p.user_id IS NOT DISTINCT FROM $2 AND p.dream = o.name AND p.source_id <> $4)
+INSERT INTO rem.dream_progress AS p (tenant_id, user_id, dream, source_type, source_id, seen_index)
+SELECT $1, $2, o.name, 'sessions', $4, $5 FROM outdated o
+ON CONFLICT (tenant_id, source_id, dream) DO UPDATE SET seen_index = excluded.seen_index
+
 -- name: rescan_range
 -- Let a dream read the messages from $4 to $5 of a session again.
 UPDATE rem.dream_progress p SET again = p.again + int4multirange(int4range($4::integer, $5::integer, '[]'))

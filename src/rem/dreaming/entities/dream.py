@@ -209,21 +209,29 @@ class _EntitiesRun:
     async def _extract(self, subject: Subject, texts: list[SourceText], *, uses_model: bool = True) -> SubjectFindings:
         if subject.is_derived:
             return SubjectFindings(texts, [], [])
-        contents = [text.text for text in texts]
         evidence: list[Evidence] = []
         relations: list[StatedRelation] = []
+        is_fiction = is_about_fiction([text.whole_text for text in texts])
         for index, text in enumerate(texts):
-            evidence += extract_evidence(text.text, index, speaker=text.speaker, is_own_words=subject.is_conversation)
+            if not text.has_statements:
+                continue
+            evidence += extract_evidence(
+                text.text,
+                index,
+                speaker=text.speaker,
+                is_own_words=subject.is_conversation,
+                whole_text=text.whole_text,
+            )
             relations += find_employments(text.text, index)
-        if subject.is_conversation and not is_about_fiction(contents):
-            evidence += [use for index, content in enumerate(contents) for use in find_name_uses(content, index)]
+            if subject.is_conversation and not is_fiction:
+                evidence += find_name_uses(text.text, index, text.whole_text)
         extraction = await self._extract_with_model(texts) if uses_model else ModelExtraction()
-        candidates = build_candidates(evidence + extraction.evidence, contents)
+        candidates = build_candidates(evidence + extraction.evidence, [text.text for text in texts])
         beginnings = find_beginnings(relations + extraction.relations, ends_by_first_word)
         return SubjectFindings(texts, candidates[:MAX_CANDIDATES], beginnings, extraction.mentioned)
 
     async def _extract_with_model(self, texts: Sequence[SourceText]) -> ModelExtraction:
-        if self._run.model is None or not texts:
+        if self._run.model is None or not any(text.has_statements for text in texts):
             return ModelExtraction()
         known = {entity.ref: entity for entity, _, _ in await self._find_known_entities(texts)}
         return await extract_with_model(self._run, texts, list(known.values()))

@@ -54,7 +54,9 @@ def _split_into_prompts(texts: Sequence[SourceText]) -> Iterator[dict[int, str]]
     prompt_texts: dict[int, str] = {}
     size = 0
     for index, source_text in enumerate(texts):
-        text = source_text.text[:MAX_PROMPT_CHARS]
+        text = source_text.text[:MAX_PROMPT_CHARS].strip()
+        if not text:
+            continue
         if prompt_texts and size + len(text) > MAX_PROMPT_CHARS:
             yield prompt_texts
             prompt_texts, size = {}, 0

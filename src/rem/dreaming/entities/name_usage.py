@@ -146,11 +146,15 @@ class _Name:
     end: int
 
 
-def find_name_uses(text: str, text_index: int) -> Iterator[Evidence]:
-    """Yield the uses of names as those of persons, animals or fictional characters in a message."""
+def find_name_uses(text: str, text_index: int, whole_text: str = "") -> Iterator[Evidence]:
+    """Yield the uses of names as those of persons, animals or fictional characters in the statements of a message.
+
+    `whole_text` is the message with its questions and commands, if `text` is without them.
+    """
     if len(text) > MAX_MESSAGE_CHARS:
         return
-    is_about_own_life = _PUBLIC_TOPIC.search(text) is None and not is_text_task(text)
+    whole_text = whole_text or text
+    is_about_own_life = _PUBLIC_TOPIC.search(whole_text) is None and not is_text_task(whole_text)
     own_words = mask_quotes(text)
     spans = list(find_sentence_spans(own_words))
     for number, (start, end) in enumerate(spans):

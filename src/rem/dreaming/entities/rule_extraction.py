@@ -34,12 +34,15 @@ _NOT_SPEAKERS = word_set("mentions.not_speakers")
 
 
 def extract_evidence(
-    text: str, text_index: int, *, speaker: str | None = None, is_own_words: bool = True
+    text: str, text_index: int, *, speaker: str | None = None, is_own_words: bool = True, whole_text: str = ""
 ) -> list[Evidence]:
-    """Return the evidence in a text. Set `is_own_words` if "my" and "our" are those of the memory's owner."""
+    """Return the evidence in a text. Set `is_own_words` if "my" and "our" are those of the memory's owner.
+
+    `whole_text` is the message if `text` consists of its statements: a signature begins with "Thanks", which is none.
+    """
     sources = [
         _extract_from_addresses(text, text_index),
-        find_signatures(text, text_index),
+        find_signatures(whole_text or text, text_index),
         find_introductions(text, text_index, is_own_words=is_own_words),
     ]
     if is_own_words:

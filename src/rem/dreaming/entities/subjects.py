@@ -15,6 +15,7 @@ from rem.dreaming.owner_queries import rewrite_owner_filter
 from rem.dreaming.run import PendingSession
 from rem.dreaming.text.masking import mask_code_and_links
 from rem.dreaming.text.secrets import mask_secrets
+from rem.dreaming.text.statements import mask_other_kinds
 from rem.models import Moment, Resource
 
 if TYPE_CHECKING:
@@ -31,10 +32,17 @@ class SourceText:
     """The text of a message, a resource or a moment."""
 
     text: str
-    """Without code, links and secrets."""
+    """Without code, links and secrets. Of a message only the statements; the rest are spaces."""
     source: ClaimSource
     at: datetime
     speaker: str | None = None
+    whole_text: str = ""
+    """The text with everything that a message contains. It tells what the statements are about."""
+
+    @property
+    def has_statements(self) -> bool:
+        """Return whether there is something that can be evidence."""
+        return bool(self.text.strip())
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +168,7 @@ def _document_subject(document: Resource | Moment) -> Subject:
 
 
 async def load_texts(run: DreamRun, subject: Subject) -> list[SourceText]:
-    """Return the texts of a subject in their order."""
+    """Return the texts of a subject in their order, also messages without a statement, which are no evidence."""
     document = subject.document
     if document is not None:
         source = ClaimSource(subject.ref, str(document.key))
@@ -170,10 +178,12 @@ async def load_texts(run: DreamRun, subject: Subject) -> list[SourceText]:
     rows = await run.fetch_owned("dream_entities", "messages_of_stretch", subject.ref.id, subject.first, subject.last)
     return [
         SourceText(
-            _clean(row["content"]),
+            # Not the other way round: a secret may be in two sentences.
+            mask_other_kinds(_clean(row["content"]), row["kind"]),
             ClaimSource(RowRef("messages", row["id"]), row["key"]),
             row["created_at"],
             row["speaker"],
+            _clean(row["content"]),
         )
         for row in rows
     ]

@@ -19,7 +19,6 @@ RULES_CONFIDENCE = 0.7
 """Confidence in a moment that was made without a model."""
 MAX_TITLE_CHARS = 60
 MAX_TITLE_WORDS = 6
-ASSISTANT_TOPIC_WEIGHT = 0.15
 
 
 @dataclass(slots=True)
@@ -92,16 +91,11 @@ def draft_episode(episode: Episode, session_id: UUID, known_people: KnownPeople)
         return None
     messages = episode.messages
     speakers = list_speakers(message.metadata for message in messages)
-    summary = summarize(
-        [Utterance(message.content, _get_speaker(message.metadata), not message.is_from_person) for message in messages]
-    )
+    texts = [message.content for message in messages]
+    summary = summarize([Utterance(message.content, _get_speaker(message.metadata)) for message in messages])
     if not summary:
         return None
-    topics = extract_topics(
-        ((message.content, 1.0 if message.is_from_person else ASSISTANT_TOPIC_WEIGHT) for message in messages),
-        [*speakers, *known_people.find_names(message.content for message in messages)],
-    )
-    own_texts = [message.content for message in messages if message.is_from_person]
+    topics = extract_topics(texts, [*speakers, *known_people.find_names(texts)])
     return MomentDraft(
         name=make_name(episode.starts_at, topics, summary),
         moment_type="conversation",
@@ -110,8 +104,8 @@ def draft_episode(episode: Episode, session_id: UUID, known_people: KnownPeople)
         ends_at=episode.ends_at,
         sources=[message.source for message in messages],
         topics=topics,
-        people=_unite_people(speakers, known_people.find_mentioned(own_texts)),
-        emotions=extract_emotions(own_texts),
+        people=_unite_people(speakers, known_people.find_mentioned(texts)),
+        emotions=extract_emotions(texts),
         session_id=session_id,
         first_index=episode.first_index,
         last_index=episode.last_index,
@@ -132,7 +126,7 @@ def draft_note(note: Resource, source: ClaimSource, known_people: KnownPeople) -
         starts_at=note.timestamp,
         ends_at=note.timestamp,
         sources=[source],
-        topics=extract_topics([(f"{note.name}. {note.content}", 1.0)], known_people.find_names([note.content])),
+        topics=extract_topics([f"{note.name}. {note.content}"], known_people.find_names([note.content])),
         people=known_people.find_mentioned([note.content]),
         emotions=extract_emotions([note.content]),
         resource_ids=[note.id],
@@ -164,7 +158,7 @@ def draft_file(
         starts_at=read_at,
         ends_at=read_at,
         sources=[file, *(source for source, _ in parts)],
-        topics=extract_topics(((text, 1.0) for text in texts), known_people.find_names(texts)),
+        topics=extract_topics(texts, known_people.find_names(texts)),
         people=known_people.find_mentioned(texts),
         resource_ids=[source.ref.id for source, _ in parts],
     )
@@ -195,7 +189,7 @@ def draft_mail(
         starts_at=written_at,
         ends_at=written_at,
         sources=[file, *sources],
-        topics=extract_topics(((text, 1.0) for text in (mail.subject, *mail.body)), known_people.find_names(texts)),
+        topics=extract_topics([mail.subject, *mail.body], known_people.find_names(texts)),
         people=known_people.find_mentioned(texts),
         resource_ids=[source.ref.id for source in sources],
     )

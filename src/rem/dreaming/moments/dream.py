@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,9 @@ from rem.dreaming.moments.episodes import LOOKAHEAD_MESSAGES, MAX_EPISODE_MESSAG
 from rem.dreaming.moments.files import is_mail
 from rem.dreaming.moments.model_extraction import extract_moments
 from rem.dreaming.moments.people import KnownPeople
-from rem.dreaming.moments.writer import DREAM_NAME, MomentWriter
+from rem.dreaming.moments.writer import DREAM_NAME, MAX_MESSAGE_CHARS, MomentWriter
 from rem.dreaming.run import DreamRun, PendingSession, SourceMessage
+from rem.dreaming.text.statements import mask_other_kinds
 from rem.models import Edge, Resource
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ PAGE_MESSAGES = 1000
 """Messages that are read at once."""
 RESCAN_PAGE_MESSAGES = 4 * MAX_EPISODE_MESSAGES
 """The same for a range in the middle of a session: the episodes after it are soon the same as before."""
-MAX_MESSAGE_CHARS = 20_000
-"""Characters of a message that are read."""
 LOOKBACK_MESSAGES = 2 * MAX_EPISODE_MESSAGES
 """Messages before a new one among which the last safe start of an episode is looked for."""
 MAX_PASSES = 3
@@ -93,9 +92,13 @@ class _MomentsRun:
         overlapping = (await self._fetch("start_of_overlapping_moment", session.id, start))[0][0]
         start = start if overlapping is None else min(start, int(overlapping))
         page_size = PAGE_MESSAGES if last is None else RESCAN_PAGE_MESSAGES
-        while True:
-            messages = await self._fetch_messages(session.id, start, page_size)
-            is_last_page = len(messages) < page_size
+        next_index: int | None = start
+        unfinished: list[SourceMessage] = []
+        while next_index is not None:
+            page = await self._fetch_page(session.id, next_index, page_size)
+            next_index = page.next_index
+            is_last_page = next_index is None
+            messages = [*unfinished, *page.messages]
             episodes = split_into_episodes(messages, await self._fetch_vectors(messages), self._pause)
             if not is_last_page:
                 episodes = _drop_unfinished(episodes)
@@ -104,10 +107,12 @@ class _MomentsRun:
                 episodes = [episode for episode in episodes if episode.first_index < end]
             seen_to = max(session.last_index, last or 0) if end is None else max(end - 1, first)
             is_session_end = is_last_page and end is None
-            await self._write_episodes(session, (min(start, first), seen_to), start, episodes, end, is_session_end)
-            if is_last_page or end is not None:
+            if episodes or is_last_page or end is not None:
+                await self._write_episodes(session, (min(start, first), seen_to), start, episodes, end, is_session_end)
+            if end is not None:
                 return
-            start = episodes[-1].last_index + 1
+            start = episodes[-1].last_index + 1 if episodes else start
+            unfinished = [message for message in messages if message.index >= start]
 
     async def _find_unchanged_start(
         self, session_id: UUID, episodes: Sequence[Episode], start: int, last: int
@@ -167,22 +172,36 @@ class _MomentsRun:
         """Return the latest message up to `index` at which an episode begins, whatever messages follow `index`."""
         if index <= 0:
             return 0
-        messages = await self._fetch_messages(session_id, index, limit=1)
-        before = await self._fetch("messages_before", session_id, index - 1, LOOKBACK_MESSAGES)
-        at = messages[0].created_at if messages else None
+        following = (await self._fetch_page(session_id, index, LOOKBACK_MESSAGES)).messages
+        at = following[0].created_at if following else None
         start = index
-        for message_index, created_at in before:
-            if at is not None and abs(at - created_at) > self._pause:
+        before: list[int] = []
+        async for message in self._iterate_back(session_id, index - 1):
+            if at is not None and abs(at - message.created_at) > self._pause:
                 return start
-            at, start = created_at, message_index
+            at, start = message.created_at, message.index
+            before.append(message.index)
+            if len(before) == LOOKBACK_MESSAGES:
+                break
         # There is no pause. A topic change with enough messages after it is final.
-        final = before[LOOKAHEAD_MESSAGES - 1][0] if len(before) >= LOOKAHEAD_MESSAGES else -1
+        final = before[LOOKAHEAD_MESSAGES - 1] if len(before) >= LOOKAHEAD_MESSAGES else -1
         known = (await self._fetch("start_of_last_moment", session_id, final))[0][0]
         return int(known or 0) if known is not None or len(before) < LOOKBACK_MESSAGES else start
 
-    async def _fetch_messages(self, session_id: UUID, start: int, limit: int = PAGE_MESSAGES) -> list[SourceMessage]:
+    async def _iterate_back(self, session_id: UUID, last: int) -> AsyncIterator[SourceMessage]:
+        """Yield the messages with statements up to an index, latest first."""
+        while True:
+            rows = await self._fetch("messages_before", session_id, last, LOOKBACK_MESSAGES, MAX_MESSAGE_CHARS)
+            for message in _select_statements(rows):
+                yield message
+            if len(rows) < LOOKBACK_MESSAGES:
+                return
+            last = rows[-1]["message_index"] - 1
+
+    async def _fetch_page(self, session_id: UUID, start: int, limit: int) -> _Page:
         rows = await self._fetch("messages_from", session_id, start, limit, MAX_MESSAGE_CHARS)
-        return [SourceMessage(*row) for row in rows]
+        next_index = rows[-1]["message_index"] + 1 if len(rows) == limit else None
+        return _Page(_select_statements(rows), next_index)
 
     async def _fetch_vectors(self, messages: Sequence[SourceMessage]) -> Mapping[UUID, Vector] | None:
         """Return the indexed vectors of messages by id, or None if nothing is embedded."""
@@ -236,6 +255,28 @@ class _MomentsRun:
 
     async def _fetch(self, name: str, *parameters: Any) -> list[Any]:
         return await self._run.fetch_owned("dream_moments", name, *parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """Messages of a session that were read at once."""
+
+    messages: list[SourceMessage]
+    """Those with statements."""
+    next_index: int | None
+    """Where the next page begins; None if there is none."""
+
+
+def _select_statements(rows: Iterable[Any]) -> list[SourceMessage]:
+    """Return the messages with statements, and nothing but these statements in them."""
+    messages = []
+    for row in rows:
+        text = mask_other_kinds(row["content"], row["kind"])
+        if text.strip():
+            messages.append(
+                SourceMessage(row["id"], row["key"], row["message_index"], text, row["metadata"], row["created_at"])
+            )
+    return messages
 
 
 def _drop_unfinished(episodes: list[Episode]) -> list[Episode]:

@@ -1,4 +1,4 @@
-"""Episodes: splits a session into runs of messages that belong together."""
+"""Episodes: splits the statements of a session into runs of messages that belong together."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ joined end to end: nine of ten joints are found, and 3 in 100 other positions ar
 MIN_TOPIC_WORDS = 10
 """Content words on each side of a position: fewer do not tell a topic."""
 MIN_TOPIC_WORDS_WITHOUT_VECTORS = 12
+MIN_CONTENT_WORDS = 2
+"""Distinct content words of an episode that says something."""
 MAX_MESSAGE_CHARS = 4000
 """Characters of a message that are read for content words."""
 MAX_MESSAGE_WEIGHT = 30
 """Content words: a very long message does not outweigh all others."""
-MIN_ASSISTANT_WORDS = 8
-"""Distinct content words: with fewer, an answer alone is small talk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """Consecutive messages of one session that belong together."""
+    """Messages of one session with statements that belong together."""
 
     messages: tuple[SourceMessage, ...]
 
@@ -70,15 +70,8 @@ class Episode:
 
     @property
     def is_meaningful(self) -> bool:
-        """Whether it is more than small talk: a person uses two content words, or an assistant says a lot."""
-        own = {word for message in self.messages if message.is_from_person for word in _get_words(message)}
-        if len(own) >= 2:
-            return True
-        if not own and any(message.is_from_person for message in self.messages):
-            return False
-        # A question of one word ("Weather?") means something together with its answer.
-        answers = {word for message in self.messages if not message.is_from_person for word in _get_words(message)}
-        return len(answers) >= MIN_ASSISTANT_WORDS
+        """Whether its statements have at least two content words."""
+        return len({word for message in self.messages for word in _get_words(message)}) >= MIN_CONTENT_WORDS
 
 
 def is_pause(before: SourceMessage, after: SourceMessage, pause: timedelta) -> bool:
@@ -114,9 +107,6 @@ def _begins_episode(
         return True
     if position - start >= MAX_EPISODE_MESSAGES:
         return True
-    if not messages[position].is_from_person:
-        # An answer belongs to its question.
-        return False
     if sum(len(message.content) for message in messages[start:position]) >= MAX_EPISODE_CHARS:
         return True
     left = messages[max(start, position - LOOKBEHIND_MESSAGES) : position]

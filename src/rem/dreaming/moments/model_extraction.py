@@ -47,8 +47,8 @@ def _format_messages(messages: Sequence[SourceMessage]) -> str:
             {
                 "key": message.key,
                 "time": message.created_at.isoformat(),
-                "who": (list_speakers([message.metadata]) or [message.role])[0],
-                "text": _shorten(mask_secrets(message.content)),
+                "who": (list_speakers([message.metadata]) or ["user"])[0],
+                "text": _shorten(mask_secrets(message.content).strip()),
             }
         ).decode()
         for message in messages
@@ -77,9 +77,7 @@ def _to_draft(answer: dict[str, Any], unused: dict[str, SourceMessage], session_
     if not messages or is_blank(summary):
         return None
     episode = Episode(tuple(messages))
-    topics = _to_tags(answer.get("topic_tags"), MAX_TOPICS) or extract_topics(
-        (message.content, 1.0) for message in messages if message.is_from_person
-    )
+    topics = _to_tags(answer.get("topic_tags"), MAX_TOPICS) or extract_topics(message.content for message in messages)
     return MomentDraft(
         name=_to_name(answer.get("name")) or make_name(episode.starts_at, topics, summary),
         moment_type=to_tag(_clean(answer.get("moment_type"))) or "conversation",
@@ -100,7 +98,7 @@ def _to_draft(answer: dict[str, Any], unused: dict[str, SourceMessage], session_
 def _select_people(names: Any, messages: Sequence[SourceMessage]) -> list[str]:
     """Return the speakers, and those of the model's names that a person writes in the messages."""
     speakers = list_speakers(message.metadata for message in messages)
-    text = "\n".join(message.content for message in messages if message.is_from_person).lower()
+    text = "\n".join(message.content for message in messages).lower()
     known = {speaker.lower() for speaker in speakers}
     others = (name for name in map(_clean, names or []) if name.lower() in text and name.lower() not in known)
     return [*speakers, *list_speakers([{"speaker": name} for name in others])]

@@ -17,7 +17,6 @@ MAX_SENTENCES = 4
 MAX_SENTENCE_CHARS = 280
 MAX_TEXT_CHARS = 20_000
 """Characters of one text that are read."""
-ASSISTANT_WEIGHT = 0.3
 QUESTION_WEIGHT = 0.55
 BOILERPLATE_WEIGHT = 0.3
 DIGIT_BONUS = 0.5
@@ -48,7 +47,6 @@ class Utterance:
     text: str
     speaker: str | None = None
     """Name of the author, if the summary should contain it."""
-    is_assistant: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,7 @@ class _ScoredSentence:
 def summarize(utterances: Sequence[Utterance]) -> str:
     """Return the best sentences of some texts in their order, or an empty text if none says anything.
 
-    Sentences of people count more than those of assistants, statements more than questions.
+    Statements count more than questions, which files and mails may contain.
     """
     sentences = _score_sentences(utterances)
     selected: list[_ScoredSentence] = []
@@ -115,7 +113,7 @@ def _score_sentences(utterances: Sequence[Utterance]) -> list[_ScoredSentence]:
             _shorten(text),
             utterance.speaker,
             sentence_words,
-            _score(utterance, text, sentence_words, sentence_counts),
+            _score(text, sentence_words, sentence_counts),
         )
         for position, ((utterance, text), sentence_words) in enumerate(zip(sentences, words, strict=True))
     ]
@@ -129,21 +127,19 @@ def _remove_speaker_prefix(utterance: Utterance) -> str:
     return text
 
 
-def _score(utterance: Utterance, text: str, words: frozenset[str], sentence_counts: Counter[str]) -> float:
+def _score(text: str, words: frozenset[str], sentence_counts: Counter[str]) -> float:
     """Return how much a sentence says: rare words, words of several sentences, digits, names and decisions."""
     if not words:
         return 0.0
     score: float = sum(compute_rarity(word) * min(sentence_counts[word], 4) ** 0.5 for word in words)
     score /= (len(words) + 4) ** 0.5
     score += DIGIT_BONUS * has_digit(text) + NAME_BONUS * (_NAME.search(text) is not None)
-    if utterance.is_assistant:
-        score *= ASSISTANT_WEIGHT
-    elif _DECISION.search(text):
+    if _DECISION.search(text):
         score += DECISION_BONUS
     if text.endswith(("?", "？")):
         score *= QUESTION_WEIGHT
     if _BOILERPLATE.match(text):
-        score *= 0 if utterance.is_assistant else BOILERPLATE_WEIGHT
+        score *= BOILERPLATE_WEIGHT
     return score
 
 

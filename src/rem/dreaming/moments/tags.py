@@ -21,8 +21,6 @@ ACTION_WEIGHT = 0.5
 """Of the weight of a noun: an action says less about the topic."""
 PHRASE_WEIGHT = 1.6
 """Of the mean weight of its two words: a phrase is a better tag than either of them."""
-MIN_OWN_WORDS = 2
-"""With so many content words from people, words that only the assistant uses are no topics."""
 MAX_NAME_TEXT_CHARS = 20_000
 """Characters of a text that are read for names."""
 MAX_EMOTIONS = 3
@@ -49,33 +47,22 @@ _WORD = re.compile(r"[a-zà-ÿ]+(?:['’][a-z]+)?")
 _QUESTION = re.compile(r"[^.!?。！？\n]*[?？]")
 
 
-def extract_topics(texts: Iterable[tuple[str, float]], people: Iterable[str] = ()) -> list[str]:
-    """Return the topics of weighted texts in kebab case, the heaviest first.
+def extract_topics(texts: Iterable[str], people: Iterable[str] = ()) -> list[str]:
+    """Return the topics of texts in kebab case, the heaviest first.
 
-    A text of a person has the weight 1, an assistant's answer less. Names of people and organisations (those in
-    `people`, and those that the texts introduce), addresses, emotions and numbers are no topics. If people use enough
-    content words, words that only an assistant uses are no topics.
+    Names of people and organisations (those in `people`, and those that the texts introduce), addresses, emotions and
+    numbers are no topics.
     """
-    texts = [(mask_secrets(text), weight) for text, weight in texts]
+    texts = [mask_secrets(text) for text in texts]
     excluded = {word for name in people for word in extract_content_words(name)}
-    excluded |= {word for text, _ in texts for word in _find_name_words(text[:MAX_NAME_TEXT_CHARS])}
+    excluded |= {word for text in texts for word in _find_name_words(text[:MAX_NAME_TEXT_CHARS])}
     excluded |= _EMOTIONS.keys() | _NUMBER_WORDS | COMPANY_WORDS
-    own_words: set[str] = set()
     words: Counter[str] = Counter()
     phrases: Counter[tuple[str, str]] = Counter()
-    for text, weight in texts:
+    for text in texts:
         plain = HOST_NAME.sub(" ", _ADDRESS.sub(" ", _ACTION_IN_BRACKETS.sub(" ", text)))
-        for word in extract_content_words(plain):
-            if word not in excluded:
-                words[word] += weight  # type: ignore[assignment]
-                if weight >= 1:
-                    own_words.add(word)
-        for phrase in extract_phrases(plain):
-            if excluded.isdisjoint(phrase):
-                phrases[phrase] += weight  # type: ignore[assignment]
-    if len(own_words) >= MIN_OWN_WORDS:
-        words = Counter({word: count for word, count in words.items() if word in own_words})
-        phrases = Counter({phrase: count for phrase, count in phrases.items() if own_words.issuperset(phrase)})
+        words.update(word for word in extract_content_words(plain) if word not in excluded)
+        phrases.update(phrase for phrase in extract_phrases(plain) if excluded.isdisjoint(phrase))
     weights = {word: _weigh_word(word, count) for word, count in _merge_plurals(words).items()}
     for (first, second), count in phrases.items():
         if count >= 2:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from rem.dreaming.claims import ClaimSource, RowClaim, RowRef
 from rem.dreaming.moments.near_duplicates import NearDuplicates
+from rem.dreaming.text.statements import mask_other_kinds
 from rem.models import Moment
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 DREAM_NAME = "moments"
 MAX_MOMENT_SOURCES = 500
 """A fact that is repeated every morning needs no more sources."""
+MAX_MESSAGE_CHARS = 20_000
+"""Characters of a message that are read."""
 _MAX_INDEX = 2**31 - 1
 
 
@@ -43,6 +46,8 @@ class LocatedSource:
 
     source: ClaimSource
     origin_id: UUID
+    is_readable: bool = True
+    """False for a question or an answer. A moment was made of such messages before they had kinds."""
 
 
 class MomentWriter:
@@ -78,6 +83,7 @@ class MomentWriter:
         belongs to a subject that has joined it. `seen_index` and `seen_range` mark a session as seen.
         """
         sources = await self._fetch_sources(replaced)
+        replaced = await self._end_outdated(subject, replaced, sources, set(own_ids))
         kept = await self._join_duplicates(drafts, replaced, sources)
         await self._keep_joined_sources(subject, kept, replaced, sources, set(own_ids))
         claims = [draft.to_claim() for draft in kept]
@@ -87,6 +93,38 @@ class MomentWriter:
         )
         if changes.refused or changes.vanished:
             await self._remove_unwritten(subject, kept)
+
+    async def _end_outdated(
+        self,
+        subject: RowRef,
+        moments: Sequence[ExistingMoment],
+        sources: dict[UUID, list[LocatedSource]],
+        own_ids: set[UUID],
+    ) -> list[ExistingMoment]:
+        """End the moments of messages that are no statements, and return the others.
+
+        Otherwise their names, which consist of words of these messages, would stay.
+        """
+        outdated = [
+            moment
+            for moment in moments
+            if any(_is_outdated(located, subject, own_ids) for located in sources[moment.statement_id])
+        ]
+        if not outdated:
+            return list(moments)
+        statement_ids = [moment.statement_id for moment in outdated]
+        await self._run.store_claims(DREAM_NAME, subject, [], only=statement_ids, mark_seen=False)
+        located_sources = [located for moment in outdated for located in sources[moment.statement_id]]
+        joined_ids = {
+            located.source.ref.id
+            for located in located_sources
+            if located.origin_id != subject.id and located.source.ref.id not in own_ids
+        }
+        if joined_ids:
+            await self._rescan(joined_ids)
+        for moment in outdated:
+            self._duplicates.remove(moment.moment_id)
+        return [moment for moment in moments if moment not in outdated]
 
     async def _join_duplicates(
         self,
@@ -169,7 +207,7 @@ class MomentWriter:
                 self._duplicates.remove(moment_id)
             return exists
         existing = _to_existing(rows[0])
-        located = (await self._fetch_sources([existing]))[existing.statement_id]
+        located = [each for each in (await self._fetch_sources([existing]))[existing.statement_id] if each.is_readable]
         known_ids = {each.source.ref.id for each in located}
         if draft.source_ids <= known_ids or len(known_ids) >= MAX_MOMENT_SOURCES:
             return True
@@ -226,15 +264,24 @@ class MomentWriter:
         """Return the sources of moments by statement id."""
         sources: dict[UUID, list[LocatedSource]] = {moment.statement_id: [] for moment in moments}
         if moments:
-            for row in await self._run.fetch("dream_moments", "sources_of_statements", list(sources)):
+            ids = list(sources)
+            for row in await self._run.fetch("dream_moments", "sources_of_statements", ids, MAX_MESSAGE_CHARS):
                 source = ClaimSource(RowRef(row["source_type"], row["source_id"]), row["key"])
-                sources[row["statement_id"]].append(LocatedSource(source, row["origin_id"]))
+                question = row["question"]
+                is_readable = row["is_readable"] and (question is None or bool(mask_other_kinds(question).strip()))
+                sources[row["statement_id"]].append(LocatedSource(source, row["origin_id"], is_readable))
         return sources
 
 
 def _to_existing(row: Any) -> ExistingMoment:
     subject = RowRef(row["subject_type"], row["subject_id"])
     return ExistingMoment(row["id"], row["entity_id"], row["value"], row["confidence"], subject)
+
+
+def _is_outdated(located: LocatedSource, subject: RowRef, own_ids: Collection[UUID]) -> bool:
+    """Return whether a moment of a session has a source that dreams do not read any more."""
+    is_own_message = subject.type == "sessions" and located.origin_id == subject.id
+    return not located.is_readable or (is_own_message and located.source.ref.id not in own_ids)
 
 
 def _find_same_moment(

@@ -28,6 +28,7 @@ from rem.dreaming.profiles.topics import (
     fold_name,
 )
 from rem.dreaming.text.secrets import is_sensitive, mask_secrets
+from rem.dreaming.text.statements import KINDS_WITHOUT_STATEMENTS, mask_other_kinds
 from rem.rules import alternatives
 from rem.text import find_sentence_spans
 
@@ -73,7 +74,6 @@ _PREFERENCE = re.compile(
 )
 _ASIDE = re.compile(r"\bdo(?:n['’]?t| not)\s+(?:be|let|tell|worry|mind|say|do|ask)\b[^.!]{0,10}[.!]?\Z", re.IGNORECASE)
 """A phrase such as "don't worry" or "do not ask!", which is no preference."""
-_QUESTION = re.compile(r"\?\s*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +254,7 @@ def _extract_from_messages(
     messages: Sequence[Any], earlier: EarlierSources
 ) -> tuple[tuple[Preference, ...], SelfStatements]:
     """Extract preferences and self-statements from the user's messages, which are oldest first."""
+    messages = [row for row in messages if row["kind"] not in KINDS_WITHOUT_STATEMENTS]
     about = [row for row in _select_messages(messages, earlier.about) if row["is_owners"]]
     preferences = _find_preferences(_select_messages(messages[::-1], earlier.preferences))
     statements = extract_self_statements((row["content"], row["created_at"], _message_source(row)) for row in about)
@@ -278,7 +279,7 @@ def _find_preferences(rows: Sequence[Any]) -> list[Preference]:
     for row in rows:
         if len(row["content"]) > MAX_PREFERENCE_MESSAGE_CHARS:
             continue
-        content = mask_secrets(row["content"])
+        content = mask_other_kinds(mask_secrets(row["content"]))
         for start, end in find_sentence_spans(content):
             text = " ".join(content[start:end].split())
             if _is_preference(text):
@@ -291,7 +292,6 @@ def _is_preference(text: str) -> bool:
     return (
         len(text) <= MAX_PREFERENCE_CHARS
         and _PREFERENCE.search(text) is not None
-        and not _QUESTION.search(text)
         and not _ASIDE.search(text)
         and not is_sensitive(text)
     )

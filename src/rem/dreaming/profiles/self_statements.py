@@ -17,6 +17,7 @@ from rem.dreaming.entities.introductions import MAX_ORGANIZATION_WORDS, may_be_o
 from rem.dreaming.entities.name_parsing import is_capitalised, parse_name_after
 from rem.dreaming.text.masking import is_fiction, is_text_task, mask_other_speakers, mask_quotes
 from rem.dreaming.text.secrets import contains_secret, is_sensitive, mask_secrets
+from rem.dreaming.text.statements import mask_other_kinds
 from rem.rules import alternatives, word_set
 from rem.text import find_sentence_spans
 
@@ -37,7 +38,6 @@ _CORRECTION = re.compile(rf"\b{alternatives('self_statements.corrections')}\b", 
 """Anywhere in a sentence: then its statements are not true."""
 _INSTRUCTION = re.compile(rf"\b{alternatives('self_statements.instructions')}\b", re.IGNORECASE)
 """Words to the reader of a profile, who may be a language model. They are no facts about the user."""
-_QUESTION = re.compile(r"\?\s*\Z")
 _CLAUSE_START = re.compile(
     rf"(?:[,;:–—]\s*|\s(?={alternatives('self_statements.conjunctions')}\s))"
     rf"(?=(?:[\w'’]{{1,20}} ){{0,3}}{alternatives('self_statements.own_pronouns')}\b)",
@@ -160,10 +160,10 @@ def _match_message(content: str) -> Iterator[tuple[_Rule, str, bool]]:
     """
     if is_text_task(content) or is_fiction(content):
         return
-    text = mask_other_speakers(mask_quotes(mask_secrets(content)))
+    text = mask_other_speakers(mask_quotes(mask_other_kinds(mask_secrets(content))))
     for start, end in find_sentence_spans(text):
         sentence = mask_other_speakers(text[start:end])
-        if end - start > MAX_SENTENCE_CHARS or _QUESTION.search(sentence) or _CORRECTION.search(sentence):
+        if end - start > MAX_SENTENCE_CHARS or _CORRECTION.search(sentence):
             continue
         for clause, rest in _split_clauses(sentence):
             yield from _match_clause(clause, rest)
