@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rem.context import Scope
     from rem.dreaming.audit import AuditReport
     from rem.dreaming.dreamer import Dreamer, DreamReport
-    from rem.dreaming.history import RunRecord, StatementRecord
+    from rem.dreaming.history import RunRecord, StatementPage, StatementRecord
 
 app = typer.Typer(
     help="Derive moments, entities, relations and profiles.",
@@ -33,6 +33,7 @@ RescanOption = Annotated[
     ),
 ]
 
+MAX_COLUMNS = 80
 MAX_SOURCES_SHOWN = 5
 MAX_ISSUES_SHOWN = 5
 
@@ -113,6 +114,8 @@ def _to_json(scope: Scope, report: DreamReport) -> dict[str, Any]:
         "run_id": report.run_id,
         "model": report.model,
         "changes": report.changes,
+        "learnt": report.learnt,
+        "dropped": report.dropped,
         "notes": report.notes,
     }
 
@@ -126,11 +129,34 @@ def _print_report(owner: str, report: DreamReport) -> None:
         print_to_stderr(note)
     if report.run_id is None:
         typer.echo(f"{owner}: nothing new.")
-        return
-    typer.echo(f"{owner}: run {report.run_id}{f', by {report.model}' if report.model else ''}")
-    for dream, changes in report.changes.items():
-        refused = f", {changes.refused} left out because you deleted or changed them" if changes.refused else ""
-        typer.echo(f"  {dream}: {changes.said} new, {changes.ended} ended, {changes.unchanged} unchanged{refused}")
+    else:
+        typer.echo(f"{owner}: run {report.run_id}{f', by {report.model}' if report.model else ''}")
+    _print_lines("Learnt", report.learnt)
+    _print_lines("Dropped", report.dropped)
+    if report.run_id is not None:
+        counts = [f"{dream} {changes.said} new, {changes.ended} ended" for dream, changes in report.changes.items()]
+        _print_wrapped(f"Statements: {'; '.join(counts)}.")
+
+
+def _print_lines(title: str, lines: list[str]) -> None:
+    if lines:
+        typer.echo(f"{title}:")
+        for line in lines:
+            _print_wrapped(f"- {line}", indent="  ")
+
+
+def _print_wrapped(text: str, indent: str = "") -> None:
+    import textwrap
+
+    wrapped = textwrap.wrap(
+        text,
+        MAX_COLUMNS,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    typer.echo("\n".join(wrapped))
 
 
 @app.command()
@@ -186,6 +212,9 @@ def statements(
         typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"], help="Statements that were valid at that time (UTC)."),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many.")] = 100,
+    links: Annotated[
+        bool, typer.Option("--links", help="Also the links between related texts, which are many.")
+    ] = False,
     user: UserOption = None,
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
@@ -195,19 +224,31 @@ def statements(
 
     from rem.cli.output import print_json
 
-    async def work(rem: Rem) -> list[StatementRecord]:
-        from rem.dreaming.history import list_statements
+    async def work(rem: Rem) -> StatementPage:
+        from rem.dreaming.history import list_statement_page
 
-        at_utc = at.replace(tzinfo=UTC) if at else None
-        return await list_statements(rem.store(user, tenant=tenant), key, at=at_utc, limit=limit)
+        store, at_utc = rem.store(user, tenant=tenant), at.replace(tzinfo=UTC) if at else None
+        return await list_statement_page(store, key, at=at_utc, limit=limit, with_links=links)
 
-    records = run_with_rem(work)
+    page = run_with_rem(work)
     if as_json:
-        print_json(records)
-    elif not records:
+        print_json(page.statements)
+    elif not page.statements:
         print_to_stderr("There are no statements about it.")
     else:
-        _print_statements(records)
+        _print_statements(page.statements)
+    _print_rest(page, limit)
+
+
+def _print_rest(page: StatementPage, limit: int) -> None:
+    """Say what was left out."""
+    from rem.cli.output import format_count
+
+    more = page.total - len(page.statements)
+    if more > 0:
+        print_to_stderr(f"{format_count(more, 'more statement')}: use --limit {min(10_000, limit + more)}.")
+    if page.hidden_links:
+        print_to_stderr(f"{format_count(page.hidden_links, 'link')} between related texts: use --links.")
 
 
 def _print_statements(records: list[StatementRecord]) -> None:

@@ -17,6 +17,7 @@ from rem.dreaming.extraction_model import AgentSchemas, ExtractionModel, ModelBu
 from rem.dreaming.history import undo_run
 from rem.dreaming.owner_lock import OwnerBusyError, hold_owner_lock
 from rem.dreaming.registry import load_dreams
+from rem.dreaming.report import describe_run
 from rem.dreaming.run import Dream, DreamRun, OnProgress
 from rem.dreaming.text.statements import STATEMENT_RULES_VERSION
 
@@ -41,6 +42,10 @@ class DreamReport:
     changes: dict[str, Changes] = field(default_factory=dict)
     """Changes by the name of the dream."""
     notes: list[str] = field(default_factory=list)
+    learnt: list[str] = field(default_factory=list)
+    """What the run has learnt, in words: the most important first, and how many more there are."""
+    dropped: list[str] = field(default_factory=list)
+    """What it has dropped, replaced or left out, and why."""
     model: str | None = None
     was_busy: bool = False
     """Whether nothing was done, because another run for the same owner was in progress."""
@@ -118,7 +123,16 @@ class Dreamer:
             await self._end_run(connection, run, "failed", str(error) or type(error).__name__)
             raise
         has_changes = await self._end_run(connection, run, "done", None)
-        return DreamReport(run.run_id if has_changes else None, run.changes, run.notes, self._model_name)
+        refused = sum(changes.refused for changes in run.changes.values())
+        report = await describe_run(run.store, run.run_id, run.skipped, refused)
+        return DreamReport(
+            run.run_id if has_changes else None,
+            run.changes,
+            run.notes,
+            report.learnt,
+            report.dropped,
+            self._model_name,
+        )
 
     @property
     def _model_name(self) -> str | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from rem.db.retry import retry_when_busy
-from rem.db.sql import query
+from rem.db.sql import fill, query
 from rem.errors import ConflictError, NotFoundError
 
 if TYPE_CHECKING:
@@ -55,6 +55,17 @@ class StatementRecord:
     """Whether its row does not exist, because there is too little evidence."""
 
 
+@dataclass(frozen=True, slots=True)
+class StatementPage:
+    """The first of some statements."""
+
+    statements: list[StatementRecord]
+    total: int
+    """The number of all statements."""
+    hidden_links: int
+    """The number of links between related texts that were left out."""
+
+
 async def list_runs(store: Store, limit: int = 20) -> list[RunRecord]:
     """Return the dream runs of an owner, latest first."""
     async with store.executor.connection() as connection:
@@ -67,19 +78,38 @@ async def list_statements(
 ) -> list[StatementRecord]:
     """Return the statements about the rows with a key, or about all rows: live ones first, then newest first.
 
-    With `at`, return the statements that were valid at that time. Refused statements are left out. Raise NotFoundError
-    if no row has the key.
+    Edges to these rows are listed as well. With `at`, return the statements that were valid at that time. Refused
+    statements are left out. Raise NotFoundError if no row has the key.
     """
-    ids = None
+    return (await list_statement_page(store, key, at=at, limit=limit)).statements
+
+
+async def list_statement_page(
+    store: Store,
+    key: str | None = None,
+    *,
+    at: datetime | None = None,
+    limit: int = 100,
+    with_links: bool = True,
+) -> StatementPage:
+    """Return the same with the number of all statements; without links between related texts if they are not wanted."""
+    ids, keys = None, None
     if key is not None:
-        ids = [entity.id for entity in await store.lookup(key)]
+        entities = await store.lookup(key)
+        ids, keys = [entity.id for entity in entities], [str(entity.key) for entity in entities]
         if not ids:
             raise NotFoundError(f"Nothing answers to {key!r}: `rem query 'FUZZY \"…\"'` finds similar keys.")
+    condition = query("dreaming", "statement_condition")
+    parameters = store.scope.tenant_id, store.scope.user_id, ids, at, keys, with_links
     async with store.executor.connection() as connection:
         rows = await connection.fetch(
-            query("dreaming", "statements_about"), store.scope.tenant_id, store.scope.user_id, ids, at, limit
+            fill(query("dreaming", "statements_about"), condition=condition), *parameters, limit
         )
-    return [StatementRecord(*row) for row in rows]
+        (counts,) = await connection.fetch(
+            fill(query("dreaming", "count_statements"), condition=condition), *parameters
+        )
+    hidden_links = 0 if with_links else counts["links"]
+    return StatementPage([StatementRecord(*row) for row in rows], counts["statements"], hidden_links)
 
 
 async def undo_run(store: Store, run_id: UUID) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -109,6 +110,8 @@ class DreamRun:
     """E-mail address of the owner, if the caller gave it: the user id is a hash of it."""
     notes: list[str] = field(default_factory=list)
     """Messages to the owner about this run."""
+    skipped: Counter[str] = field(default_factory=Counter)
+    """New messages without a statement, by kind."""
     versions: dict[tuple[str, RowRef], datetime] = field(default_factory=dict)
     """Version of each row that a dream has read, by dream and row."""
 

@@ -36,6 +36,10 @@ BEGIN
   RETURN is_live;
 END $$;
 
+-- Return the name that a refused statement keeps. The name of a moment consists of words of its text; its sources identify it.
+CREATE OR REPLACE FUNCTION rem_dream_refused_name(statement rem.statements) RETURNS text LANGUAGE sql STABLE
+RETURN CASE WHEN (statement).kind = 'row' AND (statement).dream = 'moments' THEN (statement).id::text ELSE (statement).name END;
+
 -- Mark live statements as refused whose row, edge or field the owner has changed or removed, and return how many. A refused statement
 -- keeps no content, and no dream repeats it. Call this before anything is written.
 CREATE OR REPLACE FUNCTION rem_dream_detect_edits(of_tenant text, of_type text, of_id uuid) RETURNS integer LANGUAGE plpgsql
@@ -55,7 +59,7 @@ BEGIN
     JOIN rem.statements t ON (t.tenant_id, t.id) = (of_tenant, n.id)
   LOOP
     CONTINUE WHEN rem.rem_dream_matches_row(statement, stored);
-    UPDATE rem.statements s SET state = 'refused', value = '{}', ended_at = clock_timestamp()
+    UPDATE rem.statements s SET state = 'refused', value = '{}', name = rem.rem_dream_refused_name(s), ended_at = clock_timestamp()
     WHERE s.tenant_id = of_tenant AND s.entity_id = of_id AND s.entity_type = of_type AND s.kind = statement.kind
       AND s.name = statement.name AND s.state = 'live';
     refused := refused + 1;
@@ -63,7 +67,7 @@ BEGIN
       -- From now on the row belongs to its owner, and outlives its sources.
       EXECUTE format('UPDATE rem.%I SET origin = ''user'' WHERE tenant_id = $1 AND id = $2 AND origin LIKE ''dream:%%''', of_type)
         USING of_tenant, of_id;
-      UPDATE rem.statements s SET state = 'refused', value = '{}', ended_at = clock_timestamp()
+      UPDATE rem.statements s SET state = 'refused', value = '{}', name = rem.rem_dream_refused_name(s), ended_at = clock_timestamp()
       WHERE s.tenant_id = of_tenant AND s.entity_id = of_id AND s.entity_type = of_type AND s.kind = 'row' AND s.state = 'live';
     END IF;
   END LOOP;
@@ -401,14 +405,49 @@ CREATE OR REPLACE FUNCTION rem_dream_rescan_sources(of_tenants text[], of_statem
   WHERE (p.tenant_id, p.source_id, p.dream) = (a.tenant_id, a.id, a.dream)
 $$;
 
+-- Erase a derived row that its owner deleted, because it still has words of an erased source.
+CREATE OR REPLACE FUNCTION rem_dream_erase_deleted_row(of_tenant text, of_type text, of_id uuid) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  EXECUTE format('DELETE FROM rem.%I WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NOT NULL AND origin LIKE ''dream:%%''', of_type)
+    USING of_tenant, of_id;
+END $$;
+
+-- Take erased sources from refused statements, and return the statements that stay: what an owner deleted or changed must not come back
+-- from the remaining sources. A field stays refused without any source. An edge has the name of its target, and goes with the target.
+CREATE OR REPLACE FUNCTION rem_dream_keep_refusals(of_type text, of_tenants text[], of_statements uuid[], erased uuid[])
+RETURNS uuid[] LANGUAGE plpgsql AS $$
+DECLARE
+  kept_tenants text[];
+  kept_ids uuid[];
+BEGIN
+  SELECT array_agg(s.tenant_id), array_agg(s.id) INTO kept_tenants, kept_ids
+  FROM unnest(of_tenants, of_statements) AS d (tenant_id, id)
+  JOIN rem.statements s ON (s.tenant_id, s.id) = (d.tenant_id, d.id)
+  WHERE s.state = 'refused' AND s.entity_id <> ALL (erased) AND (s.kind = 'field' OR (
+    (s.kind = 'row' OR of_type = 'messages') AND EXISTS (
+      SELECT FROM rem.statement_sources x
+      WHERE (x.tenant_id, x.statement_id) = (s.tenant_id, s.id) AND x.source_id <> ALL (erased))));
+  IF kept_ids IS NULL THEN
+    RETURN '{}';
+  END IF;
+  DELETE FROM rem.statement_sources x USING unnest(kept_tenants, kept_ids) AS k (tenant_id, id)
+  WHERE (x.tenant_id, x.statement_id) = (k.tenant_id, k.id) AND x.source_id = ANY (erased);
+  UPDATE rem.statements s SET source_keys = '{}' FROM unnest(kept_tenants, kept_ids) AS k (tenant_id, id)
+  WHERE (s.tenant_id, s.id) = (k.tenant_id, k.id);
+  PERFORM rem.rem_dream_erase_deleted_row(r.tenant_id, r.entity_type, r.entity_id) FROM (
+    SELECT DISTINCT s.tenant_id, s.entity_type, s.entity_id FROM unnest(kept_tenants, kept_ids) AS k (tenant_id, id)
+    JOIN rem.statements s ON (s.tenant_id, s.id) = (k.tenant_id, k.id) AND s.kind = 'row') r;
+  RETURN kept_ids;
+END $$;
+
 -- Delete the statements that are based on deleted rows, and update the rows that these are about. A deleted row may be restored, so
--- refused statements stay. If the row is erased, a refused statement stays only as long as it has another source: without it, a dream
--- would make the refused row again from the sources that are left.
+-- refused statements stay; if the row is erased, they are deleted as well, unless they have another source.
 CREATE OR REPLACE FUNCTION rem_retract(of_type text, of_tenants text[], of_ids uuid[], is_erased boolean) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
   doomed_tenants text[];
   doomed_ids uuid[];
+  kept_ids uuid[] := '{}';
   touched record;
 BEGIN
   IF of_ids IS NULL THEN
@@ -418,7 +457,7 @@ BEGIN
   WHERE (p.tenant_id, p.source_id, p.source_type) = (gone.tenant_id, gone.id, of_type);
   -- A derived row that is deleted while its statements are live was deleted by its owner: delete its earlier versions, too.
   WITH refused AS (
-    UPDATE rem.statements s SET state = 'refused', value = '{}', ended_at = clock_timestamp()
+    UPDATE rem.statements s SET state = 'refused', value = '{}', name = rem.rem_dream_refused_name(s), ended_at = clock_timestamp()
     FROM unnest(of_tenants, of_ids) AS gone (tenant_id, id)
     WHERE (s.tenant_id, s.entity_id, s.entity_type) = (gone.tenant_id, gone.id, of_type) AND s.kind = 'row' AND s.state = 'live'
       -- A row that goes because too little evidence is left was not refused.
@@ -442,27 +481,13 @@ BEGIN
   -- Dreams read the remaining sources again.
   PERFORM rem.rem_dream_rescan_sources(doomed_tenants, doomed_ids, of_type = 'ontologies');
   IF is_erased THEN
-    DELETE FROM rem.statement_sources x USING unnest(of_tenants, of_ids) AS gone (tenant_id, id), rem.statements s
-    WHERE (x.tenant_id, x.source_id, x.source_type) = (gone.tenant_id, gone.id, of_type)
-      AND (s.tenant_id, s.id) = (x.tenant_id, x.statement_id) AND s.state = 'refused';
+    kept_ids := rem.rem_dream_keep_refusals(of_type, doomed_tenants, doomed_ids, of_ids);
   END IF;
   FOR touched IN
-    WITH doomed AS (
-      SELECT s.tenant_id, s.id, s.state = 'refused' AND s.kind IN ('row', 'field') AND EXISTS (
-        SELECT FROM rem.statement_sources x WHERE (x.tenant_id, x.statement_id) = (s.tenant_id, s.id)) AS is_kept
-      FROM unnest(doomed_tenants, doomed_ids) AS d (tenant_id, id)
-      JOIN rem.statements s ON (s.tenant_id, s.id) = (d.tenant_id, d.id)
-      WHERE is_erased OR s.state <> 'refused'),
-    deleted AS (
-      DELETE FROM rem.statements s USING doomed d WHERE (s.tenant_id, s.id) = (d.tenant_id, d.id) AND NOT d.is_kept
-      RETURNING s.tenant_id, s.entity_type, s.entity_id, s.kind, CASE s.kind WHEN 'field' THEN s.name END AS field, s.state, s.value),
-    kept AS (
-      -- A refused moment is known by its sources; its name has words of the erased one.
-      UPDATE rem.statements s
-      SET name = CASE s.dream WHEN 'moments' THEN s.entity_id::text ELSE s.name END, source_keys = '{}'
-      FROM doomed d WHERE (s.tenant_id, s.id) = (d.tenant_id, d.id) AND d.is_kept
-      RETURNING s.tenant_id, s.entity_type, s.entity_id, s.kind, NULL AS field, s.state, s.value),
-    gone AS (SELECT * FROM deleted UNION ALL SELECT * FROM kept)
+    WITH gone AS (
+      DELETE FROM rem.statements s USING unnest(doomed_tenants, doomed_ids) AS d (tenant_id, id)
+      WHERE (s.tenant_id, s.id) = (d.tenant_id, d.id) AND (is_erased OR s.state <> 'refused') AND s.id <> ALL (kept_ids)
+      RETURNING s.tenant_id, s.entity_type, s.entity_id, s.kind, CASE s.kind WHEN 'field' THEN s.name END AS field, s.state, s.value)
     SELECT g.tenant_id, g.entity_type, g.entity_id, g.kind, g.field, g.state,
            array_remove(array_agg(DISTINCT k.name), NULL) AS filled
     FROM gone g LEFT JOIN LATERAL jsonb_object_keys(CASE g.kind WHEN 'row' THEN g.value ELSE '{}' END) AS k (name) ON true
@@ -471,10 +496,8 @@ BEGIN
     ORDER BY g.kind
   LOOP
     IF touched.state = 'refused' THEN
-      -- A derived row that its owner deleted still has words of the erased source.
       IF touched.kind = 'row' THEN
-        EXECUTE format('DELETE FROM rem.%I WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NOT NULL AND origin LIKE ''dream:%%''',
-                       touched.entity_type) USING touched.tenant_id, touched.entity_id;
+        PERFORM rem.rem_dream_erase_deleted_row(touched.tenant_id, touched.entity_type, touched.entity_id);
       END IF;
     ELSIF touched.kind = 'row' THEN
       PERFORM rem.rem_dream_project_row(touched.tenant_id, touched.entity_type, touched.entity_id, touched.filled);

@@ -279,6 +279,21 @@ UNION ALL SELECT entity_type, entity_id, kind, name, '{}', false FROM reopened
 -- The fields of a row before the row.
 ORDER BY 3
 
+-- name: changes_of_run
+-- Statements that a run ($3) stored or ended, without links between texts, newest first. `content` is the text of the row.
+SELECT s.dream, s.kind, s.entity_id, s.name, s.value, coalesce(s.valid_from, s.stated_at) AS at, s.state = 'ended' AS is_ended,
+       coalesce((w.record ->> 'created_at')::timestamptz >= d.started_at, false) AS is_new, w.record ->> 'deleted_at' IS NOT NULL OR w.record IS NULL AS is_gone,
+       coalesce(w.record ->> 'name', s.name) AS row_name,
+       coalesce(nullif(w.record ->> 'content', ''), w.record ->> 'summary', s.value ->> 'summary', '') AS content
+FROM rem.statements s
+JOIN rem.dream_runs d ON (d.tenant_id, d.id) = ($1, $3)
+CROSS JOIN LATERAL (SELECT rem.rem_record(s.entity_type, s.tenant_id, s.entity_id) AS record) w
+WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2
+  AND (s.run_id = $3 AND s.state = 'live' OR s.ended_by = $3 AND s.run_id <> $3 AND s.state = 'ended')
+  AND (s.kind = 'row' AND s.entity_type <> 'users' OR s.kind = 'field' AND s.entity_type = 'users'
+       OR s.kind = 'edge' AND s.dream = 'entities' AND s.value ->> 'rel_type' <> 'mentions')
+ORDER BY coalesce(s.valid_from, s.stated_at) DESC, s.stated_at DESC, s.id LIMIT $4
+
 -- name: entities_of_run
 -- Rows that statements which a run stored or ended are about.
 SELECT DISTINCT s.entity_type, s.entity_id FROM rem.statements s
@@ -287,20 +302,30 @@ WHERE s.tenant_id = $1 AND (s.run_id = $2 OR s.ended_by = $2) AND s.state <> 're
 -- name: mark_undone
 UPDATE rem.dream_runs SET state = 'undone' WHERE tenant_id = $1 AND id = $2
 
+-- name: statement_condition
+-- Statements about some rows ($3) and edges to them (their keys are $5), or all; with a time ($4), those that were valid then.
+s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.state <> 'refused'
+  AND ($3::uuid[] IS NULL OR s.entity_id = ANY ($3)
+       OR (s.kind = 'edge' AND rem.rem_key(s.value ->> 'dst') = ANY ($5::text[]) AND s.id IN (
+         SELECT x.statement_id FROM rem.statement_sources x WHERE x.tenant_id = $1 AND x.source_id = ANY ($3))))
+  AND CASE WHEN $4::timestamptz IS NULL THEN true
+      ELSE coalesce(s.valid_from, s.stated_at) <= $4 AND coalesce(s.valid_to, s.ended_at, 'infinity') > $4 END
+
+-- name: count_statements
+-- Count statements, and the links that were left out.
+SELECT count(*) FILTER (WHERE $6::boolean OR s.dream <> 'affinity') AS statements, count(*) FILTER (WHERE s.dream = 'affinity') AS links
+FROM rem.statements s WHERE {condition}
+
 -- name: statements_about
--- Statements about some rows ($3), or all: live ones first, then newest first; with a time ($4), those that were valid then.
--- A live statement is only evidence if its row does not exist.
+-- Statements, live ones first, then newest first. A live statement is only evidence if its row does not exist.
 SELECT s.id, s.run_id, s.dream, s.kind, s.entity_type, s.entity_id, s.name, s.value, s.source_keys, s.confidence,
        s.valid_from, s.valid_to, s.state, s.stated_at, s.ended_at,
        coalesce(rem.rem_record(s.entity_type, s.tenant_id, s.entity_id) ->> 'key',
                 CASE s.kind WHEN 'row' THEN s.name ELSE s.entity_id::text END) AS key,
        s.state = 'live' AND NOT rem.rem_is_live(s.tenant_id, s.entity_type, s.entity_id) AS is_evidence
 FROM rem.statements s
-WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.state <> 'refused'
-  AND ($3::uuid[] IS NULL OR s.entity_id = ANY ($3))
-  AND CASE WHEN $4::timestamptz IS NULL THEN true
-      ELSE coalesce(s.valid_from, s.stated_at) <= $4 AND coalesce(s.valid_to, s.ended_at, 'infinity') > $4 END
-ORDER BY (s.state = 'live') DESC, coalesce(s.valid_from, s.stated_at) DESC, s.stated_at DESC, s.id LIMIT $5
+WHERE {condition} AND ($6::boolean OR s.dream <> 'affinity')
+ORDER BY (s.state = 'live') DESC, coalesce(s.valid_from, s.stated_at) DESC, s.stated_at DESC, s.id LIMIT $7
 
 -- name: has_statement
 -- Whether a live statement stands for a row itself, and not only for its fields and edges.

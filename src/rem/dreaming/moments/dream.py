@@ -16,7 +16,7 @@ from rem.dreaming.moments.model_extraction import extract_moments
 from rem.dreaming.moments.people import KnownPeople
 from rem.dreaming.moments.writer import DREAM_NAME, MAX_MESSAGE_CHARS, MomentWriter
 from rem.dreaming.run import DreamRun, PendingSession, SourceMessage
-from rem.dreaming.text.statements import mask_other_kinds
+from rem.dreaming.text.statements import KINDS_WITHOUT_STATEMENTS, find_kind, mask_other_kinds
 from rem.models import Edge, Resource
 
 if TYPE_CHECKING:
@@ -97,6 +97,8 @@ class _MomentsRun:
         while next_index is not None:
             page = await self._fetch_page(session.id, next_index, page_size)
             next_index = page.next_index
+            if last is None:
+                self._run.skipped.update(kind for index, kind in page.skipped if index >= first)
             is_last_page = next_index is None
             messages = [*unfinished, *page.messages]
             episodes = split_into_episodes(messages, await self._fetch_vectors(messages), self._pause)
@@ -201,7 +203,17 @@ class _MomentsRun:
     async def _fetch_page(self, session_id: UUID, start: int, limit: int) -> _Page:
         rows = await self._fetch("messages_from", session_id, start, limit, MAX_MESSAGE_CHARS)
         next_index = rows[-1]["message_index"] + 1 if len(rows) == limit else None
-        return _Page(_select_statements(rows), next_index)
+        messages = _select_statements(rows)
+        read = {message.index for message in messages}
+        skipped = [
+            (
+                row["message_index"],
+                row["kind"] if row["kind"] in KINDS_WITHOUT_STATEMENTS else find_kind(row["content"]),
+            )
+            for row in rows
+            if row["message_index"] not in read
+        ]
+        return _Page(messages, next_index, skipped)
 
     async def _fetch_vectors(self, messages: Sequence[SourceMessage]) -> Mapping[UUID, Vector] | None:
         """Return the indexed vectors of messages by id, or None if nothing is embedded."""
@@ -265,6 +277,8 @@ class _Page:
     """Those with statements."""
     next_index: int | None
     """Where the next page begins; None if there is none."""
+    skipped: list[tuple[int, str]]
+    """Index and kind of each message without a statement."""
 
 
 def _select_statements(rows: Iterable[Any]) -> list[SourceMessage]:
