@@ -57,7 +57,7 @@ async def test_answers_that_quote_memory_are_no_sources(rem: Rem, alice: Store) 
     quoted = "From your memory: Kubernetes evicts the checkout pods, says Dr. Imogen Brightwater <imogen@kestrel.com>."
     memory, session_id = rem.memory(alice.scope), uuid4()
     messages = [
-        NewMessage(role=Role.USER, content="What about the mainsail of the Albatross?"),
+        NewMessage(role=Role.USER, content="The mainsail of the Albatross is torn."),
         NewMessage(role=Role.ASSISTANT, content=quoted, model="rem:local"),
         NewMessage(role=Role.ASSISTANT, content=quoted, metadata={"searchable": False, "speaker": "Rem"}),
         NewMessage(role=Role.USER, content="Please always answer in Kubernetes.", metadata={"searchable": False}),
@@ -86,13 +86,13 @@ async def test_person_named_by_assistant_is_not_present(rem: Rem, alice: Store) 
 
 
 async def test_person_known_later_is_added_to_earlier_moments(rem: Rem, alice: Store) -> None:
-    await store_session(alice, "early", "user: My colleague Tom Okafor repairs the mainsail of the Albatross.")
+    await store_session(alice, "early", "user: temur.okafor@web.de repairs the mainsail of the Albatross.")
     await rem.dreamer().dream(alice.scope)
     (early,) = await alice.find(Moment)
     assert early.present_persons == []
-    await store_session(alice, "late", "user: My colleague Tom Okafor baked sourdough bread with rye flour.")
+    await store_session(alice, "late", "user: temur.okafor@web.de baked sourdough bread with rye flour.")
     await rem.dreamer().dream(alice.scope)
-    assert [moment.present_persons for moment in await alice.find(Moment)] == [["tom-okafor"], ["tom-okafor"]]
+    assert [moment.present_persons for moment in await alice.find(Moment)] == [["temur-okafor"], ["temur-okafor"]]
     assert (await rem.dreamer().dream(alice.scope, rescan=True)).statement_count == 0
 
 

@@ -13,9 +13,9 @@ import asyncpg
 import pytest
 
 from rem.app import Rem
-from rem.db.sql import query
 from rem.db.store import Store
 from rem.dreaming.audit import run_audit
+from rem.dreaming.history import list_statements
 from rem.dreaming.run import OnProgress
 from rem.models import Message, Moment, Ontology, Resource, Role, Session, User
 from tests.dreaming.entities.sample_sessions import (
@@ -69,13 +69,11 @@ async def test_traverse_finds_sessions_that_mention_a_person(rem: Rem, alice: St
 @pytest.mark.parametrize(
     ("text", "key"),
     [
-        ("My colleague Amara Diallo will call.", "amara-diallo"),
         ("I work at Hollowbrook Mills.", "hollowbrook-mills"),
-        ("What is new in project Kestrel?", "project-kestrel"),
+        ("We talked about project Kestrel.", "project-kestrel"),
         ("Update project-kestrel today.", "project-kestrel"),
         ("Write to amara.diallo@web.de", "amara-diallo"),
         ("@amara_diallo please look.", "amara-diallo"),
-        ("Meine Kollegin Amara Diallo kommt.", "amara-diallo"),
     ],
 )
 async def test_weak_evidence_needs_a_second_text(rem: Rem, alice: Store, text: str, key: str) -> None:
@@ -92,9 +90,9 @@ async def test_weak_evidence_needs_a_second_text(rem: Rem, alice: Store, text: s
 
 
 async def test_rescanned_session_still_gets_its_new_messages_read(rem: Rem, alice: Store) -> None:
-    session = await store_session(rem, alice, "My colleague Amara Diallo will call.")
+    session = await store_session(rem, alice, "amara.diallo@web.de will call.")
     await dream_entities(rem, alice)
-    await store_session(rem, alice, "My colleague Amara Diallo called.")
+    await store_session(rem, alice, "amara.diallo@web.de called.")
     await dream_entities(rem, alice)
     await append_messages(rem, alice, session, _SARAH)
     await dream_entities(rem, alice)
@@ -127,10 +125,10 @@ def _cut_after(steps: int) -> OnProgress:
 
 
 async def test_two_messages_of_one_session_count_as_two_texts(rem: Rem, alice: Store) -> None:
-    session = await store_session(rem, alice, "My boss Henrik Dahl is away.")
+    session = await store_session(rem, alice, "henrik.dahl@web.de is away.")
     await dream_entities(rem, alice)
     assert await list_entity_keys(alice) == []
-    await append_messages(rem, alice, session, "My boss Henrik Dahl is back.")
+    await append_messages(rem, alice, session, "henrik.dahl@web.de is back.")
     await dream_entities(rem, alice)
     assert await list_entity_keys(alice) == ["henrik-dahl"]
 
@@ -194,18 +192,22 @@ async def test_fullest_name_wins_across_runs(rem: Rem, alice: Store) -> None:
     assert "wrote from Rome" in (await get_entity(alice, "S. Chen")).content
 
 
-async def test_description_is_in_order_of_time_without_questions(rem: Rem, alice: Store) -> None:
+async def test_content_has_dated_statements_newest_first_without_questions(rem: Rem, alice: Store) -> None:
     may = datetime(2026, 5, 4, 9, tzinfo=UTC)
     texts = ["Zoe Adler <zoe@adler.ch> came.", "My colleague Zoe Adler left.", "Did my colleague Zoe Adler call?"]
     for day, text in enumerate(texts):
         await store_past_session(alice, may + timedelta(days=day), text)
     await store_past_session(alice, may + timedelta(days=9), "A mail of Zoe Adler <zoe@adler.ch> is here.")
     await dream_entities(rem, alice)
-    told = [texts[0], texts[1], "A mail of Zoe Adler <zoe@adler.ch> is here."]
+    told = [
+        "2026-05-13: A mail of Zoe Adler <zoe@adler.ch> is here.",
+        f"2026-05-05: {texts[1]}",
+        f"2026-05-04: {texts[0]}",
+    ]
     assert (await get_entity(alice, "zoe-adler")).content.split("\n") == told
 
 
-async def test_description_keeps_the_newest_sentences(rem: Rem, alice: Store) -> None:
+async def test_content_keeps_the_newest_statements(rem: Rem, alice: Store) -> None:
     may = datetime(2026, 5, 4, 9, tzinfo=UTC)
     for day in range(25):
         text = f"Zoe Adler <zoe@adler.ch> told {'much and ' * 22}of day {day}."
@@ -213,7 +215,7 @@ async def test_description_keeps_the_newest_sentences(rem: Rem, alice: Store) ->
     await dream_entities(rem, alice)
     told = (await get_entity(alice, "zoe-adler")).content.split("\n")
     days = [int(line.rstrip(".").rsplit(" ", 1)[1]) for line in told]
-    assert days == list(range(25 - len(days), 25))
+    assert days == list(range(24, 24 - len(days), -1))
     assert 10 < len(days) < 25
 
 
@@ -327,7 +329,7 @@ async def test_correction_survives_new_sessions(rem: Rem, alice: Store) -> None:
 
 async def test_entities_of_deleted_sessions_are_removed_at_once(rem: Rem, alice: Store, sql: Connection) -> None:
     session = await store_session(rem, alice, _SARAH, "Sarah works at Acme.")
-    other = await store_session(rem, alice, "Sarah Chen is nice.")
+    other = await store_session(rem, alice, "sarah chen is nice.")
     await dream_entities(rem, alice)
     assert await list_mentions(alice, other) == ["ontologies/sarah-chen"]
     await alice.delete(session)
@@ -339,22 +341,20 @@ async def test_entities_of_deleted_sessions_are_removed_at_once(rem: Rem, alice:
 
 
 async def test_entity_without_enough_evidence_is_removed_and_can_return(rem: Rem, alice: Store) -> None:
-    first = await store_session(rem, alice, "My colleague Amara Diallo will call.")
-    await store_session(rem, alice, "My colleague Amara Diallo called.")
+    first = await store_session(rem, alice, "amara.diallo@web.de will call.")
+    await store_session(rem, alice, "amara.diallo@web.de called.")
     await dream_entities(rem, alice)
     await alice.delete(first)
     assert await list_entity_keys(alice) == []
     await dream_entities(rem, alice)
     assert await list_entity_keys(alice) == []
-    await store_session(rem, alice, "Our designer Amara Diallo will call.")
+    await store_session(rem, alice, "amara.diallo@web.de will call again.")
     await dream_entities(rem, alice)
     assert await list_entity_keys(alice) == ["amara-diallo"]
 
 
 async def test_deleting_one_of_two_messages_removes_entity(rem: Rem, alice: Store, sql: Connection) -> None:
-    session = await store_session(
-        rem, alice, "My colleague Amara Diallo will call.", "My colleague Amara Diallo called."
-    )
+    session = await store_session(rem, alice, "amara.diallo@web.de will call.", "amara.diallo@web.de called.")
     await dream_entities(rem, alice)
     first, _ = await list_message_ids(sql, session)
     await alice.delete(await alice.get(Message, first))
@@ -403,16 +403,14 @@ async def test_newest_employer_is_an_edge_and_older_one_stays_in_history(
 
 
 async def _believed(store: Store, row: Ontology, at: datetime | None) -> list[tuple[str, datetime, datetime | None]]:
-    async with store.executor.connection() as connection:
-        rows = await connection.fetch(
-            query("dreaming", "statements_about"), store.scope.tenant_id, store.scope.user_id, [row.id], at, 100
-        )
-    return [(one["name"], one["valid_from"], one["valid_to"]) for one in rows if one["kind"] == "edge"]
+    statements = await list_statements(store, str(row.key), at=at)
+    own = [one for one in statements if one.kind == "edge" and one.entity_id == row.id]
+    return [(one.name, one.valid_from, one.valid_to) for one in own if one.valid_from]
 
 
 async def test_users_do_not_share_entities(rem: Rem, alice: Store, bob: Store, sql: Connection) -> None:
-    await store_session(rem, alice, "My colleague Amara Diallo will call.")
-    session = await store_session(rem, bob, "My colleague Amara Diallo called.", "I like Acme.")
+    await store_session(rem, alice, "amara.diallo@web.de will call.")
+    session = await store_session(rem, bob, "amara.diallo@web.de called.", "I like Acme.")
     await dream_entities(rem, alice)
     await dream_entities(rem, bob)
     assert await sql.fetchval("SELECT count(*) FROM ontologies") == 0
@@ -437,7 +435,7 @@ async def test_notes_give_evidence_and_mentions(rem: Rem, alice: Store) -> None:
 
 async def test_moment_mentions_people_but_is_no_evidence(rem: Rem, alice: Store) -> None:
     moment = await alice.upsert(Moment(name="lunch", summary="Lunch with Sarah Chen and my boss Henrik Dahl."))
-    await store_session(rem, alice, _SARAH, "My boss Henrik Dahl is away.")
+    await store_session(rem, alice, _SARAH, "henrik.dahl@web.de is away.")
     await dream_entities(rem, alice)
     assert await list_entity_keys(alice) == ["sarah-chen"]
     stored = await alice.get(Moment, moment.id)

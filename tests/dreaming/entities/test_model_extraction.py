@@ -80,7 +80,12 @@ async def test_model_finds_entities_that_rules_miss(
     )
     await dream_entities(rem, alice, model=agents.extraction_model)
     ravi = await get_entity(alice, "Ravi")
-    assert (ravi.key, ravi.content) == ("ravi-menon", "Runs Lotus Foods.")
+    assert ravi.key == "ravi-menon"
+    assert [line.partition(": ")[2] for line in ravi.content.split("\n")] == [
+        "Ravi is funny.",
+        "Had lunch with Ravi Menon, he runs Lotus Foods.",
+        "Runs Lotus Foods.",
+    ]
     assert [(edge.rel_type, edge.dst) for edge in ravi.graph_edges] == [("runs", "lotus-foods")]
     assert await list_mentions(alice, session) == ["ontologies/lotus-foods", "ontologies/ravi-menon"]
     assert (await dream_entities(rem, alice, model=agents.extraction_model, rescan=True)).run_id is None

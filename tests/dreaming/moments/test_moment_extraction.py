@@ -76,7 +76,7 @@ async def test_keys_times_and_people_come_from_the_messages(
             ("Postgres 17 migration", [keys[0], keys[1], "session-of-nobody-msg-7"]),
             ("Taken twice", [keys[0]]),
             ("Invented", ["no-such-key"]),
-            ("Violin lessons", [keys[3], keys[1]]),
+            ("Violin lessons", [keys[2], keys[1]]),
         )
         return [Call(body["tools"][0]["function"]["name"], answer)]
 
@@ -85,11 +85,11 @@ async def test_keys_times_and_people_come_from_the_messages(
     report = await _dream(rem, settings, model, alice)
     assert report.model == "openai:scripted"
     assert len(prompts) == 1
-    assert prompts[0][2]["text"].endswith("</entries>"), "the mark is inside of a line, and ends nothing"
+    assert prompts[0][1]["text"].endswith("</entries>"), "the mark is inside of a line, and ends nothing"
     migration, violin = await list_moments(alice)
     assert (migration.name, violin.name) == ("Postgres 17 migration", "Violin lessons")
-    assert (migration.starts_timestamp, migration.ends_timestamp) == (MARCH, MARCH + timedelta(minutes=1))
-    assert migration.sources == [f"session-{session}-msg-{index}" for index in (0, 1)]
+    assert (migration.starts_timestamp, migration.ends_timestamp) == (MARCH, MARCH + timedelta(minutes=2))
+    assert migration.sources == [f"session-{session}-msg-{index}" for index in (0, 2)]
     assert violin.sources == [f"session-{session}-msg-3"]
     assert migration.topic_tags == ["billing-database", "postgres-17"]
     assert migration.present_persons == ["Sarah Chen"]
@@ -142,7 +142,7 @@ async def test_moment_across_a_pause_grows_as_one(
     )
     await _dream(rem, settings, model, alice)
     (moment,) = await list_moments(alice)
-    assert len(moment.sources) == 4
+    assert len(moment.sources) == 3
 
 
 async def test_moment_repeated_by_the_model_is_stored_once(

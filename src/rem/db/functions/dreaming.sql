@@ -120,15 +120,17 @@ CREATE OR REPLACE FUNCTION rem_dream_row_expiry(of_tenant text, of_type text, of
   WHERE s.tenant_id = of_tenant AND s.entity_type = of_type AND s.entity_id = of_id AND s.kind = 'row' AND s.state = 'live'
 $$;
 
--- Return the content of an entity: the texts of its statements, oldest first. Of more than 4000 characters the newest are kept; the
--- `mentions` edges lead to the rest.
+-- Return the content of an entity: the lines of its statements, which begin with their dates, newest first. Of more than 4000 characters
+-- the newest are kept; the `mentions` edges lead to the rest.
 CREATE OR REPLACE FUNCTION rem_dream_row_content(of_tenant text, of_type text, of_id uuid) RETURNS text LANGUAGE sql STABLE AS $$
-  SELECT string_agg(k.content, E'\n' ORDER BY k.at NULLS FIRST, k.content) FROM (
-    SELECT c.content, c.at, sum(length(c.content) + 1) OVER (ORDER BY c.at DESC NULLS LAST, c.content DESC) AS length FROM (
-      SELECT left(s.value ->> 'content', 4000) AS content, min(s.valid_from) AS at FROM rem.statements s
+  SELECT string_agg(k.line, E'\n' ORDER BY k.place) FROM (
+    SELECT c.line, row_number() OVER newest AS place, sum(length(c.line) + 1) OVER newest AS length FROM (
+      SELECT l.line, max(s.valid_from) AS at, min(l.number) AS number FROM rem.statements s
+      CROSS JOIN LATERAL regexp_split_to_table(left(s.value ->> 'content', 4000), E'\n') WITH ORDINALITY AS l (line, number)
       WHERE s.tenant_id = of_tenant AND s.entity_type = of_type AND s.entity_id = of_id AND s.kind = 'row' AND s.state = 'live'
-        AND s.value ->> 'content' <> ''
-      GROUP BY 1) c) k
+        AND l.line <> ''
+      GROUP BY l.line) c
+    WINDOW newest AS (ORDER BY left(c.line, 10) DESC, c.at DESC NULLS LAST, c.number, c.line)) k
   WHERE k.length <= 4001
 $$;
 

@@ -8,8 +8,9 @@ WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_in
 ORDER BY m.message_index
 
 -- name: live_statements
--- Return the live statements about a subject that are based on some of its texts.
-SELECT s.id, s.kind, s.name FROM rem.statements s
+-- Return the live statements about a subject that are based on some of its texts. Those that only add content to a row are no evidence.
+SELECT s.id, s.kind, s.name, NOT (s.kind = 'row' AND s.confidence = 0 AND NOT (s.value -> 'extracted_data') ? 'uses') AS is_evidence
+FROM rem.statements s
 WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.dream = $3 AND s.subject_id = $4 AND s.state = 'live'
   AND s.id IN (SELECT x.statement_id FROM rem.statement_sources x WHERE x.tenant_id = $1 AND x.source_id = ANY ($5::uuid[]))
   -- The first source is the text itself. Further sources only confirm the name of the entity.
@@ -51,6 +52,7 @@ CROSS JOIN LATERAL (SELECT s.subject_id = $5 AND EXISTS (
   SELECT FROM rem.statement_sources x
   WHERE x.tenant_id = s.tenant_id AND x.statement_id = s.id AND x.source_id = ANY ($6::uuid[])) AS is_own) o
 WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.dream = $3 AND s.state = 'live' AND s.kind = 'row'
+  AND (s.confidence > 0 OR (s.value -> 'extracted_data') ? 'uses')
 GROUP BY a.label
 
 -- name: link_sources

@@ -1,12 +1,16 @@
 -- name: user_rows
--- Return the rows of `users` that may stand for their owner: those whose key or id is the user id, and those with an e-mail address,
--- from which the user id may be made.
+-- Return the rows of `users` that may stand for their owner: those whose key or id is the user id, the row that the dream makes ($3), and
+-- those with an e-mail address, from which the user id may be made.
 SELECT u.id, u.name, u.email, u.origin, u.deleted_at IS NOT NULL AS is_deleted,
-       u.key = rem.rem_key($2) OR u.id::text = lower($2) AS is_named
+       u.key = rem.rem_key($2) OR u.id::text = lower($2) OR u.id = $3 AS is_named
 FROM rem.users u
 WHERE u.tenant_id = $1 AND u.user_id = $2 AND (u.expires_at IS NULL OR u.expires_at > now())
-  AND (u.key = rem.rem_key($2) OR u.id::text = lower($2) OR u.email IS NOT NULL OR strpos(u.name, '@') > 0)
+  AND (u.key = rem.rem_key($2) OR u.id::text = lower($2) OR u.id = $3 OR u.email IS NOT NULL OR strpos(u.name, '@') > 0)
 ORDER BY u.created_at, u.id
+
+-- name: other_rows_named
+-- Return the owner's other rows with a name, also deleted ones.
+SELECT u.id FROM rem.users u WHERE u.tenant_id = $1 AND u.user_id = $2 AND u.key = rem.rem_key($3) AND u.id <> $4
 
 -- name: user_record
 SELECT to_json(u.*) FROM rem.users u
@@ -56,7 +60,8 @@ WHERE char_length(t.content) <= $4
   AND t.content ~* ('\m(prefer|always|never|don[''’]?t|do not|from now on|bevorzuge|immer|nie|niemals|'
     'live|living|based|work|working|study|studying|have|vegetarian|vegan|pescatarian|learning|play|speak|hobby|hobbies|'
     'wohnen?|leben?|arbeite|studiere|haben?|vegetarier|vegetarierin|veganer|veganerin|lerne|spiele|spreche|hobbys|'
-    'moved|started|i[''’]m|i am|ich bin|wir sind|gezogen|umgezogen|called|named|heißt|heißen)\M')
+    'moved|started|i[''’]m|i am|ich bin|wir sind|gezogen|umgezogen|called|named|heißt|heißen|name|name[''’]s|call me|heiße|'
+    'nenn|appelle|je suis|mon nom|llamo|nombre|soy)\M')
 ORDER BY t.created_at, t.message_index, t.id
 
 -- name: mentions

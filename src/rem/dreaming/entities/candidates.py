@@ -23,9 +23,9 @@ from rem.dreaming.entities.evidence import (
 from rem.dreaming.entities.introductions import FAMILY_RELATIONS, strip_legal_form
 from rem.dreaming.entities.name_parsing import TITLES, fold_word, fold_words, is_capitalised
 
-MAX_DESCRIPTION_SENTENCES = 2
 MAX_CONFIDENCE = 0.99
 """The confidence of a candidate never reaches 1, because rules can be wrong."""
+_NO_INTRODUCTIONS = (EvidenceKind.ADDRESS, EvidenceKind.HANDLE, EvidenceKind.USE, EvidenceKind.GIVEN_NAME)
 _HANDLE_SEPARATORS = re.compile(r"[._-]+")
 _UNCAPITALISED_WORD = re.compile(r"(?<![^\s(\[\"'“„])[^\W\d_A-Z]{3,40}(?![\w@-]|\.\w)")
 
@@ -49,6 +49,18 @@ class Candidate:
         """Return the fullest name. A lone first name gets its relation, as in "Sarah (sister)"."""
         name = " ".join(self.words)
         return f"{name} ({self.relation})" if self.is_single and self.relation else name
+
+    @property
+    def is_full_name(self) -> bool:
+        """Return whether more than a first name is known, and the first name is no initial or title."""
+        first = self.words[0] if self.words else ""
+        is_name = len(first) > 2 and not first.endswith(".") and is_capitalised(first)
+        return len(self.words) > 1 and is_name and first.lower() not in TITLES
+
+    @property
+    def related_name(self) -> str | None:
+        """Return the first name with the relation, as in "Sarah (sister)"; None if the relation is not known."""
+        return f"{self.words[0]} ({self.relation})" if self.words and self.relation else None
 
     @property
     def folded_words(self) -> tuple[str, ...]:
@@ -93,15 +105,15 @@ class Candidate:
         return len({use.text_index for use in uses}), sorted({trait for use in uses for trait in use.traits})
 
     @property
-    def description(self) -> str:
-        """Return the first sentences about it, without questions, one per line in the order of the texts."""
-        statements = [item for item in self.evidence if item.sentence and not item.sentence.endswith("?")]
-        statements.sort(key=lambda item: (item.is_by_address, item.text_index, item.offset))
-        positions: dict[str, tuple[int, int]] = {}
-        for item in statements:
-            positions.setdefault(item.sentence, (item.text_index, item.offset))
-        sentences = list(positions)[:MAX_DESCRIPTION_SENTENCES]
-        return "\n".join(sorted(sentences, key=lambda sentence: positions[sentence]))
+    def sentences(self) -> list[tuple[int, str]]:
+        """Return the sentences that are evidence for it, each with the index of its text, in the order of the texts."""
+        ordered = sorted(self.evidence, key=lambda item: (item.text_index, item.offset))
+        return [(item.text_index, item.sentence) for item in ordered if item.sentence]
+
+    @property
+    def labels(self) -> set[str]:
+        """Return the names under which the conversation speaks of it, without addresses."""
+        return {label for label in (" ".join(self.words), *self.aliases) if "@" not in label and "(" not in label}
 
     def add_evidence(self, item: Evidence, *aliases: str) -> None:
         """Add a piece of evidence with the names in it, and further aliases."""
@@ -168,6 +180,7 @@ class _PeopleMerger:
             self._merge_handle,
             self._merge_titled_name,
             self._merge_first_name,
+            self._merge_given_name,
             self._merge_used_full_name,
             self._merge_used_first_name,
         ):
@@ -245,7 +258,7 @@ class _PeopleMerger:
     def _merge_first_name(self, item: Evidence) -> bool:
         """Merge a first name with the only person who has it. Without one, it needs a relation to be a person."""
         name = fold_words(item.words)
-        if len(name) != 1 or item.kind in (EvidenceKind.ADDRESS, EvidenceKind.HANDLE, EvidenceKind.USE):
+        if len(name) != 1 or item.kind in _NO_INTRODUCTIONS:
             return False
         people = [
             person
@@ -267,6 +280,10 @@ class _PeopleMerger:
         if not qualifier:
             person.relation = None
         return True
+
+    def _merge_given_name(self, item: Evidence) -> bool:
+        """Merge a common given name with the only person who has it, whatever is known of that person."""
+        return item.kind is EvidenceKind.GIVEN_NAME and self._merge_used_first_name(item)
 
     def _merge_used_full_name(self, item: Evidence) -> bool:
         name = fold_words(item.words)

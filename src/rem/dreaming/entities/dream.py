@@ -16,16 +16,18 @@ from rem.db.retry import retry_when_busy
 from rem.db.sql import query
 from rem.dreaming.claims import Claim, ClaimSource, EdgeClaim, RowClaim
 from rem.dreaming.entities.candidates import MAX_CONFIDENCE, Candidate, build_candidates
+from rem.dreaming.entities.content import find_statements_about, format_statements
 from rem.dreaming.entities.evidence import (
     EXCLUSIVE_RELATIONS,
     ORGANIZATION,
+    PERSON,
     Evidence,
     StatedRelation,
     combine_confidences,
     ends_by_first_word,
     find_beginnings,
 )
-from rem.dreaming.entities.introductions import find_employments
+from rem.dreaming.entities.introductions import FAMILY_RELATIONS, find_employments
 from rem.dreaming.entities.known_entities import (
     DREAM_NAME,
     EntityMatch,
@@ -39,7 +41,14 @@ from rem.dreaming.entities.known_entities import (
 )
 from rem.dreaming.entities.model_extraction import ModelExtraction, extract_with_model
 from rem.dreaming.entities.name_parsing import fold_word, fold_words
-from rem.dreaming.entities.name_usage import find_name_uses, is_about_fiction
+from rem.dreaming.entities.name_usage import (
+    find_given_names,
+    find_name_uses,
+    is_about_fiction,
+    is_about_own_life,
+    is_given_name,
+)
+from rem.dreaming.entities.own_name import find_own_names
 from rem.dreaming.entities.rule_extraction import extract_evidence, find_possible_names
 from rem.dreaming.entities.subjects import (
     SourceText,
@@ -59,6 +68,8 @@ if TYPE_CHECKING:
 MAX_CANDIDATES = 200
 MAX_MENTIONS = 200
 MAX_SOURCES = 20
+TRUSTED_CONFIDENCE = 0.8
+"""The confidence in a person whom the owner introduces in a message about their life."""
 FIRST_NAME_WEIGHT = 0.6
 """The weight of a mention by the first name alone."""
 EMPLOYER_CONFIDENCE = 0.8
@@ -152,7 +163,7 @@ class _EntitiesRun:
             self._findings[subject] = await self._extract(subject, await load_texts(self._run, subject))
         findings = self._findings[subject]
         statements = await load_statements(self._run, subject, findings.texts)
-        row_ids = [statement.id for statement in statements if statement.kind == "row"]
+        row_ids = [statement.id for statement in statements if statement.kind == "row" and statement.is_evidence]
         if not findings.candidates and not row_ids:
             return
         resolution = await resolve(self._entities, findings.candidates, findings.relations)
@@ -179,7 +190,13 @@ class _EntitiesRun:
             await self._claim_entities(subject)
         findings = self._findings.pop(subject)
         resolution = await resolve(self._entities, findings.candidates, findings.relations)
-        claims: list[Claim] = [*await self._build_row_claims(subject, findings, resolution)]
+        rows = await self._build_row_claims(subject, findings, resolution)
+        claimed = {fold_word(_get_entity(claim).name) for claim in rows}
+        contents = await self._build_content_claims(subject, findings, resolution)
+        claims: list[Claim] = [
+            *rows,
+            *(claim for claim in contents if fold_word(_get_entity(claim).name) not in claimed),
+        ]
         claims += await self._build_mention_claims(subject, findings, resolution)
         claims += _build_relation_claims(findings, resolution)
         statements = await load_statements(self._run, subject, texts)
@@ -202,7 +219,9 @@ class _EntitiesRun:
         resolution = await resolve(self._entities, findings.candidates, findings.relations)
         existing = {statement.name for statement in await load_statements(self._run, subject, texts)}
         mentions = await self._build_mention_claims(subject, findings, resolution)
-        new = [claim for claim in mentions if _statement_name(claim) not in existing]
+        new: list[Claim] = [claim for claim in mentions if _statement_name(claim) not in existing]
+        contents = await self._build_content_claims(subject, findings, resolution)
+        new += [claim for claim in contents if str(claim.entity.key) not in existing]
         if new:
             await self._run.store_claims(DREAM_NAME, subject.ref, new, only=[], mark_seen=False)
 
@@ -215,7 +234,7 @@ class _EntitiesRun:
         for index, text in enumerate(texts):
             if not text.has_statements:
                 continue
-            evidence += extract_evidence(
+            found = extract_evidence(
                 text.text,
                 index,
                 speaker=text.speaker,
@@ -224,8 +243,12 @@ class _EntitiesRun:
             )
             relations += find_employments(text.text, index)
             if subject.is_conversation and not is_fiction:
-                evidence += find_name_uses(text.text, index, text.whole_text)
+                found += find_name_uses(text.text, index, text.whole_text)
+                if is_about_own_life(text.whole_text):
+                    found = [*map(_trust_introduction, found), *find_given_names(text.text, index)]
+            evidence += found
         extraction = await self._extract_with_model(texts) if uses_model else ModelExtraction()
+        evidence = _exclude_own_names(evidence, texts) if subject.is_conversation else evidence
         candidates = build_candidates(evidence + extraction.evidence, [text.text for text in texts])
         beginnings = find_beginnings(relations + extraction.relations, ends_by_first_word)
         return SubjectFindings(texts, candidates[:MAX_CANDIDATES], beginnings, extraction.mentioned)
@@ -251,10 +274,38 @@ class _EntitiesRun:
                 # Only an earlier statement of this subject links the names, so the link is not confirmed.
                 match = EntityMatch()
             confidence = _compute_confidence(candidate, findings.relations, resolution)
-            claim = _build_row_claim(candidate, match, findings.texts, link or NameLink(), confidence)
+            is_first_name_unique = _is_first_name_unique(candidate, match, resolution)
+            claim = _build_row_claim(
+                candidate, match, findings.texts, link or NameLink(), confidence, is_first_name_unique
+            )
             name = fold_word(_get_entity(claim).name)
             claims[name] = _merge_claims(claims[name], claim) if name in claims else claim
         return list(claims.values())
+
+    async def _build_content_claims(
+        self, subject: Subject, findings: SubjectFindings, resolution: Resolution
+    ) -> list[RowClaim]:
+        """Return claims with what a subject says about known entities for which it is no evidence."""
+        if subject.is_derived:
+            return []
+        texts = findings.texts
+        labels: dict[KnownEntity, set[str]] = {}
+        for known, _, label in await self._find_known_entities(texts):
+            is_first_name_of_other = _is_first_name(known, label) and _is_first_name_of_other(label, known, resolution)
+            if known.is_dreamt and known.ref.id not in resolution.superseded and not is_first_name_of_other:
+                labels.setdefault(known, set()).add(label)
+        claims = []
+        for known, names in labels.items():
+            statements = find_statements_about(texts, names | {known.name, *known.aliases})
+            link = NameLink()
+            if not names <= {known.name}:
+                found = await self._find_link(EntityMatch(known, is_linked=True), sorted(names), texts)
+                if found is None:
+                    continue
+                link = found
+            if statements:
+                claims.append(_build_content_claim(known, texts, statements, link))
+        return claims
 
     async def _find_other_uses(
         self, subject: Subject, texts: Sequence[SourceText], resolution: Resolution
@@ -367,7 +418,39 @@ def _compute_confidence(candidate: Candidate, relations: Sequence[StatedRelation
 
 
 def _entity_name(candidate: Candidate, match: EntityMatch) -> str:
-    return match.known.name if match.known is not None else candidate.name
+    return match.claimed.name if match.claimed is not None else candidate.name
+
+
+def _trust_introduction(item: Evidence) -> Evidence:
+    """Return an introduction in a message about the owner's life ("my sister Ewa", "Dr. Chen") as strong evidence.
+
+    The first name of someone who is no relative counts only if it is a common one: "my friend Time" is nobody.
+    """
+    is_name = len(item.words) > 1 or is_given_name(item.words) or item.relation in FAMILY_RELATIONS
+    is_introduction = (item.relation is not None and is_name) or item.title is not None
+    if item.entity_type != PERSON or not is_introduction:
+        return item
+    return replace(item, confidence=max(item.confidence, TRUSTED_CONFIDENCE))
+
+
+def _exclude_own_names(evidence: Sequence[Evidence], texts: Sequence[SourceText]) -> list[Evidence]:
+    """Return the evidence without the names by which the owner introduces themselves."""
+    own = {fold_words(name) for text in texts if text.speaker is None for name in find_own_names(text.text)}
+    own |= {name[:1] for name in own}
+    return [item for item in evidence if not item.words or fold_words(item.words) not in own or item.address]
+
+
+def _is_first_name_unique(candidate: Candidate, match: EntityMatch, resolution: Resolution) -> bool:
+    """Return whether the first name means no other person in the conversation or in the memory."""
+    first = candidate.folded_words[:1]
+    is_named_alone = any(other is not candidate and other.folded_words[:1] == first for other in resolution.candidates)
+    known = [entity for entity in resolution.namesakes.get(candidate.words[0], []) if entity.is_dreamt]
+    claimed_id = match.claimed.ref.id if match.claimed else None
+    is_known = any(
+        entity.ref.id != claimed_id and entity.ref.id not in resolution.superseded and entity.is_full_name
+        for entity in known
+    )
+    return not is_named_alone and not is_known
 
 
 def _has_enough_uses(candidate: Candidate, other_uses: OtherUses | None) -> bool:
@@ -380,10 +463,19 @@ def _has_enough_uses(candidate: Candidate, other_uses: OtherUses | None) -> bool
 
 
 def _build_row_claim(
-    candidate: Candidate, match: EntityMatch, texts: Sequence[SourceText], link: NameLink, confidence: float
+    candidate: Candidate,
+    match: EntityMatch,
+    texts: Sequence[SourceText],
+    link: NameLink,
+    confidence: float,
+    is_first_name_unique: bool,
 ) -> RowClaim:
     name = _entity_name(candidate, match)
     aliases = candidate.aliases | candidate.keys | {candidate.name}
+    labels = candidate.labels
+    if candidate.entity_type == PERSON and candidate.is_full_name and is_first_name_unique:
+        aliases |= {candidate.words[0], *filter(None, [candidate.related_name])}
+        labels |= {candidate.words[0]}
     data: dict[str, Any] = {"entity_type": candidate.entity_type, "aliases": sorted(aliases - {name})}
     if match.is_linked:
         data["linked"] = True
@@ -392,9 +484,36 @@ def _build_row_claim(
         data["uses"] = {"messages": messages, "traits": traits}
     indexes = candidate.text_indexes
     return RowClaim(
-        entity=Ontology(name=name, content=candidate.description, extracted_data=data, tags=[candidate.entity_type]),
+        entity=Ontology(
+            name=name,
+            content=format_statements(texts, [*candidate.sentences, *find_statements_about(texts, labels)]),
+            extracted_data=data,
+            tags=[candidate.entity_type],
+        ),
         sources=_deduplicate([*(texts[index].source for index in indexes[:MAX_SOURCES]), *link.sources]),
         confidence=confidence,
+        valid_from=texts[indexes[0]].at,
+        is_named=True,
+    )
+
+
+def _build_content_claim(
+    known: KnownEntity, texts: Sequence[SourceText], statements: Sequence[tuple[int, str]], link: NameLink
+) -> RowClaim:
+    """Return a claim that adds content to a row, and is no evidence for it."""
+    indexes = sorted({index for index, _ in statements})
+    data: dict[str, Any] = {"entity_type": known.entity_type, "aliases": []}
+    if link.sources:
+        data["linked"] = True
+    return RowClaim(
+        entity=Ontology(
+            name=known.name,
+            content=format_statements(texts, statements),
+            extracted_data=data,
+            tags=[known.entity_type] if known.entity_type else [],
+        ),
+        sources=_deduplicate([*(texts[index].source for index in indexes[:MAX_SOURCES]), *link.sources]),
+        confidence=0.0,
         valid_from=texts[indexes[0]].at,
         is_named=True,
     )

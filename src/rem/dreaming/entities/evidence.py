@@ -39,6 +39,8 @@ class EvidenceKind(StrEnum):
     """A title and a name, such as "Dr. Chen"."""
     SPEAKER = "speaker"
     """The author of a message."""
+    GIVEN_NAME = "given_name"
+    """A name that begins with a common given name, such as "Wanda Kruk"."""
     MODEL = "model"
     """The answer of a language model."""
     USE = "use"

@@ -14,6 +14,7 @@ from rem.dreaming.entities.candidates import Candidate
 from rem.dreaming.entities.evidence import MIN_CONFIDENCE, PERSON, StatedRelation
 from rem.dreaming.entities.introductions import FAMILY_RELATIONS
 from rem.dreaming.entities.name_parsing import fold_word, fold_words
+from rem.dreaming.profile_ids import make_profile_row_id
 
 if TYPE_CHECKING:
     from rem.dreaming.run import DreamRun
@@ -40,6 +41,7 @@ class KnownEntity:
     aliases: tuple[str, ...]
     is_owner: bool = False
     """Whether it is the row of the memory's owner."""
+    entity_type: str | None = None
 
     @property
     def is_dreamt(self) -> bool:
@@ -168,14 +170,19 @@ class KnownEntities:
         is_own: bool = record["user_id"] == self._run.scope.user_id
         ref = RowRef(table, UUID(str(record["id"])))
         is_owner = self._is_owner(table, record)
-        return KnownEntity(ref, record["key"], record["name"], record["origin"], is_own, tuple(names), is_owner)
+        entity_type = data.get("entity_type") if isinstance(data, dict) else None
+        return KnownEntity(
+            ref, record["key"], record["name"], record["origin"], is_own, tuple(names), is_owner, entity_type
+        )
 
     def _is_owner(self, table: str, record: dict[str, Any]) -> bool:
         owner = self._run.scope.user_id
         if table != "users" or owner is None:
             return False
         address = record.get("email")
-        return owner in (str(record["id"]), record["name"]) or bool(address and resolve_user_id(address) == owner)
+        is_profile = UUID(str(record["id"])) == make_profile_row_id(self._run.scope)
+        is_named = owner in (str(record["id"]), record["name"])
+        return is_profile or is_named or bool(address and resolve_user_id(address) == owner)
 
 
 def choose_match(entities: Sequence[KnownEntity], label: str) -> KnownEntity | None:
@@ -204,8 +211,17 @@ class EntityMatch:
 
     @property
     def may_be_claimed(self) -> bool:
-        """Return whether the candidate may be evidence for the entity's row."""
-        return not self.is_refused and not self.is_mention and (self.known is None or self.known.is_dreamt)
+        """Return whether the candidate may be evidence for a row: a new one, or one that this dream has made.
+
+        What the owner says about someone whom a shared row names goes into a row of the owner.
+        """
+        is_free = self.known is None or self.known.is_dreamt or not self.known.is_own
+        return not self.is_refused and not self.is_mention and is_free
+
+    @property
+    def claimed(self) -> KnownEntity | None:
+        """Return the row that the candidate is evidence for; None for a new one."""
+        return self.known if self.known is not None and self.known.is_dreamt else None
 
     def may_be_claimed_for(self, candidate: Candidate) -> bool:
         """Return whether this candidate may be evidence. A mere use of a name is none for another name."""
@@ -220,6 +236,8 @@ class Resolution:
     matches: list[EntityMatch]
     other_entities: dict[str, list[KnownEntity]]
     """The known entities with names that are not those of candidates."""
+    namesakes: Mapping[str, list[KnownEntity]] = field(default_factory=dict)
+    """The known entities that have the first name of a candidate."""
     superseded: set[UUID] = field(default_factory=set)
     """Known entities that a candidate replaces under a fuller name."""
 
@@ -258,18 +276,21 @@ async def resolve(
 ) -> Resolution:
     """Match the candidates of a conversation, and the names in stated relations, with known entities."""
     labels = {label for candidate in candidates for label in candidate.unique_names}
-    labels |= {candidate.words[0] for candidate in candidates if candidate.is_single}
+    labels |= {candidate.words[0] for candidate in candidates if candidate.entity_type == PERSON}
+    labels |= {name for candidate in candidates if (name := candidate.related_name)}
     other_labels = {" ".join(words) for relation in relations for words in (relation.src, relation.dst)}
     if not labels | other_labels:
         return Resolution(candidates, [], {})
     known = await entities.find(labels | other_labels, ALL_NAMED_TABLES)
     refused = await entities.find_refused(labels) if labels else {}
-    resolution = Resolution(candidates, [], {label: known.get(label, []) for label in other_labels})
+    resolution = Resolution(candidates, [], {label: known.get(label, []) for label in other_labels}, known)
     for candidate in candidates:
         if any(map(entities.is_owner_address, candidate.keys)):
             match = EntityMatch(is_refused=True)
         else:
             match = _match_candidate(candidate, known, refused, resolution.superseded)
+            if match.may_be_claimed and not _has_namesake(candidate, candidates):
+                resolution.superseded |= _find_superseded_names(candidate, match, known)
         resolution.matches.append(match)
     return resolution
 
@@ -290,8 +311,10 @@ def _match_candidate(
     if any(entity.is_owner for _, entity in by_label):
         return EntityMatch(is_refused=True)
     for label, entity in by_label:
-        if not entity.is_dreamt:
+        if entity.is_own and not entity.is_dreamt:
             return EntityMatch(entity, is_linked=label != candidate.name)
+    shared = next(((label, entity) for label, entity in by_label if not entity.is_own), None)
+    by_label = [(label, entity) for label, entity in by_label if entity.is_own]
     refused_labels = [label for label in candidate.unique_names if label in refused]
     if refused_labels:
         corrected = next((now for label in refused_labels if (now := refused[label]) is not None), None)
@@ -299,7 +322,43 @@ def _match_candidate(
     by_first_name = _match_first_name(candidate, known)
     if by_first_name is not None:
         return EntityMatch(by_first_name, is_linked=True, is_mention=True)
+    if shared is not None and not by_label:
+        return EntityMatch(shared[1], is_linked=shared[0] != candidate.name)
     return _match_dreamt(candidate, by_label, superseded)
+
+
+def _has_namesake(candidate: Candidate, candidates: Sequence[Candidate]) -> bool:
+    """Return whether the conversation names another person with the same first name."""
+    first = candidate.folded_words[:1]
+    return any(other is not candidate and other.folded_words[:1] == first for other in candidates)
+
+
+def _find_superseded_names(
+    candidate: Candidate, match: EntityMatch, known: Mapping[str, list[KnownEntity]]
+) -> set[UUID]:
+    """Return the rows "Ewa" and "Ewa (sister)" if the candidate is Ewa Nowak, or "Ewa" if it is "Ewa (sister)".
+
+    A full name also replaces "Ewa (colleague)". Return none if another person with this first name is known.
+    """
+    if candidate.entity_type != PERSON or candidate.name == candidate.words[0] or candidate.is_usage_only:
+        return set()
+    first = fold_word(candidate.words[0])
+    own = [entity for entity in known.get(candidate.words[0], []) if entity.is_dreamt]
+    names = {first, fold_word(candidate.related_name or "")} - {fold_word(candidate.name), ""}
+    shorter = [
+        entity
+        for entity in own
+        if fold_word(entity.name) in names or (candidate.is_full_name and _has_loose_relation(entity))
+    ]
+    claimed_id = match.claimed.ref.id if match.claimed else None
+    others = [entity for entity in own if entity not in shorter and entity.ref.id != claimed_id]
+    return set() if others else {entity.ref.id for entity in shorter}
+
+
+def _has_loose_relation(entity: KnownEntity) -> bool:
+    """Return whether a row is that of "Sarah (colleague)", who can be any Sarah, and not of a relative."""
+    _, _, relation = entity.name.partition(" (")
+    return bool(relation) and relation.rstrip(")") not in FAMILY_RELATIONS
 
 
 def _match_dreamt(

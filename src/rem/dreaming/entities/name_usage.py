@@ -16,6 +16,7 @@ from rem.dreaming.entities.name_parsing import (
     PARTICLES,
     STOP_WORDS,
     TITLES,
+    WORDLIKE_NAMES,
     get_sentence_at,
     is_capitalised,
     is_sentence_start,
@@ -37,7 +38,12 @@ _GENITIVE = re.compile(r"['’]s?\Z")
 _INNER_CAPITAL = re.compile(r"(?<!\bMc)(?<!\bMac)(?<=[a-zß-öø-ÿ])[A-ZÀ-Þ]")
 _FUNCTION_WORDS = STOP_WORDS | PARTICLES
 _NOT_PEOPLE = word_set("name_usage.not_people")
+_GIVEN_NAMES = word_set("names.given_names")
+FULL_NAME_CONFIDENCE, FIRST_NAME_CONFIDENCE = 0.8, 0.5
+"""The confidence in a full name and in a first name that begin with a common given name."""
 _DETERMINERS = word_set("name_usage.determiners")
+_POSSESSIVES = word_set("name_usage.possessives")
+_NAME_PREFIXES = word_set("name_usage.name_prefixes")
 _PEOPLE_NOUNS = RELATION_WORDS | word_set("name_usage.people_nouns")
 _PRONOUN = re.compile(rf"\b{alternatives('name_usage.pronouns')}\b", re.IGNORECASE)
 _HUMAN, _PERSONAL, _NO_TRAITS = Traits({UsageTrait.HUMAN}), Traits({UsageTrait.PERSONAL}), Traits()
@@ -137,6 +143,10 @@ _PUBLIC_TOPIC = re.compile(rf"\b{alternatives('name_usage.public_topics')}\b", r
 """A message about these topics can name people whom the owner does not know."""
 
 
+_MEDIA_TOPIC = re.compile(rf"\b{alternatives('name_usage.media_topics')}\b", re.IGNORECASE)
+"""A message about these topics names public figures or invented people."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Name:
     """Consecutive words that may be a name."""
@@ -172,6 +182,55 @@ def find_name_uses(text: str, text_index: int, whole_text: str = "") -> Iterator
                     traits=traits,
                     sentence=get_sentence_at(text, name.start),
                 )
+
+
+def is_about_own_life(whole_text: str) -> bool:
+    """Return whether the people in a message can be those whom its author knows."""
+    return len(whole_text) <= MAX_MESSAGE_CHARS and not _MEDIA_TOPIC.search(whole_text) and not is_text_task(whole_text)
+
+
+def is_given_name(words: Sequence[str]) -> bool:
+    """Return whether a name begins with a common given name."""
+    return bool(words) and words[0].lower() in _GIVEN_NAMES
+
+
+def find_given_names(text: str, text_index: int) -> Iterator[Evidence]:
+    """Yield the names in the statements of a message that begin with a common given name."""
+    own_words = mask_quotes(text)
+    for start, end in find_sentence_spans(own_words):
+        for name in _find_names(own_words, start, end):
+            person = _start_at_given_name(own_words, name)
+            if person is None or not _may_be_acquaintance(own_words, person, start):
+                continue
+            is_full = len([word for word in person.words if word not in PARTICLES]) > 1
+            yield Evidence(
+                kind=EvidenceKind.GIVEN_NAME,
+                entity_type=PERSON,
+                words=person.words,
+                text_index=text_index,
+                offset=person.start,
+                confidence=FULL_NAME_CONFIDENCE if is_full else FIRST_NAME_CONFIDENCE,
+                sentence=get_sentence_at(text, person.start),
+            )
+
+
+def _start_at_given_name(text: str, name: _Name) -> _Name | None:
+    """Return the name from its given name on. At the start of a sentence, another word can be before it."""
+    if name.words[0].lower() in _GIVEN_NAMES:
+        is_word = name.words[0].lower() in WORDLIKE_NAMES and is_sentence_start(text, name.start)
+        return None if is_word and len(name.words) == 1 else name
+    if len(name.words) > 1 and name.words[1].lower() in _GIVEN_NAMES and is_sentence_start(text, name.start):
+        return _Name(name.words[1:], text.index(name.words[1], name.start + len(name.words[0])), name.end)
+    return None
+
+
+def _may_be_acquaintance(text: str, name: _Name, start: int) -> bool:
+    """Return whether a name is not that of an animal, of a building ("the Maria clinic") or of the author."""
+    before = text[max(start, name.start - MAX_CONTEXT_CHARS) : name.start]
+    previous = before.split()[-1].strip(".,:").lower() if before.split() else ""
+    if previous in _DETERMINERS - _POSSESSIVES or previous in TITLES or previous in _NAME_PREFIXES:
+        return False
+    return not _CREATURE.search(before)
 
 
 def is_about_fiction(texts: Sequence[str]) -> bool:

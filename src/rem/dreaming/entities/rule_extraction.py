@@ -142,10 +142,10 @@ def _is_single_name(text: str, word: str, start: int) -> bool:
         return any(map(str.isdigit, word))
     if word.lower().removesuffix("'s") in WORDLIKE_NAMES and is_sentence_start(text, start):
         return False
-    return not _is_part_of_name(text, start, start + len(word))
+    return not is_part_of_name(text, start, start + len(word))
 
 
-def _is_part_of_name(text: str, start: int, end: int) -> bool:
+def is_part_of_name(text: str, start: int, end: int) -> bool:
     """Return whether a capitalised word is beside it: the Sarah of Sarah Waters is not just any Sarah."""
     after = _NEXT_WORD.match(text, end)
     if after and is_capitalised(after.group(1)) and after.group(1).lower() not in STOP_WORDS:

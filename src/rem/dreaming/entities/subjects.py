@@ -52,6 +52,8 @@ class ExistingStatement:
     id: UUID
     kind: str
     name: str
+    is_evidence: bool
+    """False if it only adds content to a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,4 +199,4 @@ async def load_statements(run: DreamRun, subject: Subject, texts: Sequence[Sourc
     """Return the live statements about a subject that are based on these texts."""
     sources = [text.source.ref.id for text in texts], [text.source.key for text in texts]
     rows = await run.fetch_owned("dream_entities", "live_statements", DREAM_NAME, subject.ref.id, *sources)
-    return [ExistingStatement(row["id"], row["kind"], row["name"]) for row in rows]
+    return [ExistingStatement(row["id"], row["kind"], row["name"], row["is_evidence"]) for row in rows]

@@ -17,15 +17,16 @@ from rem.text import compute_word_cosine
 if TYPE_CHECKING:
     from rem.embeddings import Vector
 
-LOOKAHEAD_MESSAGES = 4
+LOOKAHEAD_MESSAGES = 2
 """Messages from a position on that decide whether a new topic begins there. Later messages do not matter."""
-LOOKBEHIND_MESSAGES = 6
+LOOKBEHIND_MESSAGES = 4
 """Messages before a position that they are compared with."""
 MAX_EPISODE_MESSAGES = 40
 MAX_EPISODE_CHARS = 16_000
 MIN_TOPIC_COSINE = 0.28
-"""Below it, two neighbouring groups of messages have different topics. Measured on sessions of LongMemEval that were
-joined end to end: nine of ten joints are found, and 3 in 100 other positions are taken for one."""
+"""Below it, two neighbouring groups of messages have different topics. Measured on sessions of LongMemEval with
+their answers that were joined end to end: nine of ten joints are found, and 3 in 100 other positions are taken for
+one."""
 MIN_TOPIC_WORDS = 10
 """Content words on each side of a position: fewer do not tell a topic."""
 MIN_TOPIC_WORDS_WITHOUT_VECTORS = 12

@@ -16,6 +16,7 @@ from rem.db.retry import retry_when_busy
 from rem.db.sql import query
 from rem.dreaming.claims import ClaimSource, FieldClaim, RowClaim, RowRef
 from rem.dreaming.extraction_model import digest_texts
+from rem.dreaming.profile_ids import make_profile_row_id, make_progress_id
 from rem.dreaming.profiles.draft import (
     PROFILE_PREFIX,
     CurrentProfile,
@@ -29,8 +30,6 @@ from rem.dreaming.profiles.user_row import (
     UserRow,
     find_user_rows,
     load_user_record,
-    make_profile_row_id,
-    make_progress_id,
 )
 from rem.models import User
 
@@ -48,6 +47,14 @@ _FIELDS = (
     *(PROFILE_PREFIX + name for name in _METADATA_FIELDS),
 )
 """The fields of a profile. Each has a statement of its own, and can be corrected on its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Identity:
+    """Name and e-mail address of the owner."""
+
+    name: str
+    address: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +111,7 @@ async def _process_profile(run: DreamRun) -> None:
         drafts = {name: draft for name, draft in drafts.items() if name not in profile.own.values}
         await _store_fields(run, row_id, drafts, profile.statements)
     # The progress has an id of its own, because the row may be another one now.
-    progress_ref = RowRef("users", make_progress_id(run.store))
+    progress_ref = RowRef("users", make_progress_id(run.scope))
     await run.mark_seen(DREAM_NAME, progress_ref, seen_index=model_digest if run.model else counts_digest)
 
 
@@ -192,7 +199,7 @@ def _compute_digest(facts: ProfileFacts, counted: dict[str, FieldDraft], profile
 
 
 async def _load_progress(run: DreamRun, row: UserRow | None) -> Any:
-    rows = await run.fetch_owned("dream_profiles", "progress", make_progress_id(run.store), row.id if row else None)
+    rows = await run.fetch_owned("dream_profiles", "progress", make_progress_id(run.scope), row.id if row else None)
     return rows[0] if rows else None
 
 
@@ -202,8 +209,9 @@ async def _prepare_row(run: DreamRun, facts: ProfileFacts, profile: _StoredProfi
     if row is not None and row.is_dreamt and profile.own.values:
         await _adopt_row(run, row.id)
     elif row is None or row.is_dreamt:
-        row_id = row.id if row else make_profile_row_id(run.store)
-        return await _claim_row(run, facts, row_id, profile.statements, profile.address)
+        row_id = row.id if row else make_profile_row_id(run.scope)
+        name = await _choose_name(run, facts, row_id)
+        return await _claim_row(run, facts, row_id, profile.statements, _Identity(name, profile.address))
     return row.id
 
 
@@ -213,8 +221,17 @@ async def _adopt_row(run: DreamRun, row_id: UUID) -> None:
         await connection.execute(statement, run.scope.tenant_id, run.scope.user_id, row_id)
 
 
+async def _choose_name(run: DreamRun, facts: ProfileFacts, row_id: UUID) -> str:
+    """Return the name by which the owner introduced themselves; the user id without one, or if another row has it."""
+    user_id, name = str(run.scope.user_id), facts.self_statements.name
+    if name is None:
+        return user_id
+    holders = await run.fetch_owned("dream_profiles", "other_rows_named", name, row_id)
+    return user_id if holders else name
+
+
 async def _claim_row(
-    run: DreamRun, facts: ProfileFacts, row_id: UUID, statements: list[Any], address: str | None
+    run: DreamRun, facts: ProfileFacts, row_id: UUID, statements: list[Any], identity: _Identity
 ) -> UUID | None:
     """Claim the row with a few sessions as its sources. It stays as long as one of them exists."""
     sources = [*(facts.activity.sessions if facts.activity else ()), *(moment.source for moment in facts.moments)]
@@ -224,20 +241,20 @@ async def _claim_row(
     row_statements = [statement for statement in statements if statement["kind"] == "row"]
     subject_ids = {statement["subject_id"] for statement in row_statements}
     for statement in row_statements:
-        if statement["value"].get("email") != address:
+        if _Identity(statement["value"].get("name", ""), statement["value"].get("email")) != identity:
             subject = RowRef(statement["subject_type"], statement["subject_id"])
             source = ClaimSource(subject, statement["source_keys"][0])
-            await run.store_claims(DREAM_NAME, source.ref, [_build_row_claim(run, row_id, source, address)])
+            await run.store_claims(DREAM_NAME, source.ref, [_build_row_claim(row_id, source, identity)])
     if len(subject_ids) < MIN_ROW_SOURCES and await _has_key(run):
         new_sources = [source for source in sources if source.ref.id not in subject_ids]
         for source in new_sources[: MAX_ROW_SOURCES - len(subject_ids)]:
-            await run.store_claims(DREAM_NAME, source.ref, [_build_row_claim(run, row_id, source, address)])
+            await run.store_claims(DREAM_NAME, source.ref, [_build_row_claim(row_id, source, identity)])
     return row_id if await load_user_record(run.store, row_id) else None
 
 
-def _build_row_claim(run: DreamRun, row_id: UUID, source: ClaimSource, address: str | None) -> RowClaim:
+def _build_row_claim(row_id: UUID, source: ClaimSource, identity: _Identity) -> RowClaim:
     # The empty fields are part of the claim. When the owner fills one, the row becomes the owner's own.
-    user = User(id=row_id, name=str(run.scope.user_id), email=address, role=None, tier=None, tags=[])
+    user = User(id=row_id, name=identity.name, email=identity.address, role=None, tier=None, tags=[])
     return RowClaim(entity=user, sources=(source,), is_named=True)
 
 

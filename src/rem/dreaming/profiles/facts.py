@@ -210,9 +210,10 @@ async def load_facts(run: DreamRun, earlier: EarlierSources, own_names: Iterable
     mentions = await run.fetch_owned("dream_profiles", "mentions", list(sources), MAX_MENTIONED_ENTITIES)
     people = count_people(moments, mentions, sources)
     organizations = count_mentions(mentions, "organization", sources)
-    names = [*(entity.name for entity in (*people, *organizations)), *own_names, *collect_aliases(mentions)]
     # In a thread, because a first run reads many messages.
     preferences, self_statements = await asyncio.to_thread(_extract_from_messages, messages, earlier)
+    own = [*own_names, self_statements.name or ""]
+    names = [*(entity.name for entity in (*people, *organizations)), *own, *collect_aliases(mentions)]
     return ProfileFacts(
         moments,
         activity,

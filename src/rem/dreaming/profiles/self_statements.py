@@ -15,12 +15,14 @@ from datetime import datetime
 from rem.dreaming.claims import ClaimSource, RowRef
 from rem.dreaming.entities.introductions import MAX_ORGANIZATION_WORDS, may_be_organization
 from rem.dreaming.entities.name_parsing import is_capitalised, parse_name_after
+from rem.dreaming.entities.own_name import OWN_NAME, parse_own_name
 from rem.dreaming.text.masking import is_fiction, is_text_task, mask_other_speakers, mask_quotes
 from rem.dreaming.text.secrets import contains_secret, is_sensitive, mask_secrets
 from rem.dreaming.text.statements import mask_other_kinds
 from rem.rules import alternatives, word_set
 from rem.text import find_sentence_spans
 
+NAME_KIND, NAME_LINE = "name", "is called {}"
 MAX_SELF_STATEMENTS = 30
 MAX_LINE_CHARS = 80
 MAX_SENTENCE_CHARS = 600
@@ -92,6 +94,12 @@ class SelfStatements:
     sources: tuple[ClaimSource, ...]
     """The messages with these statements, and the messages that ended their other statements. Without the latter, the
     ended statements would be valid again."""
+
+    @property
+    def name(self) -> str | None:
+        """The name by which the user introduced themselves."""
+        names = (line.text.removeprefix(NAME_LINE.format("")) for line in self.lines if line.kind == NAME_KIND)
+        return next(names, None)
 
 
 @dataclass(slots=True)
@@ -319,6 +327,7 @@ _ROLE = r"(?P<role>(?:an? |the )(?:[^\W\d_]{2,20}[ -]){0,3}[^\W\d_]{3,25})"
 _GERMAN_ROLE = r"(?P<role>(?:eine? )?[^\W\d_]{4,30})"
 _WE_HAVE = rf"\b(?:I|we|ich|wir){_NOW} (?:have|habe|haben)"
 _RULES = (
+    _rule(NAME_KIND, OWN_NAME, NAME_LINE, parse_own_name, single=True),
     _rule("home", rf"\b(?:I|we){_NOW} live{_NOW} in (?:the )?", "lives in {}", _parse_place, single=True),
     _rule("home", rf"\b{_I_AM}{_NOW} (?:living|based) in (?:the )?", "lives in {}", _parse_place, single=True),
     _rule(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from uuid import NAMESPACE_URL, UUID, uuid5
+from uuid import UUID
 
 from rem.context import resolve_user_id
 from rem.db.sql import query
+from rem.dreaming.profile_ids import make_profile_row_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,14 +33,16 @@ class UserRow:
 async def find_user_rows(store: Store) -> list[UserRow]:
     """Return the rows that stand for the store's user, the best one first.
 
-    The user id is derived from the e-mail address. A row stands for the user if its address gives this id, or if its
-    name is the id. Rows that users wrote come before dreamt rows, and deleted rows come last.
+    The user id is derived from the e-mail address. A row stands for the user if its address gives this id, if its name
+    is the id, or if a dream made it for this user. Rows that users wrote come before dreamt rows, and deleted rows come
+    last.
     """
     tenant_id, user_id = store.scope.tenant_id, store.scope.user_id
     if user_id is None:
         return []
     async with store.executor.connection() as connection:
-        rows = await connection.fetch(query("dream_profiles", "user_rows"), tenant_id, user_id)
+        profile_id = make_profile_row_id(store.scope)
+        rows = await connection.fetch(query("dream_profiles", "user_rows"), tenant_id, user_id, profile_id)
     own = [row for row in rows if row["is_named"] or _has_address(row, user_id)]
     own.sort(key=lambda row: (row["is_deleted"], row["origin"].startswith("dream:"), not _has_address(row, user_id)))
     return [UserRow(row["id"], row["origin"], row["is_deleted"]) for row in own]
@@ -53,21 +56,6 @@ async def load_user_record(store: Store, row_id: UUID) -> dict[str, Any] | None:
             query("dream_profiles", "user_record"), scope.tenant_id, scope.user_id, row_id
         )
     return record
-
-
-def make_profile_row_id(store: Store) -> UUID:
-    """Return the id for the row of a user who has none. It is always the same."""
-    return _make_id(store, "profile")
-
-
-def make_progress_id(store: Store) -> UUID:
-    """Return the id under which the progress of a profile is stored, with or without a row."""
-    return _make_id(store, "progress")
-
-
-def _make_id(store: Store, purpose: str) -> UUID:
-    scope = store.scope
-    return uuid5(NAMESPACE_URL, "\n".join(("rem", purpose, scope.tenant_id, scope.user_id or "")))
 
 
 def _has_address(row: Any, user_id: str) -> bool:
