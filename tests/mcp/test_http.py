@@ -17,6 +17,7 @@ from rem.context import resolve_user_id
 from rem.db.store import Store
 from rem.models import Moment, Resource, Session
 from rem.settings import Settings
+from rem.tools.registry import TOOLS
 from tests.cli.test_serve import serving
 from tests.mcp.mcp_server import app_for, client_of, served
 
@@ -173,7 +174,7 @@ async def test_server_is_stateless_and_answers_json(url: str) -> None:
         answer = await client.post(url, json=LIST, headers=ACCEPT)
         assert answer.headers["content-type"] == "application/json"
         assert "mcp-session-id" not in answer.headers
-        assert len(answer.json()["result"]["tools"]) == 14
+        assert len(answer.json()["result"]["tools"]) == len(TOOLS)
         broken = await client.post(url, content=b"{", headers={**ACCEPT, "content-type": "application/json"})
         assert broken.status_code == 400
 
