@@ -55,6 +55,7 @@ async def test_resources_are_listed_as_json(client: Client[Any]) -> None:
         "rem://schema/query-types",
         "rem://sessions",
         "rem://status",
+        "rem://help",
     }
     assert {page.uri_template for page in templates} == {
         "rem://agents/{name}",

@@ -36,6 +36,7 @@ def test_resource_pages() -> None:
         "rem://moments/{page}",
         "rem://moments/key/{key}",
         "rem://status",
+        "rem://help",
         "user://profile/{user_id}",
     ]
 

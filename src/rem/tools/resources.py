@@ -22,6 +22,7 @@ from rem.retrieval.embedding_model import load_current_model
 from rem.text import collapse_spaces
 from rem.tools.binding import tool
 from rem.tools.env import AgentDirectory, ToolEnv
+from rem.tools.help import load_help_topics
 from rem.tools.profile import load_own_profile
 from rem.tools.schema import list_entity_types, outline_entity_type
 from rem.tools.trimming import MAX_PREVIEW_CHARS, cut_text, drop_empty_fields
@@ -65,6 +66,7 @@ async def read_resource(
     - rem://sessions, rem://sessions/{id}: the user's conversations
     - rem://moments/{page}, rem://moments/key/{key}: what happened, the latest first; pages count from 1
     - rem://status: versions, counts, and whether search and a language model are set up
+    - rem://help: what REM is and how it is used
     To find something by name or topic use lookup or search_rem. For example: read_resource(uri="user://profile/me")
     """
     return {"status": "success", "uri": uri, "content": await read_page(env, uri)}
@@ -220,6 +222,12 @@ async def status(env: ToolEnv) -> dict[str, Any]:
     }
 
 
+async def help_topics(env: ToolEnv) -> dict[str, Any]:
+    """Explain REM itself: what it is, and how to store, search, forget, and use sessions, agents and models."""
+    topics = [{"name": topic.name, "title": topic.title, "text": topic.text} for topic in load_help_topics()]
+    return {"topics": topics, "count": len(topics)}
+
+
 @dataclass(frozen=True, slots=True)
 class ResourcePage:
     """A resource: its address, in which `{name}` stands for an argument, and the function that returns its content."""
@@ -243,6 +251,7 @@ RESOURCE_PAGES: tuple[ResourcePage, ...] = (
     ResourcePage("rem://moments/{page}", moments),
     ResourcePage("rem://moments/key/{key}", moment),
     ResourcePage("rem://status", status),
+    ResourcePage("rem://help", help_topics),
     ResourcePage("user://profile/{user_id}", profile),
 )
 

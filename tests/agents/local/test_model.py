@@ -80,11 +80,24 @@ async def test_empty_result_is_reported_with_zero_confidence(memory: Rem) -> Non
     assert answer.calls[1][1] == {"confidence": 0.0, "sources": []}
 
 
-@pytest.mark.parametrize("question", ["hi", "Hello!", "Guten Morgen", "👋", "what can you do?", "   "])
+@pytest.mark.parametrize("question", ["hi", "Hello!", "Guten Morgen", "👋", "   "])
 async def test_greeting_is_answered_without_search(memory: Rem, question: str) -> None:
     answer = await ask(memory, question)
     assert answer.tools == []
     assert answer.text.startswith("Hello!")
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ("What is REM?", "memory for AI agents"),
+        ("what can you do?", "Tell me something"),
+        ("How do I add notes?", "rem ingest"),
+    ],
+)
+async def test_question_about_rem_is_answered_from_built_in_knowledge(memory: Rem, question: str, words: str) -> None:
+    answer = await ask(memory, question)
+    assert (answer.tools, words in answer.text) == ([], True)
 
 
 @pytest.mark.parametrize(

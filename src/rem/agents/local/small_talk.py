@@ -10,6 +10,7 @@ from rem.errors import QuerySyntaxError
 from rem.message_kinds import is_topic, keep_statements, list_requests
 from rem.query.language.grammar import VERBS
 from rem.query.language.parser import parse_query
+from rem.tools.help import answer_about_rem
 
 MAX_QUESTION_CHARS = 2_000
 MAX_FOLLOWED_CHARS = 500
@@ -22,7 +23,7 @@ MAX_FOLLOW_UP_WORDS = 8
 _OPTIONAL_ENDING = r"(?: (?:there|rem|all|everyone|a lot|so much|very much|again))?"
 _GREETING = re.compile(
     r"(?:(?:hi|hello|hey|hiya|yo|hallo|hola|salut|bonjour|ciao|servus|moin|good (?:morning|afternoon|evening|day)|"
-    rf"guten (?:tag|morgen|abend)|test|ping|help|what can you do|who are you|how are you){_OPTIONAL_ENDING})?"
+    rf"guten (?:tag|morgen|abend)|test|ping|how are you){_OPTIONAL_ENDING})?"
 )
 _THANKS = re.compile(
     r"(?:(?:ok|okay|great|perfect|cool|nice) )?(?:many )?"
@@ -88,7 +89,7 @@ _FUNCTION_WORDS = _QUESTION_WORDS | frozenset(
 
 
 def reply_without_search(question: str, earlier: Sequence[str]) -> str | None:
-    """Return the answer to small talk, to a statement or to a question about this session; None if it must search.
+    """Return the answer to small talk, a statement or a question about this session or REM; None if it must search.
 
     `earlier` are the earlier user messages of the session.
     """
@@ -100,7 +101,7 @@ def reply_without_search(question: str, earlier: Sequence[str]) -> str | None:
     if _ASKS_ALL.fullmatch(plain):
         # At the beginning of a session the question means an earlier session, which must be searched.
         return _list_messages(earlier) if earlier else None
-    return _reply_to_courtesy(plain) or _reply_to_statement(question)
+    return answer_about_rem(question) or _reply_to_courtesy(plain) or _reply_to_statement(question)
 
 
 def resolve_follow_up(question: str, earlier: Sequence[str]) -> tuple[str, ...]:
@@ -177,7 +178,7 @@ def _list_messages(messages: Sequence[str]) -> str:
 def _is_small_talk(plain: str) -> bool:
     """Return whether a message has no subject that a later one could refer to."""
     patterns = (_ASKS_FIRST, _ASKS_LAST, _ASKS_ALL, _THANKS, _ASSENT, _FAREWELL, _GREETING)
-    return any(pattern.fullmatch(plain) for pattern in patterns)
+    return any(pattern.fullmatch(plain) for pattern in patterns) or answer_about_rem(plain) is not None
 
 
 def _is_follow_up(question: str) -> bool:
