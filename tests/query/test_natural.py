@@ -352,6 +352,7 @@ async def test_session_and_moment_do_not_hide_facts(rem: Rem) -> None:
         result = await rem.ask(text, user=ALICE)
         assert result.query_type == "SEARCH", text
         assert "mooring" in [row["key"] for row in result.results], text
+        assert "sessions" not in [row["table"] for row in result.results], text
     # A key with its table says what is meant.
     (row,) = (await rem.ask("sessions/boat", user=ALICE)).results
     assert row["table"] == "sessions"
@@ -418,6 +419,8 @@ async def _store_week(rem: Rem) -> Store:
         )
     await alice.upsert(Resource(name="Paint", content="Blue.", timestamp=datetime(2026, 7, 3, tzinfo=UTC)))
     await alice.upsert(User(name="Marta", summary="A roofer."))
+    await alice.upsert(User(name="Alice", summary="Her own profile.", origin="dream:profiles"))
+    await alice.upsert(Moment(name="Read roof.md", summary="Part 1", starts_timestamp=at, origin="dream:moments"))
     await alice.upsert(Moment(name="Regatta", summary="We raced.", starts_timestamp=datetime(2026, 7, 4, tzinfo=UTC)))
     await rem.store().upsert(Resource(name="Handbook", content="Rules.", timestamp=datetime(2026, 1, 1, tzinfo=UTC)))
     return alice

@@ -239,7 +239,7 @@ async def _run(executor: QueryExecutor, store: Store, text: str, query: Query) -
     if not isinstance(query, Search):
         return await executor.run(query)
     result = await executor.run(_widen(query))
-    rows = await arrange_rows(store, text, result.results)
+    rows = await arrange_rows(store, text, [row for row in result.results if _is_answer(row)])
     return replace(result, results=rows[: query.limit])
 
 
@@ -251,6 +251,11 @@ def _widen(query: Search) -> Search:
         limit=query.limit * FETCH_FACTOR,
         min_similarity=MIN_ANSWER_SIMILARITY if is_default else query.min_similarity,
     )
+
+
+def _is_answer(row: dict[str, Any]) -> bool:
+    """Return whether a row of a SEARCH says something. A session is also found by its name, and then has no text."""
+    return row["table"] not in UNNAMED_TABLES or bool((row["passage"]["text"] or "").strip())
 
 
 def _keep_wanted(result: QueryResult, reading: Reading, text: str) -> QueryResult:

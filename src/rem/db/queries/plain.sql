@@ -21,7 +21,7 @@ FROM sessions WHERE message_count > 0
 -- A profile of the user is no other person.
 SELECT DISTINCT ON (key) "table", key, user_id, happened_at, content FROM (
   SELECT 'users' AS "table", key, user_id, created_at AS happened_at, concat_ws(': ', name, nullif(summary, ''), role) AS content
-  FROM users WHERE id::text IS DISTINCT FROM user_id
+  FROM users WHERE origin <> 'dream:profiles' AND coalesce(user_id NOT IN (id::text, name), true)
   UNION ALL
   SELECT 'ontologies', key, user_id, created_at, concat_ws(': ', name, nullif(left(content, 300), '')) FROM ontologies
   WHERE 'person' IN (extracted_data ->> 'type', extracted_data ->> 'entity_type') OR 'person' = ANY (tags)) AS known
@@ -31,13 +31,13 @@ ORDER BY key, "table" DESC
 SELECT 'moments' AS "table", key, user_id, starts_timestamp AS happened_at, summary AS content FROM moments
 
 -- name: memories
--- Everything with a time. A moment of a session repeats what was said in it.
+-- Everything with a time. A derived moment repeats what was said or written.
 SELECT "table", key, user_id, happened_at, content FROM ({notes}) AS notes
 UNION ALL
 SELECT 'messages', key, user_id, created_at, left(content, 300) FROM messages
 WHERE role = 'user' AND coalesce(kind, 'statement') = 'statement'
 UNION ALL
-SELECT 'moments', key, user_id, starts_timestamp, summary FROM moments WHERE source_session_id IS NULL
+SELECT 'moments', key, user_id, starts_timestamp, summary FROM moments WHERE origin NOT LIKE 'dream:%'
 
 -- name: long_memories
 -- The same for a long time: moments stand for the messages of their sessions.
@@ -48,6 +48,7 @@ WHERE role = 'user' AND coalesce(kind, 'statement') = 'statement' AND session_id
   SELECT source_session_id FROM moments WHERE source_session_id IS NOT NULL)
 UNION ALL
 SELECT 'moments', key, user_id, starts_timestamp, summary FROM moments
+WHERE source_session_id IS NOT NULL OR origin NOT LIKE 'dream:%'
 
 -- name: count
 SELECT count(*){own} AS {name}{shared} FROM ({source}) AS {name}{condition}
