@@ -207,6 +207,13 @@ async def test_link_to_a_missing_note_leads_there_once_it_exists(rem: Rem, notes
     assert await links(rem, "nobody", "in") == {"notes/boat.md"}
 
 
+async def test_link_to_a_heading_is_followed_only_if_it_is_the_only_one(rem: Rem, notes: Ingester) -> None:
+    await notes.ingest(note("todo.md", "Check [[Paint]] and [[Engine]].\n"))
+    assert await links(rem, "todo") == {"notes/plans/spring.md#2"}
+    assert await links(rem, "Spring#Paint", "in") == {"notes/todo.md"}
+    assert await links(rem, "Spring#Engine", "in") == set()
+
+
 async def test_ingesting_again_replaces_only_the_links_of_the_note(rem: Rem, notes: Ingester, alice: Store) -> None:
     (file,) = await alice.lookup("The boat")
     file.graph_edges = [*file.graph_edges, file.graph_edges[0].model_copy(update={"dst": "harbour", "origin": "user"})]
