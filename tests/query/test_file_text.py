@@ -81,3 +81,17 @@ async def test_hostile_metadata_does_not_break_the_text(rem: Rem, guide: str, al
     await alice.upsert(chunk)
     content = (await rem.query(f'LOOKUP "{guide}"', user=ALICE)).results[0]["record"]["content"]
     assert "Run make." in content
+
+
+@pytest.mark.parametrize("written_at", ["soon", "2024-01-01", 7, None])
+async def test_time_of_a_file_is_when_it_was_written(rem: Rem, alice: Store, written_at: object) -> None:
+    text = "---\ncreated: 2025-03-04\n---\n# Dated\n"
+    await rem.ingester(ALICE).ingest(FetchedFile("dated.md", "file:///dated.md", text.encode()))
+    (row,) = (await rem.query('LOOKUP "Dated"', user=ALICE)).results
+    assert row["happened_at"] == "2025-03-04T00:00:00+00:00"
+    # Users can write anything into the metadata.
+    (file,) = await alice.lookup("Dated")
+    file.metadata = {**file.metadata, "written_at": written_at}
+    await alice.upsert(file)
+    (row,) = (await rem.query('LOOKUP "Dated"', user=ALICE)).results
+    assert row["happened_at"] == row["record"]["created_at"]

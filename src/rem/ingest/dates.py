@@ -42,8 +42,13 @@ def convert_mtime(seconds: float) -> datetime | None:
         return None
 
 
-def resolve_written_at(file: FetchedFile, document: ParsedDocument | None, now: datetime) -> datetime:
-    """Return the time in the document, else the modification time, else `now`. Never later than `now`."""
+def find_written_at(file: FetchedFile, document: ParsedDocument | None) -> datetime | None:
+    """Return the time in the document, else the modification time; None if there is neither."""
     modified_at = file.modified_at if file.modified_at and file.modified_at.year >= FIRST_PLAUSIBLE_YEAR else None
-    written_at = (document.written_at if document else None) or modified_at
+    return (document.written_at if document else None) or modified_at
+
+
+def resolve_written_at(file: FetchedFile, document: ParsedDocument | None, now: datetime) -> datetime:
+    """Return the time when a file was written, or `now` if it is not known. Never later than `now`."""
+    written_at = find_written_at(file, document)
     return min(written_at, now) if written_at else now

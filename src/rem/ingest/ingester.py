@@ -15,7 +15,7 @@ from loguru import logger
 from rem.errors import DatabaseError, FileEmptyError, RemError, ToolFailedError
 from rem.ingest.chunking.chunker import CHUNKER_VERSION, Chunk, chunk_document
 from rem.ingest.chunking.rows import NumberedChunk, build_chunk_rows, number_chunks
-from rem.ingest.dates import resolve_written_at
+from rem.ingest.dates import find_written_at, resolve_written_at
 from rem.ingest.file_store import (
     ORIGIN,
     AssignedName,
@@ -56,7 +56,7 @@ WithinTransaction: TypeAlias = Callable[["Store"], AbstractAsyncContextManager[N
 """Opens a context in the transaction that stores a file. What it does is committed or rolled back with the file."""
 MAX_HEADINGS = 200
 """Headings listed in the metadata of a file."""
-OWN_METADATA_KEYS = frozenset({"title", "aliases", "headings", "document", "ingest", "error", "wanted"})
+OWN_METADATA_KEYS = frozenset({"title", "aliases", "headings", "written_at", "document", "ingest", "error", "wanted"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,6 +423,7 @@ def _build_metadata(
         headings = dict.fromkeys(chunk.heading_path[-1] for chunk in prepared.chunks if chunk.heading_path)
         own["title"] = prepared.document.title
         own["aliases"] = prepared.aliases
+        own["written_at"] = find_written_at(prepared.file, prepared.document)
         own["headings"] = list(headings)[:MAX_HEADINGS] if prepared.document.format == "markdown" else None
         own["document"] = prepared.document.metadata
     return {**foreign, **{key: to_json_value(value) for key, value in own.items() if value}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from rem.query.result import QueryResult
@@ -24,8 +25,20 @@ def find_time(table: str, record: Mapping[str, Any]) -> str | None:
     """Return when a message was said, a moment took place or a text was written; else when the row was stored."""
     if table in _TABLES_WITHOUT_TIME:
         return None
+    if table == "files" and (written_at := _find_written_at(record)):
+        return written_at
     times = (record.get(name) for name in (*_TIME_FIELDS.get(table, ()), "created_at"))
     return next((time for time in times if isinstance(time, str)), None)
+
+
+def _find_written_at(record: Mapping[str, Any]) -> str | None:
+    """Return when a file was written. Users can write anything into the metadata, so only a time counts."""
+    metadata = record.get("metadata")
+    value = metadata.get("written_at") if isinstance(metadata, Mapping) else None
+    try:
+        return value if isinstance(value, str) and datetime.fromisoformat(value).tzinfo else None
+    except ValueError:
+        return None
 
 
 def _add_time(row: dict[str, Any]) -> dict[str, Any]:
