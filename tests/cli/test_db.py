@@ -65,7 +65,7 @@ def test_load_then_lookup_by_key(env: dict[str, str], workspace: Path) -> None:
 def test_lookup_of_an_unknown_key_exits_with_3(env: dict[str, str]) -> None:
     missing = rem("lookup", "nobody-knows", settings=env)
     assert missing.returncode == 3
-    assert missing.stderr == "Error: Nothing answers to nobody-knows.\n"
+    assert missing.stderr == "Error: Nothing is stored under nobody-knows.\n"
     assert missing.stdout == ""
 
 

@@ -82,9 +82,9 @@ def test_vector_is_printed_as_its_length() -> None:
 
 def test_lookup_names_unknown_keys(env: dict[str, str]) -> None:
     partly = rem("lookup", "engine", "nope", "nor this", settings=env)
-    assert (partly.returncode, partly.stderr) == (0, "Nothing answers to nope, nor this.\n")
+    assert (partly.returncode, partly.stderr) == (0, "Nothing is stored under nope, nor this.\n")
     none = rem("lookup", "nope", settings=env)
-    assert (none.returncode, none.stderr) == (3, "Error: Nothing answers to nope.\n")
+    assert (none.returncode, none.stderr) == (3, "Error: Nothing is stored under nope.\n")
 
 
 def test_lookup_prints_a_row_once_for_several_of_its_keys(env: dict[str, str]) -> None:

@@ -74,7 +74,7 @@ async def test_expire_command_sets_row_and_session_expiry(known: None, rem: Rem,
     [
         (["expire", "parking-spot", *_ALICE], "exactly one of"),
         (["expire", "parking-spot", "--in", "soon", *_ALICE], "not a duration"),
-        (["expire", "no-such-thing", "--never", *_ALICE], "Nothing answers to no-such-thing"),
+        (["expire", "no-such-thing", "--never", *_ALICE], "Nothing is stored under no-such-thing"),
         (["sessions", "expire", "Trip to Rome", "--in", "1d"], "name the user with --user"),
         (["sessions", "expire", "Trip to Paris", "--in", "1d", *_ALICE], "There is no session"),
         (["forget", "  ", *_ALICE], "Give a name or a key"),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def delete(
-    keys: Annotated[list[str], typer.Argument(help="The keys of the rows, such as sarah-chen.")],
+    keys: Annotated[list[str], typer.Argument(metavar="KEY", help="The keys of the rows, such as sarah-chen.")],
     table: Annotated[str | None, typer.Option(help="Only in this table.")] = None,
     erase: Annotated[
         bool, typer.Option("--erase", help="Erase them for good, even if they were deleted before.")
@@ -83,9 +83,10 @@ async def find_own_row(store: Store, key: str, table: str | None, with_deleted: 
 def _not_found_message(store: Store, key: str, table: str | None) -> str:
     if table is None and key in store.types.models:
         return (
-            f"Nothing answers to {key}. {key} is a table: to choose one of its rows, write --table {key} before its key"
+            f"Nothing is stored under {key}. {key} is a table: to choose one of its rows, write --table {key} before "
+            "its key"
         )
-    return f"Nothing answers to {key}"
+    return f"Nothing is stored under {key}"
 
 
 def _require_one(rows: list[Entity], key: str, not_found: str) -> Entity:

@@ -208,8 +208,10 @@ def undo(
 def statements(
     key: Annotated[str | None, typer.Argument(help="Key of the row; all rows if not given.")] = None,
     at: Annotated[
-        datetime | None,
-        typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"], help="Statements that were valid at that time (UTC)."),
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Statements that were valid at that time: 2026-05-15, 2026-05-15T18:00 (UTC)."
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many.")] = 100,
     links: Annotated[
@@ -220,15 +222,15 @@ def statements(
     as_json: JsonOption = False,
 ) -> None:
     """List statements with their sources, current and newest first."""
-    from datetime import UTC
-
     from rem.cli.output import print_json
+    from rem.forgetting.expiry import parse_time
+
+    at_utc = None if at is None else parse_time(at)
 
     async def work(rem: Rem) -> StatementPage:
         from rem.dreaming.history import list_statement_page
 
-        store, at_utc = rem.store(user, tenant=tenant), at.replace(tzinfo=UTC) if at else None
-        return await list_statement_page(store, key, at=at_utc, limit=limit, with_links=links)
+        return await list_statement_page(rem.store(user, tenant=tenant), key, at=at_utc, limit=limit, with_links=links)
 
     page = run_with_rem(work)
     if as_json:

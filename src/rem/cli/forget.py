@@ -40,7 +40,7 @@ INCOMPLETE_EXIT_CODE = 5
 
 
 def expire(
-    keys: Annotated[list[str], typer.Argument(help="The keys of the rows, such as parking-spot.")],
+    keys: Annotated[list[str], typer.Argument(metavar="KEY", help="The keys of the rows, such as parking-spot.")],
     within: ExpireInOption = None,
     at: ExpireAtOption = None,
     never: ExpireNeverOption = False,
@@ -79,7 +79,7 @@ def forget(
     label: Annotated[
         str | None,
         typer.Argument(
-            metavar="[NAME]", help="A name or a key, such as 'Sarah Chen', or words of a text, such as 'my code word'."
+            metavar="NAME", help="A name or a key, such as 'Sarah Chen', or words of a text, such as 'my code word'."
         ),
     ] = None,
     mentions: Annotated[

@@ -56,7 +56,7 @@ app = typer.Typer(
 
 @app.command()
 def add(
-    places: Annotated[list[str], typer.Argument(metavar="PLACE...", help="Files, folders, https:// or s3:// URLs.")],
+    places: Annotated[list[str], typer.Argument(metavar="PLACE", help="Files, folders, https:// or s3:// URLs.")],
     category: Annotated[str | None, typer.Option(help="Category of the texts, such as manual.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="Tag; can be given several times.")] = None,
     form: Annotated[

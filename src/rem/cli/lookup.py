@@ -29,7 +29,9 @@ MAX_PRINTED_NUMBERS = 16
 def lookup(
     keys: Annotated[
         list[str],
-        typer.Argument(help='Keys, such as sarah-chen or "Sarah Chen"; names, titles or paths of ingested files.'),
+        typer.Argument(
+            metavar="KEY", help='Keys, such as sarah-chen or "Sarah Chen"; names, titles or paths of ingested files.'
+        ),
     ],
     table: Annotated[str | None, typer.Option(help="Only in this table.")] = None,
     user: UserOption = None,
@@ -62,7 +64,7 @@ def lookup(
     for entity in entities:
         if (text := texts.get(entity.id)) and text.hint:
             print_to_stderr(f"{entity.key}: {text.hint}")
-    missing = f"Nothing answers to {', '.join(key for key in entities_by_key if not entities_by_key[key])}."
+    missing = f"Nothing is stored under {', '.join(key for key in entities_by_key if not entities_by_key[key])}."
     if not entities:
         raise NotFoundError(missing)
     if not all(entities_by_key.values()):

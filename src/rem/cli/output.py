@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import sys
@@ -10,12 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rem.cli.runtime import SHARED, get_default_user
 
 OnProgress: TypeAlias = Callable[[int, int | None], None]
 """Takes the number of things that are done, and how many there are, or None."""
+if TYPE_CHECKING:
+    from rich.console import Console
+
+UNLIMITED_WIDTH = 10_000
+COLUMN_GAP = 3
+MIN_LAST_COLUMN_WIDTH = 20
 # A stored escape sequence must not reach the terminal. Tabs and line breaks are kept.
 CONTROL_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 
@@ -31,19 +38,64 @@ def print_json(data: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, err: bool = False) -> None:
-    """Print a table with numbers aligned right; with `err` on standard error."""
+    """Print a table with numbers aligned right; with `err` on standard error.
+
+    If it does not fit the terminal, print one line for each field instead: a wrapped key cannot be copied.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    console = Console(stderr=err, width=get_output_width(err=err))
+    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    if not fits_width(console.width, [columns, *cells]):
+        print_records(console, columns, cells)
+        return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for position, column in enumerate(columns):
         is_number = all(isinstance(row[position], int | ByteSize) for row in rows)
         table.add_column(column, justify="right" if is_number else "left")
-    for row in rows:
-        table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
-    Console(stderr=err).print(table)
+    for row in cells:
+        table.add_row(*map(Text, row))
+    console.print(table)
+
+
+def get_output_width(*, err: bool = False) -> int | None:
+    """Return the width of tables: None for that of the terminal. In a file or pipe nothing is wrapped or cut."""
+    stream = sys.stderr if err else sys.stdout
+    return None if stream.isatty() or "COLUMNS" in os.environ else UNLIMITED_WIDTH
+
+
+def fits_width(width: int, lines: Sequence[Sequence[str]]) -> bool:
+    """Return whether the last column has enough space if no other column is wrapped."""
+    from rich.cells import cell_len
+
+    last_width = max(cell_len(line[-1]) for line in lines)
+    return get_last_width(width, lines) >= min(last_width, MIN_LAST_COLUMN_WIDTH)
+
+
+def get_last_width(width: int, lines: Sequence[Sequence[str]]) -> int:
+    """Return the width that is left for the last column if no other column is wrapped."""
+    from rich.cells import cell_len
+
+    other_columns = list(zip(*lines, strict=True))[:-1]
+    return width - sum(max(map(cell_len, column)) + COLUMN_GAP for column in other_columns) - 2
+
+
+def print_records(console: Console, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    """Print one line for each field, and an empty line between records."""
+    from rich.cells import cell_len
+    from rich.text import Text
+
+    names = [escape_control_characters(column) for column in columns]
+    widest = max(map(cell_len, names))
+    for number, row in enumerate(cells):
+        if number:
+            console.print()
+        for name, cell in zip(names, row, strict=True):
+            line = f"{name}{' ' * (widest - cell_len(name))}  {cell}".rstrip()
+            console.print(Text(line), soft_wrap=True)
 
 
 @contextmanager

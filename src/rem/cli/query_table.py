@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 from rich import box
-from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rem.cli.output import escape_control_characters
+from rem.cli.output import (
+    MIN_LAST_COLUMN_WIDTH,
+    escape_control_characters,
+    fits_width,
+    get_last_width,
+    get_output_width,
+    print_records,
+)
 from rem.cli.runtime import print_to_stderr
 from rem.query.result import QueryResult
 
 MAX_CELL_CHARS = 160
-UNLIMITED_WIDTH = 10_000
-COLUMN_GAP = 3
-MIN_LAST_COLUMN_WIDTH = 20
+INDENT = "    "
+MIN_TEXT_WIDTH = 40
+"""Space for the text of a row in a table. With less, the text gets lines of its own."""
 ISO_DATE_CHARS = len("2026-11-14")
 SUMMARY_FIELDS = ("summary", "content", "description", "role", "uri", "name")
 COLUMNS_BY_VERB = {
@@ -34,19 +38,20 @@ TRAVERSE_PLAN_COLUMNS = ("table", "key", "rel_type", "direction", "count", "dest
 
 
 def print_rows(result: QueryResult) -> None:
-    """Print the rows as a table. On a terminal, cut the last column to fit, and print wide rows of SQL as records.
+    """Print the rows as a table. On a narrow terminal, print each row as a line with its text below.
 
     Nothing is cut to a width in a file or pipe.
     """
-    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else UNLIMITED_WIDTH
-    console = Console(width=width)
+    console = Console(width=get_output_width())
     columns = _choose_columns(result)
     values = [[_get_value(row, column) for column in columns] for row in result.results]
     cells = [[_format_cell(value) for value in row] for row in values]
     if not columns:
         print_to_stderr(f"{len(cells):,} row{'s' if len(cells) > 1 else ''} without columns.")
-    elif result.query_type == "SQL" and not _fits(console.width, [columns, *cells]):
-        _print_records(console, columns, cells)
+    elif result.query_type == "SQL" and not fits_width(console.width, [columns, *cells]):
+        print_records(console, columns, cells)
+    elif result.query_type != "SQL" and get_last_width(console.width, [columns, *cells]) < MIN_TEXT_WIDTH:
+        _print_stacked(console, columns, cells)
     else:
         _print_table(console, columns, values, cells)
 
@@ -60,7 +65,7 @@ def _print_table(
         table.add_column(
             Text(escape_control_characters(column)), justify="right" if is_number else "left", overflow="fold"
         )
-    last_width = max(_space_for_last_column(console.width, [columns, *cells]), MIN_LAST_COLUMN_WIDTH)
+    last_width = max(get_last_width(console.width, [columns, *cells]), MIN_LAST_COLUMN_WIDTH)
     for row in cells:
         last = Text(row[-1])
         last.truncate(last_width, overflow="ellipsis")
@@ -68,28 +73,20 @@ def _print_table(
     console.print(table)
 
 
-def _print_records(console: Console, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
-    """Print one line for each field, and an empty line between records."""
-    names = [escape_control_characters(column) for column in columns]
-    widest = max(map(cell_len, names))
-    for number, row in enumerate(cells):
-        if number:
-            console.print()
-        for name, cell in zip(names, row, strict=True):
-            line = f"{name}{' ' * (widest - cell_len(name))}  {cell}".rstrip()
-            console.print(Text(line), soft_wrap=True)
-
-
-def _fits(width: int, lines: Sequence[Sequence[str]]) -> bool:
-    """Return whether the last column has enough space if no other column is wrapped."""
-    last_width = max(cell_len(line[-1]) for line in lines)
-    return _space_for_last_column(width, lines) >= min(last_width, MIN_LAST_COLUMN_WIDTH)
-
-
-def _space_for_last_column(width: int, lines: Sequence[Sequence[str]]) -> int:
-    """Return the width that is left for the last column if no other column is wrapped."""
-    other_columns = list(zip(*lines, strict=True))[:-1]
-    return width - sum(max(map(cell_len, column)) + COLUMN_GAP for column in other_columns) - 2
+def _print_stacked(console: Console, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    """Print each row as one line with its key, and its text below, so that no key and no word is broken."""
+    for row in cells:
+        fields = dict(zip(columns, row, strict=True))
+        name = "/".join(part for part in (fields.pop("table", ""), fields.pop("key", "")) if part)
+        text = fields.pop(columns[-1])
+        details = [
+            value if column in ("date", "rel_type", "direction") else f"{column} {value}"
+            for column, value in fields.items()
+            if value
+        ]
+        console.print(Text("  ".join([name, *details])), soft_wrap=True)
+        for line in Text(text).wrap(console, console.width - len(INDENT)) if text else ():
+            console.print(Text(f"{INDENT}{line.plain.rstrip()}"), soft_wrap=True)
 
 
 def _choose_columns(result: QueryResult) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -35,6 +36,8 @@ app = typer.Typer(help="List, read, search, export, import and delete sessions."
 SessionArgument = Annotated[str, typer.Argument(metavar="SESSION", help="The id or the name of a session.")]
 MAX_PRINTED_NOTES = 10
 MAX_PRINTED_CHARS = 200
+SESSION_COLUMNS_WIDTH = 66
+"""Width of a line of `rem sessions list` without the title."""
 
 
 @app.command("list")
@@ -49,7 +52,7 @@ def list_sessions(
     as_json: JsonOption = False,
 ) -> None:
     """List the user's sessions, most recently used first."""
-    from rem.cli.output import print_json
+    from rem.cli.output import get_output_width, print_json, shorten
 
     async def work(rem: Rem) -> tuple[list[Session], dict[UUID, str]]:
         memory = _open_memory(rem, user, tenant)
@@ -64,9 +67,13 @@ def list_sessions(
     else:
         # Not a table: that would wrap the ids, and users copy them.
         typer.echo(f"{'session':<36}  {'last written':<16}  messages  about")
+        space = (get_output_width() or shutil.get_terminal_size().columns) - SESSION_COLUMNS_WIDTH
         for session in sessions:
             title = titles.get(session.id) or session.name or ""
-            typer.echo(f"{session.id}  {session.updated_at:%Y-%m-%d %H:%M}  {session.message_count:>8}  {title}")
+            line = f"{session.id}  {session.updated_at:%Y-%m-%d %H:%M}  {session.message_count:>8}"
+            typer.echo(
+                f"{line}  {title}" if len(title) <= space else f"{line}\n    {shorten(title, MAX_PRINTED_CHARS)}"
+            )
 
 
 @app.command()
@@ -99,7 +106,7 @@ def show(
 @app.command("export")
 def export_sessions(
     sessions: Annotated[
-        list[str] | None, typer.Argument(metavar="[SESSION]...", help="Ids or names of sessions. Default: all.")
+        list[str] | None, typer.Argument(metavar="SESSION", help="Ids or names of sessions. Default: all.")
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file. Default: standard output.")] = None,
     user: UserOption = None,
@@ -156,7 +163,7 @@ def import_sessions(
 
 @app.command()
 def delete(
-    sessions: Annotated[list[str], typer.Argument(metavar="SESSION...", help="Ids or names of sessions.")],
+    sessions: Annotated[list[str], typer.Argument(metavar="SESSION", help="Ids or names of sessions.")],
     erase: Annotated[
         bool, typer.Option("--erase", help="Erase them for good. Without it, they can be restored.")
     ] = False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -122,9 +123,15 @@ _DRIVER_ERROR_CLASSES: list[tuple[tuple[type[Exception], ...], type[RemError], s
 def _to_unique_violation_error(error: asyncpg.UniqueViolationError, name: str) -> RemError:
     if name.endswith("_live_key"):
         return ConflictError(
-            f"Another row of the owner already has this key ({error.detail}). To swap two names, rename one row at a "
-            "time and use a third name in between."
+            f"Another row of the owner already has this key{_read_key(error.detail)}. To swap two names, rename one "
+            "row at a time and use a third name in between."
         )
     if name.endswith("_pkey"):
         return ConflictError("The id is not available: leave it out, and the store assigns one.")
     return ConflictError(f"The row conflicts with another row: {error.detail or error}")
+
+
+def _read_key(detail: str | None) -> str:
+    """Return the key at the end of PostgreSQL's detail: `Key (…, key)=(default, alice, boat) already exists.`"""
+    match = re.search(r"=\((?:.*, )?([^,]*)\) already exists", detail or "")
+    return f": {match[1]}" if match else ""

@@ -98,7 +98,7 @@ async def list_statement_page(
         entities = await store.lookup(key)
         ids, keys = [entity.id for entity in entities], [str(entity.key) for entity in entities]
         if not ids:
-            raise NotFoundError(f"Nothing answers to {key!r}: `rem query 'FUZZY \"…\"'` finds similar keys.")
+            raise NotFoundError(f"Nothing is stored under {key!r}: `rem query 'FUZZY \"…\"'` finds similar keys.")
     condition = query("dreaming", "statement_condition")
     parameters = store.scope.tenant_id, store.scope.user_id, ids, at, keys, with_links
     async with store.executor.connection() as connection:

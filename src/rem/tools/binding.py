@@ -119,7 +119,7 @@ def describe_validation_error(error: ValidationError) -> str:
     """Return the first MAX_DESCRIBED_ERRORS errors as sentences that begin with the name of the field."""
     details = error.errors(include_url=False, include_input=False, include_context=False)
     return " ".join(
-        f"{'.'.join(str(part) for part in detail['loc']) or 'value'}: {detail['msg']}."
+        f"{'.'.join(str(part) for part in detail['loc']) or 'value'}: {detail['msg'].removeprefix('Value error, ')}."
         for detail in details[:MAX_DESCRIBED_ERRORS]
     )
 
