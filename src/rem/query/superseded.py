@@ -34,6 +34,9 @@ NEAR_TOPIC_COSINE = 0.42
 """The same for a newer text that fits the question better than the older one."""
 MIN_FIT_SHARE = 0.82
 """A newer row must fit the question about as well as the older one. Otherwise it is about another part of the topic."""
+SURE_TOPIC_COSINE = 0.6
+MIN_STATE_SHARE = 0.65
+"""The same two for a newer text that says how things are now."""
 MAX_REFERENCE_DISTANCE = 6
 """A correction without a subject ("Actually it's Thursday") refers to one of this many messages before it."""
 _TIME_SHAPE = re.compile(r"\b\d{1,2}[:.]\d\d\b|\b\d{1,2} ?(?:am|pm|o'clock)\b|\b(?:noon|midnight)\b")
@@ -48,6 +51,7 @@ _SUBJECT = re.compile(
     r"(?:\b(?:is|are|was|were|will be|has been|have been|goes|starts|takes place|happens)\b|'s\b|:)\s+(?P<value>.+)",
     re.DOTALL,
 )
+_STATE = re.compile(r"(?<!from )\bnow\b|\bno longer\b|\bany ?more\b|\bback (?:again|already|home|in|at)\b")
 _NEGATED = re.compile(
     r"\b(?:not|isn't|aren't|wasn't|no longer|instead of|rather than)\s+(?:the\s+|a\s+|in\s+|on\s+|at\s+)?([\w-]+)"
 )
@@ -66,6 +70,8 @@ class _Sentence:
     properties: frozenset[str]
     negated: frozenset[str]
     has_change: bool
+    is_state: bool
+    """Whether it says how something is now."""
     refers_back: bool
     owner: str
 
@@ -89,9 +95,9 @@ class _Row:
         """The time, and the place in the session for messages that were stored together."""
         return self.at, self.position
 
-    def fits_as_well_as(self, other: _Row) -> bool:
-        """Return whether the row fits the question about as well as another."""
-        return self.score >= MIN_FIT_SHARE * other.score and self.similarity >= MIN_FIT_SHARE * other.similarity
+    def fits(self, share: float, other: _Row) -> bool:
+        """Return whether the row fits the question at least this share as well as another."""
+        return self.score >= share * other.score and self.similarity >= share * other.similarity
 
 
 async def mark_superseded(store: Store, question: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -185,6 +191,7 @@ def _parse_sentence(sentence: str) -> _Sentence:
         properties=_find_properties(text),
         negated=frozenset(_stem(word) for word in _NEGATED.findall(text) if word not in _empty_words()),
         has_change=_cues().search(text) is not None,
+        is_state=_STATE.search(text) is not None,
         refers_back=refers_back(text),
         owner=_find_owner(text),
     )
@@ -225,7 +232,8 @@ def _replaces(newer: _Row, older: _Row, asked: frozenset[str], cosine: float) ->
     if newer.time <= older.time:
         return False
     min_cosine = SAME_TOPIC_COSINE if older.place < newer.place else NEAR_TOPIC_COSINE
-    has_same_topic = cosine >= min_cosine and newer.fits_as_well_as(older)
+    has_same_topic = cosine >= min_cosine and newer.fits(MIN_FIT_SHARE, older)
+    has_sure_topic = cosine >= SURE_TOPIC_COSINE and newer.fits(MIN_STATE_SHARE, older)
     is_reference = newer.session_id is not None and newer.session_id == older.session_id
     distance = newer.position - older.position if is_reference else 0
     for new in newer.sentences:
@@ -233,6 +241,8 @@ def _replaces(newer: _Row, older: _Row, asked: frozenset[str], cosine: float) ->
             if new.words <= old.words and not new.negated:
                 continue  # it repeats the older one
             if _states_same_property(new, old, asked) or _revokes(new, old) or (has_same_topic and _changes(new, old)):
+                return True
+            if has_sure_topic and new.is_state:
                 return True
             if 0 < distance <= MAX_REFERENCE_DISTANCE and _corrects(new, old):
                 return True
