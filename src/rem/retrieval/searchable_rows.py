@@ -59,6 +59,7 @@ class SearchableRow:
     role: str | None
     speaker: str | None
     kind: str | None = None
+    """The kind of a message; `quotation` also for derived rows that only quote other rows."""
     range_time: datetime | None = None
     """The time that a time range of SEARCH applies to: `happened_at`, or when a resource without a time was stored."""
     is_searched: bool = True
@@ -76,6 +77,12 @@ class SearchableRow:
 
 _IS_SEARCHED = "(r.metadata -> 'searchable') IS DISTINCT FROM 'false'"
 _IS_SEARCHED_MESSAGE = " AND r.role <> 'tool' AND r.model IS DISTINCT FROM 'rem:local'"
+_KINDS = {
+    "messages": "r.kind",
+    # Rows that a dream made without a model quote the messages and notes that they come from. These are the answers.
+    "moments": "CASE WHEN r.metadata -> 'is_extract' = 'true' THEN 'quotation' END",
+    "ontologies": "CASE r.origin WHEN 'dream:entities' THEN 'quotation' END",
+}
 _HAS_OWN_TITLE = {"moments": "r.origin NOT LIKE 'dream:%'"}
 _TIME_COLUMNS = {"messages": "r.created_at", "moments": "r.starts_timestamp", "resources": "r.timestamp"}
 _RANGE_TIMES = {**_TIME_COLUMNS, "resources": "coalesce(r.timestamp, r.created_at)"}
@@ -127,7 +134,7 @@ async def load_rows(
         happened_at=_TIME_COLUMNS.get(searchable_type.name, "NULL::timestamptz"),
         range_time=_RANGE_TIMES.get(searchable_type.name, "NULL::timestamptz"),
         role="r.role" if searchable_type.has_messages else "NULL::text",
-        kind="r.kind" if searchable_type.has_messages else "NULL::text",
+        kind=_KINDS.get(searchable_type.name, "NULL::text"),
         is_searched=_IS_SEARCHED + (_IS_SEARCHED_MESSAGE if searchable_type.has_messages else ""),
         has_own_title=_HAS_OWN_TITLE.get(searchable_type.name, "true"),
         bodies=", ".join(f"coalesce(r.{identifier(field)}::text, '')" for field in searchable_type.fields),

@@ -292,7 +292,7 @@ async def test_chunk_and_file_count_as_one_occurrence(rem: Rem, alice: Store) ->
     file = await alice.upsert(File(name="plan.md", processing_status="completed"))
     await alice.upsert(Resource(name="plan.md#1", content=text, metadata={"file_id": str(file.id)}))
     await run_dreams(rem, alice)
-    assert [moment.metadata for moment in await list_moments(alice)] == [{}]
+    assert [moment.metadata for moment in await list_moments(alice)] == [{"is_extract": True}]
     await alice.upsert(Resource(name="Standup", content=f"Read plan.md: {text}", timestamp=MARCH))
     await run_dreams(rem, alice)
     (moment,) = await list_moments(alice)

@@ -41,6 +41,8 @@ class MomentDraft:
     confidence: float = RULES_CONFIDENCE
     occurrences: int = 1
     """Number of sessions and texts that tell it."""
+    is_extract: bool = True
+    """Whether the summary consists of sentences of the sources. SEARCH over all tables then ranks only the sources."""
     worded_in: UUID | None = None
     """Session or text that the summary comes from, if a later one has joined the moment."""
     id: UUID = field(default_factory=uuid4)
@@ -62,6 +64,8 @@ class MomentDraft:
         metadata: dict[str, Any] = {}
         if self.first_index is not None:
             metadata |= {"first_index": self.first_index, "last_index": self.last_index}
+        if self.is_extract:
+            metadata["is_extract"] = True
         if self.occurrences > 1:
             metadata["occurrences"] = self.occurrences
         if self.worded_in is not None:

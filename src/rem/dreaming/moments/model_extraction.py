@@ -92,6 +92,7 @@ def _to_draft(answer: dict[str, Any], unused: dict[str, SourceMessage], session_
         first_index=episode.first_index,
         last_index=episode.last_index,
         confidence=MODEL_CONFIDENCE,
+        is_extract=False,
     )
 
 
