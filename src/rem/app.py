@@ -339,10 +339,19 @@ class Rem:
         return Dreamer(self._database, self.store, self._indexer, self._embedder, settings, model, schemas)
 
     async def remember(
-        self, text: str, *, user: UserOrScope = None, tenant: str = DEFAULT_TENANT, tags: Sequence[str] | None = None
+        self,
+        text: str,
+        *,
+        user: UserOrScope = None,
+        tenant: str = DEFAULT_TENANT,
+        name: str | None = None,
+        tags: Sequence[str] | None = None,
     ) -> Resource:
-        """Store a statement of the user as a dated note, and return it. The same statement again changes nothing."""
-        return await remember(self.store(user, tenant=tenant), text, tags=tags)
+        """Store a statement of the user as a note, and return it. Without a name, its name begins with the date.
+
+        The same statement again changes nothing.
+        """
+        return await remember(self.store(user, tenant=tenant), text, name=name, tags=tags)
 
     def changes(self, user: UserOrScope = None, *, tenant: str = DEFAULT_TENANT) -> ChangeRequests:
         """Return the requests to forget or correct something that wait for the user's confirmation."""

@@ -159,7 +159,7 @@ def test_prune_rejects_an_invalid_number_of_days_before_it_asks(dsn: str) -> Non
 
 def test_system_prompt_is_set_shown_and_removed(dsn: str, command: Command) -> None:
     settings = {"POSTGRES__CONNECTION_STRING": dsn, "EMBEDDING__PROVIDER": "none"}
-    setting, showing, removing = read_commands(DOCS / "sessions.md", "prompt")
+    _asking, setting, showing, removing = read_commands(DOCS / "sessions.md", "prompt")
     assert output(*setting, settings=settings) == output(*showing, settings=settings) == "Answer in one sentence.\n"
     assert command("show", "trip to rome").startswith("trip to rome, ")
     assert "System prompt: Answer in one sentence." in command("show", "trip to rome")

@@ -37,10 +37,9 @@ async def known(rem: Rem) -> None:
     await rem.store("bob@example.com").upsert(Resource(name="friend", content="alice@example.com"))
 
 
-@pytest.mark.parametrize("example", ["expire", "forget", "erase"])
-async def test_docs_commands_work(known: None, database: dict[str, str], example: str) -> None:
-    commands = _EXAMPLES[example].splitlines()
-    assert len(commands) >= 3
+def test_docs_commands_work_from_top_to_bottom_on_an_empty_database(database: dict[str, str]) -> None:
+    commands = [command for example in ("expire", "forget", "erase") for command in _EXAMPLES[example].splitlines()]
+    assert len(commands) >= 11
     for command in commands:
         words = shlex.split(command)
         assert words[0] == "rem"

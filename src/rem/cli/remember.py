@@ -19,19 +19,22 @@ IN_TERMINAL = "user in a terminal"
 
 def remember(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="A statement, or - to read it from standard input.")],
+    name: Annotated[
+        str | None, typer.Option(help="A name, which gives the key. Default: the date and the first words.")
+    ] = None,
     tags: Annotated[list[str] | None, typer.Option("--tag", help="A tag; may be repeated.")] = None,
     user: UserOption = None,
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Store a statement as a dated note, and print its key. Queries, chat and dreams use it from then on."""
+    """Store a statement as a note, and print its key. Queries, chat and dreams use it from then on."""
     from rem.cli.output import print_json
 
     owner = require_user(user)
     statement = sys.stdin.read() if text == "-" else text
 
     async def work(rem: Rem) -> Resource:
-        return await rem.remember(statement, user=owner, tenant=tenant, tags=tags)
+        return await rem.remember(statement, user=owner, tenant=tenant, name=name, tags=tags)
 
     stored = run_with_rem(work)
     if as_json:

@@ -31,22 +31,23 @@ async def remember(
     store: Store,
     text: str,
     *,
+    name: str | None = None,
     tags: Sequence[str] | None = None,
     metadata: Mapping[str, Any] | None = None,
     at: datetime | None = None,
 ) -> Resource:
     """Store a statement, and return its row. The same statement again returns the row that it has.
 
-    The date is a part of the name: a statement is true from then on, and no question is taken for its key.
+    Without a name, the date is a part of its name: a statement is true from then on, and no question is its key.
     """
     statement = _check_statement(text)
     at = at or datetime.now(UTC)
     async with store.transaction() as transaction:
         known = await transaction.find(Resource, {"origin": ORIGIN, "content": statement}, limit=1)
         own = [row for row in known if row.user_id == store.scope.user_id]
-        if own and not metadata:
+        if own and not metadata and name is None:
             return own[0]
-        name = await find_free_name(transaction, make_name(statement, at))
+        name = await find_free_name(transaction, name or make_name(statement, at))
         return await transaction.upsert(
             Resource(
                 name=name,
