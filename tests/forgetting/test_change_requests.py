@@ -175,6 +175,15 @@ async def test_a_correction_keeps_messages_and_stores_what_replaces_them(rem: Re
     assert len(await alice.find(Message)) == 2
 
 
+async def test_a_corrected_message_is_marked_in_answers(rem: Rem, alice: Store) -> None:
+    await say(rem, "The harbour office keeps the spare key of the boat.")
+    (old,) = await alice.find(Message)
+    request = await rem.changes(_ALICE).request_correction("spare key", "Ines has the spare key of the boat at home.")
+    report = await rem.changes(_ALICE).confirm(request.code, by="test")
+    rows = (await rem.ask("Where is the spare key of the boat?", user=_ALICE)).results
+    assert [(row["key"], row.get("superseded_by")) for row in rows] == [(report.key, None), (old.key, report.key)]
+
+
 async def test_a_correction_changes_notes_and_keeps_their_old_text(rem: Rem, alice: Store) -> None:
     await alice.upsert(Resource(name="Trip", content="The hotel is booked. My flight is SK1425. Mia comes along."))
     await alice.upsert(Moment(name="Booking", summary="Alice's flight is SK1425.", starts_timestamp=datetime.now(UTC)))

@@ -89,6 +89,8 @@ class _Row:
     position: int
     entity_id: str
     sentences: tuple[_Sentence, ...]
+    corrected_ids: frozenset[str] = frozenset()
+    """Rows that the user has confirmed to be replaced by this one (`metadata.supersedes`)."""
 
     @property
     def time(self) -> tuple[datetime, int]:
@@ -115,7 +117,8 @@ async def mark_superseded(store: Store, question: str, rows: list[dict[str, Any]
         for newer in compared:
             cosine = cosines.get(frozenset((newer.entity_id, older.entity_id)), 0.0)
             is_newest = older.place not in newest or newest[older.place].time < newer.time
-            if is_newest and _replaces(newer, older, asked, cosine):
+            is_corrected = older.entity_id in newer.corrected_ids
+            if is_newest and (is_corrected or _replaces(newer, older, asked, cosine)):
                 newest[older.place] = newer
     return _reorder(rows, newest)
 
@@ -160,7 +163,15 @@ def _prepare(question: str, rows: Sequence[dict[str, Any]]) -> Iterator[_Row]:
             position if isinstance(position, int) else -1,
             str(record.get("id")),
             tuple(_pick_sentences(str(passage.get("text") or ""), asked)),
+            _read_corrected_ids(record),
         )
+
+
+def _read_corrected_ids(record: dict[str, Any]) -> frozenset[str]:
+    """Return the ids in `metadata.supersedes`, which lists rows as table/id. Users can write anything there."""
+    metadata = record.get("metadata")
+    names = metadata.get("supersedes") if isinstance(metadata, dict) else None
+    return frozenset(str(name).rpartition("/")[2] for name in names) if isinstance(names, list) else frozenset()
 
 
 def _pick_sentences(text: str, asked: frozenset[str]) -> Iterator[_Sentence]:
