@@ -13,6 +13,8 @@ from rem.cli.runtime import JsonOption, print_to_stderr, run_async
 
 if TYPE_CHECKING:
     from rem.evals.dataset import Dataset
+    from rem.evals.datasets.documents import DocumentSet
+    from rem.evals.documents import DocumentsReport
     from rem.evals.report import BenchmarkReport, Figures, Latency
     from rem.evals.retrieval_benchmark import QuestionOutcome
     from rem.evals.week.data import Week
@@ -129,6 +131,82 @@ def own(
     from rem.evals.datasets.own import read_dataset
 
     _run_benchmark(read_dataset(corpus, questions, limit), mode, concurrency, output, here, dream, as_json)
+
+
+@app.command()
+def documents(
+    folder: Annotated[
+        Path, typer.Argument(help="A folder in the layout of BEIR: corpus.jsonl, queries.jsonl and qrels/test.tsv.")
+    ],
+    limit: Annotated[int | None, typer.Option(min=1, help="Use only the first N questions.")] = None,
+    here: HereOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure all modes of SEARCH on documents, beside plain BM25 and rank fusion."""
+    from uuid import uuid4
+
+    from rem.cli.output import print_json
+    from rem.evals.datasets.documents import read_dataset
+    from rem.evals.temporary_server import temporary_server
+    from rem.settings import get_settings
+
+    documents = read_dataset(folder, limit)
+    tenant = f"bench-documents-{uuid4().hex[:8]}"
+    if here:
+        report = run_async(lambda: _measure_documents(get_settings(), documents, tenant))
+        print_to_stderr(f"The data stays in the tenant {tenant}.")
+    else:
+        with temporary_server(get_settings(), print_to_stderr) as settings:
+            report = run_async(lambda: _measure_documents(settings, documents, tenant, is_new_server=True))
+    if as_json:
+        print_json(report)
+    else:
+        _print_documents(report)
+
+
+async def _measure_documents(
+    settings: Settings, documents: DocumentSet, tenant: str, is_new_server: bool = False
+) -> DocumentsReport:
+    """Store, index and ask the documents with progress bars. Erase the data after an error or Ctrl-C."""
+    from rem.app import Rem
+    from rem.cli.output import progress_bar
+    from rem.evals.documents import DocumentsBenchmark
+    from rem.evals.temporary_server import prepare_schema
+
+    if is_new_server:
+        await prepare_schema(settings)
+    async with Rem.open(settings, on_progress=print_to_stderr) as rem:
+        benchmark = DocumentsBenchmark(rem, documents, tenant=tenant, language=settings.search.language)
+        try:
+            with progress_bar("Storing") as on_rows:
+                await benchmark.retrieval.store(on_rows)
+            with progress_bar("Indexing") as on_rows:
+                await benchmark.retrieval.index(on_rows)
+            with progress_bar("Asking") as on_questions:
+                return await benchmark.measure(on_questions)
+        except BaseException:
+            await benchmark.retrieval.erase()
+            raise
+
+
+def _print_documents(report: DocumentsReport) -> None:
+    from rem.cli.output import format_count, print_table
+
+    typer.echo(f"{format_count(report.documents, 'document')}, {format_count(report.questions, 'question')}.")
+    names = {"hybrid": "SEARCH", "text": "SEARCH … MODE text", "vector": "SEARCH … MODE vector"}
+    names |= {"bm25": "plain BM25", "fusion": "rank fusion of BM25 and vectors"}
+    rows = [
+        [
+            names[name],
+            _format_metric(figures.ndcg),
+            _format_metric(figures.recall),
+            _format_number(figures.milliseconds),
+        ]
+        for name, figures in report.rankings.items()
+    ]
+    print_table(["ranking", "ndcg@10", "recall@10", "p50 ms"], rows)
+    if report.dropped_judgements:
+        print_to_stderr(f"Skipped: {format_count(report.dropped_judgements, 'judgement')} of unknown ids.")
 
 
 @app.command()

@@ -39,6 +39,8 @@ class DatasetText:
     id: str
     content: str
     at: datetime | None
+    title: str | None = None
+    """None if it has no title but its id."""
 
 
 @dataclass(frozen=True, slots=True)

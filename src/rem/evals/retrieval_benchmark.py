@@ -57,12 +57,23 @@ class Timing:
 class RetrievalBenchmark:
     """One measurement on one data set, in its own tenant. Call `store`, `index`, optionally `dream`, then `ask`."""
 
-    def __init__(self, rem: Rem, dataset: Dataset, *, tenant: str, mode: Mode = "hybrid", concurrency: int = 1) -> None:
+    def __init__(
+        self,
+        rem: Rem,
+        dataset: Dataset,
+        *,
+        tenant: str,
+        mode: Mode = "hybrid",
+        concurrency: int = 1,
+        **search_options: Any,
+    ) -> None:
+        """`search_options` are further fields of `Search`, such as `limit`."""
         self._rem = rem
         self._dataset = dataset
         self._tenant = tenant
         self._mode: Mode = mode
         self._concurrency = concurrency
+        self._search_options = search_options
         self._total = sum(case.size for case in dataset.cases)
         self.timing = Timing()
 
@@ -158,8 +169,8 @@ class RetrievalBenchmark:
         return await self._rem.query(self._build_query(text), user=user, tenant=self._tenant)
 
     def _build_query(self, text: str) -> Search:
-        """Return the query with the default search options."""
-        return Search(text, table=self._dataset.table, mode=self._mode)
+        """Return the query, with the default search options if no others were given."""
+        return Search(text, table=self._dataset.table, mode=self._mode, **self._search_options)
 
     async def configuration(self, settings: Settings) -> dict[str, Any]:
         """Return the settings that influence the results."""
@@ -229,7 +240,9 @@ def _build_message(row: Session, session: DatasetSession, message: DatasetMessag
 
 
 def _build_resource(text: DatasetText, id_field: str) -> Resource:
-    return Resource(name=text.id, content=text.content, metadata={id_field: text.id}, **_created_at(text.at))
+    return Resource(
+        name=text.title or text.id, content=text.content, metadata={id_field: text.id}, **_created_at(text.at)
+    )
 
 
 def _created_at(at: datetime | None) -> dict[str, Any]:

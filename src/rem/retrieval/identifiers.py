@@ -17,7 +17,7 @@ _QUOTED = re.compile(
     r"|(?<!\w)'(?=\w)([^']{2,200})(?<=\w)'(?!\w)"
 )
 _SEPARATOR = r"[-_./@:\\+]"
-_TOKEN = re.compile(rf"[^\W_]+(?:{_SEPARATOR}[^\W_]+)*")
+_TOKEN = re.compile(rf"\d{{1,3}}(?:,\d{{3}})+(?!\d)|[^\W_]+(?:{_SEPARATOR}[^\W_]+)*")
 _PHONE_NUMBER = re.compile(r"(?<![\w.,/-])(\+?\(?\d[\d ()./-]{5,}\d)(?!\w)")
 _SPACED_CODE = re.compile(r"(?<![\w-])([A-Z]{1,4}) (\d{2,6})(?![\w-])")
 """A code of letters and a number, as in flight SK 1427."""

@@ -20,16 +20,21 @@ MAX_PASSAGE_CHARS = 900
 MAX_MESSAGE_CHARS = 8000
 """The words of a message are weighed together up to this length. A longer message is weighed in parts."""
 MAX_TITLE_CHARS = 200
+TITLE_WEIGHT = 2.0
+"""The weight of the words of a title: a title says what a text is about."""
 EARLIER_MESSAGE_WEIGHTS = (0.6, 0.4, 0.3)
 """The weights of words from one, two and three messages before."""
 MAX_EARLIER_CHARS = 1000
 """The total length of earlier messages. Short answers need them; long ones would outweigh the message itself."""
+CONTEXT_WEIGHT = 0.3
+"""The weight of the words before and after a passage of a long text: its subject is often named there."""
 LENGTH_PRIOR = 1.8
 FULL_LENGTH_WORDS = 15
 """A text with this many content words gets the full length prior."""
 QUESTION_PRIOR = -0.85
 PERSON_PRIOR = 2.2
 _WORD = re.compile(r"\w+")
+_TITLE_WORD = re.compile(r"[^\W\d_]{3}|[^\W\d_a-zA-Z]")
 _CLOSING_REMARK = re.compile(r"\s*\[[^\]]*\]\s*$")
 
 
@@ -76,7 +81,7 @@ def _message_passages(field: str, body: str) -> Iterator[Passage]:
 def collect_weighted_texts(row: SearchableRow, passage: Passage) -> Iterator[tuple[str, float]]:
     """Yield the texts whose words a passage is found by, with their weights.
 
-    They are the body and its identifiers, the title, the date, and the earlier messages.
+    They are the body and its identifiers, the text around it, the title, the date, and the earlier messages.
     """
     if passage.weighed is None:
         return
@@ -85,8 +90,11 @@ def collect_weighted_texts(row: SearchableRow, passage: Passage) -> Iterator[tup
     yield body, 1.0
     if identifier_words := find_identifier_words(body):
         yield identifier_words, 1.0
+    if not row.is_message:
+        for context in _context_of(row.bodies[passage.field], start, end):
+            yield context, CONTEXT_WEIGHT
     if row.title:
-        yield row.title[:MAX_TITLE_CHARS], 1.0
+        yield row.title[:MAX_TITLE_CHARS], TITLE_WEIGHT
     if row.happened_at is not None:
         yield f"{row.happened_at:%-d %B %Y}", 1.0
     remaining_chars = MAX_EARLIER_CHARS
@@ -95,6 +103,17 @@ def collect_weighted_texts(row: SearchableRow, passage: Passage) -> Iterator[tup
         if remaining_chars < 0:
             break
         yield message, weight
+
+
+def _context_of(body: str, start: int, end: int) -> Iterator[str]:
+    """Yield the whole words before and after a passage, up to the length of a passage each."""
+    before = body[max(start - MAX_PASSAGE_CHARS, 0) : start]
+    after = body[end : end + MAX_PASSAGE_CHARS]
+    if start > MAX_PASSAGE_CHARS:
+        before = before.partition(" ")[2]
+    if end + MAX_PASSAGE_CHARS < len(body):
+        after = after.rpartition(" ")[0]
+    yield from (text for text in (before, after) if not is_blank(text))
 
 
 def compute_prior(row: SearchableRow) -> float:
@@ -130,4 +149,7 @@ def build_embedding_text(row: SearchableRow, passage: Passage) -> str:
     """Return the text of a passage to embed: its title and its body."""
     body = row.bodies[passage.field][passage.start : passage.end]
     title = row.title[:MAX_TITLE_CHARS] if row.has_own_title or not body else ""
+    if body and not _TITLE_WORD.search(title):
+        # A title without words is only an id.
+        title = ""
     return "\n".join(part for part in (title, body) if part)

@@ -91,10 +91,10 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 30 AS $$
 $$;
 
 -- Return the weight of a term in a passage: BM25 without the rarity of the term, which the query brings. The average length of BM25 is a
--- fixed 60 words, because passages have a limited length (docs/decisions/0007).
+-- fixed 90 words, because passages have a limited length (docs/decisions/0007).
 CREATE OR REPLACE FUNCTION rem_term_weight(frequency real, length real) RETURNS real
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-RETURN frequency * 1.7 / (frequency + 0.7 * (0.4 + 0.6 * length / 60));
+RETURN frequency * 2.2 / (frequency + 1.2 * (0.25 + 0.75 * length / 90));
 
 -- Return a passage as a sparse vector of its words. The words come from several texts (body, title, date, earlier messages), each with
 -- its own weight.
@@ -108,21 +108,25 @@ LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
   FROM (SELECT term, frequency, sum(frequency) OVER ()::real AS length FROM counted) c
 $$;
 
--- Replace the passages of some entities. Return the number of new passages.
+-- Replace the passages of some entities. Return the number of new passages. The vector of a passage is kept if the passage is still
+-- at the same place: a row with another text has lost its passages when it was written.
 CREATE OR REPLACE FUNCTION rem_store_passages(of_tenant text, of_type text, entity_ids uuid[], passages json) RETURNS integer
 LANGUAGE plpgsql AS $$
 DECLARE
   stored integer;
 BEGIN
-  DELETE FROM rem.passages p WHERE p.tenant_id = of_tenant AND p.entity_id = ANY (entity_ids) AND p.entity_type = of_type;
+  WITH replaced AS (
+    DELETE FROM rem.passages p WHERE p.tenant_id = of_tenant AND p.entity_id = ANY (entity_ids) AND p.entity_type = of_type
+    RETURNING p.entity_id, p.field, p.starts, p.ends, p.model_id, p.embedding)
   INSERT INTO rem.passages (tenant_id, owner, entity_type, entity_id, field, starts, ends, group_id, position, expires_at,
-                            language, prior, speaker, tells_time, happened_at, is_statement, terms)
+                            language, prior, speaker, tells_time, happened_at, is_statement, terms, model_id, embedding)
   SELECT of_tenant, g.owner, of_type, g.entity_id, g.field, g.starts, g.ends, g.group_id, g.position, g.expires_at,
          g.language, g.prior, g.speaker, g.tells_time, g.happened_at, g.is_statement,
-         rem.rem_passage_terms(g.language, g.texts, g.shares)
+         rem.rem_passage_terms(g.language, g.texts, g.shares), r.model_id, r.embedding
   FROM json_to_recordset(passages) AS g (owner text, entity_id uuid, field text, starts integer, ends integer,
     group_id uuid, position integer, expires_at timestamptz, language text, prior real, speaker text,
-    tells_time boolean, happened_at timestamptz, is_statement boolean, texts text[], shares real[]);
+    tells_time boolean, happened_at timestamptz, is_statement boolean, texts text[], shares real[])
+  LEFT JOIN replaced r USING (entity_id, field, starts, ends);
   GET DIAGNOSTICS stored = ROW_COUNT;
   RETURN stored;
 END $$;

@@ -10,8 +10,7 @@ CREATE OR REPLACE FUNCTION rem_search_weights() RETURNS TABLE (
   candidate_word numeric, own_word numeric, own_meaning numeric, prior_loss numeric, nearby_word numeric, nearby_meaning numeric,
   previous_word numeric, previous_meaning numeric, next_word numeric, next_meaning numeric, second_next_word numeric,
   alone_word numeric, alone_meaning numeric, named_speaker numeric, time_mentioned numeric, weight_sum numeric, exact numeric,
-  message_full numeric,
-  moment numeric, related_moment numeric, relative_time numeric, synonym numeric
+  message_full numeric, alone_full numeric, moment numeric, related_moment numeric, relative_time numeric, synonym numeric
 ) LANGUAGE sql IMMUTABLE ROWS 1 AS $$
   SELECT
     0.03,  -- candidate_word: weight of the words against the similarity when candidates are collected
@@ -29,13 +28,14 @@ CREATE OR REPLACE FUNCTION rem_search_weights() RETURNS TABLE (
     0.5,   -- second_next_word
     -- An entity outside of sessions and a message outside of a dialogue have no neighbours. They get these instead, or they could
     -- never score as high as a message with neighbours.
-    0.4,   -- alone_word
-    1.85,  -- alone_meaning
+    1.6,   -- alone_word
+    0.65,  -- alone_meaning
     0.6,   -- named_speaker: the query names the author of the message
     1.1,   -- time_mentioned: the query asks for a time and the message mentions one
     16.25, -- weight_sum: the sum of all weights that a message can get; it scales the score to about 1
     12.0,  -- exact: the text contains the identifiers and quoted phrases of the query; more than other texts can make up for
     0.7,   -- message_full: this share of the query's words is enough for a message to get the full word score
+    1.5,   -- alone_full: the same for an entity without neighbours; the words of a short text weigh up to 1.6
     0.6,   -- moment: how much a moment counts as a neighbour of the messages it was derived from
     0.6,   -- related_moment: how much of that a moment passes on over an affinity
     0.5,   -- relative_time: how much words of relative time ("last week") count in a query
@@ -110,23 +110,33 @@ CREATE OR REPLACE FUNCTION rem_similarity(embedding halfvec, model_id smallint, 
 RETURNS double precision LANGUAGE sql IMMUTABLE
 RETURN CASE WHEN model_id = of_model THEN 1 - (embedding <=> query_vector) ELSE 0 END;
 
--- Return the centred cosine of a passage and the query. All texts of one owner point in nearly the same direction, the mean of
--- the owner's vectors, which hides their differences. So the mean is subtracted from both vectors before they are compared:
--- `direction` is the query's vector minus the mean. An owner with few passages has no mean; then it is the plain cosine. A vector
--- that equals the mean is similar to nothing (pgvector returns NaN).
-CREATE OR REPLACE FUNCTION rem_centred_similarity(similarity double precision, embedding halfvec, mean halfvec, direction halfvec)
-RETURNS real LANGUAGE sql IMMUTABLE
-RETURN CASE WHEN similarity = 0 THEN 0 WHEN mean IS NULL THEN similarity
-  ELSE coalesce(nullif(1 - ((embedding - mean) <=> direction), 'NaN'), 0) END;
+-- Return how much closer a passage is to the query than the owner's average passage. All texts of one owner point in nearly the same
+-- direction, the mean of the owner's vectors. For a message of a dialogue, the mean is subtracted from both vectors before they are compared, because
+-- it hides the differences of chats: `direction` is the query's vector minus the mean. For other texts, the mean is often the topic of
+-- a collection, and matters; only the similarity of the query and the mean (`centre`) is subtracted, and `spread` gives the result the
+-- same scale. An owner with few passages has no mean; then it is the plain cosine, and for other texts than messages 0.1 less, which
+-- is about the cosine of unrelated texts. A vector that equals the mean is similar to nothing (pgvector returns NaN).
+CREATE OR REPLACE FUNCTION rem_distinction(
+  similarity double precision, embedding halfvec, is_in_dialogue boolean, mean halfvec, direction halfvec, centre double precision,
+  spread double precision
+) RETURNS real LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN similarity = 0 THEN 0 WHEN mean IS NULL THEN similarity - CASE WHEN is_in_dialogue THEN 0 ELSE 0.1 END
+  WHEN is_in_dialogue THEN coalesce(nullif(1 - ((embedding - mean) <=> direction), 'NaN'), 0)
+  ELSE (similarity - centre) / spread END;
 
 -- Return the BM25 weight of the words that a passage and the query have in common.
 CREATE OR REPLACE FUNCTION rem_word_weight(terms sparsevec, query_terms sparsevec) RETURNS double precision LANGUAGE sql IMMUTABLE
 RETURN -(terms <#> query_terms);
 
--- Return for each owner the mean of its vectors (NULL if it has none), and the query's vector minus that mean.
+-- Return for each owner the mean of its vectors (NULL if it has none), the query's vector minus that mean, and how similar the query
+-- and an average passage are. `spread` is the length of the difference between the query and the mean, times the same of an average
+-- passage, which is sqrt(1 - |mean|²) for unit vectors.
 CREATE OR REPLACE FUNCTION rem_owner_means(of_tenant text, owners text[], of_model smallint, query_vector halfvec)
-RETURNS TABLE (owner text, mean halfvec, direction halfvec) LANGUAGE sql STABLE ROWS 2 AS $$
-  SELECT o.owner, m.mean, coalesce(query_vector - m.mean, query_vector) FROM unnest(owners) AS o (owner)
+RETURNS TABLE (owner text, mean halfvec, direction halfvec, centre double precision, spread double precision)
+LANGUAGE sql STABLE ROWS 2 AS $$
+  SELECT o.owner, m.mean, coalesce(query_vector - m.mean, query_vector), -(query_vector <#> m.mean),
+         greatest((query_vector <-> m.mean) * sqrt(greatest(1 + (m.mean <#> m.mean), 0)), 1e-6)
+  FROM unnest(owners) AS o (owner)
   LEFT JOIN rem.embedding_means m ON (m.tenant_id, m.owner, m.model_id) = (of_tenant, o.owner, of_model)
 $$;
 
@@ -148,7 +158,8 @@ BEGIN
   RETURN ARRAY(
     WITH means AS MATERIALIZED (SELECT * FROM rem.rem_owner_means(of_tenant, owners, of_model, query_vector))
     SELECT ROW(s.id, s.entity_type, s.entity_id, s.group_id, s.position, s.prior, s.speaker, s.tells_time, s.similarity,
-               rem.rem_centred_similarity(s.similarity, s.embedding, m.mean, m.direction), s.weight)::rem.passage_score
+               rem.rem_distinction(s.similarity, s.embedding, s.position IS NOT NULL, m.mean, m.direction, m.centre, m.spread),
+               s.weight)::rem.passage_score
     FROM (
       SELECT * FROM (
         SELECT p.id, p.owner, p.entity_type, p.entity_id, p.group_id, p.position, p.prior, p.speaker, p.tells_time, p.embedding,
@@ -180,7 +191,7 @@ BEGIN
   EXECUTE format($query$
     WITH means AS MATERIALIZED (SELECT * FROM rem.rem_owner_means($1, ARRAY[$2], %1$s::smallint, $5))
     SELECT array_agg(ROW(s.id, s.entity_type, s.entity_id, s.group_id, s.position, s.prior, s.speaker, s.tells_time, s.similarity,
-        rem.rem_centred_similarity(s.similarity, s.embedding, m.mean, m.direction),
+        rem.rem_distinction(s.similarity, s.embedding, s.position IS NOT NULL, m.mean, m.direction, m.centre, m.spread),
         rem.rem_word_weight(s.terms, $6))::rem.passage_score)
     FROM (SELECT p.*, 1 - (p.embedding <=> $5) AS similarity FROM rem.passages p
           WHERE p.model_id = %1$s AND p.tenant_id = $1 AND p.owner = $2
@@ -211,7 +222,8 @@ BEGIN
   RETURN ARRAY(
     WITH means AS MATERIALIZED (SELECT * FROM rem.rem_owner_means(of_tenant, ARRAY[of_owner], of_model, query_vector))
     SELECT ROW(s.id, s.entity_type, s.entity_id, s.group_id, s.position, s.prior, s.speaker, s.tells_time, s.similarity,
-               rem.rem_centred_similarity(s.similarity, s.embedding, m.mean, m.direction), s.weight)::rem.passage_score
+               rem.rem_distinction(s.similarity, s.embedding, s.position IS NOT NULL, m.mean, m.direction, m.centre, m.spread),
+               s.weight)::rem.passage_score
     FROM (
       SELECT best.*, rem.rem_similarity(best.embedding, best.model_id, query_vector, of_model) AS similarity FROM (
         SELECT * FROM (
@@ -238,7 +250,7 @@ CREATE OR REPLACE FUNCTION rem_messages_of_best_moments(
   WITH means AS MATERIALIZED (SELECT * FROM rem.rem_owner_means(of_tenant, owners, of_model, query_vector)
   ), best AS MATERIALIZED (
     SELECT s.id, s.entity_id, s.similarity, s.weight,
-           rem.rem_centred_similarity(s.similarity, s.embedding, m.mean, m.direction) AS distinction
+           rem.rem_distinction(s.similarity, s.embedding, true, m.mean, m.direction, m.centre, m.spread) AS distinction
     FROM (
       SELECT every.* FROM (
         SELECT p.id, p.owner, p.entity_id, p.embedding, rem.rem_word_weight(p.terms, query_terms) AS weight,
@@ -281,7 +293,8 @@ CREATE OR REPLACE FUNCTION rem_missing_passages(
   SELECT ARRAY(
     WITH means AS MATERIALIZED (SELECT * FROM rem.rem_owner_means(of_tenant, owners, of_model, query_vector))
     SELECT ROW(s.id, s.entity_type, s.entity_id, s.group_id, s.position, s.prior, s.speaker, s.tells_time, s.similarity,
-               rem.rem_centred_similarity(s.similarity, s.embedding, m.mean, m.direction), s.weight)::rem.passage_score
+               rem.rem_distinction(s.similarity, s.embedding, s.position IS NOT NULL, m.mean, m.direction, m.centre, m.spread),
+               s.weight)::rem.passage_score
     FROM (
       SELECT p.*, rem.rem_similarity(p.embedding, p.model_id, query_vector, of_model) AS similarity,
              rem.rem_word_weight(p.terms, query_terms) AS weight
@@ -382,10 +395,11 @@ LANGUAGE sql STABLE ROWS 100 AS $$
            max(c.similarity) AS similarity, max(c.distinction) AS distinction, max(c.weight) AS weight,
            greatest(max(max(c.distinction)) OVER (), 1e-6) AS best_distinction,
            -- A passage with one word of the query is no full match, even if no passage has more.
-           greatest(max(max(c.weight)) OVER (), CASE WHEN c.group_id IS NULL THEN 1 ELSE w.message_full END * full_weight, 1e-6)
+           greatest(max(max(c.weight)) OVER (), CASE WHEN c.position IS NULL THEN w.alone_full ELSE w.message_full END * full_weight, 1e-6)
              AS best_weight
     FROM unnest(candidates) c CROSS JOIN rem.rem_search_weights() w
-    GROUP BY c.entity_type, c.entity_id, c.group_id, c.position, c.prior, c.speaker, c.tells_time, w.message_full
+    GROUP BY c.entity_type, c.entity_id, c.group_id, c.position, c.prior, c.speaker, c.tells_time, w.message_full,
+             w.alone_full
   ), scored AS (
     SELECT b.entity_type, b.entity_id, b.group_id, b.position, b.prior, b.speaker, b.tells_time,
            greatest(b.distinction, 0) / b.best_distinction AS meaning_score,
@@ -420,8 +434,13 @@ LANGUAGE sql STABLE ROWS 100 AS $$
   ), fitted AS (
     SELECT n.*,
       w.own_word * word_score + w.own_meaning * meaning_score
-      -- The prior counts less for an entity that fits well by words and by meaning.
-      + prior * (1 - w.prior_loss * least(word_score, meaning_score))
+      -- The prior counts less for an entity that fits well by words and by meaning. Documents have nearly the same prior, and what
+      -- is lost must not change their order.
+      + prior * (1 - w.prior_loss * CASE WHEN position IS NULL
+          THEN ((w.own_word + w.nearby_word + w.alone_word) * word_score
+                + (w.own_meaning + w.nearby_meaning + w.alone_meaning) * meaning_score)
+             / (w.own_word + w.nearby_word + w.alone_word + w.own_meaning + w.nearby_meaning + w.alone_meaning)
+          ELSE least(word_score, meaning_score) END)
       + w.nearby_word * nearby_word_score + w.nearby_meaning * nearby_meaning_score
       + CASE WHEN position IS NULL THEN w.alone_word * word_score + w.alone_meaning * meaning_score
              ELSE w.next_word * coalesce(next_word_score, 0) + w.second_next_word * coalesce(second_next_word_score, 0)

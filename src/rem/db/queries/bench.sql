@@ -56,3 +56,8 @@ SELECT DISTINCT t.topic FROM (
 SELECT DISTINCT m.content, m.kind FROM rem.messages m
 WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.role = 'user' AND m.deleted_at IS NULL
 ORDER BY m.content
+
+-- name: lexemes
+-- Return the words of some texts as PostgreSQL stems them, with their frequencies. `place` is the place of the text, from 1.
+SELECT t.place, w.lexeme, cardinality(w.positions) AS frequency
+FROM unnest($2::text[]) WITH ORDINALITY AS t (body, place) CROSS JOIN LATERAL unnest(to_tsvector($1::text::regconfig, t.body)) w
