@@ -88,6 +88,7 @@ def _introduces(name: str, text: str) -> bool:
     pattern = (
         rf"\A\W*(?:---.*?---)?\W*{re.escape(name)}\b"
         rf"|\b{re.escape(name)}\b(?: [A-Z][\w-]+)?(?:,| is| was|'s)? (?:my|our|the|an?|his|her|their)\b"
+        rf"|\b(?:my|our)\s+{re.escape(name)}\b"
         rf"|\b(?:{'|'.join(sorted(_relation_words()))})(?:,)? (?:[A-Z][\w.-]+ )?{re.escape(name)}\b"
     )
     return re.search(pattern, text, re.IGNORECASE | re.DOTALL) is not None

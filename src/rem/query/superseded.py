@@ -51,6 +51,9 @@ _SUBJECT = re.compile(
     r"(?:\b(?:is|are|was|were|will be|has been|have been|goes|starts|takes place|happens)\b|'s\b|:)\s+(?P<value>.+)",
     re.DOTALL,
 )
+_ABOUT_AUTHOR = re.compile(
+    r"\b(?:do|did|am|have|will) (?:i|we)\b|\b(?:my|our) (?:new )?(?:address|job|employer|birthday)\b", re.I
+)
 _STATE = re.compile(r"(?<!from )\bnow\b|\bno longer\b|\bany ?more\b|\bback (?:again|already|home|in|at)\b")
 _NEGATED = re.compile(
     r"\b(?:not|isn't|aren't|wasn't|no longer|instead of|rather than)\s+(?:the\s+|a\s+|in\s+|on\s+|at\s+)?([\w-]+)"
@@ -111,7 +114,7 @@ async def mark_superseded(store: Store, question: str, rows: list[dict[str, Any]
     if len(compared) < 2:
         return rows
     cosines = await _load_cosines(store, rows[:MAX_COMPARED_ROWS])
-    asked = _find_properties(question)
+    asked = _find_properties(question) if _ABOUT_AUTHOR.search(question) else frozenset[str]()
     newest: dict[int, _Row] = {}
     for older in compared:
         for newer in compared:

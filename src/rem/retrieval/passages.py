@@ -17,6 +17,7 @@ from rem.retrieval.time_words import mentions_time
 
 MAX_PASSAGE_CHARS = 900
 """About 230 of the 256 tokens that the local embedding model reads."""
+MAX_FRONT_MATTER_CHARS = 2000
 MAX_MESSAGE_CHARS = 8000
 """The words of a message are weighed together up to this length. A longer message is weighed in parts."""
 MAX_TITLE_CHARS = 200
@@ -33,6 +34,7 @@ FULL_LENGTH_WORDS = 15
 """A text with this many content words gets the full length prior."""
 QUESTION_PRIOR = -0.85
 PERSON_PRIOR = 2.2
+_FRONT_MATTER = re.compile(r"---[ \t]*\r?\n.*?^---[ \t]*(?:\r?\n|\Z)\s*", re.DOTALL | re.MULTILINE)
 _WORD = re.compile(r"\w+")
 _TITLE_WORD = re.compile(r"[^\W\d_]{3}|[^\W\d_a-zA-Z]")
 _CLOSING_REMARK = re.compile(r"\s*\[[^\]]*\]\s*$")
@@ -64,9 +66,15 @@ def split_row(row: SearchableRow) -> Iterator[Passage]:
 
 
 def _text_passages(field: str, body: str) -> Iterator[Passage]:
-    """Split a text. Each passage is indexed by its own words."""
+    """Split a text. Each passage is indexed by its own words.
+
+    Front matter is not embedded or shown, but its words (tags, aliases) are found.
+    """
+    front_matter = _FRONT_MATTER.match(body[:MAX_FRONT_MATTER_CHARS])
+    body_start = front_matter.end() if front_matter else 0
     for start, end in split_text(body, MAX_PASSAGE_CHARS):
-        yield Passage(field, start, end, (start, end))
+        shown_start = max(start, min(body_start, end))
+        yield Passage(field, start if is_blank(body[shown_start:end]) else shown_start, end, (start, end))
 
 
 def _message_passages(field: str, body: str) -> Iterator[Passage]:
