@@ -36,6 +36,8 @@ _GERMAN = re.compile(r"\b(?:der|die|das|und|ist|ich|nicht|eine?n?|mit|wir|habe|a
 _MY_NAME = re.compile(r"\b(?:my name is|call me|ich heiße|mein name ist) ", re.IGNORECASE)
 _SEPARATOR = re.compile(r"[\W_]+")
 _NOT_PEOPLE = frozenset({"user", "assistant", "ai", "me", "i", "you", "system"})
+_CONTACT_WORDS = frozenset({"call", "calls", "mail", "mails", "message", "messages"})
+"""Words for a contact, which say nothing about its topic."""
 _ENTITY_TYPES = ("person", "project", "organization")
 
 
@@ -110,7 +112,7 @@ def count_mentions(mentions: Sequence[Any], entity_type: str, sources: Mapping[U
 
 def count_topics(moments: Sequence[ProfileMoment], names: Iterable[str]) -> list[CountedName]:
     """Count the topics of moments, the weightiest first. Names of people, companies and hosts are no topics."""
-    excluded = _split_words(names) | COMPANY_WORDS | VERB_WORDS
+    excluded = _split_words(names) | COMPANY_WORDS | VERB_WORDS | _CONTACT_WORDS
     recurring = find_recurring_topics([(moment.day, moment.summary, moment.topics) for moment in moments])
     recurring_by_moment = dict(zip(moments, recurring, strict=True))
     topics = _drop_names(
@@ -171,12 +173,17 @@ def _add_recurring_topics(moment: ProfileMoment, recurring: Iterable[str]) -> li
 
 
 def _drop_names(names: frozenset[str], topics: Iterable[CountedName]) -> list[CountedName]:
-    """Drop topics whose words are all names, and topics that are host names."""
+    """Drop topics whose words are all names or past participles ("cached"), and topics that are host names."""
     return [
         topic
         for topic in topics
-        if not names.issuperset(_SEPARATOR.split(topic.name.lower())) and not HOST_NAME.fullmatch(topic.name)
+        if not HOST_NAME.fullmatch(topic.name)
+        and not all(word in names or _is_participle(word) for word in _SEPARATOR.split(topic.name.lower()))
     ]
+
+
+def _is_participle(word: str) -> bool:
+    return len(word) > 5 and word.isascii() and word.endswith("ed")
 
 
 def _find_person_names(moments: Iterable[ProfileMoment], words: frozenset[str]) -> list[str]:
