@@ -89,7 +89,10 @@ async def test_yes_in_another_session_or_of_another_user_changes_nothing(rem: Re
     assert refused.text.startswith("Nothing was changed. Nothing waits")
     assert _SECRET in await contents(rem)
     await say(local, f"confirm {approval.parameters['code']}", uuid4())
-    assert _SECRET not in await contents(rem)
+    # An answer that quoted it after the list was made is not on the list.
+    said = [message for message in await rem.store("alice").find(Message) if message.role == "user"]
+    assert said
+    assert not any(_SECRET in message.content for message in said)
 
 
 async def test_remember_and_correct_without_a_model(rem: Rem, local: Agents) -> None:
