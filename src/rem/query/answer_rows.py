@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from rem.query.superseded import has_change, mark_superseded
+from rem.query.superseded import mark_superseded
 from rem.rules import word_sets
 from rem.text import fold_text, split_sentences, split_words
 
@@ -16,18 +16,13 @@ if TYPE_CHECKING:
 
 FETCH_FACTOR = 3
 """An answer fetches this many times its rows, because copies are dropped and a newer statement may rank lower."""
-SIMILARITY_WEIGHT = 0.3
+SIMILARITY_WEIGHT = 0.1
 """Weight of the similarity beside the score of SEARCH: a question in plain words shares few words with its answer."""
-INTRODUCTION_BONUS = 0.15
+INTRODUCTION_BONUS = 0.05
 """Added to the score of a row that says who somebody is, if the question asks for that."""
-PRESENT_BONUS = 0.2
-"""Added to the score of a row with a word of change, if the question asks for the present state."""
-OTHER_PERSON_LOSS = 0.15
+OTHER_PERSON_LOSS = 0.05
 """Taken from the score of a row about somebody else, if the question is about its author."""
 _WHO_IS = re.compile(r"\bwho(?:'s| is| was)\s+(?:my |our )?([^\W\d_][\w'-]*)", re.IGNORECASE)
-_ASKS_FOR_PRESENT = re.compile(
-    r"\b(?:now|nowadays|these days|currently|at the moment|right now|still)\b", re.IGNORECASE
-)
 _ABOUT_AUTHOR = re.compile(r"\b(?:do|did|am|was|have|can|will|should) (?:i|we)\b|\b(?:my|our)\b", re.IGNORECASE)
 _FIRST_PERSON = re.compile(r"\b(?:I|I'm|I've|I'll|me|my|mine|we|we're|we've|us|our)\b", re.IGNORECASE)
 _OTHER_PERSON = re.compile(
@@ -72,8 +67,6 @@ def _compute_bonus(question: str, text: str) -> float:
         return INTRODUCTION_BONUS
     if _asks_for_property(question) and _is_about_other_person(text):
         return -OTHER_PERSON_LOSS
-    if _ASKS_FOR_PRESENT.search(question) and has_change(text):
-        return PRESENT_BONUS
     return 0.0
 
 

@@ -37,11 +37,13 @@ MIN_FIT_SHARE = 0.82
 SURE_TOPIC_COSINE = 0.6
 MIN_STATE_SHARE = 0.65
 """The same two for a newer text that says how things are now."""
+MIN_MOVED_SHARE = 0.5
+"""The same for a newer text with a word of change and the kind of value that is asked for."""
 MAX_REFERENCE_DISTANCE = 6
 """A correction without a subject ("Actually it's Thursday") refers to one of this many messages before it."""
 _TIME_SHAPE = re.compile(r"\b\d{1,2}[:.]\d\d\b|\b\d{1,2} ?(?:am|pm|o'clock)\b|\b(?:noon|midnight)\b")
 _DAY = re.compile(
-    r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\b"
+    r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b|\b\d{1,2}(?:st|nd|rd|th)\b|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\b"
     r"|\b(?:today|tomorrow|tonight)\b"
 )
 _PLACE = re.compile(r"\b(?:in|at|to|near|on)\s+(?:the\s+)?([a-z][\w-]+)")
@@ -53,6 +55,22 @@ _SUBJECT = re.compile(
 )
 _ABOUT_AUTHOR = re.compile(
     r"\b(?:do|did|am|have|will) (?:i|we)\b|\b(?:my|our) (?:new )?(?:address|job|employer|birthday)\b", re.I
+)
+_WANTED_SHAPES = (
+    (re.compile(r"\bwhen\b|\b(?:what|which) (?:time|day|date)\b"), frozenset(("time", "day"))),
+    (
+        re.compile(
+            r"\bwhere\b|\b(?:what|which) (?:town|city|place|room|street|country|hospital|clinic|school|hotel|hall)\b"
+        ),
+        frozenset(("place",)),
+    ),
+    (
+        re.compile(r"\bhow (?:much|many|old|long)\b|\b(?:number|price|cost|costs|code|password)\b"),
+        frozenset(("number",)),
+    ),
+)
+_REVOCATION = re.compile(
+    r"\b(?:cancel\w*|called off|off|dropped|scrapped|revoked|over|sold|quit|no longer|any ?more)\b"
 )
 _STATE = re.compile(r"(?<!from )\bnow\b|\bno longer\b|\bany ?more\b|\bback (?:again|already|home|in|at)\b")
 _NEGATED = re.compile(
@@ -70,9 +88,13 @@ class _Sentence:
     subject: frozenset[str]
     value: frozenset[str]
     shapes: frozenset[str]
+    """The kinds of its value: a time, a day, a number, a place."""
+    all_shapes: frozenset[str]
+    """The same of the whole sentence."""
     properties: frozenset[str]
     negated: frozenset[str]
     has_change: bool
+    is_revocation: bool
     is_state: bool
     """Whether it says how something is now."""
     refers_back: bool
@@ -86,12 +108,29 @@ class _Row:
     place: int
     key: str
     at: datetime
+    is_note: bool
     score: float
     similarity: float
     session_id: str | None
     position: int
     entity_id: str
     sentences: tuple[_Sentence, ...]
+
+    @property
+    def words(self) -> frozenset[str]:
+        """The words of all compared sentences."""
+        return frozenset().union(*(sentence.words for sentence in self.sentences))
+
+    @property
+    def shapes(self) -> frozenset[str]:
+        """The kinds of values in all compared sentences."""
+        return frozenset().union(*(sentence.all_shapes for sentence in self.sentences))
+
+    @property
+    def has_change(self) -> bool:
+        """Whether one of the sentences has a word of change."""
+        return any(sentence.has_change for sentence in self.sentences)
+
     corrected_ids: frozenset[str] = frozenset()
     """Rows that the user has confirmed to be replaced by this one (`metadata.supersedes`)."""
 
@@ -105,6 +144,17 @@ class _Row:
         return self.score >= share * other.score and self.similarity >= share * other.similarity
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What a question asks for."""
+
+    words: frozenset[str]
+    properties: frozenset[str]
+    """The properties of its author, such as the residence."""
+    shapes: frozenset[str]
+    """The kinds of values that answer it: a day or a time for "When …?"; empty if any."""
+
+
 async def mark_superseded(store: Store, question: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows with each newer one before those that it replaces.
 
@@ -114,7 +164,7 @@ async def mark_superseded(store: Store, question: str, rows: list[dict[str, Any]
     if len(compared) < 2:
         return rows
     cosines = await _load_cosines(store, rows[:MAX_COMPARED_ROWS])
-    asked = _find_properties(question) if _ABOUT_AUTHOR.search(question) else frozenset[str]()
+    asked = _parse_question(question)
     newest: dict[int, _Row] = {}
     for older in compared:
         for newer in compared:
@@ -160,6 +210,7 @@ def _prepare(question: str, rows: Sequence[dict[str, Any]]) -> Iterator[_Row]:
             place,
             str(key),
             datetime.fromisoformat(str(happened_at)),
+            row["table"] == "resources",
             float(row.get("score") or 0.0),
             float(row.get("similarity") or 0.0),
             str(record["session_id"]) if record.get("session_id") else None,
@@ -202,12 +253,23 @@ def _parse_sentence(sentence: str) -> _Sentence:
         subject=subject - _fillers(),
         value=_content_words(value),
         shapes=frozenset(_find_shapes(value)),
+        all_shapes=frozenset(_find_shapes(text)),
         properties=_find_properties(text),
         negated=frozenset(_stem(word) for word in _NEGATED.findall(text) if word not in _empty_words()),
         has_change=_cues().search(text) is not None,
+        is_revocation=_REVOCATION.search(text) is not None,
         is_state=_STATE.search(text) is not None,
         refers_back=refers_back(text),
         owner=_find_owner(text),
+    )
+
+
+def _parse_question(question: str) -> _Question:
+    text = question.lower().replace("’", "'")
+    return _Question(
+        _content_words(text),
+        _find_properties(text) if _ABOUT_AUTHOR.search(text) else frozenset(),
+        next((shapes for pattern, shapes in _WANTED_SHAPES if pattern.search(text)), frozenset()),
     )
 
 
@@ -224,13 +286,8 @@ def _find_shapes(value: str) -> Iterator[str]:
         yield "day"
     if re.search(r"\d", value):
         yield "number"
-    if _PLACE.search(value):
+    if any(not _DAY.fullmatch(place) and place not in _empty_words() for place in _PLACE.findall(value)):
         yield "place"
-
-
-def has_change(text: str) -> bool:
-    """Return whether a text has a word of change, such as "now" or "no longer"."""
-    return _cues().search(text.lower().replace("’", "'")) is not None
 
 
 def _find_owner(text: str) -> str:
@@ -241,10 +298,14 @@ def _find_owner(text: str) -> str:
     return words[0] if words else ""
 
 
-def _replaces(newer: _Row, older: _Row, asked: frozenset[str], cosine: float) -> bool:
+def _replaces(newer: _Row, older: _Row, asked: _Question, cosine: float) -> bool:
     """Return whether a row says something else about the question than an older one does."""
-    if newer.time <= older.time:
+    if newer.time <= older.time or _misses_point(newer, older, asked):
         return False
+    if newer.is_note and not older.is_note:
+        return False  # what was said is not outdated because a note was stored later
+    if _moves(newer, older, asked):
+        return True
     min_cosine = SAME_TOPIC_COSINE if older.place < newer.place else NEAR_TOPIC_COSINE
     has_same_topic = cosine >= min_cosine and newer.fits(MIN_FIT_SHARE, older)
     has_sure_topic = cosine >= SURE_TOPIC_COSINE and newer.fits(MIN_STATE_SHARE, older)
@@ -254,13 +315,32 @@ def _replaces(newer: _Row, older: _Row, asked: frozenset[str], cosine: float) ->
         for old in older.sentences:
             if new.words <= old.words and not new.negated:
                 continue  # it repeats the older one
-            if _states_same_property(new, old, asked) or _revokes(new, old) or (has_same_topic and _changes(new, old)):
+            if (
+                _states_same_property(new, old, asked.properties)
+                or _revokes(new, old)
+                or (has_same_topic and _changes(new, old))
+            ):
                 return True
             if has_sure_topic and new.is_state:
                 return True
             if 0 < distance <= MAX_REFERENCE_DISTANCE and _corrects(new, old):
                 return True
     return False
+
+
+def _misses_point(newer: _Row, older: _Row, asked: _Question) -> bool:
+    """Return whether only the older row has the kind of value that is asked for, and is not revoked."""
+    is_revoked = any(sentence.is_revocation for sentence in newer.sentences)
+    return bool(asked.shapes & older.shapes) and not asked.shapes & newer.shapes and not is_revoked
+
+
+def _moves(newer: _Row, older: _Row, asked: _Question) -> bool:
+    """Return whether a row with a word of change has another time, place or number for the thing that is asked for."""
+    if not newer.has_change or newer.score < MIN_MOVED_SHARE * older.score:
+        return False
+    return bool((asked.shapes & newer.shapes & older.shapes) - {"number"}) and bool(
+        (newer.words & older.words & asked.words) - _fillers()
+    )
 
 
 def _states_same_property(new: _Sentence, old: _Sentence, asked: frozenset[str]) -> bool:
