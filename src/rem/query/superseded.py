@@ -32,7 +32,7 @@ SAME_TOPIC_COSINE = 0.5
 """Two texts about the same thing have at least this cosine."""
 NEAR_TOPIC_COSINE = 0.42
 """The same for a newer text that fits the question better than the older one."""
-MIN_FIT_SHARE = 0.82
+MIN_FIT_SHARE = 0.75
 """A newer row must fit the question about as well as the older one. Otherwise it is about another part of the topic."""
 SURE_TOPIC_COSINE = 0.6
 MIN_STATE_SHARE = 0.65
