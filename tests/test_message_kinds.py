@@ -17,7 +17,6 @@ _EXAMPLES = {
         "Remember that my locker is 214",
         "Can you remember that my locker is 214?",
         "Don't forget my dentist appointment on Friday",
-        "Remind me to buy milk",
         "Actually it's on Thursday",
         "On Tuesday",
         "Aarhus",
@@ -86,6 +85,9 @@ _EXAMPLES = {
         "hey, what did Marta say about the boat",
     ],
     MessageKind.COMMAND: [
+        "Remind me to buy milk",
+        "Make a list of the open points please.",
+        "list notes tagged daily",
         "Forget my code word.",
         "Show me my notes",
         "tell me about Marta",
@@ -104,6 +106,8 @@ _EXAMPLES = {
         "meine letzten Notizen",
     ],
     MessageKind.SMALL_TALK: [
+        "only 1 and 3",
+        "brilliant",
         "Hi",
         "hello there",
         "Thanks!",
@@ -171,7 +175,17 @@ def test_long_text_is_a_statement_and_is_kept_to_its_end() -> None:
     assert keep_statements(text).endswith("The end.")
 
 
-@pytest.mark.parametrize("text", ["a, " * 200_000, "> " * 100_000, '"x" ' * 50_000, "I, " * 6_000 + "?", "\n" * 50_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a, " * 200_000,
+        "> " * 100_000,
+        '"x" ' * 50_000,
+        "I, " * 6_000 + "?",
+        "\n" * 50_000 + "hello",
+        "> a\n" + "\n" * 50 + "I agree",
+    ],
+)
 def test_odd_texts_are_classified_in_linear_time(text: str) -> None:
     # A pattern with quadratic time would take minutes.
     assert classify_message(text) in MessageKind

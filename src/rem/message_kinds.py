@@ -24,7 +24,6 @@ MIN_PAST_CHARS = 4
 """A longer word with the ending -ed is likely a verb in the past."""
 _QUESTION_END = re.compile(r"[?？][\s\"'”’)\]!?]*\Z|か[。．]?\Z|吗[。．]?\Z")
 _QUERY = re.compile(r"(?:REM\s+)?(?:LOOKUP|FUZZY|SEARCH|TRAVERSE|SQL|SELECT|WITH)\s|/[a-z]+\b")
-_QUOTED_LINES = re.compile(r"(?:\s*>[^\n]*(?:\n|\Z)|\s*\n)+")
 _QUOTED_TEXT = re.compile(r"(?:\"[^\"]+\"|“[^”]+”|„[^“”]+[“”]|«[^»]+»|```.*```)\s*(.*)", re.DOTALL)
 _CLAUSE_END = re.compile(r"[,;:]\s+|\s+[-–—]\s+")
 _WORDLIKE = re.compile(r"\w")
@@ -84,6 +83,8 @@ def is_topic(text: str) -> bool:
     Somebody who asks a search engine writes so. As the answer to a question it is a statement.
     """
     words = split_words(text.replace("’", "'").replace("'", ""))
+    if len(words) > 2 and text.rstrip().endswith((".", "!")):
+        return False
     return len(words) <= MAX_TOPIC_WORDS and not any(_is_verb(word) for word in words)
 
 
@@ -177,9 +178,10 @@ def _is_courtesy(sentence: str) -> bool:
 
 def _is_quotation(text: str) -> bool:
     """Return whether a message is nothing but a quotation, perhaps with the name of its author."""
-    if _QUOTED_LINES.fullmatch(text):
+    lines = [line for line in text[:MAX_CLASSIFIED_CHARS].splitlines() if line.strip()]
+    if lines and all(line.lstrip().startswith(">") for line in lines):
         return _WORDLIKE.search(text) is not None
-    quoted = _QUOTED_TEXT.fullmatch(text.strip())
+    quoted = _QUOTED_TEXT.fullmatch(text[:MAX_CLASSIFIED_CHARS].strip())
     if quoted is None:
         return False
     rest = quoted.group(1).strip()

@@ -85,7 +85,7 @@ def gaps(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """List the tools that agents called but do not have, the most often called first."""
+    """List the tools that agents called but do not have."""
     from rem.agents.tool_gaps import count_gaps_of_all_users
     from rem.cli.output import print_json, print_table
     from rem.models import ToolGap

@@ -142,7 +142,7 @@ def documents(
     here: HereOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure all modes of SEARCH on documents, beside plain BM25 and rank fusion."""
+    """Measure SEARCH on documents, beside plain BM25."""
     from uuid import uuid4
 
     from rem.cli.output import print_json

@@ -291,7 +291,7 @@ def prompt(
     user: UserOption = None,
     tenant: TenantOption = "default",
 ) -> None:
-    """Show or set the system prompt of a session: instructions for all its turns.
+    """Show or set the instructions of a session.
 
     If TEXT is given and the session does not exist, it is created.
     """

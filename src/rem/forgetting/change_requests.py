@@ -276,10 +276,13 @@ class ChangeRequests:
 
         The message that asks for it is left out.
         """
+        async with self._database.connection() as connection:
+            plain = await TopicFinder(connection, self._store.scope, self._language).clean_topic(topic)
+        # Not inside of the snapshot: callers that hold a connection and wait for a second one can block each other.
+        named_ids = await self._find_named(plain)
         async with self._database.snapshot() as inside, inside.connection() as connection:
             finder = TopicFinder(connection, self._store.scope, self._language)
-            plain = await finder.clean_topic(topic)
-            named = await finder.fetch(await self._find_named(plain))
+            named = await finder.fetch(named_ids)
             rows, total = await finder.find(topic, MAX_ROWS)
             known = {(row.table, row.id) for row in rows}
             added = [row for row in named if (row.table, row.id) not in known]

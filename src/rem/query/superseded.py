@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 MAX_COMPARED_ROWS = 15
 """Rows of an answer that are compared with each other."""
-MAX_SENTENCES = 4
+COMPARED_TABLES = ("messages", "resources")
+"""What dreams derived repeats these rows, under the date of the dream."""
+MAX_SENTENCES = 5
 """Sentences of a row that are compared: those with most words of the question."""
 SAME_TOPIC_COSINE = 0.5
 """Two texts about the same thing have at least this cosine."""
@@ -37,6 +39,9 @@ MIN_FIT_SHARE = 0.75
 SURE_TOPIC_COSINE = 0.6
 MIN_STATE_SHARE = 0.65
 """The same two for a newer text that says how things are now."""
+SAME_NOTE_COSINE = 0.75
+"""Two notes with a lower cosine have different subjects."""
+MAX_REPLACED_SENTENCES = 4
 MIN_MOVED_SHARE = 0.5
 """The same for a newer text with a word of change and the kind of value that is asked for."""
 MAX_REFERENCE_DISTANCE = 6
@@ -72,7 +77,13 @@ _WANTED_SHAPES = (
 _REVOCATION = re.compile(
     r"\b(?:cancel\w*|called off|off|dropped|scrapped|revoked|over|sold|quit|no longer|any ?more)\b"
 )
-_STATE = re.compile(r"(?<!from )\bnow\b|\bno longer\b|\bany ?more\b|\bback (?:again|already|home|in|at)\b")
+_OWN_VERBS = "live|living|moved|moving|relocated|work|working|joined|quit|hired"
+_OWN_NOUNS = "job|address|birthday|employer"
+_ABOUT_SELF = re.compile(
+    rf"\b(?:i|we)(?:'m|'ve|'re|'d|'ll)?(?: \w+){{0,3}}? (?:{_OWN_VERBS})\b"
+    rf"|\b(?:i|we)\b[^.;]{{0,40}}\b(?:{_OWN_NOUNS})\b|\b(?:my|our) (?:new )?(?:{_OWN_NOUNS})\b"
+)
+_STATE = re.compile(r"(?<!from )\bnow\b|\bno longer\b|\bany ?more\b|\bback (?:again|already)\b")
 _NEGATED = re.compile(
     r"\b(?:not|isn't|aren't|wasn't|no longer|instead of|rather than)\s+(?:the\s+|a\s+|in\s+|on\s+|at\s+)?([\w-]+)"
 )
@@ -203,7 +214,7 @@ def _prepare(question: str, rows: Sequence[dict[str, Any]]) -> Iterator[_Row]:
         happened_at, key = row.get("happened_at"), row.get("key")
         if not (isinstance(record, dict) and isinstance(passage, dict) and happened_at and key):
             continue
-        if row["table"] == "resources" and not record.get("timestamp"):
+        if row["table"] not in COMPARED_TABLES or (row["table"] == "resources" and not record.get("timestamp")):
             continue  # when a note was read says nothing about when it was written
         position = record.get("message_index")
         yield _Row(
@@ -293,39 +304,60 @@ def _find_shapes(value: str) -> Iterator[str]:
 def _find_owner(text: str) -> str:
     """Return whom a sentence is about: the author, or the first word of it."""
     words = split_words(text)
-    if not set(words).isdisjoint(("i", "we", "my", "our", "im", "me", "us")):
+    if _ABOUT_SELF.search(text):
         return "author"
     return words[0] if words else ""
 
 
 def _replaces(newer: _Row, older: _Row, asked: _Question, cosine: float) -> bool:
     """Return whether a row says something else about the question than an older one does."""
-    if newer.time <= older.time or _misses_point(newer, older, asked):
+    if not _is_comparable(newer, older, cosine) or _misses_point(newer, older, asked):
         return False
-    if newer.is_note and not older.is_note:
-        return False  # what was said is not outdated because a note was stored later
     if _moves(newer, older, asked):
         return True
     min_cosine = SAME_TOPIC_COSINE if older.place < newer.place else NEAR_TOPIC_COSINE
-    has_same_topic = cosine >= min_cosine and newer.fits(MIN_FIT_SHARE, older)
-    has_sure_topic = cosine >= SURE_TOPIC_COSINE and newer.fits(MIN_STATE_SHARE, older)
-    is_reference = newer.session_id is not None and newer.session_id == older.session_id
-    distance = newer.position - older.position if is_reference else 0
-    for new in newer.sentences:
-        for old in older.sentences:
-            if new.words <= old.words and not new.negated:
-                continue  # it repeats the older one
-            if (
-                _states_same_property(new, old, asked.properties)
-                or _revokes(new, old)
-                or (has_same_topic and _changes(new, old))
-            ):
-                return True
-            if has_sure_topic and new.is_state:
-                return True
-            if 0 < distance <= MAX_REFERENCE_DISTANCE and _corrects(new, old):
-                return True
-    return False
+    topic = _Topic(
+        is_same=cosine >= min_cosine and newer.fits(MIN_FIT_SHARE, older),
+        is_sure=cosine >= SURE_TOPIC_COSINE and newer.fits(MIN_STATE_SHARE, older),
+        is_near_in_session=_is_near_in_session(newer, older),
+    )
+    pairs = ((new, old) for new in newer.sentences for old in older.sentences)
+    return any(_contradicts(new, old, asked, topic) for new, old in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    """How surely two rows have the same topic."""
+
+    is_same: bool
+    is_sure: bool
+    is_near_in_session: bool
+
+
+def _is_comparable(newer: _Row, older: _Row, cosine: float) -> bool:
+    """Return whether a row may replace an older one at all."""
+    if newer.time <= older.time or len(older.sentences) > MAX_REPLACED_SENTENCES:
+        return False  # most of a long text is still true
+    # What was said is not outdated because a note was stored later.
+    return not newer.is_note or (older.is_note and cosine >= SAME_NOTE_COSINE)
+
+
+def _is_near_in_session(newer: _Row, older: _Row) -> bool:
+    is_same_session = newer.session_id is not None and newer.session_id == older.session_id
+    return is_same_session and 0 < newer.position - older.position <= MAX_REFERENCE_DISTANCE
+
+
+def _contradicts(new: _Sentence, old: _Sentence, asked: _Question, topic: _Topic) -> bool:
+    """Return whether a sentence says something else than an older one."""
+    if new.words <= old.words and not new.negated:
+        return False  # it repeats the older one
+    return (
+        _states_same_property(new, old, asked.properties)
+        or _revokes(new, old)
+        or (topic.is_same and _changes(new, old))
+        or (topic.is_sure and new.is_state)
+        or (topic.is_near_in_session and _corrects(new, old))
+    )
 
 
 def _misses_point(newer: _Row, older: _Row, asked: _Question) -> bool:
@@ -366,7 +398,7 @@ def _corrects(new: _Sentence, old: _Sentence) -> bool:
     """Return whether a sentence corrects what was just said, without naming it again."""
     if not new.refers_back or not (new.has_change or new.negated):
         return False
-    return bool((new.words & old.words) - _fillers() or new.negated & old.words or new.shapes & old.shapes)
+    return bool((new.words & old.words) - _fillers() or new.negated & old.words)
 
 
 async def _load_cosines(store: Store, rows: Sequence[dict[str, Any]]) -> dict[frozenset[str], float]:

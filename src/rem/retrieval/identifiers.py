@@ -9,6 +9,7 @@ from typing import Any
 
 from rem.text import FUNCTION_WORDS
 
+MAX_YEAR_CONTEXT_CHARS = 40
 MAX_EXACT_ITEMS = 8
 """A query with more of them is a text, and the first ones are enough."""
 _QUOTED = re.compile(
@@ -64,6 +65,7 @@ class Identifier:
 
 def find_identifiers(text: str) -> Iterator[Identifier]:
     """Yield the identifiers of a text: tokens with digits, dots, underscores or an @, and phone numbers."""
+    rest = list(text)
     for match in _PHONE_NUMBER.finditer(text):
         number = match.group()
         digits = tuple(re.findall(r"\d+", number))
@@ -72,14 +74,21 @@ def find_identifiers(text: str) -> Iterator[Identifier]:
             if number.startswith("+") and len(digits) > 1:
                 # The same number is often written without the code of the country.
                 yield Identifier(number, digits[1:], is_phone_number=True)
-            text = text.replace(number, " " * len(number))
+            start, end = match.span()
+            rest[start:end] = " " * len(number)
+    text = "".join(rest)
     for match in _SPACED_CODE.finditer(text):
         yield Identifier(match.group(), match.groups())
     for match in _TOKEN.finditer(text):
         token = match.group()
         version = _VERSION.fullmatch(token)
-        if _is_identifier(token) and not (_YEAR.fullmatch(token) and _YEAR_FOLLOWS.search(text[: match.start()])):
+        if _is_identifier(token) and not (_YEAR.fullmatch(token) and _year_follows(text, match.start())):
             yield Identifier(token, tuple(_GROUP.findall(version.group(1) if version else token)))
+
+
+def _year_follows(text: str, position: int) -> bool:
+    """Return whether the words before a position announce a year, such as "since"."""
+    return _YEAR_FOLLOWS.search(text[max(0, position - MAX_YEAR_CONTEXT_CHARS) : position]) is not None
 
 
 def _is_phone_number(text: str, digits: tuple[str, ...]) -> bool:

@@ -46,7 +46,7 @@ async def test_row_shows_path_depth_and_last_edge(alice: Store) -> None:
     assert result.query_type == "TRAVERSE"
     assert result.notes == ()
     b, c = result.results
-    assert {name: b[name] for name in b if name != "record"} == {
+    assert {name: b[name] for name in b if name not in ("record", "happened_at")} == {
         "table": "resources",
         "key": "b",
         "depth": 1,

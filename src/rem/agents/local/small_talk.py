@@ -10,6 +10,7 @@ from rem.errors import QuerySyntaxError
 from rem.message_kinds import is_topic, keep_statements, list_requests
 from rem.query.language.grammar import VERBS
 from rem.query.language.parser import parse_query
+from rem.text import FUNCTION_WORDS, split_words
 from rem.tools.help import answer_about_rem
 
 MAX_QUESTION_CHARS = 2_000
@@ -66,7 +67,7 @@ _PRONOUN = re.compile(
     r"(?i:this|that)(?! (?:week|month|quarter|year|time|morning|afternoon|evening|day)\b))\b"
 )
 _QUESTION_WORDS = frozenset(["who", "whom", "whose", "what", "when", "where", "why", "which", "how"])
-_FUNCTION_WORDS = _QUESTION_WORDS | frozenset(
+_EMPTY_WORDS = _QUESTION_WORDS | frozenset(
     [
         "for",
         "since",
@@ -187,12 +188,18 @@ def _is_follow_up(question: str) -> bool:
     words = _WORDS.findall(question)
     if not words or len(words) > MAX_FOLLOW_UP_WORDS:
         return False
-    if _CONTINUATION.match(question) or _PRONOUN.search(question):
+    if _CONTINUATION.match(question) or _has_open_pronoun(question):
         return True
     first, *others = words
-    if all(word.lower() in _FUNCTION_WORDS for word in words):
+    if all(word.lower() in _EMPTY_WORDS for word in words):
         return True
     return first.lower() in _QUESTION_WORDS and len(words) <= 2 and not any(word[0].isupper() for word in others)
+
+
+def _has_open_pronoun(question: str) -> bool:
+    """Return whether a pronoun has nothing before it that it could mean, as in "When does it end?"."""
+    pronoun = _PRONOUN.search(question)
+    return pronoun is not None and not set(split_words(question[: pronoun.start()])) - FUNCTION_WORDS
 
 
 def _simplify(text: str) -> str:

@@ -13,8 +13,10 @@ from rem.models.message import MessageKind
 STATEMENT_RULES_VERSION = 1
 """Increase it when other sentences count as statements than before: dreams then read all messages of an owner again."""
 KINDS_WITHOUT_STATEMENTS = frozenset({MessageKind.COMMAND, MessageKind.SMALL_TALK, MessageKind.QUOTATION})
-"""Stored kinds that are final. A message that was stored before kinds existed may be called a question or a statement
-although it has sentences of both kinds."""
+"""Stored kinds that are final, like a question without a question mark: a topic that `rem:local` searched for.
+
+A message that was stored before kinds existed may be called a question or a statement although it has sentences of both
+kinds."""
 
 
 def mask_other_kinds(text: str, kind: str | None = None) -> str:
@@ -22,7 +24,8 @@ def mask_other_kinds(text: str, kind: str | None = None) -> str:
 
     `kind` is the stored kind, if there is one. Return an empty text if the message has no statement.
     """
-    if kind in KINDS_WITHOUT_STATEMENTS or find_kind(text) is not MessageKind.STATEMENT:
+    is_search = kind == MessageKind.QUESTION and not text.rstrip().endswith(("?", "？"))
+    if is_search or kind in KINDS_WITHOUT_STATEMENTS or find_kind(text) is not MessageKind.STATEMENT:
         return ""
     return _mask(text)
 
