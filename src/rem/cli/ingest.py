@@ -137,6 +137,7 @@ class _Command:
                     "counts": report.counts,
                     "chunks": report.chunks,
                     "ignored": report.ignored,
+                    "notes": report.notes,
                     "files": report.files,
                 }
             )
@@ -346,6 +347,12 @@ def _print_ignored(report: IngestReport) -> None:
     parts = [f"{count} {_REASONS[reason][count != 1]}" for reason, count in report.ignored.items() if count]
     if parts:
         typer.echo(f"Ignored: {', '.join(parts)}.")
+    _print_notes(report)
+
+
+def _print_notes(report: IngestReport) -> None:
+    for note in report.notes[:MAX_PRINTED_FAILURES]:
+        print_to_stderr(note)
 
 
 def _print_index_error(report: IngestReport) -> None:

@@ -56,7 +56,7 @@ class Pipeline:
         listing = await self.list_files(places)
         report = await self.ingest_sources(listing.sources, index=index, on_file=on_file)
         report.files += [FileOutcome("failed", name, name, error=reason) for name, reason in listing.errors]
-        report.ignored = listing.ignored
+        report.ignored, report.notes = listing.ignored, listing.notes
         return report
 
     async def ingest_sources(
@@ -92,6 +92,7 @@ class Pipeline:
                 continue
             merged.errors += [(name, f"{name} {reason}.") for name, reason in listing.errors]
             merged.ignored += listing.ignored
+            merged.notes += listing.notes
             for source in listing.sources:
                 sources.setdefault(source.uri, source)
         merged.sources = list(sources.values())

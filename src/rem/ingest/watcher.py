@@ -122,7 +122,7 @@ async def watch_folders(
     before = await watch.scan()
     report = await pipeline.ingest_sources(before.listing.sources, index=index, on_file=on_file)
     report.files += [FileOutcome("failed", name, name, error=reason) for name, reason in before.listing.errors]
-    report.ignored = before.listing.ignored
+    report.ignored, report.notes = before.listing.ignored, list(before.listing.notes)
     report.files += await pipeline.ingester.remove(await watch.find_removed(before, before))
     watch.note(before.listing.sources, before, report)
     yield report

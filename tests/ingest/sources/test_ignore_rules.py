@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import random
+import time
 from pathlib import Path
 
 import pytest
+from pathspec import GitIgnoreSpec
 
 from rem.errors import InvalidInputError
 from rem.ingest.models import Listing
 from rem.ingest.sources.fetch import list_sources
+from rem.ingest.sources.ignore_patterns import compile_excluded
 from rem.ingest.sources.ignore_rules import ListingOptions
 from rem.ingest.sources.policy import UNRESTRICTED
 from rem.settings import IngestSettings
@@ -125,3 +129,74 @@ async def test_odd_gitignore_does_no_harm(tmp_path: Path, kind: str) -> None:
 async def test_invalid_pattern_is_an_error() -> None:
     with pytest.raises(InvalidInputError, match="not valid"):
         ListingOptions(exclude=("!",))
+
+
+@pytest.mark.parametrize(
+    ("patterns", "name"),
+    [
+        ("*a" * 12 + "*b\n", "a" * 200 + ".md"),
+        ("**/a/" * 8 + "b\n", "a/" * 60 + "x.md"),
+        ("".join(f"*a*a*a*{number}\n" for number in range(100)), "a" * 200 + ".md"),
+    ],
+)
+async def test_wildcards_take_no_time(tmp_path: Path, patterns: str, name: str) -> None:
+    make_files(tmp_path, name)
+    (tmp_path / ".gitignore").write_text(patterns, encoding="utf-8")
+    started = time.monotonic()
+    listing = await list_folder(tmp_path, exclude=tuple(patterns.splitlines()))
+    assert time.monotonic() - started < 2
+    assert names_of(listing, tmp_path) == [name]
+
+
+def test_patterns_match_the_same_paths_as_without_limits() -> None:
+    chooser = random.Random(7)
+    pieces = ["*", "**", "a", "b", "/", "/", "?", "[ab]", "\\[", "ab", "/**/", "**/"]
+    paths = [
+        "/".join("".join(chooser.choices("ab", k=chooser.randint(1, 4))) for _ in range(n % 6 + 1)) for n in range(60)
+    ]
+    matched = 0
+    for _ in range(1500):
+        lines = ["".join(chooser.choices(pieces, k=chooser.randint(1, 8))) for _ in range(2)]
+        lines[1] = f"!{lines[1]}"
+        try:
+            expected = GitIgnoreSpec.from_lines(lines)
+        except ValueError:
+            continue
+        spec = compile_excluded(lines)
+        for path in paths:
+            assert spec.check_file(path) == expected.check_file(path), (lines, path)
+            matched += bool(expected.match_file(path))
+    assert matched > 1000
+
+
+@pytest.mark.parametrize("pattern", ["a[!b]c", "a[^]b]c", "a[+-9]c", "*a*[!b]c*"])
+def test_set_of_characters_does_not_match_a_slash(pattern: str) -> None:
+    spec = compile_excluded([pattern])
+    assert not spec.match_file("a/c")
+    assert spec.match_file("a0c")
+    assert spec.match_file("x/a0c/y")
+
+
+@pytest.mark.parametrize("text", ["x*\n" * 250_000, "*a" * 500_000, "?*\n" * 3000, "# why\n" + "[ab]" * 200])
+async def test_too_long_gitignore_counts_in_part(tmp_path: Path, text: str) -> None:
+    make_files(tmp_path, "sub/a.md", "sub/c.tmp")
+    (tmp_path / "sub" / ".gitignore").write_text(f"*.tmp\n!a.md\n{text}".replace("?", "z"), encoding="utf-8")
+    started = time.monotonic()
+    listing = await list_folder(tmp_path)
+    assert time.monotonic() - started < 3
+    assert names_of(listing, tmp_path) == ["sub/a.md"]
+    assert len(listing.notes) == 1
+    assert listing.notes[0].startswith("sub/.gitignore is too long: only 2,000 patterns")
+
+
+async def test_long_gitignore_of_comments_counts_in_full(tmp_path: Path) -> None:
+    make_files(tmp_path, "a.md", "c.tmp")
+    (tmp_path / ".gitignore").write_text("# a\n\n" * 3000 + "*.tmp\n", encoding="utf-8")
+    listing = await list_folder(tmp_path)
+    assert (names_of(listing, tmp_path), listing.notes) == (["a.md"], [])
+
+
+@pytest.mark.parametrize(("patterns", "message"), [(("a",) * 2001, "2,001 patterns"), (("a" * 501,), "501 characters")])
+def test_too_many_or_too_long_patterns_to_exclude_are_errors(patterns: tuple[str, ...], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        ListingOptions(exclude=patterns)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from pathspec import GitIgnoreSpec
 
-from rem.errors import InvalidInputError
+from rem.ingest.sources.ignore_patterns import MAX_IGNORE_FILE_BYTES, compile_excluded, compile_ignore_file
+from rem.text import clean_text
 
 IgnoreReason: TypeAlias = Literal["hidden", "gitignore", "environment", "cache", "excluded", "link", "special"]
 """Why a listing leaves out a file or folder. Link: it leads out of the folder, to a folder, or to a listed file."""
-MAX_IGNORE_FILE_BYTES = 1_000_000
 _CACHE_FOLDERS = frozenset({"__pycache__", "__pypackages__", "bower_components", "node_modules"})
 _ENVIRONMENT_MARKERS = ("pyvenv.cfg", "conda-meta/history")
 _CACHE_MARKER = "CACHEDIR.TAG"
@@ -33,7 +32,7 @@ class ListingOptions:
     recursive: bool = True
 
     def __post_init__(self) -> None:
-        _compile(self.exclude)
+        compile_excluded(self.exclude)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,9 @@ class IgnoreRules:
 
     def __init__(self, options: ListingOptions) -> None:
         self._use_ignore_files = options.use_ignore_files
-        self._excluded = _compile(options.exclude)
+        self._excluded = compile_excluded(options.exclude)
+        self.notes: list[str] = []
+        """Which `.gitignore` files count only in part, in sentences."""
         self._files_by_folder: dict[str, tuple[_IgnoreFile, ...]] = {"": ()}
 
     def load_parents(self, folder: Path) -> None:
@@ -69,7 +70,7 @@ class IgnoreRules:
             return
         files: list[_IgnoreFile] = []
         for parent in reversed([parent for parent in folder.parents if parent.is_relative_to(root)]):
-            spec = _read_ignore_file(parent / ".gitignore", None)
+            spec = self._read_patterns(parent / ".gitignore", None, str(parent / ".gitignore"))
             if spec is not None:
                 files.append(_IgnoreFile(spec, "", f"{folder.relative_to(parent).as_posix()}/"))
         if not any(file.decides("") for file in files):
@@ -78,8 +79,10 @@ class IgnoreRules:
     def enter(self, folder: str, descriptor: int) -> None:
         """Read the `.gitignore` of a folder. Folders must be entered before their subfolders."""
         inherited = self._files_by_folder[posixpath.dirname(folder)] if folder else self._files_by_folder[""]
-        own = _read_ignore_file(Path(".gitignore"), descriptor) if self._use_ignore_files else None
         below = f"{folder}/" if folder else ""
+        own = None
+        if self._use_ignore_files:
+            own = self._read_patterns(Path(".gitignore"), descriptor, f"{below}.gitignore")
         self._files_by_folder[folder] = (*inherited, _IgnoreFile(own, below)) if own else inherited
 
     def check(self, path: str, *, is_folder: bool = False) -> IgnoreReason | None:
@@ -114,41 +117,31 @@ class IgnoreRules:
         """Return whether a file that the caller has named is excluded by a pattern."""
         return self._excluded.match_file(name)
 
+    def _read_patterns(self, path: Path, descriptor: int | None, name: str) -> GitIgnoreSpec | None:
+        content = _read_file(path, descriptor)
+        if content is None:
+            return None
+        spec, note = compile_ignore_file(content)
+        if note is not None:
+            self.notes.append(f"{clean_text(name)} is too long: {note}.")
+        return spec
+
     def _is_git_ignored(self, path: str, folder: str) -> bool:
         # The pattern nearest to the file decides.
         files = self._files_by_folder.get(folder, ())
         return next((decision for file in reversed(files) if (decision := file.decides(path)) is not None), False)
 
 
-def _compile(patterns: Sequence[str]) -> GitIgnoreSpec:
-    try:
-        return GitIgnoreSpec.from_lines(patterns)
-    except ValueError as error:
-        raise InvalidInputError(f"A pattern to exclude is not valid: {error}. Write it as in .gitignore.") from error
-
-
-def _read_ignore_file(path: Path, descriptor: int | None) -> GitIgnoreSpec | None:
-    """Return the patterns of a `.gitignore`; None if there is none that can be read."""
+def _read_file(path: Path, descriptor: int | None) -> bytes | None:
+    """Return the beginning of a `.gitignore`; None if there is none that can be read."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=descriptor)
         try:
-            if not stat.S_ISREG(os.fstat(file).st_mode):
-                return None
-            text = os.read(file, MAX_IGNORE_FILE_BYTES).decode("utf-8-sig", errors="replace")
+            return os.read(file, MAX_IGNORE_FILE_BYTES + 1) if stat.S_ISREG(os.fstat(file).st_mode) else None
         finally:
             os.close(file)
     except OSError:
         return None
-    return GitIgnoreSpec.from_lines(line for line in text.splitlines() if _is_pattern(line))
-
-
-def _is_pattern(line: str) -> bool:
-    """Return whether a line of a `.gitignore` is valid. Git skips the others, too."""
-    try:
-        GitIgnoreSpec.from_lines([line])
-    except ValueError:
-        return False
-    return True
 
 
 def _is_file(path: str, descriptor: int) -> bool:

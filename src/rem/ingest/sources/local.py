@@ -62,6 +62,7 @@ def list_local(place: str, policy: FetchPolicy, options: ListingOptions) -> List
             if not options.recursive:
                 folders.clear()
     _add_links(listing, folder, links)
+    listing.notes += rules.notes
     listing.sources.sort(key=lambda source: source.name)
     return listing
 
