@@ -12,7 +12,9 @@ from rem.agents.chat import AgentAnswer, AgentRequest
 from rem.agents.service import Agents
 from rem.app import Rem
 from rem.context import AgentContext
-from rem.models import Approval, Message, Resource
+from rem.memory.card_answers import CARDS_FIELD, CardAnswer
+from rem.memory.message import NewMessage
+from rem.models import Approval, Message, Resource, Role
 from rem.settings import Settings
 from tests.scripted_model import Call, ScriptedModel, Step, has_result, last_text, scripted_model
 
@@ -137,6 +139,105 @@ async def test_a_model_shows_the_list_and_cannot_confirm_it(
         reply = await env.delegate("rem", text, 60)
         assert reply["output"] == text
     assert _SECRET in await contents(rem)
+
+
+_ANSWER_SCHEMA = {
+    "type": "object",
+    "properties": {"answer": {"type": "string"}},
+    "required": ["answer"],
+    "additionalProperties": False,
+}
+
+
+_FORM_AGENT = """
+type: object
+description: You fill in a form.
+properties: {answer: {type: string}}
+required: [answer]
+json_schema_extra: {kind: agent, name: form, structured_output: true, tools: [{name: forget}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("agent", "call", "schema"),
+    [
+        ("rem", Call("forget", {"what": "code word"}, id="a"), _ANSWER_SCHEMA),
+        ("rem", Call("correct", {"what": "code word", "to": "The code word is lilac."}, id="a"), _ANSWER_SCHEMA),
+        ("orchestrator", Call("ask_agent", {"agent_name": "rem", "input_text": "Clean up."}, id="a"), _ANSWER_SCHEMA),
+        ("orchestrator", Call("ask_agent", {"agent_name": "form", "input_text": "Clean up."}, id="a"), None),
+    ],
+    ids=["forget", "correct", "child", "structured_child"],
+)
+async def test_a_structured_run_makes_no_request(
+    rem: Rem, with_model: Agents, running_model: ScriptedModel, agent: str, call: Call, schema: dict[str, Any] | None
+) -> None:
+    """The text of such a run is not shown, so the user would confirm a list that nobody has seen."""
+    await rem.remember(f"The code word of Marta is {_SECRET}.", user="alice")
+    await with_model.catalog.save(_FORM_AGENT, AgentContext(user_id="alice").scope)
+    session = uuid4()
+
+    def script(body: dict[str, Any]) -> list[Step]:
+        tools = [tool["function"]["name"] for tool in body["tools"]]
+        if not has_result(body):
+            return [call if call.name in tools else Call("forget", {"what": "code word"}, id="c")]
+        return [Call("final_result", {"answer": "Go on?"}, id="b")] if "final_result" in tools else ["Go on?"]
+
+    running_model.script = script
+    answer = await say(with_model, "Read my inbox.", session, agent=agent, output_schema=schema)
+    assert "What I found" not in answer.text
+    assert "the user would not see the list" in str(running_model.requests)
+    assert await rem.store("alice").find(Approval) == []
+    running_model.script = lambda _body: ["All right."]
+    assert (await say(with_model, "yes", session, agent="rem")).text == "All right."
+    assert _SECRET in await contents(rem)
+
+
+async def test_an_agent_that_another_program_asks_makes_no_request(
+    rem: Rem, with_model: Agents, running_model: ScriptedModel
+) -> None:
+    await rem.remember(f"The code word of Marta is {_SECRET}.", user="alice")
+    running_model.script = lambda body: (
+        ["Done."] if has_result(body) else [Call("forget", {"what": "code word"}, id="a")]
+    )
+    env = with_model.env_with_delegate(AgentContext(user_id="alice", session_id=str(uuid4())))
+    assert env.delegate is not None
+    await env.delegate("rem", "Forget the code word.", 60)
+    assert await rem.store("alice").find(Approval) == []
+
+
+@pytest.mark.parametrize("title", ["OK", "only 1", "confirm CODE"])
+async def test_the_answer_to_a_card_confirms_nothing(
+    rem: Rem, with_model: Agents, running_model: ScriptedModel, title: str
+) -> None:
+    """A model writes the words on the buttons of a card."""
+    await rem.remember(f"The code word of Marta is {_SECRET}.", user="alice")
+    session = uuid4()
+    running_model.script = lambda body: (
+        ["Decide."] if has_result(body) else [Call("forget", {"what": "code word"}, id="a")]
+    )
+    await say(with_model, "Read my inbox.", session)
+    (approval,) = await rem.store("alice").find(Approval)
+    # The model cannot know the code, and it would not help.
+    button = {"id": "x", "title": title.replace("CODE", approval.parameters["code"])}
+    card = {"id": "c1", "prompt": "Show more of your inbox?", "actions": [button]}
+    message = NewMessage(role=Role.ASSISTANT, content="Decide.", metadata={CARDS_FIELD: [card]})
+    await rem.memory("alice").append(session, [message])
+    running_model.script = lambda _body: ["All right."]
+    clicked = await say(with_model, "", session, card_answer=CardAnswer(card_id="c1", action_id="x"))
+    assert clicked.text == "All right."
+    assert (await say(with_model, "yes", session)).text == "All right."
+    assert _SECRET in await contents(rem)
+
+
+async def test_a_model_does_not_see_the_code(rem: Rem, with_model: Agents, running_model: ScriptedModel) -> None:
+    await rem.remember(f"The code word of Marta is {_SECRET}.", user="alice")
+    running_model.script = lambda body: (
+        ["Decide."] if has_result(body) else [Call("forget", {"what": "code word"}, id="a")]
+    )
+    answer = await say(with_model, "Forget the code word.", uuid4())
+    (approval,) = await rem.store("alice").find(Approval)
+    assert f"confirm {approval.parameters['code']}" in answer.text
+    assert approval.parameters["code"] not in str(running_model.requests)
 
 
 async def test_confirmation_does_not_reach_the_model(

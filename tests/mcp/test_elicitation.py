@@ -56,6 +56,7 @@ async def test_a_person_confirms_with_a_command_if_the_transport_cannot_ask(rem:
         result = (await client.call_tool("forget", {"what": "my code word"})).data
         assert result["status"] == "needs_confirmation"
         assert f"rem forget --confirm {result['code']}" in result["next"]
+        assert "“My code word is heliotrope.”" in result["preview"]
         (row,) = result["rows"]
         assert (row["table"], row["text"]) == ("resources", "My code word is heliotrope.")
         missing = (await client.call_tool("correct", {"what": "my hotel", "to": "My hotel is the Ritz."})).data

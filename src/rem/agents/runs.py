@@ -110,7 +110,8 @@ class ModelRun:
         self.finish_reason: FinishReason = "stop"
         self.output: dict[str, Any] | None = None
         self._agent = agent
-        self._deps = deps
+        # Also for its child runs: text beside a structured answer is dropped.
+        self._deps = replace(deps, env=replace(deps.env, hides_text=True)) if agent.is_structured else deps
         self._prompt = prompt
         self._instructions = list(instructions)
         self._answer_chars = 0
@@ -274,7 +275,7 @@ def make_tool_env(context: RunContext[RunDeps]) -> ToolEnv:
     async def delegate(agent_name: str, text: str, timeout_seconds: float) -> dict[str, Any]:
         return await deps.child_runs.run(context, agent_name, text, timeout_seconds)
 
-    return replace(deps.env, emit=emit, delegate=delegate)
+    return replace(deps.env, emit=emit, delegate=delegate, is_chat=True)
 
 
 def _add_message(history: Sequence[ModelMessage], message: str, task: str) -> Sequence[ModelMessage]:

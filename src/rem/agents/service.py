@@ -87,7 +87,7 @@ class Agents:
             await self._begin_turn(request, context, schema, target)
             return AnswerStream(confirmed, target, self._background)
         turn = await self._begin_turn(request, context, schema, target, _get_kind(request.text, model))
-        env = replace(self.env(context), window=_make_window(request, model, turn))
+        env = replace(self.env(context), window=_make_window(request, model, turn), hides_text=not request.is_from_user)
         deps = self._make_deps(request, schema, model, env, await _build_history(request, schema, target, turn))
         instructions = await self._build_instructions(request, schema, env, turn)
         prompt = await self._build_prompt(request, schema, target, turn)
@@ -97,7 +97,8 @@ class Agents:
         """Run an agent on a text that is not part of a session, and return its answer. Nothing is stored."""
         schema = await self.catalog.get(agent, context.scope)
         request = AgentRequest(context=context, text=text, agent=schema.name)
-        deps = self._make_deps(request, schema, self._choose_model(request, schema), self.env(context), [])
+        env = replace(self.env(context), hides_text=True)
+        deps = self._make_deps(request, schema, self._choose_model(request, schema), env, [])
         run = ModelRun(self._factory.prepare(schema), deps, request.text)
         return await AnswerStream(run, None, self._background).collect()
 
@@ -173,10 +174,11 @@ class Agents:
     ) -> ConfirmationRun | None:
         """Return the run that carries out a change which the user's message confirms; None for any other message.
 
-        It runs without a model, so that no model can confirm, and none repeats what is forgotten.
+        It runs without a model, so that no model can confirm, and none repeats what is forgotten. The answer to a card
+        confirms nothing, because a model wrote the words of the card.
         """
         is_structured = request.output_schema is not None or schema.structured_output
-        if self._rem is None or not request.is_from_user or is_structured:
+        if self._rem is None or not request.is_from_user or request.card_answer is not None or is_structured:
             return None
         return await find_confirmation(self._rem.changes(context.scope), request.text, context.session_id, schema.name)
 

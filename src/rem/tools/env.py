@@ -94,6 +94,10 @@ class ToolEnv:
     window: TurnWindow = TurnWindow()
     ask_user: Callable[[str], Awaitable[bool | None]] | None = None
     """Shows a text to the user and returns whether the user agrees; None if the client cannot ask. No model answers."""
+    is_chat: bool = False
+    """A model of a chat calls the tool: its text is part of the answer, but only the model sees its result."""
+    hides_text: bool = False
+    """The user does not see the text that the tool emits, such as in a run with structured output."""
     may_read: Callable[[str], bool] | None = None
     """Decides by its address whether a resource may be read. None allows all resources."""
 
