@@ -149,6 +149,8 @@ def test_named_config_file_must_exist(monkeypatch: pytest.MonkeyPatch) -> None:
         ("- memory\n", "the file must contain names with values"),
         ("user: a\nuser: b\n", "line 2: user is given twice"),
         ("memory: {\n", "not valid YAML"),
+        ("\0", r"line 1: not valid YAML: remove the control character U\+0000"),
+        ("user: a\n# \x1b[1m\n", r"line 2: not valid YAML: remove the control character U\+001B"),
         ("user: !!python/name:os.system\n", "not valid YAML"),
         ("memory:\n" + "  " * 50 + "x: [" + "[" * 5000 + "\n", "not valid YAML"),
         ("x" * 300_000, "longer than 256 KB"),

@@ -66,21 +66,32 @@ class _ConfigReader:
     def read(self) -> dict[str, Any]:
         import yaml
 
-        loader = yaml.SafeLoader(self._read_text())
+        text = self._read_text()
         try:
-            root = loader.get_single_node()
-            if root is None:
-                return {}
-            self._check_names(root, {name: field for name, (_, field) in self._fields.items()}, ())
-            data = _drop_empty(loader.construct_document(root))
+            data = self._parse(text)
+        except yaml.reader.ReaderError as error:
+            character = f"U+{ord(text[error.position]):04X}"
+            first_lines = text[: error.position + 1].split("\n")
+            raise self._error(f"not valid YAML: remove the control character {character}", len(first_lines)) from error
         except yaml.MarkedYAMLError as error:
             line = None if error.problem_mark is None else error.problem_mark.line + 1
             raise self._error(f"not valid YAML: {error.problem or error.context}", line) from error
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             raise self._error(f"not valid YAML: {error}") from error
+        return dict(self._check_values(data))
+
+    def _parse(self, text: str) -> dict[str, Any]:
+        import yaml
+
+        loader = yaml.SafeLoader(text)
+        try:
+            root = loader.get_single_node()
+            if root is None:
+                return {}
+            self._check_names(root, {name: field for name, (_, field) in self._fields.items()}, ())
+            return dict(_drop_empty(loader.construct_document(root)))
         finally:
             loader.dispose()
-        return dict(self._check_values(data))
 
     def _read_text(self) -> str:
         try:
