@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 
 import pytest
@@ -36,6 +37,15 @@ async def test_same_statement_is_stored_once_and_similar_ones_get_numbers(store:
     assert (await remember(store, " My code word for the boat is A. ", at=_DAY)).id == first.id
     other = await remember(store, "My code word for the boat is B.", at=_DAY)
     assert other.key != first.key
+    assert await store.count(Resource) == 2
+
+
+async def test_statements_at_the_same_time_are_stored_once_each(store: Store) -> None:
+    texts = ["My code word for the boat is A.", "My code word for the boat is B."] * 10
+    stored = await asyncio.gather(*(remember(store, text, at=_DAY) for text in texts))
+    assert len({row.id for row in stored}) == 2
+    assert {row.content for row in await store.find(Resource)} == set(texts)
+    assert [row.content for row in stored] == texts
     assert await store.count(Resource) == 2
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from rem.db.sql import query
 from rem.errors import InvalidInputError
 from rem.models import Resource
 from rem.models.field_types import check_text
@@ -43,7 +44,9 @@ async def remember(
     statement = _check_statement(text)
     at = at or datetime.now(UTC)
     async with store.transaction() as transaction:
-        known = await transaction.find(Resource, {"origin": ORIGIN, "content": statement}, limit=1)
+        async with transaction.executor.connection() as connection:
+            await connection.execute(query("memory", "lock_statements"), store.scope.tenant_id, store.scope.user_id)
+        known = await transaction.find(Resource, {"origin": ORIGIN, "content": statement})
         own = [row for row in known if row.user_id == store.scope.user_id]
         if own and not metadata and name is None:
             return own[0]

@@ -216,3 +216,8 @@ SELECT rem.rem_release_expired_name($1, $2, $3)
 -- name: is_foreign_id
 -- Return true if a session with this id belongs to another user.
 SELECT EXISTS (SELECT FROM rem.sessions s WHERE s.tenant_id = $1 AND s.user_id <> $2 AND s.id = $3)
+
+-- name: lock_statements
+-- Statements of one owner are stored one after another: two at a time would not see that they are the same, or would
+-- take the same name.
+SELECT pg_advisory_xact_lock(7236964, hashtext($1 || ' ' || coalesce($2, '')))
