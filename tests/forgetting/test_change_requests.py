@@ -52,6 +52,39 @@ async def test_forgetting_shows_the_rows_first_and_erases_only_them(
     assert await find_traces(sql, _SECRET) == {}
 
 
+async def test_a_late_confirmation_erases_no_other_answers(
+    rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    session_id = await say(rem, f"My code word for the boat is {_SECRET}.", "Forget my code word.")
+    request = await rem.changes(_ALICE).request_forget("my code word", session_id=session_id)
+    await say(rem, "Wait, when does the train leave?", session_id=session_id)
+    # The answers to two messages at once are stored in any order.
+    shown = f"{request.preview}\n\n{request.question}"
+    await say(rem, "The train leaves at 09:14.", shown, role=Role.ASSISTANT, session_id=session_id)
+    await say(rem, "Thanks.", session_id=session_id)
+    await say(rem, "You are welcome.", role=Role.ASSISTANT, session_id=session_id)
+    await rem.changes(_ALICE).confirm(request.code, by="test")
+    assert await list_texts(alice) == {
+        "Wait, when does the train leave?",
+        "The train leaves at 09:14.",
+        "Thanks.",
+        "You are welcome.",
+    }
+    assert await find_traces(sql, _SECRET) == {}
+
+
+async def test_long_texts_are_searched_to_their_end(rem: Rem, alice: Store) -> None:
+    words = " ".join(f"w{number}x" for number in range(250_000))
+    await alice.upsert(Resource(name="Numbers", content=words))
+    await alice.upsert(Resource(name="Book", content=f"{words} Marta likes tea."))
+    await say(rem, "Marta moved to Leeds.")
+    request = await rem.changes(_ALICE).request_forget("Marta")
+    assert {row.key for row in request.rows if row.table == "resources"} == {"book"}
+    assert request.total == 2
+    request = await rem.changes(_ALICE).request_correction("Marta", "Marta moved to Hull.")
+    assert len(request.rows) == 2
+
+
 async def test_a_code_works_once_and_for_its_owner_only(rem: Rem, alice: Store, bob: Store) -> None:
     await say(rem, "Marta likes tea.")
     await bob.upsert(Resource(name="Marta", content="Marta likes tea."))

@@ -399,7 +399,7 @@ class _Change:
         owner = self._tenant_id, self._user_id
         rows = await self._connection.fetch(query("changes", "tool_calls_of_turns"), *owner, sorted(message_ids))
         if self._request.session_id is not None:
-            shown = self._request.session_id, self._request.created_at
+            shown = self._request.session_id, self._request.created_at, self._request.code
             rows += await self._connection.fetch(query("changes", "previews"), *owner, *shown)
         return {row["id"] for row in rows}
 

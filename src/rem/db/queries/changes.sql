@@ -12,17 +12,19 @@ SELECT numnode(plainto_tsquery($1::regconfig, $2))
 
 -- name: rows_about
 -- Return the owner's rows of a table whose text has all words of a topic, newest first, and their total number. Commands are no
--- memories.
+-- memories. A long text is searched in parts of 50,000 characters that overlap: a tsvector holds at most 1 MB.
 SELECT t.id, t.key, t.updated_at, t.happened_at, t.text, t.role, t.origin, t.is_chunk, t.is_question, count(*) OVER () AS total FROM (
   SELECT r.id, r.key, r.updated_at, d.record ->> 'role' AS role, d.record ->> 'origin' AS origin,
          (d.record -> 'metadata') ? 'file_id' AS is_chunk, d.record ->> 'kind' = 'question' AS is_question,
          coalesce((d.record ->> 'timestamp')::timestamptz, (d.record ->> 'starts_timestamp')::timestamptz, r.created_at) AS happened_at,
-         {text} AS text
+         CASE WHEN r.key LIKE 'session-%' THEN '' ELSE replace(r.key, '-', ' ') || ' ' END AS title, {text} AS text
   FROM {table} r CROSS JOIN LATERAL (SELECT to_jsonb(r.*) AS record) d
   WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.deleted_at IS NULL AND (r.expires_at IS NULL OR r.expires_at > now())
     AND coalesce(d.record ->> 'role', 'user') IN ('user', 'assistant') AND (d.record ->> 'kind') IS DISTINCT FROM 'command') t
-WHERE to_tsvector($3::regconfig, CASE WHEN t.key LIKE 'session-%' THEN '' ELSE replace(t.key, '-', ' ') || ' ' END || t.text)
-      @@ plainto_tsquery($3::regconfig, $4)
+WHERE CASE WHEN length(t.text) <= 50000 THEN to_tsvector($3::regconfig, t.title || t.text) @@ plainto_tsquery($3::regconfig, $4)
+      ELSE EXISTS (
+        SELECT FROM generate_series(1, length(t.text), 40000) AS p (starts)
+        WHERE to_tsvector($3::regconfig, t.title || substr(t.text, p.starts, 50000)) @@ plainto_tsquery($3::regconfig, $4)) END
 ORDER BY t.happened_at DESC, t.id LIMIT $5
 
 -- name: rows_by_id
@@ -73,11 +75,14 @@ UPDATE rem.approvals a SET status = $3, decided_by = $4, decided_at = clock_time
 WHERE a.tenant_id = $1 AND a.id = $2 AND a.status = 'pending'
 
 -- name: previews
--- Return what REM itself said in a session since a request was made, and the user's command before it: they repeat the texts that are
--- to be forgotten.
+-- Return what REM itself said in the turn of a session in which a request was made, and the user's command before it: they repeat the
+-- texts that are to be forgotten. An answer with the code ($5) repeats them as well, wherever it stands.
 SELECT m.id FROM rem.messages m
 WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3
-  AND ((m.role IN ('assistant', 'tool') AND m.created_at >= $4)
+  AND ((m.role IN ('assistant', 'tool') AND m.created_at >= $4 AND m.message_index < coalesce((
+      SELECT min(n.message_index) FROM rem.messages n
+      WHERE n.tenant_id = $1 AND n.user_id = $2 AND n.session_id = $3 AND n.role = 'user' AND n.created_at > $4), 2147483647))
+    OR (m.role = 'assistant' AND m.created_at >= $4 AND strpos(m.content, $5) > 0)
     OR (to_jsonb(m.*) ->> 'kind' = 'command' AND m.message_index = (
       SELECT max(c.message_index) FROM rem.messages c
       WHERE c.tenant_id = $1 AND c.user_id = $2 AND c.session_id = $3 AND c.role = 'user' AND c.created_at <= $4)))
