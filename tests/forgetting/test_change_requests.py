@@ -14,7 +14,7 @@ from rem.db.store import Store
 from rem.errors import ConflictError, InvalidInputError, NotFoundError, RemError
 from rem.forgetting.change_requests import MAX_PENDING_REQUESTS, MAX_ROWS, ChangeReport, replace_sentences
 from rem.memory.message import NewMessage
-from rem.models import Approval, Message, Moment, Resource, Role
+from rem.models import Approval, Message, Moment, Resource, Role, ToolGap
 from tests.forgetting.text_traces import find_traces
 
 _ALICE, _BOB = "alice@example.com", "bob@example.com"
@@ -71,6 +71,33 @@ async def test_a_late_confirmation_erases_no_other_answers(
         "You are welcome.",
     }
     assert await find_traces(sql, _SECRET) == {}
+
+
+async def test_gaps_and_other_requests_do_not_keep_a_forgotten_text(
+    rem: Rem, alice: Store, bob: Store, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    said = f"My code word for the boat is {_SECRET}."
+    session_id, other_id = await say(rem, said), await say(rem, "The boat needs a new sail.", "Marta likes tea.")
+    for tool, task, session in [
+        ("mail", f"Mail to Marta: {_SECRET}", session_id),
+        ("fax", f"Fax this: {said}", None),
+        ("call", "Call the harbour.", other_id),
+    ]:
+        await alice.upsert(ToolGap(missing_tools=[tool], attempted_task=task, session_id=session))
+    await bob.upsert(ToolGap(missing_tools=["call"], attempted_task="Call Bob.", session_id=session_id))
+    changes = rem.changes(_ALICE)
+    correction = await changes.request_correction("sail", f"The sail is called {_SECRET}.")
+    same, tea = await changes.request_forget("code word"), await changes.request_forget("tea")
+    request = await changes.request_forget("code word")
+    await changes.confirm(request.code, by="test")
+    assert await find_traces(sql, _SECRET) == {}
+    gaps = {gap.missing_tools[0]: gap.attempted_task for gap in await alice.find(ToolGap)}
+    assert gaps == {"mail": "(forgotten)", "fax": "(forgotten)", "call": "Call the harbour."}
+    assert [gap.attempted_task for gap in await bob.find(ToolGap)] == ["Call Bob."]
+    for dropped in (correction, same):
+        with pytest.raises(NotFoundError):
+            await changes.confirm(dropped.code, by="test")
+    assert (await changes.confirm(tea.code, by="test")).erased == {"messages": 1}
 
 
 async def test_long_texts_are_searched_to_their_end(rem: Rem, alice: Store) -> None:

@@ -20,10 +20,10 @@ from rem.db.store import Store
 from rem.dreaming.owner_lock import hold_owner_lock
 from rem.errors import ConflictError, InvalidInputError, NotFoundError
 from rem.forgetting.planner_stats import reset_planner_stats
-from rem.forgetting.topic import TopicFinder, TopicRow, sort_rows
+from rem.forgetting.topic import MAX_TEXT_CHARS, TopicFinder, TopicRow, sort_rows
 from rem.memory.remember import ORIGIN, find_free_name, make_name, remember
 from rem.models import Approval, Entity, Resource, RiskLevel
-from rem.text import split_sentences, split_words
+from rem.text import collapse_spaces, split_sentences, split_words
 
 if TYPE_CHECKING:
     from rem.db.database import Connection, Database
@@ -209,7 +209,8 @@ class ChangeRequests:
                 request = _to_pending(row)
                 chosen = _choose_rows(request.rows, numbers)
                 await self._require_unchanged(connection, chosen)
-                work = _Change(connection, store, request, now or datetime.now(UTC))
+                finder = TopicFinder(connection, self._store.scope, self._language)
+                work = _Change(connection, store, finder, request, now or datetime.now(UTC))
                 report = await (work.erase(chosen) if request.kind == "forget" else work.correct(chosen))
                 await connection.execute(query("changes", "decide"), self._owner[0], request.id, "approved", by)
                 return report
@@ -322,27 +323,35 @@ class ChangeRequests:
 class _Change:
     """Carries out one request, inside one transaction."""
 
-    def __init__(self, connection: Connection, store: Store, request: PendingRequest, now: datetime) -> None:
+    def __init__(
+        self, connection: Connection, store: Store, finder: TopicFinder, request: PendingRequest, now: datetime
+    ) -> None:
         self._connection = connection
         self._store = store
+        self._finder = finder
         self._request = request
         self._now = now
         self._tenant_id, self._user_id = store.scope.tenant_id, store.scope.user_id
 
     async def erase(self, rows: Sequence[tuple[str, UUID, datetime]]) -> ChangeReport:
-        """Erase the rows, the previews that repeat their texts, and the summaries of their sessions."""
+        """Erase the rows, REM's own records that repeat their texts, and the summaries of their sessions."""
         report = ChangeReport("forget")
         ids: dict[str, set[UUID]] = defaultdict(set)
         for table, row_id, _ in rows:
             ids[table].add(row_id)
             report.erased[table] += 1
+        shown = await self._finder.fetch({table: sorted(table_ids) for table, table_ids in ids.items()})
         ids["messages"] |= await self._find_repetitions(ids["messages"])
         refs = sorted((table, row_id) for table, table_ids in ids.items() for row_id in table_ids)
         tables, row_ids = [table for table, _ in refs], [row_id for _, row_id in refs]
         await self._connection.execute(
             query("changes", "release_derived_rows"), self._tenant_id, tables, row_ids, row_ids
         )
-        await self._delete_summaries(ids["messages"])
+        await self._clean_sessions(ids["messages"], shown)
+        erased = [str(row_id) for row_id in row_ids]
+        await self._connection.execute(
+            query("changes", "drop_requests"), self._tenant_id, self._user_id, self._request.id, erased
+        )
         for table, table_ids in sorted(ids.items()):
             statement = query_table("forgetting", "erase_own", table)
             await self._connection.fetch(statement, self._tenant_id, self._user_id, sorted(table_ids))
@@ -403,13 +412,20 @@ class _Change:
             rows += await self._connection.fetch(query("changes", "previews"), *owner, *shown)
         return {row["id"] for row in rows}
 
-    async def _delete_summaries(self, message_ids: Collection[UUID]) -> None:
-        """Delete the summaries of the sessions of some messages. They are written again without them."""
+    async def _clean_sessions(self, message_ids: Collection[UUID], shown: Sequence[TopicRow]) -> None:
+        """Delete the summaries of the sessions of some messages: they are written again without them.
+
+        The gaps of these sessions lose their tasks, which are messages or were made of them, and so do other gaps that
+        repeat a text.
+        """
         rows = await self._connection.fetch(
             query("changes", "sessions_of_messages"), self._tenant_id, sorted(message_ids)
         )
         sessions = [row["session_id"] for row in rows]
         await self._connection.execute(query("forgetting", "delete_summaries"), self._tenant_id, sessions)
+        texts = [text for row in shown if (text := collapse_spaces(row.text)[:MAX_TEXT_CHARS])]
+        owner = self._tenant_id, self._user_id
+        await self._connection.execute(query("changes", "blank_tool_gaps"), *owner, sessions, texts)
 
 
 def replace_sentences(text: str, topic: str, new_text: str) -> str:

@@ -102,6 +102,20 @@ JOIN rem.messages c ON c.tenant_id = m.tenant_id AND c.user_id = m.user_id AND c
 -- name: sessions_of_messages
 SELECT DISTINCT m.session_id FROM rem.messages m WHERE m.tenant_id = $1 AND m.id = ANY ($2::uuid[])
 
+-- name: blank_tool_gaps
+-- Remove the task of the owner's gaps that were noted in some sessions ($3), or that have one of some texts ($4).
+UPDATE rem.tool_gaps g SET attempted_task = '(forgotten)'
+WHERE g.tenant_id = $1 AND g.user_id IS NOT DISTINCT FROM $2
+  AND (g.session_id = ANY ($3::uuid[]) OR EXISTS (SELECT FROM unnest($4::text[]) AS e (text) WHERE strpos(g.attempted_task, e.text) > 0))
+
+-- name: drop_requests
+-- Drop the owner's other requests ($3 stays) that may repeat a forgotten text, or that are about an erased row ($4): corrections hold
+-- a new text.
+UPDATE rem.approvals a SET status = 'rejected', decided_by = 'forgotten', decided_at = clock_timestamp(), parameters = '{}'
+WHERE a.tenant_id = $1 AND a.user_id IS NOT DISTINCT FROM $2 AND a.id <> $3 AND a.status = 'pending'
+  AND (a.action_type = 'correct' OR (a.action_type = 'forget' AND EXISTS (
+    SELECT FROM jsonb_array_elements(a.parameters -> 'rows') AS e (item) WHERE e.item ->> 1 = ANY ($4::text[]))))
+
 -- name: release_derived_rows
 -- Delete the statements of derived rows ($2, $3) that have a source among the erased rows ($4), and let the dreams read their other
 -- sources again. Without it, the erasure would count as a refusal of everything else that these rows say.
