@@ -30,10 +30,8 @@ COMPARED_TABLES = ("messages", "resources")
 """What dreams derived repeats these rows, under the date of the dream."""
 MAX_SENTENCES = 5
 """Sentences of a row that are compared: those with most words of the question."""
-SAME_TOPIC_COSINE = 0.5
+SAME_TOPIC_COSINE = 0.42
 """Two texts about the same thing have at least this cosine."""
-NEAR_TOPIC_COSINE = 0.42
-"""The same for a newer text that fits the question better than the older one."""
 MIN_FIT_SHARE = 0.75
 """A newer row must fit the question about as well as the older one. Otherwise it is about another part of the topic."""
 SURE_TOPIC_COSINE = 0.6
@@ -128,6 +126,11 @@ class _Row:
     sentences: tuple[_Sentence, ...]
 
     @property
+    def is_long(self) -> bool:
+        """Whether the text has many sentences."""
+        return len(self.sentences) > MAX_REPLACED_SENTENCES
+
+    @property
     def words(self) -> frozenset[str]:
         """The words of all compared sentences."""
         return frozenset().union(*(sentence.words for sentence in self.sentences))
@@ -184,10 +187,11 @@ async def mark_superseded(store: Store, question: str, rows: list[dict[str, Any]
             is_corrected = older.entity_id in newer.corrected_ids
             if is_newest and (is_corrected or _replaces(newer, older, asked, cosine)):
                 newest[older.place] = newer
-    return _reorder(rows, newest)
+    return _reorder(rows, newest, {row.place for row in compared if row.is_long})
 
 
-def _reorder(rows: list[dict[str, Any]], newest: dict[int, _Row]) -> list[dict[str, Any]]:
+def _reorder(rows: list[dict[str, Any]], newest: dict[int, _Row], long_places: set[int]) -> list[dict[str, Any]]:
+    """Return the rows with each newer one before the older ones. Long texts are not marked: most of them still holds."""
     ordered: list[dict[str, Any]] = []
     seen: set[int] = set()
 
@@ -200,6 +204,9 @@ def _reorder(rows: list[dict[str, Any]], newest: dict[int, _Row]) -> list[dict[s
             ordered.append(rows[place])
             return
         add(newer.place)
+        if place in long_places:
+            ordered.append(rows[place])
+            return
         ordered.append({**rows[place], "superseded_by": newer.key, "superseded_at": newer.at.date().isoformat()})
 
     for place in range(len(rows)):
@@ -315,9 +322,10 @@ def _replaces(newer: _Row, older: _Row, asked: _Question, cosine: float) -> bool
         return False
     if _moves(newer, older, asked):
         return True
-    min_cosine = SAME_TOPIC_COSINE if older.place < newer.place else NEAR_TOPIC_COSINE
+    if older.is_long:
+        return False  # most of a long text is still true
     topic = _Topic(
-        is_same=cosine >= min_cosine and newer.fits(MIN_FIT_SHARE, older),
+        is_same=cosine >= SAME_TOPIC_COSINE and newer.fits(MIN_FIT_SHARE, older),
         is_sure=cosine >= SURE_TOPIC_COSINE and newer.fits(MIN_STATE_SHARE, older),
         is_near_in_session=_is_near_in_session(newer, older),
     )
@@ -336,8 +344,8 @@ class _Topic:
 
 def _is_comparable(newer: _Row, older: _Row, cosine: float) -> bool:
     """Return whether a row may replace an older one at all."""
-    if newer.time <= older.time or len(older.sentences) > MAX_REPLACED_SENTENCES:
-        return False  # most of a long text is still true
+    if newer.time <= older.time:
+        return False
     # What was said is not outdated because a note was stored later.
     return not newer.is_note or (older.is_note and cosine >= SAME_NOTE_COSINE)
 
