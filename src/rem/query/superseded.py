@@ -191,7 +191,7 @@ async def mark_superseded(store: Store, question: str, rows: list[dict[str, Any]
 
 
 def _reorder(rows: list[dict[str, Any]], newest: dict[int, _Row], long_places: set[int]) -> list[dict[str, Any]]:
-    """Return the rows with each newer one before the older ones. Long texts are not marked: most of them still holds."""
+    """Return the rows with each newer one before the older ones. Long texts are not marked: most of them holds."""
     ordered: list[dict[str, Any]] = []
     seen: set[int] = set()
 
