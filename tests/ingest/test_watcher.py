@@ -25,10 +25,13 @@ class Reports:
     def __init__(self, reports: AsyncIterator[IngestReport]) -> None:
         self._reports = reports
 
+    async def next_report(self) -> IngestReport:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return await anext(self._reports)
+
     async def next(self) -> list[tuple[str, str]]:
         """Return the status and name of each file in the next report."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            report = await anext(self._reports)
+        report = await self.next_report()
         return sorted((file.status, file.name) for file in report.files)
 
 
@@ -96,6 +99,61 @@ async def test_missing_folder_keeps_its_files(rem: Rem, notes: Path, alice: Stor
         away.rename(notes)
         (notes / "b.md").write_text("# Note b\n", encoding="utf-8")
         assert await waiting == [("added", "notes/b.md")]
+
+
+async def test_emptied_folder_keeps_its_files(rem: Rem, notes: Path, tmp_path: Path, alice: Store) -> None:
+    for name in "bcd":
+        (notes / f"{name}.md").write_text(f"# Note {name}\n", encoding="utf-8")
+    disk = tmp_path / "disk"
+    async with watching(rem, notes) as reports:
+        await reports.next()
+        notes.rename(disk)
+        notes.mkdir()
+        report = await reports.next_report()
+        assert (report.files, len(report.notes)) == ([], 1)
+        assert "Its 4 files stay in memory" in report.notes[0]
+        # A file in the place of the disk does not mean that the others were removed.
+        (notes / "e.md").write_text("# Note e\n", encoding="utf-8")
+        assert await reports.next() == [("added", "notes/e.md")]
+        (notes / "e.md").unlink()
+        assert await reports.next() == [("removed", "notes/e.md")]
+        assert len(await alice.lookup("Note a", "Note b", "Note c", "Note d")) == 4
+        # The disk is there again: its files are watched as before.
+        notes.rmdir()
+        disk.rename(notes)
+        assert [status for status, _ in await reports.next()] == ["unchanged"] * 4
+        (notes / "b.md").unlink()
+        assert await reports.next() == [("removed", "notes/b.md")]
+
+
+async def test_folder_that_is_empty_at_the_start_keeps_its_files(
+    rem: Rem, notes: Path, tmp_path: Path, alice: Store
+) -> None:
+    for name in "bcd":
+        (notes / f"{name}.md").write_text(f"# Note {name}\n", encoding="utf-8")
+    await rem.ingest(notes, user=ALICE)
+    notes.rename(tmp_path / "disk")
+    notes.mkdir()
+    async with watching(rem, notes) as reports:
+        report = await reports.next_report()
+    assert (report.files, len(report.notes)) == ([], 1)
+    assert len(await alice.lookup("Note a", "Note b", "Note c", "Note d")) == 4
+
+
+async def test_files_that_are_all_moved_to_a_subfolder_are_followed(rem: Rem, notes: Path) -> None:
+    for name in "bcd":
+        (notes / f"{name}.md").write_text(f"# Note {name}\n", encoding="utf-8")
+    async with watching(rem, notes) as reports:
+        await reports.next()
+        away = notes.with_name("away")
+        away.mkdir()
+        for name in "abcd":
+            (notes / f"{name}.md").rename(away / f"{name}.md")
+        away.rename(notes / "2026")
+        found: list[str] = []
+        while len(found) < 8:
+            found += [status for status, _ in await reports.next()]
+        assert sorted(found) == ["added"] * 4 + ["removed"] * 4
 
 
 async def test_deleted_by_its_owner_stays_deleted(rem: Rem, notes: Path, alice: Store) -> None:

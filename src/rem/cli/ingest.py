@@ -336,6 +336,7 @@ def _print_changes(report: IngestReport) -> None:
             typer.echo(f"removed: {file.name}")
         elif file.status in ("deleted", "skipped"):
             typer.echo(f"{file.status}: {file.error}")
+    _print_notes(report)
     _print_failures(report)
 
 

@@ -19,11 +19,14 @@ from rem.ingest.file_store import FileStore
 from rem.ingest.models import FileOutcome, FileSource, IngestReport, Listing
 from rem.ingest.pipeline import Index, OnFile, Pipeline
 from rem.ingest.sources.local import parse_path, resolve_path
+from rem.text import clean_text
 
 POLL_SECONDS = 1.0
 """A file is read when it has not changed between two polls, because an editor may still be writing it."""
 MAX_POLLING_SHARE = 0.1
 """Share of the time that is spent on polling. Large folders are polled less often."""
+MIN_FILES_OF_EMPTIED_FOLDER = 4
+"""If so many files or more are gone, and the folder is empty, its disk may not be mounted. They are not deleted."""
 
 
 class _Version(NamedTuple):
@@ -89,11 +92,36 @@ class _Watch:
     async def find_removed(self, before: _Scan, now: _Scan) -> list[str]:
         """Return the stored files that neither scan has seen and that do not exist.
 
-        A missing folder may be on a disk that is not mounted: its files stay.
+        A missing folder may be on a disk that is not mounted: its files stay. So do those of an emptied one.
         """
         candidates = self.known - now.versions.keys() - before.versions.keys()
         gone = now.missing_folders | before.missing_folders
         return sorted(await asyncio.to_thread(_select_missing, candidates, gone))
+
+    def release_emptied(self, removed: Iterable[str], now: _Scan) -> tuple[list[str], list[str]]:
+        """Return those of the removed files that are to be deleted, and a note on each folder that was emptied.
+
+        The files of such a folder are not watched until they are there again: a file that someone puts into the place
+        where a disk belongs does not mean that the others were removed.
+        """
+        left, notes = set(removed), []
+        for root in self.roots:
+            prefix = f"{root.as_uri()}/"
+            gone = {uri for uri in left if uri.startswith(prefix)}
+            is_emptied = not any(uri.startswith(prefix) for uri in now.versions)
+            if is_emptied and len(gone) >= MIN_FILES_OF_EMPTIED_FOLDER:
+                left -= gone
+                self._forget(gone)
+                notes.append(
+                    f"{clean_text(str(root))} has no files any more. Its {len(gone)} files stay in memory, because a "
+                    "disk may not be mounted. If you removed them, delete them with `rem delete KEY --table files`."
+                )
+        return sorted(left), notes
+
+    def _forget(self, uris: Iterable[str]) -> None:
+        for uri in uris:
+            self.known.discard(uri)
+            self.ingested.pop(uri, None)
 
     def note(self, sources: Iterable[FileSource], scan: _Scan, report: IngestReport) -> None:
         """Remember what was ingested and removed."""
@@ -102,8 +130,7 @@ class _Watch:
                 self.ingested[source.uri] = version
         for outcome in report.files:
             if outcome.status == "removed":
-                self.known.discard(outcome.uri)
-                self.ingested.pop(outcome.uri, None)
+                self._forget([outcome.uri])
             elif outcome.status in ("added", "changed", "unchanged"):
                 self.known.add(outcome.uri)
 
@@ -123,7 +150,7 @@ async def watch_folders(
     report = await pipeline.ingest_sources(before.listing.sources, index=index, on_file=on_file)
     report.files += [FileOutcome("failed", name, name, error=reason) for name, reason in before.listing.errors]
     report.ignored, report.notes = before.listing.ignored, list(before.listing.notes)
-    report.files += await pipeline.ingester.remove(await watch.find_removed(before, before))
+    await _remove(watch, await watch.find_removed(before, before), before, report)
     watch.note(before.listing.sources, before, report)
     yield report
     scan_seconds = 0.0
@@ -135,7 +162,7 @@ async def watch_folders(
         _log_missing_folders(before, now)
         report = await _update(watch, before, now, index, on_file)
         before = now
-        if report.files:
+        if report.files or report.notes:
             yield report
 
 
@@ -147,9 +174,16 @@ async def _update(watch: _Watch, before: _Scan, now: _Scan, index: Index, on_fil
     if changes:
         report = await watch.pipeline.ingest_sources(changes, index=index, on_file=on_file)
     if removed:
-        report.files += await watch.pipeline.ingester.remove(removed)
+        await _remove(watch, removed, now, report)
     watch.note(changes, now, report)
     return report
+
+
+async def _remove(watch: _Watch, removed: Sequence[str], now: _Scan, report: IngestReport) -> None:
+    """Delete removed files, unless a folder was emptied."""
+    uris, notes = watch.release_emptied(removed, now)
+    report.notes += notes
+    report.files += await watch.pipeline.ingester.remove(uris)
 
 
 def _resolve_root(place: str, pipeline: Pipeline) -> Path:
@@ -180,8 +214,19 @@ def _select_missing(uris: Iterable[str], gone: frozenset[Path]) -> list[str]:
     return [
         uri
         for uri, path in paths.items()
-        if not os.path.lexists(path) and not any(path.is_relative_to(folder) for folder in gone)
+        if _is_missing(path) and not any(path.is_relative_to(folder) for folder in gone)
     ]
+
+
+def _is_missing(path: Path) -> bool:
+    """Return whether there is no such file. A file that cannot be reached, such as in a locked folder, may exist."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _log_missing_folders(before: _Scan, now: _Scan) -> None:
