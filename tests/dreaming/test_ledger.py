@@ -333,7 +333,7 @@ async def test_named_entity_needs_evidence_and_is_one_row(
     assert [found.id] == [same.id for same in await alice.lookup("sarah@acme.com")]
     assert isinstance(found, Ontology)
     assert found.extracted_data["aliases"] == ["Sarah", "sarah@acme.com"]
-    assert found.content == "Seen in plan.\nSeen in review."
+    assert found.content == "Seen in review.\nSeen in plan."
     assert found.confidence == pytest.approx(0.84)
     await alice.delete(review)
     assert await alice.lookup("sarah-chen") == []

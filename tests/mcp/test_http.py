@@ -115,7 +115,7 @@ async def test_invalid_user_header_is_rejected_by_name(url: str) -> None:
         ("search_rem", {"query": "LOKUP x"}, "a query begins with LOOKUP"),
         ("search_rem", {"query": "DELETE FROM users"}, "queries are read-only"),
         ("get_schema", {"name": "momnts"}, "Did you mean 'moments'"),
-        ("ingest_into_rem", {"name": "---", "content": "x"}, "name: Value error, has no letter or digit"),
+        ("ingest_into_rem", {"name": "---", "content": "x"}, "name: has no letter or digit"),
         ("nothing", {}, "Unknown tool"),
     ],
 )

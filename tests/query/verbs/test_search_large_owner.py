@@ -49,7 +49,7 @@ _NEAREST = """
 _RARE_WORDS = """
     SELECT cardinality(rem.rem_passages_with_rare_words(
       'default', 'alice', NULL, NULL, NULL, false, tstzrange($1, '2026-08-01'), true, NULL, NULL, t.terms, 20050, 5))
-    FROM rem.rem_query_terms('default', 'lighthouse', '') t"""
+    FROM rem.rem_query_terms('default', 'lighthouse', '', '') t"""
 
 
 async def _count_probed(rem: Rem, statement: str, since: str) -> int:
