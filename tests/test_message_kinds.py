@@ -34,6 +34,7 @@ _EXAMPLES = {
         "Thanks! Marta's number is 555-1234",
         "No, it's Lena who leads the project.",
         "Note to self: buy stamps",
+        "Remind me to water the ficus on Fridays, please.",
         "Ich wohne in Berlin.",
         "Merk dir, dass mein Spind 214 ist",
         "the wifi password at the cabin is bluefin",
@@ -85,7 +86,6 @@ _EXAMPLES = {
         "hey, what did Marta say about the boat",
     ],
     MessageKind.COMMAND: [
-        "Remind me to buy milk",
         "Make a list of the open points please.",
         "list notes tagged daily",
         "Forget my code word.",
