@@ -34,7 +34,7 @@ _FAST_DATABASE_TESTS = ("tests/models", "tests/query", "tests/retrieval", "tests
 _PROCESS_HELPERS = ("tests.rem_command", "tests.api.live_server", "tests.db.embedded.processes")
 _SETTINGS = (
     *(f"{group.upper()}__" for group in Settings.model_fields if not group.startswith("rem_")),
-    *("REM_HOME", "REM_CONFIG", "REM_USER", "OPENAI_", "ANTHROPIC_"),
+    *("REM_HOME", "REM_CONFIG", "REM_USER", "ENVIRONMENT", "OPENAI_", "ANTHROPIC_"),
 )
 
 

@@ -15,6 +15,7 @@ _LAYERS = [
     {"config_file"},
     {"settings", "context", "events", "models"},
     {"db", "embeddings", "audio"},
+    {"auth"},
     {"rules"},
     {"message_kinds"},
     {"retrieval"},

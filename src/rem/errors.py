@@ -73,6 +73,20 @@ class NotFoundError(RemError):
     code = "not_found"
 
 
+class UnauthorizedError(RemError):
+    """This needs a login: send a valid token or API key, or log in."""
+
+    exit_code = 2
+    code = "unauthorized"
+
+
+class ForbiddenError(RemError):
+    """The caller is known, but may not do this."""
+
+    exit_code = 2
+    code = "forbidden"
+
+
 class ConflictError(RemError):
     """The change conflicts with the stored data."""
 

@@ -79,6 +79,14 @@ class ApiSettings(_Group):
     """The HTTP API (`rem serve`)."""
 
     host: str = Field(default="127.0.0.1", description="Address to listen on.")
+    allow_unauthenticated: bool = Field(
+        default=False,
+        description=(
+            "Listen on an address that others can reach although callers need not prove who they are, for example in a "
+            "container behind a gateway that does this. The option `--allow-unauthenticated` of `rem serve` does the "
+            "same."
+        ),
+    )
     port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on.")
     workers: int = Field(default=1, ge=1, le=64, description="Number of server processes.")
     log_level: Literal["critical", "error", "warning", "info", "debug"] = Field(
@@ -434,6 +442,135 @@ def is_cron_expression(expression: str) -> bool:
     return True
 
 
+class OAuthClientSettings(_Group):
+    """REM as a client of a login provider."""
+
+    client_id: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Client id of REM at the provider. Without it, this login is off.",
+    )
+    client_secret: SecretStr | None = Field(default=None, description="Client secret of REM at the provider.")
+
+
+class MicrosoftSettings(OAuthClientSettings):
+    """Login with Microsoft."""
+
+    tenant: str = Field(
+        default="common",
+        pattern=r"^[A-Za-z0-9.-]{1,100}$",
+        description="Directory whose accounts may log in: its id, or `common`, `organizations` or `consumers`.",
+    )
+
+
+class OidcSettings(OAuthClientSettings):
+    """Login with any other OpenID Connect provider."""
+
+    issuer: str | None = Field(
+        default=None,
+        pattern=r"^https?://\S+$",
+        description="Address of the provider; `/.well-known/openid-configuration` is below it.",
+    )
+    name: str = Field(
+        default="oidc",
+        pattern=r"^[a-z][a-z0-9-]{0,30}$",
+        description="Name of the provider in the address of its login: `/api/auth/{name}/login`.",
+    )
+
+
+MIN_SECRET_CHARS = 32
+
+
+class AuthSettings(_Group):
+    """Authentication ([guide](authentication.md))."""
+
+    enabled: bool = Field(
+        default=False,
+        description="Callers must prove who they are. With `false`, REM trusts `X-User-Id` and `X-Tenant-Id`.",
+    )
+    allow_anonymous: bool | None = Field(
+        default=None,
+        description=(
+            "Serve requests without a login; they read only what the tenant shares. Without a value: `true`, but "
+            "`false` in production."
+        ),
+    )
+    mcp_requires_auth: bool = Field(
+        default=True, description="Refuse anonymous MCP requests even if others are served. Only with `AUTH__ENABLED`."
+    )
+    session_secret: SecretStr | None = Field(
+        default=None,
+        description=(
+            f"Secret that signs cookies and tokens, at least {MIN_SECRET_CHARS} characters. Production needs it; "
+            "elsewhere REM creates one in `REM_HOME`."
+        ),
+    )
+    previous_secrets: list[SecretStr] = Field(
+        default=[],
+        description=(
+            "Earlier values of `AUTH__SESSION_SECRET`, as a JSON list. What they signed stays valid until it expires."
+        ),
+    )
+    public_url: str | None = Field(
+        default=None,
+        pattern=r"^https?://[^\s/?#]+$",
+        description=(
+            "Address under which people and MCP clients reach this server, such as `https://rem.example.com`. Without "
+            "it, the address of each request."
+        ),
+    )
+    tenant: str = Field(
+        default="default",
+        min_length=1,
+        max_length=255,
+        description="Tenant of those who log in and of anonymous callers.",
+    )
+    tenants_by_domain: dict[str, str] = Field(
+        default={},
+        description='Tenants by the domain of the e-mail address, as a JSON object: `{"acme.com": "acme"}`.',
+    )
+    allowed_domains: list[str] = Field(
+        default=[],
+        description=(
+            "Domains of the e-mail addresses that may log in, as a JSON list. Without it, everyone with an account at "
+            "a login provider."
+        ),
+    )
+    admin_emails: list[str] = Field(
+        default=[], description="E-mail addresses that get the role `admin` when they log in, as a JSON list."
+    )
+    access_token_minutes: int = Field(default=15, ge=1, le=1440, description="Lifetime of an access token.")
+    refresh_token_days: int = Field(
+        default=30, ge=1, le=365, description="Time without use after which a refresh token expires."
+    )
+    session_hours: int = Field(
+        default=168, ge=1, le=8760, description="Time after which people must log in again in the browser."
+    )
+    google: OAuthClientSettings = OAuthClientSettings()
+    microsoft: MicrosoftSettings = MicrosoftSettings()
+    oidc: OidcSettings = OidcSettings()
+
+    @field_validator("session_secret", "previous_secrets")
+    @classmethod
+    def _check_secrets(cls, value: SecretStr | list[SecretStr] | None) -> SecretStr | list[SecretStr] | None:
+        for secret in value if isinstance(value, list) else [value] if value is not None else []:
+            if len(secret.get_secret_value()) < MIN_SECRET_CHARS:
+                raise ValueError(
+                    f"a secret has at least {MIN_SECRET_CHARS} characters; `openssl rand -hex 32` prints one"
+                )
+        return value
+
+    @field_validator("allowed_domains", "admin_emails")
+    @classmethod
+    def _lower_all(cls, value: list[str]) -> list[str]:
+        return [item.strip().lower() for item in value]
+
+    @field_validator("tenants_by_domain")
+    @classmethod
+    def _lower_domains(cls, value: dict[str, str]) -> dict[str, str]:
+        return {domain.strip().lower(): tenant for domain, tenant in value.items()}
+
+
 class OtelSettings(_Group):
     """Traces for OpenTelemetry (extra `otel`)."""
 
@@ -464,7 +601,15 @@ class Settings(BaseSettings):
         max_length=320,
         description="User of commands without `--user`: an e-mail address or an id.",
     )
+    environment: Literal["development", "test", "staging", "production"] = Field(
+        default="development",
+        description=(
+            "Kind of installation. `production` needs secrets and has no development token "
+            "([guide](authentication.md))."
+        ),
+    )
     postgres: PostgresSettings = PostgresSettings()
+    auth: AuthSettings = AuthSettings()
     api: ApiSettings = ApiSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     search: SearchSettings = SearchSettings()
@@ -484,6 +629,25 @@ class Settings(BaseSettings):
     @classmethod
     def _make_absolute(cls, value: Path) -> Path:
         return value.expanduser().absolute()
+
+    @field_validator("environment", mode="before")
+    @classmethod
+    def _expand_environment(cls, value: object) -> object:
+        """Accept the usual short names: a `prod` that silently meant development would be open to everyone."""
+        name = str(value).strip().lower()
+        return {"prod": "production", "dev": "development", "local": "development"}.get(name, name)
+
+    @property
+    def is_production(self) -> bool:
+        """Return True if this is an installation in production."""
+        return self.environment == "production"
+
+    @property
+    def allows_anonymous(self) -> bool:
+        """Return True if requests without a login are served."""
+        if not self.auth.enabled:
+            return True
+        return not self.is_production if self.auth.allow_anonymous is None else self.auth.allow_anonymous
 
     @model_validator(mode="after")
     def _apply_vector_store(self) -> Settings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from email.message import Message as MimeHeaders
 from typing import Annotated
 
@@ -9,8 +10,9 @@ from fastapi import Depends, Header, Request
 
 from rem.agents.service import Agents
 from rem.app import Rem
+from rem.auth.identity import Identity, Role
 from rem.context import AgentContext, Scope
-from rem.errors import InvalidInputError, MemoryDisabledError
+from rem.errors import ForbiddenError, InvalidInputError, MemoryDisabledError, UnauthorizedError
 from rem.settings import Settings
 
 JSON_CONTENT_TYPE_MISSING = "The body is not sent as JSON: add the header Content-Type: application/json."
@@ -28,6 +30,31 @@ async def _get_context(
 
 
 ContextDep = Annotated[AgentContext, Depends(_get_context)]
+
+
+async def get_identity(request: Request) -> Identity:
+    """Return the caller as the authentication middleware found it."""
+    identity: Identity | None = getattr(request.state, "user", None)
+    if identity is None:
+        raise UnauthorizedError
+    return identity
+
+
+IdentityDep = Annotated[Identity, Depends(get_identity)]
+
+
+def require_role(*roles: Role) -> Callable[[Identity], Awaitable[Identity]]:
+    """Return a dependency that refuses callers with none of the roles: `Depends(require_role(Role.ADMIN))`."""
+
+    async def check(identity: IdentityDep) -> Identity:
+        if any(identity.has_role(role) for role in roles):
+            return identity
+        names = " or ".join(roles)
+        if not identity.is_authenticated:
+            raise UnauthorizedError(f"This needs a login with the role {names}: send a token or an API key.")
+        raise ForbiddenError(f"This needs the role {names}, and a key with the scope of the same name.")
+
+    return check
 
 
 async def _get_scope(context: ContextDep) -> Scope:

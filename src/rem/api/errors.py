@@ -45,6 +45,8 @@ STATUS_BY_ERROR: dict[type[errors.RemError], int] = {
     errors.FileTooLargeError: 413,
     errors.FileUnreadableError: 422,
     errors.InvalidInputError: 400,
+    errors.UnauthorizedError: 401,
+    errors.ForbiddenError: 403,
     errors.NotFoundError: 404,
     errors.ConflictError: 409,
     errors.MemoryDisabledError: 503,

@@ -14,6 +14,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from rem.agents.service import Agents
+from rem.api.authentication import AuthMiddleware
 from rem.api.errors import install_error_handlers
 from rem.api.middleware import (
     REQUEST_ID_HEADER,
@@ -107,7 +108,7 @@ def _include_routes(app: FastAPI) -> None:
 
 
 def _build_middleware(settings: Settings) -> list[Middleware]:
-    """Return the middleware, outermost first. Authentication will stand between CORS and the log."""
+    """Return the middleware, outermost first."""
     return [
         Middleware(
             CORSMiddleware,
@@ -117,6 +118,7 @@ def _build_middleware(settings: Settings) -> list[Middleware]:
             allow_headers=["*"],
             expose_headers=["ETag", "X-Session-Id", REQUEST_ID_HEADER],
         ),
+        Middleware(AuthMiddleware),
         Middleware(RequestLogMiddleware),
         Middleware(HostCheckMiddleware, allowed=settings.api.allowed_hosts),
         Middleware(
