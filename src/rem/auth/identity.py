@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from rem.context import DEFAULT_TENANT
 
 
-class Role(StrEnum):
+class UserRole(StrEnum):
     """What a caller may do beside using its own memory."""
 
     ADMIN = "admin"
@@ -17,6 +17,10 @@ class Role(StrEnum):
     USER = "user"
     SERVICE = "service"
     """A trusted program, which names the user that it acts for in X-User-Id."""
+
+
+Role = UserRole
+"""The short name, for modules that have nothing to do with the role of a message."""
 
 
 class Tier(StrEnum):
