@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +26,8 @@ _OWNERS = (("few", 60), ("some", 3_000), ("many", 50_000))
 _TENANT = "default"
 _LIMIT = 10
 ROUNDS = 200
+_IDENTIFIER = " AB-"
+"""The beginning of the identifier that each row has, with its number."""
 _SQL = parse_blocks((Path(__file__).parent / "search.sql").read_text())
 
 
@@ -42,8 +45,8 @@ class KnownVectors:
         return np.stack([self._vectors[text] for text in texts])
 
     async def embed_one(self, text: str) -> Vector:
-        """Return the vector of a known text."""
-        return self._vectors[text]
+        """Return the vector of a known text, which may end with an identifier."""
+        return self._vectors[text.partition(_IDENTIFIER)[0]]
 
     async def close(self) -> None:
         """Do nothing."""
@@ -105,11 +108,16 @@ async def _questions(database: Database) -> dict[str, Vector]:
     async with database.connection() as connection:
         vectors = await connection.fetch(_SQL["asked_vectors"], ROUNDS + 50)
     return {
-        " ".join(f"w{int(np.exp(source.random() * np.log(30000)))}" for _ in range(6)): np.array(
+        " ".join(_word(int(np.exp(source.random() * np.log(30000)))) for _ in range(6)): np.array(
             vector[0].strip("[]").split(","), dtype=np.float32
         )
         for vector in vectors
     }
+
+
+def _word(number: int) -> str:
+    """Return a word of letters for a number, as `rows` in search.sql makes it."""
+    return "w" + str(number).translate(str.maketrans("0123456789", "bcdfghjklm"))
 
 
 async def _fill(database: Database, first: int, last: int) -> None:
@@ -139,6 +147,11 @@ async def _fill(database: Database, first: int, last: int) -> None:
         await connection.execute("CHECKPOINT")
 
 
+def _first_number(owner: str) -> int:
+    """Return the number of the first row of an owner."""
+    return sum(rows for _, rows in itertools.takewhile(lambda item: item[0] != owner, _OWNERS))
+
+
 async def _measure(
     result: Result, rem: Rem, searcher: Searcher, questions: dict[str, Vector], size: int, owner: str, rounds: int
 ) -> None:
@@ -149,6 +162,12 @@ async def _measure(
     async def rem_search(turn: int) -> None:
         found = await searcher.search(store, Search(texts[turn], limit=_LIMIT, min_similarity=0))
         assert found.count == _LIMIT, f"{found.count} rows"
+
+    async def rem_search_identifier(turn: int) -> None:
+        number = _first_number(owner) + turn % _OWNERS[0][1]
+        query = Search(f"{texts[turn]}{_IDENTIFIER}{number}", limit=_LIMIT, min_similarity=0)
+        found = await searcher.search(store, query)
+        assert found.results[0]["record"]["name"] == f"Row {number}"
 
     async def bare(statement: str, turn: int) -> Any:
         async with rem.database.connection() as connection, connection.transaction():
@@ -162,12 +181,19 @@ async def _measure(
     async def bare_hnsw(turn: int) -> None:
         await bare(_SQL["bare_hnsw"], turn)
 
-    calls: dict[str, Call] = {"rem_search": rem_search, "bare_exact": bare_exact, "bare_hnsw": bare_hnsw}
+    calls: dict[str, Call] = {
+        "rem_search": rem_search,
+        "rem_search_identifier": rem_search_identifier,
+        "bare_exact": bare_exact,
+        "bare_hnsw": bare_hnsw,
+    }
     times = await measure_in_turns(calls, rounds, warm_up=20)
     result.figures[f"{size} {owner}"] = times
     print_progress(f"search at {size:,} for the owner of {owner}: {times}")
     faster = min(times["bare_exact"], times["bare_hnsw"])
     result.check(f"SEARCH p50 against the faster bare query at {size:,}, {owner}", times["rem_search"] / faster, 2.0)
+    slower = times["rem_search_identifier"] / times["rem_search"]
+    result.check(f"SEARCH with an identifier against SEARCH without at {size:,}, {owner}", slower, 2.0)
     found = await _recall(rem, searcher, store.scope.user_id or "", questions)
     result.figures[f"recall {size} {owner}"] = found
     result.check(f"missed of the vector leg's ten best at {size:,}, {owner}", 1 - found, 0.02)

@@ -7,7 +7,9 @@ INSERT INTO bench_vectors SELECT $1, g.number, g.part::halfvec FROM unnest($2::t
 -- name: rows
 INSERT INTO rem.resources (tenant_id, user_id, name, content)
 SELECT $1, $2, 'Row ' || i, array_to_string(ARRAY(
-  SELECT 'w' || floor(exp(random() * ln(30000)))::integer + 0 * i FROM generate_series(1, 30)), ' ')
+  -- Words of letters: a word with digits would be an identifier, which SEARCH compares letter by letter.
+  SELECT 'w' || translate((floor(exp(random() * ln(30000)))::integer + 0 * i)::text, '0123456789', 'bcdfghjklm')
+  FROM generate_series(1, 30)), ' ') || ' AB-' || i
 FROM generate_series($3::integer, $4::integer) AS i
 
 -- name: passages

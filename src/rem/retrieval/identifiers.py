@@ -18,6 +18,8 @@ _QUOTED = re.compile(
     r"|(?<!\w)'(?=\w)([^']{2,200})(?<=\w)'(?!\w)"
 )
 _SEPARATOR = r"[-_./@:\\+]"
+_IDENTIFIER_SIGN = re.compile(rf"\d|\w{_SEPARATOR}")
+"""Most texts have no identifier, and this tells it without looking at each of their words."""
 _TOKEN = re.compile(rf"\d{{1,3}}(?:,\d{{3}})+(?!\d)|[^\W_]+(?:{_SEPARATOR}[^\W_]+)*")
 _PHONE_NUMBER = re.compile(r"(?<![\w.,/-])(\+?\(?\d[\d ()./-]{5,}\d)(?!\w)")
 _SPACED_CODE = re.compile(r"(?<![\w-])([A-Z]{1,4}) (\d{2,6})(?![\w-])")
@@ -65,6 +67,8 @@ class Identifier:
 
 def find_identifiers(text: str) -> Iterator[Identifier]:
     """Yield the identifiers of a text: tokens with digits, dots, underscores or an @, and phone numbers."""
+    if not _IDENTIFIER_SIGN.search(text):
+        return
     rest = list(text)
     for match in _PHONE_NUMBER.finditer(text):
         number = match.group()

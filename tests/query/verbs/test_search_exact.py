@@ -129,3 +129,16 @@ async def test_score_stays_below_one(rem: Rem, alice: Store) -> None:
     await alice.upsert(Resource(name="Note", content="Ticket 1721 is closed."))
     result = await rem.query('SEARCH "Ticket 1721 is closed."', user=ALICE)
     assert 0 < result.results[0]["score"] <= 1
+
+
+async def test_item_of_many_texts_is_not_compared_but_a_phrase_of_common_words_is(rem: Rem, alice: Store) -> None:
+    await alice.upsert_many(
+        Resource(name=f"Note {number}", content=f"PRJ-7, week {number}: the {SUBJECTS[number % 4]} of the team.")
+        for number in range(400)
+    )
+    await alice.upsert(Resource(name="Toast", content="PRJ-7: Marta said that the team of the payroll is the best."))
+    await rem.index(user=ALICE)
+    common = await rem.query(Search("PRJ-7"), user=ALICE)
+    assert [step.rows for step in common.steps if step.name == "exact"] == [0]
+    assert common.results[0]["passage"]["text"].startswith("PRJ-7")
+    assert (await _first_text(rem, 'PRJ-7 "the team of the payroll"')).startswith("PRJ-7: Marta")

@@ -345,6 +345,7 @@ DECLARE
   possible rem.passage_score[];
   matches rem.passage_score[] := '{}';
   found_items integer := 0;
+  max_matches constant integer := 300;
 BEGIN
   FOR item IN SELECT * FROM jsonb_array_elements(items) LOOP
     possible := '{}';
@@ -353,7 +354,11 @@ BEGIN
       SELECT array_agg(rem.rem_posting(of_tenant, o.owner, t.term)) FROM unnest(owners) AS o (owner)
       CROSS JOIN unnest(languages) AS l (language) CROSS JOIN jsonb_array_elements_text(item -> 'words') AS w (words)
       CROSS JOIN LATERAL rem.rem_terms(l.language, w.words) t
+      LEFT JOIN rem.rem_sparse_terms(query_terms) q ON q.term = t.term
       GROUP BY o.owner, l.language, w.words
+      -- An item that many texts contain distinguishes none of them, and comparing them all would take long. exp(-weight) is about the
+      -- share of the texts that have a word.
+      HAVING all_passages * exp(-coalesce(sum(q.weight), 0)) <= max_matches
     LOOP
       possible := possible || ARRAY(
         SELECT ROW(NULL, p.entity_type, p.entity_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
@@ -366,8 +371,7 @@ BEGIN
           AND (allowed IS NULL OR coalesce(CASE WHEN by_session THEN p.group_id END, p.entity_id) IN (SELECT unnest(allowed)))
           AND (span IS NULL OR p.happened_at <@ span) AND (p.is_statement OR NOT statements_only)
           AND (p.expires_at IS NULL OR p.expires_at > now())
-        -- An item that many entities contain distinguishes none of them.
-        GROUP BY p.entity_type, p.entity_id ORDER BY max(rem.rem_word_weight(p.terms, query_terms)) DESC LIMIT 300);
+        GROUP BY p.entity_type, p.entity_id ORDER BY max(rem.rem_word_weight(p.terms, query_terms)) DESC LIMIT max_matches);
     END LOOP;
     possible := rem.rem_keep_matching(of_tenant, of_field, possible, item ->> 'pattern', all_passages);
     found_items := found_items + CASE WHEN possible = '{}' THEN 0 ELSE 1 END;
