@@ -9,6 +9,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
@@ -18,6 +19,7 @@ from pydantic import SecretStr
 
 from rem.app import Rem
 from rem.db.database import Database, migrate_schema
+from rem.db.embedded.postmaster import Address
 from rem.db.embedded.server import EmbeddedServer
 from rem.db.preflight import read_server_info
 from rem.db.store import Store
@@ -84,9 +86,15 @@ def _server() -> EmbeddedServer:
     return EmbeddedServer(Path(os.environ[_HOME]), idle_timeout_seconds=600)
 
 
+@cache
+def _address() -> Address:
+    """The address of the tests' server, which runs until the end: asking it again for each test would take long."""
+    return _server().ensure_running()
+
+
 def dsn_of(database: str) -> str:
     """The address of a database on the tests' server."""
-    address = _server().ensure_running()
+    address = _address()
     return f"postgresql://{address.user}@/{database}?host={address.socket_dir}&port={address.port}"
 
 
