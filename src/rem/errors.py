@@ -87,6 +87,13 @@ class ForbiddenError(RemError):
     code = "forbidden"
 
 
+class LoginProviderError(RemError):
+    """The login provider cannot be reached or gave no valid answer: try again later."""
+
+    exit_code = 6
+    code = "login_provider_error"
+
+
 class ConflictError(RemError):
     """The change conflicts with the stored data."""
 

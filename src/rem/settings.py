@@ -461,6 +461,11 @@ class MicrosoftSettings(OAuthClientSettings):
         pattern=r"^[A-Za-z0-9.-]{1,100}$",
         description="Directory whose accounts may log in: its id, or `common`, `organizations` or `consumers`.",
     )
+    authority: str = Field(
+        default="https://login.microsoftonline.com",
+        pattern=r"^https?://[^\s/?#]+$",
+        description="Address of Microsoft's login; national clouds have another.",
+    )
 
 
 class OidcSettings(OAuthClientSettings):
@@ -549,6 +554,11 @@ class AuthSettings(_Group):
     google: OAuthClientSettings = OAuthClientSettings()
     microsoft: MicrosoftSettings = MicrosoftSettings()
     oidc: OidcSettings = OidcSettings()
+
+    @property
+    def has_login(self) -> bool:
+        """Return True if people can log in with a provider."""
+        return self.enabled and any(provider.client_id for provider in (self.google, self.microsoft, self.oidc))
 
     @field_validator("session_secret", "previous_secrets")
     @classmethod

@@ -47,6 +47,7 @@ STATUS_BY_ERROR: dict[type[errors.RemError], int] = {
     errors.InvalidInputError: 400,
     errors.UnauthorizedError: 401,
     errors.ForbiddenError: 403,
+    errors.LoginProviderError: 502,
     errors.NotFoundError: 404,
     errors.ConflictError: 409,
     errors.MemoryDisabledError: 503,

@@ -16,6 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 from rem.agents.service import Agents
 from rem.api.authentication import AuthMiddleware
 from rem.api.errors import install_error_handlers
+from rem.api.handshake import HandshakeMiddleware
 from rem.api.middleware import (
     REQUEST_ID_HEADER,
     BodyLimitMiddleware,
@@ -25,6 +26,7 @@ from rem.api.middleware import (
 from rem.api.openapi_errors import COMMON_ERRORS
 from rem.api.routes import (
     agents,
+    auth,
     chat,
     entities,
     feedback,
@@ -39,6 +41,9 @@ from rem.api.routes import (
 )
 from rem.api.telemetry import export_traces
 from rem.app import Rem
+from rem.auth.authenticator import Authenticator
+from rem.auth.production import check_auth_settings
+from rem.auth.providers import LoginProviders
 from rem.mcp.http import mount_mcp
 from rem.settings import Settings, get_settings
 from rem.worker.in_process import run_in_process_worker
@@ -60,6 +65,7 @@ TAGS: list[dict[str, Any]] = [
     {"name": "files", "description": "Ingested files and their processing status."},
     {"name": "agents", "description": "Agents that are defined in YAML."},
     {"name": "entities", "description": "All rows of the memory, to read and to change."},
+    {"name": "auth", "description": "Log in and out, renew tokens, and manage API keys."},
     {"name": "health", "description": "The state of the service."},
 ]
 MAX_OTHER_BYTES = 1_000_000
@@ -80,9 +86,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         redirect_slashes=False,
         generate_unique_id_function=_operation_id,
     )
+    check_auth_settings(settings)
     app.state.settings = settings
-    # There is no authentication yet, so the headers are trusted.
-    app.state.trusts_headers = True
+    app.state.trusts_headers = not settings.auth.enabled
+    app.state.authenticator = Authenticator(settings, None)
+    app.state.login_providers = LoginProviders(settings.auth) if settings.auth.has_login else None
     install_error_handlers(app)
     _include_routes(app)
     return app
@@ -98,6 +106,8 @@ def _include_routes(app: FastAPI) -> None:
     # The paths that OpenAI's clients use if they are given only the host.
     for router in (chat.router, models.router):
         app.include_router(router, prefix="/v1", responses=COMMON_ERRORS, include_in_schema=False)
+    for router in (auth.router, auth.dev_router):
+        app.include_router(router, responses=COMMON_ERRORS)
     app.include_router(health.router)
     mount_mcp(
         app,
@@ -118,7 +128,7 @@ def _build_middleware(settings: Settings) -> list[Middleware]:
             allow_headers=["*"],
             expose_headers=["ETag", "X-Session-Id", REQUEST_ID_HEADER],
         ),
-        Middleware(AuthMiddleware),
+        Middleware(AuthMiddleware, settings=settings),
         Middleware(RequestLogMiddleware),
         Middleware(HostCheckMiddleware, allowed=settings.api.allowed_hosts),
         Middleware(
@@ -127,6 +137,7 @@ def _build_middleware(settings: Settings) -> list[Middleware]:
             max_bytes=settings.audio.max_bytes * 4 // 3 + MAX_OTHER_BYTES,
             max_bytes_by_path={"/api/v1/files": settings.ingest.max_bytes + MAX_OTHER_BYTES},
         ),
+        Middleware(HandshakeMiddleware),
     ]
 
 
@@ -140,6 +151,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     with export_traces(settings):
         async with _open_memory(settings) as rem:
             app.state.rem = rem
+            app.state.authenticator = Authenticator(settings, rem.database if rem else None)
             app.state.agents = Agents(rem, settings)
             await app.state.agents.warm_up()
             try:

@@ -10,7 +10,8 @@ Responses: TypeAlias = dict[int | str, dict[str, Any]]
 
 EXAMPLES = {
     400: ("The input is invalid.", "invalid_input", "limit must not be negative."),
-    403: ("The server may not read this path or address.", "place_forbidden", "/etc/passwd may not be read."),
+    401: ("This needs a login.", "unauthorized", "This needs a login: send a valid token or API key, or log in."),
+    403: ("The caller may not do this.", "forbidden", "X-User-Id names another user: leave the header out."),
     404: ("It does not exist, or it belongs to another user.", "not_found", "resources has no such row."),
     409: ("The change conflicts with a stored row.", "conflict", "Another of the owner's rows has this key already."),
     412: ("The entity has changed since it was read.", "precondition_failed", "The entity has changed: read it again."),
@@ -40,5 +41,5 @@ def _document(status: int) -> dict[str, Any]:
     }
 
 
-COMMON_ERRORS = error_responses(400, 413, 422, 500, 503)
+COMMON_ERRORS = error_responses(400, 401, 403, 413, 422, 500, 503)
 """The errors that every route of the API may return."""

@@ -32,8 +32,8 @@ class Tier(StrEnum):
     PRO = "pro"
 
 
-READ, WRITE, ADMIN = "read", "write", "admin"
-ALL_SCOPES = frozenset((READ, WRITE, ADMIN))
+READ, WRITE, CHAT, ADMIN = "read", "write", "chat", "admin"
+ALL_SCOPES = frozenset((READ, WRITE, CHAT, ADMIN))
 Method: TypeAlias = Literal["none", "cookie", "token", "api_key", "dev", "header"]
 """How the caller proved who it is. `header`: it did not, because authentication is off; `none`: anonymous."""
 
@@ -66,5 +66,8 @@ class Identity:
 
 
 def make_anonymous(tenant_id: str = DEFAULT_TENANT) -> Identity:
-    """Return the identity of a caller that is not logged in, while authentication is on."""
-    return Identity(None, tenant_id, Role.USER, Tier.ANONYMOUS)
+    """Return the identity of a caller that is not logged in, while authentication is on.
+
+    It may read what the tenant shares, and chat. It may not write, because what it wrote would be shared.
+    """
+    return Identity(None, tenant_id, Role.USER, Tier.ANONYMOUS, scopes=frozenset((READ, CHAT)))

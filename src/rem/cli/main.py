@@ -25,6 +25,7 @@ from rem.cli import (
     forget,
     ingest,
     jobs,
+    keys,
     lookup,
     mcp,
     models,
@@ -69,6 +70,7 @@ app.add_typer(sessions.app, name="sessions")
 app.add_typer(dreaming.app, name="dreaming")
 app.add_typer(mcp.app, name="mcp")
 app.add_typer(jobs.app, name="jobs")
+app.add_typer(keys.app, name="keys")
 
 
 @app.callback(invoke_without_command=True)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeAlias
 
 import typer
+
+if TYPE_CHECKING:
+    from rem.settings import Settings
 
 LogLevel: TypeAlias = Literal["critical", "error", "warning", "info", "debug"]
 
@@ -28,17 +31,21 @@ def serve(
     allow_unauthenticated: Annotated[
         bool,
         typer.Option(
-            "--allow-unauthenticated", help="Listen on a public address although the API has no authentication."
+            "--allow-unauthenticated",
+            help="Listen on an address that others can reach although callers need not prove who they are. "
+            "API__ALLOW_UNAUTHENTICATED does the same.",
         ),
     ] = False,
 ) -> None:
     """Serve the HTTP API until interrupted. The embedded database starts if no other is configured."""
     import math
+    import os
     from pathlib import Path
 
     import uvicorn
 
     import rem
+    from rem.auth.production import check_auth_settings
     from rem.cli.runtime import print_to_stderr, run_with_rem
     from rem.settings import get_settings
 
@@ -46,7 +53,13 @@ def serve(
     api = settings.api
     host, port = host or api.host, api.port if port is None else port
     workers, reload = workers or api.workers, api.reload if reload is None else reload
-    _check_options(host, workers, is_reloading=reload, allow_unauthenticated=allow_unauthenticated)
+    if allow_unauthenticated:
+        # The server processes check the settings, too.
+        os.environ["API__ALLOW_UNAUTHENTICATED"] = "true"
+        get_settings.cache_clear()
+        settings = get_settings()
+    check_auth_settings(settings)
+    _check_options(settings, host, workers, is_reloading=reload)
     port = _require_port(host, port)
     if settings.postgres.enabled:
         # Opening REM once shows the progress of a first start, and reports errors once instead of in each worker.
@@ -79,13 +92,19 @@ def _log_config(level: str) -> dict[str, Any]:
     }
 
 
-def _check_options(host: str, workers: int, *, is_reloading: bool, allow_unauthenticated: bool) -> None:
+def _check_options(settings: Settings, host: str, workers: int, *, is_reloading: bool) -> None:
     from rem.errors import InvalidInputError
 
-    if not _is_loopback(host) and not allow_unauthenticated:
+    is_proven = settings.auth.enabled and settings.is_production
+    if not _is_loopback(host) and not is_proven and not settings.api.allow_unauthenticated:
+        reason = (
+            "outside of production everyone gets an administrator's token at /api/dev/token: set ENVIRONMENT=production"
+            if settings.auth.enabled
+            else "it has no authentication: set AUTH__ENABLED=true and ENVIRONMENT=production"
+        )
         raise InvalidInputError(
-            f"Anyone who reaches {host} could use this API, because it has no authentication: listen on 127.0.0.1, "
-            "or add --allow-unauthenticated."
+            f"Anyone who reaches {host} could use this API, because {reason}, listen on 127.0.0.1, or set "
+            "API__ALLOW_UNAUTHENTICATED=true (--allow-unauthenticated)."
         )
     if is_reloading and workers > 1:
         raise InvalidInputError("--reload is for one process: leave --workers out, or --reload.")

@@ -26,6 +26,8 @@ _NOT_PERSONAL = frozenset(
         ),
         # Word counts of a tenant, with hashes instead of words.
         *(("rem", "term_counts"), ("rem", "term_count_deltas")),
+        # Programs that registered themselves, before anyone logged in for them.
+        ("rem_auth", "oauth_clients"),
         # Times and kinds of jobs, without user data.
         *(("rem_jobs", name) for name in ("pgqueuer_log", "pgqueuer_schedules", "pgqueuer_statistics")),
     }

@@ -146,7 +146,7 @@ BEGIN
   -- A fixed order, because two sessions that do this at once must not block each other.
   FOR sampled_table IN
     SELECT n.nspname AS schema, c.relname AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname IN ('rem', 'rem_jobs') AND c.relkind IN ('r', 'p') ORDER BY 1, 2
+    WHERE n.nspname IN ('rem', 'rem_jobs', 'rem_auth') AND c.relkind IN ('r', 'p') ORDER BY 1, 2
   LOOP
     -- Wait for an ANALYZE that is running.
     EXECUTE format('LOCK TABLE %I.%I IN SHARE UPDATE EXCLUSIVE MODE', sampled_table.schema, sampled_table.name);

@@ -57,7 +57,7 @@ SELECT n.nspname::text AS schema, c.relname::text AS name, array_agg(a.attname::
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-WHERE n.nspname IN ('rem', 'rem_jobs') AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+WHERE n.nspname IN ('rem', 'rem_jobs', 'rem_auth') AND c.relkind IN ('r', 'p') AND NOT c.relispartition
 GROUP BY n.nspname, c.relname ORDER BY n.nspname, c.relname
 
 -- name: references
@@ -70,7 +70,7 @@ SELECT ns.nspname::text AS child_schema, c.relname::text AS child, ps.nspname::t
 FROM pg_constraint k
 JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace ns ON ns.oid = c.relnamespace
 JOIN pg_class p ON p.oid = k.confrelid JOIN pg_namespace ps ON ps.oid = p.relnamespace
-WHERE k.contype = 'f' AND ns.nspname IN ('rem', 'rem_jobs')
+WHERE k.contype = 'f' AND ns.nspname IN ('rem', 'rem_jobs', 'rem_auth')
 ORDER BY ns.nspname, c.relname, k.conname
 
 -- name: count_owned
