@@ -124,10 +124,34 @@ def test_port_zero_picks_a_free_port_and_prints_it(dsn: str) -> None:
         process.wait(timeout=30)
 
 
-def test_public_address_needs_allow_unauthenticated(home: Path) -> None:
-    refused = rem("serve", "--host", "0.0.0.0", settings={"REM_HOME": str(home)})
+def test_public_address_needs_authentication_or_a_setting(home: Path) -> None:
+    for settings, reason in (
+        ({}, "it has no authentication"),
+        ({"AUTH__ENABLED": "true"}, "everyone gets an administrator's token"),
+    ):
+        refused = rem("serve", "--host", "0.0.0.0", settings={"REM_HOME": str(home), **settings})
+        assert refused.returncode == 2
+        assert reason in refused.stderr
+        assert "API__ALLOW_UNAUTHENTICATED=true (--allow-unauthenticated)" in refused.stderr
+    assert not home.exists()
+
+
+def test_setting_allows_a_public_address(dsn: str) -> None:
+    settings = {"API__HOST": "0.0.0.0", "API__ALLOW_UNAUTHENTICATED": "true", "POSTGRES__CONNECTION_STRING": dsn}
+    with serving(settings=settings) as (address, _process):
+        assert httpx.get(f"{address}/health/live").status_code == 200
+
+
+def test_production_without_secrets_does_not_start(home: Path) -> None:
+    refused = rem("serve", settings={"REM_HOME": str(home), "ENVIRONMENT": "production"})
     assert refused.returncode == 2
-    assert "--allow-unauthenticated" in refused.stderr
+    assert refused.stderr.startswith("Error: REM does not start in production: ")
+    assert "AUTH__SESSION_SECRET is missing" in refused.stderr
+    assert "AUTH__ENABLED is missing" in refused.stderr
+    settings = {"REM_HOME": str(home), "ENVIRONMENT": "production", "AUTH__ENABLED": "true"}
+    refused = rem("serve", settings={**settings, "AUTH__OIDC__CLIENT_ID": "x"})
+    for name in ("SESSION_SECRET", "OIDC__CLIENT_SECRET", "OIDC__ISSUER", "PUBLIC_URL"):
+        assert f"AUTH__{name} is missing" in refused.stderr
     assert not home.exists()
 
 

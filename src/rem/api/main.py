@@ -35,6 +35,7 @@ from rem.api.routes import (
     messages,
     models,
     moments,
+    oauth,
     query,
     sessions,
     tool_gaps,
@@ -109,6 +110,7 @@ def _include_routes(app: FastAPI) -> None:
     for router in (auth.router, auth.dev_router):
         app.include_router(router, responses=COMMON_ERRORS)
     app.include_router(health.router)
+    app.router.routes += oauth.make_oauth_routes()
     mount_mcp(
         app,
         lambda context: app.state.agents.env_with_delegate(context),

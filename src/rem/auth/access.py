@@ -41,6 +41,6 @@ def check_access(identity: Identity, method: str, path: str) -> None:
 
 
 def _get_sufficient_scopes(method: str, path: str) -> frozenset[str]:
-    if method in SAFE_METHODS or path in READING_POSTS:
+    if method in SAFE_METHODS or (method == "POST" and path in READING_POSTS):
         return frozenset((READ,))
     return frozenset((WRITE, CHAT)) if path in CHAT_PATHS else frozenset((WRITE,))

@@ -88,7 +88,7 @@ class Logins:
             await connection.execute(query("auth", "purge"))
             await _insert(connection, login_id, tenant_id, user_id, kind, None, client_id, allowed, lifetime)
             refresh_token = await self._add_refresh_token(connection, login_id)
-        return self._make_pair(login_id, user_id, refresh_token, allowed)
+        return self._make_pair(login_id, user_id, refresh_token, allowed, client_id)
 
     async def peek_refresh_token(self, token: str) -> RefreshGrant | None:
         """Return what a refresh token is for, used or not; None if there is no such login any more."""
@@ -120,7 +120,8 @@ class Logins:
             elif login is not None and login["client_id"] == client_id:
                 await connection.execute(query("auth", "use_refresh_token"), token_hash)
                 refresh_token = await self._add_refresh_token(connection, row["login_id"])
-                return self._make_pair(row["login_id"], login["user_id"], refresh_token, frozenset(login["scopes"]))
+                scopes = frozenset(login["scopes"])
+                return self._make_pair(row["login_id"], login["user_id"], refresh_token, scopes, client_id)
         if replayed is not None:
             logger.warning("A refresh token was used twice: the login {} is revoked.", replayed)
             await self.revoke(replayed, "refresh token used twice")
@@ -161,9 +162,13 @@ class Logins:
         await connection.execute(query("auth", "extend_login"), login_id, expires_at)
         return token
 
-    def _make_pair(self, login_id: UUID, user_id: str, refresh_token: str, scopes: frozenset[str]) -> TokenPair:
+    def _make_pair(
+        self, login_id: UUID, user_id: str, refresh_token: str, scopes: frozenset[str], client_id: str | None
+    ) -> TokenPair:
         seconds = self._settings.access_token_minutes * 60
         claims = {"sid": str(login_id), "sub": user_id, "scope": " ".join(sorted(scopes)), "jti": uuid4().hex}
+        if client_id is not None:
+            claims["client_id"] = client_id
         return TokenPair(self._signer.sign(Purpose.ACCESS, claims, seconds), refresh_token, seconds, scopes)
 
 

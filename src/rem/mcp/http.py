@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from rem.context import AgentContext
+from rem.mcp.scopes import ScopeMiddleware
 from rem.mcp.server import create_mcp
 from rem.tools.env import ToolEnv
 
@@ -42,7 +43,9 @@ def create_mcp_app(
         provided = env_of(authenticate(get_http_request()))
         return provided if isinstance(provided, ToolEnv) else await provided
 
-    return create_mcp(env).http_app(
+    server = create_mcp(env)
+    server.add_middleware(ScopeMiddleware())
+    return server.http_app(
         path=path,
         stateless_http=True,
         json_response=True,
