@@ -159,12 +159,12 @@ async def test_service_key_acts_for_users_of_its_tenant(address: str, keys: ApiK
     assert await status(address, "/api/auth/me", **bearer(key), **{"X-Tenant-Id": "default"}) == 403
 
 
-@pytest.mark.parametrize("header", [{"X-User-Id": BOB}, {"X-User-Id": "anything"}, {"X-Tenant-Id": "acme"}])
-async def test_headers_do_not_impersonate(address: str, keys: ApiKeys, header: dict[str, str]) -> None:
+async def test_headers_do_not_impersonate(address: str, keys: ApiKeys) -> None:
     key, _ = await keys.create("script", SARAH, "default", role=Role.ADMIN)
     for path in ("/api/v1/sessions", "/api/auth/me"):
-        assert await status(address, path, **bearer(key), **header) == 403
-        assert await status(address, path, **header) == 401
+        for header in ({"X-User-Id": BOB}, {"X-User-Id": "anything"}, {"X-Tenant-Id": "acme"}):
+            assert await status(address, path, **bearer(key), **header) == 403
+            assert await status(address, path, **header) == 401
         assert await status(address, path, **bearer(key), **{"X-User-Id": SARAH, "X-Tenant-Id": "default"}) == 200
 
 
@@ -288,9 +288,9 @@ async def test_one_of_many_concurrent_refreshes_wins(address: str, tokens: Made)
     assert sorted(answer.status_code for answer in answers) == [200] + [401] * 7
 
 
-@pytest.mark.parametrize("text", ["", "x", "remr_", "remr_" + "x" * 43, "🎈"])
-async def test_unknown_refresh_tokens_are_refused(address: str, text: str) -> None:
-    assert (await refresh(address, text)).status_code == 401
+async def test_unknown_refresh_tokens_are_refused(address: str) -> None:
+    for text in ("", "x", "remr_", "remr_" + "x" * 43, "🎈"):
+        assert (await refresh(address, text)).status_code == 401
 
 
 async def test_logout_revokes_the_tokens_of_that_login(address: str, tokens: Made) -> None:

@@ -192,46 +192,36 @@ async def test_callback_works_once(visitor: httpx2.AsyncClient) -> None:
     assert (await visitor.get(callback)).status_code == 401
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"aud": "another-client"},
-        {"iss": "https://evil.example"},
-        {"nonce": "replayed"},
-        {"exp": int(time.time()) - 3600},
-        {"sub": None},
-        {"email": None},
-    ],
-    ids=lambda changes: next(iter(changes)),
-)
 async def test_id_tokens_that_are_not_for_this_login_are_refused(
-    visitor: httpx2.AsyncClient, provider: Provider, changes: dict[str, Any]
+    visitor: httpx2.AsyncClient, provider: Provider
 ) -> None:
-    provider.changes = changes
-    refused = await visitor.get("/api/auth/oidc/login")
-    assert refused.status_code in (401, 403)
-    assert (await visitor.get("/api/auth/me")).json()["method"] == "none"
+    for name, value in (
+        ("aud", "another-client"),
+        ("iss", "https://evil.example"),
+        ("nonce", "replayed"),
+        ("exp", int(time.time()) - 3600),
+        ("sub", None),
+        ("email", None),
+    ):
+        provider.changes = {name: value}
+        assert (await visitor.get("/api/auth/oidc/login")).status_code in (401, 403), name
+        assert (await visitor.get("/api/auth/me")).json()["method"] == "none"
 
 
-@pytest.mark.parametrize("attack", ["none", "HS256", "foreign key"])
-async def test_id_tokens_with_a_forged_signature_are_refused(
-    visitor: httpx2.AsyncClient, provider: Provider, attack: str
-) -> None:
-    if attack == "foreign key":
-        provider.signs_with_foreign_key = True
-    else:
-        provider.algorithm = attack
-    refused = await visitor.get("/api/auth/oidc/login")
-    assert refused.status_code == 401
-    assert (await visitor.get("/api/auth/me")).json()["method"] == "none"
+async def test_id_tokens_with_a_forged_signature_are_refused(visitor: httpx2.AsyncClient, provider: Provider) -> None:
+    for algorithm in ("none", "HS256", "foreign key"):
+        provider.algorithm = algorithm
+        provider.signs_with_foreign_key = algorithm == "foreign key"
+        assert (await visitor.get("/api/auth/oidc/login")).status_code == 401, algorithm
+        assert (await visitor.get("/api/auth/me")).json()["method"] == "none"
 
 
-@pytest.mark.parametrize("verified", [False, None, "no"])
-async def test_address_must_be_verified(visitor: httpx2.AsyncClient, provider: Provider, verified: object) -> None:
-    provider.claims["email_verified"] = verified
-    refused = await visitor.get("/api/auth/oidc/login")
-    assert refused.status_code == 403
-    assert "not verified" in refused.json()["error"]["message"]
+async def test_address_must_be_verified(visitor: httpx2.AsyncClient, provider: Provider) -> None:
+    for verified in (False, None, "no"):
+        provider.claims["email_verified"] = verified
+        refused = await visitor.get("/api/auth/oidc/login")
+        assert refused.status_code == 403
+        assert "not verified" in refused.json()["error"]["message"]
 
 
 async def test_provider_that_is_down_is_reported(settings: Settings) -> None:
@@ -265,30 +255,22 @@ async def test_disabled_account_cannot_log_in(visitor: httpx2.AsyncClient, addre
         assert (await client.get("/api/auth/oidc/login")).status_code == 403
 
 
-@pytest.mark.parametrize(
-    ("claims", "status"),
-    [
+async def test_microsoft_with_many_directories(address: str, provider: Provider) -> None:
+    provider.issuer_template = "{base}/{tenantid}/v2.0"
+    cases: list[tuple[dict[str, Any], int]] = [
         ({"tid": "9188040d-6c67-4c5b-b112-36a304b66dad"}, 200),
         ({"tid": "11111111-2222", "xms_edov": True}, 200),
         # The administrator of any directory can write any address into an account.
         ({"tid": "11111111-2222"}, 403),
         ({"tid": "11111111-2222", "email_verified": True}, 403),
         ({}, 401),
-    ],
-)
-async def test_microsoft_with_many_directories(
-    settings: Settings, provider: Provider, claims: dict[str, Any], status: int
-) -> None:
-    provider.issuer_template = "{base}/{tenantid}/v2.0"
-    provider.claims = {"sub": "m1", "email": "sarah@example.com", "name": "Sarah", **claims}
-    provider.changes = {"iss": f"{provider.base}/{claims.get('tid', 'x')}/v2.0"}
-    async with auth_served(settings, provider) as address, browser(address) as client:
-        assert (await client.get("/api/auth/microsoft/login")).status_code == status
-
-
-async def test_microsoft_issuer_must_be_that_of_the_directory(visitor: httpx2.AsyncClient, provider: Provider) -> None:
-    provider.issuer_template = "{base}/{tenantid}/v2.0"
-    provider.claims["tid"] = "9188040d-6c67-4c5b-b112-36a304b66dad"
-    for issuer in (f"{provider.base}/another/v2.0", f"{provider.base}/{{tenantid}}/v2.0", "https://evil.example"):
-        provider.changes = {"iss": issuer}
-        assert (await visitor.get("/api/auth/microsoft/login")).status_code == 401
+        # The issuer must be that of the directory.
+        ({"tid": "9188040d-6c67-4c5b-b112-36a304b66dad", "iss": f"{provider.base}/another/v2.0"}, 401),
+        ({"tid": "9188040d-6c67-4c5b-b112-36a304b66dad", "iss": f"{provider.base}/{{tenantid}}/v2.0"}, 401),
+        ({"tid": "9188040d-6c67-4c5b-b112-36a304b66dad", "iss": "https://evil.example"}, 401),
+    ]
+    for claims, status in cases:
+        provider.claims = {"sub": "m1", "email": "sarah@example.com", "name": "Sarah"}
+        provider.changes = {"iss": f"{provider.base}/{claims.get('tid', 'x')}/v2.0", **claims}
+        async with browser(address) as client:
+            assert (await client.get("/api/auth/microsoft/login")).status_code == status, claims

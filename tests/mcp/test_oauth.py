@@ -71,6 +71,7 @@ class BrowserLogin(OAuth):
         return AuthorizationCodeResult(code=query["code"], state=query["state"], iss=query.get("iss"))
 
 
+@pytest.mark.filterwarnings("ignore:Using in-memory token storage")
 async def test_client_logs_in_by_itself(address: str, rem: Rem) -> None:
     login = BrowserLogin(scopes=["read", "write"], client_name="<b>Editor</b>")
     login.address = address
@@ -108,9 +109,8 @@ async def test_anonymous_clients_can_be_allowed_to_read(settings: Settings, rem:
     assert await rem.store().lookup("planted") == []
 
 
-@pytest.mark.parametrize("name", sorted(TOOLS))
-async def test_every_tool_has_a_scope(name: str) -> None:
-    assert get_tool_scope(name) in ("read", "write")
+def test_unknown_tool_needs_the_stronger_scope() -> None:
+    assert {get_tool_scope(name) for name in TOOLS} == {"read", "write"}
     assert get_tool_scope("no such tool") == "write"
 
 
@@ -217,6 +217,11 @@ async def test_client_can_revoke_its_login(address: str) -> None:
             revoked = await person.post("/api/auth/oauth/revoke", data={"client_id": client_id, "token": pair[name]})
             assert revoked.status_code == 200
             assert (await person.get("/api/auth/me", headers=bearer(pair["access_token"]))).status_code == 401
+        other = (await register(person)).json()["client_id"]
+        pair = (await exchange(person, client_id, **for_code(await get_code(person, client_id)))).json()
+        for name in ("access_token", "refresh_token"):
+            await person.post("/api/auth/oauth/revoke", data={"client_id": other, "token": pair[name]})
+        assert (await person.get("/api/auth/me", headers=bearer(pair["access_token"]))).status_code == 200
 
 
 async def test_person_can_deny(address: str) -> None:
@@ -251,12 +256,18 @@ async def test_name_of_a_client_is_text(address: str) -> None:
         assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
 
 
-@pytest.mark.parametrize(
-    "uri", ["http://evil.example/cb", "javascript:alert(1)", "data:text/html,x", "https://a.example/cb#x", "file:///x"]
-)
-async def test_unsafe_redirects_cannot_be_registered(address: str, uri: str) -> None:
+async def test_unsafe_redirects_cannot_be_registered(address: str) -> None:
+    unsafe = [
+        "http://evil.example/cb",
+        "javascript:alert(1)",
+        "data:text/html,x",
+        "https://a.example/cb#x",
+        "file:///x",
+    ]
     async with browser(address) as client:
-        assert (await register(client, redirect_uris=[uri])).status_code == 400
+        for uri in unsafe:
+            assert (await register(client, redirect_uris=[uri])).status_code == 400, uri
+        assert (await register(client, redirect_uris=["https://a.example/cb", "app://done"])).status_code == 201
 
 
 async def test_registered_clients_get_no_secret(address: str) -> None:
@@ -266,29 +277,27 @@ async def test_registered_clients_get_no_secret(address: str) -> None:
         assert not made.get("client_secret")
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"redirect_uri": "http://127.0.0.1:7777/other"},
-        {"client_id": "unknown"},
-        {"code_challenge_method": "plain"},
-        {"response_type": "token"},
-        {"scope": "admin"},
-        {"resource": "https://other.example/api/v1/mcp"},
-        {"state": "s" * 3000},
-    ],
-    ids=lambda changes: next(iter(changes)),
-)
-async def test_wrong_authorization_requests_lead_to_no_question(address: str, changes: dict[str, str]) -> None:
+async def test_wrong_authorization_requests_lead_to_no_question(address: str) -> None:
     async with browser(address) as person:
         await log_in(person)
         client_id = (await register(person)).json()["client_id"]
         params = {"client_id": client_id, "redirect_uri": REDIRECT, "response_type": "code", "state": "s"}
-        params |= {"code_challenge": CHALLENGE, "code_challenge_method": "S256", **changes}
-        answer = await person.get("/api/auth/oauth/authorize", params=params, follow_redirects=False)
-        location = answer.headers.get("location", "")
-        assert answer.status_code == 400 or (location.startswith(REDIRECT) and "error=" in location)
-        assert "code=" not in location
+        params |= {"code_challenge": CHALLENGE, "code_challenge_method": "S256"}
+        for name, value in (
+            ("redirect_uri", "http://127.0.0.1:7777/other"),
+            ("client_id", "unknown"),
+            ("code_challenge_method", "plain"),
+            ("response_type", "token"),
+            ("scope", "admin"),
+            ("resource", "https://other.example/api/v1/mcp"),
+            ("state", "s" * 3000),
+        ):
+            answer = await person.get(
+                "/api/auth/oauth/authorize", params={**params, name: value}, follow_redirects=False
+            )
+            location = answer.headers.get("location", "")
+            assert answer.status_code == 400 or (location.startswith(REDIRECT) and "error=" in location), name
+            assert "code=" not in location
 
 
 async def test_without_a_login_there_is_no_authorization_server(settings: Settings) -> None:

@@ -8,7 +8,6 @@ from urllib.parse import quote, urlsplit
 
 from mcp.server.auth.handlers.authorize import AuthorizationHandler
 from mcp.server.auth.handlers.register import RegistrationHandler
-from mcp.server.auth.handlers.revoke import RevocationHandler
 from mcp.server.auth.handlers.token import TokenHandler
 from mcp.server.auth.middleware.client_auth import ClientAuthenticator
 from mcp.server.auth.settings import ClientRegistrationOptions
@@ -24,7 +23,8 @@ from rem.errors import ForbiddenError, InvalidInputError, NotFoundError
 from rem.mcp.http import MCP_PATH
 from rem.mcp.oauth_server import CLIENT_SCOPES, CONSENT_PATH, OAUTH_PATH, OAuthServer
 
-PUBLIC_JSON_HEADERS = {"Access-Control-Allow-Origin": "*", "Cache-Control": "no-store"}
+NO_STORE = {"Cache-Control": "no-store"}
+PUBLIC_JSON_HEADERS = {"Access-Control-Allow-Origin": "*", **NO_STORE}
 PAGE_HEADERS = {
     "Cache-Control": "no-store",
     # Another site must not show the question inside of its own page.
@@ -91,9 +91,20 @@ async def register_client(request: Request) -> Response:
 
 
 async def revoke_token(request: Request) -> Response:
-    """Revoke a token and its login."""
+    """Revoke a token and its login (RFC 7009). An unknown token is revoked already.
+
+    The library's own handler demands a secret, which our clients do not have.
+    """
     server = _get_server(request)
-    return await RevocationHandler(server, ClientAuthenticator(server)).handle(request)
+    form = await request.form()
+    client = await server.get_client(str(form.get("client_id", "")))
+    if client is None:
+        return JSONResponse({"error": "invalid_client"}, 401, NO_STORE)
+    text = str(form.get("token", ""))
+    token = await server.load_access_token(text) or await server.load_refresh_token(client, text)
+    if token is not None and token.client_id == client.client_id:
+        await server.revoke_token(token)
+    return Response(status_code=200, headers=NO_STORE)
 
 
 async def ask_person(request: Request) -> Response:
@@ -129,13 +140,13 @@ async def take_answer(request: Request) -> Response:
     if answer not in ("allow", "deny"):
         raise InvalidInputError("The answer is allow or deny.")
     address = await server.allow(person, asked) if answer == "allow" else server.deny(asked)
-    return RedirectResponse(address, 302, {"Cache-Control": "no-store"})
+    return RedirectResponse(address, 302, NO_STORE)
 
 
 def _offer_login(providers: LoginProviders, then: str) -> Response:
     addresses = {name: f"{AUTH_PATH}/{name}/login?next={quote(then, safe='')}" for name in providers.names}
     if len(addresses) == 1:
-        return RedirectResponse(next(iter(addresses.values())), 302, {"Cache-Control": "no-store"})
+        return RedirectResponse(next(iter(addresses.values())), 302, NO_STORE)
     links = "".join(f'<p><a href="{escape(url)}">Log in with {escape(name)}</a></p>' for name, url in addresses.items())
     return HTMLResponse(PAGE.format(title="Log in", body=links), headers=PAGE_HEADERS)
 
