@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from datetime import UTC, timedelta
 from pathlib import Path
 
 import pytest
 
 from rem.context import Scope
 from rem.errors import InvalidInputError, SettingsError
-from rem.settings import RagSettings, Settings, get_settings, list_ignored_variables
+from rem.settings import RagSettings, Settings, describe_ignored_files, get_settings, list_ignored_variables
 from tests.test_docs import DOCS, read_example
 
 
@@ -20,6 +22,14 @@ def clear_settings_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ite
     get_settings.cache_clear()
     yield
     get_settings.cache_clear()
+
+
+@pytest.fixture
+def config_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the path of the config file that REM_CONFIG names."""
+    path = tmp_path / "rem.yaml"
+    monkeypatch.setenv("REM_CONFIG", str(path))
+    return path
 
 
 @pytest.mark.parametrize("name", ["POSTGRES__CONECTION_STRING", "API__PROT", "EMBEDDING__SIZE"])
@@ -43,14 +53,58 @@ def test_relative_home_is_resolved_in_the_current_folder(tmp_path: Path) -> None
     assert Settings(rem_home=Path("memory")).rem_home == tmp_path / "memory"
 
 
-def test_env_file_of_the_current_folder_is_read(tmp_path: Path) -> None:
+def test_named_env_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".env").write_text("API__PORT=9123\nSOMETHING_ELSE=1\n", encoding="utf-8")
+    monkeypatch.setenv("REM_ENV_FILE", ".env")
     assert get_settings().api.port == 9123
+    assert describe_ignored_files() == []
 
 
-def test_error_names_an_env_file_that_is_not_utf8(tmp_path: Path) -> None:
+def test_named_env_file_must_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REM_ENV_FILE", "nowhere.env")
+    with pytest.raises(SettingsError, match=r"REM_ENV_FILE: there is no file .*nowhere\.env"):
+        get_settings()
+
+
+def test_error_names_an_env_file_that_is_not_utf8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".env").write_bytes(b"API__PORT=\xff\xfe")
-    with pytest.raises(SettingsError, match=r"\.env is not UTF-8"):
+    assert (get_settings().api.port, describe_ignored_files()) == (8000, [])
+    get_settings.cache_clear()
+    monkeypatch.setenv("REM_ENV_FILE", ".env")
+    with pytest.raises(SettingsError, match=r"REM_ENV_FILE names is not UTF-8"):
+        get_settings()
+
+
+def test_files_of_an_untrusted_folder_cannot_send_the_memory_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "rem.yaml").write_text("llm: {base_url: 'http://203.0.113.7/v1'}\n", encoding="utf-8")
+    (tmp_path / ".env").write_text("POSTGRES__CONNECTION_STRING=postgresql://203.0.113.7/x\n", encoding="utf-8")
+    settings = get_settings()
+    assert (settings.llm.base_url, settings.postgres.connection_string) == (None, None)
+    warnings = describe_ignored_files()
+    assert [warning.split("If you trust it: ")[1] for warning in warnings] == [
+        "REM_CONFIG=rem.yaml",
+        "REM_ENV_FILE=.env",
+    ]
+
+
+def test_env_file_of_another_program_is_no_reason_for_a_warning(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("DATABASE_URL=x\nAIRFLOW__CORE__KEY=1\n", encoding="utf-8")
+    assert describe_ignored_files() == []
+
+
+def test_time_zone_is_utc_unless_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert get_settings().time_zone == UTC
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    assert str(Settings(rem_time_zone="local").time_zone) == "Asia/Tokyo"
+    assert str(Settings(rem_time_zone="Europe/Ljubljana").time_zone) == "Europe/Ljubljana"
+    assert Settings(rem_time_zone="Asia/Tokyo").now().utcoffset() == timedelta(hours=9)
+
+
+@pytest.mark.parametrize("name", ["Europe/Atlantis", "../../etc/passwd", "/etc/localtime", "x\0y"])
+def test_unknown_time_zone_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    (tmp_path / "zone.yaml").write_text(f"time_zone: {json.dumps(name)}\n", encoding="utf-8")
+    monkeypatch.setenv("REM_CONFIG", "zone.yaml")
+    with pytest.raises(SettingsError, match="there is no time zone"):
         get_settings()
 
 
@@ -86,9 +140,8 @@ memory:
 """
 
 
-def test_config_file_sets_the_whole_memory_block(tmp_path: Path) -> None:
-    path = tmp_path / "rem.yaml"
-    path.write_text(SEED_BLOCK.format(folder=tmp_path) + "user: sarah@example.com\n", encoding="utf-8")
+def test_config_file_sets_the_whole_memory_block(tmp_path: Path, config_file: Path) -> None:
+    config_file.write_text(SEED_BLOCK.format(folder=tmp_path) + "user: sarah@example.com\n", encoding="utf-8")
     settings = get_settings()
     memory = settings.memory
     assert (memory.enabled, memory.max_history_tokens, memory.auto_prune_days) == (True, 5000, 30)
@@ -97,20 +150,23 @@ def test_config_file_sets_the_whole_memory_block(tmp_path: Path) -> None:
     assert (settings.embedding.provider, settings.embedding.model) == ("ollama", "nomic-embed-text")
     assert memory.vector_store.unused_names == ["backend", "persist_directory", "collection_name"]
     assert settings.rem_user == "sarah@example.com"
-    assert settings.rem_config == path
+    assert settings.rem_config == config_file
 
 
-def test_vector_store_can_be_switched_off_in_the_config_file(tmp_path: Path) -> None:
-    (tmp_path / "rem.yaml").write_text("memory: {vector_store: {enabled: false}}\n", encoding="utf-8")
+def test_vector_store_can_be_switched_off_in_the_config_file(config_file: Path) -> None:
+    config_file.write_text("memory: {vector_store: {enabled: false}}\n", encoding="utf-8")
     assert get_settings().embedding.provider == "none"
 
 
-def test_environment_overrides_env_file_and_config_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "rem.yaml").write_text(
+def test_environment_overrides_env_file_and_config_file(
+    tmp_path: Path, config_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config_file.write_text(
         "api: {port: 1, workers: 2, host: 0.0.0.0}\nmemory: {vector_store: {embedding_provider: ollama}}\n",
         encoding="utf-8",
     )
     (tmp_path / ".env").write_text("API__PORT=3\nAPI__WORKERS=3\n", encoding="utf-8")
+    monkeypatch.setenv("REM_ENV_FILE", ".env")
     monkeypatch.setenv("API__PORT", "4")
     monkeypatch.setenv("EMBEDDING__PROVIDER", "none")
     api = get_settings().api
@@ -118,12 +174,12 @@ def test_environment_overrides_env_file_and_config_file(tmp_path: Path, monkeypa
     assert get_settings().embedding.provider == "none"
 
 
-def test_config_file_is_searched_in_three_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home, project, named = tmp_path / "home", tmp_path / "rem.yaml", tmp_path / "named.yaml"
+def test_config_file_is_named_or_in_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, named = tmp_path / "home", tmp_path / "named.yaml"
     home.mkdir()
     monkeypatch.setenv("REM_HOME", str(home))
     assert get_settings().rem_config is None
-    for path, user in ((home / "config.yaml", "of-home"), (project, "of-project"), (named, "of-named")):
+    for path, user in ((home / "config.yaml", "of-home"), (named, "of-named")):
         path.write_text(f"user: {user}\n", encoding="utf-8")
         if path == named:
             monkeypatch.setenv("REM_CONFIG", str(named))
@@ -157,20 +213,20 @@ def test_named_config_file_must_exist(monkeypatch: pytest.MonkeyPatch) -> None:
         ("memory: {storage_path: rem.yaml}\n", "rem.yaml is a file, and REM needs a folder.*rem sessions import"),
     ],
 )
-def test_mistake_in_the_config_file_is_named(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "rem.yaml").write_text(text, encoding="utf-8")
+def test_mistake_in_the_config_file_is_named(config_file: Path, text: str, message: str) -> None:
+    config_file.write_text(text, encoding="utf-8")
     with pytest.raises(SettingsError, match=message):
         get_settings()
 
 
-def test_config_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "rem.yaml").write_bytes(b"user: \xff")
+def test_config_file_that_is_not_utf8_is_refused(config_file: Path) -> None:
+    config_file.write_bytes(b"user: \xff")
     with pytest.raises(SettingsError, match=r"rem\.yaml: not UTF-8 text"):
         get_settings()
 
 
-def test_empty_config_file_and_empty_groups_mean_the_defaults(tmp_path: Path) -> None:
-    (tmp_path / "rem.yaml").write_text("# nothing yet\nmemory:\nuser:\napi: {port: null}\n", encoding="utf-8")
+def test_empty_config_file_and_empty_groups_mean_the_defaults(config_file: Path) -> None:
+    config_file.write_text("# nothing yet\nmemory:\nuser:\napi: {port: null}\n", encoding="utf-8")
     settings = get_settings()
     assert (settings.memory.enabled, settings.rem_user, settings.api.port) == (True, None, 8000)
 
@@ -185,8 +241,9 @@ def test_misspelt_group_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, m
         get_settings()
 
 
-def test_misspelt_group_in_the_env_file_is_refused(tmp_path: Path) -> None:
+def test_misspelt_group_in_the_env_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".env").write_text("MEMROY__ENABLED=false\n", encoding="utf-8")
+    monkeypatch.setenv("REM_ENV_FILE", ".env")
     with pytest.raises(SettingsError, match="MEMROY__ENABLED"):
         get_settings()
 
@@ -197,8 +254,8 @@ def test_variables_of_other_programs_are_listed_but_allowed(monkeypatch: pytest.
     assert "AIRFLOW__CORE__FERNET_KEY" in list_ignored_variables()
 
 
-def test_example_in_the_docs_is_valid(tmp_path: Path) -> None:
-    (tmp_path / "rem.yaml").write_text(read_example(DOCS / "settings.md", "config"), encoding="utf-8")
+def test_example_in_the_docs_is_valid(config_file: Path) -> None:
+    config_file.write_text(read_example(DOCS / "settings.md", "config"), encoding="utf-8")
     settings = get_settings()
     assert (settings.rem_user, settings.memory.auto_prune_days) == ("sarah@example.com", 30)
     assert settings.memory.rag == RagSettings(enabled=True)

@@ -132,6 +132,7 @@ class Rem:
         recursive: bool = True,
         exclude: Sequence[str] = (),
         ignore: bool = True,
+        with_forgotten: bool = False,
         dry_run: bool = False,
         save_agent: SaveAgent | None = None,
         on_file: OnFile | None = None,
@@ -142,7 +143,8 @@ class Rem:
         Unchanged files are not written. A file that cannot be read does not stop the others. Without `form` a known
         file keeps its form, and a new one becomes chunks; `ontology` loads wikis and API descriptions into the
         knowledge base. Folders are read without what `.gitignore` files ignore, virtual environments and caches, unless
-        `ignore` is false, and without what matches a pattern in `exclude`. With `dry_run` the report says what would be
+        `ignore` is false, and without what matches a pattern in `exclude`. What the user has forgotten stays forgotten,
+        unless `with_forgotten` is true. With `dry_run` the report says what would be
         stored, and nothing is. A file that defines an agent becomes one if `save_agent` is given. `on_file` is called
         after each file, `on_index` while the chunks are indexed. If this is cancelled, the files stored so far stay.
         `undo_ingest(report.run)` erases the files that were added.
@@ -150,7 +152,7 @@ class Rem:
         scope = Scope.for_user(user, tenant)
         pipeline = self._pipeline(
             scope,
-            _make_ingest_options(category, tags, form),
+            _make_ingest_options(category, tags, form, with_forgotten),
             _make_listing_options(exclude, ignore, recursive),
             save_agent,
             is_dry_run=dry_run,
@@ -170,6 +172,7 @@ class Rem:
         recursive: bool = True,
         exclude: Sequence[str] = (),
         ignore: bool = True,
+        with_forgotten: bool = False,
         save_agent: SaveAgent | None = None,
         on_file: OnFile | None = None,
         on_index: IndexProgress | None = None,
@@ -182,7 +185,7 @@ class Rem:
         scope = Scope.for_user(user, tenant)
         pipeline = self._pipeline(
             scope,
-            _make_ingest_options(category, tags, form),
+            _make_ingest_options(category, tags, form, with_forgotten),
             _make_listing_options(exclude, ignore, recursive),
             save_agent,
         )
@@ -233,13 +236,16 @@ class Rem:
         user: UserOrScope = None,
         tenant: str = DEFAULT_TENANT,
         now: datetime | None = None,
+        text: str | None = None,
     ) -> QueryResult:
         """Run a query in REM's language, or its syntax tree, over the rows that the user may see.
 
-        Words such as "yesterday" are relative to `now`, in its time zone (default: the clock, in UTC).
+        `text` is the text of a tree that was parsed from it: the result then has the notes about misspelt clauses.
+        Words such as "yesterday" are relative to `now`, in its time zone (default: the clock, in the zone of the
+        settings).
         """
         with query_span("rem.query") as set_result:
-            result = await self._executor(Scope.for_user(user, tenant), now).run(query)
+            result = await self._executor(Scope.for_user(user, tenant), now).run(query, text)
             set_result(result.query_type, result.count)
         return result
 
@@ -255,7 +261,7 @@ class Rem:
         """Answer a question in plain words without a language model. The result's notes name the query that was run.
 
         `limit` is the maximum number of rows that a search returns. Words such as "yesterday" are relative to `now`, in
-        its time zone (default: the clock, in UTC).
+        its time zone (default: the clock, in the zone of the settings).
         """
         scope = Scope.for_user(user, tenant)
         with query_span("rem.ask") as set_result:
@@ -281,7 +287,7 @@ class Rem:
         return result
 
     def _executor(self, scope: Scope, now: datetime | None = None) -> QueryExecutor:
-        return QueryExecutor(self.store(scope), self._searcher, self._sandbox, now)
+        return QueryExecutor(self.store(scope), self._searcher, self._sandbox, now or self._settings.now())
 
     async def index(
         self,
@@ -351,7 +357,8 @@ class Rem:
 
         The same statement again changes nothing.
         """
-        return await remember(self.store(user, tenant=tenant), text, name=name, tags=tags)
+        store = self.store(user, tenant=tenant)
+        return await remember(store, text, name=name, tags=tags, at=self._settings.now())
 
     def changes(self, user: UserOrScope = None, *, tenant: str = DEFAULT_TENANT) -> ChangeRequests:
         """Return the requests to forget or correct something that wait for the user's confirmation."""
@@ -454,10 +461,12 @@ class Rem:
         return await check_mirrors(self._database)
 
 
-def _make_ingest_options(category: str | None, tags: Sequence[str] | None, form: Form | None) -> IngestOptions:
+def _make_ingest_options(
+    category: str | None, tags: Sequence[str] | None, form: Form | None, with_forgotten: bool
+) -> IngestOptions:
     if isinstance(tags, str):
         raise InvalidInputError(f"Tags are a list: write tags=[{tags!r}].")
-    return IngestOptions(category, None if tags is None else tuple(tags), form)
+    return IngestOptions(category, None if tags is None else tuple(tags), form, with_forgotten)
 
 
 def _make_listing_options(exclude: Sequence[str], ignore: bool, recursive: bool) -> ListingOptions:

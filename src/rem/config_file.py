@@ -13,29 +13,41 @@ from pydantic_core import ErrorDetails
 from rem.errors import SettingsError
 from rem.text import did_you_mean
 
-PROJECT_FILE = Path("rem.yaml")
-"""In the current folder, beside `.env`."""
+PROJECT_FILE, PROJECT_ENV_FILE = Path("rem.yaml"), Path(".env")
+"""In the current folder. They are read only if the user names them: a folder may come from somebody else."""
 HOME_FILE = Path("config.yaml")
 """In REM_HOME, for all commands of one person."""
 MAX_CONFIG_BYTES = 256 * 1024
 GENERAL_PREFIX = "rem_"
 """Settings without a group begin with it in the environment. The file leaves it out: `user`, `home`."""
-FILE_SETTING = "rem_config"
-"""The only setting that the file cannot contain: it names the file."""
+FILE_SETTINGS = frozenset({"rem_config", "rem_env_file"})
+"""The settings that the file cannot contain: they name files with settings."""
 
 
 def find_config_file(named: Path | None, home: Path) -> Path | None:
-    """Return the file to read: `named`, else rem.yaml in the current folder, else config.yaml in `home`, else None.
+    """Return the file to read: `named`, else config.yaml in `home`, else None.
 
     Raise SettingsError if `named` does not exist.
     """
     if named is not None:
-        path = named.expanduser().absolute()
-        if not path.exists():
-            raise SettingsError(f"REM_CONFIG: there is no file {path}.")
-        return path
-    candidates = (PROJECT_FILE.absolute(), home.expanduser().absolute() / HOME_FILE)
-    return next((path for path in candidates if path.is_file()), None)
+        return _require_file("REM_CONFIG", named)
+    path = home.expanduser().absolute() / HOME_FILE
+    return path if path.is_file() else None
+
+
+def find_env_file(named: str | None) -> Path | None:
+    """Return the file with environment variables that the user has named, or None.
+
+    Raise SettingsError if it does not exist.
+    """
+    return _require_file("REM_ENV_FILE", Path(named)) if named else None
+
+
+def _require_file(setting: str, named: Path) -> Path:
+    path = named.expanduser().absolute()
+    if not path.exists():
+        raise SettingsError(f"{setting}: there is no file {path}.")
+    return path
 
 
 def read_config_file(path: Path, model: type[BaseModel]) -> dict[str, Any]:
@@ -60,7 +72,7 @@ class _ConfigReader:
         self._fields = {
             name.removeprefix(GENERAL_PREFIX): (name, field)
             for name, field in model.model_fields.items()
-            if name != FILE_SETTING
+            if name not in FILE_SETTINGS
         }
 
     def read(self) -> dict[str, Any]:

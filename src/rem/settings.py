@@ -1,9 +1,10 @@
-"""Settings from the environment, `.env` and a YAML file: `API__PORT`, `REM_HOME`, …"""
+"""Settings from the environment, an `.env` file and a YAML file: `API__PORT`, `REM_HOME`, …"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from datetime import UTC, datetime, tzinfo
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
@@ -12,9 +13,22 @@ from typing import Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    DotEnvSettingsSource,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
-from rem.config_file import find_config_file, get_group_class, read_config_file
+from rem.config_file import (
+    PROJECT_ENV_FILE,
+    PROJECT_FILE,
+    find_config_file,
+    find_env_file,
+    get_group_class,
+    read_config_file,
+)
 from rem.errors import SettingsError
 
 DELIMITER = "__"
@@ -25,6 +39,9 @@ MIN_GENERAL_SIMILARITY = 0.85
 EmbeddingProviderName: TypeAlias = Literal[
     "auto", "local", "fastembed", "sentence-transformers", "ollama", "openai", "none"
 ]
+LOCAL_ZONE = "local"
+"""The name of the machine's own time zone."""
+LOCAL_ZONE_FILE = Path("/etc/localtime")
 
 
 class _Group(BaseModel):
@@ -592,9 +609,7 @@ class OtelSettings(_Group):
 class Settings(BaseSettings):
     """Settings of the whole process. Group and field names are joined by two underscores: `API__PORT`."""
 
-    model_config = SettingsConfigDict(
-        env_nested_delimiter=DELIMITER, env_file=".env", env_ignore_empty=True, extra="ignore"
-    )
+    model_config = SettingsConfigDict(env_nested_delimiter=DELIMITER, env_ignore_empty=True, extra="ignore")
 
     rem_home: Path = Field(
         default=Path("~/.rem"), description="Folder for the embedded server, downloaded models and your own agents."
@@ -602,7 +617,15 @@ class Settings(BaseSettings):
     rem_config: Path | None = Field(
         default=None,
         description=(
-            "YAML file with settings. Without it, `rem.yaml` in the current folder, then `config.yaml` in `REM_HOME`."
+            "YAML file with settings; `rem --config FILE` is the same. Without it, `config.yaml` in `REM_HOME`. A "
+            "`rem.yaml` in the current folder is not read unless this names it."
+        ),
+    )
+    rem_env_file: Path | None = Field(
+        default=None,
+        description=(
+            "File with environment variables, such as `.env`. An `.env` in the current folder is not read unless this "
+            "names it."
         ),
     )
     rem_user: str | None = Field(
@@ -616,6 +639,13 @@ class Settings(BaseSettings):
         description=(
             "Kind of installation. `production` needs secrets and has no development token "
             "([guide](authentication.md))."
+        ),
+    )
+    rem_time_zone: str | None = Field(
+        default=None,
+        description=(
+            "Time zone of words such as today and yesterday: an IANA name such as `Europe/Ljubljana`, or `local` for "
+            "that of the machine. Without it, commands use `local`, and the server and the library use UTC."
         ),
     )
     postgres: PostgresSettings = PostgresSettings()
@@ -659,6 +689,22 @@ class Settings(BaseSettings):
             return True
         return not self.is_production if self.auth.allow_anonymous is None else self.auth.allow_anonymous
 
+    @field_validator("rem_time_zone")
+    @classmethod
+    def _check_time_zone(cls, value: str | None) -> str | None:
+        if value is not None:
+            _load_time_zone(value)
+        return value
+
+    @property
+    def time_zone(self) -> tzinfo:
+        """The time zone of words such as today."""
+        return UTC if self.rem_time_zone is None else _load_time_zone(self.rem_time_zone)
+
+    def now(self) -> datetime:
+        """Return the current time in the time zone of the settings."""
+        return datetime.now(self.time_zone)
+
     @model_validator(mode="after")
     def _apply_vector_store(self) -> Settings:
         """Let the names under `memory.vector_store` set the embedder, unless the group EMBEDDING sets it itself."""
@@ -682,11 +728,12 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources, the strongest first: arguments, the environment, `.env`, the YAML file."""
-        for source in (env_settings, dotenv_settings):
+        """Return the sources, the strongest first: arguments, the environment, REM_ENV_FILE, the YAML file."""
+        env_file = DotEnvSettingsSource(settings_cls, env_file=find_env_file(os.environ.get("REM_ENV_FILE")))
+        for source in (env_settings, env_file):
             if isinstance(source, EnvSettingsSource):
                 _refuse_misspelt_names(source.env_vars)
-        return init_settings, env_settings, dotenv_settings, _ConfigFileSource(settings_cls)
+        return init_settings, env_settings, env_file, _ConfigFileSource(settings_cls)
 
 
 class _ConfigFileSource(PydanticBaseSettingsSource):
@@ -710,10 +757,65 @@ def get_settings() -> Settings:
     try:
         return Settings()
     except UnicodeDecodeError as error:
-        raise SettingsError("The file .env is not UTF-8 text: save it as UTF-8.") from error
+        raise SettingsError("The file that REM_ENV_FILE names is not UTF-8 text: save it as UTF-8.") from error
     except ValidationError as error:
         issues = "; ".join(_describe(issue) for issue in error.errors())
-        raise SettingsError(f"The environment or .env is not valid: {issues}") from error
+        raise SettingsError(f"The environment or REM_ENV_FILE is not valid: {issues}") from error
+
+
+def describe_ignored_files() -> list[str]:
+    """Return a warning for each file with settings in the current folder that is not read.
+
+    A folder may come from somebody else, and its settings could send the user's memory to another server.
+    """
+    settings = get_settings()
+    warnings = []
+    for path, name, used in (
+        (PROJECT_FILE, "REM_CONFIG", settings.rem_config),
+        (PROJECT_ENV_FILE, "REM_ENV_FILE", settings.rem_env_file),
+    ):
+        is_read = used is not None and used.expanduser().absolute() == path.absolute()
+        if not is_read and _has_settings(path):
+            warnings.append(
+                f"REM does not read the settings in {path} of the current folder, because the folder may come from "
+                f"somebody else. If you trust it: {name}={path}"
+            )
+    return warnings
+
+
+def _has_settings(path: Path) -> bool:
+    """Return whether a file exists and, if it is one for environment variables, contains settings of REM."""
+    if not path.is_file():
+        return False
+    if path != PROJECT_ENV_FILE:
+        return True
+    try:
+        names = [name.lower() for name in DotEnvSettingsSource(Settings, env_file=path).env_vars]
+    except (OSError, UnicodeDecodeError):
+        return False
+    return any(name in _GENERAL or (_split_group(name)[1] and _split_group(name)[0] in _GROUPS) for name in names)
+
+
+def _load_time_zone(name: str) -> tzinfo:
+    """Return a time zone by its IANA name, or the machine's own. Raise ValueError if there is none."""
+    from zoneinfo import ZoneInfo
+
+    if name != LOCAL_ZONE:
+        try:
+            return ZoneInfo(name)
+        except (OSError, ValueError, KeyError) as error:
+            raise ValueError(
+                f"there is no time zone {name!r}: write a name such as Europe/Ljubljana, or local"
+            ) from error
+    try:
+        variable = os.environ.get("TZ", "").removeprefix(":")
+        if variable:
+            return ZoneInfo(variable)
+        with LOCAL_ZONE_FILE.open("rb") as file:
+            return ZoneInfo.from_file(file)
+    except (OSError, ValueError, KeyError):
+        # The offset of today is a good guess where the system does not name its zone.
+        return datetime.now().astimezone().tzinfo or UTC
 
 
 def list_ignored_variables() -> list[str]:

@@ -27,15 +27,17 @@ def scripted(dsn: str, model: ScriptedModel) -> dict[str, str]:
     }
 
 
-def test_session_continues_and_tool_calls_are_shown(scripted: dict[str, str], model: ScriptedModel) -> None:
+def test_session_continues_and_verbose_shows_tool_calls(scripted: dict[str, str], model: ScriptedModel) -> None:
     model.script = lambda body: (
         [f"You said {last_text(body)}"] if has_result(body) else [Call("search_rem", {"query": 'FUZZY "zoe"'})]
     )
-    first = rem("ask", "I am Zoe", "--user", "zoe", "--session", "intro", settings=scripted)
+    first = rem("--verbose", "ask", "I am Zoe", "--user", "zoe", settings=scripted)
     assert first.returncode == 0, first.stderr
     assert first.stdout == "You said I am Zoe\n"
-    assert "[rem: search_rem(query='FUZZY \"zoe\"')]" in first.stderr
-    session = first.stderr.split("--session ")[-1].strip()
+    assert "rem: search_rem(query='FUZZY \"zoe\"')" in first.stderr
+    session = first.stderr.split("--session ")[-1].strip().rstrip(")")
+    named = rem("ask", "Hello again", "--user", "zoe", "--session", session, settings=scripted)
+    assert (named.stdout, named.stderr) == ("You said Hello again\n", "")
     second = output("ask", "Who am I?", "--user", "zoe", "--session", session, "--json", settings=scripted)
     answer = json.loads(second)
     assert answer["text"] == "You said Who am I?"

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from rem.cli.output import format_command, progress_bars
+from rem.cli.output import (
+    WrappingWriter,
+    format_command,
+    format_table_count,
+    get_line_width,
+    progress_bars,
+    wrap_lines,
+)
 from tests.rem_command import REM, environment, output, rem
 
 
@@ -91,3 +98,35 @@ def test_progress_of_several_tasks_is_one_line_without_a_terminal(capsys: pytest
     with progress_bars("Reading", "Embedding", line_seconds=60) as (on_file, _):
         on_file(1, 2000)
     assert capsys.readouterr().err == ""
+
+
+def test_lines_are_broken_between_words_and_indented() -> None:
+    text = "1. one two three\nfour-five-six-seven-eight"
+    assert wrap_lines(text, 10, "   ") == ["1. one two", "   three", "four-five-six-seven-eight"]
+    assert wrap_lines(text, None, "   ") == text.split("\n")
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_streamed_text_is_broken_between_words(capsys: pytest.CaptureFixture[str], size: int) -> None:
+    text = "Found:\n\n1. `key`: a note that is long\n\n```\nthis code is not broken at all\n```\nEnd \x1b[2J of it"
+    writer = WrappingWriter(16)
+    for start in range(0, len(text), size):
+        writer.write(text[start : start + size])
+    writer.close()
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[2:5] == ["1. `key`: a note", "   that is long", ""]
+    assert lines[6] == "this code is not broken at all"
+    assert " ".join(lines[8:]) == "End \\x1b[2J of it"
+
+
+def test_streamed_text_is_unchanged_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    assert get_line_width() is None
+    writer = WrappingWriter(None)
+    writer.write(f"a  b\n  {'c ' * 10_000}")
+    writer.close()
+    assert capsys.readouterr().out == f"a  b\n  {'c ' * 10_000}\n"
+
+
+def test_counts_have_the_right_number() -> None:
+    counts = [format_table_count(count, table) for count, table in ((1, "ontologies"), (1, "users"), (2, "files"))]
+    assert counts == ["1 ontology", "1 user", "2 files"]

@@ -101,13 +101,10 @@ def test_json_and_explain_output(env: dict[str, str]) -> None:
     assert "steps" not in answer
     explained = json.loads(output("query", "TRAVERSE harbor-plan", "--json", "--explain", settings=env))
     assert explained["tree"]["start"] == {"type": "LOOKUP", "keys": ["harbor-plan"], "table": None}
-    assert [step["name"] for step in explained["steps"]] == ["parse", "lookup", "traverse"]
+    assert [step["name"] for step in explained["steps"]] == ["lookup", "traverse"]
     text = output("query", "LOOKUP harbor-plan", "--explain", settings=env)
     assert text.startswith("LOOKUP\n  keys: harbor-plan\n")
-    assert [line.split()[0] for line in text.splitlines() if line.split()[:1] in (["parse"], ["lookup"])] == [
-        "parse",
-        "lookup",
-    ]
+    assert [line.split()[0] for line in text.splitlines() if line.split()[:1] == ["lookup"]] == ["lookup"]
 
 
 def test_empty_result_succeeds_and_bad_query_fails(env: dict[str, str]) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from pydantic_ai import Agent, ModelRetry, NativeOutput, StructuredDict, TextOutput
+from pydantic_ai import Agent, ModelRetry, NativeOutput, RunContext, StructuredDict, TextOutput
 
 from rem.agents.json_schema import (
     SchemaIssue,
@@ -163,7 +163,7 @@ def _make_agent(schema: AgentSchema, output_schema: Mapping[str, Any] | None, mo
         instructions=[
             schema.description,
             *([describe_output(output_schema)] if output_schema is not None and mode == "prompt" else []),
-            describe_today,
+            _describe_today,
         ],
         tools=[
             make_agent_tool(AGENT_TOOLS[name], env_of=make_tool_env, description=descriptions.get(name))
@@ -175,6 +175,10 @@ def _make_agent(schema: AgentSchema, output_schema: Mapping[str, Any] | None, mo
     if output_schema is not None:
         agent.output_validator(partial(validate_output, output_schema))
     return agent
+
+
+def _describe_today(run: RunContext[RunDeps]) -> str:
+    return describe_today(run.deps.env)
 
 
 def _parse_answer(text: str) -> dict[str, Any]:

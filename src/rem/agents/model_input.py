@@ -77,9 +77,10 @@ def _get_user_label(env: ToolEnv, record: Mapping[str, Any]) -> str:
     return str(context.user_email or record.get("email") or (context.user_id if is_named_by_id else record["key"]))
 
 
-def describe_today() -> str:
+def describe_today(env: ToolEnv) -> str:
     """Return the instruction with today's date. It has no time: providers cache instructions that stay the same."""
-    return f"Today is {datetime.now(UTC):%A, %-d %B %Y}."
+    now = datetime.now(UTC) if env.memory is None else env.memory.settings.now()
+    return f"Today is {now:%A, %-d %B %Y}."
 
 
 def build_summary_prompt(summary_so_far: str | None, messages: Iterable[Message]) -> str:

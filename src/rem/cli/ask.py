@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rem.cli.runtime import JsonOption, TenantOption, UserOption, print_to_stderr, run_async
+from rem.cli.runtime import JsonOption, TenantOption, UserOption, load_settings, print_to_stderr, run_async
 
 if TYPE_CHECKING:
     from rem.agents.answer_stream import AnswerStream
     from rem.agents.service import Agents
+    from rem.cli.output import WrappingWriter
     from rem.events import AnyEvent
 
 MAX_PRINTED_ARGUMENT_CHARS = 200
@@ -38,7 +39,7 @@ def ask(
 ) -> None:
     """Ask an agent and print its answer while it arrives.
 
-    Tool calls are printed on standard error. The session is stored: --session continues it.
+    The session is stored: --session continues it. `rem --verbose ask` prints the tool calls on standard error.
     """
     from rem.agents.chat import AgentRequest
     from rem.context import AgentContext, Scope
@@ -55,7 +56,7 @@ def ask(
     async def work() -> None:
         async with _open_agents() as agents:
             answer = await agents.start(request)
-            await (_print_json_answer(answer) if as_json else _print_events(answer))
+            await (_print_json_answer(answer) if as_json else _print_events(answer, is_new=session is None))
 
     run_async(work)
 
@@ -65,9 +66,8 @@ async def _open_agents() -> AsyncIterator[Agents]:
     """Open the agents, with an open REM unless the database is switched off."""
     from rem.agents.service import Agents
     from rem.app import Rem
-    from rem.settings import get_settings
 
-    settings = get_settings()
+    settings = load_settings()
     opening = Rem.open(settings, on_progress=print_to_stderr) if settings.postgres.enabled else nullcontext()
     async with opening as rem:
         agents = Agents(rem, settings)
@@ -83,25 +83,29 @@ async def _print_json_answer(answer: AnswerStream) -> None:
     print_json(await answer.collect())
 
 
-async def _print_events(answer: AnswerStream) -> None:
+async def _print_events(answer: AnswerStream, *, is_new: bool) -> None:
+    from rem.cli.output import WrappingWriter, get_line_width
+
+    writer = WrappingWriter(get_line_width())
     async for event in answer.events():
-        _print_event(event)
-    typer.echo()
+        _print_event(event, writer)
+    writer.close()
     if answer.error is not None:
         raise answer.error
-    if answer.session_id is not None:
-        print_to_stderr(f"Session {answer.session_id}: continue it with --session {answer.session_id}")
+    if is_new and answer.session_id is not None:
+        print_to_stderr(f"(To go on: --session {answer.session_id})")
 
 
-def _print_event(event: AnyEvent) -> None:
+def _print_event(event: AnyEvent, writer: WrappingWriter) -> None:
+    from loguru import logger
+
     from rem.events import ProgressEvent, TextEvent, ToolCallEvent
 
     match event:
         case TextEvent():
-            typer.echo(event.content, nl=False)
-            sys.stdout.flush()
+            writer.write(event.content)
         case ToolCallEvent(status="started"):
             arguments = ", ".join(f"{name}={value!r}" for name, value in (event.arguments or {}).items())
-            print_to_stderr(f"[{event.agent}: {event.tool_name}({arguments[:MAX_PRINTED_ARGUMENT_CHARS]})]")
+            logger.debug("{}: {}({})", event.agent, event.tool_name, arguments[:MAX_PRINTED_ARGUMENT_CHARS])
         case ProgressEvent(status="in_progress"):
             print_to_stderr(f"[{event.step}/{event.total_steps} {event.label}]")

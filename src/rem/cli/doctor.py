@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rem.app import Rem
     from rem.settings import Settings
 
+FINDING_COLUMN = 20
 CheckResult = Literal["ok", "problem"]
 Probe: TypeAlias = Callable[[], Awaitable[str]]
 """Describes one part of the installation. Raises a RemError if something is wrong with it."""
@@ -32,14 +33,15 @@ class Check:
 
 def doctor(as_json: JsonOption = False) -> None:
     """Check settings, database, search, models and agents. Exit with code 1 if there is a problem."""
-    from rem.cli.output import print_json
+    from rem.cli.output import print_json, print_wrapped
 
     checks = run_async(_run_checks)
     if as_json:
         print_json(checks)
     else:
         for check in checks:
-            typer.echo(f"{'ok     ' if check.mark == 'ok' else 'PROBLEM'}  {check.name:<10} {check.finding}")
+            mark = "ok     " if check.mark == "ok" else "PROBLEM"
+            print_wrapped(f"{mark}  {check.name:<10} {check.finding}", indent=" " * FINDING_COLUMN)
     if any(check.mark == "problem" for check in checks):
         raise typer.Exit(1)
 
@@ -87,14 +89,15 @@ async def _run_check(name: str, probe: Probe) -> Check:
 
 
 async def _check_settings() -> str:
-    from rem.settings import get_settings, list_ignored_variables
+    from rem.cli.runtime import load_settings
+    from rem.settings import list_ignored_variables
 
-    settings = get_settings()
+    settings = load_settings()
     server = "POSTGRES__CONNECTION_STRING" if settings.postgres.connection_string else "embedded server"
     file = f"settings of {settings.rem_config}" if settings.rem_config else "no config file"
     parts = [f"{server}, REM_HOME {settings.rem_home}, {file}"]
     user = f"default user {settings.rem_user} (REM_USER)" if settings.rem_user else "no default user (REM_USER)"
-    parts.append(user)
+    parts += [user, f"time zone {settings.rem_time_zone}"]
     if not settings.memory.enabled:
         parts.append("chat stores nothing (MEMORY__ENABLED=false)")
     if unused := settings.memory.vector_store.unused_names:

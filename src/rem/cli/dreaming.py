@@ -8,6 +8,7 @@ from uuid import UUID
 
 import typer
 
+from rem.cli.output import print_wrapped
 from rem.cli.runtime import JsonOption, TenantOption, UserOption, get_default_user, print_to_stderr, run_with_rem
 from rem.dreaming.registry import DREAMS
 
@@ -33,7 +34,6 @@ RescanOption = Annotated[
     ),
 ]
 
-MAX_COLUMNS = 80
 MAX_SOURCES_SHOWN = 5
 MAX_ISSUES_SHOWN = 5
 
@@ -68,9 +68,8 @@ def _run_dreams(
 
     async def work(rem: Rem) -> list[tuple[Scope, DreamReport]]:
         from rem.agents.service import Agents
-        from rem.settings import get_settings
 
-        agents = Agents(rem, get_settings())
+        agents = Agents(rem, rem.settings)
         try:
             dreamer = rem.dreamer(agents.extraction_model, agents.output_schemas)
             scopes = await _list_scopes(dreamer, user, tenant, all_users)
@@ -135,28 +134,14 @@ def _print_report(owner: str, report: DreamReport) -> None:
     _print_lines("Dropped", report.dropped)
     if report.run_id is not None:
         counts = [f"{dream} {changes.said} new, {changes.ended} ended" for dream, changes in report.changes.items()]
-        _print_wrapped(f"Statements: {'; '.join(counts)}.")
+        print_wrapped(f"Statements: {'; '.join(counts)}.", indent="  ")
 
 
 def _print_lines(title: str, lines: list[str]) -> None:
     if lines:
         typer.echo(f"{title}:")
         for line in lines:
-            _print_wrapped(f"- {line}", indent="  ")
-
-
-def _print_wrapped(text: str, indent: str = "") -> None:
-    import textwrap
-
-    wrapped = textwrap.wrap(
-        text,
-        MAX_COLUMNS,
-        initial_indent=indent,
-        subsequent_indent=f"{indent}  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    typer.echo("\n".join(wrapped))
+            print_wrapped(f"  - {line}", indent="    ")
 
 
 @app.command()
@@ -266,7 +251,8 @@ def _print_statements(records: list[StatementRecord]) -> None:
         sources = list(dict.fromkeys(source for statement in group for source in statement.sources))
         hidden = len(sources) - MAX_SOURCES_SHOWN
         shown = ", ".join(sources[:MAX_SOURCES_SHOWN]) + (f" and {hidden} more (--json)" if hidden > 0 else "")
-        typer.echo(f"{line}\n    {dream}, {period}, from {shown}")
+        print_wrapped(line, indent="  ")
+        print_wrapped(f"    {dream}, {period}, from {shown}", indent="    ")
 
 
 def _format_value(statement: StatementRecord) -> str:

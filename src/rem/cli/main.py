@@ -9,6 +9,7 @@ import errno
 import io
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -76,6 +77,10 @@ app.add_typer(keys.app, name="keys")
 @app.callback(invoke_without_command=True)
 def options(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more, on standard error.")] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="The YAML file with settings. Default: REM_CONFIG."),
+    ] = None,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     """Handle the options of all commands."""
@@ -87,6 +92,9 @@ def options(
     from rem.cli.runtime import set_up_logging
 
     set_up_logging(verbose)
+    if config is not None:
+        # In the environment, because server processes read the settings again.
+        os.environ["REM_CONFIG"] = str(config)
 
 
 def run() -> None:

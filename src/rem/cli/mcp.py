@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rem.cli.runtime import TenantOption, UserOption, print_to_stderr, run_async
+from rem.cli.runtime import TenantOption, UserOption, load_settings, print_to_stderr, run_async
 
 if TYPE_CHECKING:
     from rem.context import AgentContext
@@ -42,9 +42,8 @@ async def _serve(caller: AgentContext) -> None:
     from rem.agents.service import Agents
     from rem.app import Rem
     from rem.mcp.server import create_mcp
-    from rem.settings import get_settings
 
-    settings = get_settings()
+    settings = load_settings()
     async with AsyncExitStack() as stack:
         rem = None
         if settings.postgres.enabled:
@@ -117,7 +116,5 @@ def _warn_about_settings() -> None:
 
     groups = tuple(f"{group.upper()}__" for group in Settings.model_fields)
     names = sorted(name for name in os.environ if name.upper().startswith(groups))
-    if Path(".env").is_file():
-        names.append(".env")
     if names:
         print_to_stderr(f"The client does not see these settings: {', '.join(names)}. Add those it needs under env.")

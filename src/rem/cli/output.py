@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+import typer
 
 from rem.cli.runtime import SHARED, get_default_user
 
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 UNLIMITED_WIDTH = 10_000
 COLUMN_GAP = 3
 MIN_LAST_COLUMN_WIDTH = 20
+_LIST_MARKER = re.compile(r" *(?:[-*+]|\d{1,3}[.)])? +")
 # A stored escape sequence must not reach the terminal. Tabs and line breaks are kept.
 CONTROL_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 
@@ -98,6 +103,83 @@ def print_records(console: Console, columns: Sequence[str], cells: Sequence[Sequ
             console.print(Text(line), soft_wrap=True)
 
 
+def print_wrapped(text: str, *, indent: str = "", err: bool = False) -> None:
+    """Print a line; on a terminal, break it between words, and indent its further lines with `indent`.
+
+    Line breaks of the text stay. A word that is longer than a line, such as a key, is not broken.
+    """
+    for line in wrap_lines(text, get_line_width(err=err), indent):
+        typer.echo(line, err=err)
+
+
+def get_line_width(*, err: bool = False) -> int | None:
+    """Return the width of the terminal; None in a file or pipe, where lines are not broken."""
+    return shutil.get_terminal_size().columns if get_output_width(err=err) is None else None
+
+
+def wrap_lines(text: str, width: int | None, indent: str = "") -> list[str]:
+    """Return the lines of a text, broken between words, with `indent` before the further lines of each."""
+    if width is None:
+        return text.split("\n")
+    wrapper = textwrap.TextWrapper(
+        width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
+    )
+    return [part for line in text.split("\n") for part in wrapper.wrap(line) or [""]]
+
+
+class WrappingWriter:
+    """Writes a text to standard output while it arrives in pieces, and breaks its lines between words.
+
+    The further lines of a list item are indented. Lines inside of fenced code are not broken.
+    """
+
+    def __init__(self, width: int | None) -> None:
+        """Create a writer. Without a width, no line is broken."""
+        self._width = width
+        self._word = ""
+        self._line = ""
+        self._is_code = False
+
+    def write(self, text: str) -> None:
+        """Write the words of the text that are complete."""
+        for character in escape_control_characters(text):
+            if character not in " \n":
+                self._word += character
+                continue
+            self._write_word()
+            self._write_raw(character)
+            if character == "\n":
+                self._line = ""
+        sys.stdout.flush()
+
+    def close(self) -> None:
+        """Write the last word, and end the line."""
+        self._write_word()
+        self._write_raw("\n")
+        sys.stdout.flush()
+
+    def _write_word(self) -> None:
+        if not self._line.strip() and self._word.startswith("```"):
+            self._is_code = not self._is_code
+        if self._line.strip() and not self._is_code and self._is_too_long():
+            marker = _LIST_MARKER.match(self._line)
+            indent = " " * len(marker.group()) if marker else ""
+            self._write_raw("\n")
+            self._line = ""
+            self._write_raw(indent)
+        self._write_raw(self._word)
+        self._word = ""
+
+    def _is_too_long(self) -> bool:
+        from rich.cells import cell_len
+
+        return self._width is not None and cell_len(self._line + self._word) > self._width
+
+    def _write_raw(self, text: str) -> None:
+        self._line += text
+        sys.stdout.write(text)
+
+
 @contextmanager
 def progress_bar(label: str) -> Iterator[OnProgress]:
     """Show a progress bar on standard error if that is a terminal. Yield a function `(done, total or None)`."""
@@ -168,6 +250,13 @@ class ByteSize:
 def format_count(number: int, noun: str) -> str:
     """Return a number with its noun: 1 row, 2 rows."""
     return f"{number} {noun if number == 1 else noun + 's'}"
+
+
+def format_table_count(number: int, table: str) -> str:
+    """Return a number with the name of a table, whose rows it counts: 1 message, 2 ontologies."""
+    if number != 1 or not table.endswith("s"):
+        return f"{number} {table}"
+    return f"1 {table[:-3]}y" if table.endswith("ies") else f"1 {table[:-1]}"
 
 
 def shorten(text: str, max_chars: int) -> str:

@@ -48,19 +48,24 @@ def query(
     can use each other's results.
     """
     from rem.cli.output import print_json
+    from rem.query.language.parser import parse_query
+    from rem.query.syntax_tree import to_json
 
     if plan is not None:
         run_plan(plan, text, user=user, tenant=tenant, as_json=as_json, explain=explain)
         return
     if text == "-":
         text = sys.stdin.read()
-    # Parsed here, too, to report a syntax error before a server is started.
-    tree = _parse_to_json(text) if mode == "rem-dialect" else None
+    # Here, to report a syntax error before a server is started.
+    parsed = parse_query(text) if mode == "rem-dialect" else None
 
     async def work(rem: Rem) -> QueryResult:
-        return await (rem.query if tree else rem.ask)(text, user=user, tenant=tenant)
+        if parsed is None:
+            return await rem.ask(text, user=user, tenant=tenant)
+        return await rem.query(parsed, text=text, user=user, tenant=tenant)
 
     result = run_with_rem(work)
+    tree = None if parsed is None else to_json(parsed)
     if as_json:
         print_json(({"tree": tree} if explain and tree else {}) | result.as_json(explain=explain))
         return
@@ -122,13 +127,6 @@ def outline_tree(tree: dict[str, Any], label: str = "") -> Iterator[str]:
             yield from (f"  {line}" for line in outline_tree(value, f"{name}: "))
         elif name != "type" and value not in (None, []):
             yield f"  {name}: {', '.join(value) if isinstance(value, list) else value}"
-
-
-def _parse_to_json(text: str) -> dict[str, object]:
-    from rem.query.language.parser import parse_query
-    from rem.query.syntax_tree import to_json
-
-    return to_json(parse_query(text))
 
 
 def _print_rows(result: QueryResult) -> None:

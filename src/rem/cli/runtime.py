@@ -11,6 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from rem.app import Rem
+    from rem.settings import Settings
 
 R = TypeVar("R")
 
@@ -32,6 +33,16 @@ def get_default_user() -> str | None:
     return get_settings().rem_user
 
 
+def load_settings() -> Settings:
+    """Return the settings of a command. Unlike a server, it uses the time zone of the machine by default."""
+    from rem.settings import LOCAL_ZONE, describe_ignored_files, get_settings
+
+    for warning in describe_ignored_files():
+        print_to_stderr(warning)
+    settings = get_settings()
+    return settings if settings.rem_time_zone else settings.model_copy(update={"rem_time_zone": LOCAL_ZONE})
+
+
 def require_user(user: str | None) -> str:
     """Return the user. Raise InvalidInputError that says how to name one if there is none."""
     from rem.errors import InvalidInputError
@@ -48,7 +59,8 @@ UserOption = Annotated[
         "-u",
         callback=resolve_user,
         help="The owner of the memory: an e-mail address, or the owner's id (not the id of a row in users). "
-        "Default: REM_USER, or else the rows that the tenant shares, which - always means.",
+        "Default: REM_USER, or else the rows that the tenant shares with all its users. If REM_USER is set, --user - "
+        "chooses these shared rows.",
     ),
 ]
 TenantOption = Annotated[str, typer.Option("--tenant", help="The tenant.")]
@@ -80,7 +92,7 @@ def run_with_rem(work: Callable[[Rem], Awaitable[R]]) -> R:
 
         from rem.app import Rem
 
-        async with Rem.open(on_progress=print_to_stderr) as rem:
+        async with Rem.open(load_settings(), on_progress=print_to_stderr) as rem:
             logger.debug("Opened {}, PostgreSQL {}", rem.database.describe_address(), rem.database.server_info.version)
             return await work(rem)
 

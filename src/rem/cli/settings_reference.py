@@ -20,9 +20,9 @@ INTRODUCTION = """\
 
 `make docs` writes this page from `src/rem/settings.py` and `src/rem/errors.py`.
 
-REM reads its settings from environment variables, from the file `.env` in the current folder, and from one YAML file.
-An environment variable overrides `.env`, and both override the YAML file. A misspelt name is an error, which names the
-nearest setting. Write lists as JSON:
+REM reads its settings from environment variables and from one YAML file, and from a file with environment variables if
+`REM_ENV_FILE` names one. An environment variable overrides that file, and both override the YAML file. A misspelt name
+is an error, which names the nearest setting. Write lists as JSON:
 
 ```sh
 export POSTGRES__POOL_MAX_SIZE=20
@@ -35,9 +35,14 @@ that look like settings but have an unknown group, which REM ignores because the
 
 ## The YAML file
 
-REM reads the first of these files that exists: the file that `REM_CONFIG` names, `rem.yaml` in the current folder,
-`config.yaml` in `REM_HOME`. Groups are mappings, in small letters. The settings of no group are `user` (`REM_USER`)
-and `home` (`REM_HOME`). Unknown names are errors. Relative paths start at the current folder.
+REM reads the file that `REM_CONFIG` or `rem --config FILE` names, or else `config.yaml` in `REM_HOME`. Groups are
+mappings, in small letters. The settings of no group leave out `REM_`: `user`, `home`, `time_zone`. Unknown names are
+errors. Relative paths start at the current folder.
+
+**Files in the current folder are not read.** A folder may come from somebody else: settings such as `llm.base_url` or
+`postgres.connection_string` in it could send your memory to another server. If you trust a `rem.yaml` or `.env` in the
+current folder, name it: `REM_CONFIG=rem.yaml`, `REM_ENV_FILE=.env`. Commands print a warning if they find such a file
+with settings of REM and do not read it.
 
 <!-- example: config -->
 ```yaml

@@ -40,22 +40,27 @@ class QueryExecutor:
         """The time at which the queries are asked."""
         return self._now or datetime.now(UTC)
 
-    async def run(self, query: str | Query) -> QueryResult:
-        """Run a query, given as text or as its tree. Raise QuerySyntaxError if the text is not a valid query."""
-        if not isinstance(query, str):
-            return add_times(await self._run_tree(query))
+    async def run(self, query: str | Query, text: str | None = None) -> QueryResult:
+        """Run a query, given as text or as its tree. Raise QuerySyntaxError if the text is not a valid query.
+
+        `text` is the text of a tree that was parsed from it. Messages about mistakes quote it.
+        """
         steps = Steps()
-        with steps.measure("parse"):
-            tree = parse_query(query)
+        if isinstance(query, str):
+            text = query
+            with steps.measure("parse"):
+                query = parse_query(text)
+        if text is None:
+            return add_times(await self._run_tree(query), self.now.tzinfo)
         try:
-            result = await self._run_tree(tree)
+            result = await self._run_tree(query)
         except InvalidInputError as error:
-            suggestion = self._suggest_quotes(error, query, tree)
+            suggestion = self._suggest_quotes(error, text, query)
             if suggestion is None:
                 raise
             raise InvalidInputError(f"{error}\nDid you mean: {suggestion}") from error
-        notes = (*result.notes, *note_misspelt_clause(query))
-        return add_times(replace(result, steps=(*steps, *result.steps), notes=notes))
+        notes = (*result.notes, *note_misspelt_clause(text))
+        return add_times(replace(result, steps=(*steps, *result.steps), notes=notes), self.now.tzinfo)
 
     async def _run_tree(self, query: Query) -> QueryResult:
         match query:

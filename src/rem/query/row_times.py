@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from rem.query.result import QueryResult
@@ -14,11 +14,11 @@ _TABLES_WITHOUT_TIME = frozenset({"users"})
 """A person has no time; the row only says when REM heard of somebody first."""
 
 
-def add_times(result: QueryResult) -> QueryResult:
-    """Return the result with `happened_at` in every row that has a record with a time."""
+def add_times(result: QueryResult, zone: tzinfo | None = None) -> QueryResult:
+    """Return the result with `happened_at` in every row that has a record with a time; with `zone` in that zone."""
     if result.query_type == "SQL":
         return result
-    return replace(result, results=[_add_time(row) for row in result.results])
+    return replace(result, results=[_add_time(row, zone) for row in result.results])
 
 
 def find_time(table: str, record: Mapping[str, Any]) -> str | None:
@@ -41,7 +41,12 @@ def _find_written_at(record: Mapping[str, Any]) -> str | None:
         return None
 
 
-def _add_time(row: dict[str, Any]) -> dict[str, Any]:
+def _add_time(row: dict[str, Any], zone: tzinfo | None) -> dict[str, Any]:
     record = row.get("record")
     time = find_time(str(row.get("table")), record) if isinstance(record, Mapping) else None
-    return row if time is None else {**row, "happened_at": time}
+    return row if time is None else {**row, "happened_at": _to_zone(time, zone)}
+
+
+def _to_zone(time: str, zone: tzinfo | None) -> str:
+    """Return an ISO time in another time zone. UTC stays as the database writes it."""
+    return time if zone in (None, UTC) else datetime.fromisoformat(time).astimezone(zone).isoformat()

@@ -100,10 +100,10 @@ def pick_excerpt(text: str, question: str, max_chars: int = MAX_EXCERPT_CHARS) -
 def describe_date(time: str, today: date | None = None) -> str:
     """Return the day of an ISO time as people say it: today, yesterday or 14 Nov 2026; "" if it is not a time."""
     try:
-        day = datetime.fromisoformat(time).date()
+        moment = datetime.fromisoformat(time)
     except ValueError:
         return ""
-    today = today or datetime.now(UTC).date()
+    day, today = moment.date(), today or datetime.now(moment.tzinfo or UTC).date()
     if day in (today, today - timedelta(days=1)):
         return "today" if day == today else "yesterday"
     return f"{day.day} {day:%b %Y}"
