@@ -163,6 +163,17 @@ def test_undo_names_what_stays(command: dict[str, str], docs: Path) -> None:
     assert "docs/helper.yaml: defined an agent, which stays" in printed
 
 
+def test_run_that_only_updated_files_has_nothing_to_undo(command: dict[str, str], docs: Path) -> None:
+    run_ingest(str(docs / "guide.md"), settings=command)
+    (docs / "guide.md").write_text(PAGE.replace("make", "pip"), encoding="utf-8")
+    updated = output("ingest", str(docs / "guide.md"), settings=command)
+    assert "1 changed" in updated
+    assert "undo" not in updated
+    run = output("ingest", "runs", settings=command).split()[0]
+    printed = output("ingest", "undo", run, settings=command)
+    assert printed.startswith(f"Run {run} added no files, it only updated some: there is nothing to erase.\nguide.md: ")
+
+
 async def test_dry_run_lists_the_files_and_stores_nothing(command: dict[str, str], docs: Path, shared: Store) -> None:
     printed = output("ingest", str(docs), "--dry-run", "--exclude", "*.py", settings=command)
     assert printed == (

@@ -19,6 +19,7 @@ from tests.forgetting.text_traces import find_traces
 
 _ALICE, _BOB = "alice@example.com", "bob@example.com"
 _SECRET = "heliotrope-91"
+_HELP = 'Say "Forget my code word." to make me forget a word, a person or a note.'
 
 
 async def say(rem: Rem, *texts: str, role: Role = Role.USER, session_id: UUID | None = None) -> UUID:
@@ -39,17 +40,28 @@ async def test_forgetting_shows_the_rows_first_and_erases_only_them(
 ) -> None:
     session_id = await say(rem, f"My code word for the boat is {_SECRET}.", "The boat needs a new sail.")
     await say(rem, f"Your code word is {_SECRET}.", role=Role.ASSISTANT, session_id=session_id)
+    await say(rem, f"Is {_SECRET} my code word?", session_id=session_id)
+    await say(rem, _HELP, role=Role.ASSISTANT, session_id=session_id)
     await alice.upsert(Resource(name="Boat", content=f"Code words: {_SECRET} for the boat."))
     await say(rem, "Forget my code word.", session_id=session_id)
     request = await rem.changes(_ALICE).request_forget("my code word", session_id=session_id)
-    assert [row.table for row in request.rows] == ["resources", "messages", "messages"]
-    assert (request.total, request.is_exact) == (3, True)
+    assert [row.table for row in request.rows] == ["resources", "messages"]
+    assert (request.total, request.is_exact) == (2, True)
     assert f"`session-{session_id}-msg-0`: “My code word for the boat is {_SECRET}.”" in request.preview
-    assert len(await list_texts(alice)) == 5
+    assert len(await list_texts(alice)) == 7
     report = await rem.changes(_ALICE).confirm(request.code, by="test")
-    assert report.erased == {"resources": 1, "messages": 2}
-    assert await list_texts(alice) == {"The boat needs a new sail."}
+    # REM's answers and the questions that repeat it go as well, and are not memories that one chooses.
+    assert report.erased == {"resources": 1, "messages": 1}
+    assert await list_texts(alice) == {"The boat needs a new sail.", _HELP}
     assert await find_traces(sql, _SECRET) == {}
+
+
+async def test_answers_are_listed_if_nothing_else_has_the_words(rem: Rem, alice: Store) -> None:
+    await say(rem, "The harbour master is called Ines.", role=Role.ASSISTANT)
+    request = await rem.changes(_ALICE).request_forget("harbour master")
+    assert "(REM's answer)" in request.preview
+    await rem.changes(_ALICE).confirm(request.code, by="test")
+    assert await list_texts(alice) == set()
 
 
 async def test_a_late_confirmation_erases_no_other_answers(
@@ -109,7 +121,7 @@ async def test_long_texts_are_searched_to_their_end(rem: Rem, alice: Store) -> N
     assert {row.key for row in request.rows if row.table == "resources"} == {"book"}
     assert request.total == 2
     request = await rem.changes(_ALICE).request_correction("Marta", "Marta moved to Hull.")
-    assert len(request.rows) == 2
+    assert [row.text for row in request.rows] == ["Marta moved to Leeds."]
 
 
 async def test_a_code_works_once_and_for_its_owner_only(rem: Rem, alice: Store, bob: Store) -> None:
@@ -233,6 +245,28 @@ async def test_a_correction_keeps_messages_and_stores_what_replaces_them(rem: Re
     assert note.metadata["supersedes"] == [f"messages/{message.id}"]
     assert (report.changed, report.replaced) == (0, 1)
     assert len(await alice.find(Message)) == 2
+
+
+@pytest.mark.parametrize(
+    ("topic", "new", "replaced", "kept"),
+    [
+        ("my flight", "My flight is SK1427.", "My flight is SK1425.", "Ana has booked my flight at the counter."),
+        (
+            "spare key",
+            "Ines has the spare key of the boat.",
+            "Tom has the spare key of the boat.",
+            "A spare key costs a lot.",
+        ),
+        ("Marta", "Marta lives in Hull.", "Marta lives in Leeds.", "Marta plays the oboe."),
+        ("dentist", "The dentist is on Friday.", "The dentist is on Monday.", "The dentist has a fish tank."),
+    ],
+)
+async def test_a_correction_replaces_only_what_it_says_differently(
+    rem: Rem, topic: str, new: str, replaced: str, kept: str
+) -> None:
+    await say(rem, replaced, kept)
+    request = await rem.changes(_ALICE).request_correction(topic, new)
+    assert ([row.text for row in request.rows], request.total) == ([replaced], 1)
 
 
 async def test_a_corrected_message_is_marked_in_answers(rem: Rem, alice: Store) -> None:

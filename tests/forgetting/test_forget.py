@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -16,7 +17,7 @@ from rem.errors import ConflictError, InvalidInputError
 from rem.forgetting.forget_plan import ForgetPlan
 from rem.ingest.models import FetchedFile
 from rem.memory.message import NewMessage
-from rem.models import Edge, Message, Moment, Ontology, Resource, Role, Session, User
+from rem.models import Edge, File, Message, Moment, Ontology, Resource, Role, Session, User
 from tests.dreaming.sample_claims import (
     claim_edge,
     claim_field,
@@ -157,6 +158,8 @@ async def test_dream_does_not_make_forgotten_entity_again(rem: Rem, alice: Store
 async def test_report_agrees_with_plan(rem: Rem, alice: Store, known: Resource, with_mentions: bool) -> None:
     plan = await make_plan(rem, mentions=with_mentions)
     report = await rem.forget(plan)
+    assert (report.erased.total(), report.changed) == (plan.erased_count, len(plan.changed))
+    assert report.statements == len(plan.statements)
     if with_mentions:
         assert report.erased.total() == len(plan.rows) + 3
         assert report.kept_mentions == 0
@@ -164,7 +167,6 @@ async def test_report_agrees_with_plan(rem: Rem, alice: Store, known: Resource, 
         assert report.erased.total() == len(plan.rows)
         assert report.changed == len(plan.facts) == 3
         assert report.kept_mentions == len(plan.mentions) == 3
-    assert report.statements == len(plan.statements)
 
 
 async def test_rest_of_an_episode_is_kept(rem: Rem, alice: Store, known: Resource) -> None:
@@ -226,13 +228,60 @@ async def test_unchanged_file_does_not_restore_forgotten_parts(rem: Rem, alice: 
     await rem.forget(await make_plan(rem, mentions=True))
     assert (await ingester.ingest(page)).status == "unchanged"
     assert await chunks() == ["# Harbour\n\nOf stone."]
-    # A changed file, or a file whose own row was forgotten, is read again completely.
-    assert (await ingester.ingest(replace(page, data=page.data + b"And more.\n"))).status == "changed"
-    assert "Sarah Chen" in (await chunks())[1]
-    await rem.forget(await make_plan(rem, "team.md"))
-    assert await chunks() == []
-    assert (await ingester.ingest(page)).status == "added"
-    assert len(await chunks()) == 2
+    # A change in another part does not bring it back. A new text that names the person is a new memory.
+    other = replace(page, data=b"# Weather\n\nRain.\n\n" + page.data)
+    assert (await ingester.ingest(other)).status == "changed"
+    assert await chunks() == ["# Weather\n\nRain.", "# Harbour\n\nOf stone."]
+    assert (await ingester.ingest(replace(other, data=other.data + b"And more.\n"))).status == "changed"
+    assert "Sarah Chen" in (await chunks())[2]
+
+
+async def test_forgotten_note_does_not_come_back(rem: Rem, alice: Store, tmp_path: Path) -> None:
+    note = tmp_path / "sarah.md"
+    note.write_text("# Sarah\n\nSarah Chen leads it.\n", encoding="utf-8")
+    (tmp_path / "harbour.md").write_text("Of stone.\n", encoding="utf-8")
+    await rem.ingest(tmp_path, user=_ALICE)
+    plan = await make_plan(rem, mentions=True)
+    assert (plan.files, plan.erased_count) == ([note.as_uri()], 2)
+    report = await rem.forget(plan)
+    # No empty note is left.
+    assert report.erased == {"files": 1, "resources": 1}
+    assert [file.name for file in await alice.find(File)] == [f"{tmp_path.name}/harbour.md"]
+    note.rename(tmp_path / "renamed.md")
+    note.write_text("# Sarah\n\nSarah Chen leads it, and more.\n", encoding="utf-8")
+    again = await rem.ingest(tmp_path, user=_ALICE)
+    assert again.counts == {"unchanged": 1, "deleted": 2}
+    assert all("stays forgotten" in str(file.error) for file in again.files if file.status == "deleted")
+    assert (await rem.ingest(tmp_path, user=_BOB)).counts == {"added": 3}
+    wanted = await rem.ingest(tmp_path, user=_ALICE, with_forgotten=True)
+    assert wanted.counts == {"unchanged": 1, "added": 2}
+    note.write_text("# Sarah\n\nChanged.\n", encoding="utf-8")
+    assert (await rem.ingest(tmp_path, user=_ALICE)).counts == {"unchanged": 2, "changed": 1}
+
+
+async def test_undone_run_is_not_forgotten(rem: Rem, tmp_path: Path) -> None:
+    (tmp_path / "note.md").write_text("Sarah Chen leads it.\n", encoding="utf-8")
+    run = (await rem.ingest(tmp_path, user=_ALICE)).run
+    await rem.undo_ingest(str(run), user=_ALICE)
+    assert (await rem.ingest(tmp_path, user=_ALICE)).counts == {"added": 1}
+
+
+async def test_erased_user_can_start_again_with_the_same_notes(rem: Rem, tmp_path: Path) -> None:
+    (tmp_path / "note.md").write_text("Sarah Chen leads it.\n", encoding="utf-8")
+    await rem.ingest(tmp_path, user=_ALICE)
+    await rem.forget(await make_plan(rem, mentions=True))
+    await rem.erase_user(_ALICE)
+    assert (await rem.ingest(tmp_path, user=_ALICE)).counts == {"added": 1}
+
+
+async def test_file_named_after_it_is_counted_with_its_parts(rem: Rem, alice: Store) -> None:
+    text = b"# Trip\n\nWith Sarah Chen.\n\n# Rest\n\nThe sea was calm.\n"
+    await rem.ingester(_ALICE).ingest(FetchedFile("sarah-chen.md", "file:///sarah-chen.md", text))
+    for label, mentions in (("sarah-chen.md", False), ("Sarah Chen", True)):
+        plan = await make_plan(rem, label, mentions=mentions)
+        assert plan.erased_count == 3
+    assert (await rem.forget(plan)).erased == {"files": 1, "resources": 2}
+    assert await alice.find(Resource) == []
 
 
 async def test_sessions_and_profiles_are_emptied_not_erased(

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -91,9 +92,10 @@ async def test_forget_shows_plan_and_needs_confirmation(known: None, rem: Rem, d
     done = run_rem("forget", "Sarah Chen", *_ALICE, settings=database, stdin="n\n")
     assert done.returncode == 1
     assert "Known as: Sarah Chen, Sarah" in done.stdout
-    assert "To erase: 1 ontologies" in done.stdout
-    assert "To remove from other rows: 1 users" in done.stdout
-    assert "Texts that name it, kept: 1 messages, 1 resources" in done.stdout
+    assert "To erase: 1 ontology" in done.stdout
+    assert "To remove from other rows: 1 user\n" in done.stdout
+    assert "Texts that name it, kept: 1 message, 1 resource" in done.stdout
+    assert "In all: 1 row to erase, 1 to change, 0 statements to retract." in done.stdout
     assert "Sarah came along." in done.stdout
     assert await rem.store("alice@example.com").lookup("sarah-chen")
     done = run_rem("forget", "Sarah Chen", *_ALICE, settings=database, stdin="y\n")
@@ -101,10 +103,28 @@ async def test_forget_shows_plan_and_needs_confirmation(known: None, rem: Rem, d
     assert not await rem.store("alice@example.com").lookup("sarah-chen")
 
 
+async def test_forget_names_the_files_that_stay_on_disk(rem: Rem, database: dict[str, str], tmp_path: Path) -> None:
+    note = tmp_path / "sarah.md"
+    note.write_text("Sarah Chen leads it.\n", encoding="utf-8")
+    await rem.ingest(note, user=_ALICE[1])
+    memory = rem.memory(_ALICE[1])
+    session = await memory.create_session()
+    await memory.append(session.id, [NewMessage(role=Role.ASSISTANT, content="I found: Sarah Chen leads it.")])
+    done = run_rem("forget", "Sarah Chen", "--mentions", "--yes", *_ALICE, settings=database)
+    assert "Texts that name it, to erase: 1 file\n  files/sarah.md with 1 part: Sarah Chen leads it." in done.stdout
+    assert "REM's own answers that repeat them, to erase: 1" in done.stdout
+    assert "In all: 3 rows to erase, 0 to change" in done.stdout
+    assert "Erased 3 rows, changed 0" in done.stdout
+    assert f"1 file on disk still has this text, and REM does not change files: {note}." in done.stderr
+    again = output("ingest", str(note), *_ALICE, settings=database)
+    assert "1 deleted" in again
+    assert "It was forgotten earlier and stays forgotten: `rem ingest --with-forgotten`" in again
+
+
 async def test_json_mode_shows_plan_on_stderr_before_asking(known: None, database: dict[str, str]) -> None:
     done = run_rem("forget", "Sarah Chen", "--json", *_ALICE, settings=database, stdin="n\n")
     assert (done.returncode, done.stdout.strip()) == (1, "")
-    assert done.stderr.index("To erase: 1 ontologies") < done.stderr.index("Forget Sarah Chen for good?")
+    assert done.stderr.index("To erase: 1 ontology") < done.stderr.index("Forget Sarah Chen for good?")
     done = run_rem("erase-user", "alice@example.com", "--json", settings=database, stdin="y\n")
     assert json.loads(done.stdout)["after"] == 0
     assert re.search(r"resources +user_id +1.*Would erase .*Erase alice", done.stderr, re.DOTALL), done.stderr
@@ -128,7 +148,7 @@ async def test_erase_user_asks_and_shows_counts(known: None, rem: Rem, database:
     assert re.search(r"rem\.messages +user_id +1 +0 *\n", done.stdout)
     assert re.search(r"rem_jobs\.pgqueuer +headers +0 +0 *\n", done.stdout)
     assert "nothing is left" in done.stdout
-    assert "Rows of other users that mention alice@example.com stay: 1 resources." in done.stderr
+    assert "Rows of other users that mention alice@example.com stay: 1 resource." in done.stderr
     result = json.loads(output("erase-user", "alice@example.com", "--yes", "--json", settings=database))
     assert (result["before"], result["after"]) == (0, 0)
 

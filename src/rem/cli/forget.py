@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -221,53 +222,100 @@ def format_expiry(expires_at: datetime | None) -> str:
 
 
 def _show_plan(plan: ForgetPlan, *, err: bool) -> None:
-    from rem.cli.output import format_count
+    from rem.cli.output import format_count, print_wrapped
 
-    typer.echo(f"Known as: {', '.join(plan.names)}", err=err)
+    print_wrapped(f"Known as: {', '.join(plan.names)}", indent="  ", err=err)
     _show_rows("To erase", plan.rows, err=err)
     _show_rows("To remove from other rows", plan.facts, err=err)
     if plan.statements:
         typer.echo(f"To retract: {format_count(len(plan.statements), 'dreamt statement')}", err=err)
         for statement in plan.statements[:MAX_EXAMPLES]:
-            typer.echo(f"  {statement.text}", err=err)
-    title = "Texts that name it, to erase" if plan.with_mentions else "Texts that name it, kept"
-    _show_rows(title, plan.mentions, err=err)
+            print_wrapped(f"  {statement.text}", indent="    ", err=err)
+    answers = [row for row in plan.mentions if row.is_own_answer]
+    texts = [row for row in plan.mentions if not row.is_own_answer]
+    if plan.with_mentions:
+        _show_rows("Texts that name it, to erase", [row for row in texts if not row.is_kept], err=err)
+        _show_rows("Rows that stay without the words about it", [row for row in texts if row.is_kept], err=err)
+    else:
+        _show_rows("Texts that name it, kept", texts, err=err)
+    if answers:
+        fate = "to erase" if plan.with_mentions else "kept"
+        typer.echo(f"REM's own answers that repeat them, {fate}: {len(answers)}", err=err)
     if plan.shared and plan.scope.user_id is not None:
-        print_to_stderr(f"Shared rows with this name stay: {', '.join(plan.shared)}.")
+        print_wrapped(f"Shared rows with this name stay: {', '.join(plan.shared)}.", err=True)
     if plan.is_empty:
         nothing = "Nothing else has this name." if plan.mentions else "There is nothing to forget."
         typer.echo(nothing, err=err)
+    else:
+        changed, statements = len(plan.changed), format_count(len(plan.statements), "statement")
+        rows = format_count(plan.erased_count, "row")
+        print_wrapped(f"In all: {rows} to erase, {changed} to change, {statements} to retract.", err=err)
     if plan.mentions and not plan.with_mentions:
         print_to_stderr("Add --mentions to erase these texts as well.")
+    _show_files(plan)
+
+
+def _show_files(plan: ForgetPlan) -> None:
+    """Name the files that stay on disk although their text is erased from the memory."""
+    from rem.cli.output import format_count, print_wrapped
+
+    paths = [path for path in map(_to_path, plan.files) if path is not None and path.exists()]
+    if not paths:
+        return
+    more = f" and {len(paths) - MAX_EXAMPLES} more" if len(paths) > MAX_EXAMPLES else ""
+    names = ", ".join(str(path) for path in paths[:MAX_EXAMPLES])
+    print_wrapped(
+        f"{format_count(len(paths), 'file')} on disk still {'has' if len(paths) == 1 else 'have'} this text, and REM "
+        f"does not change files: {names}{more}. `rem ingest` leaves out what you have forgotten.",
+        err=True,
+    )
+
+
+def _to_path(uri: str) -> Path | None:
+    from urllib.parse import unquote, urlsplit
+
+    parts = urlsplit(uri)
+    return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
 
 def _show_rows(title: str, rows: Sequence[AffectedRow], *, err: bool) -> None:
+    from rem.cli.output import escape_control_characters, print_wrapped
+
     if not rows:
         return
     typer.echo(f"{title}: {_format_counts(Counter(row.ref.table for row in rows))}", err=err)
     for row in rows[:MAX_EXAMPLES]:
-        dependents = f" with {row.dependent_rows} dependent rows" if row.dependent_rows else ""
+        dependents = f" with {_format_dependents(row)}" if row.dependent_rows else ""
         excerpt = f": {row.excerpt}" if row.excerpt else ""
-        typer.echo(f"  {row.ref.table}/{row.key}{dependents}{excerpt}", err=err)
+        line = escape_control_characters(f"  {row.ref.table}/{row.key}{dependents}{excerpt}")
+        print_wrapped(line, indent="    ", err=err)
     if len(rows) > MAX_EXAMPLES:
         typer.echo(f"  and {len(rows) - MAX_EXAMPLES} more; --json lists them all", err=err)
 
 
+def _format_dependents(row: AffectedRow) -> str:
+    from rem.cli.output import format_count
+
+    return format_count(row.dependent_rows, "message" if row.ref.table == "sessions" else "part")
+
+
 def _format_counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {table}" for table, count in sorted(counts.items()))
+    from rem.cli.output import format_table_count
+
+    return ", ".join(format_table_count(count, table) for table, count in sorted(counts.items()))
 
 
 def _show_report(report: ForgetReport) -> None:
-    from rem.cli.output import format_count
+    from rem.cli.output import format_count, print_wrapped
 
-    typer.echo(
+    print_wrapped(
         f"Erased {format_count(report.erased.total(), 'row')}, changed {report.changed}, "
         f"retracted {format_count(report.statements, 'statement')}."
     )
     if report.left:
-        print_to_stderr(f"Still stored, written in the meantime: {', '.join(report.left)}. Run it again.")
+        print_wrapped(f"Still stored, written in the meantime: {', '.join(report.left)}. Run it again.", err=True)
     else:
-        kept = f" except {report.kept_mentions} texts that name it" if report.kept_mentions else ""
+        kept = f" except {format_count(report.kept_mentions, 'text')} that name it" if report.kept_mentions else ""
         typer.echo(f"Searched again: nothing is left{kept}.")
 
 
@@ -302,6 +350,7 @@ def _plan_json(plan: ForgetPlan) -> dict[str, Any]:
                 "fields": row.fields,
                 "excerpt": row.excerpt,
                 "along": row.dependent_rows,
+                "stays": row.is_kept,
             }
             for row in rows
         ]
@@ -317,6 +366,7 @@ def _plan_json(plan: ForgetPlan) -> dict[str, Any]:
         "mentions": rows_json(plan.mentions),
         "summaries": plan.summaries,
         "shared": plan.shared,
+        "files": plan.files,
     }
 
 

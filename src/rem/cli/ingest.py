@@ -76,6 +76,9 @@ def add(
         bool,
         typer.Option("--no-ignore", help="Include what .gitignore ignores, virtual environments and cache folders."),
     ] = False,
+    with_forgotten: Annotated[
+        bool, typer.Option("--with-forgotten", help="Also store again what you have forgotten with `rem forget`.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be stored, and store nothing.")] = False,
     watch: Annotated[
         bool, typer.Option("--watch", help="Go on until Ctrl-C: follow new, changed and removed files.")
@@ -101,6 +104,7 @@ def add(
         "recursive": recursive,
         "exclude": exclude or [],
         "ignore": not no_ignore,
+        "with_forgotten": with_forgotten,
     }
     command = _Command(places, Scope.for_user(user, tenant), user, tenant, options)
     if watch:
@@ -214,9 +218,12 @@ class _Command:
             if file.status == "deleted" and file.key:
                 restore = format_command("restore", "files", file.key, user=self._user, tenant=self._tenant)
                 typer.echo(f"{file.name} was deleted earlier and stays deleted: `{restore}` restores it.")
+            elif file.status == "deleted":
+                typer.echo(f"{file.name}: {file.error}")
             elif file.status == "skipped":
                 typer.echo(f"Skipped: {file.error}")
-        self._print_undo(report.run)
+        # The older text of a changed file is not kept, so there is nothing to go back to.
+        self._print_undo(report.run if report.counts["added"] else None)
         _print_failures(report)
 
     def _print_preview(self, report: IngestReport) -> None:
@@ -239,7 +246,7 @@ class _Command:
         report = IngestReport(self._outcomes)
         stored = ", ".join(f"{report.counts[status]} {status}" for status in ("added", "changed"))
         print_to_stderr(f"Stopped. Stored so far: {stored if report.run else 'nothing new'}.")
-        self._print_undo(report.run, err=True)
+        self._print_undo(report.run if report.counts["added"] else None, err=True)
 
     def _print_undo(self, run: str | None, *, err: bool = False) -> None:
         from rem.cli.output import format_command
@@ -301,7 +308,12 @@ def _print_undo_report(report: UndoReport) -> None:
     from rem.cli.output import format_count
 
     erased = len(report.erased) + len(report.kept_agents)
-    typer.echo(f"Run {report.run}: erased {format_count(erased, 'file')} with all chunks.")
+    if erased:
+        typer.echo(f"Run {report.run}: erased {format_count(erased, 'file')} with all chunks.")
+    elif report.kept_updated and not (report.kept_changed or report.kept_deleted):
+        typer.echo(f"Run {report.run} added no files, it only updated some: there is nothing to erase.")
+    else:
+        typer.echo(f"Run {report.run}: there is nothing left to erase.")
     for names, reason in (
         (report.kept_changed, "changed since, so it stays"),
         (report.kept_updated, "existed before, so it stays with the text of this run (the older text is not kept)"),

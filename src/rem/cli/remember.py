@@ -94,9 +94,11 @@ async def ask_and_confirm(
     changes: ChangeRequests, request: ChangeRequest, *, dry_run: bool, yes: bool, as_json: bool
 ) -> ChangeReport | None:
     """Show a request, ask the person at the terminal, and carry it out. Return None for a dry run."""
+    from rem.cli.output import escape_control_characters, print_wrapped
+
     try:
         if not as_json or not (yes or dry_run):
-            typer.echo(request.preview, err=as_json)
+            print_wrapped(escape_control_characters(request.preview), indent="   ", err=as_json)
         if dry_run:
             await changes.reject(request.code, by=IN_TERMINAL)
             return None
@@ -110,11 +112,11 @@ async def ask_and_confirm(
 
 def print_change(request: ChangeRequest, report: ChangeReport | None, *, as_json: bool) -> None:
     """Print the result of a change: a sentence, or JSON with every row."""
-    from rem.cli.output import print_json
+    from rem.cli.output import print_json, print_wrapped
 
     if not as_json:
         if report is not None:
-            typer.echo(report.summary.replace("`", ""))
+            print_wrapped(report.summary.replace("`", ""))
         return
     result: dict[str, Any] = {
         "rows": [

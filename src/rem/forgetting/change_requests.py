@@ -20,7 +20,7 @@ from rem.db.store import Store
 from rem.dreaming.owner_lock import hold_owner_lock
 from rem.errors import ConflictError, InvalidInputError, NotFoundError
 from rem.forgetting.planner_stats import reset_planner_stats
-from rem.forgetting.topic import MAX_TEXT_CHARS, TopicFinder, TopicRow, sort_rows
+from rem.forgetting.topic import MAX_TEXT_CHARS, TopicFinder, TopicRow, select_replaced, sort_rows
 from rem.memory.remember import ORIGIN, find_free_name, make_name, remember
 from rem.models import Approval, Entity, Resource, RiskLevel
 from rem.text import collapse_spaces, split_sentences, split_words
@@ -241,6 +241,8 @@ class ChangeRequests:
         self, kind: ChangeKind, topic: str, new_text: str | None, session_id: UUID | None
     ) -> ChangeRequest:
         rows, total, is_exact = await self._find_rows(topic, session_id, only_statements=kind == "correct")
+        if new_text is not None:
+            rows, total = (replaced := select_replaced(rows, topic, new_text)), total - len(rows) + len(replaced)
         if not rows:
             raise NotFoundError(f"I have nothing about “{topic.strip()}” that you could {kind}.")
         if len(await self.find_pending()) >= MAX_PENDING_REQUESTS:
@@ -342,6 +344,7 @@ class _Change:
             report.erased[table] += 1
         shown = await self._finder.fetch({table: sorted(table_ids) for table, table_ids in ids.items()})
         ids["messages"] |= await self._find_repetitions(ids["messages"])
+        ids["messages"] |= await self._finder.find_repetitions(shown)
         refs = sorted((table, row_id) for table, table_ids in ids.items() for row_id in table_ids)
         tables, row_ids = [table for table, _ in refs], [row_id for _, row_id in refs]
         await self._connection.execute(

@@ -18,7 +18,7 @@ from rem.forgetting.forget_plan import (
     ForgetPlanner,
     StoredRow,
     get_content_fields,
-    is_container,
+    is_erased_by_mention,
     remove_items,
     scrub_record,
 )
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 LOCK_TIMEOUT_SECONDS = 30.0
 """How long a removal waits for a dream run of the same owner."""
+_DEPENDENT_TABLES = {"sessions": "messages", "files": "resources"}
+"""The table of the rows that are erased with a row."""
 _MIRRORS = {"kv_store": "entity_id", "edges": "src_id", "passages": "entity_id"}
 """Derived tables, with the column that refers to a row."""
 
@@ -181,6 +183,10 @@ class _Removal:
             # All rows existed at the start. A missing one was erased together with another row.
             self._erased |= {StoredRow(table, row_id) for row_id in ids}
             self._report.erased[table] += len(ids)
+            dependents = sum(
+                row.dependent_rows for row in self._plan.erased if row.ref.table == table and row.ref.id in ids
+            )
+            self._report.erased[_DEPENDENT_TABLES.get(table, table)] += dependents
 
     async def _change(self, refs: Iterable[StoredRow]) -> None:
         for ref in refs:
@@ -201,7 +207,7 @@ class _Removal:
                 continue
             changes = scrub_record(record, row.ref.table, self._names, with_mentions=True)
             fields = self._fields_with_mentions({**record, **changes})
-            if fields and (not is_container(row.ref.table) or ("name" in fields and row.ref.table == "users")):
+            if not row.is_kept or is_erased_by_mention(row.ref.table, fields):
                 to_erase.append(row.ref)
                 continue
             emptied = [name for name in fields if not isinstance(record[name], dict)]

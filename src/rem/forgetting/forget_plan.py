@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
@@ -53,6 +54,14 @@ class AffectedRow:
     """The number of rows that are erased with it: the messages of a session, the chunks of a file."""
     fields: tuple[str, ...] = ()
     """The fields that name the person or thing."""
+    is_kept: bool = False
+    """The row stays, without its words about the person or thing."""
+    parent: StoredRow | None = None
+    """The file or session that it is a part of."""
+    uri: str | None = None
+    """The address of a file, or of the file that a text is a part of."""
+    is_own_answer: bool = False
+    """An answer of REM, which only repeats other texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +111,29 @@ class ForgetPlan:
         return not (self.rows or self.facts or self.statements or (self.with_mentions and has_mentions))
 
     @property
+    def erased(self) -> list[AffectedRow]:
+        """Return the rows that are erased. The parts of a file and the messages of a session go with it."""
+        return [*self.rows, *(row for row in self.mentions if self.with_mentions and not row.is_kept)]
+
+    @property
+    def erased_count(self) -> int:
+        """Return the number of rows that are erased, with those that go with a file or a session."""
+        return sum(1 + row.dependent_rows for row in self.erased)
+
+    @property
+    def changed(self) -> set[StoredRow]:
+        """Return the rows that stay, without their parts about the person or thing."""
+        rows = {row.ref for row in self.facts}
+        rows |= {row.ref for row in self.mentions if self.with_mentions and row.is_kept}
+        rows |= {item.entity for item in self.statements if item.kind == "field" and item.state == "live"}
+        return rows - {row.ref for row in self.erased}
+
+    @property
+    def files(self) -> list[str]:
+        """Return the addresses of the files whose text is erased, wholly or in part."""
+        return sorted({row.uri for row in self.erased if row.uri})
+
+    @property
     def fingerprint(self) -> str:
         """Return a hash that is equal for two plans exactly if they remove the same."""
         parts = [
@@ -129,6 +161,8 @@ class ForgetPlanner:
         await self._scan_statements(plan, targets, names)
         for table in tables:
             await self._scan_table(plan, table, targets, names)
+        await self._add_emptied_files(plan)
+        await self._drop_dependents(plan)
         rows = await self._connection.fetch(query("forgetting", "own_summaries"), *self._owner)
         plan.summaries = [row["session_id"] for row in rows if names.occurs_in(row["summary"])]
         shared = await self._connection.fetch(query("forgetting", "find_shared_rows"), self._owner[0], label)
@@ -191,12 +225,37 @@ class ForgetPlanner:
                 sorted(name for name, value in get_content_fields(rest).items() if names.occurs_in_json(value))
             )
             if fields or (plan.with_mentions and rest != {**record, **changes}):
-                plan.mentions.append(_build_affected_row(ref, record, names, fields=fields))
-        plan.rows[:] = [await self._count_dependents(row) for row in plan.rows]
+                row = _build_affected_row(ref, record, names, fields=fields)
+                plan.mentions.append(replace(row, is_kept=not is_erased_by_mention(table, fields)))
+
+    async def _add_emptied_files(self, plan: ForgetPlan) -> None:
+        """Add the files of which no part would be left: a note without a text says nothing."""
+        if not plan.with_mentions:
+            return
+        erased = Counter(row.parent.id for row in plan.mentions if row.parent and row.parent.table == "files")
+        files = await self._connection.fetch(query("forgetting", "count_parts"), *self._owner, list(erased))
+        emptied = {row["id"] for row in files if erased[row["id"]] >= row["parts"] > 0}
+        listed = {row.ref.id for row in (*plan.rows, *plan.mentions) if row.ref.table == "files"}
+        plan.mentions[:] = [replace(row, is_kept=False) if row.ref.id in emptied else row for row in plan.mentions]
+        excerpts = {row.parent: row.excerpt for row in reversed(plan.mentions) if row.parent}
+        for file in sorted(StoredRow("files", file_id) for file_id in emptied - listed):
+            record = await self._load_record(file)
+            row = AffectedRow(file, record["key"], record["updated_at"], excerpts[file], uri=record["uri"])
+            plan.mentions.append(row)
+
+    async def _drop_dependents(self, plan: ForgetPlan) -> None:
+        """List each row once: the parts of an erased file and the messages of an erased session only as a number."""
+        erased = {row.ref for row in plan.erased}
+        plan.rows[:] = [await self._count_dependents(row) for row in plan.rows if row.parent not in erased]
+        plan.mentions[:] = [
+            row if row.is_kept or not plan.with_mentions else await self._count_dependents(row)
+            for row in plan.mentions
+            if row.parent not in erased
+        ]
 
     async def _count_dependents(self, row: AffectedRow) -> AffectedRow:
         name = {"sessions": "count_messages", "files": "count_chunks"}.get(row.ref.table)
-        if name is None or row.dependent_rows:
+        if name is None:
             return row
         count = await self._connection.fetchval(query("forgetting", name), *self._owner, row.ref.id)
         return replace(row, dependent_rows=count)
@@ -222,9 +281,9 @@ class ForgetPlanner:
                 plan.statements.append(statement)
 
 
-def is_container(table: str) -> bool:
-    """Return whether rows of a table stay when they mention the person or thing."""
-    return table in _CONTAINERS
+def is_erased_by_mention(table: str, fields: Collection[str]) -> bool:
+    """Return whether a row with these fields about the person or thing is erased. Else they are emptied."""
+    return bool(fields) and (table not in _CONTAINERS or (table == "users" and "name" in fields))
 
 
 def is_edge_to(edge: Any, names: NameMatcher) -> bool:
@@ -305,7 +364,28 @@ def _build_affected_row(
     ref: StoredRow, record: Mapping[str, Any], names: NameMatcher, fields: tuple[str, ...] = ()
 ) -> AffectedRow:
     shown = {name: record[name] for name in fields} if fields else get_content_fields(record)
-    return AffectedRow(ref, record["key"], record["updated_at"], names.excerpt(shown), fields=fields)
+    return AffectedRow(
+        ref,
+        record["key"],
+        record["updated_at"],
+        names.excerpt(shown),
+        fields=fields,
+        parent=_find_parent(ref.table, record),
+        uri=record.get("uri") if ref.table in ("files", "resources") else None,
+        is_own_answer=ref.table == "messages" and record.get("role") in ("assistant", "tool"),
+    )
+
+
+def _find_parent(table: str, record: Mapping[str, Any]) -> StoredRow | None:
+    """Return the file that a text is a part of, or the session of a message."""
+    if table == "messages":
+        return StoredRow("sessions", UUID(record["session_id"]))
+    file_id = record["metadata"].get("file_id") if table == "resources" else record.get("file_id")
+    try:
+        return StoredRow("files", UUID(file_id)) if isinstance(file_id, str) else None
+    except ValueError:
+        # Users can write anything into the metadata.
+        return None
 
 
 def _collect_names(record: Mapping[str, Any]) -> list[str]:

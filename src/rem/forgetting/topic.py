@@ -12,13 +12,17 @@ from uuid import UUID
 from rem.db.sql import query, query_table
 from rem.errors import InvalidInputError
 from rem.models.field_types import check_text
-from rem.text import collapse_spaces
+from rem.text import STOP_WORDS, collapse_spaces, split_sentences, split_words
 
 if TYPE_CHECKING:
     from rem.context import Scope
     from rem.db.database import Connection
 
 MAX_TOPIC_CHARS = 500
+MAX_REPEATED_CHARS = 5000
+"""Length of a text of which the repetitions are looked for."""
+MIN_SHARED_WORDS = 0.3
+"""Two sentences about a topic that share this many of their other words say something about the same."""
 MAX_TEXT_CHARS = 200
 """Length of the text of a row in a preview."""
 _LEAD = re.compile(
@@ -28,6 +32,9 @@ _LEAD = re.compile(
     r"\s*(?:about|on|of|regarding|concerning)?\s+",
     re.IGNORECASE,
 )
+_NUMBER = re.compile(r"\d")
+_IS = re.compile(r"(?:\b(?:is|are|was|were|am)|['’]s|:)\s+(?!\w+(?:ed|en)\b)", re.IGNORECASE)
+"""Says what something is, not what was done with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +81,35 @@ class TopicFinder:
         self._language = language
 
     async def find(self, topic: str, limit: int) -> tuple[list[TopicRow], int]:
-        """Return the rows with all words of a topic, and their total number: the user's statements first, newest first.
+        """Return the rows with all words of a topic, newest first, and their total number.
 
-        Raise InvalidInputError if the topic has no words to look for.
+        Questions and REM's own answers only repeat what the user has said. They are left out, unless nothing else has
+        these words; `find_repetitions` finds them. Raise InvalidInputError if the topic has no words to look for.
         """
         topic = await self.clean_topic(topic)
+        rows, total = await self._find(topic, limit, only_statements=True)
+        if not rows:
+            rows, total = await self._find(topic, limit, only_statements=False)
+        return sort_rows(rows)[:limit], total
+
+    async def _find(self, topic: str, limit: int, *, only_statements: bool) -> tuple[list[TopicRow], int]:
         rows: list[TopicRow] = []
         total = 0
         for table, text in (await self._fetch_tables()).items():
             statement = query_table("changes", "rows_about", table, text=text)
-            found = await self._connection.fetch(statement, *self._owner, self._language, topic, limit)
+            found = await self._connection.fetch(statement, *self._owner, self._language, topic, limit, only_statements)
             rows += [_to_row(table, row) for row in found]
             total += found[0]["total"] if found else 0
-        return sort_rows(rows)[:limit], total
+        return rows, total
+
+    async def find_repetitions(self, rows: Sequence[TopicRow]) -> set[UUID]:
+        """Return the user's questions and REM's answers that repeat the text of one of these rows.
+
+        They have most of its words, or one of its codes and long numbers.
+        """
+        texts = [row.text[:MAX_REPEATED_CHARS] for row in rows]
+        found = await self._connection.fetch(query("changes", "repetitions"), *self._owner, self._language, texts)
+        return {row["id"] for row in found}
 
     async def fetch(self, ids_by_table: Mapping[str, Sequence[UUID]]) -> list[TopicRow]:
         """Return those of some rows that the owner has, in tables with texts of the user."""
@@ -118,6 +141,35 @@ class TopicFinder:
         """Return the tables with texts of the user, each with the SQL expression of its text."""
         rows = await self._connection.fetch(query("changes", "searchable_tables"))
         return {row["name"]: f"coalesce({row['search_expression']}, '')" for row in rows}
+
+
+def select_replaced(rows: Sequence[TopicRow], topic: str, new_text: str) -> list[TopicRow]:
+    """Return the rows that a correction replaces: those that say about the topic what the new text says differently.
+
+    "My flight is SK1427" replaces "My flight is SK1425", but not "Ana booked the flight". If none does, return all
+    rows: the user sees them before anything changes.
+    """
+    wanted = frozenset(split_words(topic)) - STOP_WORDS
+    replaced = [row for row in rows if _is_replaced(row, wanted, new_text)]
+    return replaced or list(rows)
+
+
+def _is_replaced(row: TopicRow, topic_words: frozenset[str], new_text: str) -> bool:
+    if topic_words == frozenset(split_words(row.key)):
+        return True
+    sentences = [text for text in split_sentences(row.text) if topic_words & frozenset(split_words(text))]
+    return any(_has_same_point(sentence, new_text, topic_words) for sentence in sentences or [row.text])
+
+
+def _has_same_point(old: str, new: str, topic_words: frozenset[str]) -> bool:
+    old_words, new_words = (frozenset(split_words(text)) - topic_words - STOP_WORDS for text in (old, new))
+    if not old_words:
+        return True
+    if shared := old_words & new_words:
+        return len(shared) >= MIN_SHARED_WORDS * min(len(old_words), len(new_words))
+    if any(_NUMBER.search(word) for word in old_words) and any(_NUMBER.search(word) for word in new_words):
+        return True
+    return bool(_IS.search(old) and _IS.search(new))
 
 
 def sort_rows(rows: Sequence[TopicRow]) -> list[TopicRow]:

@@ -188,6 +188,17 @@ class FileStore:
                 query("ingest", "record_run"), *self._scope, run_id, list(is_new_by_id), list(is_new_by_id.values())
             )
 
+    async def find_forgotten(self, digests: Sequence[bytes]) -> set[bytes]:
+        """Return those of some digests of files and texts that the owner has forgotten."""
+        return {
+            row["digest"]
+            for row in await self._connection.fetch(query("ingest", "find_forgotten"), *self._scope, list(digests))
+        }
+
+    async def clear_forgotten(self, digests: Sequence[bytes]) -> None:
+        """Let forgotten files and texts be stored again."""
+        await self._connection.execute(query("ingest", "clear_forgotten"), *self._scope, list(digests))
+
     async def load_entries(self, file_id: UUID) -> dict[str, tuple[UUID, bool]]:
         """Return the id of each knowledge entry of a file and whether it is deleted, by key."""
         rows = await self._connection.fetch(self._owned("load_entries", "o"), *self._scope, file_id)
@@ -236,6 +247,16 @@ def propose_names(file: FetchedFile) -> list[str]:
     longer = [_clean_name("/".join(parts[-length:])) for length in lengths]
     names = [name, *(path for path in longer if path.endswith(name)), f"{name} {uri_hash[:8]}", f"{name} {uri_hash}"]
     return [_shorten(name, uri_hash) for name in names]
+
+
+def digest_address(uri: str) -> bytes:
+    """Return the digest of a file's address, under which it stays forgotten (`rem_forgotten_digest` in SQL)."""
+    return hashlib.sha256(f"file {uri}".encode(errors="surrogatepass")).digest()
+
+
+def digest_text(text: str) -> bytes:
+    """Return the digest of a part of a file, under which it stays forgotten (`rem_forgotten_digest` in SQL)."""
+    return hashlib.sha256(f"text {text}".encode()).digest()
 
 
 def clean_labels(labels: Iterable[str]) -> list[str]:

@@ -24,6 +24,8 @@ from rem.ingest.file_store import (
     StoredChunks,
     StoredFile,
     current_form,
+    digest_address,
+    digest_text,
     propose_names,
 )
 from rem.ingest.json_values import to_json_value
@@ -197,8 +199,17 @@ class Ingester:
             if outcome is not None:
                 return outcome
         prepared = await self.prepare(file, options, document)
+        if not options.with_forgotten and (forgotten := await self._find_forgotten(prepared)):
+            chunks = [chunk for chunk in prepared.chunks if digest_text(chunk.text) not in forgotten]
+            if not chunks or (stored is None and digest_address(file.uri) in forgotten):
+                return _make_forgotten_outcome(file)
+            prepared = replace(prepared, chunks=chunks)
         is_known = stored is not None and stored.checksum is not None and not stored.is_removed
         return replace(prepared, is_known=is_known)
+
+    async def _find_forgotten(self, prepared: PreparedFile) -> set[bytes]:
+        async with self._store.executor.connection() as connection:
+            return await FileStore(connection, self._store.scope).find_forgotten(_list_digests(prepared))
 
     async def prepare(
         self, file: FetchedFile, options: IngestOptions, document: ParsedDocument | None = None
@@ -273,6 +284,9 @@ class Ingester:
                 if assigned
             ]
             await self._write_rows(store, file_store, [(write, assigned) for _, write, assigned in named])
+            await file_store.clear_forgotten(
+                [digest for _, write, _ in named for digest in _list_digests(write.prepared)]
+            )
             if self._run_id is not None:
                 await file_store.record_run(self._run_id, {write.file_id: write.is_new for _, write, _ in named})
         return outcomes | {position: write.make_outcome(assigned, self._run_id) for position, write, assigned in named}
@@ -381,6 +395,11 @@ def make_failed_outcome(uri: str, name: str, error: Exception) -> FileOutcome:
     return FileOutcome("skipped" if isinstance(error, FileEmptyError) else "failed", uri, name, error=str(error))
 
 
+def _make_forgotten_outcome(file: FetchedFile) -> FileOutcome:
+    hint = "It was forgotten earlier and stays forgotten: `rem ingest --with-forgotten` stores it again."
+    return FileOutcome("deleted", file.uri, clean_text(file.name), error=hint)
+
+
 def _skip_repeated_uris(files: Mapping[int, PreparedFile]) -> Iterator[tuple[int, PreparedFile]]:
     """Yield the first file of each URI. The others follow in the next round and replace it."""
     seen: set[str] = set()
@@ -388,6 +407,10 @@ def _skip_repeated_uris(files: Mapping[int, PreparedFile]) -> Iterator[tuple[int
         if prepared.file.uri not in seen:
             seen.add(prepared.file.uri)
             yield position, prepared
+
+
+def _list_digests(prepared: PreparedFile) -> list[bytes]:
+    return [digest_address(prepared.file.uri), *(digest_text(chunk.text) for chunk in prepared.chunks)]
 
 
 def _add_chunks(prepared: PreparedFile, document: ParsedDocument, max_tokens: int) -> PreparedFile:

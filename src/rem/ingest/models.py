@@ -77,6 +77,8 @@ class IngestOptions:
     category: str | None = None
     tags: tuple[str, ...] | None = None
     form: Form | None = None
+    with_forgotten: bool = False
+    """Also store files and parts of files that the owner has forgotten."""
 
     def __post_init__(self) -> None:
         if self.form is not None and self.form not in get_args(Form):

@@ -162,3 +162,10 @@ BEGIN
     EXECUTE format('ANALYZE %I.%I', sampled_table.schema, sampled_table.name);
   END LOOP;
 END $$;
+
+-- Return the digest under which ingestion recognises an erased file by its address, or an erased part of a file by its text; NULL for
+-- any other row. `ingest/file_store.py` computes the same digests.
+CREATE OR REPLACE FUNCTION rem_forgotten_digest(record jsonb) RETURNS bytea LANGUAGE sql IMMUTABLE
+RETURN CASE
+  WHEN record ? 'processing_status' THEN sha256(convert_to('file ' || (record ->> 'uri'), 'UTF8'))
+  WHEN record -> 'metadata' ? 'file_id' THEN sha256(convert_to('text ' || (record ->> 'content'), 'UTF8')) END;

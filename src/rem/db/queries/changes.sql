@@ -20,12 +20,31 @@ SELECT t.id, t.key, t.updated_at, t.happened_at, t.text, t.role, t.origin, t.is_
          CASE WHEN r.key LIKE 'session-%' THEN '' ELSE replace(r.key, '-', ' ') || ' ' END AS title, {text} AS text
   FROM {table} r CROSS JOIN LATERAL (SELECT to_jsonb(r.*) AS record) d
   WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.deleted_at IS NULL AND (r.expires_at IS NULL OR r.expires_at > now())
-    AND coalesce(d.record ->> 'role', 'user') IN ('user', 'assistant') AND (d.record ->> 'kind') IS DISTINCT FROM 'command') t
+    AND coalesce(d.record ->> 'role', 'user') IN ('user', 'assistant') AND (d.record ->> 'kind') IS DISTINCT FROM 'command'
+    -- Only the user's statements, and what was derived from them ($6).
+    AND (NOT $6 OR (coalesce(d.record ->> 'role', 'user') = 'user' AND (d.record ->> 'kind') IS DISTINCT FROM 'question'))) t
 WHERE CASE WHEN length(t.text) <= 50000 THEN to_tsvector($3::regconfig, t.title || t.text) @@ plainto_tsquery($3::regconfig, $4)
       ELSE EXISTS (
         SELECT FROM generate_series(1, length(t.text), 40000) AS p (starts)
         WHERE to_tsvector($3::regconfig, t.title || substr(t.text, p.starts, 50000)) @@ plainto_tsquery($3::regconfig, $4)) END
 ORDER BY t.happened_at DESC, t.id LIMIT $5
+
+-- name: repetitions
+-- Return the owner's questions and REM's answers that repeat one of some texts ($4): they have most of its words, or one of its codes
+-- and long numbers.
+WITH texts AS MATERIALIZED (
+  SELECT array_length(w.words, 1) AS total, w.words,
+         ARRAY(SELECT u.word FROM unnest(w.words) AS u (word) WHERE u.word ~ '[a-z].*\d|\d.*[a-z]|\d\d\d\d\d') AS codes
+  FROM unnest($4::text[]) AS t (text)
+  CROSS JOIN LATERAL (SELECT tsvector_to_array(to_tsvector($3::regconfig, t.text)) AS words) w
+  WHERE array_length(w.words, 1) > 0)
+SELECT m.id FROM rem.messages m
+CROSS JOIN LATERAL (SELECT tsvector_to_array(to_tsvector($3::regconfig, left(m.content, 50000))) AS words) w
+WHERE m.tenant_id = $1 AND m.user_id = $2 AND (m.role = 'assistant' OR (m.role = 'user' AND m.kind = 'question'))
+  AND EXISTS (
+    SELECT FROM texts t
+    WHERE t.codes && w.words
+      OR (SELECT count(*) FROM unnest(t.words) AS u (word) WHERE u.word = ANY (w.words)) >= greatest(2, ceil(0.7 * t.total)))
 
 -- name: rows_by_id
 -- Return some of the owner's rows of a table, in the form of `rows_about`.

@@ -139,8 +139,30 @@ SELECT count(*) FROM rem.resources r
 WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.metadata ? 'file_id' AND r.metadata ->> 'file_id' = $3::uuid::text
 
 -- name: erase_own
-DELETE FROM {table} r
-WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.id = ANY ($3::uuid[]) RETURNING r.id
+-- Erase some of the owner's rows, and return their ids. The digests of files and of their parts stay, so that `rem ingest` does not bring
+-- them back.
+WITH gone AS (
+  DELETE FROM {table} r
+  WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.id = ANY ($3::uuid[]) RETURNING r.id, to_jsonb(r.*) AS record),
+digests AS (
+  SELECT rem.rem_forgotten_digest(g.record) AS digest FROM gone g
+  UNION
+  -- The parts of an erased file, which a trigger erases.
+  SELECT rem.rem_forgotten_digest(to_jsonb(p.*)) FROM gone g
+  JOIN rem.resources p ON p.tenant_id = $1 AND p.user_id IS NOT DISTINCT FROM $2 AND p.metadata ? 'file_id'
+    AND p.metadata ->> 'file_id' = g.id::text
+  WHERE g.record ? 'processing_status'),
+noted AS (
+  INSERT INTO rem.forgotten_texts (tenant_id, user_id, digest)
+  SELECT $1, $2, d.digest FROM digests d WHERE d.digest IS NOT NULL ON CONFLICT DO NOTHING)
+SELECT g.id FROM gone g
+
+-- name: count_parts
+-- Return the number of parts of each file, also deleted ones.
+SELECT f.id, (SELECT count(*) FROM rem.resources r
+              WHERE r.tenant_id = f.tenant_id AND r.user_id IS NOT DISTINCT FROM f.user_id AND r.metadata ? 'file_id'
+                AND r.metadata ->> 'file_id' = f.id::text) AS parts
+FROM rem.files f WHERE f.tenant_id = $1 AND f.user_id IS NOT DISTINCT FROM $2 AND f.id = ANY ($3::uuid[])
 
 -- name: change_row
 UPDATE {table} r SET {assignments} FROM jsonb_populate_record(NULL::{table}, $3) p WHERE r.tenant_id = $1 AND r.id = $2

@@ -154,3 +154,13 @@ DELETE FROM rem.files f WHERE f.tenant_id = $1 AND {owner} AND f.id = ANY ($3::u
 
 -- name: mark_undone
 UPDATE rem.ingest_runs r SET undone_at = clock_timestamp() WHERE r.tenant_id = $1 AND r.id = $2
+
+-- name: find_forgotten
+-- Return those of some digests that the owner has forgotten.
+SELECT t.digest FROM rem.forgotten_texts t
+WHERE t.tenant_id = $1 AND t.user_id IS NOT DISTINCT FROM $2 AND t.digest = ANY ($3::bytea[])
+
+-- name: clear_forgotten
+-- Let ingestion store some forgotten texts again.
+DELETE FROM rem.forgotten_texts t
+WHERE t.tenant_id = $1 AND t.user_id IS NOT DISTINCT FROM $2 AND t.digest = ANY ($3::bytea[])

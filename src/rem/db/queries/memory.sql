@@ -130,6 +130,10 @@ WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_in
   AND (m.expires_at IS NULL OR m.expires_at > now())
 RETURNING to_json(m.*)
 
+-- name: erase_sessions
+-- Erase all sessions of a tenant with their messages, and return their ids.
+DELETE FROM rem.sessions s WHERE s.tenant_id = $1 RETURNING s.id
+
 -- name: delete_idle
 -- Delete up to $4 of the user's sessions that nobody has written to for $3 days. SKIP LOCKED keeps a session that is being
 -- written to.

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import math
-import re
 from datetime import date, datetime
 from typing import Any
 
 import yaml
 
 from rem.db.yaml import load_yaml
-from rem.text import clean_text
+from rem.text import clean_text, find_front_matter
 
-_BLOCK = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
-MAX_FRONT_MATTER_CHARS = 50_000
 MAX_DEPTH = 20
 
 
 def parse_front_matter(text: str) -> tuple[dict[str, Any] | None, int]:
     """Return the front matter as JSON values, or None, and the offset of the text after it. Invalid YAML is ignored."""
-    match = _BLOCK.match(text[:MAX_FRONT_MATTER_CHARS])
+    match = find_front_matter(text)
     if match is None:
         return None, 0
     try:
-        values = load_yaml(match[1], aliases=False)
+        values = load_yaml(match["yaml"], aliases=False)
         front_matter = _to_json(values) if isinstance(values, dict) else None
     except (yaml.YAMLError, ValueError, RecursionError, OverflowError, TypeError, LookupError, AttributeError):
         front_matter = None
