@@ -85,6 +85,9 @@ ABBREVIATIONS_BEFORE_LOWER_CASE = _parse_words("inc ltd co corp etc usw gmbh a.m
 """A full stop after one of these does not end a sentence if a lower-case letter follows."""
 ABBREVIATIONS_BEFORE_DIGIT = _parse_words("no nr art abs p sec ch")
 """A full stop after one of these does not end a sentence if a digit follows."""
+MAX_FRONT_MATTER_CHARS = 50_000
+_FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(?P<yaml>.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_YAML_START = re.compile(r"\s*(?:#[^\n]*\n\s*)*(?:[^\s:#-][^\n:]*:(?:\s|\Z)|\Z)")
 
 
 def clean_text(text: str, replacement: str = REPLACEMENT) -> str:
@@ -97,6 +100,15 @@ def clean_text(text: str, replacement: str = REPLACEMENT) -> str:
 def collapse_spaces(text: str) -> str:
     """Return the text on one line, with one space for each run of white space and none at its ends."""
     return " ".join(text.split())
+
+
+def find_front_matter(text: str) -> re.Match[str] | None:
+    """Return the front matter at the start of a note, with its YAML as the group `yaml`; None if there is none.
+
+    Text between two lines of dashes is no front matter unless it begins with a name and a colon, or is empty.
+    """
+    match = _FRONT_MATTER.match(text[:MAX_FRONT_MATTER_CHARS])
+    return match if match and _YAML_START.match(match["yaml"]) else None
 
 
 def fold_text(text: str) -> str:

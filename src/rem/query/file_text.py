@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from rem.db.sql import query
+from rem.text import find_front_matter
 
 if TYPE_CHECKING:
     from rem.db.store import Store
@@ -42,8 +43,8 @@ async def read_file_texts(
 ) -> dict[UUID, FileText]:
     """Return the texts of the files that the scope sees, by file id. Files without text are left out.
 
-    A text has at most `max_chars` characters, but at least one chunk. Between two chunks, white space may differ from
-    the file.
+    A text has at most `max_chars` characters, but at least one chunk. It is without the front matter of a note, and
+    between two chunks, white space may differ from the file.
     """
     if not file_ids:
         return {}
@@ -61,10 +62,16 @@ async def read_file_texts(
             next_keys[file_id] = key
         else:
             texts = parts.setdefault(file_id, [])
-            texts.append((_fill_gap(gap) if texts else "") + content)
+            texts.append(_fill_gap(gap) + content if texts else _remove_front_matter(content))
     return {
         file_id: FileText("".join(texts), next_keys.get(file_id), totals[file_id]) for file_id, texts in parts.items()
     }
+
+
+def _remove_front_matter(text: str) -> str:
+    """Return the text of a note without its front matter, which is in the metadata of the file."""
+    match = find_front_matter(text)
+    return text if match is None or not text[match.end() :].strip() else text[match.end() :].lstrip("\r\n")
 
 
 def _fill_gap(gap: int | None) -> str:

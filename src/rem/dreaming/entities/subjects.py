@@ -13,7 +13,7 @@ from rem.dreaming.claims import ClaimSource, RowRef
 from rem.dreaming.entities.known_entities import DREAM_NAME
 from rem.dreaming.owner_queries import rewrite_owner_filter
 from rem.dreaming.run import PendingSession
-from rem.dreaming.text.masking import mask_code_and_links
+from rem.dreaming.text.masking import mask_code_and_links, mask_front_matter
 from rem.dreaming.text.secrets import mask_secrets
 from rem.dreaming.text.statements import mask_other_kinds
 from rem.models import Moment, Resource
@@ -176,7 +176,8 @@ async def load_texts(run: DreamRun, subject: Subject) -> list[SourceText]:
         source = ClaimSource(subject.ref, str(document.key))
         if isinstance(document, Moment):
             return [SourceText(_clean(document.summary), source, document.starts_timestamp or document.created_at)]
-        return [SourceText(_clean(document.content), source, document.timestamp or document.created_at)]
+        content = _clean(mask_front_matter(document.content))
+        return [SourceText(content, source, document.timestamp or document.created_at)]
     rows = await run.fetch_owned("dream_entities", "messages_of_stretch", subject.ref.id, subject.first, subject.last)
     return [
         SourceText(

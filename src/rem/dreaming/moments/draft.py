@@ -13,6 +13,7 @@ from rem.dreaming.moments.files import extract_keys, is_data_file, parse_mail
 from rem.dreaming.moments.people import KnownPeople, list_speakers
 from rem.dreaming.moments.summary import Utterance, extract_sentences, summarize
 from rem.dreaming.moments.tags import extract_emotions, extract_topics
+from rem.dreaming.text.masking import mask_front_matter
 from rem.models import Moment, Resource
 
 RULES_CONFIDENCE = 0.7
@@ -120,7 +121,8 @@ def draft_note(note: Resource, source: ClaimSource, known_people: KnownPeople) -
     """Return the moment of a text with a time, or None if it has no time or no content."""
     if note.timestamp is None:
         return None
-    summary = summarize([Utterance(note.content)])
+    content = mask_front_matter(note.content)
+    summary = summarize([Utterance(content)])
     if not summary:
         return None
     return MomentDraft(
@@ -130,9 +132,9 @@ def draft_note(note: Resource, source: ClaimSource, known_people: KnownPeople) -
         starts_at=note.timestamp,
         ends_at=note.timestamp,
         sources=[source],
-        topics=extract_topics([f"{note.name}. {note.content}"], known_people.find_names([note.content])),
-        people=known_people.find_mentioned([note.content]),
-        emotions=extract_emotions([note.content]),
+        topics=extract_topics([f"{note.name}. {content}"], known_people.find_names([content])),
+        people=known_people.find_mentioned([content]),
+        emotions=extract_emotions([content]),
         resource_ids=[note.id],
     )
 
@@ -145,6 +147,8 @@ def draft_file(
     `parts` are its first chunks. The summary of a data file or source code lists only its keys.
     """
     texts = [text for _, text in parts]
+    # The first part is preceded by white space.
+    texts[:1] = [mask_front_matter(text.lstrip()) for text in texts[:1]]
     if is_data_file(name):
         keys = extract_keys(name, texts)
         summary = f"Read {name}, which has {', '.join(keys)}." if keys else f"Read {name}."

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from rem.rules import alternatives, word_set
+from rem.text import find_front_matter
 
 MAX_TEXT_CHARS = 100_000
 """Characters of a text that are read. A longer text is no chat message."""
@@ -46,6 +47,14 @@ def mask_code_and_links(text: str) -> str:
         parts[1::2] = [" " * len(part) for part in parts[1::2]]
         text = _INLINE_CODE.sub(_blank, (" " * len(_FENCE)).join(parts))
     return _INDENTED_CODE.sub(_blank, _LINK.sub(_blank, text))
+
+
+def mask_front_matter(text: str) -> str:
+    """Return the text of a note with spaces in place of its front matter, which is for programs."""
+    match = find_front_matter(text)
+    if match is None:
+        return text
+    return "".join("\n" if character == "\n" else " " for character in match.group()) + text[match.end() :]
 
 
 def mask_quotes(text: str) -> str:
