@@ -28,6 +28,16 @@ def test_demo_loads_the_workspace_and_prints_working_commands(dsn: str, tmp_path
     assert rem("lookup", "sarah-chen", "--tenant", "demo", settings=env).returncode == 3
 
 
+def test_removal_erases_the_chats_of_the_demo_tenant_only(dsn: str) -> None:
+    env = {"POSTGRES__CONNECTION_STRING": dsn, "REM_USER": "zoe@example.com"}
+    output("demo", settings=env)
+    output("ask", "Who is Sarah Chen?", "--tenant", "demo", settings=env)
+    output("ask", "I live in Leeds.", settings=env)
+    assert "sample rows and 1 chat of the tenant demo." in output("demo", "--remove", settings=env)
+    assert json.loads(output("sessions", "list", "--tenant", "demo", "--json", settings=env)) == []
+    assert len(json.loads(output("sessions", "list", "--json", settings=env))) == 1
+
+
 def test_rows_of_an_earlier_version_are_reported_and_removed(dsn: str) -> None:
     env = {"POSTGRES__CONNECTION_STRING": dsn}
     output("demo", "--tenant", "default", settings=env)

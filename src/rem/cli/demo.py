@@ -27,7 +27,9 @@ MAX_PRINTED_ROWS = 5
 
 
 def demo(
-    remove: Annotated[bool, typer.Option("--remove", help="Erase the sample workspace, and nothing else.")] = False,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Erase the sample workspace, and the chats in the tenant demo.")
+    ] = False,
     tenant: Annotated[
         str | None,
         typer.Option(
@@ -92,8 +94,10 @@ def _remove(tenant: str | None, *, as_json: bool) -> None:
         print_json(reports)
         return
     for report in reports:
-        if report.erased or report.kept or report.tenant == tenants[0]:
-            typer.echo(f"Erased {format_count(len(report.erased), 'sample row')} of the tenant {report.tenant}.")
+        if report.erased or report.kept or report.chats or report.tenant == tenants[0]:
+            chats = f" and {format_count(report.chats, 'chat')}" if report.chats else ""
+            erased = f"{format_count(len(report.erased), 'sample row')}{chats}"
+            typer.echo(f"Erased {erased} of the tenant {report.tenant}.")
         if report.kept:
             more = f" and {len(report.kept) - MAX_PRINTED_ROWS} more" if len(report.kept) > MAX_PRINTED_ROWS else ""
             typer.echo(f"Kept, because they were changed: {', '.join(report.kept[:MAX_PRINTED_ROWS])}{more}.")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rem.models import Entity
     from rem.query.file_text import FileText
 
+MAX_SUGGESTIONS = 3
 HIDDEN_FIELDS = {"id", "key", "tenant_id", "user_id", "graph_edges"}
 FIRST_COMMON_FIELDS = ("tags", "metadata")
 LAST_COMMON_FIELDS = ("expires_at", "created_at", "updated_at")
@@ -47,15 +48,18 @@ def lookup(
 
     require_nonempty_keys(keys)
 
-    async def work(rem: Rem) -> tuple[dict[str, list[Entity]], dict[UUID, FileText]]:
+    async def work(rem: Rem) -> tuple[dict[str, list[Entity]], dict[UUID, FileText], list[str]]:
         from rem.query.file_text import read_file_texts
 
         store = rem.store(user, tenant=tenant)
         matches = await _lookup_keys_and_paths(store, keys, table)
         files = [entity.id for entity in _deduplicate(matches) if entity.entity_type.table == "files"]
-        return matches, await read_file_texts(store, files)
+        similar = [
+            key for missing in matches if not matches[missing] for key in await find_similar(rem, store, missing, table)
+        ]
+        return matches, await read_file_texts(store, files), similar
 
-    entities_by_key, texts = run_with_rem(work)
+    entities_by_key, texts, similar = run_with_rem(work)
     entities = _deduplicate(entities_by_key)
     if as_json:
         print_json([_to_json(entity, texts.get(entity.id)) for entity in entities])
@@ -65,6 +69,7 @@ def lookup(
         if (text := texts.get(entity.id)) and text.hint:
             print_to_stderr(f"{entity.key}: {text.hint}")
     missing = f"Nothing is stored under {', '.join(key for key in entities_by_key if not entities_by_key[key])}."
+    missing += f" Did you mean {' or '.join(dict.fromkeys(similar))}?" if similar else ""
     if not entities:
         raise NotFoundError(missing)
     if not all(entities_by_key.values()):
@@ -77,6 +82,14 @@ def require_nonempty_keys(keys: list[str]) -> None:
 
     if not all(key.strip() for key in keys):
         raise InvalidInputError("A key is empty: give a name such as sarah-chen.")
+
+
+async def find_similar(rem: Rem, store: Store, key: str, table: str | None) -> list[str]:
+    """Return the keys that are most like a misspelt one, the best first."""
+    from rem.query.syntax_tree import Fuzzy
+
+    result = await rem.query(Fuzzy(key, limit=MAX_SUGGESTIONS, table=table), user=store.scope)
+    return [row["matched_key"] for row in result.results if row["matched"] == "key"]
 
 
 async def lookup_keys(store: Store, keys: list[str], table: str | None) -> dict[str, list[Entity]]:

@@ -9,6 +9,7 @@ import typer
 if TYPE_CHECKING:
     from rem.settings import Settings
 
+LISTEN_POLL_SECONDS = 0.05
 LogLevel: TypeAlias = Literal["critical", "error", "warning", "info", "debug"]
 
 
@@ -46,7 +47,7 @@ def serve(
 
     import rem
     from rem.auth.production import check_auth_settings
-    from rem.cli.runtime import print_to_stderr, run_with_rem
+    from rem.cli.runtime import run_with_rem
     from rem.settings import get_settings
 
     settings = get_settings()
@@ -64,8 +65,7 @@ def serve(
     if settings.postgres.enabled:
         # Opening REM once shows the progress of a first start, and reports errors once instead of in each worker.
         run_with_rem(_do_nothing)
-    address = f"[{host}]" if ":" in host else host
-    print_to_stderr(f"REM listens on http://{address}:{port} (documentation at /docs). Stop with Ctrl-C.")
+    _announce_when_listening(host, port)
     _exit_with_0_on_sigterm()
     uvicorn.run(
         "rem.api.main:app",
@@ -118,6 +118,30 @@ def _exit_with_0_on_sigterm() -> None:
         raise SystemExit(0)
 
     signal.signal(signal.SIGTERM, exit_normally)
+
+
+def _announce_when_listening(host: str, port: int) -> None:
+    """Print the address as soon as the server accepts connections, which its own processes may do much later."""
+    import socket
+    import threading
+    import time
+
+    from rem.cli.runtime import print_to_stderr
+
+    target = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    address = f"[{host}]" if ":" in host else host
+
+    def wait() -> None:
+        while True:
+            try:
+                socket.create_connection((target, port), timeout=1).close()
+            except OSError:
+                time.sleep(LISTEN_POLL_SECONDS)
+            else:
+                print_to_stderr(f"REM listens on http://{address}:{port} (documentation at /docs). Stop with Ctrl-C.")
+                return
+
+    threading.Thread(target=wait, name="announce", daemon=True).start()
 
 
 async def _do_nothing(_rem: object) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
+from rem.db.sql import query
 from rem.db.store import Store
 from rem.db.yaml_rows import TableBlock, read_blocks
 from rem.models import Entity
@@ -26,6 +27,8 @@ class RemovedWorkspace:
     """The erased rows, as table/key."""
     kept: list[str] = field(default_factory=list)
     """Rows with the key of a sample row and another text. Somebody wrote or edited them, so they stay."""
+    chats: int = 0
+    """The erased sessions of the demo tenant, of all users."""
 
 
 def read_workspace() -> list[TableBlock]:
@@ -35,7 +38,10 @@ def read_workspace() -> list[TableBlock]:
 
 
 async def remove_workspace(store: Store) -> RemovedWorkspace:
-    """Erase the rows of the sample workspace from the store's scope, also deleted ones; all of them or none."""
+    """Erase the rows of the sample workspace from the store's scope, also deleted ones; all of them or none.
+
+    The chats in its own tenant are about it, so they go with it. Chats in any other tenant stay.
+    """
     report = RemovedWorkspace(store.scope.tenant_id)
     async with store.transaction() as transaction:
         for row, is_sample in await _find_rows(transaction):
@@ -43,6 +49,9 @@ async def remove_workspace(store: Store) -> RemovedWorkspace:
             if is_sample:
                 await transaction.erase(row)
             (report.erased if is_sample else report.kept).append(name)
+        if store.scope.tenant_id == DEMO_TENANT:
+            async with transaction.executor.connection() as connection:
+                report.chats = len(await connection.fetch(query("memory", "erase_sessions"), DEMO_TENANT))
     return report
 
 
