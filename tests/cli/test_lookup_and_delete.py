@@ -88,9 +88,9 @@ def test_lookup_names_unknown_keys(env: dict[str, str]) -> None:
 
 
 def test_lookup_suggests_similar_keys(env: dict[str, str]) -> None:
-    typo = rem("lookup", "engnie", settings=env)
-    assert (typo.returncode, typo.stderr) == (3, "Error: Nothing is stored under engnie. Did you mean engine?\n")
-    assert "Did you mean" not in rem("lookup", "engnie", "--table", "users", settings=env).stderr
+    typo = rem("lookup", "engin", settings=env)
+    assert (typo.returncode, typo.stderr) == (3, "Error: Nothing is stored under engin. Did you mean engine?\n")
+    assert "Did you mean" not in rem("lookup", "engin", "--table", "users", settings=env).stderr
 
 
 def test_lookup_prints_a_row_once_for_several_of_its_keys(env: dict[str, str]) -> None:

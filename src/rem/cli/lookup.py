@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rem.models import Entity
     from rem.query.file_text import FileText
 
-MAX_SUGGESTIONS = 3
+MAX_SUGGESTIONS, MIN_SUGGESTION_SCORE = 3, 0.4
 HIDDEN_FIELDS = {"id", "key", "tenant_id", "user_id", "graph_edges"}
 FIRST_COMMON_FIELDS = ("tags", "metadata")
 LAST_COMMON_FIELDS = ("expires_at", "created_at", "updated_at")
@@ -88,7 +88,7 @@ async def find_similar(rem: Rem, store: Store, key: str, table: str | None) -> l
     """Return the keys that are most like a misspelt one, the best first."""
     from rem.query.syntax_tree import Fuzzy
 
-    result = await rem.query(Fuzzy(key, limit=MAX_SUGGESTIONS, table=table), user=store.scope)
+    result = await rem.query(Fuzzy(key, MIN_SUGGESTION_SCORE, MAX_SUGGESTIONS, table), user=store.scope)
     return [row["matched_key"] for row in result.results if row["matched"] == "key"]
 
 
