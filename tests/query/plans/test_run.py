@@ -52,7 +52,7 @@ class ScriptedExecutor(QueryExecutor):
         self.running = 0
         self.max_running = 0
 
-    async def run(self, query: str | Query) -> QueryResult:
+    async def run(self, query: str | Query, text: str | None = None) -> QueryResult:
         assert not isinstance(query, str), "a stage must not run as text"
         self.ran.append(query)
         self.running += 1
@@ -233,10 +233,10 @@ async def test_failed_stage_skips_only_dependent_stages(rem: Rem, alice: Store) 
 
 async def test_failed_for_each_run_cancels_the_other_runs() -> None:
     class Stuck(ScriptedExecutor):
-        async def run(self, query: str | Query) -> QueryResult:
+        async def run(self, query: str | Query, text: str | None = None) -> QueryResult:
             if query == Fuzzy("stuck"):
                 await asyncio.Event().wait()
-            return await super().run(query)
+            return await super().run(query, text)
 
     executor = Stuck([{"key": "stuck"}, {"key": "broken"}], broken="broken")
     stages = plan(a="LOOKUP a", b={"query": "FUZZY {a.key}", "for_each": "a"})
@@ -246,7 +246,7 @@ async def test_failed_for_each_run_cancels_the_other_runs() -> None:
 
 async def test_unexpected_exception_is_not_reported_as_failed_stage() -> None:
     class Buggy(ScriptedExecutor):
-        async def run(self, query: str | Query) -> QueryResult:
+        async def run(self, query: str | Query, text: str | None = None) -> QueryResult:
             raise ZeroDivisionError
 
     with pytest.raises(ExceptionGroup) as caught:
@@ -281,9 +281,9 @@ async def test_cancelled_plan_cancels_its_queries() -> None:
         started = asyncio.Event()
         stopped = 0
 
-        async def run(self, query: str | Query) -> QueryResult:
+        async def run(self, query: str | Query, text: str | None = None) -> QueryResult:
             if isinstance(query, Lookup):
-                return await super().run(query)
+                return await super().run(query, text)
             self.started.set()
             try:
                 await asyncio.Event().wait()
