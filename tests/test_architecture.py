@@ -14,6 +14,7 @@ _LAYERS = [
     {"errors", "text"},
     {"config_file"},
     {"settings", "context", "events", "models"},
+    {"privacy"},
     {"db", "embeddings", "audio"},
     {"auth"},
     {"rules"},

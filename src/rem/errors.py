@@ -39,6 +39,12 @@ class InvalidInputError(RemError):
     code = "invalid_input"
 
 
+class PrivacyError(InvalidInputError):
+    """The text contains a secret or personal data that this installation does not store."""
+
+    code = "privacy_refused"
+
+
 class QuerySyntaxError(InvalidInputError):
     """The query is not written in REM's query language."""
 

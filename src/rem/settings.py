@@ -43,6 +43,8 @@ LOCAL_ZONE = "local"
 """The name of the machine's own time zone."""
 LOCAL_ZONE_FILE = Path("/etc/localtime")
 
+PrivacyAction: TypeAlias = Literal["keep", "mask", "refuse"]
+
 
 class _Group(BaseModel):
     """Settings with a common prefix. An unknown name is an error, because a typo would silently mean the default."""
@@ -598,6 +600,27 @@ class AuthSettings(_Group):
         return {domain.strip().lower(): tenant for domain, tenant in value.items()}
 
 
+class PrivacySettings(_Group):
+    """Secrets and personal data in texts that are stored ([guide](privacy.md))."""
+
+    credentials: PrivacyAction = Field(
+        default="mask",
+        description=(
+            "API keys, tokens, private keys and passwords in URLs: `keep`, `mask` or `refuse`. They are known by their "
+            "format."
+        ),
+    )
+    card_numbers: PrivacyAction = Field(
+        default="mask", description="Numbers of payment cards, checked by their last digit: `keep`, `mask` or `refuse`."
+    )
+    emails: PrivacyAction = Field(
+        default="keep", description="E-mail addresses in texts: `keep`, `mask` or `refuse`. Names and keys keep them."
+    )
+    phones: PrivacyAction = Field(
+        default="keep", description="Phone numbers in texts: `keep`, `mask` or `refuse`. Names and keys keep them."
+    )
+
+
 class OtelSettings(_Group):
     """Traces for OpenTelemetry (extra `otel`)."""
 
@@ -663,6 +686,7 @@ class Settings(BaseSettings):
     ingest: IngestSettings = IngestSettings()
     worker: WorkerSettings = WorkerSettings()
     dreaming: DreamingSettings = DreamingSettings()
+    privacy: PrivacySettings = PrivacySettings()
     otel: OtelSettings = OtelSettings()
 
     @field_validator("rem_home")

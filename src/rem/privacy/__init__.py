@@ -1,0 +1,1 @@
+"""Privacy: what may be stored of secrets and personal data."""
