@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 from uuid import UUID, uuid4
 
-from rem.context import DEFAULT_TENANT, Scope, UserOrScope
+from rem.context import DEFAULT_TENANT, AgentContext, Scope, UserOrScope
 from rem.db.custom_types import TypePlan
 from rem.db.database import Database, Progress
 from rem.db.dump import dump
@@ -224,6 +224,14 @@ class Rem:
     def memory(self, user: str | Scope, *, tenant: str = DEFAULT_TENANT) -> MemoryManager:
         """Return the sessions of one user."""
         return MemoryManager(self.store(user, tenant=tenant), self._searcher, self._settings.memory)
+
+    async def resolve_session(self, context: AgentContext) -> AgentContext:
+        """Return the context with the id of the session that it names. Another user cannot compute that id."""
+        if context.session_name is None:
+            return context
+        memory = self.memory(Scope(context.tenant_id, context.user_id))
+        session_id = await memory.resolve_session_id(context.session_name)
+        return context.model_copy(update={"session_id": str(session_id)})
 
     async def prune_if_due(self) -> int:
         """Delete sessions that were idle for MEMORY__AUTO_PRUNE_DAYS, of all users, and return their number."""

@@ -191,7 +191,10 @@ def agent_context_scope(context: AgentContext) -> Iterator[AgentContext]:
 
 
 def resolve_session_id(text: str, scope: Scope) -> uuid.UUID:
-    """Return the id of a session: the UUID itself, or a UUID5 of a name, which is unique for the user."""
+    """Return the id of a session: the UUID itself, or a provisional UUID5 of a name, which is unique for the user.
+
+    Anyone can compute the UUID5, so no new session gets it: `Rem.resolve_session` replaces it first.
+    """
     session_id = parse_uuid(text)
     if session_id is not None:
         return session_id

@@ -161,3 +161,11 @@ def test_response_needs_an_answer_and_a_confidence() -> None:
             AgentResponse.model_validate(complete | wrong)
     with pytest.raises(ValidationError, match="confidence"):
         AgentResponse.model_validate({name: value for name, value in complete.items() if name != "confidence"})
+
+
+async def test_gap_of_another_user_is_never_written(agents: Agents, rem: Rem) -> None:
+    taken = rem.database.derived_ids.make("tool gap", "default", "alice", "rem", "send_email")
+    await rem.store("bob").upsert(ToolGap(id=taken, missing_tools=["x"], attempted_task="Mine"))
+    await agents.run(ask("The secret plan of Alice"))
+    (of_bob,) = await rem.store("bob").find(ToolGap)
+    assert of_bob.attempted_task == "Mine"

@@ -12,7 +12,6 @@ from uuid import UUID, uuid4
 import orjson
 import pytest
 
-from rem.context import resolve_session_id
 from rem.errors import InvalidInputError
 from rem.memory.manager import MemoryManager
 from rem.memory.sqlite_import import import_sqlite, is_sqlite
@@ -105,7 +104,7 @@ async def test_second_import_adds_only_new_messages(alice: MemoryManager, bob: M
     path = make([("chat-1", _TIME, _TIME, None, None)], [("chat-1", "user", "One", None, None, None, _TIME)])
     assert (await import_sqlite(alice, path)).counts["imported"] == 1
     assert (await import_sqlite(alice, path)).counts["unchanged"] == 1
-    assert len(await alice.load_session(resolve_session_id("chat-1", alice.scope))) == 1, "as a client calls it"
+    assert len(await alice.load_session(await alice.resolve_session_id("chat-1"))) == 1, "as a client calls it"
     with closing(sqlite3.connect(path)) as file:
         file.execute("INSERT INTO messages VALUES (NULL, 'chat-1', 'assistant', 'Two', NULL, NULL, NULL, ?)", (_TIME,))
         file.commit()
@@ -149,7 +148,7 @@ async def test_broken_row_fails_only_its_session(alice: MemoryManager, make: Mak
     assert len(await alice.list_sessions()) == 1
     report = await import_sqlite(alice, path, skip_broken=True)
     assert report.counts["imported"] == 1
-    assert [row.content for row in await alice.load_session(resolve_session_id("bad", alice.scope))] == ["Fine"]
+    assert [row.content for row in await alice.load_session(await alice.resolve_session_id("bad"))] == ["Fine"]
 
 
 async def test_unusual_values_are_imported_and_reported(alice: MemoryManager, make: Make) -> None:
@@ -171,7 +170,7 @@ async def test_unusual_values_are_imported_and_reported(alice: MemoryManager, ma
         "The metadata is not a JSON object; it is kept as text.",
     ]
     assert session.notes[1].startswith("updated_at of the session is in the future")
-    assert [row.content for row in await alice.load_session(resolve_session_id("odd", alice.scope))] == [
+    assert [row.content for row in await alice.load_session(await alice.resolve_session_id("odd"))] == [
         "Bytes \ufffd",
         "a\ufffdb",
     ]

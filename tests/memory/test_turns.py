@@ -276,20 +276,40 @@ async def test_client_text_resolves_to_one_session(rem: Rem, alice: MemoryManage
     session = await alice.create_session(name="Trip to Rome")
     for text in ("Trip to Rome", "trip_to_rome", " TripToRome ", str(session.id), f"{{{session.id}}}"):
         assert await alice.resolve_session_id(text) == session.id, text
-    derived = resolve_session_id("Trip to Rome", bob.scope)
+    derived = await bob.resolve_session_id("Trip to Rome")
     assert await bob.resolve_session_id("Trip to Rome") == derived != session.id
+    assert derived != resolve_session_id("Trip to Rome", bob.scope), "nobody else can compute it"
     await alice.rename_session(session.id, "Trip to Milan")
-    assert await alice.resolve_session_id("Trip to Rome") == resolve_session_id("Trip to Rome", alice.scope)
+    assert await alice.resolve_session_id("Trip to Rome") not in (session.id, derived)
     assert await alice.resolve_session_id("trip-to-milan") == session.id
     await alice.delete_session(session.id)
-    assert await alice.resolve_session_id("trip-to-milan") == resolve_session_id("trip-to-milan", alice.scope)
+    assert await alice.resolve_session_id("trip-to-milan") != session.id
     for odd in ("", "🎉", "x" * 100_000, "' OR true --"):
-        assert await alice.resolve_session_id(odd) == resolve_session_id(odd, alice.scope)
+        assert await alice.resolve_session_id(odd) == await alice.resolve_session_id(odd)
     for bad in ("a\0b", "\ud800"):
         with pytest.raises(InvalidInputError):
             await alice.resolve_session_id(bad)
     nobody = rem.memory(AgentContext().scope)
-    assert await nobody.resolve_session_id("x") == resolve_session_id("x", nobody.scope)
+    assert await nobody.resolve_session_id("x") == await nobody.resolve_session_id("x")
+
+
+async def test_session_of_an_earlier_version_keeps_its_derived_id(rem: Rem, alice: MemoryManager) -> None:
+    legacy_id = resolve_session_id("chat-1", alice.scope)
+    await alice.create_session(session_id=legacy_id)
+    assert await alice.resolve_session_id("chat-1") == legacy_id
+    anonymous_id = resolve_session_id("chat-1", AgentContext().scope)
+    await rem.memory(AgentContext(session_id=str(anonymous_id)).scope).create_session(session_id=anonymous_id)
+    assert await rem.memory(AgentContext().scope).resolve_session_id("chat-1") == anonymous_id
+
+
+async def test_taken_session_id_does_not_block_its_name(alice: MemoryManager, bob: MemoryManager) -> None:
+    for taken in (resolve_session_id("diary", alice.scope), await alice.resolve_session_id("diary")):
+        await bob.create_session(session_id=taken)
+        session_id = await alice.resolve_session_id("diary")
+        assert session_id != taken
+    turn = await alice.begin_turn(session_id, user_message("Mine"), name="diary")
+    assert turn.is_new
+    assert await alice.resolve_session_id("diary") == session_id
 
 
 async def test_concurrent_requests_on_one_session_are_stored_in_order(alice: MemoryManager, session_id: UUID) -> None:

@@ -38,9 +38,12 @@ if TYPE_CHECKING:
     from rem.agents.runs import AgentRun
     from rem.memory.extractive_summary import Summarizer
     from rem.memory.manager import MemoryManager
+    from rem.memory.message import Turn
 
 NOT_REMEMBERED_FLAG = "not_remembered"
 """Flag in the last metadata event if the answer could not be stored."""
+MASKED_FLAG = "masked"
+"""Flag in the last metadata event if a secret was masked in the stored messages."""
 TOOL_GAP_FLAG = "tool_gap"
 """Flag in the last metadata event if the agent called a tool that it does not have."""
 
@@ -57,7 +60,9 @@ class SessionTarget:
 class AnswerStream:
     """The answer to one request. The user message is already stored. Use either `events` or `collect`, once."""
 
-    def __init__(self, run: AgentRun, target: SessionTarget | None, background: BackgroundTasks) -> None:
+    def __init__(
+        self, run: AgentRun, target: SessionTarget | None, background: BackgroundTasks, turn: Turn | None = None
+    ) -> None:
         self._run = run
         self._target = target
         self._background = background
@@ -65,12 +70,18 @@ class AnswerStream:
         self._transcript = Transcript()
         self._started = perf_counter()
         self._message_id: str | None = None
+        self._masked = list(turn.masked) if turn else []
         self.error: RemError | None = None
 
     @property
     def session_id(self) -> str | None:
         """The session of the turn; None if it is not stored."""
         return str(self._target.session_id) if self._target else None
+
+    @property
+    def masked(self) -> list[str]:
+        """What was masked in the stored messages of the turn, such as "api key"."""
+        return list(dict.fromkeys(self._masked))
 
     @property
     def agent(self) -> str:
@@ -131,11 +142,16 @@ class AnswerStream:
             usage=self.usage,
             finish_reason=self.finish_reason,
             tool_gaps=self._run.tool_gaps,
+            masked=self.masked,
         )
 
     def _closing_events(self, is_stored: bool) -> Iterator[AnyEvent]:
         gaps = self._run.tool_gaps
-        flags = ([] if is_stored else [NOT_REMEMBERED_FLAG]) + ([TOOL_GAP_FLAG] if gaps else [])
+        states = {NOT_REMEMBERED_FLAG: not is_stored, TOOL_GAP_FLAG: gaps, MASKED_FLAG: self._masked}
+        flags = [flag for flag, is_set in states.items() if is_set]
+        extra: dict[str, Any] = {"tool_gaps": [gap.model_dump() for gap in gaps]} if gaps else {}
+        if self._masked:
+            extra["masked"] = self.masked
         yield MetadataEvent(
             agent=self.agent,
             agent_schema=self.agent,
@@ -145,7 +161,7 @@ class AnswerStream:
             latency_ms=round((perf_counter() - self._started) * 1000),
             token_count=self.usage.total_tokens,
             flags=flags or None,
-            extra={"tool_gaps": [gap.model_dump() for gap in gaps]} if gaps else None,
+            extra=extra or None,
             hidden=True,
         )
         if self.error is not None:
@@ -160,6 +176,7 @@ class AnswerStream:
             return True
         await self._store_tool_gaps()
         messages = self._transcript.to_messages(self.agent, self.model)
+        self._masked += self._target.memory.store.executor.privacy.list_masked(message.content for message in messages)
         if is_interrupted and messages:
             messages[-1].metadata["interrupted"] = True
         try:

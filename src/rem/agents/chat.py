@@ -79,3 +79,5 @@ class AgentAnswer:
     finish_reason: FinishReason = "stop"
     tool_gaps: list[ToolGapReport] = field(default_factory=list)
     """The tools that the agents called but do not have."""
+    masked: list[str] = field(default_factory=list)
+    """What was masked in the stored messages, such as "api key"."""

@@ -78,20 +78,20 @@ class Agents:
         target = self._get_session_target(context)
         request = await _apply_card_answer(request, target)
         if schema.name == SIMULATOR:
-            await self._begin_turn(request, context, schema, target)
-            return AnswerStream(SimulatedRun(schema.name, request.text), target, self._background)
+            turn = await self._begin_turn(request, context, schema, target)
+            return AnswerStream(SimulatedRun(schema.name, request.text), target, self._background, turn)
         model = self._choose_model(request, schema)
         agent = self._factory.prepare(schema, request.output_schema)
         confirmed = await self._confirm_change(request, context, schema)
         if confirmed is not None:
-            await self._begin_turn(request, context, schema, target)
-            return AnswerStream(confirmed, target, self._background)
+            turn = await self._begin_turn(request, context, schema, target)
+            return AnswerStream(confirmed, target, self._background, turn)
         turn = await self._begin_turn(request, context, schema, target, _get_kind(request.text, model))
         env = replace(self.env(context), window=_make_window(request, model, turn), hides_text=not request.is_from_user)
         deps = self._make_deps(request, schema, model, env, await _build_history(request, schema, target, turn))
         instructions = await self._build_instructions(request, schema, env, turn)
         prompt = await self._build_prompt(request, schema, target, turn)
-        return AnswerStream(ModelRun(agent, deps, prompt, instructions=instructions), target, self._background)
+        return AnswerStream(ModelRun(agent, deps, prompt, instructions=instructions), target, self._background, turn)
 
     async def run_without_session(self, agent: str, text: str, context: AgentContext) -> AgentAnswer:
         """Run an agent on a text that is not part of a session, and return its answer. Nothing is stored."""
@@ -158,10 +158,7 @@ class Agents:
             return context
         if context.session_id is None:
             return context.model_copy(update={"session_id": str(uuid4())})
-        if context.session_name is None or context.user_id is None:
-            return context
-        session_id = await self._rem.memory(context.scope).resolve_session_id(context.session_name)
-        return context.model_copy(update={"session_id": str(session_id)})
+        return await self._rem.resolve_session(context)
 
     def _get_session_target(self, context: AgentContext) -> SessionTarget | None:
         if self._rem is None or not self._settings.memory.enabled or context.session_id is None:

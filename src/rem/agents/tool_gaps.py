@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -19,7 +19,6 @@ MAX_GAPS_PER_ANSWER = 20
 """A model that invents names must not fill the table."""
 MAX_NAME_CHARS = 200
 MAX_TASK_CHARS = 500
-GAP_ID_NAMESPACE = UUID("9d1f0c2a-5b7e-5a44-8c35-6f1f7b1d0e52")
 
 
 class ToolGapReport(BaseModel):
@@ -73,19 +72,19 @@ class ToolGapCollector:
 
 async def store_tool_gaps(store: Store, reports: Sequence[ToolGapReport], session_id: UUID | None) -> None:
     """Count the gaps in the table `tool_gaps`, which has one row for each agent and tool of a user."""
-    scope = store.scope
+    owner, ids = (store.scope.tenant_id, store.scope.user_id), store.executor.derived_ids
+    privacy = store.executor.privacy.masking
     async with store.transaction() as transaction, transaction.executor.connection() as connection:
         for report in reports:
             # In the same order in every transaction, so that two of them cannot wait for each other.
             for tool in sorted(report.missing_tools):
                 await connection.execute(
                     query("tool_gaps", "record_gap"),
-                    scope.tenant_id,
-                    scope.user_id,
-                    derive_gap_id(store, report.agent, tool),
+                    *owner,
+                    ids.make("tool gap", *owner, report.agent, tool),
                     report.agent,
                     tool,
-                    report.attempted_task,
+                    privacy.mask(report.attempted_task),
                     report.existing_tools_checked,
                     session_id,
                 )
@@ -95,8 +94,3 @@ async def count_gaps_of_all_users(database: Database, tenant_id: str, limit: int
     """Return agent, tool, occurrences, users and updated_at of the gaps of a tenant, the most frequent first."""
     async with database.connection() as connection:
         return [dict(row) for row in await connection.fetch(query("tool_gaps", "all_gaps"), tenant_id, limit)]
-
-
-def derive_gap_id(store: Store, agent: str, tool: str) -> UUID:
-    """Return the id of the row for an agent and a tool. The same input gives the same id."""
-    return uuid5(GAP_ID_NAMESPACE, "\n".join((store.scope.tenant_id, store.scope.user_id or "", agent, tool)))

@@ -26,7 +26,8 @@ async def _get_context(
     x_tenant_id: Annotated[str | None, Header(description="The workspace; default: `default`.")] = None,
 ) -> AgentContext:
     """Return the caller. The headers are parameters only to appear in the OpenAPI document."""
-    return AgentContext.from_request(request)
+    context, rem = AgentContext.from_request(request), request.app.state.rem
+    return context if rem is None else await rem.resolve_session(context)
 
 
 ContextDep = Annotated[AgentContext, Depends(_get_context)]
@@ -105,6 +106,4 @@ async def resolve_session(rem: Rem, context: AgentContext, session: str) -> Agen
 
     An anonymous caller owns the session whose id it knows.
     """
-    context = context.in_session(session)
-    session_id = await rem.memory(context.scope).resolve_session_id(session)
-    return context.model_copy(update={"session_id": str(session_id)}) if context.user_id else context
+    return await rem.resolve_session(context.in_session(session))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -45,8 +46,10 @@ from rem.app import Rem
 from rem.auth.authenticator import Authenticator
 from rem.auth.production import check_auth_settings
 from rem.auth.providers import LoginProviders
+from rem.context import AgentContext
 from rem.mcp.http import mount_mcp
 from rem.settings import Settings, get_settings
+from rem.tools.env import ToolEnv
 from rem.worker.in_process import run_in_process_worker
 
 DESCRIPTION = """A memory for AI agents: documents, knowledge and events under keys that people can read.
@@ -113,10 +116,17 @@ def _include_routes(app: FastAPI) -> None:
     app.router.routes += oauth.make_oauth_routes()
     mount_mcp(
         app,
-        lambda context: app.state.agents.env_with_delegate(context),
+        partial(_make_mcp_env, app),
         allowed_hosts=app.state.settings.api.allowed_hosts,
         allowed_origins=app.state.settings.api.cors_origins,
     )
+
+
+async def _make_mcp_env(app: FastAPI, context: AgentContext) -> ToolEnv:
+    rem: Rem | None = app.state.rem
+    context = context if rem is None else await rem.resolve_session(context)
+    env: ToolEnv = app.state.agents.env_with_delegate(context)
+    return env
 
 
 def _build_middleware(settings: Settings) -> list[Middleware]:

@@ -85,6 +85,7 @@ async def _print_json_answer(answer: AnswerStream) -> None:
 
 async def _print_events(answer: AnswerStream, *, is_new: bool) -> None:
     from rem.cli.output import WrappingWriter, get_line_width
+    from rem.privacy.policy import describe_masked
 
     writer = WrappingWriter(get_line_width())
     async for event in answer.events():
@@ -92,6 +93,8 @@ async def _print_events(answer: AnswerStream, *, is_new: bool) -> None:
     writer.close()
     if answer.error is not None:
         raise answer.error
+    if answer.masked:
+        print_to_stderr(describe_masked(answer.masked))
     if is_new and answer.session_id is not None:
         print_to_stderr(f"(To go on: --session {answer.session_id})")
 

@@ -366,6 +366,10 @@ def _print_ignored(report: IngestReport) -> None:
 def _print_notes(report: IngestReport) -> None:
     for note in report.notes[:MAX_PRINTED_FAILURES]:
         print_to_stderr(note)
+    if masked := [label for file in report.files for label in file.masked]:
+        from rem.privacy.policy import describe_masked
+
+        print_to_stderr(describe_masked(masked))
 
 
 def _print_index_error(report: IngestReport) -> None:

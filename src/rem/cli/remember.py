@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rem.cli.runtime import JsonOption, TenantOption, UserOption, YesOption, confirm, require_user, run_with_rem
+from rem.cli.runtime import (
+    JsonOption,
+    TenantOption,
+    UserOption,
+    YesOption,
+    confirm,
+    print_to_stderr,
+    require_user,
+    run_with_rem,
+)
 
 if TYPE_CHECKING:
     from rem.app import Rem
@@ -33,10 +42,15 @@ def remember(
     owner = require_user(user)
     statement = sys.stdin.read() if text == "-" else text
 
-    async def work(rem: Rem) -> Resource:
-        return await rem.remember(statement, user=owner, tenant=tenant, name=name, tags=tags)
+    async def work(rem: Rem) -> tuple[Resource, list[str]]:
+        stored = await rem.remember(statement, user=owner, tenant=tenant, name=name, tags=tags)
+        return stored, rem.database.privacy.list_masked([statement])
 
-    stored = run_with_rem(work)
+    stored, masked = run_with_rem(work)
+    if masked:
+        from rem.privacy.policy import describe_masked
+
+        print_to_stderr(describe_masked(masked))
     if as_json:
         print_json({"table": "resources", "key": stored.key, "id": stored.id, "text": stored.content})
     else:

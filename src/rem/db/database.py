@@ -15,10 +15,12 @@ import asyncpg
 import orjson
 from loguru import logger
 
+from rem.db.derived_ids import DerivedIds
 from rem.db.driver_errors import ASYNCPG_ERRORS, DRIVER_ERRORS, to_rem_error, translate_driver_errors
 from rem.db.migrator import Migrator
 from rem.db.preflight import ServerInfo, check_requirements, read_server_info
 from rem.errors import DatabaseUnavailableError, InvalidInputError, MigrationError, SettingsError
+from rem.privacy.policy import PrivacyPolicy
 from rem.settings import Settings
 
 if TYPE_CHECKING:
@@ -51,6 +53,14 @@ class Executor(Protocol):
     def embedding_dimension(self) -> int:
         """Return the number of dimensions of the vectors of this database."""
 
+    @property
+    def derived_ids(self) -> DerivedIds:
+        """Return the maker of the ids that follow from a name."""
+
+    @property
+    def privacy(self) -> PrivacyPolicy:
+        """Return the policy that every text obeys before it is stored."""
+
     def connection(self) -> AbstractAsyncContextManager[Connection]:
         """Yield a connection for a few statements. Errors of the driver become errors of REM."""
 
@@ -70,6 +80,8 @@ class Database:
         self._embedded = create_embedded_server(settings, self._on_progress)
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._server_info: ServerInfo | None = None
+        self._derived_ids: DerivedIds | None = None
+        self.privacy = PrivacyPolicy.from_settings(settings.privacy)
 
     @classmethod
     @asynccontextmanager
@@ -88,6 +100,13 @@ class Database:
         return self._settings.embedding.dimension
 
     @property
+    def derived_ids(self) -> DerivedIds:
+        """Return the maker of the ids that follow from a name."""
+        if self._derived_ids is None:
+            raise DatabaseUnavailableError("The database is not open.")
+        return self._derived_ids
+
+    @property
     def is_embedded(self) -> bool:
         """Return True if REM runs the server itself."""
         return self._embedded is not None
@@ -95,6 +114,11 @@ class Database:
     def embedded_status(self) -> ServerStatus | None:
         """Return the status of the embedded server, or None for your own server."""
         return self._embedded.status() if self._embedded else None
+
+    def erase_server_log(self) -> None:
+        """Empty the log of the embedded server. The log of your own server is yours."""
+        if self._embedded is not None:
+            self._embedded.erase_log()
 
     @property
     def server_info(self) -> ServerInfo:
@@ -111,6 +135,7 @@ class Database:
             await self._migrate_if_embedded(connection)
             # The migration may have created the extensions.
             self._server_info = await read_server_info(connection)
+            self._derived_ids = DerivedIds(await connection.fetchval("SELECT id_key FROM rem.installation"))
         with translate_driver_errors():
             self._pool = await asyncpg.create_pool(
                 min_size=self._settings.postgres.pool_min_size,
@@ -141,7 +166,7 @@ class Database:
     async def transaction(self) -> AsyncIterator[Executor]:
         """Yield an executor in one transaction. An error in the block undoes all its writes."""
         async with _PooledLease(self.pool, ASYNCPG_ERRORS) as connection, connection.transaction():
-            yield _TransactionExecutor(connection, self.embedding_dimension)
+            yield _TransactionExecutor(connection, self)
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[Executor]:
@@ -150,7 +175,7 @@ class Database:
             _PooledLease(self.pool, ASYNCPG_ERRORS) as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),
         ):
-            yield _TransactionExecutor(connection, self.embedding_dimension)
+            yield _TransactionExecutor(connection, self)
 
     @asynccontextmanager
     async def unpooled_connection(self) -> AsyncIterator[Connection]:
@@ -301,10 +326,12 @@ class _PooledLease:
 class _TransactionExecutor:
     """An executor whose statements all run in one transaction."""
 
-    def __init__(self, connection: Connection, embedding_dimension: int) -> None:
+    def __init__(self, connection: Connection, database: Database) -> None:
         self._connection = connection
         self._task = asyncio.current_task()
-        self.embedding_dimension = embedding_dimension
+        self.embedding_dimension = database.embedding_dimension
+        self.derived_ids = database.derived_ids
+        self.privacy = database.privacy
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:

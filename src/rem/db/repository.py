@@ -15,7 +15,7 @@ from rem.db.conditions import ConditionCompiler, Where, to_condition
 from rem.db.sql import fill, identifier, query
 from rem.db.table import get_table
 from rem.db.write_plan import WritePlan, build_write_plan, owner_condition, stage_rows
-from rem.errors import ConflictError, DeletedError, InvalidInputError, NotFoundError
+from rem.errors import ConflictError, DeletedError, InvalidInputError, NotFoundError, PrivacyError
 from rem.models.entity import Entity
 
 if TYPE_CHECKING:
@@ -33,12 +33,20 @@ MAX_WRITE_ATTEMPTS = 5
 MAX_PAGE_ROWS = 10_000
 
 
+IMMUTABLE_CONTENT = {"messages": ("content", "tool_calls"), "documents": ("content",)}
+"""Columns that a trigger protects against changes."""
+
+
 class RowError(InvalidInputError):
     """A row of a batch is not valid. `row` is its index in the batch."""
 
     def __init__(self, row: int, message: str) -> None:
         super().__init__(message)
         self.row = row
+
+
+class PrivateRowError(RowError, PrivacyError):
+    """A row of a batch contains a secret or personal data that is not stored here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +299,9 @@ class Repository(Generic[T]):
             encoded = [values[column.name] for column in plan.columns]
             for position, encode in plan.encoders:
                 encoded[position] = encode(encoded[position])
+            self._apply_privacy(entity, plan, encoded)
+        except PrivacyError as error:
+            raise PrivateRowError(index, str(error)) from error
         except (ValueError, ValidationError) as error:
             raise RowError(index, str(error)) from error
         embedding = values.get("embedding")
@@ -301,6 +312,19 @@ class Repository(Generic[T]):
                 f"{self._executor.embedding_dimension} (EMBEDDING__DIMENSION).",
             )
         return (*encoded, (entity.__pydantic_private__ or {}).get("_revision"))
+
+    def _apply_privacy(self, entity: T, plan: WritePlan, encoded: list[Any]) -> None:
+        """Mask or refuse what the policy does not let into the database. This is the only way to write an entity."""
+        policy = self._executor.privacy
+        if policy.is_off:
+            return
+        # A stored content cannot change, so it is written back as it is, even if it is older than the policy.
+        kept = IMMUTABLE_CONTENT.get(self._table.name, ()) if entity.revision is not None else ()
+        for column in plan.private:
+            value = encoded[column.position]
+            if value and column.name not in kept:
+                used = policy.for_identities if column.is_identity else policy
+                encoded[column.position] = column.mask(used, value, column.name)
 
     def _statement(self, name: str, **parts: str) -> str:
         return fill(query("repository", name), table=f"rem.{identifier(self._table.name)}", **parts)

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from rem.db.sql import fill, identifier, query
 from rem.db.table import IMMUTABLE_COLUMNS, READ_ONLY_COLUMNS, Column, Table
 from rem.models.entity import Entity
+from rem.privacy.policy import PrivacyPolicy
 
 if TYPE_CHECKING:
     from rem.db.database import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateColumn:
+    """A column that the privacy policy reads."""
+
+    position: int
+    name: str
+    mask: Callable[[PrivacyPolicy, Any, str], Any]
+    """Applies the policy to an encoded value of the column, which has this name."""
+    is_identity: bool
+    """E-mail addresses and phone numbers stay in it, because they identify something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +38,8 @@ class WritePlan:
     columns: tuple[Column, ...]
     encoders: tuple[tuple[int, Callable[[Any], Any]], ...]
     """Positions in `columns` whose values need encoding, with their encoders."""
+    private: tuple[PrivateColumn, ...]
+    """Columns that may contain secrets or personal data."""
     staged: tuple[str, ...]
     """Names of the incoming columns: `columns`, then the revision that the caller read."""
     staging_table: str
@@ -74,6 +91,7 @@ def build_write_plan(
     return WritePlan(
         columns,
         tuple((position, column.encode) for position, column in enumerate(columns) if column.encode),
+        tuple(_find_private_columns(table, columns)),
         tuple(staged),
         fill(query("repository", "staging_table"), typed_columns=", ".join(typed)),
         fill(
@@ -88,6 +106,52 @@ def build_write_plan(
         fill(upsert, materialized="NOT MATERIALIZED", source=query("repository", "staged_source")),
     )
 
+
+_TECHNICAL_COLUMNS = frozenset(
+    {
+        *("origin", "sources", "checksum", "mime_type", "role", "kind", "model", "mode", "tool_call_id", "moment_type"),
+        *("version", "email", "tier", "activity_level", "processing_status", "status", "risk_level", "embedding_model"),
+        *("owner_user_id", "shared_with_user_id", "decided_by", "trace_id", "span_id"),
+    }
+)
+"""Text columns whose values REM makes itself, or that say who somebody is."""
+_IDENTITY_COLUMNS = frozenset(
+    {"uri", "tags", "graph_edges", "related_entities", "present_persons", "previous_moment_keys", "topic_tags"}
+)
+
+
+def _find_private_columns(table: Table, columns: Sequence[Column]) -> Iterator[PrivateColumn]:
+    label = table.entity_type.key_fields[0]
+    for position, column in enumerate(columns):
+        mask = _check_label if column.name == label and column.sql_type == "text" else _MASKS.get(column.sql_type)
+        if mask is not None and column.name not in _TECHNICAL_COLUMNS:
+            yield PrivateColumn(position, column.name, mask, column.name in _IDENTITY_COLUMNS)
+
+
+def _check_label(policy: PrivacyPolicy, value: str, name: str) -> str:
+    return policy.check_label(value, name)
+
+
+def _mask_text(policy: PrivacyPolicy, value: str, name: str) -> str:
+    return policy.mask(value, name)
+
+
+def _mask_texts(policy: PrivacyPolicy, value: list[str], name: str) -> list[str]:
+    return [policy.mask(item, name) for item in value]
+
+
+def _mask_json(policy: PrivacyPolicy, value: orjson.Fragment, name: str) -> orjson.Fragment:
+    document = value.contents
+    raw = document.encode() if isinstance(document, str) else document
+    masked = policy.mask_json(raw, name)
+    return value if masked is raw else orjson.Fragment(masked)
+
+
+_MASKS: dict[str, Callable[[PrivacyPolicy, Any, str], Any]] = {
+    "text": _mask_text,
+    "text[]": _mask_texts,
+    "jsonb": _mask_json,
+}
 
 _ALWAYS_STAGED = frozenset({"id", "origin"})
 """Written for every row, with the columns of the class itself, because the database does not know their defaults."""

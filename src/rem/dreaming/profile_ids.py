@@ -7,15 +7,24 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 if TYPE_CHECKING:
     from rem.context import Scope
+    from rem.db.store import Store
 
 
-def make_profile_row_id(scope: Scope) -> UUID:
-    """Return the id for the row of a user who has none."""
-    return _make_id(scope, "profile")
+def make_profile_row_id(store: Store) -> UUID:
+    """Return the id for the row of a user who has none. No other user can compute it, and take it first."""
+    return store.executor.derived_ids.make("profile", store.scope.tenant_id, store.scope.user_id)
+
+
+def list_profile_row_ids(store: Store) -> list[UUID]:
+    """Return the ids that the dreamt row of a user may have. Earlier versions used a plain UUID5."""
+    return [make_profile_row_id(store), _make_id(store.scope, "profile")]
 
 
 def make_progress_id(scope: Scope) -> UUID:
-    """Return the id under which the progress of a profile is stored, with or without a row."""
+    """Return the id under which the progress of a profile is stored, with or without a row.
+
+    No user can write progress, so the id needs no secret.
+    """
     return _make_id(scope, "progress")
 
 

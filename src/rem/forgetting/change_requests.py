@@ -19,8 +19,8 @@ from rem.db.sql import query, query_table
 from rem.db.store import Store
 from rem.dreaming.owner_lock import hold_owner_lock
 from rem.errors import ConflictError, InvalidInputError, NotFoundError
-from rem.forgetting.planner_stats import reset_planner_stats
 from rem.forgetting.topic import MAX_TEXT_CHARS, TopicFinder, TopicRow, select_replaced, sort_rows
+from rem.forgetting.traces import erase_traces
 from rem.memory.remember import ORIGIN, find_free_name, make_name, remember
 from rem.models import Approval, Entity, Resource, RiskLevel
 from rem.text import collapse_spaces, split_sentences, split_words
@@ -218,7 +218,7 @@ class ChangeRequests:
         async with hold_owner_lock(self._database, self._store.scope, timeout_seconds=LOCK_TIMEOUT_SECONDS):
             report = await retry_when_busy(carry_out)
         if report.kind == "forget":
-            await reset_planner_stats(self._database)
+            await erase_traces(self._database)
         return report
 
     async def reject(self, code: str, *, by: str) -> None:

@@ -13,7 +13,7 @@ from rem.dreaming.owner_lock import hold_owner_lock
 from rem.errors import DatabaseError, InvalidInputError
 from rem.forgetting.forget import LOCK_TIMEOUT_SECONDS
 from rem.forgetting.owned_tables import JOBS, OwnedTable, find_owned_tables
-from rem.forgetting.planner_stats import reset_planner_stats
+from rem.forgetting.traces import erase_traces
 from rem.jobs.queue import JobQueue
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ async def erase_user(database: Database, user: str, tenant: str) -> EraseReport:
                 after = await _count_rows(connection, tables, scope, sessions)
         async with database.connection() as connection:
             mentions = await _count_mentions(connection, scope, identifiers)
-    await reset_planner_stats(database)
+    await erase_traces(database)
     report = EraseReport(scope.tenant_id, str(scope.user_id), True, mentions=mentions, passes=passes)
     report.tables = _build_counts(tables, before, after)
     return report

@@ -23,7 +23,7 @@ from rem.forgetting.forget_plan import (
     scrub_record,
 )
 from rem.forgetting.name_matcher import NameMatcher
-from rem.forgetting.planner_stats import reset_planner_stats
+from rem.forgetting.traces import erase_traces
 
 if TYPE_CHECKING:
     from rem.context import Scope
@@ -85,7 +85,7 @@ async def forget(database: Database, plan: ForgetPlan) -> ForgetReport:
     async with hold_owner_lock(database, plan.scope, timeout_seconds=LOCK_TIMEOUT_SECONDS):
         report, erased = await retry_when_busy(remove)
         await _verify(database, plan, erased, report)
-    await reset_planner_stats(database)
+    await erase_traces(database)
     return report
 
 

@@ -22,7 +22,14 @@ _NOT_PERSONAL = frozenset(
     {
         *(
             ("rem", name)
-            for name in ("entity_types", "migrations", "installed_functions", "embedding_models", "sql_access")
+            for name in (
+                "entity_types",
+                "migrations",
+                "installed_functions",
+                "embedding_models",
+                "sql_access",
+                "installation",
+            )
         ),
         # Word counts of a tenant, with hashes instead of words.
         *(("rem", "term_counts"), ("rem", "term_count_deltas")),

@@ -80,6 +80,8 @@ class PreparedFile:
     """The definition of an agent, if the file is one."""
     is_known: bool = False
     """Whether an older version of the file is stored."""
+    masked: tuple[str, ...] = ()
+    """What was masked in its text."""
 
 
 @dataclass(slots=True)
@@ -138,6 +140,7 @@ class _FileWrite:
             chunks=self.row_count,
             keys=keys,
             run=shorten_run_id(run_id) if run_id else None,
+            masked=self.prepared.masked,
         )
 
 
@@ -225,9 +228,21 @@ class Ingester:
 
             document = await read_file(file, self._settings)
         document = replace(document, text=clean_text(document.text))
+        prepared, masked = await asyncio.to_thread(self._apply_privacy, prepared, document)
         if options.form == "ontology":
-            return await asyncio.to_thread(_add_entries, prepared, document)
-        return await asyncio.to_thread(_add_chunks, prepared, document, self._settings.ingest.chunk_tokens)
+            return await asyncio.to_thread(_add_entries, prepared, masked)
+        return await asyncio.to_thread(_add_chunks, prepared, masked, self._settings.ingest.chunk_tokens)
+
+    def _apply_privacy(self, prepared: PreparedFile, document: ParsedDocument) -> tuple[PreparedFile, ParsedDocument]:
+        """Mask the whole text: in a chunk, a part of a private key could not be recognised."""
+        privacy = self._store.executor.privacy
+        masked = replace(
+            document,
+            text=privacy.mask(document.text, "file"),
+            title=None if document.title is None else privacy.mask(document.title, "title"),
+            metadata=privacy.mask_value(document.metadata, "file"),
+        )
+        return replace(prepared, masked=tuple(privacy.list_masked([document.text]))), masked
 
     async def store(self, prepared: PreparedFile, *, within: WithinTransaction | None = None) -> FileOutcome:
         """Store a prepared file and replace its older version. `within` is entered in the same transaction."""

@@ -102,6 +102,8 @@ class FileOutcome:
     """The keys of its chunks and entries."""
     run: str | None = None
     """The id of the run that added or changed it, for `rem ingest undo`."""
+    masked: tuple[str, ...] = ()
+    """What was masked in its text, such as "api key"."""
 
 
 @dataclass(slots=True)

@@ -11,7 +11,6 @@ from uuid import UUID, uuid5
 import orjson
 from pydantic import ValidationError
 
-from rem.context import Scope
 from rem.db.sql import query
 from rem.db.store import Store
 from rem.errors import ConflictError, InvalidInputError, RemError
@@ -209,11 +208,12 @@ async def _assign_ids(store: Store, bundle: SessionBundle) -> SessionBundle:
     is_own = bundle.user_id is None or (bundle.tenant_id, bundle.user_id) == (scope.tenant_id, scope.user_id)
     if is_own and not await _is_foreign_id(store, session.id):
         return bundle
-    session_id = derive_copy_id(scope, session.id)
+    make_id = await _choose_copy_ids(store, session.id)
+    session_id = make_id(session.id)
     messages = [
         message.model_copy(
             update={
-                "id": derive_copy_id(scope, message.id),
+                "id": make_id(message.id),
                 "session_id": session_id,
                 "graph_edges": _keep_own_edges(message),
             }
@@ -229,9 +229,21 @@ def _keep_own_edges(row: Session | Message) -> list[Edge]:
     return [edge for edge in row.graph_edges if edge.origin == USER_ORIGIN]
 
 
-def derive_copy_id(scope: Scope, original_id: UUID | str) -> UUID:
-    """Return the id of the copy that `scope` has of another owner's row. The same input gives the same id."""
-    return uuid5(COPY_ID_NAMESPACE, "\n".join((scope.tenant_id, scope.user_id or "", str(original_id))))
+async def _choose_copy_ids(store: Store, session_id: UUID) -> Callable[[UUID], UUID]:
+    """Return the function for the ids of the copy that `store` has of another owner's rows.
+
+    The same input gives the same id. A copy that an earlier version made keeps its ids.
+    """
+    tenant_id, user_id = store.scope.tenant_id, store.scope.user_id
+
+    def make_legacy_id(original_id: UUID) -> UUID:
+        return uuid5(COPY_ID_NAMESPACE, "\n".join((tenant_id, user_id or "", str(original_id))))
+
+    def make_id(original_id: UUID) -> UUID:
+        return store.executor.derived_ids.make("copy", tenant_id, user_id, str(original_id))
+
+    is_legacy = await store.count(Session, {"id": make_legacy_id(session_id)}, with_deleted=True)
+    return make_legacy_id if is_legacy else make_id
 
 
 async def _is_foreign_id(store: Store, session_id: UUID) -> bool:

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 from rem.context import parse_uuid, resolve_user_id
 from rem.db.retry import retry_when_busy
 from rem.db.sql import query
-from rem.errors import ConflictError, DeletedError, InvalidInputError, NotFoundError
+from rem.errors import ConflictError, DeletedError, InvalidInputError, NotFoundError, PrivacyError
 from rem.memory.history import Strategy, fit_history
 from rem.memory.message import NewMessage, StoredMessage, Turn, message_key, to_record
 from rem.memory.prune import check_prune_days
@@ -24,6 +24,7 @@ from rem.models.session import MAX_PROMPT_CHARS
 if TYPE_CHECKING:
     from rem.db.store import Store
     from rem.memory.extractive_summary import Summarizer
+    from rem.privacy.policy import PrivacyPolicy
     from rem.query.verbs.search import Searcher
     from rem.settings import MemorySettings
 
@@ -61,18 +62,18 @@ class MemoryManager(SessionReader):
         and `DeletedError` if it was deleted.
         """
         strategy, budget = strategy or self._settings.strategy, self._check_budget(max_tokens)
-        record, tokens = to_record(message)
+        record, tokens = to_record(message, self._privacy)
         state, index, selection = await self._queries.fetch_value(
             "begin_turn",
             *self._owner,
             session_id,
             agent,
-            _check_metadata(metadata),
+            self._check_metadata(metadata),
             [record],
             tokens,
             budget,
             strategy,
-            _valid_name(name),
+            self._valid_name(name),
         )
         _require_open(state, session_id)
         history = fit_history(session_id, selection, budget, strategy)
@@ -84,6 +85,7 @@ class MemoryManager(SessionReader):
             history.summary,
             is_new=state == "new",
             system_prompt=history.system_prompt,
+            masked=tuple(self._privacy.list_masked([message.content])),
         )
 
     async def append(
@@ -101,7 +103,7 @@ class MemoryManager(SessionReader):
         """
         if not messages:
             return []
-        records, tokens = _to_records(messages)
+        records, tokens = self._to_records(messages)
         state, first_index = await self._queries.fetch_value(
             "append", *self._owner, session_id, agent, records, len(records), tokens, create_session
         )
@@ -138,9 +140,9 @@ class MemoryManager(SessionReader):
         """
         if not messages:
             return False
-        records, tokens = _to_records(messages)
+        records, tokens = self._to_records(messages)
         state = await self._queries.fetch_value(
-            "seed_session", *self._owner, session_id, agent, _valid_name(name), records, len(records), tokens
+            "seed_session", *self._owner, session_id, agent, self._valid_name(name), records, len(records), tokens
         )
         _require_open(state, session_id)
         return bool(state == "new")
@@ -166,13 +168,13 @@ class MemoryManager(SessionReader):
             "name": name,
             "agent_schema": agent,
             "description": description,
-            "system_prompt": _check_prompt(system_prompt),
+            "system_prompt": self._check_prompt(system_prompt),
         }
         session = Session.model_validate(
             {
                 "id": session_id or uuid4(),
                 "mode": mode,
-                "metadata": _check_metadata(metadata) or {},
+                "metadata": self._check_metadata(metadata) or {},
                 **{field: value for field, value in optional_fields.items() if value is not None},
             }
         )
@@ -218,6 +220,7 @@ class MemoryManager(SessionReader):
                 check_label(check_text(name))
             except ValueError as error:
                 raise InvalidInputError(f"The name {error}.") from error
+            self._privacy.check_label(name)
         record = await self._queries.fetch_value("rename", *self._owner, session_id, name)
         if record is None:
             raise session_not_found(session_id)
@@ -225,7 +228,7 @@ class MemoryManager(SessionReader):
 
     async def set_system_prompt(self, session_id: UUID, system_prompt: str | None) -> Session:
         """Set the system prompt of a session for its further turns, or remove it with None."""
-        prompt = _check_prompt(system_prompt)
+        prompt = self._check_prompt(system_prompt)
         record = await self._queries.fetch_value("set_system_prompt", *self._owner, session_id, prompt)
         if record is None:
             raise session_not_found(session_id)
@@ -379,6 +382,45 @@ class MemoryManager(SessionReader):
     def _require_owner(self) -> None:
         _ = self._owner  # raises if there is none
 
+    @property
+    def _privacy(self) -> PrivacyPolicy:
+        return self._store.executor.privacy
+
+    def _to_records(self, messages: Sequence[NewMessage]) -> tuple[list[dict[str, Any]], int]:
+        """Return the messages as the database takes them, and their total number of tokens."""
+        records = [to_record(message, self._privacy) for message in messages]
+        return [record for record, _ in records], sum(tokens for _, tokens in records)
+
+    def _valid_name(self, name: str | None) -> str | None:
+        """Return the name if a session can have it, else None. A name that looks like an id would be taken for one."""
+        if name is None or parse_uuid(name):
+            return None
+        try:
+            return self._privacy.check_label(check_label(check_text(name)))
+        except (ValueError, PrivacyError):
+            return None
+
+    def _check_prompt(self, prompt: str | None) -> str | None:
+        """Return the system prompt to store; None if it is empty. Raise InvalidInputError if it cannot be stored."""
+        if prompt is None or not prompt.strip():
+            return None
+        if len(prompt) > MAX_PROMPT_CHARS:
+            raise InvalidInputError(f"The system prompt has more than {MAX_PROMPT_CHARS:,} characters: shorten it.")
+        try:
+            return self._privacy.mask(check_text(prompt), "system prompt")
+        except ValueError as error:
+            raise InvalidInputError(f"The system prompt {error}.") from error
+
+    def _check_metadata(self, metadata: Mapping[str, Any] | None) -> dict[str, Any] | None:
+        if metadata is None:
+            return None
+        try:
+            checked: dict[str, Any] = to_json_value(metadata)
+        except ValueError as error:
+            raise InvalidInputError(f"The metadata {error}.") from error
+        masked: dict[str, Any] = self._privacy.mask_value(checked, "metadata")
+        return masked
+
 
 def _require_open(state: str, session_id: UUID) -> None:
     """Raise an error unless the state that the database returned allows the write."""
@@ -388,43 +430,5 @@ def _require_open(state: str, session_id: UUID) -> None:
         raise DeletedError(f"The session {session_id} was deleted: restore it, or start another session.")
 
 
-def _to_records(messages: Sequence[NewMessage]) -> tuple[list[dict[str, Any]], int]:
-    """Return the messages as the database takes them, and their total number of tokens."""
-    records = [to_record(message) for message in messages]
-    return [record for record, _ in records], sum(tokens for _, tokens in records)
-
-
-def _valid_name(name: str | None) -> str | None:
-    """Return the name if a session can have it, else None. A name that looks like an id would be taken for one."""
-    if name is None or parse_uuid(name):
-        return None
-    try:
-        return check_label(check_text(name))
-    except ValueError:
-        return None
-
-
-def _check_prompt(prompt: str | None) -> str | None:
-    """Return the system prompt; None if it is empty. Raise InvalidInputError if it cannot be stored."""
-    if prompt is None or not prompt.strip():
-        return None
-    if len(prompt) > MAX_PROMPT_CHARS:
-        raise InvalidInputError(f"The system prompt has more than {MAX_PROMPT_CHARS:,} characters: shorten it.")
-    try:
-        return check_text(prompt)
-    except ValueError as error:
-        raise InvalidInputError(f"The system prompt {error}.") from error
-
-
 def _session_exists() -> ConflictError:
     return ConflictError("A session with this name or id exists: choose another name or id.")
-
-
-def _check_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    if metadata is None:
-        return None
-    try:
-        checked: dict[str, Any] = to_json_value(metadata)
-    except ValueError as error:
-        raise InvalidInputError(f"The metadata {error}.") from error
-    return checked

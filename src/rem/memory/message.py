@@ -14,6 +14,7 @@ from rem.memory.tokens import count_message_tokens
 from rem.message_kinds import get_kind
 from rem.models.field_types import check_text, to_json_value
 from rem.models.message import MessageKind, Role
+from rem.privacy.policy import PrivacyPolicy
 from rem.text import clean_text
 
 MAX_NESTED_VALUES = 50
@@ -135,6 +136,8 @@ class Turn:
     """True if the session was created for this message."""
     system_prompt: str | None = None
     """The system prompt of the session."""
+    masked: tuple[str, ...] = ()
+    """What was masked in the stored message, such as "api key". The model sees the message as it was sent."""
 
     def list_known_messages(self) -> frozenset[tuple[UUID, int]]:
         """Return (session id, index) of the messages that a model sees in full: the history and the new message."""
@@ -147,8 +150,19 @@ def message_key(session_id: UUID, index: int) -> str:
     return f"session-{session_id}-msg-{index}"
 
 
-def to_record(message: NewMessage) -> tuple[dict[str, Any], int]:
-    """Return the message as the database takes it, with a new id, and its number of tokens."""
+def to_record(message: NewMessage, privacy: PrivacyPolicy) -> tuple[dict[str, Any], int]:
+    """Return the message as the database takes it, with a new id, and its number of tokens.
+
+    What `privacy` masks is masked. It refuses only messages of the user: an answer must not be lost.
+    """
+    policy = privacy if message.role == Role.USER else privacy.masking
+    kind = message.kind or get_kind(message.role, message.content)
+    masked = {
+        "content": policy.mask(message.content, "message"),
+        "tool_calls": policy.mask_value(message.tool_calls, "tool call"),
+        "metadata": policy.mask_value(message.metadata, "metadata"),
+    }
+    message = message.model_copy(update=masked)
     tokens = message.tokens
     record = {
         "id": uuid4(),
@@ -159,7 +173,7 @@ def to_record(message: NewMessage) -> tuple[dict[str, Any], int]:
         "tool_name": message.tool_name,
         "model": message.model,
         "token_count": tokens,
-        "kind": message.kind or get_kind(message.role, message.content),
+        "kind": kind,
         "metadata": to_json_value(message.metadata),
     }
     return record, tokens

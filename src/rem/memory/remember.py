@@ -41,7 +41,7 @@ async def remember(
 
     Without a name, the date is a part of its name: a statement is true from then on, and no question is its key.
     """
-    statement = _check_statement(text)
+    statement = store.executor.privacy.mask(_check_statement(text), "statement")
     at = at or datetime.now(UTC)
     async with store.transaction() as transaction:
         async with transaction.executor.connection() as connection:

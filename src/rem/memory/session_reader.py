@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Sequence
 from typing import TYPE_CHECKING
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from rem.context import parse_uuid, resolve_session_id
 from rem.errors import InvalidInputError, NotFoundError
@@ -59,13 +59,20 @@ class SessionReader:
         """Return the session id that a client means by `text`.
 
         A UUID is the id itself. Otherwise `text` is the name of a session of the user. If no session has that name, the
-        id is derived from the text, so the same text always gives the same id.
+        id follows from the text and the secret of the database, so the same text always gives the same id, and no other
+        user can compute it. An id that another user's session has is never returned for a name. Without a user, the
+        caller is anonymous, and owns the session of that name.
         """
-        session_id = resolve_session_id(text, self.scope)
-        if self.scope.user_id is None or len(text) > MAX_NAME_CHARS or parse_uuid(text):
-            return session_id
-        named_id: UUID | None = await self._queries.fetch_value("find_session_by_name", *self._owner, text)
-        return named_id or session_id
+        legacy_id = resolve_session_id(text, self.scope)
+        if parse_uuid(text):
+            return legacy_id
+        tenant_id, user_id = self.scope.tenant_id, self.scope.user_id
+        candidates = self._store.executor.derived_ids.list_candidates("session", tenant_id, user_id, text)
+        name = text if len(text) <= MAX_NAME_CHARS else None
+        session_id: UUID | None = await self._queries.fetch_value(
+            "resolve_name", tenant_id, user_id, name, legacy_id, candidates
+        )
+        return session_id or uuid4()
 
     async def get_session(self, session_id: UUID) -> Session:
         """Return a session that the user owns or that is shared with the user, with the totals of its messages."""

@@ -14,7 +14,6 @@ from uuid import UUID, uuid5
 import orjson
 from pydantic import ValidationError
 
-from rem.context import Scope, resolve_session_id
 from rem.errors import InvalidInputError
 from rem.memory.export_import import ImportedSession, ImportReport, ProgressCallback, SessionBundle, store_session
 from rem.memory.manager import MemoryManager
@@ -100,7 +99,7 @@ async def _import_session(
     memory: MemoryManager, database: sqlite3.Connection, row: sqlite3.Row, skip_broken: bool
 ) -> ImportedSession:
     source = f"session {row['id']}"
-    reader = _SqliteSessionReader(memory.scope, row)
+    reader = _SqliteSessionReader(await memory.resolve_session_id(_to_text(row["id"]) or "unnamed"), row)
     try:
         messages = list(database.execute("SELECT * FROM messages WHERE session_id IS ? ORDER BY id", (row["id"],)))
         bundle = reader.read_bundle(messages)
@@ -119,7 +118,7 @@ class _BrokenRowError(Exception):
 class _SqliteSessionReader:
     """Reads one session of the file, and collects notes about unusual and broken rows."""
 
-    scope: Scope
+    session_id: UUID
     row: sqlite3.Row
     notes: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
@@ -127,17 +126,16 @@ class _SqliteSessionReader:
 
     def read_bundle(self, rows: Sequence[sqlite3.Row]) -> SessionBundle:
         """Return the session with its messages."""
-        session_id = resolve_session_id(_to_text(self.row["id"]) or "unnamed", self.scope)
         created = self._read_time(self.row["created_at"], "created_at of the session") or utc_now()
         updated = self._read_time(self.row["updated_at"], "updated_at of the session") or created
         parts = [part for row in rows for part in self._message_parts(row, created)]
-        messages = [_build_message(session_id, index, part) for index, part in enumerate(parts)]
+        messages = [_build_message(self.session_id, index, part) for index, part in enumerate(parts)]
         if self.skipped_results:
             self.notes.append(
                 f"{self.skipped_results} tool results were left out: REM keeps calls and notes, not results."
             )
         session = Session(
-            id=session_id,
+            id=self.session_id,
             created_at=created,
             updated_at=max(created, updated),
             metadata=self._read_metadata(),

@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError
 from rem.errors import InvalidInputError, NotFoundError
 from rem.events import TextEvent
 from rem.forgetting.change_requests import ChangeReport, ChangeRequest
+from rem.privacy.policy import describe_masked
 from rem.tools.binding import describe_validation_error, tool
 from rem.tools.env import ToolEnv
 
@@ -46,7 +47,9 @@ async def remember(
         stored = await env.rem.remember(text, user=env.scope, tags=tags)
     except ValidationError as error:
         raise InvalidInputError(f"The text cannot be stored. {describe_validation_error(error)}") from error
-    return {"status": "success", "table": "resources", "key": stored.key, "text": stored.content}
+    masked = env.rem.database.privacy.list_masked([text])
+    note = {"note": describe_masked(masked)} if masked else {}
+    return {"status": "success", "table": "resources", "key": stored.key, "text": stored.content, **note}
 
 
 @tool(destructive=True)

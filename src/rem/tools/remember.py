@@ -12,6 +12,7 @@ from rem.ingest.sources.fetch import fetch_file
 from rem.ingest.sources.policy import FetchPolicy
 from rem.models import Resource
 from rem.models.field_types import utc_now
+from rem.privacy.policy import describe_masked
 from rem.text import clean_text
 from rem.tools.binding import describe_validation_error, tool
 from rem.tools.env import ToolEnv
@@ -41,6 +42,8 @@ async def ingest_into_rem(
     For example: ingest_into_rem(name="Pricing decision 2026-03", content="We decided …", category="decision")
     """
     store = env.rem.store(env.scope)
+    privacy = store.executor.privacy
+    masked, content = privacy.list_masked([content]), privacy.mask(content, "content")
     resource = _make_resource(name, content, category, tags)
     async with store.transaction() as transaction:
         if not replace:
@@ -52,6 +55,7 @@ async def ingest_into_rem(
         "key": stored.key,
         "id": str(stored.id),
         "characters": len(content),
+        **({"note": describe_masked(masked)} if masked else {}),
     }
 
 
@@ -102,6 +106,7 @@ async def parse_and_ingest_file(
         "uri": outcome.uri,
         "chunks": outcome.chunks,
         "keys": list(outcome.keys[:MAX_RETURNED_KEYS]),
+        **({"note": describe_masked(outcome.masked)} if outcome.masked else {}),
     }
 
 

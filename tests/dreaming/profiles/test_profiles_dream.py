@@ -14,10 +14,12 @@ from rem.context import Scope, resolve_user_id
 from rem.db.store import Store
 from rem.dreaming.dreamer import DreamReport
 from rem.dreaming.history import list_statements
+from rem.dreaming.profile_ids import list_profile_row_ids
 from rem.dreaming.text.secrets import is_sensitive
 from rem.memory.message import NewMessage
 from rem.models import Edge, Message, Moment, Ontology, Session, User
 from rem.models.message import Role
+from rem.settings import Settings
 from tests.dreaming.entities.sample_sessions import store_past_session
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -284,6 +286,34 @@ async def test_deleted_profile_stays_deleted(rem: Rem, sailor: Store) -> None:
     for rescan in (False, True):
         await dream(rem, sailor, rescan=rescan)
     assert await sailor.find(User) == []
+
+
+async def test_taken_id_does_not_suppress_the_profile(rem: Rem, sailor: Store, bob: Store) -> None:
+    for profile_id in list_profile_row_ids(sailor)[1:]:
+        await bob.upsert(User(id=profile_id, name="Taken"))
+    await dream(rem, sailor)
+    assert (await profile(sailor)).interests == ["Sailing"]
+    assert (await profile(sailor)).id not in list_profile_row_ids(bob)
+
+
+async def test_profile_is_known_after_a_move_to_another_database(
+    rem: Rem, settings: Settings, sailor: Store, sql: Connection
+) -> None:
+    await dream(rem, sailor)
+    before = (await profile(sailor)).id
+    await sql.execute("UPDATE installation SET id_key = sha512('another database')")
+    async with Rem.open(settings) as moved:
+        await moment(sailor, 30, "Sailing")
+        await dream(moved, sailor)
+        assert [user.id for user in await sailor.find(User)] == [before]
+        await sailor.upsert(User(id=before, name="Alice Sailor", role="skipper"))
+        await moment(sailor, 31, "Sailing")
+        await dream(moved, sailor)
+    await sql.execute("UPDATE installation SET id_key = sha512('a third database')")
+    async with Rem.open(settings) as moved:
+        await moment(sailor, 32, "Sailing")
+        await dream(moved, sailor)
+    assert [user.id for user in await sailor.find(User)] == [before]
 
 
 async def test_user_row_replaces_dreamt_row(rem: Rem, sailor: Store) -> None:

@@ -61,6 +61,7 @@ class ChatCompletion(BaseModel):
         default=None, description="the session that stores the answer; also in the header X-Session-Id"
     )
     message_id: str | None = None
+    masked: list[str] = Field(default=[], description="what was masked in the stored messages, such as `api key`")
 
 
 RESPONSES: dict[int | str, dict[str, Any]] = {
@@ -131,4 +132,5 @@ def _to_completion(answer: AgentAnswer, stream: AnswerStream) -> ChatCompletion:
         usage=CompletionUsage(**token_usage(stream)),
         session_id=answer.session_id,
         message_id=answer.message_id,
+        masked=answer.masked,
     )

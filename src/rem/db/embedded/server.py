@@ -52,6 +52,16 @@ SERVER_OPTIONS = {
     "jit": "off",
     "logging_collector": "off",
     "log_destination": "stderr",
+    # The log must not repeat what users store: erasing a user does not erase the log. A failed statement is logged
+    # without its text and parameters, and without the DETAIL line, which quotes the row or the key.
+    "log_error_verbosity": "terse",
+    "log_min_error_statement": "panic",
+    "log_parameter_max_length_on_error": "0",
+    "log_statement": "none",
+    "log_min_duration_statement": "-1",
+    # Messages quote values, too ("invalid input syntax for type integer: …"), so errors of statements are not logged:
+    # REM gets each of them and reports it. Starts, stops, crashes and fatal errors are logged.
+    "log_min_messages": "log",
 }
 
 
@@ -146,6 +156,13 @@ class EmbeddedServer:
                 # The supervisor has the log open, so the folder could be neither removed nor unmounted.
                 wait_for_exit(supervisor)
             return True
+
+    def erase_log(self) -> None:
+        """Empty the log and remove the older one. Logs of earlier versions quote values of failed statements."""
+        with explain_os_errors(f"erase the log {self.log_file}"):
+            if self.log_file.exists():
+                os.truncate(self.log_file, 0)
+            self._older_log_file.unlink(missing_ok=True)
 
     def status(self) -> ServerStatus:
         """Return the status of the server, without starting or changing anything."""
@@ -305,7 +322,11 @@ class EmbeddedServer:
     def _rotate_log(self) -> None:
         with explain_os_errors(f"write the log {self.log_file}"):
             if self.log_file.exists() and self.log_file.stat().st_size > MAX_LOG_BYTES:
-                self.log_file.replace(self.log_file.with_suffix(".log.1"))
+                self.log_file.replace(self._older_log_file)
+
+    @property
+    def _older_log_file(self) -> Path:
+        return self.log_file.with_suffix(".log.1")
 
     def _create_start_error(self, reason: str) -> EmbeddedServerError:
         return EmbeddedServerError(

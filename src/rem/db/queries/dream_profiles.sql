@@ -1,11 +1,14 @@
 -- name: user_rows
--- Return the rows of `users` that may stand for their owner: those whose key or id is the user id, the row that the dream makes ($3), and
--- those with an e-mail address, from which the user id may be made.
+-- Return the rows of `users` that may stand for their owner: those whose key or id is the user id, the row that the dream made
+-- (with one of the ids $3, or in another database, from which it was loaded), and those with an e-mail address, from which the
+-- user id may be made.
 SELECT u.id, u.name, u.email, u.origin, u.deleted_at IS NOT NULL AS is_deleted,
-       u.key = rem.rem_key($2) OR u.id::text = lower($2) OR u.id = $3 AS is_named
+       u.key = rem.rem_key($2) OR u.id::text = lower($2) OR u.id = ANY ($3::uuid[]) OR u.origin = 'dream:profiles'
+         OR u.metadata @> '{"is_profile": true}' AS is_named
 FROM rem.users u
 WHERE u.tenant_id = $1 AND u.user_id = $2 AND (u.expires_at IS NULL OR u.expires_at > now())
-  AND (u.key = rem.rem_key($2) OR u.id::text = lower($2) OR u.id = $3 OR u.email IS NOT NULL OR strpos(u.name, '@') > 0)
+  AND (u.key = rem.rem_key($2) OR u.id::text = lower($2) OR u.id = ANY ($3::uuid[]) OR u.origin = 'dream:profiles'
+       OR u.metadata @> '{"is_profile": true}' OR u.email IS NOT NULL OR strpos(u.name, '@') > 0)
 ORDER BY u.created_at, u.id
 
 -- name: other_rows_named
@@ -119,6 +122,7 @@ WHERE o.tenant_id = $1 AND (o.user_id = $2 OR o.user_id IS NULL) AND o.id = ANY 
 -- name: adopt_row
 -- Make a dreamt row the owner's own, because the owner has written into it.
 WITH owned AS (
-  UPDATE rem.users u SET origin = 'user' WHERE u.tenant_id = $1 AND u.user_id = $2 AND u.id = $3 RETURNING u.id)
+  UPDATE rem.users u SET origin = 'user', metadata = u.metadata || '{"is_profile": true}'
+  WHERE u.tenant_id = $1 AND u.user_id = $2 AND u.id = $3 RETURNING u.id)
 UPDATE rem.statements s SET state = 'refused', value = '{}', ended_at = clock_timestamp()
 FROM owned WHERE s.tenant_id = $1 AND s.entity_type = 'users' AND s.entity_id = owned.id AND s.kind = 'row' AND s.state = 'live'

@@ -27,11 +27,20 @@ WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.deleted_at
   AND m.metadata @> jsonb_build_object('cards', jsonb_build_array(jsonb_build_object('id', $4::text)))
 ORDER BY m.message_index DESC LIMIT 1
 
--- name: find_session_by_name
--- Return the id of the user's session with a name.
-SELECT s.id FROM rem.sessions s
-WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.key = rem.rem_key($3) AND s.name IS NOT NULL AND s.deleted_at IS NULL
-  AND (s.expires_at IS NULL OR s.expires_at > now())
+-- name: resolve_name
+-- Return the id of the session with a name ($3): the user's session that has it, or the one with the id that earlier versions
+-- derived from it ($4), or else the first derived id ($5) that no other user has. An anonymous caller ($2 is NULL) owns the
+-- session whose id it knows.
+SELECT coalesce(
+  (SELECT s.id FROM rem.sessions s
+   WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.key = rem.rem_key($3) AND s.name IS NOT NULL AND s.deleted_at IS NULL
+     AND (s.expires_at IS NULL OR s.expires_at > now())),
+  (SELECT s.id FROM rem.sessions s
+   WHERE s.tenant_id = $1 AND s.id = $4 AND s.user_id = coalesce($2, 'anon:' || s.id::text)),
+  (SELECT c.id FROM unnest($5::uuid[]) WITH ORDINALITY AS c (id, attempt)
+   WHERE NOT EXISTS (SELECT FROM rem.sessions s WHERE s.tenant_id = $1 AND s.id = c.id
+                       AND s.user_id <> coalesce($2, 'anon:' || c.id::text))
+   ORDER BY c.attempt LIMIT 1))
 
 -- name: full_texts
 -- Return the full texts of messages, without those that have more than $5 tokens.

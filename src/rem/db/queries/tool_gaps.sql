@@ -1,13 +1,17 @@
 -- name: record_gap
--- Count one more call of a missing tool ($5) by an agent ($4). There is one row ($3) for each agent and tool of an owner.
--- A gap that was deleted starts again at 1.
+-- Count one more call of a missing tool ($5) by an agent ($4). There is one row for each agent and tool of an owner; a new one
+-- gets the id $3. A gap that was deleted starts again at 1. A row of another owner is never changed.
 INSERT INTO rem.tool_gaps AS g (tenant_id, user_id, id, agent, missing_tools, attempted_task, existing_tools_checked,
                                 session_id, origin)
-VALUES ($1, $2, $3, $4, ARRAY[$5], $6, $7, $8, 'agent')
+VALUES ($1, $2,
+        coalesce((SELECT o.id FROM rem.tool_gaps o WHERE o.tenant_id = $1 AND o.user_id IS NOT DISTINCT FROM $2
+                    AND o.agent = $4 AND o.missing_tools = ARRAY[$5] ORDER BY o.created_at, o.id LIMIT 1), $3),
+        $4, ARRAY[$5], $6, $7, $8, 'agent')
 ON CONFLICT (tenant_id, id) DO UPDATE
 SET occurrences = CASE WHEN g.deleted_at IS NULL THEN g.occurrences + 1 ELSE 1 END,
     attempted_task = excluded.attempted_task, existing_tools_checked = excluded.existing_tools_checked,
     session_id = excluded.session_id, deleted_at = NULL, expires_at = NULL
+WHERE g.user_id IS NOT DISTINCT FROM excluded.user_id
 
 -- name: all_gaps
 -- Return the gaps of all users: agent, tool, number of calls, number of users, time of the last call. The tasks stay out:

@@ -14,7 +14,7 @@ from rem.dreaming.entities.candidates import Candidate
 from rem.dreaming.entities.evidence import MIN_CONFIDENCE, PERSON, StatedRelation
 from rem.dreaming.entities.introductions import FAMILY_RELATIONS
 from rem.dreaming.entities.name_parsing import fold_word, fold_words
-from rem.dreaming.profile_ids import make_profile_row_id
+from rem.dreaming.profile_ids import list_profile_row_ids
 
 if TYPE_CHECKING:
     from rem.dreaming.run import DreamRun
@@ -180,7 +180,7 @@ class KnownEntities:
         if table != "users" or owner is None:
             return False
         address = record.get("email")
-        is_profile = UUID(str(record["id"])) == make_profile_row_id(self._run.scope)
+        is_profile = UUID(str(record["id"])) in list_profile_row_ids(self._run.store)
         is_named = owner in (str(record["id"]), record["name"])
         return is_profile or is_named or bool(address and resolve_user_id(address) == owner)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
-from uuid import UUID, uuid5
+from uuid import UUID
 
 import orjson
 from pydantic import ValidationError
@@ -251,7 +251,7 @@ class _OntologyRun:
         """Return name and id of the entry, or None if the owner has a row of that name, or deleted one."""
         base = document.name.encode()[:MAX_NAME_BYTES].decode(errors="ignore").strip()
         names = [f"{base}/{agent}", f"{base} {document.ref.id.hex[:8]}/{agent}"]
-        own_id = uuid5(document.ref.id, agent)
+        own_id = self._run.store.executor.derived_ids.make("ontology", str(document.ref.id), agent)
         for row in await self._fetch("entries_by_name", names):
             if row["subject_id"] not in (None, document.ref.id):
                 # Another document of the same name has it.

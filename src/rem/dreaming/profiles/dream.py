@@ -209,7 +209,7 @@ async def _prepare_row(run: DreamRun, facts: ProfileFacts, profile: _StoredProfi
     if row is not None and row.is_dreamt and profile.own.values:
         await _adopt_row(run, row.id)
     elif row is None or row.is_dreamt:
-        row_id = row.id if row else make_profile_row_id(run.scope)
+        row_id = row.id if row else make_profile_row_id(run.store)
         name = await _choose_name(run, facts, row_id)
         return await _claim_row(run, facts, row_id, profile.statements, _Identity(name, profile.address))
     return row.id

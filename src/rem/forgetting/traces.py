@@ -1,7 +1,8 @@
-"""Remove erased values from the statistics of PostgreSQL's query planner."""
+"""Remove erased values from what PostgreSQL keeps besides the tables: planner statistics and the server's log."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from rem.db.retry import retry_when_busy
@@ -11,7 +12,13 @@ if TYPE_CHECKING:
     from rem.db.database import Database
 
 
-async def reset_planner_stats(database: Database) -> None:
+async def erase_traces(database: Database) -> None:
+    """Reset the planner statistics, and empty the log of the embedded server."""
+    await _reset_planner_stats(database)
+    await asyncio.to_thread(database.erase_server_log)
+
+
+async def _reset_planner_stats(database: Database) -> None:
     """Delete the planner's sample values of all REM tables, and collect new ones.
 
     The samples (`pg_stats`) contain texts, which would outlive the erased rows. PostgreSQL reads a bounded number of
