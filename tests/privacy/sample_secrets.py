@@ -48,6 +48,7 @@ CREDENTIALS: dict[str, tuple[str, str]] = {
     "url": ("postgresql://app:hunter2@db.example.com/app", "password"),
     "private key": (PRIVATE_KEY, "private key"),
     "unfinished private key": (PRIVATE_KEY[:500], "private key"),
+    "our own": (f"remk_{make_random(12, _HEX)}_{make_random(43)}", "api key"),
     "telegram": (f"{make_random(10, '123456789')}:AA{make_random(33)}", "token"),
 }
 """Texts with a credential, and the label of what is found."""

@@ -86,7 +86,7 @@ def test_words_are_not_random(value: str) -> None:
 MEGABYTE = 1_000_000
 HOSTILE = [
     *("a", "a_", "a-", "4", "4 ", "4111 1111 1111 ", "0", "+1 ()", "@", "a@a.", "a.b@", "://", "a://b:", "a://b:c@"),
-    *("eyJ", "eyJaaaaaaaaaa.", "sk-", "sk-a1B", "ghp_", "AKIA", "SG.", "xoxb-", "1:AA", "rem_", "AccountKey="),
+    *("eyJ", "eyJaaaaaaaaaa.", "sk-", "sk-a1B", "ghp_", "AKIA", "SG.", "xoxb-", "1:AA", "remk_", "AccountKey="),
     *(
         "-----BEGIN PRIVATE KEY-----",
         "-----BEGIN ",

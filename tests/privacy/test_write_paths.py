@@ -173,7 +173,10 @@ async def test_imported_files_are_masked(rem: Rem, tmp_path: Path, sql: asyncpg.
     report = await import_sqlite(rem.memory(ALICE), old)
     assert report.counts["imported"] == 1, report
     dump = tmp_path / "dump.yaml"
-    dump.write_text(f"resources:\n  - name: Loaded\n    content: {TEXT}\n    metadata: {{note: '{TEXT}'}}\n")
+    dump.write_text(
+        f"- table: resources\n  key_field: name\n  rows:\n    - name: Loaded\n      content: {TEXT}\n"
+        f"      metadata: {{a: '{TEXT}'}}\n"
+    )
     await rem.load(dump, user=ALICE)
     assert await find_traces(sql, GITHUB_TOKEN) == {}
     assert (await rem.query("LOOKUP loaded", user=ALICE)).count == 1

@@ -141,8 +141,7 @@ def _mask_texts(policy: PrivacyPolicy, value: list[str], name: str) -> list[str]
 
 
 def _mask_json(policy: PrivacyPolicy, value: orjson.Fragment, name: str) -> orjson.Fragment:
-    document = value.contents
-    raw = document.encode() if isinstance(document, str) else document
+    raw = orjson.dumps(value)
     masked = policy.mask_json(raw, name)
     return value if masked is raw else orjson.Fragment(masked)
 

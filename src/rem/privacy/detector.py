@@ -37,6 +37,8 @@ MIN_CREDENTIAL_CHARS = 12
 """No credential is shorter, together with its prefix or its URL."""
 MIN_TOKEN_CHARS = 16
 """A text without a word of this length has no token."""
+MIN_HEX_DIGITS = 8
+"""So many different digits has a random hexadecimal number, at least."""
 MIN_CARD_DIGITS = 14
 MIN_PHONE_DIGITS = 8
 
@@ -105,14 +107,14 @@ _ISSUED_TOKENS: tuple[tuple[tuple[str, ...], str, str], ...] = (
 )
 """The words that a token contains, its pattern and its label. After its prefix, each of them is random."""
 _HINTS = tuple((hints, re.compile(_WORD_START + pattern), label) for hints, pattern, label in _ISSUED_TOKENS)
-_ANY_HINT = re.compile("|".join(re.escape(hint) for hints, _, _ in _ISSUED_TOKENS for hint in hints) + "|sk-|rem_|eyJ")
+_ANY_HINT = re.compile("|".join(re.escape(hint) for hints, _, _ in _ISSUED_TOKENS for hint in hints) + "|sk-|remk_|eyJ")
 # Most texts have no word as long as a token. Looking for one is much cheaper than looking for each kind of token.
 _LONG_WORD = re.compile(r"[A-Za-z0-9_+/=.~:-]{16,}+")
 _TOKEN_CHARACTERS = bytes(
     ord("x" if code < 128 and (chr(code).isalnum() or chr(code) in "_+/=.~:-") else " ") for code in range(256)
 )
 _LONG_RUN = b"x" * MIN_TOKEN_CHARS
-_SK_KEY = re.compile(rf"{_WORD_START}(?:sk|rem)[-_](?P<value>[A-Za-z0-9_-]{{20,255}}+)")
+_SK_KEY = re.compile(rf"{_WORD_START}(?:sk|remk)[-_](?P<value>[A-Za-z0-9_-]{{20,255}}+)")
 _JWT = re.compile(
     r"(?<![A-Za-z0-9_.-])eyJ[A-Za-z0-9_-]{8,4000}+\.[A-Za-z0-9_-]{4,8000}+\.[A-Za-z0-9_-]{0,2000}+(?![A-Za-z0-9_-])"
 )
@@ -193,7 +195,7 @@ def is_random(value: str) -> bool:
     if len(value) < MIN_TOKEN_CHARS or _PLACEHOLDER.match(value):
         return False
     pieces = [piece for piece in re.split(r"[-_.]", value) if piece]
-    if any(_HEX.match(piece) for piece in pieces):
+    if any(_HEX.match(piece) and len(set(piece)) >= MIN_HEX_DIGITS for piece in pieces):
         return True
     longest = max(pieces, key=len, default="")
     digits = sum(map(str.isdigit, value))
