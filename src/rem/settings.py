@@ -120,6 +120,11 @@ class ApiSettings(_Group):
             "names without a dot are always allowed."
         ),
     )
+    body_seconds: float = Field(
+        default=30.0,
+        gt=0,
+        description="Maximum time that REM waits for the body of a request, plus one second for each 10,000 bytes.",
+    )
     shutdown_seconds: float = Field(
         default=10.0, gt=0, description="Time that running answers get to finish when the server stops."
     )

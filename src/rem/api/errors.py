@@ -75,6 +75,7 @@ CODE_BY_STATUS = {
     404: "not_found",
     405: "method_not_allowed",
     406: "not_acceptable",
+    408: "request_timeout",
     412: "precondition_failed",
     413: "body_too_large",
     415: "unsupported_media_type",

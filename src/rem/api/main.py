@@ -21,10 +21,10 @@ from rem.api.handshake import HandshakeMiddleware
 from rem.api.middleware import (
     REQUEST_ID_HEADER,
     BodyLimitMiddleware,
-    HostCheckMiddleware,
     RequestLogMiddleware,
 )
 from rem.api.openapi_errors import COMMON_ERRORS
+from rem.api.request_guard import RequestGuardMiddleware, SecurityHeadersMiddleware
 from rem.api.routes import (
     agents,
     auth,
@@ -140,14 +140,20 @@ def _build_middleware(settings: Settings) -> list[Middleware]:
             allow_headers=["*"],
             expose_headers=["ETag", "X-Session-Id", REQUEST_ID_HEADER],
         ),
+        Middleware(SecurityHeadersMiddleware, requires_https=settings.is_production),
         Middleware(AuthMiddleware, settings=settings),
         Middleware(RequestLogMiddleware),
-        Middleware(HostCheckMiddleware, allowed=settings.api.allowed_hosts),
+        Middleware(
+            RequestGuardMiddleware,
+            allowed_hosts=settings.api.allowed_hosts,
+            allowed_origins=settings.api.cors_origins,
+        ),
         Middleware(
             BodyLimitMiddleware,
             # Audio is in base64, which takes four bytes for three.
             max_bytes=settings.audio.max_bytes * 4 // 3 + MAX_OTHER_BYTES,
             max_bytes_by_path={"/api/v1/files": settings.ingest.max_bytes + MAX_OTHER_BYTES},
+            max_seconds=settings.api.body_seconds,
         ),
         Middleware(HandshakeMiddleware),
     ]

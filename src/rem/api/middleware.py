@@ -1,14 +1,14 @@
-"""ASGI middleware: the request log with request ids, the limit on body sizes, and the check of host names."""
+"""ASGI middleware: the request log with request ids, and the limits on the size and the time of bodies."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import sys
 import time
 import traceback
-from collections.abc import Mapping, Sequence
-from ipaddress import ip_address
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -128,16 +128,28 @@ def _path_template(scope: Scope) -> str:
     return path[: len(path) - len(suffix)] + template if path.endswith(suffix) else str(template)
 
 
-class BodyLimitMiddleware:
-    """Refuses request bodies of more than `max_bytes`, by their Content-Length or while they arrive.
+MIN_BODY_BYTES_PER_SECOND = 10_000
 
-    `max_bytes_by_path` has the paths with another limit.
+
+class BodyLimitMiddleware:
+    """Refuses request bodies of more than `max_bytes`, by their Content-Length or while they arrive, and slow ones.
+
+    A body is slow if REM has waited for it for `max_seconds`, and for the time that its bytes take at
+    MIN_BODY_BYTES_PER_SECOND. `max_bytes_by_path` has the paths with another limit.
     """
 
-    def __init__(self, app: ASGIApp, max_bytes: int, max_bytes_by_path: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        max_bytes: int,
+        max_bytes_by_path: Mapping[str, int] | None = None,
+        *,
+        max_seconds: float = 30.0,
+    ) -> None:
         self._app = app
         self._max_bytes = max_bytes
         self._max_bytes_by_path = max_bytes_by_path or {}
+        self._max_seconds = max_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -150,58 +162,27 @@ class BodyLimitMiddleware:
         if length.isascii() and length.isdigit() and int(length[:20]) > max_bytes:
             await make_error_response(413, "body_too_large", message_text)(scope, receive, send)
             return
-        received_bytes = 0
+        received_bytes, waited_seconds, is_complete = 0, 0.0, False
 
         async def receive_limited() -> Message:
-            nonlocal received_bytes
-            message = await receive()
+            nonlocal received_bytes, waited_seconds, is_complete
+            if is_complete:
+                # What follows is the end of the connection, which may come at any time.
+                return await receive()
+            started = time.monotonic()
+            max_wait = self._max_seconds + received_bytes / MIN_BODY_BYTES_PER_SECOND - waited_seconds
+            try:
+                async with asyncio.timeout(max_wait):
+                    message = await receive()
+            except TimeoutError:
+                raise HTTPException(
+                    408, "The body of the request arrives too slowly: send it again.", {"Connection": "close"}
+                ) from None
+            waited_seconds += time.monotonic() - started
             received_bytes += len(message.get("body", b""))
             if received_bytes > max_bytes:
                 raise HTTPException(413, message_text)
+            is_complete = not message.get("more_body", False)
             return message
 
         await self._app(scope, receive_limited, send)
-
-
-class HostCheckMiddleware:
-    """Serves only requests whose Host is an IP address, a name without a dot, or an allowed name.
-
-    This prevents DNS rebinding: a web page in the user's browser cannot reach this server by a name that it controls,
-    because such a name belongs to a domain and has a dot.
-    """
-
-    def __init__(self, app: ASGIApp, allowed: Sequence[str]) -> None:
-        self._app = app
-        self._allowed = {name.lower() for name in allowed}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] == "http" and not self._is_allowed(Headers(scope=scope).get("host", "")):
-            response = make_error_response(
-                421,
-                "host_not_allowed",
-                "REM does not answer to this host name: use its IP address, or set API__ALLOWED_HOSTS.",
-            )
-            await response(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
-
-    def _is_allowed(self, host: str) -> bool:
-        name = _strip_port(host.strip().lower()).rstrip(".")
-        is_local_name = "." not in name or name.endswith(".localhost") or _is_ip_address(name)
-        return is_local_name or name in self._allowed or "*" in self._allowed
-
-
-def _strip_port(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    name, _, port = host.rpartition(":")
-    return name if name and port.isdigit() else host
-
-
-def _is_ip_address(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True
