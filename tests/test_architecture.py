@@ -17,6 +17,7 @@ _LAYERS = [
     {"privacy"},
     {"db", "embeddings", "audio"},
     {"auth"},
+    {"rate_limits"},
     {"rules"},
     {"message_kinds"},
     {"retrieval"},

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, tzinfo
 from difflib import get_close_matches
 from functools import lru_cache
+from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
@@ -120,6 +121,13 @@ class ApiSettings(_Group):
             "names without a dot are always allowed."
         ),
     )
+    trusted_proxies: list[str] = Field(
+        default=[],
+        description=(
+            "Addresses or networks of your reverse proxies, as a JSON list. Only from them REM takes the client's "
+            "address (`X-Forwarded-For`) and scheme (`X-Forwarded-Proto`)."
+        ),
+    )
     body_seconds: float = Field(
         default=30.0,
         gt=0,
@@ -127,6 +135,46 @@ class ApiSettings(_Group):
     )
     shutdown_seconds: float = Field(
         default=10.0, gt=0, description="Time that running answers get to finish when the server stops."
+    )
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _check_networks(cls, value: list[str]) -> list[str]:
+        return [_check_network(text.strip()) for text in value]
+
+
+def _check_network(text: str) -> str:
+    try:
+        network = ip_network(text, strict=False)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not an IP address or a network such as 10.0.0.0/8") from error
+    return str(network) if "/" in text else text
+
+
+RATE_PERIOD_SECONDS: dict[str, int] = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
+RateText: TypeAlias = Annotated[str, Field(pattern=r"^([1-9][0-9]{0,8} ?/ ?(second|minute|hour|day)|unlimited)$")]
+
+
+class RateLimitSettings(_Group):
+    """Rate limits of the HTTP API: requests per period for each tier, such as `50/minute`; or `unlimited`.
+
+    See the [guide](limits.md).
+    """
+
+    enabled: bool | None = Field(
+        default=None, description="Limit the requests of each caller. Without a value: as `AUTH__ENABLED`."
+    )
+    anonymous: RateText = Field(default="50/minute", description="Limit of each address without a login.")
+    free: RateText = Field(default="120/minute", description="Limit of each user of the tier `free`.")
+    basic: RateText = Field(default="600/minute", description="Limit of each user of the tier `basic`.")
+    pro: RateText = Field(default="3000/minute", description="Limit of each user of the tier `pro`.")
+    timeout_seconds: float = Field(
+        default=2.0,
+        gt=0,
+        description=(
+            "Maximum time that a request waits for its counter in the database. After that each server process counts "
+            "by itself for a while."
+        ),
     )
 
 
@@ -679,6 +727,7 @@ class Settings(BaseSettings):
     postgres: PostgresSettings = PostgresSettings()
     auth: AuthSettings = AuthSettings()
     api: ApiSettings = ApiSettings()
+    rate_limit: RateLimitSettings = RateLimitSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     search: SearchSettings = SearchSettings()
     reranker: RerankerSettings = RerankerSettings()
@@ -710,6 +759,11 @@ class Settings(BaseSettings):
     def is_production(self) -> bool:
         """Return True if this is an installation in production."""
         return self.environment == "production"
+
+    @property
+    def limits_rates(self) -> bool:
+        """Return True if the requests of each caller are limited."""
+        return self.auth.enabled if self.rate_limit.enabled is None else self.rate_limit.enabled
 
     @property
     def allows_anonymous(self) -> bool:

@@ -13,6 +13,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from rem.agents.service import Agents
 from rem.api.authentication import AuthMiddleware
@@ -24,6 +25,7 @@ from rem.api.middleware import (
     RequestLogMiddleware,
 )
 from rem.api.openapi_errors import COMMON_ERRORS
+from rem.api.rate_limit import RATE_HEADERS, RateLimitMiddleware
 from rem.api.request_guard import RequestGuardMiddleware, SecurityHeadersMiddleware
 from rem.api.routes import (
     agents,
@@ -48,6 +50,7 @@ from rem.auth.production import check_auth_settings
 from rem.auth.providers import LoginProviders
 from rem.context import AgentContext
 from rem.mcp.http import mount_mcp
+from rem.rate_limits import RateLimiter
 from rem.settings import Settings, get_settings
 from rem.tools.env import ToolEnv
 from rem.worker.in_process import run_in_process_worker
@@ -132,13 +135,14 @@ async def _make_mcp_env(app: FastAPI, context: AgentContext) -> ToolEnv:
 def _build_middleware(settings: Settings) -> list[Middleware]:
     """Return the middleware, outermost first."""
     return [
+        Middleware(ProxyHeadersMiddleware, trusted_hosts=settings.api.trusted_proxies),
         Middleware(
             CORSMiddleware,
             allow_origins=settings.api.cors_origins,
             allow_credentials="*" not in settings.api.cors_origins,
             allow_methods=["*"],
             allow_headers=["*"],
-            expose_headers=["ETag", "X-Session-Id", REQUEST_ID_HEADER],
+            expose_headers=["ETag", "X-Session-Id", REQUEST_ID_HEADER, "Retry-After", *RATE_HEADERS],
         ),
         Middleware(SecurityHeadersMiddleware, requires_https=settings.is_production),
         Middleware(AuthMiddleware, settings=settings),
@@ -148,6 +152,7 @@ def _build_middleware(settings: Settings) -> list[Middleware]:
             allowed_hosts=settings.api.allowed_hosts,
             allowed_origins=settings.api.cors_origins,
         ),
+        Middleware(RateLimitMiddleware),
         Middleware(
             BodyLimitMiddleware,
             # Audio is in base64, which takes four bytes for three.
@@ -171,12 +176,19 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             app.state.rem = rem
             app.state.authenticator = Authenticator(settings, rem.database if rem else None)
             app.state.agents = Agents(rem, settings)
+            app.state.rate_limiter = _make_rate_limiter(rem, settings)
             await app.state.agents.warm_up()
             try:
                 async with run_in_process_worker(rem, app.state.agents, settings):
                     yield
             finally:
                 await app.state.agents.close()
+
+
+def _make_rate_limiter(rem: Rem | None, settings: Settings) -> RateLimiter | None:
+    if not settings.limits_rates:
+        return None
+    return RateLimiter(None if rem is None else rem.database, settings.rate_limit)
 
 
 @asynccontextmanager

@@ -78,6 +78,8 @@ def serve(
         log_config=_log_config(log_level or api.log_level),
         # The request log has the same lines, without the content of paths and query strings.
         access_log=False,
+        # The application reads them itself, from the proxies of API__TRUSTED_PROXIES alone.
+        proxy_headers=False,
         timeout_graceful_shutdown=math.ceil(api.shutdown_seconds),
     )
 

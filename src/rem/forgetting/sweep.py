@@ -11,6 +11,7 @@ from loguru import logger
 
 from rem.db.retry import retry_when_busy
 from rem.db.sql import query, query_table
+from rem.rate_limits import delete_ended_periods
 
 if TYPE_CHECKING:
     from rem.db.database import Connection, Database
@@ -49,6 +50,7 @@ async def sweep(database: Database, *, at_once: int = 500) -> SweepReport:
         erased = await _sweep_table(database, table, report, at_once)
         if erased:
             report.erased[table] = erased
+    await delete_ended_periods(database)
     if report.total:
         logger.info("Erased {} expired rows", report.total)
     return report

@@ -1,0 +1,106 @@
+"""ASGI middleware that limits the requests of each caller by its tier."""
+
+from __future__ import annotations
+
+import time
+from ipaddress import IPv6Address, IPv6Network, ip_address
+from typing import TYPE_CHECKING
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from rem.api.errors import make_error_response
+from rem.auth.identity import Tier
+from rem.rate_limits import Caller
+
+if TYPE_CHECKING:
+    from rem.auth.identity import Identity
+    from rem.rate_limits import Allowance, RateLimiter
+
+RATE_HEADERS = (
+    *("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset"),
+    *("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"),
+)
+IPV6_PREFIX_BITS = 64
+"""One customer has at least this network, and may choose any address of it for each request."""
+_UNCOUNTED_PATHS = frozenset(("/health", "/health/live", "/health/ready"))
+_ADVICE = {
+    Tier.ANONYMOUS: "Please sign in or upgrade to continue.",
+    Tier.FREE: "Please upgrade to continue, or wait.",
+    Tier.BASIC: "Please upgrade to continue, or wait.",
+    Tier.PRO: "Please wait.",
+}
+
+
+class RateLimitMiddleware:
+    """Answers 429 to callers that exceed the limit of their tier, and adds the state of the limit to other answers.
+
+    The limiter is `app.state.rate_limiter`; without one, nothing is limited. Checks of health are not counted.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        limiter: RateLimiter | None = getattr(scope["app"].state, "rate_limiter", None) if "app" in scope else None
+        if scope["type"] != "http" or limiter is None or scope["path"] in _UNCOUNTED_PATHS:
+            await self._app(scope, receive, send)
+            return
+        identity: Identity | None = scope.get("state", {}).get("user")
+        tier = Tier.ANONYMOUS if identity is None else identity.tier
+        allowance = await limiter.count(find_caller(identity, scope), tier)
+        if allowance is None:
+            await self._app(scope, receive, send)
+            return
+        headers = _make_headers(allowance)
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *headers]
+            await send(message)
+
+        await (_refuse(allowance, tier) if allowance.is_exceeded else self._app)(scope, receive, send_with_headers)
+
+
+def find_caller(identity: Identity | None, scope: Scope) -> Caller:
+    """Return the user; for a service without a user its key; for callers without a login their address.
+
+    Anything else of a caller without a login is of its own choice.
+    """
+    if identity is not None and identity.id is not None:
+        return Caller(identity.tenant_id, identity.id)
+    # The prefix is no valid beginning of a user id.
+    if identity is not None and identity.credential_id is not None:
+        return Caller(identity.tenant_id, f"anon:key:{identity.credential_id}")
+    client = scope.get("client")
+    return Caller("", f"anon:{_find_network(client[0]) if client else 'unknown'}")
+
+
+def _find_network(address: str) -> str:
+    """Return an IPv4 address, or the network of an IPv6 address."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address[:100]
+    if not isinstance(parsed, IPv6Address):
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(IPv6Network((int(parsed), IPV6_PREFIX_BITS), strict=False))
+
+
+def _make_headers(allowance: Allowance) -> list[tuple[bytes, bytes]]:
+    reset = allowance.reset_seconds
+    values = (allowance.limit, allowance.remaining, reset)
+    named = zip(RATE_HEADERS, (*values, allowance.limit, allowance.remaining, int(time.time()) + reset), strict=True)
+    headers = [(name.lower().encode(), str(value).encode()) for name, value in named]
+    return [*headers, (b"retry-after", str(reset).encode())] if allowance.is_exceeded else headers
+
+
+def _refuse(allowance: Allowance, tier: Tier) -> ASGIApp:
+    return make_error_response(
+        429,
+        "rate_limit_exceeded",
+        f"You have exceeded your rate limit. {_ADVICE[tier]}",
+        details={"limit": allowance.limit, "tier": tier.value, "retry_after": allowance.reset_seconds},
+    )
