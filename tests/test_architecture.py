@@ -17,7 +17,7 @@ _LAYERS = [
     {"privacy"},
     {"db", "embeddings", "audio"},
     {"auth"},
-    {"rate_limits"},
+    {"rate_limits", "audit"},
     {"rules"},
     {"message_kinds"},
     {"retrieval"},

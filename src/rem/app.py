@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 from uuid import UUID, uuid4
 
+from rem.audit.entry import Action, AuditEntry, get_current_entry, note_results
+from rem.audit.log import AuditLog
 from rem.context import DEFAULT_TENANT, AgentContext, Scope, UserOrScope
 from rem.db.custom_types import TypePlan
 from rem.db.database import Database, Progress
@@ -46,6 +48,7 @@ from rem.retrieval.reranker import open_reranker
 from rem.settings import Settings, get_settings
 
 if TYPE_CHECKING:
+    from rem.db.database import Connection
     from rem.dreaming.dreamer import Dreamer
     from rem.dreaming.extraction_model import AgentSchemas, ExtractionModel
     from rem.forgetting.change_requests import ChangeRequests
@@ -71,6 +74,7 @@ class Rem:
         self._reranker = open_reranker(settings)
         self._searcher = Searcher(database, self._embedder, self._indexer, self._reranker, settings.reranker)
         self._sandbox = SqlSandbox(database, settings, check_select)
+        self._audit_log = AuditLog(database, settings.audit, is_enabled=settings.writes_audit_log)
 
     @classmethod
     @asynccontextmanager
@@ -96,6 +100,11 @@ class Rem:
     def database(self) -> Database:
         """The database, for statements that the store does not offer."""
         return self._database
+
+    @property
+    def audit_log(self) -> AuditLog:
+        """The log of who did what."""
+        return self._audit_log
 
     @property
     def settings(self) -> Settings:
@@ -255,6 +264,7 @@ class Rem:
         with query_span("rem.query") as set_result:
             result = await self._executor(Scope.for_user(user, tenant), now).run(query, text)
             set_result(result.query_type, result.count)
+        note_results(result.query_type, result.results)
         return result
 
     async def ask(
@@ -275,6 +285,7 @@ class Rem:
         with query_span("rem.ask") as set_result:
             result = await natural.ask(self._executor(scope, now), self.store(scope), text, limit)
             set_result(result.query_type, result.count)
+        note_results(result.query_type, result.results)
         return result
 
     async def run_plan(
@@ -292,6 +303,8 @@ class Rem:
         with query_span("rem.plan") as set_result:
             result = await run_plan(self._executor(Scope.for_user(user, tenant)), Plan.parse(plan), on_stage)
             set_result("PLAN", result.count)
+        for stage in result.stages:
+            note_results("PLAN", stage.result.results)
         return result
 
     def _executor(self, scope: Scope, now: datetime | None = None) -> QueryExecutor:
@@ -394,7 +407,10 @@ class Rem:
         """Remove the rows of a plan, all or none. Raise `ConflictError` if the rows have changed since the plan."""
         from rem.forgetting.forget import forget
 
-        return await forget(self._database, plan)
+        entry = self._make_entry("forget", plan.scope.tenant_id)
+        for row in plan.rows:
+            entry.add_target(row.ref.table, row.ref.id)
+        return await forget(self._database, plan, lambda connection: self._audit_log.record_in(connection, entry))
 
     async def count_user_rows(self, user: str, *, tenant: str = DEFAULT_TENANT) -> EraseReport:
         """Count the rows that `erase_user` would erase, and change nothing."""
@@ -406,13 +422,27 @@ class Rem:
         """Erase all rows of a user in a tenant for good. The report counts the rows before and after."""
         from rem.forgetting.erase_user import erase_user
 
-        return await erase_user(self._database, user, tenant)
+        entry = self._make_entry("erase_user", tenant)
+
+        async def record(connection: Connection, pseudonym: str) -> None:
+            entry.subject = pseudonym
+            await self._audit_log.record_in(connection, entry)
+
+        return await erase_user(self._database, user, tenant, record)
+
+    def _make_entry(self, operation: str, tenant_id: str) -> AuditEntry:
+        """Return the entry of the running command or request for a removal, or a new one."""
+        entry = get_current_entry() or AuditEntry(Action.DELETE, operation)
+        entry.tenant_id = tenant_id
+        return entry
 
     async def sweep(self) -> SweepReport:
         """Erase the expired rows of all users and the statements derived from them, for good."""
         from rem.forgetting.sweep import sweep
 
-        return await sweep(self._database)
+        report = await sweep(self._database)
+        report.audit_entries = await self._audit_log.prune()
+        return report
 
     async def keep_indexed(self) -> None:
         """Index new rows of all users until cancelled. For servers."""

@@ -178,6 +178,17 @@ class RateLimitSettings(_Group):
     )
 
 
+class AuditSettings(_Group):
+    """The audit log ([guide](administration.md))."""
+
+    enabled: bool | None = Field(
+        default=None, description="Log who read, wrote and deleted what. Without a value: as `AUTH__ENABLED`."
+    )
+    retention_days: int | None = Field(
+        default=365, ge=1, le=36_500, description="Age at which entries are deleted; `null` in the YAML file: never."
+    )
+
+
 class EmbeddingSettings(_Group):
     """The embedder, which turns texts into vectors ([guide](embeddings.md))."""
 
@@ -728,6 +739,7 @@ class Settings(BaseSettings):
     auth: AuthSettings = AuthSettings()
     api: ApiSettings = ApiSettings()
     rate_limit: RateLimitSettings = RateLimitSettings()
+    audit: AuditSettings = AuditSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     search: SearchSettings = SearchSettings()
     reranker: RerankerSettings = RerankerSettings()
@@ -764,6 +776,11 @@ class Settings(BaseSettings):
     def limits_rates(self) -> bool:
         """Return True if the requests of each caller are limited."""
         return self.auth.enabled if self.rate_limit.enabled is None else self.rate_limit.enabled
+
+    @property
+    def writes_audit_log(self) -> bool:
+        """Return True if the audit log is written."""
+        return self.auth.enabled if self.audit.enabled is None else self.audit.enabled
 
     @property
     def allows_anonymous(self) -> bool:

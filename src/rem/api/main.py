@@ -16,6 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from rem.agents.service import Agents
+from rem.api.audit import AuditMiddleware
 from rem.api.authentication import AuthMiddleware
 from rem.api.errors import install_error_handlers
 from rem.api.handshake import HandshakeMiddleware
@@ -153,6 +154,7 @@ def _build_middleware(settings: Settings) -> list[Middleware]:
             allowed_origins=settings.api.cors_origins,
         ),
         Middleware(RateLimitMiddleware),
+        Middleware(AuditMiddleware),
         Middleware(
             BodyLimitMiddleware,
             # Audio is in base64, which takes four bytes for three.
@@ -177,6 +179,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             app.state.authenticator = Authenticator(settings, rem.database if rem else None)
             app.state.agents = Agents(rem, settings)
             app.state.rate_limiter = _make_rate_limiter(rem, settings)
+            app.state.audit_log = rem.audit_log if rem is not None and rem.audit_log.is_enabled else None
             await app.state.agents.warm_up()
             try:
                 async with run_in_process_worker(rem, app.state.agents, settings):
@@ -197,7 +200,7 @@ async def _open_memory(settings: Settings) -> AsyncIterator[Rem | None]:
     if not settings.postgres.enabled:
         yield None
         return
-    async with Rem.open(settings) as rem:
+    async with Rem.open(settings) as rem, rem.audit_log.writing():
         indexer = asyncio.create_task(rem.keep_indexed())
         try:
             yield rem

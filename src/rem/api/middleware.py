@@ -108,13 +108,13 @@ def _internal_error_response(request_id: str) -> ASGIApp:
 
 
 def _log_request(scope: Scope, status: int, milliseconds: float) -> None:
-    route = _path_template(scope)
+    route = get_path_template(scope)
     fields = {"method": scope["method"], "route": route, "status": status, "ms": round(milliseconds, 1)}
     # There is no status if the client disconnected before the response began.
     logger.bind(**fields).info("{} {} {} {} ms", scope["method"], route, status or "-", fields["ms"])
 
 
-def _path_template(scope: Scope) -> str:
+def get_path_template(scope: Scope) -> str:
     """Return the path with parameter names instead of values, such as `/api/v1/entities/{table}/{key}`.
 
     A route knows only its own part of the template, without the prefix of its router.

@@ -73,15 +73,15 @@ def find_caller(identity: Identity | None, scope: Scope) -> Caller:
     if identity is not None and identity.credential_id is not None:
         return Caller(identity.tenant_id, f"anon:key:{identity.credential_id}")
     client = scope.get("client")
-    return Caller("", f"anon:{_find_network(client[0]) if client else 'unknown'}")
+    return Caller("", f"anon:{find_network(client[0]) if client else 'unknown'}")
 
 
-def _find_network(address: str) -> str:
+def find_network(address: str) -> str:
     """Return an IPv4 address, or the network of an IPv6 address."""
     try:
         parsed = ip_address(address)
     except ValueError:
-        return address[:100]
+        return "unknown"
     if not isinstance(parsed, IPv6Address):
         return str(parsed)
     if parsed.ipv4_mapped is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 from uuid import UUID
 
+from rem.audit.entry import note_row
 from rem.context import parse_uuid
 from rem.db.store import Store
 from rem.errors import ConflictError, NotFoundError
@@ -18,14 +19,17 @@ async def find_row(store: Store, model: type[T], name: str) -> T:
     entity_id = parse_uuid(name)
     if entity_id is not None:
         try:
-            return await store.get(model, entity_id)
+            row = await store.get(model, entity_id)
+            note_row(model.entity_type.table, row.id)
+            return row
         except NotFoundError:
             # A key may look like an id.
             pass
     table = model.entity_type.table
-    for row in await store.lookup(name, table=table):
-        if isinstance(row, model):
-            return row
+    for match in await store.lookup(name, table=table):
+        if isinstance(match, model):
+            note_row(table, match.id)
+            return match
     raise NotFoundError(f"{table} has no {name!r}.")
 
 
@@ -47,4 +51,6 @@ async def find_deleted_row(store: Store, model: type[T], name: str) -> T:
     own_rows = [row for row in rows if row.deleted_at is not None and row.user_id == store.scope.user_id]
     if not own_rows:
         raise NotFoundError(f"{model.entity_type.table} has no deleted {name!r}.")
-    return max(own_rows, key=lambda row: row.deleted_at or row.updated_at)
+    latest = max(own_rows, key=lambda row: row.deleted_at or row.updated_at)
+    note_row(model.entity_type.table, latest.id)
+    return latest

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import uuid4
 
+from rem.audit.log import pseudonymize_user
 from rem.context import Scope
 from rem.db.retry import retry_when_busy
 from rem.db.sql import fill, query, query_table
@@ -19,6 +21,9 @@ from rem.jobs.queue import JobQueue
 if TYPE_CHECKING:
     from rem.db.database import Connection, Database
 
+RecordErasure: TypeAlias = "Callable[[Connection, str], Awaitable[None]]"
+"""Writes an entry of the audit log about the user with this pseudonym."""
+PSEUDONYM_PREFIX = "erased:"
 MAX_PASSES = 5
 """How often the erasure is repeated for rows that the user writes in the meantime."""
 _JOBS_TABLE = ".".join(JOBS)
@@ -73,13 +78,15 @@ async def count_user(database: Database, user: str, tenant: str) -> EraseReport:
     return report
 
 
-async def erase_user(database: Database, user: str, tenant: str) -> EraseReport:
+async def erase_user(database: Database, user: str, tenant: str, record: RecordErasure | None = None) -> EraseReport:
     """Erase all rows of a user in a tenant for good.
 
+    In the audit log a pseudonym replaces the user. `record` is called with it, in the transaction of the first pass.
     Each pass is one transaction. An interrupted pass has changed nothing, and the erasure can be started again. If the
     user writes in the meantime, repeat up to MAX_PASSES times. The report counts the rows that are left after that.
     """
     scope = _parse_scope(user, tenant)
+    pseudonym = f"{PSEUDONYM_PREFIX}{uuid4().hex[:12]}"
     tables = await _find_tables(database)
     # Jobs first, because a running dream of the user would hold the owner lock.
     before = {_JOBS_TABLE: await JobQueue(database).erase_owner(scope.tenant_id, scope.user_id)}
@@ -91,7 +98,7 @@ async def erase_user(database: Database, user: str, tenant: str) -> EraseReport:
         passes = 0
         while passes < MAX_PASSES and (passes == 0 or any(after.values())):
             passes += 1
-            erased = await _erase_once(database, tables, scope, sessions)
+            erased = await _erase_once(database, tables, scope, sessions, pseudonym, record if passes == 1 else None)
             for table, count in erased.items():
                 before[table] = before.get(table, 0) + count
             async with database.connection() as connection:
@@ -123,7 +130,12 @@ async def _find_tables(database: Database) -> list[OwnedTable]:
 
 
 async def _erase_once(
-    database: Database, tables: Sequence[OwnedTable], scope: Scope, sessions: Sequence[Any]
+    database: Database,
+    tables: Sequence[OwnedTable],
+    scope: Scope,
+    sessions: Sequence[Any],
+    pseudonym: str,
+    record: RecordErasure | None,
 ) -> dict[str, int]:
     async def erase() -> dict[str, int]:
         async with database.transaction() as inside, inside.connection() as connection:
@@ -138,6 +150,9 @@ async def _erase_once(
             await JobQueue(inside).erase_owner(scope.tenant_id, scope.user_id, connection=connection)
             # Remove the user's words from the word counts. The counts that are left have no owner.
             await connection.execute(query("forgetting", "fold_statistics"))
+            await pseudonymize_user(connection, scope.tenant_id, str(scope.user_id), pseudonym)
+            if record is not None:
+                await record(connection, pseudonym)
             return counts
 
     return await retry_when_busy(erase)

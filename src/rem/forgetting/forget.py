@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
@@ -66,8 +66,10 @@ async def plan_forget(database: Database, scope: Scope, label: str, *, with_ment
         return await ForgetPlanner(connection, scope).plan(label, with_mentions=with_mentions)
 
 
-async def forget(database: Database, plan: ForgetPlan) -> ForgetReport:
-    """Remove everything in a plan in one transaction, and report the result.
+async def forget(
+    database: Database, plan: ForgetPlan, record: Callable[[Connection], Awaitable[None]] | None = None
+) -> ForgetReport:
+    """Remove everything in a plan in one transaction, and report the result. `record` is called in it.
 
     Raise ConflictError, and remove nothing, if the same plan would look different now.
     """
@@ -80,7 +82,10 @@ async def forget(database: Database, plan: ForgetPlan) -> ForgetReport:
                     f"The rows about {plan.label} have changed since they were shown. Nothing was removed: "
                     "make a new plan."
                 )
-            return await _Removal(connection, current).run()
+            removed = await _Removal(connection, current).run()
+            if record is not None:
+                await record(connection)
+            return removed
 
     async with hold_owner_lock(database, plan.scope, timeout_seconds=LOCK_TIMEOUT_SECONDS):
         report, erased = await retry_when_busy(remove)

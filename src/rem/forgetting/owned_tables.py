@@ -31,6 +31,8 @@ _NOT_PERSONAL = frozenset(
                 "installation",
             )
         ),
+        # The erasure replaces the user by a pseudonym in it.
+        ("rem", "audit_log"),
         # Word counts of a tenant, with hashes instead of words.
         *(("rem", "term_counts"), ("rem", "term_count_deltas")),
         # Programs that registered themselves, before anyone logged in for them.

@@ -31,6 +31,8 @@ class SweepReport:
     """Erased expired rows by table. Rows that were derived from them are not counted."""
     busy: int = 0
     """Rows that another transaction was writing. The next sweep erases them."""
+    audit_entries: int = 0
+    """Entries of the audit log that were too old."""
 
     @property
     def total(self) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_type_hints
 
+from rem.audit.entry import note_tool
 from rem.context import agent_context_scope
 from rem.errors import InvalidInputError, NotFoundError, RemError
 from rem.tools.env import ToolEnv
@@ -72,6 +73,7 @@ def bind_tool(
         try:
             provided = env_of()
             env = provided if isinstance(provided, ToolEnv) else await provided
+            _note_call(function)
             with agent_context_scope(env.context):
                 return await function(env, **arguments)
         except RemError as error:
@@ -99,6 +101,7 @@ def make_agent_tool(
 
     async def call(ctx: RunContext[Any], **arguments: Any) -> Any:
         run_env: ToolEnv = ctx.deps if env_of is None else env_of(ctx)
+        _note_call(function)
         try:
             async with announce_long_call(run_env, function.__name__) as env:
                 with agent_context_scope(env.context):
@@ -113,6 +116,11 @@ def make_agent_tool(
     # The model gets the full docstring: by default the library removes parts that look like sections.
     text = description or inspect.getdoc(function)
     return Tool(tool_function, takes_ctx=True, name=function.__name__, description=text, max_retries=max_retries)
+
+
+def _note_call(function: ToolFunction) -> None:
+    traits: ToolTraits = getattr(function, _TRAITS_ATTRIBUTE, ToolTraits(is_read_only=True))
+    note_tool(function.__name__, is_read_only=traits.is_read_only)
 
 
 def describe_validation_error(error: ValidationError) -> str:

@@ -13,6 +13,7 @@ from rem.api.dependencies import ContextDep, JsonBody, RemDep, ScopeDep, resolve
 from rem.api.openapi_errors import error_responses
 from rem.api.pagination import Page, WindowDep
 from rem.api.routes.messages import MessageView
+from rem.audit.entry import note_row
 from rem.context import Scope, resolve_user_id
 from rem.errors import InvalidInputError, NotFoundError
 from rem.forgetting.expiry import expire
@@ -168,6 +169,7 @@ async def _get_session_target(
     session: Annotated[str, Path(description="The session's id or name.", min_length=1)],
 ) -> _SessionTarget:
     context = await resolve_session(rem, context, session)
+    note_row("sessions", UUID(context.session_id))
     return _SessionTarget(rem.memory(context.scope), UUID(context.session_id))
 
 

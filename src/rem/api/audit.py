@@ -1,0 +1,109 @@
+"""ASGI middleware that writes an entry of the audit log for each request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from rem.api.middleware import get_path_template
+from rem.api.rate_limit import find_network
+from rem.audit.entry import SYNCHRONOUS, Action, AuditEntry, audit_scope, note_action
+from rem.context import DEFAULT_TENANT, resolve_user_id
+from rem.mcp.http import MCP_PATH
+
+if TYPE_CHECKING:
+    from rem.audit.log import AuditLog
+    from rem.auth.identity import Identity
+
+_AUDITED_PREFIXES = ("/api/", "/v1/")
+_READING_POSTS = frozenset(("/api/v1/query", MCP_PATH, f"{MCP_PATH}/"))
+"""Paths whose POST reads; what a tool of MCP does beyond that, the tool notes."""
+_TABLE_OF_PARAMETER = {"session": "sessions", "message": "messages", "approval": "approvals", "file": "files"}
+
+
+class AuditMiddleware:
+    """Writes who did what, after the answer; for deletions, approvals and administration before the answer.
+
+    The log is `app.state.audit_log`; without one, nothing is written.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        log: AuditLog | None = getattr(scope["app"].state, "audit_log", None) if "app" in scope else None
+        if scope["type"] != "http" or log is None or not scope["path"].startswith(_AUDITED_PREFIXES):
+            await self._app(scope, receive, send)
+            return
+        entry = _start_entry(scope)
+        is_recorded = False
+
+        async def send_audited(message: Message) -> None:
+            nonlocal is_recorded
+            if message["type"] == "http.response.start":
+                _complete(entry, scope, message["status"])
+                if entry.action in SYNCHRONOUS and message["status"] < 400:
+                    await log.record(entry)
+                    is_recorded = True
+            await send(message)
+
+        with audit_scope(entry):
+            try:
+                await self._app(scope, receive, send_audited)
+            finally:
+                if not is_recorded:
+                    log.add(entry)
+
+
+def _start_entry(scope: Scope) -> AuditEntry:
+    state = scope.get("state", {})
+    identity: Identity | None = state.get("user")
+    client = scope.get("client")
+    return AuditEntry(
+        Action.READ,
+        scope["method"],
+        tenant_id=DEFAULT_TENANT if identity is None else identity.tenant_id,
+        actor=None if identity is None else identity.id,
+        role=None if identity is None else identity.role.value,
+        via="mcp" if scope["path"].startswith(MCP_PATH) else "http",
+        method=None if identity is None else identity.method,
+        credential_id=None if identity is None else identity.credential_id,
+        client=find_network(client[0]) if client else None,
+        request_id=state.get("request_id"),
+    )
+
+
+def _complete(entry: AuditEntry, scope: Scope, status: int) -> None:
+    """Fill in what is known when the answer begins: the route, its status, and the rows that the path names."""
+    template = get_path_template(scope)
+    entry.status = status
+    entry.operation = f"{scope['method']} {template}"
+    note_action(classify(scope["method"], template))
+    parameters = {name: str(value) for name, value in scope.get("path_params", {}).items()}
+    user = parameters.pop("user", None)
+    if user is not None:
+        entry.subject = entry.subject or resolve_user_id(user)
+    if entry.targets:
+        return
+    table, key = parameters.pop("table", None), parameters.pop("key", None)
+    if table is not None:
+        entry.add_target(table, key)
+    for name, value in parameters.items():
+        entry.add_target(_TABLE_OF_PARAMETER.get(name, name), value)
+
+
+def classify(method: str, template: str) -> Action:
+    """Return what a request does, by its method and the template of its path."""
+    if "/admin/" in template:
+        return Action.ADMIN
+    if template.startswith(("/api/auth/", "/api/dev/")):
+        return Action.LOGIN
+    if method in ("GET", "HEAD", "OPTIONS"):
+        return Action.READ
+    if "/approvals/" in template:
+        return Action.APPROVE
+    if method == "DELETE" or template.endswith("/clear"):
+        return Action.DELETE
+    return Action.READ if template in _READING_POSTS else Action.WRITE

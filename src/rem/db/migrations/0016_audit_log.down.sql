@@ -1,0 +1,2 @@
+DROP TABLE audit_log;
+DROP FUNCTION rem_audit_log_guard();
