@@ -11,7 +11,7 @@ import pytest
 
 _SOURCE = Path(__file__).parent.parent / "src" / "rem"
 _LAYERS = [
-    {"errors", "text"},
+    {"errors", "text", "log_scrubber"},
     {"config_file"},
     {"settings", "context", "events", "models"},
     {"privacy"},

@@ -22,7 +22,16 @@ class _Server(uvicorn.Server):
 @asynccontextmanager
 async def served(app: ASGIApp) -> AsyncIterator[str]:
     """Serve an application, and yield its address."""
-    config = uvicorn.Config(app, port=0, log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=5)
+    config = uvicorn.Config(
+        app,
+        port=0,
+        log_config=None,
+        access_log=False,
+        # As `rem serve`: the application itself decides which proxies it trusts.
+        proxy_headers=False,
+        lifespan="on",
+        timeout_graceful_shutdown=5,
+    )
     server = _Server(config)
     running = asyncio.create_task(server.serve())
     try:

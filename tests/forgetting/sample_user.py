@@ -10,6 +10,9 @@ import asyncpg
 from pydantic import Field
 
 from rem.app import Rem
+from rem.audit.entry import Action, AuditEntry
+from rem.audit.log import AuditLog
+from rem.auth.identity import Tier
 from rem.context import Scope
 from rem.db.store import Store
 from rem.dreaming.claims import Claim
@@ -17,6 +20,8 @@ from rem.ingest.models import FetchedFile
 from rem.jobs.queue import JobQueue
 from rem.memory.message import NewMessage
 from rem.models import Edge, Entity, File, Moment, Resource, Role, Session, User
+from rem.rate_limits import Caller, RateLimiter
+from rem.settings import AuditSettings, RateLimitSettings
 from tests.dreaming.sample_claims import claim_edge, claim_field, claim_moment, start_run, to_ref
 
 
@@ -85,6 +90,7 @@ async def create_sample_user(rem: Rem, user: str, mark: str, sql: asyncpg.Connec
     await rem.index(user=user)
     await _dream(rem, store, session, mark)
     await _enqueue_job(rem, store.scope, mark)
+    await _use_the_api(rem, store.scope)
     await store.upsert(Resource(name=f"{mark} not indexed", content=f"{mark} waits in the queue."))
     return store
 
@@ -131,6 +137,15 @@ async def _dream(rem: Rem, store: Store, session: Session, mark: str) -> None:
     )
     refused = (await store.find(Moment, {"origin": "dream:moments"}))[0]
     await store.delete(refused)
+
+
+async def _use_the_api(rem: Rem, scope: Scope) -> None:
+    """Leave what requests leave: a counter, and entries of the audit log by and about the user."""
+    user_id = str(scope.user_id)
+    await RateLimiter(rem.database, RateLimitSettings()).count(Caller(scope.tenant_id, user_id), Tier.FREE)
+    log = AuditLog(rem.database, AuditSettings(), is_enabled=True)
+    await log.record(AuditEntry(Action.READ, "GET /api/v1/sessions", scope.tenant_id, user_id, client="192.0.2.7"))
+    await log.record(AuditEntry(Action.ADMIN, "PATCH /api/v1/admin/users/{user}", scope.tenant_id, subject=user_id))
 
 
 async def _enqueue_job(rem: Rem, scope: Scope, mark: str) -> None:

@@ -26,7 +26,7 @@ from rem.api.middleware import (
     RequestLogMiddleware,
 )
 from rem.api.openapi_errors import COMMON_ERRORS
-from rem.api.rate_limit import RATE_HEADERS, RateLimitMiddleware
+from rem.api.rate_limit import RATE_HEADERS, RateLimitMiddleware, RefusalLimitMiddleware
 from rem.api.request_guard import RequestGuardMiddleware, SecurityHeadersMiddleware
 from rem.api.routes import (
     agents,
@@ -146,6 +146,7 @@ def _build_middleware(settings: Settings) -> list[Middleware]:
             expose_headers=["ETag", "X-Session-Id", REQUEST_ID_HEADER, "Retry-After", *RATE_HEADERS],
         ),
         Middleware(SecurityHeadersMiddleware, requires_https=settings.is_production),
+        Middleware(RefusalLimitMiddleware),
         Middleware(AuthMiddleware, settings=settings),
         Middleware(RequestLogMiddleware),
         Middleware(

@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rem.api.errors import make_error_response
+from rem.log_scrubber import scrub_record
 
 if TYPE_CHECKING:
     from loguru import Record
@@ -29,6 +30,7 @@ class LogHandler(logging.Handler):
     def __init__(self, min_level: str) -> None:
         super().__init__(min_level)
         logger.remove()
+        logger.configure(patcher=scrub_record)
         # Tracebacks must not show variables: they hold texts of users.
         logger.add(sys.stderr, level=min_level, diagnose=False, backtrace=False, format=_format_record)
 

@@ -23,6 +23,8 @@ RATE_HEADERS = (
 IPV6_PREFIX_BITS = 64
 """One customer has at least this network, and may choose any address of it for each request."""
 _UNCOUNTED_PATHS = frozenset(("/health", "/health/live", "/health/ready"))
+_IS_COUNTED = "is_counted"
+"""Marks a request in its state that the RateLimitMiddleware has counted."""
 _ADVICE = {
     Tier.ANONYMOUS: "Please sign in or upgrade to continue.",
     Tier.FREE: "Please upgrade to continue, or wait.",
@@ -34,7 +36,8 @@ _ADVICE = {
 class RateLimitMiddleware:
     """Answers 429 to callers that exceed the limit of their tier, and adds the state of the limit to other answers.
 
-    The limiter is `app.state.rate_limiter`; without one, nothing is limited. Checks of health are not counted.
+    The limiter is `app.state.rate_limiter`; without one, nothing is limited. Checks of health are not counted. It runs
+    inside of the authentication, because it needs to know who calls.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -42,24 +45,74 @@ class RateLimitMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        limiter: RateLimiter | None = getattr(scope["app"].state, "rate_limiter", None) if "app" in scope else None
-        if scope["type"] != "http" or limiter is None or scope["path"] in _UNCOUNTED_PATHS:
+        limiter = _get_limiter(scope)
+        if limiter is None:
             await self._app(scope, receive, send)
             return
-        identity: Identity | None = scope.get("state", {}).get("user")
+        scope.setdefault("state", {})[_IS_COUNTED] = True
+        identity: Identity | None = scope["state"].get("user")
         tier = Tier.ANONYMOUS if identity is None else identity.tier
         allowance = await limiter.count(find_caller(identity, scope), tier)
         if allowance is None:
             await self._app(scope, receive, send)
             return
-        headers = _make_headers(allowance)
+        answer = _refuse(allowance, tier) if allowance.is_exceeded else self._app
+        await answer(scope, receive, _add_headers(send, allowance))
 
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *headers]
-            await send(message)
 
-        await (_refuse(allowance, tier) if allowance.is_exceeded else self._app)(scope, receive, send_with_headers)
+class RefusalLimitMiddleware:
+    """Counts requests that the authentication refuses, by the address of the caller, and answers 429 if they exceed it.
+
+    It runs outside of the authentication: a refused request does not reach the RateLimitMiddleware.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        limiter = _get_limiter(scope)
+        if limiter is None:
+            await self._app(scope, receive, send)
+            return
+        is_replaced = False
+
+        async def send_counted(message: Message) -> None:
+            nonlocal is_replaced
+            if message["type"] == "http.response.start" and message["status"] in (401, 403):
+                allowance = await self._count(limiter, scope)
+                if allowance is not None and allowance.is_exceeded:
+                    is_replaced = True
+                    await _refuse(allowance, Tier.ANONYMOUS)(scope, receive, _add_headers(send, allowance))
+                elif allowance is not None:
+                    message["headers"] = [*message["headers"], *_make_headers(allowance)]
+            if not is_replaced:
+                await send(message)
+
+        await self._app(scope, receive, send_counted)
+
+    async def _count(self, limiter: RateLimiter, scope: Scope) -> Allowance | None:
+        if scope.get("state", {}).get(_IS_COUNTED):
+            return None
+        return await limiter.count(find_caller(None, scope), Tier.ANONYMOUS)
+
+
+def _get_limiter(scope: Scope) -> RateLimiter | None:
+    """Return the limiter for a request; None if it is not counted."""
+    if scope["type"] != "http" or scope["path"] in _UNCOUNTED_PATHS:
+        return None
+    return getattr(scope["app"].state, "rate_limiter", None)
+
+
+def _add_headers(send: Send, allowance: Allowance) -> Send:
+    headers = _make_headers(allowance)
+
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], *headers]
+        await send(message)
+
+    return send_with_headers
 
 
 def find_caller(identity: Identity | None, scope: Scope) -> Caller:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import typer
 
-from rem.cli.runtime import JsonOption, TenantOption, UserOption, confirm, run_with_rem
+from rem.cli.runtime import JsonOption, TenantOption, UserOption, audited, confirm, run_with_rem
 
 if TYPE_CHECKING:
     from rem.app import Rem
@@ -43,9 +43,13 @@ def delete(
         async with store.transaction() as transaction:
             for row in rows:
                 await (transaction.erase(row) if erase else transaction.delete(row))
+                entry.add_target(row.entity_type.table, row.id)
+            async with transaction.executor.connection() as connection:
+                await rem.audit_log.record_in(connection, entry)
         return rows
 
-    deleted = run_with_rem(work)
+    with audited("delete", tenant) as entry:
+        deleted = run_with_rem(work)
     if as_json:
         print_json([{"table": row.entity_type.table, "id": row.id, "key": row.key, "erased": erase} for row in deleted])
     else:

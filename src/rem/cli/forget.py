@@ -17,6 +17,7 @@ from rem.cli.runtime import (
     JsonOption,
     TenantOption,
     UserOption,
+    audited,
     confirm,
     print_to_stderr,
     run_with_rem,
@@ -136,7 +137,8 @@ def _forget_name(
             confirm(f"Forget {label} for good?")
         return plan, await rem.forget(plan), False
 
-    plan, report, is_topic = run_with_rem(work)
+    with audited("forget", tenant):
+        plan, report, is_topic = run_with_rem(work)
     if is_topic:
         _forget_topic(label, mentions, dry_run, yes, user, tenant, as_json)
         return
@@ -189,7 +191,8 @@ def erase_user(
             confirm(f"Erase {user} in {tenant} for good, {format_count(preview.before, 'row')}?")
         return await rem.erase_user(user, tenant=tenant)
 
-    report = run_with_rem(work)
+    with audited("erase-user", tenant):
+        report = run_with_rem(work)
     if as_json:
         print_json({**asdict(report), "before": report.before, "after": report.after})
     else:

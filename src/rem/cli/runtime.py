@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 if TYPE_CHECKING:
     from rem.app import Rem
+    from rem.audit.entry import AuditEntry
     from rem.settings import Settings
 
 R = TypeVar("R")
@@ -99,6 +101,23 @@ def run_with_rem(work: Callable[[Rem], Awaitable[R]]) -> R:
     return asyncio.run(main())
 
 
+@contextmanager
+def audited(command: str, tenant: str, action: str = "delete") -> Iterator[AuditEntry]:
+    """Make an entry of the audit log for a command of the person at this machine, for the calls in the block."""
+    import getpass
+    import os
+
+    from rem.audit.entry import Action, AuditEntry, audit_scope
+
+    try:
+        account = getpass.getuser()
+    except (KeyError, OSError):
+        # A container may run as a number without a name.
+        account = str(os.getuid())
+    with audit_scope(AuditEntry(Action(action), f"rem {command}", tenant, account, via="cli")) as entry:
+        yield entry
+
+
 def print_to_stderr(message: str) -> None:
     """Print a message for people on standard error, because standard output is for data."""
     typer.echo(message, err=True)
@@ -120,5 +139,8 @@ def set_up_logging(verbose: bool) -> None:
     """Log to standard error, without the values of variables in tracebacks."""
     from loguru import logger
 
+    from rem.log_scrubber import scrub_record
+
     logger.remove()
+    logger.configure(patcher=scrub_record)
     logger.add(sys.stderr, level="DEBUG" if verbose else "WARNING", diagnose=False, format="{level}: {message}")

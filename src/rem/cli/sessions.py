@@ -20,6 +20,7 @@ from rem.cli.runtime import (
     TenantOption,
     UserOption,
     YesOption,
+    audited,
     confirm,
     print_to_stderr,
     run_with_rem,
@@ -182,9 +183,13 @@ def delete(
         for name, session_id in zip(sessions, session_ids, strict=True):
             with _name_in_errors(name):
                 await memory.delete_session(session_id, erase=erase)
+            entry.add_target("sessions", session_id)
+        await rem.audit_log.record(entry)
         return session_ids
 
-    for session_id in run_with_rem(work):
+    with audited("sessions delete", tenant) as entry:
+        deleted = run_with_rem(work)
+    for session_id in deleted:
         restore_command = format_command("restore", "sessions", str(session_id), user=user, tenant=tenant)
         typer.echo(f"Erased {session_id}." if erase else f"Deleted {session_id}; `{restore_command}` restores it.")
 
