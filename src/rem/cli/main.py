@@ -72,11 +72,8 @@ app.add_typer(sessions.app, name="sessions")
 app.add_typer(dreaming.app, name="dreaming")
 app.add_typer(mcp.app, name="mcp")
 app.add_typer(jobs.app, name="jobs")
-<<<<<<< HEAD
 app.add_typer(keys.app, name="keys")
-=======
 app.add_typer(audit.app, name="audit")
->>>>>>> 261f091 (audit: read the log with rem audit, and record deletions by commands; scrub secrets from the log)
 
 
 @app.callback(invoke_without_command=True)
