@@ -11,14 +11,28 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import bulk_load, chat, dreaming, embedder, fuzzy, ingest, jobs, lookup, parse, search, startup, traverse
+from bench import (
+    bulk_load,
+    chat,
+    dreaming,
+    embedder,
+    fuzzy,
+    http,
+    ingest,
+    jobs,
+    lookup,
+    parse,
+    search,
+    startup,
+    traverse,
+)
 from bench.measure import Result, print_progress
 from rem.db.embedded.server import EmbeddedServer
 from rem.settings import Settings
 
 _NAMES = (
     *("startup", "parse", "bulk_load", "lookup", "fuzzy", "traverse", "search", "embedder", "chat", "jobs"),
-    *("ingest", "dreaming"),
+    *("ingest", "dreaming", "http"),
 )
 
 
@@ -84,6 +98,8 @@ async def _measure_background(name: str, home: Path, quick: bool) -> Result:
             return await ingest.run(settings, 30, 1) if quick else await ingest.run(settings)
         case "dreaming":
             return await dreaming.run(settings, (40, 200) if quick else dreaming.SIZES)
+        case "http":
+            return await http.run(home, 50) if quick else await http.run(home)
     return await startup.run(home)
 
 

@@ -18,6 +18,7 @@ _LAYERS = [
     {"db", "embeddings", "audio"},
     {"auth"},
     {"rate_limits", "audit"},
+    {"administration"},
     {"rules"},
     {"message_kinds"},
     {"retrieval"},

@@ -29,6 +29,7 @@ from rem.api.openapi_errors import COMMON_ERRORS
 from rem.api.rate_limit import RATE_HEADERS, RateLimitMiddleware, RefusalLimitMiddleware
 from rem.api.request_guard import RequestGuardMiddleware, SecurityHeadersMiddleware
 from rem.api.routes import (
+    admin,
     agents,
     auth,
     chat,
@@ -74,6 +75,10 @@ TAGS: list[dict[str, Any]] = [
     {"name": "agents", "description": "Agents that are defined in YAML."},
     {"name": "entities", "description": "All rows of the memory, to read and to change."},
     {"name": "auth", "description": "Log in and out, renew tokens, and manage API keys."},
+    {
+        "name": "admin",
+        "description": "Users, sessions, statistics and audit log of the tenant, for administrators.",
+    },
     {"name": "health", "description": "The state of the service."},
 ]
 MAX_OTHER_BYTES = 1_000_000
@@ -106,7 +111,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 def _include_routes(app: FastAPI) -> None:
     routers = [chat.router, models.router, query.router, sessions.router, messages.router, feedback.router]
-    routers += [moments.router, files.router, agents.router, tool_gaps.router, entities.router]
+    routers += [moments.router, files.router, agents.router, tool_gaps.router, entities.router, admin.router]
     api = APIRouter(prefix="/api/v1", responses=COMMON_ERRORS)
     for router in routers:
         api.include_router(router)

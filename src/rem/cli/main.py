@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from rem.cli import (
+    admin,
     agents,
     ask,
     audit,
@@ -73,6 +74,7 @@ app.add_typer(dreaming.app, name="dreaming")
 app.add_typer(mcp.app, name="mcp")
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(keys.app, name="keys")
+app.add_typer(admin.app, name="admin")
 app.add_typer(audit.app, name="audit")
 
 
