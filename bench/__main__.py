@@ -17,7 +17,6 @@ from bench import (
     dreaming,
     embedder,
     fuzzy,
-    http,
     ingest,
     jobs,
     lookup,
@@ -99,7 +98,7 @@ async def _measure_background(name: str, home: Path, quick: bool) -> Result:
         case "dreaming":
             return await dreaming.run(settings, (40, 200) if quick else dreaming.SIZES)
         case "http":
-            return await http.run(home, 50) if quick else await http.run(home)
+            return await http_lookup.run(home, 50) if quick else await http_lookup.run(home)
     return await startup.run(home)
 
 

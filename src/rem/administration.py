@@ -102,11 +102,18 @@ class Administration:
         return [UserSummary(**row) for row in rows]
 
     async def set_user(
-        self, user: str, *, role: Role | None = None, tier: Tier | None = None, disabled: bool | None = None
+        self,
+        user: str,
+        *,
+        role: Role | None = None,
+        tier: Tier | None = None,
+        disabled: bool | None = None,
+        create: bool = False,
     ) -> UserSummary:
         """Set the role and tier of a person, and whether the account is disabled. None keeps a value.
 
-        An e-mail address without an account gets one, so the person has the role at the first login.
+        With `create`, an e-mail address without an account gets one, so the person has the role at the first login.
+        That tells whether another tenant has the person, so it is for the operator, not for administrators.
         """
         if role is None and tier is None and disabled is None:
             raise InvalidInputError("Nothing to change: give a role, a tier, or whether the account is disabled.")
@@ -114,7 +121,8 @@ class Administration:
             raise InvalidInputError("The tier anonymous is for callers without an account: choose free, basic or pro.")
         async with self._database.transaction() as inside:
             accounts = Accounts(inside)
-            email = user.strip() if "@" in user else (await accounts.get(user, self._tenant_id)).email
+            is_new = create and "@" in user
+            email = user.strip() if is_new else (await accounts.get(user.strip(), self._tenant_id)).email
             account = await accounts.save(email, self._tenant_id, role=role, tier=tier)
             if disabled is not None:
                 await accounts.set_disabled(account.user_id, self._tenant_id, disabled=disabled)

@@ -61,6 +61,7 @@ def set_user(
     async def work(rem: Rem) -> UserSummary:
         changed = await Administration(rem.database, tenant).set_user(
             user,
+            create=True,
             role=None if role is None else Role(role),
             tier=None if tier is None else Tier(tier),
             disabled=disabled,

@@ -137,13 +137,13 @@ async def get_user(administration: AdministrationDep, user: UserPath) -> UserVie
 @router.patch(
     "/users/{user}",
     summary="Set the role and tier of a user",
-    responses=error_responses(404, 409),
+    responses=error_responses(404),
     dependencies=[JsonBody],
 )
 async def change_user(
     request: Request, administration: AdministrationDep, admin: AdminDep, user: UserPath, change: UpdateUserRequest
 ) -> UserView:
-    """Set the role and tier of a person, or disable the account. An e-mail address without an account gets one.
+    """Set the role and tier of a person who has an account in the caller's tenant, or disable the account.
 
     Administrators cannot take away their own role: the tenant might have none left.
     """
