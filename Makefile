@@ -9,7 +9,7 @@ export UV_NO_PROGRESS := 1
 # Where it is set, every command compiles all that it imports, again and again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-fast coverage lint format bench docs lock clean install
+.PHONY: help run test test-fast coverage lint format bench docs audit lock clean install
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -44,6 +44,9 @@ bench: install ## Measure speed as ratios to bare baselines; JSON on standard ou
 docs: install ## Write docs/cli.md and docs/settings.md from the code
 	$(BIN)/python -m rem.cli.command_reference > docs/cli.md
 	$(BIN)/python -m rem.cli.settings_reference > docs/settings.md
+
+audit: install ## Look for known vulnerabilities in the locked dependencies (AUDIT=--offline: only in our list)
+	$(BIN)/python -m tooling.audit_dependencies $(AUDIT)
 
 lock: $(UV) ## Resolve the dependencies anew
 	$(UV) pip compile --quiet --universal --python-version 3.11 --all-extras --group dev --upgrade \

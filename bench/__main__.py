@@ -17,6 +17,7 @@ from bench import (
     dreaming,
     embedder,
     fuzzy,
+    http_lookup,
     ingest,
     jobs,
     lookup,

@@ -1,0 +1,1 @@
+"""Programs for the development of REM. They are not installed with it."""
