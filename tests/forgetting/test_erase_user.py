@@ -12,7 +12,7 @@ import pytest
 
 from rem.app import Rem
 from rem.db.store import Store
-from rem.errors import DatabaseError, InvalidInputError, RemError
+from rem.errors import DatabaseError, InvalidInputError, NotFoundError, RemError
 from rem.forgetting.owned_tables import find_owned_tables
 from rem.memory.message import NewMessage
 from rem.models import Resource, Role, User
@@ -230,3 +230,32 @@ async def test_killed_erase_is_completed_by_the_next(
     assert report.after == 0
     await rem.index(everyone=True)
     assert await find_traces(sql, _ALICE_MARKER) == {}
+
+
+async def test_clone_of_a_shared_session_stays_and_forgets_its_source(rem: Rem) -> None:
+    alice, bob = rem.memory(_ALICE), rem.memory(_BOB)
+    session = await alice.create_session(name="The launch")
+    await alice.append(session.id, [NewMessage(role=Role.USER, content="It is on Friday.")])
+    await alice.share_session(session.id, _BOB)
+    clone = await bob.clone_session(session.id)
+    other = await bob.create_session(metadata={"cloned_from": "elsewhere"})
+    assert clone.metadata["cloned_from"] == str(session.id)
+    await rem.erase_user(_ALICE)
+    kept = await bob.get_session(clone.id)
+    assert [message.content for message in await bob.get_messages(clone.id)] == ["It is on Friday."]
+    assert "cloned_from" not in kept.metadata
+    assert (await bob.get_session(other.id)).metadata == {"cloned_from": "elsewhere"}
+    assert await bob.list_shared_sessions() == []
+
+
+async def test_clone_stays_when_sharing_is_revoked(rem: Rem) -> None:
+    alice, bob = rem.memory(_ALICE), rem.memory(_BOB)
+    session = await alice.create_session()
+    await alice.append(session.id, [NewMessage(role=Role.USER, content="Hello")])
+    await alice.share_session(session.id, _BOB)
+    clone = await bob.clone_session(session.id)
+    assert await alice.unshare_session(session.id, _BOB) == 1
+    with pytest.raises(NotFoundError):
+        await bob.get_session(session.id)
+    await alice.delete_session(session.id, erase=True)
+    assert [message.content for message in await bob.get_messages(clone.id)] == ["Hello"]

@@ -150,6 +150,8 @@ async def _erase_once(
             await JobQueue(inside).erase_owner(scope.tenant_id, scope.user_id, connection=connection)
             # Remove the user's words from the word counts. The counts that are left have no owner.
             await connection.execute(query("forgetting", "fold_statistics"))
+            clones_of = [str(session_id) for session_id in sessions]
+            await connection.execute(query("forgetting", "unlink_clones"), scope.tenant_id, scope.user_id, clones_of)
             await pseudonymize_user(connection, scope.tenant_id, str(scope.user_id), pseudonym)
             if record is not None:
                 await record(connection, pseudonym)

@@ -92,6 +92,12 @@ SELECT rem.rem_reset_planner_stats()
 -- name: session_ids
 SELECT s.id FROM rem.sessions s WHERE s.tenant_id = $1 AND s.user_id = $2
 
+-- name: unlink_clones
+-- Remove from clones of the sessions $3 what leads to them. A clone belongs to another user, and stays.
+UPDATE rem.sessions s SET metadata = s.metadata - 'cloned_from'
+WHERE s.tenant_id = $1 AND s.user_id IS DISTINCT FROM $2 AND s.metadata ? 'cloned_from'
+  AND s.metadata ->> 'cloned_from' = ANY ($3::text[])
+
 -- name: emails
 SELECT DISTINCT u.email FROM rem.users u WHERE u.tenant_id = $1 AND u.user_id = $2 AND u.email IS NOT NULL
 
