@@ -131,7 +131,9 @@ def test_readme_ingest_and_dream_commands_run(dsn: str) -> None:
         assert output(*command, settings=settings, cwd=REPOSITORY)
 
 
-@pytest.mark.parametrize(("page", "name"), [("database.md", "inspect"), ("embeddings.md", "models")])
+@pytest.mark.parametrize(
+    ("page", "name"), [("database.md", "inspect"), ("embeddings.md", "models"), ("administration.md", "admin")]
+)
 def test_commands_of_the_operating_guides_run(dsn: str, page: str, name: str) -> None:
     for command in read_commands(DOCS / page, name):
         assert output(*command, settings={"POSTGRES__CONNECTION_STRING": dsn})

@@ -53,7 +53,7 @@ class SessionSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class TableCount:
+class RowCounts:
     """The rows of one table."""
 
     live: int
@@ -73,7 +73,7 @@ class TenantStatistics:
     """Users with a session that changed in the last 30 days."""
     tokens: int
     """Tokens of all messages."""
-    tables: dict[str, TableCount] = field(default_factory=dict)
+    tables: dict[str, RowCounts] = field(default_factory=dict)
     actions: dict[str, int] = field(default_factory=dict)
     """Entries of the audit log in the last day."""
 
@@ -143,7 +143,7 @@ class Administration:
             for row in await connection.fetch(query("custom_types", "entity_types")):
                 statement = query_table("administration", "count_rows", row["name"])
                 counts = await connection.fetchrow(statement, self._tenant_id)
-                statistics.tables[row["name"]] = TableCount(**dict(counts or {}))
+                statistics.tables[row["name"]] = RowCounts(**dict(counts or {}))
             for row in await connection.fetch(query("administration", "actions"), self._tenant_id):
                 statistics.actions[row["action"]] = row["entries"]
         return statistics

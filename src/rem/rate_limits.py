@@ -56,7 +56,7 @@ class Allowance:
         return max(math.ceil(self.seconds), 1)
 
 
-class Caller(NamedTuple):
+class LimitedCaller(NamedTuple):
     """Whose requests are counted together."""
 
     tenant_id: str
@@ -78,11 +78,11 @@ class RateLimiter:
         self._database = None if database is None or database.server_info.is_replica else database
         self._limits = {tier: parse_rate(getattr(settings, tier.value)) for tier in Tier}
         self._timeout_seconds = settings.timeout_seconds
-        self._local_counts: dict[Caller, tuple[int, float]] = {}
+        self._local_counts: dict[LimitedCaller, tuple[int, float]] = {}
         self._retry_at = 0.0
         self._running: set[asyncio.Task[Allowance]] = set()
 
-    async def count(self, caller: Caller, tier: Tier) -> Allowance | None:
+    async def count(self, caller: LimitedCaller, tier: Tier) -> Allowance | None:
         """Count a request, and return what the caller may still do; None if its tier has no limit."""
         limit = self._limits[tier]
         if limit is None:
@@ -99,7 +99,7 @@ class RateLimiter:
         self._pause(task)
         return self._count_locally(caller, limit)
 
-    async def _count_in(self, database: Database, caller: Caller, limit: RateLimit) -> Allowance:
+    async def _count_in(self, database: Database, caller: LimitedCaller, limit: RateLimit) -> Allowance:
         async with database.connection() as connection:
             row = await connection.fetchrow(query("rate_limits", "count"), *caller, float(limit.seconds))
         if row is None:
@@ -120,7 +120,7 @@ class RateLimiter:
             logger.warning("Rate limits are counted by each server process for {:g} s ({}).", RETRY_SECONDS, reason)
         self._retry_at = now + RETRY_SECONDS
 
-    def _count_locally(self, caller: Caller, limit: RateLimit) -> Allowance:
+    def _count_locally(self, caller: LimitedCaller, limit: RateLimit) -> Allowance:
         now = time.monotonic()
         used, ends_at = self._local_counts.get(caller, (0, 0.0))
         if ends_at <= now:

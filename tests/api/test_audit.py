@@ -62,7 +62,7 @@ async def test_who_read_and_wrote_what(rem: Rem, alice_http: httpx2.AsyncClient)
         *(ALICE, "write", "POST /api/v1/entities/{table}", 201),
     )
     assert (read["action"], read["operation"], read["targets"]) == (
-        *("read", "GET /api/v1/entities/{table}/{key:path}", [target]),
+        *("read", "GET /api/v1/entities/{table}/{key}", [target]),
     )
     assert (looked_up["action"], looked_up["operation"]) == ("read", "POST /api/v1/query LOOKUP")
     assert target in looked_up["targets"]

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TypeAlias
 
 import asyncpg
 import httpx2
@@ -15,13 +16,13 @@ from rem.api.main import create_app
 from rem.api.rate_limit import RATE_HEADERS, find_caller, find_network
 from rem.app import Rem
 from rem.auth.identity import Identity, Tier, UserRole
-from rem.rate_limits import Caller, RateLimiter
+from rem.rate_limits import LimitedCaller, RateLimiter
 from rem.settings import ApiSettings, RateLimitSettings, Settings
 from tests.api.live_server import client, served
 from tests.cli.test_serve import serving
 
 LOOKUP = {"query": "LOOKUP sarah-chen"}
-Connection = asyncpg.Connection[asyncpg.Record]
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 
 @asynccontextmanager
@@ -128,8 +129,8 @@ def test_network_of_an_address() -> None:
 
 def test_service_without_a_user_is_counted_by_its_key() -> None:
     service = Identity(None, "acme", UserRole.SERVICE, Tier.PRO, method="api_key", credential_id="k1")
-    assert find_caller(service, {"client": ("192.0.2.1", 1)}) == Caller("acme", "anon:key:k1")
-    assert find_caller(None, {"client": None}) == Caller("", "anon:unknown")
+    assert find_caller(service, {"client": ("192.0.2.1", 1)}) == LimitedCaller("acme", "anon:key:k1")
+    assert find_caller(None, {"client": None}) == LimitedCaller("", "anon:unknown")
 
 
 async def test_health_and_unlimited_tiers_are_not_counted(settings: Settings) -> None:
@@ -150,7 +151,7 @@ async def test_nothing_is_limited_by_default(anyone: httpx2.AsyncClient) -> None
 
 async def test_next_period_gives_a_new_allowance(rem: Rem, sql: Connection) -> None:
     limiter = RateLimiter(rem.database, RateLimitSettings(free="2/minute"))
-    caller = Caller("default", "alice")
+    caller = LimitedCaller("default", "alice")
     used = [allowance.used for _ in range(3) if (allowance := await limiter.count(caller, Tier.FREE)) is not None]
     assert used == [1, 2, 3]
     await sql.execute("UPDATE rem.rate_limits SET ends_at = now() - interval '1 second'")
@@ -162,7 +163,7 @@ async def test_next_period_gives_a_new_allowance(rem: Rem, sql: Connection) -> N
 async def test_sweep_deletes_ended_periods(rem: Rem, sql: Connection) -> None:
     limiter = RateLimiter(rem.database, RateLimitSettings())
     for name in ("alice", "bob"):
-        await limiter.count(Caller("default", name), Tier.FREE)
+        await limiter.count(LimitedCaller("default", name), Tier.FREE)
     await sql.execute("UPDATE rem.rate_limits SET ends_at = now() WHERE user_id = 'alice'")
     await rem.sweep()
     assert [row["user_id"] for row in await sql.fetch("SELECT user_id FROM rem.rate_limits")] == ["bob"]
@@ -187,7 +188,7 @@ async def test_slow_counter_delays_requests_for_a_bounded_time_and_still_limits(
 
 async def test_counter_without_a_database_limits_in_the_process() -> None:
     limiter = RateLimiter(None, RateLimitSettings(anonymous="2/minute"))
-    caller = Caller("", "anon:192.0.2.1")
+    caller = LimitedCaller("", "anon:192.0.2.1")
     allowances = [await limiter.count(caller, Tier.ANONYMOUS) for _ in range(3)]
     assert [allowance and allowance.is_exceeded for allowance in allowances] == [False, False, True]
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import httpx2 as httpx
 import pytest
 from fastapi import FastAPI
-from starlette.routing import BaseRoute
 
 from rem.api.main import create_app
 from rem.api.request_guard import SAFE_METHODS, SINGLE_HEADERS, SecurityHeadersMiddleware, parse_host
+from rem.mcp.http import MCP_PATH
 from rem.settings import ApiSettings, Settings
 from tests.api.live_server import client as live_client
 from tests.api.live_server import served
@@ -100,14 +100,10 @@ OWN: tuple[dict[str, str], ...] = (
 
 
 def changing_operations(app: FastAPI) -> list[tuple[str, str]]:
-    """Return the method and path of each route that may change something, also that of MCP."""
-    return sorted(_list_operations(app.routes))
-
-
-def _list_operations(routes: Sequence[BaseRoute]) -> Iterator[tuple[str, str]]:
-    for route in routes:
-        methods = getattr(route, "methods", None) or {"POST", "DELETE"}
-        yield from ((method, getattr(route, "path", "/")) for method in methods if method not in SAFE_METHODS)
+    """Return the method and path of each route that may change something, also those that are not documented."""
+    documented = [(method.upper(), path) for path, methods in app.openapi()["paths"].items() for method in methods]
+    hidden = [("POST", MCP_PATH), ("DELETE", MCP_PATH), ("POST", f"{MCP_PATH}/"), ("POST", "/v1/chat/completions")]
+    return sorted(operation for operation in [*documented, *hidden] if operation[0] not in SAFE_METHODS)
 
 
 async def test_foreign_web_pages_may_change_nothing_on_any_route() -> None:

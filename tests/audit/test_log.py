@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
 from uuid import uuid4
 
 import asyncpg
@@ -17,7 +18,7 @@ from rem.context import resolve_user_id
 from rem.models import Resource
 from rem.settings import AuditSettings, Settings
 
-Connection = asyncpg.Connection[asyncpg.Record]
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 ALICE = str(resolve_user_id("alice@example.com"))
 
 

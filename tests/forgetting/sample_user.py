@@ -20,7 +20,7 @@ from rem.ingest.models import FetchedFile
 from rem.jobs.queue import JobQueue
 from rem.memory.message import NewMessage
 from rem.models import Edge, Entity, File, Moment, Resource, Role, Session, User
-from rem.rate_limits import Caller, RateLimiter
+from rem.rate_limits import LimitedCaller, RateLimiter
 from rem.settings import AuditSettings, RateLimitSettings
 from tests.dreaming.sample_claims import claim_edge, claim_field, claim_moment, start_run, to_ref
 
@@ -142,7 +142,7 @@ async def _dream(rem: Rem, store: Store, session: Session, mark: str) -> None:
 async def _use_the_api(rem: Rem, scope: Scope) -> None:
     """Leave what requests leave: a counter, and entries of the audit log by and about the user."""
     user_id = str(scope.user_id)
-    await RateLimiter(rem.database, RateLimitSettings()).count(Caller(scope.tenant_id, user_id), Tier.FREE)
+    await RateLimiter(rem.database, RateLimitSettings()).count(LimitedCaller(scope.tenant_id, user_id), Tier.FREE)
     log = AuditLog(rem.database, AuditSettings(), is_enabled=True)
     await log.record(AuditEntry(Action.READ, "GET /api/v1/sessions", scope.tenant_id, user_id, client="192.0.2.7"))
     await log.record(AuditEntry(Action.ADMIN, "PATCH /api/v1/admin/users/{user}", scope.tenant_id, subject=user_id))

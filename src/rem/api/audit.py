@@ -77,7 +77,8 @@ def _start_entry(scope: Scope) -> AuditEntry:
 
 def _complete(entry: AuditEntry, scope: Scope, status: int) -> None:
     """Fill in what is known when the answer begins: the route, its status, and the rows that the path names."""
-    template = get_path_template(scope)
+    # The routes of MCP have no template.
+    template = MCP_PATH if entry.via == "mcp" else get_path_template(scope)
     entry.status = status
     entry.operation = f"{scope['method']} {template}"
     note_action(classify(scope["method"], template))

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rem.api.errors import make_error_response
 from rem.auth.identity import Tier
-from rem.rate_limits import Caller
+from rem.rate_limits import LimitedCaller
 
 if TYPE_CHECKING:
     from rem.auth.identity import Identity
@@ -115,18 +115,18 @@ def _add_headers(send: Send, allowance: Allowance) -> Send:
     return send_with_headers
 
 
-def find_caller(identity: Identity | None, scope: Scope) -> Caller:
+def find_caller(identity: Identity | None, scope: Scope) -> LimitedCaller:
     """Return the user; for a service without a user its key; for callers without a login their address.
 
     Anything else of a caller without a login is of its own choice.
     """
     if identity is not None and identity.id is not None:
-        return Caller(identity.tenant_id, identity.id)
+        return LimitedCaller(identity.tenant_id, identity.id)
     # The prefix is no valid beginning of a user id.
     if identity is not None and identity.credential_id is not None:
-        return Caller(identity.tenant_id, f"anon:key:{identity.credential_id}")
+        return LimitedCaller(identity.tenant_id, f"anon:key:{identity.credential_id}")
     client = scope.get("client")
-    return Caller("", f"anon:{find_network(client[0]) if client else 'unknown'}")
+    return LimitedCaller("", f"anon:{find_network(client[0]) if client else 'unknown'}")
 
 
 def find_network(address: str) -> str:
