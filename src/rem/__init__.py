@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         RemError,
         RerankerError,
         RunLimitError,
+        ServerStoppingError,
         SettingsError,
         ToolFailedError,
     )
@@ -174,6 +175,7 @@ _EXPORTS = {
         "RemError",
         "RerankerError",
         "RunLimitError",
+        "ServerStoppingError",
         "SettingsError",
         "ToolFailedError",
     ),
@@ -330,6 +332,7 @@ __all__ = [
     "SchemaKind",
     "Scope",
     "Search",
+    "ServerStoppingError",
     "Session",
     "SessionHistory",
     "Settings",

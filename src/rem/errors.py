@@ -242,6 +242,12 @@ class ToolFailedError(RemError):
     code = "tool_failed"
 
 
+class ServerStoppingError(RemError):
+    """The server is stopping and cannot finish the answer: ask again in a moment."""
+
+    code = "server_stopping"
+
+
 class AudioError(RemError):
     """The recording cannot be transcribed."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 
 from rem.models.message import MessageKind, Role
 from rem.rules import alternatives, word_set
@@ -82,6 +82,8 @@ def is_topic(text: str) -> bool:
 
     Somebody who asks a search engine writes so. As the answer to a question it is a statement.
     """
+    if len(text) > MAX_CLASSIFIED_CHARS:
+        return False
     words = split_words(text.replace("’", "'").replace("'", ""))
     if len(words) > 2 and text.rstrip().endswith((".", "!")):
         return False
@@ -94,14 +96,21 @@ def _is_verb(word: str) -> bool:
 
 def _classify_sentences(text: str) -> Iterator[tuple[MessageKind, int, int]]:
     """Yield the kind and the offsets of each sentence. Of a statement with a question after it, both are yielded."""
-    head = text[:MAX_CLASSIFIED_CHARS].replace("’", "'")
-    for start, end in _merge_closing(head, find_sentence_spans(head)):
-        sentence = head[start:end]
-        if not _WORDLIKE.search(sentence):
-            continue
-        yield from ((kind, start + first, start + last) for kind, first, last in _classify_sentence(sentence))
+    yield from _classify_head(text[:MAX_CLASSIFIED_CHARS])
     if len(text) > MAX_CLASSIFIED_CHARS:
         yield MessageKind.STATEMENT, MAX_CLASSIFIED_CHARS, len(text)
+
+
+# Several parts of REM classify the same message while it is answered, and a long one takes a while.
+@lru_cache(maxsize=16)
+def _classify_head(text: str) -> tuple[tuple[MessageKind, int, int], ...]:
+    head = text.replace("’", "'")
+    found: list[tuple[MessageKind, int, int]] = []
+    for start, end in _merge_closing(head, find_sentence_spans(head)):
+        sentence = head[start:end]
+        if _WORDLIKE.search(sentence):
+            found += [(kind, start + first, start + last) for kind, first, last in _classify_sentence(sentence)]
+    return tuple(found)
 
 
 def _merge_closing(text: str, spans: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:

@@ -264,7 +264,15 @@ class SqlSettings(_Group):
         default=10_000_000, ge=1000, le=1_000_000_000, description="Maximum size of all rows as JSON."
     )
     pool_max_size: int = Field(
-        default=4, ge=1, le=100, description="Maximum number of SQL queries at the same time. Further queries wait."
+        default=4,
+        ge=1,
+        le=100,
+        description="Maximum number of SQL queries at the same time. One user has at most half of them. Others wait.",
+    )
+    max_memory_bytes: int = Field(
+        default=256_000_000,
+        ge=64_000_000,
+        description="Maximum memory of one query. It works with the embedded server on Linux.",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import subprocess
@@ -19,6 +20,7 @@ import pytest
 
 from rem.db.embedded.server import EmbeddedServer
 from tests.rem_command import REM, environment, output, rem
+from tests.scripted_model import Pause, scripted_model
 
 
 def free_port() -> int:
@@ -247,3 +249,28 @@ def test_shutdown_does_not_wait_longer_than_the_limit(dsn: str) -> None:
     _status, code, seconds = _terminate_during_answer(dsn, think_seconds=15, shutdown_seconds=1)
     assert code == 0
     assert seconds < 12
+
+
+def test_shutdown_ends_a_stream_with_an_error_event(dsn: str) -> None:
+    with scripted_model() as model:
+        model.script = lambda _body: ["Well", Pause(30), "."]
+        settings = {
+            "POSTGRES__CONNECTION_STRING": dsn,
+            "API__SHUTDOWN_SECONDS": "1",
+            "LLM__BASE_URL": model.url,
+            "LLM__DEFAULT_MODEL": "openai:scripted",
+        }
+        with serving(settings=settings) as (address, process):
+            body = {"messages": [{"role": "user", "content": "Think about it"}], "stream": True}
+            with httpx.stream("POST", f"{address}/api/v1/chat/completions", json=body, timeout=30) as response:
+                lines = response.iter_lines()
+                while "Well" not in next(lines):
+                    pass
+                process.send_signal(signal.SIGTERM)
+                rest = list(lines)
+            assert process.wait(timeout=30) == 0
+    assert "event: error" in rest
+    error = json.loads(rest[rest.index("event: error") + 1].removeprefix("data: "))
+    assert error["error"]["code"] == "server_stopping"
+    assert "event: done" in rest
+    assert [line for line in rest if line][-1] == "data: [DONE]"

@@ -306,6 +306,13 @@ def slow_pdf() -> bytes:
     return _plain_pdf("".join(words).encode())
 
 
+def cyclic_pdf(kids: str) -> bytes:
+    """A PDF whose page tree has these parts. Part 2 is its root, 3 is a page, and 5 contains the root."""
+    objects = "5 0 obj<</Type/Pages/Kids[2 0 R]/Count 1>>endobj\n"
+    drawing = b"BT /F1 12 Tf 72 720 Td (Hello) Tj ET"
+    return _plain_pdf(drawing, objects=objects).replace(b"/Kids[3 0 R]", f"/Kids[{kids}]".encode())
+
+
 def _plain_pdf(drawing: bytes, catalog: str = "", page: str = "", objects: str = "") -> bytes:
     """A PDF of one page, written by hand."""
     body = zlib.compress(drawing)

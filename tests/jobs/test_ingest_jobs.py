@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +13,11 @@ from rem.db.store import Store
 from rem.errors import FetchError
 from rem.ingest.models import IngestOptions
 from rem.ingest.queue import QueuedFile, enqueue_files, fail_stranded_files
+from rem.ingest.sources.policy import FetchPolicy
 from rem.jobs.queue import JobQueue
 from rem.models import File
-from rem.settings import Settings
+from rem.settings import IngestSettings, Settings
+from rem.worker.file_process import MAX_IN_PROCESS_BYTES
 from rem.worker.handlers import HandlerContext
 from rem.worker.worker import Worker
 
@@ -115,3 +118,56 @@ async def test_prune_fails_files_without_a_job(rem: Rem, jobs: JobQueue, alice: 
     assert await read_status(alice, waiting) == ("pending", None)
     assert await read_status(alice, loaded) == ("pending", None)
     await jobs.cancel([job.id for job in await jobs.list()])
+
+
+async def test_job_is_left_to_a_server_that_may_read_the_source(
+    rem: Rem, jobs: JobQueue, alice: Store, settings: Settings, tmp_path: Path
+) -> None:
+    source = tmp_path / "boats.md"
+    source.write_bytes(TEXT)
+    allowed = settings.model_copy(update={"ingest": IngestSettings(paths=[tmp_path])})
+    queued = [QueuedFile("boats.md", source.as_uri())]
+    (file,) = await enqueue_files(alice, queued, IngestOptions(), FetchPolicy.from_settings(allowed.ingest))
+
+    for _ in range(settings.worker.attempts + 1):
+        await run_due_jobs(rem, settings)
+    status, error = await read_status(alice, file)
+    assert status == "pending"
+    assert str(error).endswith("REM waits for a server that may read it.")
+    (job,) = await jobs.list()
+    assert (job.state, job.attempts) == ("queued", 0)
+
+    await run_due_jobs(rem, allowed)
+    assert await read_status(alice, file) == ("completed", None)
+    assert await jobs.list() == []
+
+
+async def test_source_that_its_own_server_may_not_read_fails(
+    rem: Rem, jobs: JobQueue, alice: Store, settings: Settings, tmp_path: Path
+) -> None:
+    queued = [QueuedFile("boats.md", (tmp_path / "boats.md").as_uri())]
+    (file,) = await enqueue_files(alice, queued, IngestOptions(), FetchPolicy.from_settings(settings.ingest))
+    await run_due_jobs(rem, settings)
+    assert (await read_status(alice, file))[0] == "failed"
+    assert await jobs.list() == []
+
+
+async def test_large_file_is_processed_in_a_process_of_its_own(
+    rem: Rem, jobs: JobQueue, alice: Store, settings: Settings
+) -> None:
+    text = b"# Boats\n\n" + b"The harbour has twelve berths. " * 10_000
+    assert len(text) > MAX_IN_PROCESS_BYTES
+    file, broken = await upload(alice, data=text), await upload(alice, "broken.pdf", b"%PDF-1.7\n" + b"x" * 300_000)
+    await Worker(rem, None, settings).run(once=True)
+    assert await read_status(alice, file) == ("completed", None)
+    status, error = await read_status(alice, broken)
+    assert (status, "broken.pdf cannot be read as PDF" in str(error)) == ("failed", True), error
+    assert await jobs.list() == []
+    assert await count_uploads(rem) == 0
+
+
+async def run_due_jobs(rem: Rem, settings: Settings) -> None:
+    """Run the queued jobs now, also those that wait for their next attempt."""
+    async with rem.database.connection() as connection:
+        await connection.execute("UPDATE rem_jobs.pgqueuer SET execute_after = now()")
+    await Worker(rem, None, settings).run(once=True)

@@ -16,6 +16,7 @@ from pydantic_ai.models import Model, infer_model, parse_model_id
 from pydantic_ai.providers import Provider, infer_provider, infer_provider_class
 from pydantic_ai.settings import ModelSettings
 
+from rem.agents.bounded_response import bound_response_lines
 from rem.agents.local.model import LOCAL_MODEL, get_local_model
 from rem.errors import ModelNotFoundError
 from rem.text import did_you_mean
@@ -159,6 +160,7 @@ class ModelRegistry:
             client: Any = provider.client
             if hasattr(client, "max_retries"):
                 client.max_retries = self._llm.max_retries
+            bound_response_lines(client)
             self._providers[name] = provider
         return self._providers[name]
 

@@ -62,6 +62,7 @@ STATUS_BY_ERROR: dict[type[errors.RemError], int] = {
     errors.RunLimitError: 422,
     errors.ModelError: 502,
     errors.ToolFailedError: 502,
+    errors.ServerStoppingError: 503,
     errors.AudioError: 503,
     errors.FetchError: 502,
     errors.MissingExtraError: 503,

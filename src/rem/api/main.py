@@ -81,6 +81,8 @@ TAGS: list[dict[str, Any]] = [
     },
     {"name": "health", "description": "The state of the service."},
 ]
+MAX_JSON_BYTES = 8_000_000
+"""A larger body without audio or files would take too long to parse. Long texts are uploaded as files."""
 MAX_OTHER_BYTES = 1_000_000
 """Room in a body for everything besides the audio or the files."""
 
@@ -140,6 +142,8 @@ async def _make_mcp_env(app: FastAPI, context: AgentContext) -> ToolEnv:
 
 def _build_middleware(settings: Settings) -> list[Middleware]:
     """Return the middleware, outermost first."""
+    # Audio is in base64, which takes four bytes for three.
+    max_audio_bytes = settings.audio.max_bytes * 4 // 3 + MAX_OTHER_BYTES
     return [
         Middleware(ProxyHeadersMiddleware, trusted_hosts=settings.api.trusted_proxies),
         Middleware(
@@ -163,9 +167,11 @@ def _build_middleware(settings: Settings) -> list[Middleware]:
         Middleware(AuditMiddleware),
         Middleware(
             BodyLimitMiddleware,
-            # Audio is in base64, which takes four bytes for three.
-            max_bytes=settings.audio.max_bytes * 4 // 3 + MAX_OTHER_BYTES,
-            max_bytes_by_path={"/api/v1/files": settings.ingest.max_bytes + MAX_OTHER_BYTES},
+            max_bytes=min(MAX_JSON_BYTES, max_audio_bytes),
+            max_bytes_by_path={
+                "/api/v1/files": settings.ingest.max_bytes + MAX_OTHER_BYTES,
+                **dict.fromkeys(("/api/v1/chat/completions", "/v1/chat/completions"), max_audio_bytes),
+            },
             max_seconds=settings.api.body_seconds,
         ),
         Middleware(HandshakeMiddleware),

@@ -131,13 +131,18 @@ def get_path_template(scope: Scope) -> str:
 
 
 MIN_BODY_BYTES_PER_SECOND = 10_000
+JSON_MARKS = (b",", b"[", b"{", b"\\")
+"""At most one of them for each value or escaped character."""
+MAX_JSON_VALUES = 1_000_000
+"""A body with more takes long to parse, and no other request is served meanwhile."""
 
 
 class BodyLimitMiddleware:
     """Refuses request bodies of more than `max_bytes`, by their Content-Length or while they arrive, and slow ones.
 
     A body is slow if REM has waited for it for `max_seconds`, and for the time that its bytes take at
-    MIN_BODY_BYTES_PER_SECOND. `max_bytes_by_path` has the paths with another limit.
+    MIN_BODY_BYTES_PER_SECOND. `max_bytes_by_path` has the paths with another limit. It also refuses JSON of very many
+    values.
     """
 
     def __init__(
@@ -164,10 +169,11 @@ class BodyLimitMiddleware:
         if length.isascii() and length.isdigit() and int(length[:20]) > max_bytes:
             await make_error_response(413, "body_too_large", message_text)(scope, receive, send)
             return
-        received_bytes, waited_seconds, is_complete = 0, 0.0, False
+        has_files = Headers(scope=scope).get("content-type", "").lower().startswith("multipart/")
+        received_bytes, values, waited_seconds, is_complete = 0, 0, 0.0, False
 
         async def receive_limited() -> Message:
-            nonlocal received_bytes, waited_seconds, is_complete
+            nonlocal received_bytes, values, waited_seconds, is_complete
             if is_complete:
                 # What follows is the end of the connection, which may come at any time.
                 return await receive()
@@ -181,9 +187,15 @@ class BodyLimitMiddleware:
                     408, "The body of the request arrives too slowly: send it again.", {"Connection": "close"}
                 ) from None
             waited_seconds += time.monotonic() - started
-            received_bytes += len(message.get("body", b""))
+            body = message.get("body", b"")
+            received_bytes += len(body)
             if received_bytes > max_bytes:
                 raise HTTPException(413, message_text)
+            if not has_files:
+                # More than the values: texts contain these characters, too.
+                values += sum(map(body.count, JSON_MARKS))
+                if values > MAX_JSON_VALUES:
+                    raise HTTPException(413, f"The body has more than {MAX_JSON_VALUES:,} values: send less at once.")
             is_complete = not message.get("more_body", False)
             return message
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -15,6 +15,7 @@ from starlette.responses import Response
 from rem.agents.json_safe import to_json_safe
 from rem.api.disconnect import wait_for_disconnect
 from rem.api.errors import to_error_body
+from rem.errors import ServerStoppingError
 from rem.events import DoneEvent, ErrorEvent, Event, TextEvent
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 PING = b": ping\n\n"
 DONE = b"data: [DONE]\n\n"
+LINE_ENDS = {"\u2028".encode(): b"\\u2028", "\u2029".encode(): b"\\u2029", "\u0085".encode(): b"\\u0085"}
+"""Characters other than CR and LF that end a line in Python's `splitlines` and elsewhere, and their JSON escapes."""
 PING_SECONDS = 15.0
 """Shorter than the idle timeouts that are common in proxies (30 to 60 seconds)."""
 MAX_QUEUED_CHUNKS = 256
@@ -61,6 +64,16 @@ class ChunkEncoder:
             yield self._encode({"choices": [], "usage": token_usage(self._answer)})
         yield DONE
 
+    def encode_shutdown(self) -> bytes:
+        """Return the end of an answer that the server interrupts because it stops."""
+        error = ServerStoppingError()
+        fields = ErrorEvent(agent=self._answer.agent, code=error.code, message=str(error)).model_dump(
+            mode="json", exclude_none=True
+        )
+        fields["error"] = to_error_body(error).model_dump(mode="json")
+        done = self._encode_event(DoneEvent(agent=self._answer.agent, reason="error"))
+        return self._encode_named("error", fields) + self._encode_chunk({}, "stop") + done + DONE
+
     def _finish_reason(self) -> str:
         reason = self._answer.finish_reason
         return "stop" if reason == "error" else reason
@@ -72,11 +85,22 @@ class ChunkEncoder:
         fields = event.model_dump(mode="json", exclude_none=True)
         if isinstance(event, ErrorEvent) and self._answer.error is not None:
             fields["error"] = to_error_body(self._answer.error).model_dump(mode="json")
+        return self._encode_named(event.type, fields)
+
+    def _encode_named(self, name: str, fields: dict[str, Any]) -> bytes:
         choice = {"index": 0, "delta": {}, "finish_reason": None}
-        return b"event: " + event.type.encode() + b"\n" + self._encode({"choices": [choice], **to_json_safe(fields)})
+        return b"event: " + name.encode() + b"\n" + self._encode({"choices": [choice], **to_json_safe(fields)})
 
     def _encode(self, fields: dict[str, Any]) -> bytes:
-        return b"data: " + orjson.dumps({**self._base, **fields}) + b"\n\n"
+        return b"data: " + _escape_line_ends(orjson.dumps({**self._base, **fields})) + b"\n\n"
+
+
+def _escape_line_ends(data: bytes) -> bytes:
+    """Return JSON without the characters that some readers take for the end of a line, such as U+2028."""
+    for encoded, escaped in LINE_ENDS.items():
+        if encoded in data:
+            data = data.replace(encoded, escaped)
+    return data
 
 
 def new_completion_id() -> str:
@@ -104,12 +128,19 @@ class SseResponse(Response):
     media_type = "text/event-stream"
 
     def __init__(
-        self, chunks: AsyncGenerator[bytes], headers: Mapping[str, str], ping_seconds: float = PING_SECONDS
+        self,
+        chunks: AsyncGenerator[bytes],
+        headers: Mapping[str, str],
+        ping_seconds: float = PING_SECONDS,
+        *,
+        on_shutdown: Callable[[], bytes] = bytes,
     ) -> None:
+        """Send `chunks`, or what `on_shutdown` returns if the server stops before their end."""
         super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no", **headers})
         del self.headers["content-length"]
         self._chunks = chunks
         self._ping_seconds = ping_seconds
+        self._on_shutdown = on_shutdown
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue(MAX_QUEUED_CHUNKS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -119,12 +150,19 @@ class SseResponse(Response):
         sender = asyncio.create_task(self._send_queue(send))
         listener = asyncio.create_task(wait_for_disconnect(receive))
         tasks = (producer, sender, listener)
+        is_stopping = False
         try:
             await asyncio.wait((sender, listener), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            # Only a server that stops cancels a request.
+            is_stopping = not sender.done() and not listener.done()
+            raise
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
+            if is_stopping:
+                await send({"type": "http.response.body", "body": self._on_shutdown(), "more_body": False})
         for task in (producer, sender):
             if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, OSError):
                 raise error

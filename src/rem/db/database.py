@@ -26,6 +26,7 @@ from rem.settings import Settings
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
+    from rem.db.embedded.backend import BackendProcess
     from rem.db.embedded.server import EmbeddedServer, ServerStatus
 
     Connection: TypeAlias = asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
@@ -119,6 +120,18 @@ class Database:
         """Empty the log of the embedded server. The log of your own server is yours."""
         if self._embedded is not None:
             self._embedded.erase_log()
+
+    def describe_full_disk(self) -> str:
+        """Return a sentence if the disk of the embedded server is almost full, otherwise an empty text."""
+        if self._embedded is None:
+            return ""
+        from rem.db.embedded.diagnostics import describe_full_disk
+
+        return describe_full_disk(self._embedded.data_dir).strip()
+
+    def find_backend(self, pid: int) -> BackendProcess | None:
+        """Return the process of a connection to the embedded server. Return None for your own server."""
+        return self._embedded.find_backend(pid) if self._embedded else None
 
     @property
     def server_info(self) -> ServerInfo:

@@ -10,13 +10,17 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import asyncpg
+from loguru import logger
 
 from rem.context import Scope
 from rem.db.driver_errors import DRIVER_ERRORS, to_rem_error
-from rem.db.sandbox_errors import is_stale_access_error, to_select_error
+from rem.db.fair_slots import FairSlots, Slot
+from rem.db.sandbox_backends import end_backend, limit_backend
+from rem.db.sandbox_errors import is_stale_access_error, to_select_error, to_timeout_error
 from rem.db.sql import query
 from rem.errors import (
     DatabaseUnavailableError,
@@ -31,11 +35,14 @@ if TYPE_CHECKING:
     from rem.db.database import Connection, Database
     from rem.settings import Settings
 
-MAX_STATEMENT_CHARS = 100_000
-GRACE_SECONDS = 2.0
+MAX_STATEMENT_CHARS = 50_000
+GRACE_SECONDS = 1.0
 """The client gives up this much later than the server, in case the server does not notice its timeout."""
 MAX_QUEUE_SECONDS = 30.0
 """Maximum wait for a free connection."""
+MAX_END_WAIT_SECONDS = 3.0
+"""Maximum wait for the end of a backend that has overrun, before its user gets the error."""
+MAX_CHARS_PARSED_AT_ONCE = 100_000
 _INT64 = 2**63
 
 
@@ -99,6 +106,9 @@ class SqlSandbox:
         self._access: _Access | None = None
         self._readable: ReadableSchema | None = None
         self._retired: list[asyncio.Task[None]] = []
+        self._slots = FairSlots(settings.sql.pool_max_size)
+        self._endings: set[asyncio.Task[bool]] = set()
+        self._has_warned = False
 
     async def select(self, scope: Scope, statement: str, *, limit: int | None = None) -> SelectResult:
         """Run one SELECT in a scope. Return at most `limit` rows, and at most what the settings allow."""
@@ -107,7 +117,6 @@ class SqlSandbox:
             raise InvalidInputError(f"The limit is {limit}: it must be at least 1.")
         max_rows = min(limit or self._settings.max_rows, self._settings.max_rows)
         access = await self._get_access()
-        await self._check_statement(statement)
         started = time.perf_counter()
         try:
             lines = await self._run(access, scope, statement, max_rows + 1)
@@ -117,12 +126,20 @@ class SqlSandbox:
                 lines = await self._run(access, scope, statement, max_rows + 1)
             except _StaleAccessError as error:
                 raise error.rem_error from error
-        return _build_result(lines, max_rows, self._settings.max_bytes, (time.perf_counter() - started) * 1000)
+        milliseconds = (time.perf_counter() - started) * 1000
+        build = partial(_build_result, lines, max_rows, self._settings.max_bytes, milliseconds)
+        # Megabytes of small values take long to parse.
+        is_long = sum(len(line or "") for line in lines) > MAX_CHARS_PARSED_AT_ONCE
+        return await asyncio.to_thread(build) if is_long else build()
 
     async def close(self) -> None:
         """Close all connections."""
         async with self._lock:
             access, self._access = self._access, None
+        if self._endings:
+            await asyncio.wait(tuple(self._endings), timeout=MAX_END_WAIT_SECONDS)
+        for ending in tuple(self._endings):
+            ending.cancel()
         if access is not None:
             await access.pool.close()
         await asyncio.gather(*self._retired)
@@ -136,30 +153,54 @@ class SqlSandbox:
         return [gap for (gap,) in gaps]
 
     async def _run(self, access: _Access, scope: Scope, statement: str, rows: int) -> list[str | None]:
+        """Run a statement when it is the turn of its user."""
+        turn = _Turn(await self._slots.acquire((scope.tenant_id, scope.user_id), MAX_QUEUE_SECONDS))
+        try:
+            await self._check_statement(statement)
+            async with _lease(access.pool) as connection:
+                return await self._fetch(turn, connection, access, (scope, statement, rows))
+        except _OverrunError as error:
+            has_ended = await turn.wait_for_end()
+            raise to_timeout_error(self._settings.timeout_seconds, has_ended=has_ended) from error
+        finally:
+            turn.finish()
+
+    async def _fetch(
+        self, turn: _Turn, connection: Connection, access: _Access, work: tuple[Scope, str, int]
+    ) -> list[str | None]:
+        """Fetch the rows of a statement as JSON."""
+        scope, statement, rows = work
         seconds = self._settings.timeout_seconds
-        async with _lease(access.pool) as connection:
-            has_timed_out = False
-            transaction = connection.transaction(readonly=True)
-            await transaction.start()
-            try:
-                started_at = await connection.fetchval(query("sandbox", "transaction_start"))
-                signed = access.credentials.sign(scope, connection.get_server_pid(), started_at)
-                lines = await connection.fetch(
-                    query("sandbox", "run"), signed, statement, rows, self._settings.max_bytes
-                )
-            except (asyncpg.PostgresError, TimeoutError) as error:
-                has_timed_out = isinstance(error, TimeoutError)
-                if is_stale_access_error(error):
-                    raise _StaleAccessError(to_select_error(error, seconds)) from error
-                raise to_select_error(error, seconds) from error
-            finally:
-                # Never a commit: it would keep settings and messages of the statement.
-                if has_timed_out:
-                    # The server has not noticed its timeout, so it would not answer a rollback either.
-                    connection.terminate()
-                else:
-                    await transaction.rollback()
+        pid = connection.get_server_pid()
+        transaction = connection.transaction(readonly=True)
+        await transaction.start()
+        try:
+            started_at = await connection.fetchval(query("sandbox", "transaction_start"))
+            signed = access.credentials.sign(scope, pid, started_at)
+            lines = await connection.fetch(query("sandbox", "run"), signed, statement, rows, self._settings.max_bytes)
+        except (TimeoutError, asyncio.CancelledError) as error:
+            # The server has not noticed its timeout, or nobody waits for the result: it would not answer a rollback.
+            connection.terminate()
+            turn.ending = self._start_ending(access, pid)
+            if isinstance(error, TimeoutError):
+                raise _OverrunError from error
+            raise
+        except asyncpg.PostgresError as error:
+            if is_stale_access_error(error):
+                raise _StaleAccessError(to_select_error(error, seconds)) from error
+            raise to_select_error(error, seconds) from error
+        finally:
+            # Never a commit: it would keep settings and messages of the statement.
+            if turn.ending is None:
+                await transaction.rollback()
         return [line for (line,) in lines]
+
+    def _start_ending(self, access: _Access, pid: int) -> asyncio.Task[bool]:
+        """End a backend in the background, however long that takes."""
+        ending = asyncio.create_task(end_backend(self._database, access.credentials.login, pid))
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
+        return ending
 
     async def _check_statement(self, statement: str) -> None:
         if self._check is None:
@@ -286,7 +327,7 @@ class SqlSandbox:
 
     async def _connect(self, credentials: _Credentials, **kwargs: Any) -> asyncpg.Connection[asyncpg.Record]:
         milliseconds = str(max(1, round(self._settings.timeout_seconds * 1000)))
-        return await self._log_in(
+        connection = await self._log_in(
             {
                 **credentials.login,
                 # No cache: a statement of one user leaves nothing for the next user.
@@ -308,6 +349,40 @@ class SqlSandbox:
                 **kwargs,
             }
         )
+        await self._limit_memory(connection.get_server_pid())
+        return connection
+
+    async def _limit_memory(self, pid: int) -> None:
+        is_limited = await limit_backend(self._database, pid, self._settings.max_memory_bytes)
+        if self._database.is_embedded and not is_limited and not self._has_warned:
+            self._has_warned = True
+            logger.warning("SQL__MAX_MEMORY_BYTES cannot be set here: a query can use all memory of this machine.")
+
+
+@dataclass(slots=True)
+class _Turn:
+    """The turn of one statement. It lasts until the server no longer works on the statement."""
+
+    slot: Slot
+    ending: asyncio.Task[bool] | None = None
+    """Ends the backend of a statement that was given up."""
+
+    async def wait_for_end(self) -> bool:
+        """Wait a short time for the end of the backend, and return whether it has ended."""
+        if self.ending is None:
+            return True
+        done, _ = await asyncio.wait((self.ending,), timeout=MAX_END_WAIT_SECONDS)
+        return any(task.result() for task in done)
+
+    def finish(self) -> None:
+        if self.ending is None:
+            self.slot.release()
+        else:
+            self.ending.add_done_callback(lambda _: self.slot.release())
+
+
+class _OverrunError(Exception):
+    """The server has not noticed the timeout of a statement."""
 
 
 class _StaleAccessError(Exception):
@@ -329,7 +404,7 @@ async def _lease(pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterator[Connection
     try:
         connection = await pool.acquire(timeout=MAX_QUEUE_SECONDS)
     except TimeoutError as error:
-        raise QueryLimitError("Too many SQL queries are running: try again in a moment.") from error
+        raise DatabaseUnavailableError("The database does not answer: try again in a moment.") from error
     except DatabaseUnavailableError as error:
         raise _StaleAccessError(error) from error
     except DRIVER_ERRORS as error:

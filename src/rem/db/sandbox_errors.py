@@ -35,12 +35,18 @@ def is_stale_access_error(error: Exception) -> bool:
     return isinstance(error, asyncpg.InsufficientPrivilegeError) and error.args[0] in _STALE_ACCESS_MESSAGES
 
 
+def to_timeout_error(seconds: float, *, has_ended: bool) -> QueryLimitError:
+    """Return the error for a statement that ran for too long. `has_ended`: the server no longer works on it."""
+    state = "was stopped" if has_ended else "is being stopped, which can take some time"
+    return QueryLimitError(
+        f"The query took longer than {seconds:g} s and {state}: narrow it with WHERE, or select less at once."
+    )
+
+
 def to_select_error(error: Exception, seconds: float) -> RemError:
     """Return the error of REM for an error of PostgreSQL. `seconds` is the timeout of the statement."""
-    if isinstance(error, asyncpg.QueryCanceledError | TimeoutError):
-        return QueryLimitError(
-            f"The query took longer than {seconds:g} s and was stopped: narrow it with WHERE, or select less at once."
-        )
+    if isinstance(error, asyncpg.QueryCanceledError):
+        return to_timeout_error(seconds, has_ended=True)
     if not isinstance(error, asyncpg.PostgresError):
         return to_rem_error(error)
     message = str(error.args[0]) if error.args else type(error).__name__

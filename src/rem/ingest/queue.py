@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID, uuid4
 
@@ -18,6 +19,7 @@ from rem.errors import (
     ConflictError,
     DatabaseError,
     DeletedError,
+    FetchForbiddenError,
     FetchRefusedError,
     InvalidInputError,
     MissingExtraError,
@@ -45,6 +47,8 @@ JOB_KIND = "ingest"
 PERMANENT_ERRORS = (InvalidInputError, NotFoundError, ConflictError, FetchRefusedError, MissingExtraError)
 """Errors that a retry cannot fix."""
 STRANDED_MESSAGE = "It was never read, and it has no job: upload it again."
+MAX_WAIT_FOR_SERVER = timedelta(hours=1)
+"""Time in which a server that may read the source of a file must take its job."""
 MAX_ERROR_CHARS = 2000
 IngesterFactory: TypeAlias = Callable[[Scope], Ingester]
 
@@ -83,6 +87,14 @@ class _PendingFile:
         tags = tuple(request.get("tags") or ())
         return IngestOptions(request.get("category"), tags or None, current_form(self.row["metadata"]))
 
+    def is_for_another_server(self, settings: Settings) -> bool:
+        """Return whether a server with other INGEST settings queued the file, and may still come to read it."""
+        request = self.request or {}
+        own = FetchPolicy.from_settings(settings.ingest).fingerprint
+        if request.get("policy") in (None, own):
+            return False
+        return utc_now() - datetime.fromisoformat(request["asked_at"]) < MAX_WAIT_FOR_SERVER
+
     async def fetch(self, settings: Settings) -> FetchedFile:
         # The stored name may be another one; the extension of the original name tells the format.
         name = (self.request or {}).get("name") or self.row["name"]
@@ -91,16 +103,22 @@ class _PendingFile:
         return await fetch_file(self.row["uri"], FetchPolicy.from_settings(settings.ingest), settings.ingest)
 
 
-async def enqueue_files(store: Store, files: Sequence[QueuedFile], options: IngestOptions) -> list[File]:
+async def enqueue_files(
+    store: Store, files: Sequence[QueuedFile], options: IngestOptions, policy: FetchPolicy | None = None
+) -> list[File]:
     """Queue all files or none of them, and return their rows.
 
-    A file that is stored with the same bytes is not queued again. Raise a DeletedError for a deleted file.
+    A file that is stored with the same bytes is not queued again. `policy` is the one that allowed to fetch the files:
+    a worker with another one leaves them to others. Raise a DeletedError for a deleted file.
     """
+    fingerprint = None if policy is None else policy.fingerprint
     async with store.transaction() as transaction:
         async with transaction.executor.connection() as connection:
             file_store = FileStore(connection, store.scope)
             await file_store.lock()
-            ids = [await _enqueue_file(transaction, connection, file_store, file, options) for file in files]
+            ids = [
+                await _enqueue_file(transaction, connection, file_store, file, options, fingerprint) for file in files
+            ]
         return [await transaction.get(File, file_id) for file_id in ids]
 
 
@@ -128,6 +146,13 @@ async def process_queued_file(
                 return outcome
 
 
+async def get_upload_size(database: Database, tenant_id: str, file_id: UUID) -> int | None:
+    """Return the number of bytes that were uploaded for a file; None if it is fetched from its URI."""
+    async with database.connection() as connection:
+        size: int | None = await connection.fetchval(query("ingest", "upload_size"), tenant_id, file_id)
+    return size
+
+
 async def fail_stranded_files(database: Database) -> int:
     """Mark pending files without a job as failed, and return their number."""
     async with database.connection() as connection:
@@ -136,14 +161,19 @@ async def fail_stranded_files(database: Database) -> int:
 
 
 async def _enqueue_file(
-    store: Store, connection: Connection, file_store: FileStore, file: QueuedFile, options: IngestOptions
+    store: Store,
+    connection: Connection,
+    file_store: FileStore,
+    file: QueuedFile,
+    options: IngestOptions,
+    fingerprint: str | None,
 ) -> UUID:
     stored = (await file_store.find_by_uri([file.uri], lock=True)).get(file.uri)
     if stored is not None and stored.is_deleted:
         raise DeletedError(f"{stored.name} was deleted and stays deleted: restore it (files/{stored.id}) first.")
     if stored is not None and _is_stored(stored, file, options):
         return stored.id
-    file_id = await _write_pending_row(store, file_store, file, options, stored)
+    file_id = await _write_pending_row(store, file_store, file, options, fingerprint, stored)
     if file.data is not None:
         await connection.execute(query("ingest", "put_upload"), store.scope.tenant_id, file_id, file.data)
     payload = {"tenant_id": store.scope.tenant_id, "user_id": store.scope.user_id, "file_id": str(file_id)}
@@ -165,7 +195,12 @@ def _is_stored(stored: StoredFile, file: QueuedFile, options: IngestOptions) -> 
 
 
 async def _write_pending_row(
-    store: Store, file_store: FileStore, file: QueuedFile, options: IngestOptions, stored: StoredFile | None
+    store: Store,
+    file_store: FileStore,
+    file: QueuedFile,
+    options: IngestOptions,
+    fingerprint: str | None,
+    stored: StoredFile | None,
 ) -> UUID:
     """Write the row of a queued file, and return its id."""
     file_id = uuid4() if stored is None else stored.id
@@ -183,6 +218,7 @@ async def _write_pending_row(
         "form": options.form or current_form(metadata),
         # A worker that reads the file right now notices by this that it was queued again.
         "asked_at": utc_now().isoformat(),
+        "policy": fingerprint,
     }
     fields: dict[str, Any] = {} if file.data is None else {"size_bytes": len(file.data)}
     if file.mime_type:
@@ -209,6 +245,9 @@ async def _process(settings: Settings, ingester: Ingester, pending: _PendingFile
         prepared = await ingester.prepare(file, pending.options)
         return await ingester.store(prepared, within=lambda store: _finish_upload(store, pending, file))
     except PERMANENT_ERRORS as error:
+        if isinstance(error, FetchForbiddenError) and pending.is_for_another_server(settings):
+            await _store_error(ingester.target_store, pending, f"{error} REM waits for a server that may read it.")
+            raise
         await _mark_failed(ingester.target_store, pending, str(error))
         return FileOutcome("failed", pending.row["uri"], pending.row["name"], error=str(error))
     except DatabaseError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,9 +19,12 @@ from rem.tools.env import ToolEnv
 if TYPE_CHECKING:
     from fastmcp.server.http import StarletteWithLifespan
     from starlette.applications import Starlette
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import Message, Receive, Scope, Send
 
 MCP_PATH = "/api/v1/mcp"
+MAX_QUEUED_MESSAGES = 16
+"""Parts of a request body that are read ahead."""
+DISCONNECT_GRACE_SECONDS = 0.5
 EnvFactory: TypeAlias = Callable[[AgentContext], ToolEnv | Awaitable[ToolEnv]]
 Authenticate: TypeAlias = Callable[[Request], AgentContext]
 
@@ -77,7 +81,7 @@ def mount_mcp(
     mcp_app = create_mcp_app(
         env_of, authenticate, path=path, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins
     )
-    endpoint = _WithoutSlash(mcp_app, path)
+    endpoint = _Endpoint(mcp_app, path)
     app.router.routes += [
         Route(path, endpoint, include_in_schema=False),
         Route(f"{path}/", endpoint, include_in_schema=False),
@@ -92,12 +96,38 @@ def mount_mcp(
     app.router.lifespan_context = both_lifespans
 
 
-class _WithoutSlash:
-    """Passes requests on without a trailing slash. A redirect would lose their credentials."""
+class _Endpoint:
+    """Passes requests on, and cancels them when their client leaves.
+
+    Requests are passed on without a trailing slash, because a redirect would lose their credentials. Without the
+    cancellation, a model that a tool asks would go on without a reader.
+    """
 
     def __init__(self, app: Starlette, path: str) -> None:
         self._app = app
         self._path = path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app({**scope, "path": self._path, "raw_path": self._path.encode()}, receive, send)
+        scope = {**scope, "path": self._path, "raw_path": self._path.encode()}
+        messages: asyncio.Queue[Message] = asyncio.Queue(MAX_QUEUED_MESSAGES)
+
+        async def forward_until_disconnect() -> None:
+            while True:
+                message = await receive()
+                await messages.put(message)
+                if message["type"] == "http.disconnect":
+                    return
+
+        work = asyncio.create_task(self._app(scope, messages.get, send))
+        listener = asyncio.create_task(forward_until_disconnect())
+        try:
+            await asyncio.wait((work, listener), return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                # A request that is almost done ends by itself: the queue tells it about the disconnect.
+                await asyncio.wait((work,), timeout=DISCONNECT_GRACE_SECONDS)
+        finally:
+            for task in (work, listener):
+                task.cancel()
+            await asyncio.wait((work, listener))
+        if not work.cancelled():
+            work.result()

@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from rem.db.sql import query as sql
-from rem.errors import InvalidInputError, QuerySyntaxError
+from rem.errors import InvalidInputError, QueryLimitError, QuerySyntaxError
 from rem.message_kinds import classify_message
 from rem.models.field_types import check_text
 from rem.models.message import MessageKind
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from rem.query.executor import QueryExecutor
     from rem.query.result import QueryResult
 
+MAX_QUESTION_CHARS = 300_000
 FUZZY_THRESHOLD = 0.65
 """One misspelt word of two reaches this similarity, one common word does not."""
 MAX_COMPARED_KEYS = 20
@@ -377,6 +378,10 @@ def _check_readable(text: str) -> str:
         check_text(text)
     except ValueError as error:
         raise InvalidInputError(f"The text {error}.") from error
+    if len(text) > MAX_QUESTION_CHARS:
+        raise QueryLimitError(
+            f"The question has {len(text):,} characters, and a question has at most {MAX_QUESTION_CHARS:,}: shorten it."
+        )
     if not text.strip():
         raise InvalidInputError("The text is empty: write a key such as sarah-chen, or a question in plain words.")
     return text.strip()

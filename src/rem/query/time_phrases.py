@@ -33,7 +33,7 @@ _LISTS = (
     *("this", "last", "past", "ago", "ago_before", "between", "unclear_months", "articles"),
     *("of_words", "in_words", "on_words", "from_words", "and_words", "to_words"),
 )
-MAX_PHRASE_CHARS = 10_000
+MAX_PHRASE_CHARS = 2_000
 """The rest of a longer text is not looked at."""
 _JOINING_SIGNS = ("-", "'", "’", "/")
 _YEARS = range(1900, 2100)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -209,18 +209,16 @@ class Indexer:
                 tenant_id,
                 entity_type,
                 [row.id for row in rows],
-                [self._passage_to_json(row, passage) for row in rows for passage in split_row(row)],
+                # Rows can have megabytes of text, and requests must not wait for them.
+                await asyncio.to_thread(lambda: [passage for row in rows for passage in self._passages_to_json(row)]),
             )
             return len(rows), stored
 
-    def _passage_to_json(self, row: SearchableRow, passage: Passage) -> dict[str, Any]:
-        weighed = list(collect_weighted_texts(row, passage))
-        return {
+    def _passages_to_json(self, row: SearchableRow) -> Iterator[dict[str, Any]]:
+        # The same for all passages, and slow to find out for a long row.
+        of_row = {
             "owner": row.user_id or "",
             "entity_id": str(row.id),
-            "field": passage.field,
-            "starts": passage.start,
-            "ends": passage.end,
             "group_id": row.group_id and str(row.group_id),
             "position": row.position,
             "expires_at": row.expires_at,
@@ -230,26 +228,39 @@ class Indexer:
             "tells_time": row_mentions_time(row),
             "happened_at": row.range_time,
             "is_statement": row_is_statement(row),
-            "texts": [text for text, _ in weighed],
-            "shares": [share for _, share in weighed],
         }
+        for passage in split_row(row):
+            weighed = list(collect_weighted_texts(row, passage))
+            yield {
+                **of_row,
+                "field": passage.field,
+                "starts": passage.start,
+                "ends": passage.end,
+                "texts": [text for text, _ in weighed],
+                "shares": [share for _, share in weighed],
+            }
 
     async def _fold_statistics(self) -> None:
         async with self._database.connection() as connection:
             await connection.execute(query("passages", "fold_statistics"))
 
     async def embed(
-        self, scope: Scope | None = None, at_most: int | None = None, on_progress: IndexProgress | None = None
+        self,
+        scope: Scope | None = None,
+        at_most: int | None = None,
+        seconds: float = math.inf,
+        on_progress: IndexProgress | None = None,
     ) -> int:
-        """Embed passages that have no embedding yet, up to `at_most`. Return how many."""
+        """Embed passages that have no embedding yet, up to `at_most` or for `seconds`. Return how many."""
         if isinstance(self._embedder, UnavailableEmbedder):
             raise self._embedder.error
         embedded = 0
+        deadline = monotonic() + seconds
         skipped: list[int] = []
         batch = await self._load_next_batch(scope, skipped)
         # While one batch is embedded, the previous one is stored and the next one is loaded.
         async with _BackgroundTask() as storing:
-            while batch is not None and (at_most is None or embedded < at_most):
+            while batch is not None and (at_most is None or embedded < at_most) and monotonic() < deadline:
                 vectors = asyncio.create_task(self._embed_batch(batch))
                 try:
                     following = await self._load_next_batch(scope, [*skipped, *batch.ids, *storing.ids])

@@ -44,8 +44,9 @@ def parse_owner(payload: Payload) -> Scope:
 
 
 async def ingest(context: HandlerContext, payload: Payload) -> None:
-    """Read and store a file of the ingest queue."""
-    from rem.ingest.queue import process_queued_file
+    """Read and store a file of the ingest queue. A large one is processed in a process of its own."""
+    from rem.ingest.queue import get_upload_size, process_queued_file
+    from rem.worker.file_process import MAX_IN_PROCESS_BYTES, process_in_own_process
 
     def ingester_for(scope: Scope) -> Ingester:
         return context.rem.ingester(scope, save_agent=partial(_save_agent, context.agents, scope))
@@ -53,7 +54,11 @@ async def ingest(context: HandlerContext, payload: Payload) -> None:
     scope, file_id = parse_owner(payload), parse_uuid(str(payload.get("file_id")))
     if file_id is None:
         raise InvalidInputError("The job names no file: its payload needs file_id.")
-    await process_queued_file(context.rem.database, context.settings, ingester_for, scope.tenant_id, file_id)
+    size = await get_upload_size(context.rem.database, scope.tenant_id, file_id)
+    if size is None or size > MAX_IN_PROCESS_BYTES:
+        await process_in_own_process(context.settings, scope.tenant_id, file_id)
+    else:
+        await process_queued_file(context.rem.database, context.settings, ingester_for, scope.tenant_id, file_id)
 
 
 async def _save_agent(agents: Agents | None, scope: Scope, text: str) -> str:

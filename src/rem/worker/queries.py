@@ -55,7 +55,8 @@ class DeadError(Exception):
 class WorkerQueries(Queries):
     """The statements of one worker.
 
-    `held` has the jobs that this worker holds, with the time of the last confirmed heartbeat of each.
+    `held` has the jobs that this worker holds, with the time of the last confirmed heartbeat of each. `left_to_others`
+    has the jobs that it cannot do and other workers can.
     """
 
     def __init__(self, driver: Driver, concurrency: int) -> None:
@@ -66,6 +67,7 @@ class WorkerQueries(Queries):
             QuerySchedulerBuilder(PGQUEUER_SETTINGS),
         )
         self.held: dict[int, float] = {}
+        self.left_to_others: set[int] = set()
         self._concurrency = concurrency
         self._manager_id: QueueManagerId | None = None
 
@@ -110,6 +112,11 @@ class WorkerQueries(Queries):
             query("jobs", "requeue"), job.id, job.queue_manager_id, delay, 1 if failed else 0, error
         )
         self._release(job)
+
+    async def queued_work(self, entrypoints: list[QueueEntrypoint]) -> int:
+        """Return how many jobs a worker that empties the queue still has to wait for: not those left to others."""
+        (row,) = await self.driver.fetch(query("jobs", "count_queued"), entrypoints, list(self.left_to_others))
+        return int(str(row["jobs"]))
 
     async def is_running(self, job_id: int) -> bool:
         """Return whether a worker is running a job."""

@@ -20,6 +20,7 @@ from pydantic import BaseModel, SecretStr
 
 from rem.errors import (
     DeletedError,
+    FetchForbiddenError,
     ImmutableError,
     InvalidInputError,
     MemoryDisabledError,
@@ -48,6 +49,7 @@ MIN_SECRET_CHARS = 4
 
 MAX_RETRY_DELAY_SECONDS = 3600.0
 EQUAL_JOB_DELAY_SECONDS = 1.0
+OTHER_SERVER_DELAY_SECONDS = 5.0
 LEASE_SHARE = 0.9
 """Share of the heartbeat timeout after which a job is interrupted, before another worker takes it over."""
 
@@ -87,6 +89,11 @@ class JobRunner:
         if scope.cancelled_caught or (failure is not None and scope.cancel_called):
             logger.info("Job {} ({}) was interrupted and is queued again.", job.id, job.entrypoint)
             raise RequeueError(delay=timedelta(), reason="interrupted")
+        if isinstance(failure, FetchForbiddenError):
+            # A server with other INGEST settings accepted the file, and will take the job.
+            logger.info("Job {} ({}) is left to a server that may read its source.", job.id, job.entrypoint)
+            self._queries.left_to_others.add(job.id)
+            raise RequeueError(delay=timedelta(seconds=OTHER_SERVER_DELAY_SECONDS), reason="not for this server")
         if failure is not None:
             raise self._make_error(job, failure)
         logger.info("Job {} ({}) took {:.2f} s.", job.id, job.entrypoint, time.perf_counter() - started)

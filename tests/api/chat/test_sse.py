@@ -92,3 +92,17 @@ async def test_error_in_the_work_is_raised() -> None:
 
     with pytest.raises(RuntimeError, match="a bug"):
         await answer(SseResponse(pieces(), {}), Client())
+
+
+async def test_server_that_stops_ends_the_stream_with_an_event() -> None:
+    async def pieces() -> AsyncGenerator[bytes]:
+        yield b"one"
+        await asyncio.sleep(60)
+
+    client = Client()
+    answering = asyncio.create_task(answer(SseResponse(pieces(), {}, on_shutdown=lambda: b"the end"), client))
+    await asyncio.sleep(0.05)
+    answering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await answering
+    assert client.body.endswith(b"onethe end")

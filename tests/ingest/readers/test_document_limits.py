@@ -192,3 +192,12 @@ async def test_parser_cannot_write_files(tmp_path: Path) -> None:
     process.stdin.close()
     assert not answer or json.loads(answer)["error"]
     assert not (tmp_path / "left").exists() or not (tmp_path / "left").read_text()
+
+
+@pytest.mark.parametrize("kids", ["2 0 R", "3 0 R 2 0 R", "5 0 R"])
+async def test_pdf_whose_page_tree_contains_itself_is_rejected_at_once(kids: str) -> None:
+    data = sample_files.cyclic_pdf(kids)
+    started = time.monotonic()
+    with pytest.raises(FileUnreadableError, match=r"a\.pdf cannot be read as PDF: its page tree contains itself\."):
+        await read_file(file("a.pdf", data), Settings(ingest=IngestSettings(timeout_seconds=20)))
+    assert time.monotonic() - started < 15

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from rem.errors import QuerySyntaxError
+from rem.errors import QueryLimitError, QuerySyntaxError
+from rem.query.language.grammar import MAX_QUERY_CHARS
 from rem.query.language.parser import parse_query
 from rem.query.language.printer import print_query
 from rem.query.syntax_tree import Query
@@ -16,7 +17,7 @@ from tests.query.conformance_cases import SEEDS
 
 pytestmark = pytest.mark.slow
 
-_MEGABYTE = 1_000_000
+_LONGEST = MAX_QUERY_CHARS - 100
 _FRAGMENTS = [
     *"\"'\\()[],;= \n\t-$/*%_.",
     *(" FROM ", " in ", " WITH ", " WHERE ", " LIMIT 5", " limit ", " ORDER BY x", " TYPE a", " AND ", " NOT "),
@@ -109,10 +110,30 @@ _HUGE = {
 
 
 @pytest.mark.parametrize(("head", "unit", "tail"), _HUGE.values(), ids=_HUGE)
-def test_query_of_a_megabyte_parses_or_raises_syntax_error(head: str, unit: str, tail: str) -> None:
-    query = head + unit * (_MEGABYTE // len(unit)) + tail
+def test_longest_query_parses_or_raises_syntax_error(head: str, unit: str, tail: str) -> None:
+    query = head + unit * (_LONGEST // len(unit)) + tail
     started = time.process_time()
     outcome = parse_or_error(query)
     assert not isinstance(outcome, QuerySyntaxError) or len(str(outcome)) < 1000
-    # It should take about a second. Quadratic work would take hours.
-    assert time.process_time() - started < 10
+    # It should take about a tenth of a second. No other request is served meanwhile.
+    assert time.process_time() - started < 2
+
+
+@pytest.mark.parametrize("query", ["SEARCH " + "word " * 100_000, "SEARCH x WHERE " + "a = 1 OR " * 300_000 + "a = 1"])
+def test_longer_query_is_refused_with_the_limit(query: str) -> None:
+    with pytest.raises(QueryLimitError, match=r"a query has at most 100,000: ask in steps"):
+        parse_query(query)
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("LOOKUP " + ", ".join(["a"] * 1001), "at most 1,000 keys"),
+        ("LOOKUP [" + ", ".join(["a"] * 1001) + "]", "at most 1,000 keys"),
+        ("TRAVERSE x TYPE " + ", ".join(["a"] * 1001), "at most 1,000 edge types"),
+        ("SEARCH x WHERE " + " OR ".join(["a = 1"] * 1251), "at most 5,000 words, values and signs"),
+    ],
+)
+def test_query_with_too_many_parts_is_refused_with_the_limit(query: str, reason: str) -> None:
+    with pytest.raises(QuerySyntaxError, match=reason):
+        parse_query(query)

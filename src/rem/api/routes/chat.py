@@ -104,7 +104,8 @@ async def complete_chat(  # the headers are parameters to appear in the OpenAPI 
     headers = {SESSION_HEADER: stream.session_id} if stream.session_id else {}
     if body.stream:
         with_usage = body.stream_options is not None and body.stream_options.include_usage
-        return SseResponse(ChunkEncoder(stream, with_usage=with_usage).encode(), headers)
+        encoder = ChunkEncoder(stream, with_usage=with_usage)
+        return SseResponse(encoder.encode(), headers, on_shutdown=encoder.encode_shutdown)
     answer = await cancel_on_disconnect(request, stream.collect())
     return JSONResponse(_to_completion(answer, stream).model_dump(mode="json"), headers=headers)
 

@@ -17,6 +17,7 @@ from rem.db.store import Store
 from rem.errors import ConflictError, DeletedError, InvalidInputError, NotFoundError
 from rem.forgetting.expiry import adopt_expiring_row
 from rem.models import Entity
+from rem.query.language.parser import check_query_length
 from rem.query.language.syntax_errors import ParseError, to_syntax_error
 from rem.query.language.where import parse_condition
 
@@ -233,6 +234,7 @@ def _as_json(entity: Entity) -> dict[str, Any]:
 def _parse_where(where: str | None) -> Condition:
     if where is None:
         return And([])
+    check_query_length(where)
     try:
         return parse_condition(where)
     except ParseError as problem:

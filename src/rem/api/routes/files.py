@@ -149,14 +149,14 @@ async def add_uri(
 ) -> FileView:
     """Fetch a file in the background, from a path or address that the server may read for callers."""
     # Refuse forbidden addresses now, and not later in a worker.
-    listing = await list_sources(
-        _to_storable(address.uri) or "", FetchPolicy.from_settings(settings.ingest), settings.ingest
-    )
+    policy = FetchPolicy.from_settings(settings.ingest)
+    listing = await list_sources(_to_storable(address.uri) or "", policy, settings.ingest)
     if len(listing.sources) != 1:
         raise NotFoundError("The address is not a single file: name its files one by one.")
     source = listing.sources[0]
     options = IngestOptions(_to_storable(address.category), tuple(map(clean_text, address.tags)) or None, address.form)
-    ids = [row.id for row in await enqueue_files(rem.store(scope), [QueuedFile(source.name, source.uri)], options)]
+    queued = [QueuedFile(source.name, source.uri)]
+    ids = [row.id for row in await enqueue_files(rem.store(scope), queued, options, policy)]
     return (await cancel_on_disconnect(request, _wait_for_files(rem, scope, ids, wait, response))).data[0]
 
 

@@ -21,7 +21,7 @@ class Health(BaseModel):
     detail: str | None = Field(default=None, description="The problem, or what is switched off.")
 
 
-UNAVAILABLE: Responses = {503: {"model": Health, "description": "The database does not answer."}}
+UNAVAILABLE: Responses = {503: {"model": Health, "description": "The database does not answer, or its disk is full."}}
 
 
 @router.get("/live", summary="Check that the process is alive")
@@ -32,7 +32,10 @@ async def live() -> Health:
 
 @router.get("/ready", summary="Check that the database answers", responses=UNAVAILABLE)
 async def ready(request: Request, response: Response) -> Health:
-    """Check that the database answers. Without a database (POSTGRES__ENABLED=false) the answer is ok, too."""
+    """Check that the database answers and, on the embedded server, that its disk has room.
+
+    Without a database (POSTGRES__ENABLED=false) the answer is ok, too.
+    """
     rem: Rem | None = request.app.state.rem
     if rem is None:
         return Health(status="ok", detail="The memory is switched off (POSTGRES__ENABLED=false).")
@@ -40,9 +43,15 @@ async def ready(request: Request, response: Response) -> Health:
         async with rem.database.connection() as connection:
             await connection.fetchval("SELECT 1", timeout=5)
     except RemError as error:
-        response.status_code = status.HTTP_503_SERVICE_UNAVAILABLE
-        return Health(status="unavailable", detail=str(error))
+        return _report_problem(response, str(error))
+    if full_disk := rem.database.describe_full_disk():
+        return _report_problem(response, full_disk)
     return Health(status="ok")
+
+
+def _report_problem(response: Response, detail: str) -> Health:
+    response.status_code = status.HTTP_503_SERVICE_UNAVAILABLE
+    return Health(status="unavailable", detail=detail)
 
 
 router.add_api_route("", ready, name="health", summary="The same as /health/ready", responses=UNAVAILABLE)

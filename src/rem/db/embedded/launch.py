@@ -12,6 +12,7 @@ import ctypes
 import fcntl
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 CAP_DAC_OVERRIDE = 1
 CAP_DAC_READ_SEARCH = 2
@@ -58,12 +59,21 @@ class LaunchServer(TypedDict):
     idle_seconds: float
 
 
+class LaunchLimit(TypedDict):
+    """The limits of a running process of the account."""
+
+    pid: int
+    max_bytes: int
+    nice: int
+
+
 class LaunchRequest(TypedDict):
-    """The argument of this script."""
+    """The argument of this script: run a command, run it as a server, or limit a process."""
 
     command: list[str]
     account: LaunchAccount | None
     server: LaunchServer | None
+    limit: NotRequired[LaunchLimit]
 
 
 def switch_user(account: LaunchAccount) -> None:
@@ -200,13 +210,25 @@ def _stop_if_unused(pid: int, job: LaunchServer, activity: str, has_ended: threa
         return  # locked, or REM_HOME was removed: check again later
 
 
+def limit_process(limit: LaunchLimit) -> None:
+    """Bound the memory of a process, and lower its priority. Only Linux can limit a process that already runs."""
+    if sys.platform != "linux":
+        sys.exit("error: only Linux can limit a running process")
+    max_bytes = limit["max_bytes"]
+    # Not the whole address space: it contains the shared memory, and would depend on its size.
+    resource.prlimit(limit["pid"], resource.RLIMIT_DATA, (max_bytes, max_bytes))
+    os.setpriority(os.PRIO_PROCESS, limit["pid"], limit["nice"])
+
+
 def main(argument: str) -> None:
     """Run the program of the request."""
     request: LaunchRequest = json.loads(argument)
     os.umask(0o077)
     if request["account"] is not None:
         switch_user(request["account"])
-    if request["server"] is not None:
+    if "limit" in request:
+        limit_process(request["limit"])
+    elif request["server"] is not None:
         serve(request["command"], request["server"])
     else:
         os.execv(request["command"][0], request["command"])  # noqa: S606 - no shell is wanted

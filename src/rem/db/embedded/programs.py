@@ -18,7 +18,7 @@ from rem.db.embedded.diagnostics import explain_os_errors, extract_error_lines
 from rem.errors import EmbeddedServerError
 
 if TYPE_CHECKING:
-    from rem.db.embedded.launch import LaunchAccount, LaunchRequest, LaunchServer
+    from rem.db.embedded.launch import LaunchAccount, LaunchLimit, LaunchRequest, LaunchServer
 
 INHERITED_VARIABLES = ("PATH", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH")
 """No others: a server runs for days and must not keep secrets of its starter, and PG* variables would change it."""
@@ -68,6 +68,20 @@ class PostgresPrograms:
         if not process.stdout.isdigit():
             raise EmbeddedServerError(extract_error_lines(process.stderr) or "the launcher failed")
         return int(process.stdout)
+
+    def limit(self, pid: int, max_bytes: int, nice: int) -> None:
+        """Limit the memory and the priority of a running process of the account."""
+        limit: LaunchLimit = {"pid": pid, "max_bytes": max_bytes, "nice": nice}
+        if self.account.groups is None:
+            from rem.db.embedded.launch import limit_process  # not for Windows, which lacks its modules
+
+            limit_process(limit)
+            return
+        # Root may lack the capability to limit a process of another user, as in most containers.
+        account = self._build_launch_account()
+        process = self._launch({"command": [], "account": account, "server": None, "limit": limit}, "")
+        if process.returncode != 0:
+            raise EmbeddedServerError(extract_error_lines(process.stderr) or "the limit could not be set")
 
     def _build_command(self, program: str, arguments: Sequence[str]) -> list[str]:
         return [str(self.bin / program), *arguments]

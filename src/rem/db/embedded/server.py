@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from rem.db.embedded.account import choose_server_account
+from rem.db.embedded.backend import BackendProcess
 from rem.db.embedded.cluster import check_cluster, create_cluster, remove_unfinished
 from rem.db.embedded.diagnostics import describe_full_disk, explain_os_errors, extract_error_lines, read_log_from
 from rem.db.embedded.paths import PORT, ServerPaths
@@ -38,6 +39,12 @@ POLL_SECONDS = 0.02
 MAX_ORPHAN_SECONDS = 30.0
 """Time that the child processes of a killed server need to notice its end."""
 MAX_SILENT_SECONDS = 60.0
+FAST_SHUTDOWN = signal.SIGINT
+"""Disconnects the clients, and keeps committed data."""
+IMMEDIATE_SHUTDOWN = signal.SIGQUIT if sys.platform != "win32" else signal.SIGTERM
+"""Ends all processes at once. Committed data is kept, too: the next start reads it from the WAL."""
+FAST_SHUTDOWN_SECONDS = 15.0
+"""Time that a fast shutdown gets before an immediate one."""
 ORPHANS_MESSAGE = re.compile(r"pre-existing shared memory block|lock file \".*\" already exists")
 PID_FILE_STATES = {"starting": ServerState.STARTING, "stopping": ServerState.STOPPING}
 SERVER_OPTIONS = {
@@ -143,8 +150,13 @@ class EmbeddedServer:
                 self._refuse_invisible(pid_file)
                 return False
             supervisor = find_supervisor(pid_file.pid)
-            _interrupt(pid_file.pid)
+            _signal(pid_file.pid, FAST_SHUTDOWN)
+            patience_end = time.monotonic() + min(FAST_SHUTDOWN_SECONDS, timeout_seconds / 2)
             while is_postmaster(pid_file, self.data_dir):
+                if time.monotonic() > patience_end:
+                    # A backend inside a long computation does not notice a fast shutdown.
+                    _signal(pid_file.pid, IMMEDIATE_SHUTDOWN)
+                    patience_end = deadline
                 if time.monotonic() > deadline:
                     raise EmbeddedServerError(
                         f"The server (process {pid_file.pid}) was asked to stop, but still runs after "
@@ -163,6 +175,20 @@ class EmbeddedServer:
             if self.log_file.exists():
                 os.truncate(self.log_file, 0)
             self._older_log_file.unlink(missing_ok=True)
+
+    def find_backend(self, pid: int) -> BackendProcess | None:
+        """Return the process of a connection. Return None if it has ended or runs in another container."""
+        import psutil  # a slow import
+
+        pid_file = self._read_pid_file()
+        if pid_file is None or not is_postmaster(pid_file, self.data_dir):
+            return None
+        try:
+            process = psutil.Process(pid)
+            # In another container the same pid is another process.
+            return BackendProcess(process, self._programs) if process.ppid() == pid_file.pid else None
+        except psutil.NoSuchProcess:
+            return None
 
     def status(self) -> ServerStatus:
         """Return the status of the server, without starting or changing anything."""
@@ -289,7 +315,7 @@ class EmbeddedServer:
             if state is ServerState.ABSENT and not is_process_running:
                 return None
             if monitor.should_interrupt(state, pid_file) and is_process_running:
-                _interrupt(pid)
+                _signal(pid, FAST_SHUTDOWN)
             if monitor.silent_seconds > MAX_SILENT_SECONDS:
                 raise EmbeddedServerError(
                     f"The server (process {pid}) runs, but has not answered for {MAX_SILENT_SECONDS:g} s. "
@@ -360,10 +386,9 @@ def _flock(descriptor: int) -> bool:
     return True
 
 
-def _interrupt(pid: int) -> None:
-    """Request a fast shutdown: it disconnects clients and keeps committed data."""
+def _signal(pid: int, number: signal.Signals) -> None:
     try:
-        os.kill(pid, signal.SIGINT)
+        os.kill(pid, number)
     except ProcessLookupError:
         return
     except PermissionError as error:

@@ -82,6 +82,9 @@ SELECT f.user_id, f.name, f.uri, f.mime_type, f.deleted_at IS NOT NULL AS is_del
 FROM rem.files f LEFT JOIN rem.uploads u ON (u.tenant_id, u.file_id) = (f.tenant_id, f.id)
 WHERE f.tenant_id = $1 AND f.id = $2
 
+-- name: upload_size
+SELECT octet_length(u.content) FROM rem.uploads u WHERE u.tenant_id = $1 AND u.file_id = $2
+
 -- name: requested_options
 -- Return the options that a file is queued with, and lock its row.
 SELECT f.metadata -> 'wanted' FROM rem.files f WHERE f.tenant_id = $1 AND f.id = $2 FOR NO KEY UPDATE

@@ -14,6 +14,9 @@ SELECT id FROM added
 -- name: running_with_key
 SELECT id FROM rem_jobs.pgqueuer WHERE dedupe_key = $1 AND status = 'picked'
 
+-- name: count_queued
+SELECT count(*) AS jobs FROM rem_jobs.pgqueuer WHERE entrypoint = ANY ($1) AND status = 'queued' AND id <> ALL ($2::bigint[])
+
 -- name: is_running
 SELECT EXISTS (SELECT FROM rem_jobs.pgqueuer WHERE id = $1 AND status = 'picked') AS is_running
 

@@ -39,3 +39,9 @@ SELECT (extract(epoch FROM now()) * 1000000)::bigint
 
 -- name: run
 SELECT line FROM rem.rem_sql_run($1, $2, $3, $4) AS lines (line)
+
+-- name: terminate_backend
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND application_name = 'rem sql'
+
+-- name: is_backend_running
+SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1 AND application_name = 'rem sql')

@@ -20,12 +20,14 @@ from importlib import import_module
 from typing import Any, BinaryIO
 
 from rem.ingest.readers import document_text
+from rem.ingest.readers.pdf_tree import has_cyclic_page_tree
 
 _SPREADSHEETS = ("spreadsheetml", "opendocument.spreadsheet", "ms-excel")
 _PRESENTATIONS = ("presentationml", "opendocument.presentation")
 _OPEN_DOCUMENT_TEXTS = ("application/vnd.oasis.opendocument.text", "application/vnd.oasis.opendocument.presentation")
 _UNLIMITED = 10**12
 _STARTED_AT = time.monotonic()
+NICE = 5
 OCR_TIME_SHARE = 0.8
 """Share of the time limit after which OCR is given up, so there is time left to send the other text."""
 MAX_STAMP_CHARS = 150
@@ -62,6 +64,8 @@ def _set_limits(task: dict[str, Any]) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     signal.alarm(task["seconds"] + 1)
+    # Requests come first.
+    os.nice(NICE)
     if os.access("/proc/self/oom_score_adj", os.W_OK):
         # If the machine runs out of memory, the kernel kills this process first.
         descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
@@ -126,6 +130,8 @@ def _read_image(data: bytes, task: dict[str, Any]) -> dict[str, Any]:
 def _read_document(data: bytes, task: dict[str, Any]) -> dict[str, Any]:
     """Return the text of a document, together with the text of its images if there is OCR data."""
     mime_type = task["mime_type"]
+    if mime_type == "application/pdf" and has_cyclic_page_tree(data):
+        raise ValueError("its page tree contains itself")
     without_ocr = _parse(data, {**task, "tessdata": None})
     answer = {
         "text": _build_text(data, without_ocr, mime_type),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 import socket
 from dataclasses import dataclass
@@ -64,6 +65,12 @@ class FetchPolicy:
             private_hosts=frozenset(settings.private_hosts),
             buckets=frozenset(settings.s3_buckets),
         )
+
+    @property
+    def fingerprint(self) -> str:
+        """Identify the policy, to notice that two servers have different ones."""
+        parts = [sorted(map(str, self.paths)), sorted(self.private_hosts), sorted(self.buckets), self.is_unrestricted]
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
 UNRESTRICTED = FetchPolicy(is_unrestricted=True)

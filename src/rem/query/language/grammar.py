@@ -7,6 +7,11 @@ from typing import Any, get_args
 
 from rem.query.syntax_tree import Direction, Fuzzy, Lookup, Mode, Search, Sql, Traverse
 
+MAX_QUERY_CHARS = 100_000
+"""The parser takes well under a second for this many. A longer query would stop other requests meanwhile."""
+MAX_KEYS = 1_000
+MAX_CONDITION_TOKENS = 5_000
+"""Words, values and signs in one condition."""
 MAX_LIMIT = 10_000
 MAX_DEPTH = 100
 MAX_NESTED_QUERIES = 20

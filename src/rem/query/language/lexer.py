@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection
 from typing import NamedTuple
 
+from rem.query.language.grammar import MAX_CONDITION_TOKENS
 from rem.query.language.syntax_errors import Fix, ParseError
 from rem.text import UNSTORABLE_CHARACTER
 
@@ -143,6 +144,11 @@ def tokenize_condition(text: str, start: int, end: int, stop_words: Collection[s
             _track_bracket(open_brackets, token)
         elif kind == "other" and token.text in "\"'":
             raise ParseError(token.start, "Unclosed string in the condition", Fix(end, end, token.text))
+        if len(items) >= MAX_CONDITION_TOKENS:
+            message = (
+                f"A condition has at most {MAX_CONDITION_TOKENS:,} words, values and signs: ask in several queries"
+            )
+            raise ParseError(token.start, message)
         items.append(token)
         offset = token.end
     if open_brackets:

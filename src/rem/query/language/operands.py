@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
-from rem.query.language.grammar import CLAUSE_WORDS, LIMIT, MODES, TIME_WORDS, VERBS, Clause, Verb
+from rem.query.language.grammar import CLAUSE_WORDS, LIMIT, MAX_KEYS, MODES, TIME_WORDS, VERBS, Clause, Verb
 from rem.query.language.lexer import QUOTES, Lexer
 from rem.query.language.syntax_errors import Fix, ParseError, find_nearest, find_nearest_number, quote, show_word
 
@@ -222,6 +222,7 @@ def read_keys(lexer: Lexer, partial: PartialQuery) -> Operand:
         if not key:
             raise _missing_item(lexer, "key", after_comma=bool(keys))
         keys.append(key)
+        _check_count(keys, "key", start)
         has_unquoted_spaces = has_unquoted_spaces or (not is_string and " " in key)
         end = lexer.position
         if lexer.skip_spaces() != ",":
@@ -243,6 +244,7 @@ def read_edge_types(lexer: Lexer, clause: Clause) -> tuple[str, ...]:
                 raise missing_value(lexer, clause, start, "manages")
             raise _missing_item(lexer, "edge type", after_comma=True)
         types.append(name)
+        _check_count(types, "edge type", start)
         end = lexer.position
         if lexer.skip_spaces() != ",":
             lexer.position = end
@@ -257,6 +259,7 @@ def _read_list(lexer: Lexer, item_name: str) -> list[str]:
     while True:
         lexer.position += 1
         items.append(_read_list_item(lexer, opening, item_name))
+        _check_count(items, item_name, opening)
         next_character = lexer.skip_spaces()
         if next_character == "]":
             lexer.position += 1
@@ -267,6 +270,11 @@ def _read_list(lexer: Lexer, item_name: str) -> list[str]:
             start = lexer.position
             word = show_word(lexer.read_word() or next_character)
             raise ParseError(start, f"Expected ',' or ']' in the list, not {word}")
+
+
+def _check_count(items: Sized, item_name: str, start: int) -> None:
+    if len(items) > MAX_KEYS:
+        raise ParseError(start, f"A query has at most {MAX_KEYS:,} {item_name}s: ask in several queries")
 
 
 def _read_list_item(lexer: Lexer, opening: int, item_name: str) -> str:

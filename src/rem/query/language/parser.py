@@ -6,10 +6,12 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from rem.errors import QueryLimitError
 from rem.query.language import grammar
 from rem.query.language.grammar import (
     FIRST_WORDS,
     MAX_NESTED_QUERIES,
+    MAX_QUERY_CHARS,
     NON_SELECT_KEYWORDS,
     VERBS,
     Clause,
@@ -62,12 +64,23 @@ _HAS_SELECT = re.compile(r"\bSELECT\b", re.IGNORECASE)
 def parse_query(text: str) -> Query:
     """Parse a query and return its tree.
 
-    Raise QuerySyntaxError if it is not valid, with the position, the reason and the nearest valid query.
+    Raise QuerySyntaxError if it is not valid, with the position, the reason and the nearest valid query. Raise
+    QueryLimitError if it is too long.
     """
+    check_query_length(text)
     try:
         return _Parser(text).parse()
     except ParseError as error:
         raise to_syntax_error(text, error, _suggest_query(text, error)) from None
+
+
+def check_query_length(text: str) -> None:
+    """Raise QueryLimitError if a query or a condition is too long to be parsed."""
+    if len(text) > MAX_QUERY_CHARS:
+        raise QueryLimitError(
+            f"The query has {len(text):,} characters, and a query has at most {MAX_QUERY_CHARS:,}: ask in steps, or "
+            "store long texts with `rem ingest`."
+        )
 
 
 def suggest_clause(text: str) -> str | None:

@@ -138,7 +138,7 @@ class Searcher:
             step.rows = 0
             try:
                 step.rows = await self._make_passages(scope)
-                await self._indexer.embed(scope, at_most=MAX_INDEXED_ROWS)
+                await self._indexer.embed(scope, MAX_INDEXED_ROWS, MAX_INDEXING_SECONDS)
             except EmbeddingDisabledError:
                 pass  # the notes say so already, because the query could not be embedded either
             except EmbeddingError as error:

@@ -1,0 +1,160 @@
+"""A query of a user cannot keep the embedded server busy: its backend ends, its memory is bounded, the server stops."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import asyncpg
+import psutil
+import pytest
+
+from rem.app import Rem
+from rem.db.embedded.server import EmbeddedServer
+from rem.errors import QueryLimitError
+from rem.settings import EmbeddingSettings, Settings, SqlSettings
+
+TIMEOUT = 0.3
+LISTS = (
+    "WITH x AS MATERIALIZED (SELECT array_agg(i) a, array_agg(-i) b, array_agg(300001 - i) c "
+    "FROM generate_series(1, 300000) i)"
+)
+TEXT = "WITH x AS MATERIALIZED (SELECT string_agg('a', '') a FROM generate_series(1, 2000000))"
+OBJECTS = (
+    "WITH x AS MATERIALIZED (SELECT jsonb_object_agg(md5(i::text), 1) a, jsonb_agg(md5(i::text)) b, "
+    "array_agg(i::text) c FROM generate_series(1, 100000) i)"
+)
+SHAPES = (
+    "WITH x AS MATERIALIZED (SELECT ('(' || string_agg('(' || i || ',0)', ',') || ')')::polygon a, "
+    "('(' || string_agg('(' || i || ',9)', ',') || ')')::polygon b FROM generate_series(1, 50000) i)"
+)
+DEAF_STATEMENTS = {
+    "overlap of arrays": f"{LISTS} SELECT a && b FROM x",
+    "array in array": f"{LISTS} SELECT a @> c FROM x",
+    "split_part": f"{TEXT} SELECT length(split_part(a, 'b' || substr(a, 1, 1000000), 2)) FROM x",
+    "string_to_array": f"{TEXT} SELECT cardinality(string_to_array(a, 'b' || substr(a, 1, 1000000))) FROM x",
+    "removal of keys": f"{OBJECTS} SELECT a - c = b FROM x",
+    "any of the keys": f"{OBJECTS} SELECT b ?| c FROM x",
+    "distance of polygons": f"{SHAPES} SELECT a <-> b FROM x",
+}
+"""Statements inside of which PostgreSQL does not look for interrupts for minutes."""
+DOUBLING = "WITH a0 AS NOT MATERIALIZED (SELECT 1 AS x)" + "".join(
+    f", a{n} AS NOT MATERIALIZED (SELECT l.x FROM a{n - 1} l, a{n - 1} r)" for n in range(1, 23)
+)
+HUNGRY_STATEMENTS = {
+    "doubling": f"{DOUBLING} SELECT count(*) FROM a22",
+    "long text": "SELECT length(string_agg(md5(i::text), '')) FROM generate_series(1, 8000000) i",
+}
+
+
+@pytest.fixture(scope="module")
+def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with an embedded server of its own."""
+    home = tmp_path_factory.mktemp("home")
+    yield home
+    EmbeddedServer(home).stop()
+
+
+@pytest.fixture
+async def rem(own_home: Path) -> AsyncIterator[Rem]:
+    """REM on an embedded server of its own, with a short timeout."""
+    settings = Settings(
+        rem_home=own_home,
+        sql=SqlSettings(timeout_seconds=TIMEOUT, max_memory_bytes=128_000_000),
+        embedding=EmbeddingSettings(provider="none"),
+    )
+    async with Rem.open(settings) as rem:
+        yield rem
+
+
+async def read_start(rem: Rem) -> object:
+    async with rem.database.connection() as connection:
+        return await connection.fetchval("SELECT pg_postmaster_start_time()")
+
+
+async def count_backends(rem: Rem) -> int:
+    """Count the backends that work on a query of a user."""
+    async with rem.database.connection() as connection:
+        return int(
+            await connection.fetchval(
+                "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'rem sql' AND state = 'active'"
+            )
+        )
+
+
+async def comes_to(rem: Rem, count: int) -> bool:
+    """Wait until so many backends work on a query of a user."""
+    for _ in range(500):
+        if await count_backends(rem) == count:
+            return True
+        await asyncio.sleep(0.02)
+    return False
+
+
+@pytest.mark.parametrize("name", DEAF_STATEMENTS)
+async def test_backend_ends_inside_of_a_function_that_ignores_the_timeout(rem: Rem, name: str) -> None:
+    started_at, connection_count = await read_start(rem), await count_backends(rem)
+    start = time.monotonic()
+    with pytest.raises(QueryLimitError, match=r"took longer than 0\.3 s and was stopped"):
+        await rem.query(DEAF_STATEMENTS[name], user="alice")
+    assert time.monotonic() - start < 15
+    assert await count_backends(rem) == connection_count == 0
+    assert await read_start(rem) == started_at, "the whole server was restarted"
+    assert (await rem.query("SELECT 1 AS n", user="alice")).results == [{"n": 1}]
+
+
+async def test_backend_ends_when_its_caller_leaves(rem: Rem) -> None:
+    asking = asyncio.create_task(rem.query(DEAF_STATEMENTS["overlap of arrays"], user="alice"))
+    assert await comes_to(rem, 1)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert await comes_to(rem, 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can limit the memory of a running process")
+@pytest.mark.parametrize("name", HUNGRY_STATEMENTS)
+async def test_memory_of_a_query_is_bounded_by_the_system(rem: Rem, name: str) -> None:
+    started_at = await read_start(rem)
+    with pytest.raises(QueryLimitError, match=r"needs more memory than its limit|took longer"):
+        await rem.query(HUNGRY_STATEMENTS[name], user="alice")
+    assert await read_start(rem) == started_at
+    async with rem.database.connection() as connection:
+        pids = await connection.fetch("SELECT pid FROM pg_stat_activity WHERE application_name = 'rem sql'")
+        own_pid = await connection.fetchval("SELECT pg_backend_pid()")
+    for (pid,) in pids:
+        assert "Max data size             128000000" in Path(f"/proc/{pid}/limits").read_text()
+        assert psutil.Process(pid).nice() > psutil.Process(own_pid).nice()
+
+
+async def test_slow_queries_of_one_user_do_not_delay_another(rem: Rem) -> None:
+    slow = "SELECT count(*) FROM generate_series(1, 1000000000)"
+    asked = [asyncio.create_task(rem.query(slow, user="alice")) for _ in range(50)]
+    assert await comes_to(rem, 2)
+    start = time.monotonic()
+    assert (await rem.query("SELECT 1 AS n", user="bob")).results == [{"n": 1}]
+    assert time.monotonic() - start < 2
+    for task in asked:
+        task.cancel()
+    await asyncio.gather(*asked, return_exceptions=True)
+
+
+async def test_server_with_a_deaf_backend_can_be_stopped(tmp_path: Path) -> None:
+    server = EmbeddedServer(tmp_path)
+    address = server.ensure_running()
+    connection = await asyncpg.connect(address.dsn())
+    await connection.execute("CREATE TABLE kept AS SELECT 1 AS n")
+    running = asyncio.create_task(connection.fetch(DEAF_STATEMENTS["overlap of arrays"]))
+    await asyncio.sleep(0.5)
+    assert await asyncio.to_thread(server.stop, timeout_seconds=6)
+    with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, OSError)):
+        await running
+    assert not server.status().running
+    # Nothing that was committed is lost.
+    again = await asyncpg.connect(server.ensure_running().dsn())
+    assert await again.fetchval("SELECT n FROM kept") == 1
+    await again.close()
+    server.stop()
