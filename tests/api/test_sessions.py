@@ -112,6 +112,11 @@ async def test_cleared_session_is_empty_and_still_exists(as_alice: Client, sessi
     assert (await as_alice.get(f"/api/v1/sessions/{session_id}")).json()["message_count"] == 0
 
 
+async def test_started_over_session_keeps_its_messages(as_alice: Client, session_id: UUID) -> None:
+    assert (await as_alice.post(f"/api/v1/sessions/{session_id}/start-over")).json() == {"left_out": 5}
+    assert len(await data(as_alice, f"/sessions/{session_id}/messages")) == 5
+
+
 async def test_clone_has_the_same_messages_and_is_independent(as_alice: Client, session_id: UUID) -> None:
     copy = (await as_alice.post(f"/api/v1/sessions/{session_id}/clone")).json()
     short = (await as_alice.post(f"/api/v1/sessions/{session_id}/clone", json={"name": "Short", "up_to": 1})).json()
@@ -145,6 +150,7 @@ async def test_shared_session_is_read_only_for_its_reader(as_alice: Client, as_b
         await as_bob.patch(path, json={"name": "Mine"}),
         await as_bob.delete(path),
         await as_bob.post(f"{path}/clear"),
+        await as_bob.post(f"{path}/start-over"),
         await as_bob.post(f"{path}/share", json={"user": "carol@example.com"}),
         await as_bob.get(f"{path}/share"),
         await as_bob.delete(f"{path}/share/bob@example.com"),
@@ -170,6 +176,7 @@ async def test_session_of_another_user_is_not_found(as_bob: Client, anyone: Clie
             await client.patch(path, json={"name": "Mine"}),
             await client.delete(path, params={"erase": True}),
             await client.post(f"{path}/clear"),
+            await client.post(f"{path}/start-over"),
             await client.post(f"{path}/share", json={"user": "carol@example.com"}),
             await client.post("/api/v1/feedback", json={"session_id": str(session_id), "rating": 1}),
         ):

@@ -323,3 +323,21 @@ def test_a_text_is_cut_at_a_word() -> None:
     assert short.endswith(("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"))
     assert truncate_to_tokens("short", 20) == "short"
     assert count_tokens(truncate_to_tokens("🎉" * 1000, 20)) <= 20
+
+
+@pytest.mark.parametrize("strategy", ["simple", "summarization", "hybrid"])
+async def test_started_over_session_has_only_later_messages_in_its_history(
+    alice: MemoryManager, session_id: UUID, strategy: Strategy
+) -> None:
+    await add_turns(alice, session_id, 300)
+    await alice.flag_message(session_id, 0)
+    await alice.refresh_summary(session_id, strategy=strategy, max_tokens=500)
+    assert await alice.start_over(session_id) == 600
+    assert (await alice.get_history(session_id, 500, strategy=strategy)).messages == []
+    await add_turns(alice, session_id, 2)
+    history = await alice.get_history(session_id, 500, strategy=strategy)
+    assert [line.index for line in history.messages] == [600, 601, 602, 603]
+    assert history.summary is None
+    assert len(await alice.load_session(session_id)) == 604
+    with pytest.raises(NotFoundError):
+        await alice.start_over(uuid4())

@@ -38,6 +38,7 @@ from rem.cli import (
     sessions,
     worker,
 )
+from rem.cli.chat import command as chat
 from rem.errors import RemError
 
 app = typer.Typer(
@@ -50,6 +51,7 @@ app = typer.Typer(
 )
 app.command("query")(query.query)
 app.command("ask")(ask.ask)
+app.command("chat")(chat.chat)
 app.command("lookup")(lookup.lookup)
 app.command("remember")(remember.remember)
 app.command("correct")(remember.correct)

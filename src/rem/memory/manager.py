@@ -265,6 +265,20 @@ class MemoryManager(SessionReader):
 
         return await retry_when_busy(clear)
 
+    async def start_over(self, session_id: UUID) -> int:
+        """Leave the stored messages of a session out of what a model is given. Return how many they are.
+
+        They stay in the session and in the memory: a search still finds them.
+        """
+
+        async def start() -> int:
+            count: int | None = await self._queries.fetch_value("start_over", *self._owner, session_id)
+            if count is None:
+                raise session_not_found(session_id)
+            return count
+
+        return await retry_when_busy(start)
+
     async def prune_old_sessions(self, days: int = 30) -> int:
         """Delete the user's sessions that nobody has written to for `days` days, and return their number."""
         check_prune_days(days)

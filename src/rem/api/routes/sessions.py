@@ -142,6 +142,12 @@ class ShareView(BaseModel):
     created_at: datetime
 
 
+class StartOverResponse(BaseModel):
+    """The number of messages that agents are no longer given."""
+
+    left_out: int
+
+
 class ClearSessionResponse(BaseModel):
     """The number of deleted messages."""
 
@@ -290,6 +296,12 @@ async def submit_action(target: SessionDep, answer: CardAnswer) -> MessageView:
 async def clear_session(target: SessionDep) -> ClearSessionResponse:
     """Delete the messages of one of the caller's own sessions, and keep the session."""
     return ClearSessionResponse(deleted=await target.memory.clear_session(target.session_id))
+
+
+@router.post("/sessions/{session}/start-over", summary="Start over in a session", responses=error_responses(404))
+async def start_over(target: SessionDep) -> StartOverResponse:
+    """Leave the messages so far out of what agents are given. They stay in the session, and a search finds them."""
+    return StartOverResponse(left_out=await target.memory.start_over(target.session_id))
 
 
 @router.post(

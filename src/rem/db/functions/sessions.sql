@@ -276,7 +276,8 @@ BEGIN
 END $$;
 
 -- Return the history of a session before `before_index` as JSON: `history` (newest first), `kept` (older kept messages),
--- `summary`, and the `system_prompt` of the session.
+-- `summary`, and the `system_prompt` of the session. Messages before `history_start` of the session's settings are left out: a
+-- user who starts over keeps them, but no model is given them.
 CREATE OR REPLACE FUNCTION rem_session_history(
   of_tenant text, of_user text, of_session uuid, before_index integer, budget integer, strategy text
 ) RETURNS json LANGUAGE plpgsql STABLE AS $$
@@ -284,7 +285,13 @@ DECLARE
   summary_row rem.session_summaries;
   history json[];
   kept_history json[] := '{}';
+  system_prompt text;
+  history_start numeric;
 BEGIN
+  SELECT s.system_prompt,
+         CASE WHEN jsonb_typeof(s.settings -> 'history_start') = 'number' THEN (s.settings ->> 'history_start')::numeric END
+    INTO system_prompt, history_start
+  FROM rem.sessions s WHERE s.tenant_id = of_tenant AND s.id = of_session AND s.user_id = of_user;
   IF strategy <> 'simple' THEN
     SELECT * INTO summary_row FROM rem.session_summaries s
     WHERE s.tenant_id = of_tenant AND s.session_id = of_session AND s.user_id = of_user;
@@ -296,10 +303,13 @@ BEGIN
     kept_history := rem.rem_kept_messages(
       of_tenant, of_user, of_session, (history[cardinality(history)] ->> 0)::integer, coalesce(summary_row.kept, '{}'));
   END IF;
+  IF history_start IS NOT NULL THEN
+    history := ARRAY(SELECT h.message FROM unnest(history) WITH ORDINALITY AS h (message, place)
+                     WHERE (h.message ->> 0)::integer >= history_start ORDER BY h.place);
+    kept_history := ARRAY(SELECT k FROM unnest(kept_history) k WHERE (k ->> 0)::integer >= history_start);
+  END IF;
   RETURN json_build_object('history', array_to_json(history), 'kept', array_to_json(kept_history),
-                           'summary', nullif(summary_row.summary, ''),
-                           'system_prompt', (SELECT s.system_prompt FROM rem.sessions s
-                                             WHERE s.tenant_id = of_tenant AND s.id = of_session AND s.user_id = of_user));
+                           'summary', nullif(summary_row.summary, ''), 'system_prompt', system_prompt);
 END $$;
 
 -- Store a user message, and create the session if it does not exist. Return [state, message index, history before it].

@@ -132,6 +132,22 @@ UPDATE rem.sessions s SET message_count = 0, total_tokens = 0
 WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.id = $3 AND s.deleted_at IS NULL
 RETURNING s.id
 
+-- name: start_over
+-- Leave the stored messages of a session out of its history. Its summary ends there as well, and is empty.
+WITH changed AS (
+  UPDATE rem.sessions s
+  SET settings = s.settings
+    || jsonb_build_object('history_start', rem.rem_next_message_index(s.tenant_id, s.user_id, s.id))
+  WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.id = $3 AND s.deleted_at IS NULL
+  RETURNING s.tenant_id, s.user_id, s.id, (s.settings ->> 'history_start')::integer AS history_start
+), summarized AS (
+  INSERT INTO rem.session_summaries AS m (tenant_id, user_id, session_id, last_index)
+  SELECT c.tenant_id, c.user_id, c.id, c.history_start - 1 FROM changed c
+  ON CONFLICT (tenant_id, session_id) DO UPDATE
+  SET last_index = excluded.last_index, summary = '', token_count = 0, kept = '{}', claimed_until = NULL
+)
+SELECT c.history_start FROM changed c
+
 -- name: flag_message
 -- Mark a message as important, or remove the mark.
 UPDATE rem.messages m SET metadata = CASE WHEN $5 THEN m.metadata || '{"important": true}' ELSE m.metadata - 'important' END

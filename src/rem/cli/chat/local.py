@@ -1,0 +1,146 @@
+"""A chat on the database of this machine, or the one that the settings name."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from rem.agents.chat import AgentRequest
+from rem.agents.model_registry import list_models
+from rem.agents.service import Agents
+from rem.app import Rem
+from rem.cli.chat.connection import MessageLine, NamedChoice, OutgoingMessage, SessionLine
+from rem.cli.runtime import print_to_stderr
+from rem.context import AgentContext
+from rem.errors import NotFoundError, QuerySyntaxError
+from rem.models import Feedback, Message
+from rem.settings import Settings
+from rem.tools.profile import load_own_profile
+
+if TYPE_CHECKING:
+    from rem.events import AnyEvent
+    from rem.memory.manager import MemoryManager
+    from rem.models import Session
+    from rem.query.result import QueryResult
+
+
+class LocalConnection:
+    """A `ChatConnection` to an open REM in this process."""
+
+    def __init__(self, rem: Rem, agents: Agents, context: AgentContext) -> None:
+        self._rem = rem
+        self._agents = agents
+        self._context = context
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, context: AgentContext, settings: Settings) -> AsyncIterator[LocalConnection]:
+        """Open REM and its agents, and yield a connection."""
+        async with Rem.open(settings, on_progress=print_to_stderr) as rem:
+            agents = Agents(rem, settings)
+            try:
+                yield cls(rem, agents, context)
+            finally:
+                await agents.close()
+
+    async def send(self, message: OutgoingMessage) -> AsyncGenerator[AnyEvent]:
+        """Store a message and yield the events of the answer. Closing the generator stops the answer."""
+        context = self._context.in_session(message.session) if message.session else self._context
+        request = AgentRequest(
+            context=context,
+            text=message.text,
+            agent=message.agent,
+            model=message.model,
+            card_answer=message.card_answer,
+        )
+        answer = await self._agents.start(request)
+        async with aclosing(answer.events()) as events:
+            async for event in events:
+                yield event
+
+    async def query(self, text: str) -> QueryResult:
+        """Run a query, in REM's query language or in plain words."""
+        from rem.query.language.parser import parse_query
+
+        try:
+            return await self._rem.query(parse_query(text), user=self._context.scope)
+        except QuerySyntaxError:
+            return await self._rem.ask(text, user=self._context.scope)
+
+    async def load_profile(self) -> dict[str, Any] | None:
+        """Return the user's row in `users`, or None."""
+        return await load_own_profile(self._agents.env(self._context))
+
+    async def list_sessions(self, limit: int) -> Sequence[SessionLine]:
+        """Return the user's sessions, the most recently used first."""
+        return await self._with_titles(await self._memory.list_sessions(limit))
+
+    async def find_session(self, name: str) -> SessionLine:
+        """Return a session by its id or name. Raise NotFoundError if there is none."""
+        session_id = await self._memory.resolve_session_id(name)
+        try:
+            (line,) = await self._with_titles([await self._memory.get_session(session_id)])
+        except NotFoundError as error:
+            raise NotFoundError(f"There is no session {name!r}: /sessions lists yours.") from error
+        return line
+
+    async def list_messages(self, session: str) -> Sequence[MessageLine]:
+        """Return all messages of a session in order."""
+        messages = await self._memory.load_session(UUID(session), create_session=False)
+        return [_to_line(message) for message in messages]
+
+    async def rename_session(self, session: str, name: str) -> None:
+        """Give a session a name."""
+        await self._memory.rename_session(UUID(session), name)
+
+    async def start_over(self, session: str) -> int:
+        """Leave the messages so far out of what models are given. Return how many they are."""
+        return await self._memory.start_over(UUID(session))
+
+    async def delete_session(self, session: str) -> None:
+        """Delete a session with its messages."""
+        await self._memory.delete_session(UUID(session))
+
+    async def rate(self, message_key: str, rating: int, comment: str | None) -> None:
+        """Store a rating of an answer."""
+        store = self._rem.store(self._context.scope)
+        message = await store.get(Message, UUID(message_key))
+        await store.upsert(
+            Feedback(session_id=message.session_id, message_id=message.id, rating=rating, comment=comment)
+        )
+
+    async def list_agents(self) -> Sequence[NamedChoice]:
+        """Return the agents that the user can talk to."""
+        schemas = await self._agents.catalog.list(self._context.scope)
+        return [NamedChoice(schema.name, schema.description) for schema in schemas]
+
+    async def list_models(self) -> Sequence[NamedChoice]:
+        """Return the models that can answer."""
+        return [NamedChoice(card.id, card.description or "") for card in list_models(self._rem.settings)]
+
+    def describe(self) -> str:
+        """Return where the memory is, for the first line of the chat."""
+        return self._rem.database.describe_address()
+
+    @property
+    def _memory(self) -> MemoryManager:
+        return self._rem.memory(self._context.scope)
+
+    async def _with_titles(self, sessions: Sequence[Session]) -> list[SessionLine]:
+        titles = await self._memory.get_titles([session.id for session in sessions])
+        return [
+            SessionLine(
+                str(session.id),
+                titles.get(session.id) or session.name or "",
+                session.updated_at,
+                session.message_count,
+            )
+            for session in sessions
+        ]
+
+
+def _to_line(message: Message) -> MessageLine:
+    content = message.content or f"[{message.tool_name or 'tool call'}]"
+    return MessageLine(message.key or "", message.role.value, content, message.created_at)

@@ -1,0 +1,123 @@
+"""Read what the user types: several lines, earlier messages, and completion of commands and names."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+    from prompt_toolkit.document import Document
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+Complete: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
+"""Takes the line before the cursor, and returns what its last word can become."""
+
+
+class Prompt(Protocol):
+    """Where the messages of the user come from."""
+
+    is_interactive: bool
+
+    async def read(self, label: str = "> ") -> str | None:
+        """Return the next message, or None at the end. Raise KeyboardInterrupt if the user gives up the line."""
+
+    async def ask(self, label: str) -> str | None:
+        """Return one line that answers a question, or None at the end. It is no message, and not kept."""
+
+
+class TerminalPrompt:
+    """Reads from a terminal. Enter sends, Alt-Enter begins a new line, Tab completes."""
+
+    is_interactive = True
+
+    def __init__(self, complete: Complete, earlier: Iterable[str]) -> None:
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.history import InMemoryHistory
+
+        # Earlier messages come from the memory and are kept nowhere else: what is forgotten there is forgotten here.
+        history = InMemoryHistory(list(earlier))
+        self._session: PromptSession[str] = PromptSession(
+            history=history,
+            completer=_make_completer(complete),
+            complete_while_typing=False,
+            multiline=True,
+            key_bindings=_make_key_bindings(),
+            prompt_continuation="  ",
+        )
+        self._questions: PromptSession[str] = PromptSession()
+
+    async def read(self, label: str = "> ") -> str | None:
+        """Return the next message, or None at the end. Raise KeyboardInterrupt if the user gives up the line."""
+        try:
+            return await self._session.prompt_async(label)
+        except EOFError:
+            return None
+
+    async def ask(self, label: str) -> str | None:
+        """Return one line that answers a question, or None at the end. It is no message, and not kept."""
+        try:
+            return await self._questions.prompt_async(label)
+        except EOFError:
+            return None
+
+
+class PipedPrompt:
+    """Reads one message from each line of standard input."""
+
+    is_interactive = False
+
+    async def read(self, label: str = "") -> str | None:
+        """Return the next line, or None at the end."""
+        line = sys.stdin.readline()
+        return line.rstrip("\n") if line else None
+
+    async def ask(self, label: str) -> str | None:
+        """Return the next line, or None at the end."""
+        return await self.read()
+
+
+def _make_key_bindings() -> KeyBindings:
+    from prompt_toolkit.key_binding import KeyBindings
+
+    bindings = KeyBindings()
+
+    # What is typed during an answer arrives with Ctrl-J as its Enter.
+    @bindings.add("enter")
+    @bindings.add("c-j")
+    def send(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.document.text_before_cursor.endswith("\\"):
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+        else:
+            buffer.validate_and_handle()
+
+    @bindings.add("escape", "enter")
+    @bindings.add("escape", "c-j")
+    def begin_line(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    return bindings
+
+
+def _make_completer(complete: Complete) -> Completer:
+    from prompt_toolkit.completion import Completer, Completion
+
+    class NameCompleter(Completer):
+        """Completes the last word of a line."""
+
+        def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+            return ()
+
+        async def get_completions_async(
+            self, document: Document, complete_event: CompleteEvent
+        ) -> AsyncGenerator[Completion]:
+            line = document.current_line_before_cursor
+            word = line.rpartition(" ")[2]
+            for name in await complete(line):
+                yield Completion(name, start_position=-len(word))
+
+    return NameCompleter()

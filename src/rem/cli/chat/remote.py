@@ -1,0 +1,238 @@
+"""A chat with the memory of a REM server, over HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+import httpx2 as httpx
+from pydantic import TypeAdapter, ValidationError
+
+from rem.cli.chat.connection import MessageLine, NamedChoice, OutgoingMessage, SessionLine
+from rem.errors import InvalidInputError, NotFoundError, RemError
+from rem.events import AnyEvent, ErrorEvent, Event, NamedEvent, TextEvent
+from rem.query.result import QueryResult
+
+if TYPE_CHECKING:
+    from rem.context import AgentContext
+
+CONNECT_SECONDS = 10.0
+READ_SECONDS = 60.0
+"""A server sends a ping every 15 seconds, so a longer silence means that it is gone."""
+MAX_PAGE_ROWS = 500
+_NAMED_EVENTS: TypeAdapter[NamedEvent] = TypeAdapter(NamedEvent)
+
+
+class ServerError(RemError):
+    """The server refused a request, failed, or cannot be reached."""
+
+    code = "server_error"
+    exit_code = 1
+
+
+class RemoteConnection:
+    """A `ChatConnection` to a REM server."""
+
+    def __init__(self, client: httpx.AsyncClient, context: AgentContext, user: str | None) -> None:
+        self._client = client
+        self._context = context
+        self._user = user
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, url: str, api_key: str | None, context: AgentContext, user: str | None
+    ) -> AsyncIterator[RemoteConnection]:
+        """Check that the server answers, and yield a connection."""
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            raise InvalidInputError(f"--url needs an address such as https://rem.example.com, not {url!r}.")
+        headers = {"X-Tenant-Id": context.tenant_id, "X-Client-Id": "cli"}
+        if api_key:
+            headers["Authorization"] = f"Bearer {api_key}"
+        if user and not api_key:
+            headers["X-User-Id"] = user
+        timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
+        base = f"{url.rstrip('/').removesuffix('/api/v1').removesuffix('/v1')}/api/v1/"
+        async with httpx.AsyncClient(base_url=base, headers=headers, timeout=timeout) as client:
+            connection = cls(client, context, user)
+            await connection.list_models()
+            yield connection
+
+    async def send(self, message: OutgoingMessage) -> AsyncGenerator[AnyEvent]:
+        """Store a message and yield the events of the answer. Closing the generator stops the answer."""
+        body: dict[str, Any] = {"stream": True, "messages": [{"role": "user", "content": message.text}]}
+        if message.model:
+            body["model"] = message.model
+        if message.card_answer is not None:
+            body["action_submit"] = message.card_answer.model_dump()
+        headers = {"X-Session-Id": message.session, "X-Agent-Schema": message.agent}
+        request = self._client.build_request(
+            "POST", "chat/completions", json=body, headers={name: value for name, value in headers.items() if value}
+        )
+        with _name_server(self._client):
+            response = await self._client.send(request, stream=True)
+            try:
+                await _check(response)
+                async for name, data in _read_events(response):
+                    event = _to_event(name, data)
+                    if event is not None:
+                        yield event
+            finally:
+                await response.aclose()
+
+    async def query(self, text: str) -> QueryResult:
+        """Run a query, in REM's query language or in plain words."""
+        from rem.errors import QuerySyntaxError
+        from rem.query.language.parser import parse_query
+
+        try:
+            parse_query(text)
+            mode = "rem-dialect"
+        except QuerySyntaxError:
+            mode = "natural-language"
+        found = await self._request("POST", "query", {"query": text, "mode": mode})
+        return QueryResult(found["query_type"], found["results"], tuple(found.get("notes") or ()))
+
+    async def load_profile(self) -> dict[str, Any] | None:
+        """Return the user's row in `users`, or None."""
+        if not self._user:
+            return None
+        found = await self._request("POST", "query", {"query": f"LOOKUP {json.dumps(f'users/{self._user}')}"})
+        return next((row["record"] for row in found["results"]), None)
+
+    async def list_sessions(self, limit: int) -> Sequence[SessionLine]:
+        """Return the user's sessions, the most recently used first."""
+        page = await self._request("GET", f"sessions?limit={limit}")
+        return [_to_session(row) for row in page["data"]]
+
+    async def find_session(self, name: str) -> SessionLine:
+        """Return a session by its id or name. Raise NotFoundError if there is none."""
+        try:
+            return _to_session(await self._request("GET", f"sessions/{quote(name, safe='')}"))
+        except NotFoundError as error:
+            raise NotFoundError(f"There is no session {name!r}: /sessions lists yours.") from error
+
+    async def list_messages(self, session: str) -> Sequence[MessageLine]:
+        """Return all messages of a session in order."""
+        lines: list[MessageLine] = []
+        after = -1
+        while True:
+            page = await self._request("GET", f"sessions/{session}/messages?limit={MAX_PAGE_ROWS}&after={after}")
+            rows = page["data"]
+            lines += [_to_message(row) for row in rows]
+            if len(rows) < MAX_PAGE_ROWS:
+                return lines
+            after = rows[-1]["message_index"]
+
+    async def rename_session(self, session: str, name: str) -> None:
+        """Give a session a name."""
+        await self._request("PATCH", f"sessions/{session}", {"name": name})
+
+    async def start_over(self, session: str) -> int:
+        """Leave the messages so far out of what models are given. Return how many they are."""
+        return int((await self._request("POST", f"sessions/{session}/start-over"))["left_out"])
+
+    async def delete_session(self, session: str) -> None:
+        """Delete a session with its messages."""
+        await self._request("DELETE", f"sessions/{session}")
+
+    async def rate(self, message_key: str, rating: int, comment: str | None) -> None:
+        """Store a rating of an answer."""
+        body = {"message_id": message_key, "rating": rating} | ({"comment": comment} if comment else {})
+        await self._request("POST", "feedback", body)
+
+    async def list_agents(self) -> Sequence[NamedChoice]:
+        """Return the agents that the user can talk to."""
+        page = await self._request("GET", "agents")
+        return [NamedChoice(row["name"], row.get("description") or "") for row in page["data"]]
+
+    async def list_models(self) -> Sequence[NamedChoice]:
+        """Return the models that can answer."""
+        page = await self._request("GET", "models")
+        return [NamedChoice(row["id"], row.get("description") or "") for row in page["data"]]
+
+    def describe(self) -> str:
+        """Return where the memory is, for the first line of the chat."""
+        return f"the server at {self._client.base_url.host}"
+
+    async def _request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        with _name_server(self._client):
+            response = await self._client.request(method, path, json=body)
+            await _check(response)
+        return response.json() if response.content else None
+
+
+class _name_server:  # noqa: N801  # reads as a statement
+    """Turns errors of the network into one that names the server and says what to do."""
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self._address = str(client.base_url)
+
+    def __enter__(self) -> None:
+        """Begin the block."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Raise ServerError instead of an error of the network."""
+        if isinstance(error, httpx.HTTPError):
+            reason = str(error) or type(error).__name__
+            raise ServerError(f"The server at {self._address} does not answer ({reason}): is it running?") from error
+
+
+async def _check(response: httpx.Response) -> None:
+    """Raise an error with the server's own text if it refused the request."""
+    if response.is_success:
+        return
+    await response.aread()
+    try:
+        text = str(response.json()["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        text = f"The server answered with status {response.status_code}: is this the address of a REM server?"
+    if response.status_code == 401:
+        text += " Give an API key: --api-key, or REM_API_KEY (`rem keys create` on the server makes one)."
+    raise NotFoundError(text) if response.status_code == 404 else ServerError(text)
+
+
+async def _read_events(response: httpx.Response) -> AsyncIterator[tuple[str, str]]:
+    """Yield the name and the data of each server-sent event. An event without a name is an OpenAI chunk."""
+    name = ""
+    async for line in response.aiter_lines():
+        field, _, value = line.partition(": ")
+        if field == "event":
+            name = value
+        elif field == "data":
+            yield name, value
+            name = ""
+
+
+def _to_event(name: str, data: str) -> AnyEvent | None:
+    """Return the event of a chunk; None for a chunk without text, and for events of a newer server."""
+    if data == "[DONE]":
+        return None
+    fields = json.loads(data)
+    if not name:
+        choices = fields.get("choices") or [{}]
+        content = choices[0].get("delta", {}).get("content")
+        return TextEvent(content=content) if content else None
+    model = {event.model_fields["type"].default: event for event in Event.__subclasses__()}.get(name)
+    if model is None:
+        return None
+    known = {field: value for field, value in fields.items() if field in model.model_fields}
+    try:
+        return _NAMED_EVENTS.validate_python(model.model_validate(known))
+    except ValidationError as error:
+        return ErrorEvent(code="invalid_event", message=f"The server sent an event that is not understood: {error}")
+
+
+def _to_session(row: Mapping[str, Any]) -> SessionLine:
+    title = row.get("title") or row.get("name") or ""
+    return SessionLine(row["id"], title, datetime.fromisoformat(row["updated_at"]), row["message_count"])
+
+
+def _to_message(row: Mapping[str, Any]) -> MessageLine:
+    content = row["content"] or f"[{row.get('tool_name') or 'tool call'}]"
+    return MessageLine(row["key"], row["role"], content, datetime.fromisoformat(row["created_at"]))
