@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import lru_cache
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING
 
@@ -129,6 +130,7 @@ def find_caller(identity: Identity | None, scope: Scope) -> LimitedCaller:
     return LimitedCaller("", f"anon:{find_network(client[0]) if client else 'unknown'}")
 
 
+@lru_cache(maxsize=4096)
 def find_network(address: str) -> str:
     """Return an IPv4 address, or the network of an IPv6 address."""
     try:

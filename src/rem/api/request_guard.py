@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -32,6 +33,7 @@ class HostPort(NamedTuple):
     port: int | None = None
 
 
+@lru_cache(maxsize=256)
 def parse_host(text: str) -> HostPort | None:
     """Parse the value of a Host header. Return None if it is not exactly a name or an address with an optional port."""
     match = _HOST.match(text.strip().lower())
@@ -46,6 +48,7 @@ def parse_host(text: str) -> HostPort | None:
     return HostPort(address, port) if address is not None and ":" in address else None
 
 
+@lru_cache(maxsize=256)
 def _parse_ip_address(text: str) -> str | None:
     """Return an IP address in its usual form; None if the text is not one."""
     try:
