@@ -132,7 +132,9 @@ class RateLimiter:
         return Allowance(limit.requests, used + 1, ends_at - now)
 
     async def close(self) -> None:
-        """Wait for running statements."""
+        """Stop statements that still run, so that the connection pool can close."""
+        for task in self._running:
+            task.cancel()
         if self._running:
             await asyncio.wait(set(self._running), timeout=self._timeout_seconds)
 

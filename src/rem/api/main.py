@@ -197,6 +197,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
                 async with run_in_process_worker(rem, app.state.agents, settings):
                     yield
             finally:
+                if app.state.rate_limiter is not None:
+                    await app.state.rate_limiter.close()
                 await app.state.agents.close()
 
 
