@@ -155,7 +155,7 @@ async def test_large_body_is_refused_by_length_and_while_streaming(settings: Set
 def test_every_rem_error_has_a_status_and_a_code() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.RemError)]
     statuses = {kind.__name__: (http_status(kind()), kind.code) for kind in kinds}
-    assert {status for status, _ in statuses.values()} <= {400, 403, 404, 409, 413, 422, 429, 500, 502, 503, 504}
+    assert {status for status, _ in statuses.values()} <= {400, 401, 403, 404, 409, 413, 422, 429, 500, 502, 503, 504}
     assert statuses["NotFoundError"] == (404, "not_found")
     assert statuses["DeletedError"] == (409, "deleted")
     assert statuses["DatabaseUnavailableError"] == (503, "database_unavailable")
