@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from rem.app import Rem
+from rem.demo import DEMO_TENANT
 from rem.errors import QuerySyntaxError
 from rem.query.language.grammar import describe_grammar
 from rem.query.language.parser import parse_query
@@ -33,6 +35,17 @@ def test_documented_grammar_equals_the_parser(name: str, text: str) -> None:
 @pytest.mark.parametrize("query", [*_EXAMPLES, *_IN_TEXT])
 def test_documented_queries_parse(query: str) -> None:
     assert parse_query(print_query(parse_query(query))) == parse_query(query)
+
+
+async def test_documented_queries_find_something_in_the_sample_workspace(rem: Rem) -> None:
+    await rem.load_demo()
+    await rem.index(tenant=DEMO_TENANT)
+    in_table = re.findall(r"^\| `[A-Z]+` \|[^|]*\| `([^`]*)` \|$", _PAGE, re.MULTILINE)
+    queries = [*in_table, *_EXAMPLES]
+    assert len(queries) > 30
+    assert len(in_table) == 5
+    without_rows = [query for query in queries if not (await rem.query(query, tenant=DEMO_TENANT)).results]
+    assert without_rows == []
 
 
 @pytest.mark.parametrize(("query", "message"), _TRANSCRIPTS)
