@@ -1,5 +1,18 @@
-"""`python -m rem` is `rem`."""
+"""The entry point of the `rem` command, and of `python -m rem`."""
 
-from rem.cli.main import run
+from __future__ import annotations
 
-run()
+import signal
+
+
+def main() -> None:
+    """Run the command. Ctrl-C ends the process without a traceback, even while the modules are imported."""
+    previous = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from rem.cli.main import run
+
+    signal.signal(signal.SIGINT, previous)
+    run()
+
+
+if __name__ == "__main__":
+    main()

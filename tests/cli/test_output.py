@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -130,3 +132,20 @@ def test_streamed_text_is_unchanged_in_a_pipe(capsys: pytest.CaptureFixture[str]
 def test_counts_have_the_right_number() -> None:
     counts = [format_table_count(count, table) for count, table in ((1, "ontologies"), (1, "users"), (2, "files"))]
     assert counts == ["1 ontology", "1 user", "2 files"]
+
+
+def test_interruption_while_modules_are_imported_prints_no_traceback() -> None:
+    program = """
+import os, signal, sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "rem.cli.main":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+from rem.__main__ import main
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment({}), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")

@@ -30,7 +30,7 @@ async def test_report_says_what_was_learnt_and_dropped(rem: Rem, alice: Store) -
     report = await rem.dreamer().dream(alice.scope)
     assert report.learnt[:2] == [
         "You: lives in Svendborg",
-        "Ewa Nowak: 2026-03-14: I live in Svendborg with my sister Ewa Nowak.",
+        "Ewa Nowak: I live in Svendborg with my sister Ewa Nowak.",
     ]
     assert "I live in Svendborg with my sister Ewa Nowak. (14 Mar 2026)" in report.learnt
     assert report.dropped == ["2 questions and 1 command are no memories"]
@@ -76,7 +76,7 @@ async def test_report_is_bounded(rem: Rem, alice: Store) -> None:
 
 
 async def test_command_prints_the_report_within_80_columns(alice: Store, dsn: str) -> None:
-    settings = {"POSTGRES__CONNECTION_STRING": dsn}
+    settings = {"POSTGRES__CONNECTION_STRING": dsn, "COLUMNS": "80"}
     await store_session(
         alice,
         "one",

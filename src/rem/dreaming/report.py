@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,6 +20,8 @@ MAX_LINES = 12
 MAX_LINE_CHARS = 160
 MAX_STATEMENTS = 400
 """Statements of a run that are read. A run that derives more gets a report of the newest."""
+_DATE = re.compile(r"^\d{4}-\d\d-\d\d: ")
+"""Before each line of an entity's text."""
 _KIND_NAMES = {
     MessageKind.QUESTION: ("question", "questions"),
     MessageKind.COMMAND: ("command", "commands"),
@@ -106,7 +109,7 @@ def _tell_entities(changes: Sequence[_ChangedStatement]) -> Iterable[str]:
         is_new_entity = change.dream in ("entities", "ontology") and change.kind == "row" and change.is_new
         if is_new_entity and not change.is_ended and not change.is_gone and change.entity_id not in told:
             told.add(change.entity_id)
-            about = change.content.partition("\n")[0]
+            about = _DATE.sub("", change.content.partition("\n")[0])
             yield f"{change.row_name}: {about}" if about else change.row_name
 
 

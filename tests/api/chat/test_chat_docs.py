@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -49,11 +50,21 @@ def _count_said(body: dict[str, Any]) -> int:
     return sum(message["role"] in ("user", "assistant") for message in body["messages"])
 
 
-def test_curl_example_shows_all_events(chat: Chat) -> None:
-    command = re.findall(r"```sh\n(curl .*?)\n```", _TEXT, re.DOTALL)[0].replace("http://127.0.0.1:8000", chat.address)
-    done = subprocess.run(shlex.split(command), capture_output=True, text=True, timeout=60, check=True)
-    names = set(re.findall(r"^event: (\w+)$", done.stdout, re.MULTILINE))
+def test_curl_examples_show_all_events_and_answer_the_card(chat: Chat) -> None:
+    commands = re.findall(r"```sh\n(curl .*?)\n```", _TEXT, re.DOTALL)
+    shown, answered = [
+        subprocess.run(
+            shlex.split(command.replace("http://127.0.0.1:8000", chat.address)),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        ).stdout
+        for command in commands
+    ]
+    names = set(re.findall(r"^event: (\w+)$", shown, re.MULTILINE))
     assert names == {"reasoning", "progress", "tool_call", "metadata", "action_request", "done"}
+    assert json.loads(answered)["choices"][0]["message"]["content"] == "Hello from the model."
 
 
 def test_event_table_lists_all_events_with_their_fields() -> None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
+from uuid import UUID
 
 import pytest
 
 from rem.app import Rem
 from rem.db.store import Store
+from rem.dreaming.claims import ClaimSource, RowRef
 from rem.dreaming.entities.candidates import Candidate, build_candidates
+from rem.dreaming.entities.content import find_statements_about
 from rem.dreaming.entities.dream import EntitiesDream
 from rem.dreaming.entities.emails import address_fits_name, find_mailboxes, find_signatures
 from rem.dreaming.entities.evidence import StatedRelation, find_beginnings, normalize_rel_type
 from rem.dreaming.entities.introductions import find_employments
 from rem.dreaming.entities.name_parsing import get_sentence_at, parse_name_after, parse_name_before
 from rem.dreaming.entities.rule_extraction import extract_evidence, find_possible_names
+from rem.dreaming.entities.subjects import SourceText
 from rem.dreaming.text.masking import MAX_TEXT_CHARS, mask_code_and_links
 from tests.dreaming.entities.sample_sessions import list_entity_keys, store_session
 from tests.dreaming.sample_claims import start_run
@@ -215,3 +220,32 @@ async def test_megabyte_message_is_processed(rem: Rem, alice: Store) -> None:
     await EntitiesDream().derive(await start_run(rem, alice))
     assert time.perf_counter() - started < 10
     assert await list_entity_keys(alice) == ["amara-diallo"]
+
+
+@pytest.mark.parametrize(
+    ("text", "people"),
+    [
+        ("My partner Mojca likes it.", [("Mojca", "partner")]),
+        ("His son Damjan is six.", [("Damjan", "his son")]),
+        ("Ana's brother Luka plays the oboe.", [("Luka", "Ana's brother")]),
+        ("Henrik rang. His daughter Linde studies in Liège.", [("Linde", "Henrik's daughter")]),
+        ("My business partner Acme has closed.", []),
+        ("The firm's partner left, and his wife too.", []),
+        ("Her sister lives in Rome.", []),
+    ],
+)
+def test_relatives_of_others_are_people(text: str, people: list[tuple[str, str]]) -> None:
+    assert [(" ".join(item.words), item.relation) for item in extract_evidence(text, 0)] == people
+
+
+def test_relative_of_somebody_counts_in_any_text() -> None:
+    (item,) = extract_evidence("Ana's brother Luka plays. My sister Eva sings.", 0, is_own_words=False)
+    assert item.words == ("Luka",)
+
+
+def test_statements_have_no_marks_of_lists_and_headings() -> None:
+    source = ClaimSource(RowRef("resources", UUID(int=1)), "note")
+    text = "# Party for Mila\n\n- Mila: shoes 34\n1. Mila sings.\n- [ ] Ask Mila\n"
+    texts = [SourceText(text, source, datetime(2026, 5, 4, tzinfo=UTC))]
+    statements = [statement for _, statement in find_statements_about(texts, ["Mila"])]
+    assert statements == ["Mila: shoes 34", "Mila sings.", "Ask Mila"]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from uuid import UUID
 
 from rem.dreaming.claims import ClaimSource, RowRef
 from rem.dreaming.moments.draft import MomentDraft, draft_file
 from rem.dreaming.moments.files import MailText, parse_mail
 from rem.dreaming.moments.people import KnownPeople
+from rem.dreaming.moments.tags import extract_topics
+from rem.dreaming.text.masking import mask_front_matter
 from tests.dreaming.sample_sessions import (
     make_session_id,
 )
@@ -43,3 +46,22 @@ def test_outlook_mail_has_each_header_field_in_a_paragraph() -> None:
         "Lunch", ["", "To: be eaten on Friday."]
     )
     assert parse_mail([f"{text}## plan.docx\n\nThe plan."]) == MailText("Lunch", ["## plan.docx\n\nThe plan."])
+
+
+def test_front_matter_is_no_part_of_a_moment() -> None:
+    note = "---\naliases: [Lucía, Luci]\ntags: [people, paragliding]\n---\n# Lucía\n\nShe draws all our frames.\n"
+    source = ClaimSource(RowRef("resources", UUID(int=1)), "lucia.md#1")
+    draft = draft_file("lucia.md", datetime(2026, 5, 4, tzinfo=UTC), source, [(source, note)], KnownPeople([]))
+    assert draft is not None
+    assert draft.summary == "Read lucia.md: Lucía. She draws all our frames."
+    assert not {"luci", "aliases", "tags", "paragliding"} & set(draft.topics)
+
+
+def test_rules_between_paragraphs_are_no_front_matter() -> None:
+    text = "---\nThe harbour was closed on Monday.\n---\nRain."
+    assert mask_front_matter(text) == text
+    assert mask_front_matter("---\ntitle: A\n---\nText") == "   \n        \n   \nText"
+
+
+def test_contractions_and_currencies_are_no_topics() -> None:
+    assert extract_topics(["He'll bring the boiler, and she'll pay 300 euros for it."]) == ["boiler", "pay"]

@@ -116,7 +116,7 @@ async def test_one_meaningful_message_is_a_moment(rem: Rem, alice: Store) -> Non
     await run_dreams(rem, alice)
     (moment,) = await list_moments(alice)
     assert moment.summary == "I moved to Berlin."
-    assert moment.name == "2026-03-14 berlin moved"
+    assert moment.name == "2026-03-14 I moved to Berlin"
 
 
 async def test_other_scripts_huge_messages_and_unordered_times(rem: Rem, alice: Store) -> None:
@@ -377,4 +377,23 @@ async def test_moments_without_embeddings_are_compared_by_words(settings: Settin
 def test_date_in_name_is_utc() -> None:
     from rem.dreaming.moments.draft import make_name
 
-    assert make_name(datetime(2026, 3, 14, 23, 30, tzinfo=UTC), ["a-topic"], "") == "2026-03-14 a topic"
+    assert make_name(datetime(2026, 3, 14, 23, 30, tzinfo=UTC), "A topic.") == "2026-03-14 A topic"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "headline"),
+    [
+        ("We live in Ghent, in the flat on Visserij 88, third floor.", "We live in Ghent"),
+        ("Ok, so by the way the landlord finally answered.", "The landlord finally answered"),
+        ("My check-up's with Dr. Verhaegen on Thursday at 15:30.", "My check-up's with Dr. Verhaegen on Thursday"),
+        ("The budget is 9,200 euros for the stand in the hall.", "The budget is 9,200 euros for the stand"),
+        ("We got the house in Bruges!!!", "We got the house in Bruges"),
+        ("Ok.", "Ok"),
+        ("会議は来週です。", "会議は来週です"),
+        ("x" * 500, "X" + "x" * 59),
+    ],
+)
+def test_headline_is_what_a_person_would_write(sentence: str, headline: str) -> None:
+    from rem.dreaming.moments.draft import make_headline
+
+    assert make_headline(sentence) == headline

@@ -94,3 +94,18 @@ async def test_name_that_the_user_wrote_stays(rem: Rem, alice: Store) -> None:
     await store_past_session(alice, _MAY + timedelta(days=1), "I'm Sam, and I live in Aarhus now.")
     await _dream(rem, alice)
     assert [user.name for user in await alice.find(User)] == ["Samuel"]
+
+
+async def test_remembered_statements_are_part_of_the_profile(rem: Rem, alice: Store) -> None:
+    note = await rem.remember("I live in Svendborg, and I prefer short answers.", user=alice.scope)
+    await rem.remember("My name is Sam.", user=alice.scope)
+    await _dream(rem, alice, "alice@example.com")
+    (me,) = await alice.find(User)
+    assert me.name == "Sam"
+    assert me.metadata["profile"]["about"] == ["is called Sam", "lives in Svendborg"]
+    assert me.metadata["profile"]["preferences"] == ["I live in Svendborg, and I prefer short answers."]
+    assert (await _dream(rem, alice)).statement_count == 0
+    await alice.delete(note)
+    await _dream(rem, alice)
+    (me,) = await alice.find(User)
+    assert me.metadata["profile"]["about"] == ["is called Sam"]

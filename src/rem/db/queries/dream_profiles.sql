@@ -47,15 +47,20 @@ GROUP BY s.id, s.key, week
 ORDER BY max(l.created_at) DESC, s.id, week DESC
 
 -- name: own_messages
--- Return short messages that may contain self-statements or preferences, oldest first: from the latest $3 messages, and from the
--- sources of the profile, $5. A message with a speaker may be another person's.
+-- Return short messages and remembered statements that may contain self-statements or preferences, oldest first: from the latest $3,
+-- and from the sources of the profile, $5. A message with a speaker may be another person's.
 WITH own AS NOT MATERIALIZED (
-  SELECT m.id, m.key, m.content, m.created_at, m.message_index, m.metadata, m.kind FROM rem.messages m
+  SELECT r.id, r.key, r.content, coalesce(r.timestamp, r.created_at) AS created_at, 0 AS message_index, r.metadata, NULL::text AS kind,
+         'resources' AS table FROM rem.resources r
+  WHERE r.tenant_id = $1 AND r.user_id = $2 AND r.deleted_at IS NULL AND r.origin = 'tool:remember'
+    AND (r.expires_at IS NULL OR r.expires_at > now())
+  UNION ALL
+  SELECT m.id, m.key, m.content, m.created_at, m.message_index, m.metadata, m.kind, 'messages' FROM rem.messages m
   WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.deleted_at IS NULL AND m.role = 'user'
     AND m.metadata -> 'is_eval' IS DISTINCT FROM 'true' AND (m.expires_at IS NULL OR m.expires_at > now())
     AND (m.metadata -> 'searchable') IS DISTINCT FROM 'false'),
 latest AS MATERIALIZED (SELECT * FROM own o ORDER BY o.created_at DESC LIMIT $3)
-SELECT t.id, t.key, t.content, t.created_at, t.kind, t.metadata ->> 'speaker' IS NULL AS is_owners, t.is_latest FROM (
+SELECT t.id, t.key, t.content, t.created_at, t.kind, t.table, t.metadata ->> 'speaker' IS NULL AS is_owners, t.is_latest FROM (
   SELECT l.*, true AS is_latest FROM latest l
   UNION ALL
   SELECT o.*, false FROM own o WHERE o.id = ANY ($5::uuid[]) AND NOT EXISTS (SELECT FROM latest l WHERE l.id = o.id)) t
@@ -113,6 +118,8 @@ UNION ALL
 SELECT 'sessions', s.id, s.key FROM rem.sessions s WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.id = ANY ($3::uuid[])
 UNION ALL
 SELECT 'messages', m.id, m.key FROM rem.messages m WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.id = ANY ($3::uuid[])
+UNION ALL
+SELECT 'resources', r.id, r.key FROM rem.resources r WHERE r.tenant_id = $1 AND r.user_id = $2 AND r.id = ANY ($3::uuid[])
 UNION ALL
 SELECT 'users', u.id, u.key FROM rem.users u WHERE u.tenant_id = $1 AND u.user_id = $2 AND u.id = ANY ($3::uuid[])
 UNION ALL

@@ -15,6 +15,8 @@ MAX_CONTENT_CHARS = 3000
 MAX_STATEMENTS = 40
 MAX_STATEMENT_CHARS = 400
 MAX_FOLLOWING_SENTENCES = 2
+_MARKER = re.compile(r"^(?:[-*+>•]|\d{1,3}[.)]) +(?:\[[ xX]\] +)?")
+"""The sign of a list item or a quotation in Markdown."""
 _ABOUT_THE_SAME = re.compile(rf"\s*{alternatives('name_usage.pronouns')}\b", re.IGNORECASE)
 """At the beginning of a sentence: it goes on about the person of the sentence before it."""
 
@@ -48,7 +50,10 @@ def _find_in_text(text: str, pattern: re.Pattern[str]) -> Iterator[str]:
             last = number
             while last - number < MAX_FOLLOWING_SENTENCES and last + 1 < len(spans) and _goes_on(text, spans[last + 1]):
                 last += 1
-            yield collapse_spaces(text[start : spans[last][1]])[:MAX_STATEMENT_CHARS]
+            statement = collapse_spaces(text[start : spans[last][1]])
+            # A heading only names what the text below it is about.
+            if not statement.startswith("#"):
+                yield _MARKER.sub("", statement)[:MAX_STATEMENT_CHARS]
 
 
 def _goes_on(text: str, span: tuple[int, int]) -> bool:

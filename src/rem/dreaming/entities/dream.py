@@ -27,7 +27,7 @@ from rem.dreaming.entities.evidence import (
     ends_by_first_word,
     find_beginnings,
 )
-from rem.dreaming.entities.introductions import FAMILY_RELATIONS, find_employments
+from rem.dreaming.entities.introductions import find_employments, is_family
 from rem.dreaming.entities.known_entities import (
     DREAM_NAME,
     EntityMatch,
@@ -40,7 +40,7 @@ from rem.dreaming.entities.known_entities import (
     resolve,
 )
 from rem.dreaming.entities.model_extraction import ModelExtraction, extract_with_model
-from rem.dreaming.entities.name_parsing import fold_word, fold_words
+from rem.dreaming.entities.name_parsing import TITLES, fold_word, fold_words
 from rem.dreaming.entities.name_usage import (
     find_given_names,
     find_name_uses,
@@ -426,7 +426,7 @@ def _trust_introduction(item: Evidence) -> Evidence:
 
     The first name of someone who is no relative counts only if it is a common one: "my friend Time" is nobody.
     """
-    is_name = len(item.words) > 1 or is_given_name(item.words) or item.relation in FAMILY_RELATIONS
+    is_name = len(item.words) > 1 or is_given_name(item.words) or is_family(item.relation)
     is_introduction = (item.relation is not None and is_name) or item.title is not None
     if item.entity_type != PERSON or not is_introduction:
         return item
@@ -472,6 +472,9 @@ def _build_row_claim(
 ) -> RowClaim:
     name = _entity_name(candidate, match)
     aliases = candidate.aliases | candidate.keys | {candidate.name}
+    if candidate.words[:1] and candidate.words[0] in TITLES.values():
+        # People write it with and without a full stop.
+        aliases.add(candidate.name.replace(".", ""))
     labels = candidate.labels
     if candidate.entity_type == PERSON and candidate.is_full_name and is_first_name_unique:
         aliases |= {candidate.words[0], *filter(None, [candidate.related_name])}

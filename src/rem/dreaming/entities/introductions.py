@@ -19,6 +19,7 @@ from rem.dreaming.entities.name_parsing import (
     TITLES,
     fold_words,
     get_sentence_at,
+    is_capitalised,
     parse_name_after,
     parse_name_before,
 )
@@ -26,6 +27,10 @@ from rem.rules import alternatives, word_set, word_sets
 
 MAX_ORGANIZATION_WORDS = 5
 MAX_ADDRESS_CHARS = 120
+MAX_PRONOUN_DISTANCE = 160
+"""Characters before "his" or "her" in which the person is named."""
+_CAPITALISED = re.compile(r"\b[^\W\d_a-z][^\W\d_]+")
+_GIVEN_NAMES = word_set("names.given_names")
 _RELATION_BY_WORD = {
     word: relation for relation, words in word_sets("introductions.relations").items() for word in words
 }
@@ -53,6 +58,13 @@ _MY_NOUN = (
 )
 """A phrase such as "my new colleague". Its group is the noun."""
 _MY_RELATION = re.compile(rf"\b{_MY_NOUN}(?:,| is| is called| is named| heißt| namens|:)? +(?=[^\W\d_])", re.IGNORECASE)
+_THEIR_RELATION = re.compile(
+    rf"\b(?:(?P<owner>[^\W\d_][^\W\d_]{{1,30}})['’]s|(?P<pronoun>{alternatives('introductions.their_words')}))"
+    rf" (?:[^\W\d_]{{2,14}} )?(?P<noun>{_longest_first(FAMILY_RELATIONS | {'friend', 'girlfriend', 'boyfriend'})}),? +"
+    r"(?=[^\W\d_])",
+    re.IGNORECASE,
+)
+"""A phrase such as "Ana's brother" or "his son" before a name."""
 _IS_MY_RELATION = re.compile(rf"(?: is| was| ist| est| es|,) {_MY_NOUN}\b", re.IGNORECASE)
 _HIRED = re.compile(r"\b(?:we|i)(?: have|'ve|’ve)?(?: just| finally| recently)? hired +", re.IGNORECASE)
 _WORKS_AT = re.compile(rf"\b{alternatives('introductions.works_at')} +(?=[^\W\d_])", re.IGNORECASE)
@@ -60,6 +72,11 @@ _PROJECT = re.compile(rf"\b({alternatives('introductions.project_words')}) +(?=[
 _PROJECT_KEY = re.compile(r"(?<![\w/.@#-])project-([a-z0-9]{2,30}(?:-[a-z0-9]{1,30}){0,3})(?![\w/@-])")
 _TITLE = re.compile(rf"\b({'|'.join(TITLES)})\b\.? +(?=[^\W\d_])", re.IGNORECASE)
 _LEGAL_FORM = re.compile(rf" {alternatives('introductions.legal_forms')}\b")
+
+
+def is_family(relation: str | None) -> bool:
+    """Return whether a relation is one of a family: the author's ("brother") or another's ("Ana's brother")."""
+    return (relation or "").rpartition(" ")[2] in FAMILY_RELATIONS
 
 
 def find_introductions(text: str, text_index: int, *, is_own_words: bool) -> Iterator[Evidence]:
@@ -71,14 +88,20 @@ def find_introductions(text: str, text_index: int, *, is_own_words: bool) -> Ite
         _find_relations(text), _find_hired(text), _find_titled(text), _find_projects(text), _find_organizations(text)
     ):
         is_full_name = item.entity_type != PERSON or (len(item.words) > 1 and item.title is None)
-        if is_own_words or is_full_name:
+        # "Ana's brother" is the same person whoever writes it.
+        if is_own_words or is_full_name or "'s " in (item.relation or ""):
             yield replace(item, text_index=text_index, sentence=get_sentence_at(text, item.offset))
 
 
 def _find_relations(text: str) -> Iterator[Evidence]:
     for match in _MY_RELATION.finditer(text):
+        if "business" in match.group().lower():
+            # A business partner is a firm more often than a person.
+            continue
         words, _ = parse_name_after(text, match.end(), max_words=5)
         yield from _build_related(match.group(1), words, match.end())
+    for match in _THEIR_RELATION.finditer(text):
+        yield from _build_relative(text, match)
     for match in _IS_MY_RELATION.finditer(text):
         yield from _build_related(match.group(1), parse_name_before(text, match.start()), match.start())
 
@@ -105,6 +128,28 @@ def _build_related(noun: str, words: list[str], offset: int) -> Iterator[Evidenc
         yield Evidence(
             kind=EvidenceKind.WORDS, entity_type=PERSON, words=tuple(words[:4]), relation=relation, offset=offset
         )
+
+
+def _build_relative(text: str, match: re.Match[str]) -> Iterator[Evidence]:
+    """Yield somebody else's relative. The relation names that person, because "son" alone would be the author's."""
+    words, _ = parse_name_after(text, match.end(), max_words=3)
+    owner = match["owner"] or _find_last_name(text[: match.start()])
+    if not words or (match["owner"] and not is_capitalised(match["owner"])) or words[0].lower() in TITLES:
+        return
+    possessive = f"{owner}'s" if owner else match["pronoun"].lower()
+    yield Evidence(
+        kind=EvidenceKind.WORDS,
+        entity_type=PERSON,
+        words=tuple(words),
+        relation=f"{possessive} {match['noun'].lower()}",
+        offset=match.end(),
+    )
+
+
+def _find_last_name(text: str) -> str | None:
+    """Return the last common given name shortly before a pronoun, whom it stands for."""
+    names = [word for word in _CAPITALISED.findall(text[-MAX_PRONOUN_DISTANCE:]) if word.lower() in _GIVEN_NAMES]
+    return names[-1] if names else None
 
 
 def _find_hired(text: str) -> Iterator[Evidence]:

@@ -12,7 +12,7 @@ from rem.context import resolve_user_id
 from rem.dreaming.claims import ClaimSource, RowRef
 from rem.dreaming.entities.candidates import Candidate
 from rem.dreaming.entities.evidence import MIN_CONFIDENCE, PERSON, StatedRelation
-from rem.dreaming.entities.introductions import FAMILY_RELATIONS
+from rem.dreaming.entities.introductions import is_family
 from rem.dreaming.entities.name_parsing import fold_word, fold_words
 from rem.dreaming.profile_ids import list_profile_row_ids
 
@@ -358,7 +358,7 @@ def _find_superseded_names(
 def _has_loose_relation(entity: KnownEntity) -> bool:
     """Return whether a row is that of "Sarah (colleague)", who can be any Sarah, and not of a relative."""
     _, _, relation = entity.name.partition(" (")
-    return bool(relation) and relation.rstrip(")") not in FAMILY_RELATIONS
+    return bool(relation) and not is_family(relation.rstrip(")"))
 
 
 def _match_dreamt(
@@ -386,7 +386,7 @@ def _is_fuller(candidate: Candidate, known: KnownEntity) -> bool:
 
 def _match_first_name(candidate: Candidate, known: Mapping[str, list[KnownEntity]]) -> KnownEntity | None:
     """Match "my colleague Sarah" with Sarah Chen, if no other Sarah is known. "My sister Sarah" can be another."""
-    if not candidate.is_single or not candidate.relation or candidate.relation in FAMILY_RELATIONS:
+    if not candidate.is_single or not candidate.relation or is_family(candidate.relation):
         return None
     first_name = candidate.words[0]
     named = [entity for entity in known.get(first_name, []) if entity.is_named(first_name)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -19,7 +20,37 @@ from rem.models import Moment, Resource
 RULES_CONFIDENCE = 0.7
 """Confidence in a moment that was made without a model."""
 MAX_TITLE_CHARS = 60
-MAX_TITLE_WORDS = 6
+MIN_TITLE_WORDS, MAX_TITLE_WORDS = 3, 8
+_LEAD = re.compile(
+    r"^(?:(?:ok(?:ay)?|oh|well|so|and|but|also|anyway|actually|by the way|btw|hi|hey|hello|update|news)\b[,:!.]*\s+)+",
+    re.IGNORECASE,
+)
+_LEADING_ON = frozenset(
+    {
+        *(
+            "a",
+            "an",
+            "the",
+            "of",
+            "in",
+            "on",
+            "at",
+            "to",
+            "for",
+            "with",
+            "and",
+            "or",
+            "but",
+            "by",
+            "from",
+            "as",
+            "that",
+        ),
+        *("my", "our", "his", "her", "their", "is", "was", "are", "were", "has", "have"),
+    }
+)
+"""Words after which a sentence goes on, so that a headline does not end with them."""
+_CLAUSE_END = re.compile(r"(?<!\d),(?!\d)|[;:(]\s|\s[–—-]\s|[,;:]\s")
 
 
 @dataclass(slots=True)
@@ -102,7 +133,7 @@ def draft_episode(episode: Episode, session_id: UUID, known_people: KnownPeople)
         return None
     topics = extract_topics(texts, [*speakers, *known_people.find_names(texts)])
     return MomentDraft(
-        name=make_name(episode.starts_at, topics, summary),
+        name=make_name(episode.starts_at, summary),
         moment_type="conversation",
         summary=summary,
         starts_at=episode.starts_at,
@@ -203,13 +234,24 @@ def draft_mail(
     )
 
 
-def make_name(at: datetime, topics: list[str], summary: str) -> str:
-    """Return a readable name: the day in UTC with the first two topics or, without topics, the first words."""
-    title = " ".join(topics[:2]).replace("-", " ")
-    if not title:
-        words = extract_sentences(summary)[0].rstrip(".!?…。！？").split()
-        title = " ".join(words[:MAX_TITLE_WORDS])
-    return f"{_format_day(at)} {title[:MAX_TITLE_CHARS].strip()}"
+def make_name(at: datetime, summary: str) -> str:
+    """Return a name that a person could have written: the day in UTC, and the first words of the summary."""
+    return f"{_format_day(at)} {make_headline(extract_sentences(summary)[0])}"
+
+
+def make_headline(sentence: str) -> str:
+    """Return the first words of a sentence: its first clause, without words that only lead on or lead up to it."""
+    text = _LEAD.sub("", sentence).rstrip(".!?…。！？ ") or sentence
+    clause = _CLAUSE_END.split(text, maxsplit=1)[0]
+    words = (clause if len(clause.split()) >= MIN_TITLE_WORDS else text).split()
+    kept = words[:MAX_TITLE_WORDS]
+    while len(kept) > MIN_TITLE_WORDS and len(words) > len(kept) and kept[-1].lower() in _LEADING_ON:
+        kept.pop()
+    title = " ".join(kept)
+    if len(title) > MAX_TITLE_CHARS:
+        title = title[:MAX_TITLE_CHARS].rpartition(" ")[0] or title[:MAX_TITLE_CHARS]
+    title = title.strip(" ,;:-–—")
+    return title[:1].upper() + title[1:]
 
 
 def _get_stem(name: str) -> str:

@@ -79,7 +79,7 @@ def _to_draft(answer: dict[str, Any], unused: dict[str, SourceMessage], session_
     episode = Episode(tuple(messages))
     topics = _to_tags(answer.get("topic_tags"), MAX_TOPICS) or extract_topics(message.content for message in messages)
     return MomentDraft(
-        name=_to_name(answer.get("name")) or make_name(episode.starts_at, topics, summary),
+        name=_to_name(answer.get("name")) or make_name(episode.starts_at, summary),
         moment_type=to_tag(_clean(answer.get("moment_type"))) or "conversation",
         summary=summary,
         starts_at=episode.starts_at,

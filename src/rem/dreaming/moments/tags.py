@@ -38,6 +38,7 @@ HOST_NAME = re.compile(
 _ACTION_IN_BRACKETS = re.compile(r"\[[^\]\n]{0,300}\](?!\()")
 """ "[laughs]" in a transcript. """
 _ADDRESS = re.compile(r"<?[^\s<>@]{1,64}@[^\s<>@]{1,255}>?|\b(?:https?|ftp)://\S+|\bwww\.\S+")
+_CONTRACTION = re.compile(r"['’](?:ll|ve|re|d|m|t)\Z")
 _NUMBER_WORDS = word_set("tags.numbers")
 _EMOTIONS = {word: emotion for emotion, words in word_sets("tags.emotions").items() for word in words}
 _EMOTION_PHRASES = word_sets("tags.emotion_phrases")
@@ -61,8 +62,14 @@ def extract_topics(texts: Iterable[str], people: Iterable[str] = ()) -> list[str
     phrases: Counter[tuple[str, str]] = Counter()
     for text in texts:
         plain = HOST_NAME.sub(" ", _ADDRESS.sub(" ", _ACTION_IN_BRACKETS.sub(" ", text)))
-        words.update(word for word in extract_content_words(plain) if word not in excluded)
-        phrases.update(phrase for phrase in extract_phrases(plain) if excluded.isdisjoint(phrase))
+        words.update(
+            word for word in extract_content_words(plain) if word not in excluded and not _is_contraction(word)
+        )
+        phrases.update(
+            phrase
+            for phrase in extract_phrases(plain)
+            if excluded.isdisjoint(phrase) and not any(map(_is_contraction, phrase))
+        )
     weights = {word: _weigh_word(word, count) for word, count in _merge_plurals(words).items()}
     for (first, second), count in phrases.items():
         if count >= 2:
@@ -80,6 +87,11 @@ def _find_name_words(text: str) -> set[str]:
         for name in evidence.words
         for word in extract_content_words(name)
     }
+
+
+def _is_contraction(word: str) -> bool:
+    """Return whether a word is a pronoun with a verb, such as "he'll"."""
+    return _CONTRACTION.search(word) is not None
 
 
 def _weigh_word(word: str, count: float) -> float:

@@ -150,13 +150,13 @@ def _get_earlier_sources(statements: list[Any], *, is_complete: bool) -> Earlier
 
 
 def _get_source_messages(statements: list[Any], field: str) -> frozenset[UUID]:
-    """Return the messages that a field is based on."""
+    """Return the messages and remembered statements that a field is based on."""
     return frozenset(
         source_id
         for statement in statements
         if statement["name"] == field
         for table, source_id in zip(statement["source_types"], statement["source_ids"], strict=True)
-        if table == "messages"
+        if table in ("messages", "resources")
     )
 
 

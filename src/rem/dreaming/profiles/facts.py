@@ -271,7 +271,7 @@ def _select_messages(messages: Iterable[Any], earlier: Collection[UUID]) -> list
 
 
 def _message_source(row: Any) -> ClaimSource:
-    return ClaimSource(RowRef("messages", row["id"]), row["key"])
+    return ClaimSource(RowRef(row["table"], row["id"]), row["key"])
 
 
 def _find_preferences(rows: Sequence[Any]) -> list[Preference]:
