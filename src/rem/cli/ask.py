@@ -110,5 +110,5 @@ def _print_event(event: AnyEvent, writer: WrappingWriter) -> None:
         case ToolCallEvent(status="started"):
             arguments = ", ".join(f"{name}={value!r}" for name, value in (event.arguments or {}).items())
             logger.debug("{}: {}({})", event.agent, event.tool_name, arguments[:MAX_PRINTED_ARGUMENT_CHARS])
-        case ProgressEvent(status="in_progress"):
+        case ProgressEvent(status="in_progress") if event.total_steps > 1:
             print_to_stderr(f"[{event.step}/{event.total_steps} {event.label}]")

@@ -166,7 +166,8 @@ def runs(
     if not records:
         print_to_stderr("There are no dream runs yet: `rem dreaming full` starts one.")
     for run in records:
-        typer.echo(f"{run.id}  {run.started_at:%Y-%m-%d %H:%M}  {run.state:<7}  {', '.join(run.dreams)}")
+        line = f"{run.id}  {run.started_at:%Y-%m-%d %H:%M}  {run.state:<7}  {', '.join(run.dreams)}"
+        print_wrapped(line, indent="    ")
 
 
 @app.command()

@@ -232,8 +232,8 @@ def _show_plan(plan: ForgetPlan, *, err: bool) -> None:
     _show_rows("To remove from other rows", plan.facts, err=err)
     if plan.statements:
         typer.echo(f"To retract: {format_count(len(plan.statements), 'dreamt statement')}", err=err)
-        for statement in plan.statements[:MAX_EXAMPLES]:
-            print_wrapped(f"  {statement.text}", indent="    ", err=err)
+        for text in list(dict.fromkeys(statement.text for statement in plan.statements))[:MAX_EXAMPLES]:
+            print_wrapped(f"  {text}", indent="    ", err=err)
     answers = [row for row in plan.mentions if row.is_own_answer]
     texts = [row for row in plan.mentions if not row.is_own_answer]
     if plan.with_mentions:

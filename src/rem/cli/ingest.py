@@ -264,7 +264,7 @@ def runs(
     as_json: JsonOption = False,
 ) -> None:
     """List the runs that stored files, latest first."""
-    from rem.cli.output import print_json
+    from rem.cli.output import print_json, print_wrapped
 
     async def work(rem: Rem) -> list[IngestRun]:
         return await rem.list_ingest_runs(user=user, tenant=tenant, limit=limit)
@@ -278,7 +278,8 @@ def runs(
     for run in records:
         counts = "undone" if run.is_undone else f"{run.added} added, {run.changed} changed"
         more = ", …" if run.added + run.changed > len(run.names) else ""
-        typer.echo(f"{run.id}  {run.started_at:%Y-%m-%d %H:%M}  {counts}  {', '.join(run.names)}{more}".rstrip())
+        line = f"{run.id}  {run.started_at:%Y-%m-%d %H:%M}  {counts}  {', '.join(run.names)}{more}".rstrip()
+        print_wrapped(line, indent="    ")
 
 
 @app.command()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import textwrap
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from rem.models import Entity
     from rem.query.file_text import FileText
 
-MAX_SUGGESTIONS, MIN_SUGGESTION_SCORE = 3, 0.4
+MAX_SUGGESTIONS, MAX_CANDIDATES, MIN_SUGGESTION_SCORE = 3, 20, 0.4
 HIDDEN_FIELDS = {"id", "key", "tenant_id", "user_id", "graph_edges"}
 FIRST_COMMON_FIELDS = ("tags", "metadata")
 LAST_COMMON_FIELDS = ("expires_at", "created_at", "updated_at")
@@ -88,8 +89,10 @@ async def find_similar(rem: Rem, store: Store, key: str, table: str | None) -> l
     """Return the keys that are most like a misspelt one, the best first."""
     from rem.query.syntax_tree import Fuzzy
 
-    result = await rem.query(Fuzzy(key, MIN_SUGGESTION_SCORE, MAX_SUGGESTIONS, table), user=store.scope)
-    return [row["matched_key"] for row in result.results if row["matched"] == "key"]
+    result = await rem.query(Fuzzy(key, MIN_SUGGESTION_SCORE, MAX_CANDIDATES, table), user=store.scope)
+    keys = [row["matched_key"] for row in result.results if row["matched"] == "key"]
+    # FUZZY also finds keys of which only a part is similar.
+    return get_close_matches(await store.normalize_key(key), keys, MAX_SUGGESTIONS)
 
 
 async def lookup_keys(store: Store, keys: list[str], table: str | None) -> dict[str, list[Entity]]:

@@ -137,43 +137,48 @@ class WrappingWriter:
         """Create a writer. Without a width, no line is broken."""
         self._width = width
         self._word = ""
+        self._spaces = ""
+        """Written with the next word: a broken line does not end with them."""
         self._line = ""
         self._is_code = False
 
     def write(self, text: str) -> None:
         """Write the words of the text that are complete."""
         for character in escape_control_characters(text):
-            if character not in " \n":
-                self._word += character
-                continue
-            self._write_word()
-            self._write_raw(character)
             if character == "\n":
-                self._line = ""
+                self._write_word()
+                self._write_raw(f"{self._spaces}\n")
+                self._line = self._spaces = ""
+            elif character == " ":
+                self._write_word()
+                self._spaces += character
+            else:
+                self._word += character
         sys.stdout.flush()
 
     def close(self) -> None:
         """Write the last word, and end the line."""
         self._write_word()
-        self._write_raw("\n")
+        self._write_raw(f"{self._spaces}\n")
         sys.stdout.flush()
 
     def _write_word(self) -> None:
+        if not self._word:
+            return
         if not self._line.strip() and self._word.startswith("```"):
             self._is_code = not self._is_code
         if self._line.strip() and not self._is_code and self._is_too_long():
             marker = _LIST_MARKER.match(self._line)
-            indent = " " * len(marker.group()) if marker else ""
+            self._spaces = " " * len(marker.group()) if marker else ""
             self._write_raw("\n")
             self._line = ""
-            self._write_raw(indent)
-        self._write_raw(self._word)
-        self._word = ""
+        self._write_raw(f"{self._spaces}{self._word}")
+        self._word = self._spaces = ""
 
     def _is_too_long(self) -> bool:
         from rich.cells import cell_len
 
-        return self._width is not None and cell_len(self._line + self._word) > self._width
+        return self._width is not None and cell_len(self._line + self._spaces + self._word) > self._width
 
     def _write_raw(self, text: str) -> None:
         self._line += text

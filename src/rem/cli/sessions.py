@@ -37,6 +37,7 @@ app = typer.Typer(help="List, read, search, export, import and delete sessions."
 SessionArgument = Annotated[str, typer.Argument(metavar="SESSION", help="The id or the name of a session.")]
 MAX_PRINTED_NOTES = 10
 MAX_PRINTED_CHARS = 200
+TITLE_INDENT = "    "
 SESSION_COLUMNS_WIDTH = 66
 """Width of a line of `rem sessions list` without the title."""
 
@@ -68,13 +69,13 @@ def list_sessions(
     else:
         # Not a table: that would wrap the ids, and users copy them.
         typer.echo(f"{'session':<36}  {'last written':<16}  messages  about")
-        space = (get_output_width() or shutil.get_terminal_size().columns) - SESSION_COLUMNS_WIDTH
+        width = get_output_width() or shutil.get_terminal_size().columns
+        max_chars = min(MAX_PRINTED_CHARS, width - len(TITLE_INDENT))
         for session in sessions:
             title = titles.get(session.id) or session.name or ""
             line = f"{session.id}  {session.updated_at:%Y-%m-%d %H:%M}  {session.message_count:>8}"
-            typer.echo(
-                f"{line}  {title}" if len(title) <= space else f"{line}\n    {shorten(title, MAX_PRINTED_CHARS)}"
-            )
+            is_short = len(title) <= width - SESSION_COLUMNS_WIDTH
+            typer.echo(f"{line}  {title}" if is_short else f"{line}\n{TITLE_INDENT}{shorten(title, max_chars)}")
 
 
 @app.command()
