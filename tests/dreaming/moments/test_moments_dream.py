@@ -43,7 +43,7 @@ async def test_moment_has_time_people_topics_and_sources(rem: Rem, alice: Store)
     await run_dreams(rem, alice)
     (moment,) = await list_moments(alice)
     assert moment.name.startswith("2026-03-14 ")
-    assert "postgres" in moment.name
+    assert moment.name == "2026-03-14 We decided to migrate the billing database"
     assert (moment.starts_timestamp, moment.ends_timestamp) == (MARCH, MARCH + timedelta(minutes=2))
     assert "sarah-chen" in moment.present_persons
     assert 2 <= len(moment.topic_tags) <= 5
