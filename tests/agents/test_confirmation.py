@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rem.agents.confirmation import Confirmation, parse_confirmation
+from rem.agents.decisions import Confirmation, parse_confirmation
 
 
 @pytest.mark.parametrize(

@@ -280,6 +280,7 @@ PHRASES = {
     "what is the connection between Marta and Aurora?": 'TRAVERSE FROM "Marta" DIRECTION both DEPTH 3 LIMIT 500',
     "who works with Marta?": 'TRAVERSE FROM "Marta" TYPE "works_with", "colleague_of" DIRECTION both LIMIT 25',
     "what is connected to the Aurora project?": 'TRAVERSE FROM "Aurora" DIRECTION both LIMIT 25',
+    "who leads the Aurora project?": 'TRAVERSE FROM "Aurora" TYPE "leads", "heads" DIRECTION in LIMIT 25',
     "who reports to Marta?": 'TRAVERSE FROM "Marta" TYPE "reports_to" DIRECTION in LIMIT 25',
     "Who does Marta report to?": 'TRAVERSE FROM "Marta" TYPE "manages" DIRECTION in LIMIT 25',
     "Wie ist Marta mit Aurora verbunden?": 'TRAVERSE FROM "Marta" DIRECTION both DEPTH 3 LIMIT 500',
@@ -465,6 +466,37 @@ async def test_lists_have_a_text_a_date_and_a_key(rem: Rem) -> None:
         assert all(len(row["happened_at"]) == len("2026-11-16T08:00:00+00:00") for row in result.results)
     (first, *_) = (await rem.ask("my latest notes", user=ALICE, now=NOW)).results
     assert (first["table"], first["key"]) == ("files", "roof.md")
+
+
+@pytest.mark.parametrize("text", ["Who am I?", "What do you know about me?", "show my profile", "tell me about myself"])
+async def test_question_about_the_author_shows_the_profile_and_own_statements(rem: Rem, text: str) -> None:
+    alice = await _store_week(rem)
+    session = await alice.upsert(Session(name="Own chat"))
+    for index, content in enumerate(("I live in Porto.", "The roof is red.", "Where do I live?", "My son is seven.")):
+        at = datetime(2026, 11, 13, 9, index, tzinfo=UTC)
+        kind = "question" if content.endswith("?") else "statement"
+        await alice.upsert(
+            Message(session_id=session.id, message_index=index, role="user", kind=kind, content=content, created_at=at)
+        )
+    result = await rem.ask(text, user=ALICE, now=NOW)
+    assert [row["content"] for row in result.results] == [
+        "Alice: Her own profile.",
+        "My son is seven.",
+        "I live in Porto.",
+    ]
+    assert result.notes[0].startswith("Understood as: your profile, and what you said about yourself")
+    assert (await rem.ask(text, user="bob@example.com", now=NOW)).results == []
+
+
+async def test_time_without_rows_is_said_to_be_empty(rem: Rem) -> None:
+    await _store_week(rem)
+    for text, note in {
+        "what did I do in March 2019?": "There is nothing in what was stored from 2019-03-01 to 2019-03-31.",
+        "my notes from last year": "There is nothing in your notes from 2025-01-01 to 2025-12-31.",
+    }.items():
+        result = await rem.ask(text, user=ALICE, now=NOW)
+        assert result.results == []
+        assert result.notes[-1] == note
 
 
 async def test_list_of_messages_leaves_out_the_question_itself(rem: Rem) -> None:

@@ -18,12 +18,43 @@ def test_short_text_is_returned_whole() -> None:
 
 def test_sentences_with_the_words_of_the_question_are_picked() -> None:
     excerpt = pick_excerpt(_TEXT, "What does the ferry ticket cost?", 90)
-    assert excerpt == "… The harbour ferries run every ten minutes. A ticket costs 42 crowns. Then somebody …"
+    assert excerpt == "… The harbour ferries run every ten minutes. A ticket costs 42 crowns. …"
+
+
+def test_sentence_with_the_answer_is_picked_from_the_end_of_a_long_text() -> None:
+    """The words of the question are at the beginning, and the answer is far from them."""
+    text = (
+        "Project Atlas gives every customer one place to find a forecast. Before it, buyers kept their own lists, and "
+        "most searches in the old portal of Atlas ended without a click. It started in March with four pilot customers "
+        "and was opened to nine in September. The goals are a median answer under 50 ms and no training for a new "
+        "manager. Sarah Chen leads it; Priya Raman builds the retrieval."
+    )
+    excerpt = pick_excerpt(text, "Who leads Project Atlas?", 200)
+    assert "Sarah Chen leads it" in excerpt
+    assert excerpt.startswith("Project Atlas gives every customer")
+    assert " … " in excerpt
+    assert len(excerpt) <= 200
+
+
+def test_sentence_with_a_value_of_the_asked_kind_is_preferred() -> None:
+    text = (
+        "The builders came about the bathroom. They looked at every pipe for an hour and drank three coffees. "
+        "The bathroom is smaller than we thought, and the drain has to move, which nobody had told us before. "
+        "They could start in the second week of February. They also told us about their dogs at great length."
+    )
+    assert "second week of February" in pick_excerpt(text, "When do the builders begin with the bathroom?", 150)
+
+
+def test_long_sentence_is_picked_in_pieces() -> None:
+    text = f"{'It went on and on, ' * 30}and the code for the gate is 4471, {'and so on and so forth, ' * 30}the end."
+    excerpt = pick_excerpt(text, "What is the gate code?", 250)
+    assert "4471" in excerpt
+    assert len(excerpt) <= 250
 
 
 @pytest.mark.parametrize("question", ["", "the of and", "quantum"])
 def test_beginning_is_picked_if_no_word_fits(question: str) -> None:
-    assert pick_excerpt(_TEXT, question, 60) == "The meeting was long. We spoke of the weather and …"
+    assert pick_excerpt(_TEXT, question, 60) == "The meeting was long. We spoke of the weather and lunch …"
 
 
 @pytest.mark.parametrize("text", ["x" * 500, "東京で会議。" * 80, "a. " * 200, "\n" * 400 + "word"])

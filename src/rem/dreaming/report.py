@@ -32,7 +32,7 @@ _LIST_FIELDS = {
     PROFILE_PREFIX + "about": "You: {}",
     PROFILE_PREFIX + "preferences": 'You want: "{}"',
     "interests": "You come back to {}",
-    PROFILE_PREFIX + "current_projects": "You work on {}",
+    PROFILE_PREFIX + "current_projects": "You mentioned {}",
 }
 """How an entry of a list in the profile is told."""
 

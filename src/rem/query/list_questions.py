@@ -22,6 +22,8 @@ MAX_ROWS = 100
 MAX_ROWS_OF_A_TIME = 50
 LONG_TIME = timedelta(days=8)
 """In a longer time, moments stand for the messages they were derived from."""
+NOTHING_STORED = "There is nothing in"
+"""Beginning of what is said about a time without rows."""
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _WORD = re.compile(r"\w+(?:['’]\w+)?")
 _NAMES = {
@@ -44,12 +46,16 @@ class ListQuery:
     meaning: str
     max_rows: int | None = None
     """The number of rows of a list. The query returns one more: the question itself can be a stored message."""
+    if_empty: str = ""
+    """What to say if it returns nothing. Without it, the question is searched for then."""
 
 
 def read_list_question(text: str, phrase: TimePhrase | None, now: datetime, *, has_user: bool) -> ListQuery | None:
     """Return the SELECT for a question that counts or lists, or None. `phrase` is the time that it names."""
     rest = (phrase.remove_from(text) if phrase else text).strip(" ?!.,;:…").casefold().replace("’", "'")
     period = phrase.period if phrase else None
+    if period is None and _pattern("about_author").fullmatch(rest):
+        return _make_self_description()
     counted = _find_counted(rest)
     if counted is not None:
         return _make_count(counted, period, has_user=has_user)
@@ -135,7 +141,14 @@ def _make_list(kind: str, period: Period | None, rows: int, *, is_newest_first: 
     direction = " DESC" if is_newest_first else ""
     statement = _fill("list", kind, period, direction=direction, limit=str(rows + 1))
     order = "newest first" if is_newest_first else "oldest first"
-    return ListQuery(Sql(statement), f"{_NAMES[kind]}{_describe(period)}, {order}", rows)
+    if_empty = f"{NOTHING_STORED} {_NAMES[kind]}{_describe(period)}." if period else ""
+    return ListQuery(Sql(statement), f"{_NAMES[kind]}{_describe(period)}, {order}", rows, if_empty)
+
+
+def _make_self_description() -> ListQuery:
+    pattern = rf"\m{alternatives('questions.self_statements')}\M"
+    statement = fill(_load("about_author"), pattern=literal(pattern), limit=str(DEFAULT_ROWS + 1))
+    return ListQuery(Sql(statement), "your profile, and what you said about yourself, newest first", DEFAULT_ROWS)
 
 
 def _fill(template: str, kind: str, period: Period | None, **parts: str) -> str:

@@ -52,6 +52,8 @@ NEAR_BEST_SCORE = 0.8
 """Of the rows that score nearly as well as the best, those of the asked time come first."""
 UNNAMED_TABLES = ("sessions", "messages", "moments", "feedbacks", "shared_sessions", "approvals", "tool_gaps")
 """Their keys are made of words of texts, or of ids. They are no names of things."""
+WEAK_NOTE = "Nothing clearly answers this: these are the nearest texts."
+"""A note of an answer whose best row is a weak match."""
 _TEXT_FIELDS = ("content", "summary", "description")
 _FROM = re.compile(r"\bFROM\s+(?:rem\.)?\"?(\w+)", re.IGNORECASE)
 _SPACE_BEFORE_SIGN = re.compile(r"\s+(?=[?!.,;:…])")
@@ -74,6 +76,8 @@ class Reading:
     """A query whose rows are added."""
     max_rows: int | None = None
     """The number of rows of a list."""
+    if_empty: str = ""
+    """What to say if there are no rows."""
     target: str | None = None
     """The key to which a TRAVERSE should lead: only the path to it is returned."""
     period: Period | None = None
@@ -119,8 +123,13 @@ async def read_question(store: Store, text: str, now: datetime) -> Reading:
     if names.connection and (reading := _read_connection(names.connection, keys, search)):
         return reading
     if listed := read_list_question(text, phrase, now, has_user=store.scope.user_id is not None):
-        otherwise = (search,) if listed.max_rows else ()
-        return Reading(listed.query, meaning=listed.meaning, otherwise=otherwise, max_rows=listed.max_rows)
+        return Reading(
+            listed.query,
+            meaning=listed.meaning,
+            otherwise=(search,) if listed.max_rows and not listed.if_empty else (),
+            max_rows=listed.max_rows,
+            if_empty=listed.if_empty,
+        )
     if asked := _first_known(names.asked, keys):
         return Reading(Lookup((asked,)), also=search)
     if phrase and (reading := _read_time(search, now)):
@@ -230,6 +239,8 @@ async def _answer(executor: QueryExecutor, store: Store, text: str, reading: Rea
         if isinstance(also, Search) and merged is not result:
             notes.append(f"Then: {_shorten(also)}")
         result = merged
+    if reading.if_empty and not result.results:
+        notes.append(reading.if_empty)
     if reading.period is not None:
         result = replace(result, results=_put_time_first(result.results, reading.period))
     return replace(result, notes=(*notes, *result.notes))

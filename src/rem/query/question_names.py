@@ -40,6 +40,7 @@ _ROUTES: dict[str, tuple[Route, ...]] = {
     "works_with": (Route(("works_with", "colleague_of"), "both"),),
     "reports_to": (Route(("reports_to",), "in"), Route(("manages",), "out")),
     "manages": (Route(("manages",), "in"), Route(("reports_to",), "out")),
+    "leads": (Route(("leads", "heads"), "in"), Route(("led_by", "owned_by"), "out"), Route(("manages",), "in")),
     "works_on": (Route(("works_on", "leads", "member_of", "contributes_to"), "in"),),
     "works_at": (Route(("works_at", "works_for", "employed_by"), "in"),),
 }

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rem.agents.local.excerpts import describe_date, parse_search_result, write_answer
+from rem.query.natural import WEAK_NOTE
 
 
 def write_lines(*rows: dict[str, Any], query_type: str = "SEARCH") -> list[str]:
@@ -54,6 +55,30 @@ def test_superseded_excerpt_names_its_successor() -> None:
     assert line == "1. `old` (note, 2 Jan 2026): I live in Svendborg. (superseded on 14 Feb 2026 by `new`)"
     (line,) = write_lines({**old, "superseded_by": "new"})
     assert line.endswith("(superseded by `new`)")
+
+
+def test_best_match_has_more_room_than_the_others() -> None:
+    text = f"{'I live in a house. ' * 25}It is in Aarhus."
+    first, second = write_lines(*({"table": "messages", "key": key, "role": "user", "text": text} for key in "ab"))
+    assert len(first) > 450
+    assert len(second) < 400
+
+
+def test_list_shows_more_rows_and_says_how_many_are_left_out() -> None:
+    rows = [
+        {"table": "messages", "key": f"m-{n}", "happened_at": "2026-03-05", "content": f"Day {n}."} for n in range(30)
+    ]
+    lines = write_lines(*rows, query_type="SQL")
+    assert [line.split(". ")[0] for line in lines[:20]] == [str(number) for number in range(1, 21)]
+    assert lines[-1].startswith("… and 10 more.")
+
+
+def test_weak_match_is_not_called_an_answer() -> None:
+    result = {"query_type": "SEARCH", "results": [{"table": "resources", "key": "a", "text": "The cat."}]}
+    assert write_answer(parse_search_result(result, ["Why?"])).startswith("Here is what memory holds")
+    weak = write_answer(parse_search_result({**result, "notes": [WEAK_NOTE]}, ["Why?"]))
+    assert weak.startswith("I found nothing that clearly answers this. The nearest texts in memory:")
+    assert "The cat." in weak
 
 
 def test_edge_is_written_in_its_direction() -> None:

@@ -41,6 +41,27 @@ async def test_earlier_messages_are_listed(memory: Rem, question: str) -> None:
     assert f"1. “{WATER}”\n2. “{LAUNCH}”" in answer.text
 
 
+@pytest.mark.parametrize("text", ["yes", "Yes, please.", "no", "cancel", "confirm", "do it", "forget it"])
+async def test_decision_without_a_request_is_not_searched(memory: Rem, text: str) -> None:
+    answer = await ask(memory, text)
+    assert answer.tools == []
+    assert answer.text.startswith("There is nothing to confirm or to drop")
+
+
+@pytest.mark.parametrize("text", ["undo", "Undo that.", "please revert it"])
+async def test_undo_says_what_can_be_done(memory: Rem, text: str) -> None:
+    answer = await ask(memory, text)
+    assert answer.tools == []
+    assert answer.text.startswith("There is nothing that I can undo.")
+
+
+async def test_time_without_rows_is_said_to_be_empty(memory: Rem) -> None:
+    """Texts of other times are no answer."""
+    answer = await ask(memory, "What did I do in March 2019?")
+    assert answer.text.startswith("There is nothing in what was stored from 2019-03-01 to 2019-03-31.")
+    assert "Atlas" not in answer.text
+
+
 async def test_new_session_has_no_earlier_message_and_past_sessions_are_searched(memory: Rem) -> None:
     answer = await ask(memory, "What did I just ask you?")
     assert answer.tools == []

@@ -404,7 +404,7 @@ async def test_projects_and_people_come_from_mentions(rem: Rem, alice: Store, sq
     user = await profile(alice)
     assert user.metadata["profile"]["current_projects"] == ["Project Apollo"]
     assert user.metadata["profile"]["people"] == ["Sarah Chen"]
-    assert user.summary == "Works on Project Apollo. Often speaks of Sarah Chen."
+    assert user.summary == "Mentions Project Apollo. Often speaks of Sarah Chen."
     (apollo,) = await alice.lookup("project-apollo")
     await alice.delete(apollo)
     assert (await profile(alice)).summary == ""

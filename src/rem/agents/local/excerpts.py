@@ -11,6 +11,8 @@ from typing import Any
 
 import orjson
 
+from rem.query.list_questions import NOTHING_STORED
+from rem.query.natural import WEAK_NOTE
 from rem.text import collapse_spaces
 from rem.tools import excerpt
 from rem.tools.rows import find_text
@@ -20,7 +22,8 @@ OPENING = "Here is what memory holds on that"
 """Beginning of an answer with excerpts."""
 ELSE = "Ask me about anything else that you have stored."
 """End of an answer to small talk."""
-_OWN_PHRASES = (NOTICE, OPENING, ELSE)
+NO_CLEAR_ANSWER = "I found nothing that clearly answers this"
+_OWN_PHRASES = (NOTICE, OPENING, ELSE, NO_CLEAR_ANSWER)
 """A stored message with one of these is an answer of `rem:local`, which is never quoted."""
 _HOW_TO_CHANGE = (
     f"{NOTICE}, so these are excerpts from memory, not a written answer. "
@@ -28,6 +31,11 @@ _HOW_TO_CHANGE = (
 )
 MAX_EXCERPTS = 5
 MAX_EXCERPT_CHARS = 320
+MAX_FIRST_EXCERPT_CHARS = 560
+"""Length of the best match, which has the answer more often than all others."""
+MAX_LISTED_ROWS = 20
+MAX_LISTED_CHARS = 160
+"""The number of rows of a list that are shown, and their length."""
 MAX_LOOKUP_CHARS = 8_000
 """Length of an excerpt if the user looked up one entity to read it."""
 MAX_VALUE_CHARS = 80
@@ -71,6 +79,13 @@ class Excerpts:
     error: str | None = None
     is_lookup: bool = False
     """The user looked up one entity, so its text is quoted at length."""
+    is_weak: bool = False
+    """No row clearly answers the question."""
+    is_list: bool = False
+    hidden: int = 0
+    """Rows of a list that are not shown."""
+    remark: str = ""
+    """What to say if there are no rows."""
 
     @property
     def keys(self) -> list[str]:
@@ -86,10 +101,24 @@ def parse_search_result(content: Any, questions: Sequence[str], *, is_lookup: bo
     if result.get("status") == "error" or (result.get("error") and "results" not in result):
         return Excerpts(error=shorten(str(result.get("error", "it failed"))))
     rows = [row for row in _get_rows(result) if not _is_echo(row, questions)]
-    question, max_chars = " ".join(questions), MAX_LOOKUP_CHARS if is_lookup else MAX_EXCERPT_CHARS
-    excerpts = (_make_excerpt(row, question, max_chars) for row in rows)
-    items = tuple(excerpt for excerpt in excerpts if excerpt.text)[:MAX_EXCERPTS]
-    return Excerpts(items, _estimate_confidence(result, rows[0]) if items else 0.0, is_lookup=is_lookup)
+    is_list = str(result.get("query_type", "")).upper() == "SQL"
+    lengths = (MAX_LOOKUP_CHARS if is_lookup else MAX_LISTED_CHARS if is_list else 0) or None
+    excerpts = [
+        _make_excerpt(row, " ".join(questions), lengths or (MAX_EXCERPT_CHARS if place else MAX_FIRST_EXCERPT_CHARS))
+        for place, row in enumerate(rows)
+    ]
+    quoted = [excerpt for excerpt in excerpts if excerpt.text]
+    items = tuple(quoted[: MAX_LISTED_ROWS if is_list else MAX_EXCERPTS])
+    notes = [str(note) for note in result.get("notes") or ()]
+    return Excerpts(
+        items,
+        _estimate_confidence(result, rows[0]) if items else 0.0,
+        is_lookup=is_lookup,
+        is_weak=WEAK_NOTE in notes,
+        is_list=is_list,
+        hidden=len(quoted) - len(items),
+        remark=next((note for note in notes if note.startswith(NOTHING_STORED)), ""),
+    )
 
 
 def pick_excerpt(text: str, question: str, max_chars: int = MAX_EXCERPT_CHARS) -> str:
@@ -119,6 +148,8 @@ def write_answer(excerpts: Excerpts) -> str:
     """Return the answer to a question, in Markdown."""
     if excerpts.error is not None:
         return f"The memory could not be searched: {excerpts.error}\n\n{NOTICE} either: set `LLM__DEFAULT_MODEL`."
+    if not excerpts.items and excerpts.remark:
+        return f"{excerpts.remark}\n\n{NOTICE}: I can only list and quote what is stored."
     if not excerpts.items:
         return (
             'I found nothing about that in memory. Try other words, a key like `LOOKUP "sarah-chen"`, or `FUZZY` for '
@@ -130,7 +161,15 @@ def write_answer(excerpts: Excerpts) -> str:
         f"{_hint_at_rest(item, excerpts.is_lookup)}"
         for number, item in enumerate(excerpts.items, start=1)
     ]
-    return "\n".join([f"{OPENING}, the best match first:", "", *lines, "", _HOW_TO_CHANGE])
+    if excerpts.hidden:
+        lines.append(f"\n… and {excerpts.hidden} more. Ask for a shorter time, or name a topic, to see fewer.")
+    return "\n".join([_open_answer(excerpts), "", *lines, "", _HOW_TO_CHANGE])
+
+
+def _open_answer(excerpts: Excerpts) -> str:
+    if excerpts.is_weak:
+        return f"{NO_CLEAR_ANSWER}. The nearest texts in memory:"
+    return f"{OPENING}:" if excerpts.is_list else f"{OPENING}, the best match first:"
 
 
 def explain_missing_tools() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from rem.agents.decisions import parse_confirmation
 from rem.agents.local.excerpts import ELSE, NOTICE, shorten
 from rem.errors import QuerySyntaxError
 from rem.message_kinds import is_topic, keep_statements, list_requests
@@ -32,6 +33,9 @@ _THANKS = re.compile(
     r"(?: for (?:that|this|your help|the help))?"
 )
 _ASSENT = re.compile(r"ok|okay|all right|alright|got it|great|perfect|cool|nice|good|fine|i see")
+_UNDO = re.compile(
+    r"(?:please )?(?:undo|revert|roll back|take (?:it|that) back)(?: (?:it|that|this|the last one))?(?: please)?"
+)
 _FAREWELL = re.compile(rf"(?:bye(?: bye)?|goodbye|good bye|good night|see you|tschüss){_OPTIONAL_ENDING}")
 
 _POLITE_LEAD = (
@@ -102,7 +106,12 @@ def reply_without_search(question: str, earlier: Sequence[str]) -> str | None:
     if _ASKS_ALL.fullmatch(plain):
         # At the beginning of a session the question means an earlier session, which must be searched.
         return _list_messages(earlier) if earlier else None
-    return answer_about_rem(question) or _reply_to_courtesy(plain) or _reply_to_statement(question)
+    return (
+        answer_about_rem(question)
+        or _reply_to_courtesy(plain)
+        or _reply_to_decision(question, plain)
+        or _reply_to_statement(question)
+    )
 
 
 def resolve_follow_up(question: str, earlier: Sequence[str]) -> tuple[str, ...]:
@@ -147,6 +156,22 @@ def _reply_to_courtesy(plain: str) -> str | None:
     return None
 
 
+def _reply_to_decision(message: str, plain: str) -> str | None:
+    """Return the answer to a yes, no or undo. A decision on a change that waits for it does not come this far."""
+    if _UNDO.fullmatch(plain):
+        return (
+            "There is nothing that I can undo. What was corrected or said wrongly can be corrected again (“correction: "
+            "…”), and what was forgotten is gone for good."
+        )
+    decision = parse_confirmation(message)
+    if decision is None or decision.numbers is not None:
+        return None
+    return (
+        "There is nothing to confirm or to drop: no change waits for your answer. A request to forget or correct "
+        "something lapses after some minutes, or when something else is said; then ask for it again."
+    )
+
+
 def _reply_to_statement(message: str) -> str | None:
     """Return the answer to a message that only states something; None if it also asks something."""
     confirmation = confirm_statements(message)
@@ -178,7 +203,7 @@ def _list_messages(messages: Sequence[str]) -> str:
 
 def _is_small_talk(plain: str) -> bool:
     """Return whether a message has no subject that a later one could refer to."""
-    patterns = (_ASKS_FIRST, _ASKS_LAST, _ASKS_ALL, _THANKS, _ASSENT, _FAREWELL, _GREETING)
+    patterns = (_ASKS_FIRST, _ASKS_LAST, _ASKS_ALL, _THANKS, _ASSENT, _FAREWELL, _GREETING, _UNDO)
     return any(pattern.fullmatch(plain) for pattern in patterns) or answer_about_rem(plain) is not None
 
 

@@ -27,6 +27,17 @@ SELECT DISTINCT ON (key) "table", key, user_id, happened_at, content FROM (
   WHERE 'person' IN (extracted_data ->> 'type', extracted_data ->> 'entity_type') OR 'person' = ANY (tags)) AS known
 ORDER BY key, "table" DESC
 
+-- name: about_author
+-- The profile of the user, and then what the user said about himself or herself.
+SELECT "table", key, date_trunc('second', happened_at) AS happened_at, content FROM (
+  SELECT 0 AS place, 'users' AS "table", key, updated_at AS happened_at,
+    concat_ws(': ', nullif(name, user_id), nullif(summary, '')) AS content
+  FROM users WHERE user_id IS NOT NULL AND (origin = 'dream:profiles' OR user_id IN (id::text, name))
+  UNION ALL
+  SELECT 1, 'messages', key, created_at, left(content, 300) FROM messages
+  WHERE role = 'user' AND coalesce(kind, 'statement') = 'statement' AND content ~ {pattern}) AS known
+WHERE content <> '' ORDER BY place, known.happened_at DESC, key LIMIT {limit}
+
 -- name: moments
 SELECT 'moments' AS "table", key, user_id, starts_timestamp AS happened_at, summary AS content FROM moments
 

@@ -171,7 +171,8 @@ def _draft_summary(
     parts = [
         (_join_sentence(line.name for line in about), about),
         (f"Comes back to {_join_names(interests)}.", interests),
-        (f"Works on {_join_names(lists[_PROJECTS][:3])}.", lists[_PROJECTS][:3]),
+        # Somebody who speaks of a project does not always work on it.
+        (f"Mentions {_join_names(lists[_PROJECTS][:3])}.", lists[_PROJECTS][:3]),
         (f"Lately it was about {_join_names(recent[:3])}.", recent[:3]),
         (f"Often speaks of {_join_names(lists[_PEOPLE][:3])}.", lists[_PEOPLE][:3]),
         ("Said: " + " ".join(f'"{preference.name}"' for preference in preferences), preferences),
