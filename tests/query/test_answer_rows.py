@@ -68,12 +68,41 @@ _REPLACED = [
         "We raised the kitchen budget to 15000 euros.",
         "What is the budget for the kitchen?",
     ),
+    ("Priya leads the Aurora project.", "Jonas took over Aurora from Priya.", "Who leads Aurora?"),
+    (
+        "We use Zep for the washroom floors.",
+        "We no longer use Zep on the washroom floors, it's Green Solutions from here on.",
+        "What do we clean the washroom floors with?",
+    ),
+    ("The staging server is called willow.", "The staging server is now rowan.", "What is the staging server called?"),
+    (
+        "The guests from Linz are staying till Saturday.",
+        "The guests from Linz are stopping one more night, so till Sunday.",
+        "Till when are the guests from Linz staying?",
+    ),
+    (
+        "Wanda handles the bus passes, ask her before eight.",
+        "The bus passes aren't Wanda's any more, Ms. Tremblay does them.",
+        "Who handles the bus passes?",
+    ),
+    ("I lent my blue tent to Oskar.", "Oskar brought back the tent with a hole in it.", "Where is my blue tent?"),
 ]
 _NOT_REPLACED = [
     ("Marta is my sister.", "Marta is coming on Saturday.", "Who is Marta?"),
     ("Marta likes tulips.", "I cancelled dinner with Marta.", "What does Marta like?"),
     ("The meeting on Monday is in room 4.", "The meeting on Tuesday is in room 5.", "Where is the meeting on Monday?"),
     ("I had lunch with Priya at Noma.", "I had lunch with Jonas at Amass.", "Where did I have lunch with Priya?"),
+    (
+        "The neighbours' tortoise eats dandelion leaves, never lettuce.",
+        "We won't have to look after the tortoise any more.",
+        "What does the neighbours' tortoise eat?",
+    ),
+    (
+        "Jonas teaches at the Saint Barbara school.",
+        "The parents' evenings of Jonas's school have changed, they are on Mondays now.",
+        "At which school does Jonas teach?",
+    ),
+    ("Dad was a signalman.", "Dad's old watch turned up in a box, it was not lost after all.", "What was Dad's job?"),
     ("My favourite restaurant is Bistro Nord.", "My favourite colour is teal.", "What is my favourite restaurant?"),
 ]
 

@@ -39,9 +39,13 @@ async def _statistics(sql: Sql) -> tuple[dict[int, int], dict[tuple[str | None, 
 
 async def _true_statistics(sql: Sql) -> tuple[dict[int, int], dict[tuple[str | None, str | None, str], int]]:
     """Return the same statistics, counted in the passages."""
-    terms = await sql.fetch("SELECT t.term, count(*) FROM passages p, rem_sparse_terms(p.terms) t GROUP BY t.term")
+    terms = await sql.fetch(
+        "SELECT t.term, count(*) FROM passages p, rem_sparse_terms(p.terms) t "
+        "WHERE rem_is_counted(p.is_statement, p.position) GROUP BY t.term"
+    )
     totals = await sql.fetch(
-        "SELECT owner, language, entity_type, count(*) FROM passages "
+        "SELECT owner, language, entity_type, "
+        "count(*) FILTER (WHERE owner IS NOT NULL OR rem_is_counted(is_statement, position)) AS passages FROM passages "
         "GROUP BY entity_type, GROUPING SETS (owner, language)"
     )
     return {row[0]: row[1] for row in terms}, {(row[0], row[1], row[2]): row[3] for row in totals}

@@ -7,7 +7,7 @@ question about a named thing, as a search in a time, and else as a search.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
@@ -52,6 +52,9 @@ NEAR_BEST_SCORE = 0.8
 """Of the rows that score nearly as well as the best, those of the asked time come first."""
 UNNAMED_TABLES = ("sessions", "messages", "moments", "feedbacks", "shared_sessions", "approvals", "tool_gaps")
 """Their keys are made of words of texts, or of ids. They are no names of things."""
+MIN_CLEAR_MATCH = 0.58
+"""The similarity plus the share of the question's words. Of 374 right answers to everyday questions, 3 % have less, and
+of 149 answers to questions about somebody else's life, 65 %."""
 WEAK_NOTE = "Nothing clearly answers this: these are the nearest texts."
 """A note of an answer whose best row is a weak match."""
 _TEXT_FIELDS = ("content", "summary", "description")
@@ -239,11 +242,19 @@ async def _answer(executor: QueryExecutor, store: Store, text: str, reading: Rea
         if isinstance(also, Search) and merged is not result:
             notes.append(f"Then: {_shorten(also)}")
         result = merged
+    if query == _apply_limit(reading.query, limit) and isinstance(query, Search) and _is_weak(result.results):
+        notes.append(WEAK_NOTE)
     if reading.if_empty and not result.results:
         notes.append(reading.if_empty)
     if reading.period is not None:
         result = replace(result, results=_put_time_first(result.results, reading.period))
     return replace(result, notes=(*notes, *result.notes))
+
+
+def _is_weak(rows: Sequence[dict[str, Any]]) -> bool:
+    """Return whether the best rows share little with the question, by words and by meaning."""
+    best = [row for row in rows[:2] if isinstance(row.get("similarity"), float)]
+    return bool(best) and all(row["similarity"] + float(row.get("weight") or 0.0) < MIN_CLEAR_MATCH for row in best)
 
 
 async def _run(executor: QueryExecutor, store: Store, text: str, query: Query) -> QueryResult:
@@ -293,6 +304,10 @@ def _merge(result: QueryResult, rows: list[dict[str, Any]], query: Query, also: 
     shown = {_identify(row) for row in result.results}
     added = [row for row in rows if not {_identify(row), _identify_file(row)} & shown]
     own = result.results
+    if isinstance(query, Lookup):
+        # A note about a person says more than what dreams collected from other texts.
+        own = sorted(own, key=lambda row: not _explains(row))
+        result = replace(result, results=own)
     if isinstance(query, Lookup | Fuzzy):
         name = query.text if isinstance(query, Fuzzy) else query.keys[0]
         added = [row for row in added if _mentions(row, name)]

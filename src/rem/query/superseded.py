@@ -13,27 +13,34 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from rem.db.sql import query as sql
 from rem.message_kinds import refers_back
+from rem.query.question_words import QuestionWords, find_asked_name, find_content_words, stem_word
+from rem.query.value_kinds import ValueKind, find_value_kinds
 from rem.rules import alternatives, word_set, word_sets
-from rem.text import STOP_WORDS, find_sentence_spans, split_words
+from rem.text import find_sentence_spans, split_words
 
 if TYPE_CHECKING:
     from rem.db.store import Store
 
-MAX_COMPARED_ROWS = 15
+MAX_COMPARED_ROWS = 20
 """Rows of an answer that are compared with each other."""
 COMPARED_TABLES = ("messages", "resources")
 """What dreams derived repeats these rows, under the date of the dream."""
-MAX_SENTENCES = 5
-"""Sentences of a row that are compared: those with most words of the question."""
+MAX_SENTENCES = 20
+"""Sentences of a row that are looked at."""
 SAME_TOPIC_COSINE = 0.42
 """Two texts about the same thing have at least this cosine."""
-MIN_FIT_SHARE = 0.75
+MIN_FIT_SHARE = 0.74
 """A newer row must fit the question about as well as the older one. Otherwise it is about another part of the topic."""
+RESTATED_COSINE = 0.5
+"""The same for a newer text without a word of change."""
+MAX_MISSING_WORDS = 2
+"""Words of the question that a text may leave out if it clearly revises an earlier one."""
 SURE_TOPIC_COSINE = 0.6
 MIN_STATE_SHARE = 0.65
 """The same two for a newer text that says how things are now."""
@@ -44,12 +51,6 @@ MIN_MOVED_SHARE = 0.5
 """The same for a newer text with a word of change and the kind of value that is asked for."""
 MAX_REFERENCE_DISTANCE = 6
 """A correction without a subject ("Actually it's Thursday") refers to one of this many messages before it."""
-_TIME_SHAPE = re.compile(r"\b\d{1,2}[:.]\d\d\b|\b\d{1,2} ?(?:am|pm|o'clock)\b|\b(?:noon|midnight)\b")
-_DAY = re.compile(
-    r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b|\b\d{1,2}(?:st|nd|rd|th)\b|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\b"
-    r"|\b(?:today|tomorrow|tonight)\b"
-)
-_PLACE = re.compile(r"\b(?:in|at|to|near|on)\s+(?:the\s+)?([a-z][\w-]+)")
 _SUBJECT = re.compile(
     r"(?:(?:and|but|so|ok|okay|well|also|btw|by the way|fyi|actually|sorry|no|update|correction)[,:]?\s+)*"
     r"(?P<subject>[^,;]{2,80}?)\s*"
@@ -59,21 +60,9 @@ _SUBJECT = re.compile(
 _ABOUT_AUTHOR = re.compile(
     r"\b(?:do|did|am|have|will) (?:i|we)\b|\b(?:my|our) (?:new )?(?:address|job|employer|birthday)\b", re.I
 )
-_WANTED_SHAPES = (
-    (re.compile(r"\bwhen\b|\b(?:what|which) (?:time|day|date)\b"), frozenset(("time", "day"))),
-    (
-        re.compile(
-            r"\bwhere\b|\b(?:what|which) (?:town|city|place|room|street|country|hospital|clinic|school|hotel|hall)\b"
-        ),
-        frozenset(("place",)),
-    ),
-    (
-        re.compile(r"\bhow (?:much|many|old|long)\b|\b(?:number|price|cost|costs|code|password)\b"),
-        frozenset(("number",)),
-    ),
-)
 _REVOCATION = re.compile(
-    r"\b(?:cancel\w*|called off|off|dropped|scrapped|revoked|over|sold|quit|no longer|any ?more)\b"
+    r"\b(?:cancel\w*|called off|dropped|scrapped|revoked|sold|quit|no longer|any ?more|after all)\b"
+    r"|\bnot (?:going|getting)\b|(?:\b(?:is|are|was|were|it's)|'s) (?:all )?(?:off|over|done|gone)\b"
 )
 _OWN_VERBS = "live|living|moved|moving|relocated|work|working|joined|quit|hired"
 _OWN_NOUNS = "job|address|birthday|employer"
@@ -96,18 +85,59 @@ class _Sentence:
     """The words without those of change."""
     subject: frozenset[str]
     value: frozenset[str]
-    shapes: frozenset[str]
+    shapes: frozenset[ValueKind]
     """The kinds of its value: a time, a day, a number, a place."""
-    all_shapes: frozenset[str]
+    all_shapes: frozenset[ValueKind]
     """The same of the whole sentence."""
     properties: frozenset[str]
     negated: frozenset[str]
     has_change: bool
     is_revocation: bool
+    is_revision: bool
+    """Whether it clearly revises what was said before, unlike "new" and "now", which say little."""
     is_state: bool
     """Whether it says how something is now."""
     refers_back: bool
+    is_succession: bool
+    """Whether it says that somebody took the place of somebody else."""
+    is_return: bool
+    is_absence: bool
+    """Whether it says that somebody has a thing of somebody else, or that a thing is brought back."""
     owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One or two sentences of a row: those that fit the question best."""
+
+    sentences: tuple[_Sentence, ...]
+    covered: frozenset[str]
+    """The words of the question that they have."""
+
+    @property
+    def words(self) -> frozenset[str]:
+        """The words of all sentences."""
+        return frozenset().union(*(sentence.words for sentence in self.sentences))
+
+    @property
+    def shapes(self) -> frozenset[ValueKind]:
+        """The kinds of values in all sentences."""
+        return frozenset().union(*(sentence.all_shapes for sentence in self.sentences))
+
+    @property
+    def has_change(self) -> bool:
+        """Whether one of the sentences has a word of change."""
+        return any(sentence.has_change for sentence in self.sentences)
+
+    @property
+    def is_revision(self) -> bool:
+        """Whether one of the sentences clearly revises what was said before."""
+        return any(sentence.is_revision for sentence in self.sentences)
+
+    @property
+    def is_revocation(self) -> bool:
+        """Whether one of the sentences says that something is over."""
+        return any(sentence.is_revocation for sentence in self.sentences)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,28 +153,14 @@ class _Row:
     session_id: str | None
     position: int
     entity_id: str
-    sentences: tuple[_Sentence, ...]
-
-    @property
-    def is_long(self) -> bool:
-        """Whether the text has many sentences."""
-        return len(self.sentences) > MAX_REPLACED_SENTENCES
-
-    @property
-    def words(self) -> frozenset[str]:
-        """The words of all compared sentences."""
-        return frozenset().union(*(sentence.words for sentence in self.sentences))
-
-    @property
-    def shapes(self) -> frozenset[str]:
-        """The kinds of values in all compared sentences."""
-        return frozenset().union(*(sentence.all_shapes for sentence in self.sentences))
-
-    @property
-    def has_change(self) -> bool:
-        """Whether one of the sentences has a word of change."""
-        return any(sentence.has_change for sentence in self.sentences)
-
+    part: _Part
+    """What the row says about the question."""
+    words: frozenset[str]
+    """The words of the whole text: its sentences may name their subject only once."""
+    covered: frozenset[str]
+    """The words of the question among them."""
+    is_long: bool
+    """Whether the text has many sentences."""
     corrected_ids: frozenset[str] = frozenset()
     """Rows that the user has confirmed to be replaced by this one (`metadata.supersedes`)."""
 
@@ -162,11 +178,17 @@ class _Row:
 class _Question:
     """What a question asks for."""
 
-    words: frozenset[str]
+    words: QuestionWords
     properties: frozenset[str]
     """The properties of its author, such as the residence."""
-    shapes: frozenset[str]
-    """The kinds of values that answer it: a day or a time for "When …?"; empty if any."""
+
+    is_introduction: bool
+    """Whether it asks who somebody is."""
+
+    @property
+    def shapes(self) -> frozenset[ValueKind]:
+        """The kinds of values that answer it: a day or a time for "When …?"; empty if any."""
+        return self.words.kinds - {"name"}
 
 
 async def mark_superseded(store: Store, question: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -174,18 +196,20 @@ async def mark_superseded(store: Store, question: str, rows: list[dict[str, Any]
 
     A replaced row gets `superseded_by`, the key of the newer row, and `superseded_at`, its date.
     """
-    compared = list(_prepare(question, rows))
+    asked = _parse_question(question)
+    compared = list(_prepare(asked, rows))
     if len(compared) < 2:
         return rows
     cosines = await _load_cosines(store, rows[:MAX_COMPARED_ROWS])
-    asked = _parse_question(question)
     newest: dict[int, _Row] = {}
     for older in compared:
         for newer in compared:
             cosine = cosines.get(frozenset((newer.entity_id, older.entity_id)), 0.0)
             is_newest = older.place not in newest or newest[older.place].time < newer.time
             is_corrected = older.entity_id in newer.corrected_ids
-            if is_newest and (is_corrected or _replaces(newer, older, asked, cosine)):
+            # What was said of somebody later does not change who it is.
+            is_replaced = is_corrected or (not asked.is_introduction and _replaces(newer, older, asked, cosine))
+            if is_newest and is_replaced:
                 newest[older.place] = newer
     return _reorder(rows, newest, {row.place for row in compared if row.is_long})
 
@@ -214,8 +238,7 @@ def _reorder(rows: list[dict[str, Any]], newest: dict[int, _Row], long_places: s
     return ordered
 
 
-def _prepare(question: str, rows: Sequence[dict[str, Any]]) -> Iterator[_Row]:
-    asked = _content_words(question)
+def _prepare(asked: _Question, rows: Sequence[dict[str, Any]]) -> Iterator[_Row]:
     for place, row in enumerate(rows[:MAX_COMPARED_ROWS]):
         record, passage = row.get("record"), row.get("passage")
         happened_at, key = row.get("happened_at"), row.get("key")
@@ -224,6 +247,8 @@ def _prepare(question: str, rows: Sequence[dict[str, Any]]) -> Iterator[_Row]:
         if row["table"] not in COMPARED_TABLES or (row["table"] == "resources" and not record.get("timestamp")):
             continue  # when a note was read says nothing about when it was written
         position = record.get("message_index")
+        text = str(passage.get("text") or "")
+        sentences = [text[start:end] for start, end in islice(find_sentence_spans(text), MAX_SENTENCES)]
         yield _Row(
             place,
             str(key),
@@ -234,7 +259,10 @@ def _prepare(question: str, rows: Sequence[dict[str, Any]]) -> Iterator[_Row]:
             str(record["session_id"]) if record.get("session_id") else None,
             position if isinstance(position, int) else -1,
             str(record.get("id")),
-            tuple(_pick_sentences(str(passage.get("text") or ""), asked)),
+            _pick_part([_parse_sentence(sentence) for sentence in sentences], asked),
+            find_content_words(text),
+            asked.words.find_in(find_content_words(text)),
+            len(sentences) > MAX_REPLACED_SENTENCES,
             _read_corrected_ids(record),
         )
 
@@ -246,12 +274,21 @@ def _read_corrected_ids(record: dict[str, Any]) -> frozenset[str]:
     return frozenset(str(name).rpartition("/")[2] for name in names) if isinstance(names, list) else frozenset()
 
 
-def _pick_sentences(text: str, asked: frozenset[str]) -> Iterator[_Sentence]:
-    """Yield the sentences with most words of the question, in their order."""
-    sentences = [text[start:end] for start, end in find_sentence_spans(text)]
-    by_fit = sorted(range(len(sentences)), key=lambda i: -len(asked & _content_words(sentences[i])))
-    for index in sorted(by_fit[:MAX_SENTENCES]):
-        yield _parse_sentence(sentences[index])
+def _pick_part(sentences: Sequence[_Sentence], asked: _Question) -> _Part:
+    """Return the sentence, or the two sentences one after the other, with most words of the question.
+
+    A value of the asked kind counts as a word. Two sentences: "The concert was moved. It's on the 25th now."
+    """
+    parts = [(sentence,) for sentence in sentences] + list(pairwise(sentences))
+
+    def fit(part: tuple[_Sentence, ...]) -> tuple[int, bool, int]:
+        words = asked.words.find_in(frozenset().union(*(sentence.words for sentence in part)))
+        shapes = frozenset().union(*(sentence.all_shapes for sentence in part))
+        has_value = bool(asked.shapes & shapes)
+        return len(words) + has_value, has_value, -len(part)
+
+    best = max(parts, key=fit, default=())
+    return _Part(best, asked.words.find_in(frozenset().union(*(sentence.words for sentence in best))))
 
 
 def _parse_sentence(sentence: str) -> _Sentence:
@@ -261,23 +298,27 @@ def _parse_sentence(sentence: str) -> _Sentence:
     subject: frozenset[str] = frozenset()
     value = text
     if changed is not None:
-        subject, value = _content_words(changed["object"] or changed["thing"]), changed["value"] or ""
+        subject, value = find_content_words(changed["object"] or changed["thing"]), changed["value"] or ""
     elif stated is not None:
-        subject, value = _content_words(stated["subject"]), stated["value"]
-    words = _content_words(text)
+        subject, value = find_content_words(stated["subject"]), stated["value"]
+    words = find_content_words(text)
     return _Sentence(
         words=words,
-        thing=_content_words(_cues().sub(" ", text)) - _fillers(),
+        thing=find_content_words(_cues().sub(" ", text)) - _fillers(),
         subject=subject - _fillers(),
-        value=_content_words(value),
-        shapes=frozenset(_find_shapes(value)),
-        all_shapes=frozenset(_find_shapes(text)),
+        value=find_content_words(value),
+        shapes=find_value_kinds(value),
+        all_shapes=find_value_kinds(sentence),
         properties=_find_properties(text),
-        negated=frozenset(_stem(word) for word in _NEGATED.findall(text) if word not in _empty_words()),
+        negated=find_content_words(" ".join(_NEGATED.findall(text))),
         has_change=_cues().search(text) is not None,
         is_revocation=_REVOCATION.search(text) is not None,
+        is_revision=_revisions().search(text) is not None,
         is_state=_STATE.search(text) is not None,
         refers_back=refers_back(text),
+        is_succession=_successions().search(text) is not None,
+        is_return=_returned().search(text) is not None,
+        is_absence=_absent().search(text) is not None,
         owner=_find_owner(text),
     )
 
@@ -285,27 +326,15 @@ def _parse_sentence(sentence: str) -> _Sentence:
 def _parse_question(question: str) -> _Question:
     text = question.lower().replace("’", "'")
     return _Question(
-        _content_words(text),
+        QuestionWords.of(question),
         _find_properties(text) if _ABOUT_AUTHOR.search(text) else frozenset(),
-        next((shapes for pattern, shapes in _WANTED_SHAPES if pattern.search(text)), frozenset()),
+        find_asked_name(question) is not None,
     )
 
 
 def _find_properties(text: str) -> frozenset[str]:
     words = set(split_words(text))
     return frozenset(name for name, verbs in _properties().items() if verbs & words)
-
-
-def _find_shapes(value: str) -> Iterator[str]:
-    """Yield of what kind the value of a sentence is: a time, a day, a number, a place."""
-    if _TIME_SHAPE.search(value):
-        yield "time"
-    if _DAY.search(value):
-        yield "day"
-    if re.search(r"\d", value):
-        yield "number"
-    if any(not _DAY.fullmatch(place) and place not in _empty_words() for place in _PLACE.findall(value)):
-        yield "place"
 
 
 def _find_owner(text: str) -> str:
@@ -318,18 +347,25 @@ def _find_owner(text: str) -> str:
 
 def _replaces(newer: _Row, older: _Row, asked: _Question, cosine: float) -> bool:
     """Return whether a row says something else about the question than an older one does."""
-    if not _is_comparable(newer, older, cosine) or _misses_point(newer, older, asked):
+    if not _is_comparable(newer, older, cosine):
         return False
-    if _moves(newer, older, asked):
+    if _returns(newer.part, older.part, asked):
         return True
-    if older.is_long:
-        return False  # most of a long text is still true
+    if _misses_point(newer.part, older.part, asked):
+        return False
     topic = _Topic(
         is_same=cosine >= SAME_TOPIC_COSINE and newer.fits(MIN_FIT_SHARE, older),
         is_sure=cosine >= SURE_TOPIC_COSINE and newer.fits(MIN_STATE_SHARE, older),
         is_near_in_session=_is_near_in_session(newer, older),
+        common=(older.part.covered & newer.covered) - _general_words(),
+        missing=older.part.covered - newer.covered - _general_words(),
+        is_near=newer.score >= MIN_MOVED_SHARE * older.score,
     )
-    pairs = ((new, old) for new in newer.sentences for old in older.sentences)
+    if _moves(newer, older, asked, topic) or _restates(newer, older, asked, topic, cosine):
+        return True
+    if _succeeds(newer.part, older, asked, topic):
+        return True
+    pairs = ((new, old) for new in newer.part.sentences for old in older.part.sentences)
     return any(_contradicts(new, old, asked, topic) for new, old in pairs)
 
 
@@ -340,6 +376,22 @@ class _Topic:
     is_same: bool
     is_sure: bool
     is_near_in_session: bool
+    common: frozenset[str]
+    """The words of the question that both have, without general ones such as "number"."""
+    missing: frozenset[str]
+    """The words of the question that only the older one has."""
+    is_near: bool
+    """Whether the newer one fits the question at least half as well."""
+
+    @property
+    def is_about_same(self) -> bool:
+        """Whether the newer one has nearly all words of the question that the older one has."""
+        return len(self.missing) < len(self.common) and len(self.missing) <= 1
+
+    @property
+    def has_same_words(self) -> bool:
+        """Whether the newer one has all words of the question that the older one has."""
+        return bool(self.common) and not self.missing
 
 
 def _is_comparable(newer: _Row, older: _Row, cosine: float) -> bool:
@@ -362,25 +414,39 @@ def _contradicts(new: _Sentence, old: _Sentence, asked: _Question, topic: _Topic
     return (
         _states_same_property(new, old, asked.properties)
         or _revokes(new, old)
-        or (topic.is_same and _changes(new, old))
-        or (topic.is_sure and new.is_state)
+        or (topic.is_same and topic.is_about_same and _changes(new, old))
+        or (topic.is_same and new.is_revision and bool(topic.common) and len(topic.missing) <= MAX_MISSING_WORDS)
+        or (topic.is_sure and new.is_state and topic.is_about_same)
         or (topic.is_near_in_session and _corrects(new, old))
     )
 
 
-def _misses_point(newer: _Row, older: _Row, asked: _Question) -> bool:
-    """Return whether only the older row has the kind of value that is asked for, and is not revoked."""
-    is_revoked = any(sentence.is_revocation for sentence in newer.sentences)
+def _misses_point(newer: _Part, older: _Part, asked: _Question) -> bool:
+    """Return whether only the older part has the kind of value that is asked for, and is not revoked."""
+    # What is called off has no time or place any more, but a phone number stays the same.
+    is_revoked = newer.is_revocation and not asked.shapes & {"code", "reason"}
     return bool(asked.shapes & older.shapes) and not asked.shapes & newer.shapes and not is_revoked
 
 
-def _moves(newer: _Row, older: _Row, asked: _Question) -> bool:
-    """Return whether a row with a word of change has another time, place or number for the thing that is asked for."""
-    if not newer.has_change or newer.score < MIN_MOVED_SHARE * older.score:
+def _moves(newer: _Row, older: _Row, asked: _Question, topic: _Topic) -> bool:
+    """Return whether a row with a word of change has another time, place or code for the thing that is asked for."""
+    new, old = newer.part, older.part
+    if not new.has_change or not topic.is_near or not topic.common:
         return False
-    return bool((asked.shapes & newer.shapes & older.shapes) - {"number"}) and bool(
-        (newer.words & older.words & asked.words) - _fillers()
-    )
+    if len(topic.missing) > (MAX_MISSING_WORDS if new.is_revision or topic.is_sure else 1):
+        return False
+    shapes = asked.shapes & new.shapes & old.shapes
+    if shapes & {"code"}:
+        return len(topic.common) > 1
+    return bool(shapes - {"number", "reason"}) and bool((newer.words & old.words & asked.words.words) - _fillers())
+
+
+def _restates(newer: _Row, older: _Row, asked: _Question, topic: _Topic, cosine: float) -> bool:
+    """Return whether a row says as much about the question, with another day or time."""
+    new, old = newer.part, older.part
+    shapes = asked.shapes & new.shapes & old.shapes & {"day", "time"}
+    is_about_same = topic.is_same and topic.has_same_words and cosine >= RESTATED_COSINE
+    return is_about_same and bool(shapes) and not new.words <= old.words
 
 
 def _states_same_property(new: _Sentence, old: _Sentence, asked: frozenset[str]) -> bool:
@@ -392,6 +458,20 @@ def _states_same_property(new: _Sentence, old: _Sentence, asked: frozenset[str])
 def _revokes(new: _Sentence, old: _Sentence) -> bool:
     """Return whether a sentence says nothing but that the thing of the older one has changed: "The offsite is off"."""
     return new.has_change and bool(new.thing) and new.thing <= old.words
+
+
+def _succeeds(new: _Part, older: _Row, asked: _Question, topic: _Topic) -> bool:
+    """Return whether somebody took the place of the one whom the older row names: "Jonas took over from Priya"."""
+    if "name" not in asked.words.kinds or not topic.is_near or len((new.words & older.words) - _fillers()) < 2:
+        return False
+    return any(sentence.is_succession for sentence in new.sentences)
+
+
+def _returns(new: _Part, old: _Part, asked: _Question) -> bool:
+    """Return whether a thing is back that was lent, or lay somewhere else, if the question asks where it is."""
+    is_back = any(sentence.is_return for sentence in new.sentences)
+    was_away = any(sentence.is_absence for sentence in old.sentences)
+    return "place" in asked.shapes and is_back and was_away and bool((new.covered & old.covered) - _fillers())
 
 
 def _changes(new: _Sentence, old: _Sentence) -> bool:
@@ -422,27 +502,9 @@ async def _load_cosines(store: Store, rows: Sequence[dict[str, Any]]) -> dict[fr
     return {frozenset((str(first), str(second))): cosine for first, second, cosine in pairs}
 
 
-def _content_words(text: str) -> frozenset[str]:
-    """Return the stems of the words with content. Days and months are content here."""
-    words = split_words(text.replace("’", "'").replace("'s", "").replace("'", ""))
-    return frozenset(_stem(word) for word in words if word not in _empty_words())
-
-
-def _stem(word: str) -> str:
-    for ending in ("ies", "es", "s", "ing", "ed", "d"):
-        if word.endswith(ending) and len(word) - len(ending) > 2:
-            return word[: -len(ending)]
-    return word
-
-
-@cache
-def _empty_words() -> frozenset[str]:
-    return STOP_WORDS - word_set("names.calendar_words") - word_set("message_kinds.time_words") - {"work", "place"}
-
-
 @cache
 def _fillers() -> frozenset[str]:
-    return frozenset(_stem(word) for word in word_set("changes.fillers")) | word_set("changes.fillers")
+    return frozenset(stem_word(word) for word in word_set("changes.fillers")) | word_set("changes.fillers")
 
 
 @cache
@@ -453,6 +515,32 @@ def _properties() -> dict[str, frozenset[str]]:
 @cache
 def _cues() -> re.Pattern[str]:
     return re.compile(rf"\b{alternatives('changes.cues')}\b")
+
+
+@cache
+def _revisions() -> re.Pattern[str]:
+    return re.compile(rf"\b{alternatives('changes.revisions')}\b")
+
+
+@cache
+def _general_words() -> frozenset[str]:
+    words = word_set("changes.general_words") | word_set("names.calendar_words")
+    return frozenset(stem_word(word) for word in words)
+
+
+@cache
+def _successions() -> re.Pattern[str]:
+    return re.compile(rf"\b{alternatives('changes.successions')}\b")
+
+
+@cache
+def _returned() -> re.Pattern[str]:
+    return re.compile(rf"\b{alternatives('changes.returns')}\b")
+
+
+@cache
+def _absent() -> re.Pattern[str]:
+    return re.compile(rf"\b{alternatives('changes.absences')}\b")
 
 
 @cache

@@ -131,7 +131,12 @@ BEGIN
   RETURN stored;
 END $$;
 
--- Update the statistics after any write to passages.
+-- Return whether a passage counts for statistics: a statement, or any message of a dialogue, which has a position.
+CREATE OR REPLACE FUNCTION rem_is_counted(is_statement boolean, "position" integer) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN is_statement OR "position" IS NOT NULL;
+
+-- Update the statistics after any write to passages. Questions that a user asks REM do not count for the rarity of words, nor does what
+-- quotes other rows: with every question that is asked again, its words would become more frequent and count less.
 CREATE OR REPLACE FUNCTION rem_count_passages() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
   sign integer := CASE TG_OP WHEN 'INSERT' THEN 1 ELSE -1 END;
@@ -141,11 +146,12 @@ BEGIN
   END IF;
   INSERT INTO rem.term_count_deltas (tenant_id, term, passages)
   SELECT c.tenant_id, t.term, sign * count(*) FROM changed_rows c CROSS JOIN LATERAL rem.rem_sparse_terms(c.terms) t
-  GROUP BY c.tenant_id, t.term;
+  WHERE rem.rem_is_counted(c.is_statement, c.position) GROUP BY c.tenant_id, t.term;
   INSERT INTO rem.passage_total_deltas (tenant_id, owner, language, entity_type, passages)
   SELECT tenant_id, owner, language, entity_type,
          -- Passages without words do not count for the rarity of words.
-         sign * CASE WHEN owner IS NULL THEN count(*) FILTER (WHERE l2_norm(terms) > 0) ELSE count(*) END
+         sign * CASE WHEN owner IS NULL THEN count(*) FILTER (WHERE l2_norm(terms) > 0 AND rem.rem_is_counted(is_statement, position))
+                ELSE count(*) END
   FROM changed_rows GROUP BY tenant_id, entity_type, GROUPING SETS (owner, language);
   RETURN NULL;
 END $$;
@@ -185,22 +191,25 @@ BEGIN
      WITH (m = 16, ef_construction = 64) WHERE model_id = %s', 'passages_embedding_' || of_model, dimension, of_model);
 END $$;
 
--- Compute the mean of an owner's vectors again, if the number of passages has changed by more than a tenth.
+-- Compute the mean of an owner's vectors again, if the number of passages has changed by more than a tenth, or by more than a fiftieth
+-- for an owner with few. The questions that the owner asked are left out: a mean of questions is similar to every question.
 CREATE OR REPLACE FUNCTION rem_refresh_embedding_mean(of_tenant text, of_owner text, of_model smallint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
+  tolerance numeric;
   mean_passages bigint := (SELECT m.passages FROM rem.embedding_means m
                    WHERE (m.tenant_id, m.owner, m.model_id) = (of_tenant, of_owner, of_model));
   owned_passages bigint := (SELECT c.passages FROM rem.rem_owner_passage_counts(of_tenant, ARRAY[of_owner], NULL) c);
   embedded_passages bigint;
 BEGIN
-  IF owned_passages BETWEEN mean_passages * 0.9 AND mean_passages * 1.1 THEN
+  tolerance := CASE WHEN mean_passages < 2000 THEN 0.02 ELSE 0.1 END;
+  IF owned_passages BETWEEN mean_passages * (1 - tolerance) AND mean_passages * (1 + tolerance) THEN
     RETURN false;
   END IF;
   -- During embedding, the owner has more passages than vectors.
   SELECT count(*) INTO embedded_passages FROM rem.passages p
   WHERE p.tenant_id = of_tenant AND p.owner = of_owner AND p.model_id = of_model;
-  IF embedded_passages BETWEEN mean_passages * 0.9 AND mean_passages * 1.1 THEN
+  IF embedded_passages BETWEEN mean_passages * (1 - tolerance) AND mean_passages * (1 + tolerance) THEN
     RETURN false;
   END IF;
   IF embedded_passages < 10 THEN
@@ -210,7 +219,8 @@ BEGIN
   INSERT INTO rem.embedding_means AS m (tenant_id, owner, model_id, mean, passages)
   SELECT of_tenant, of_owner, of_model, avg(s.embedding), embedded_passages
   FROM (SELECT p.embedding FROM rem.passages p
-        WHERE p.tenant_id = of_tenant AND p.owner = of_owner AND p.model_id = of_model LIMIT 20000) s
+        WHERE p.tenant_id = of_tenant AND p.owner = of_owner AND p.model_id = of_model
+          AND rem.rem_is_counted(p.is_statement, p.position) LIMIT 20000) s
   HAVING count(*) > 0
   ON CONFLICT (tenant_id, owner, model_id) DO UPDATE SET mean = excluded.mean, passages = excluded.passages;
   RETURN true;

@@ -65,7 +65,8 @@ BEGIN
   LOOP
     relative_time_terms := CASE WHEN relative_time_words = '' THEN '{}'
       ELSE ARRAY(SELECT r.term FROM rem.rem_terms(of_language, relative_time_words) r) END;
-    SELECT array_agg(r.term || ':' || r.rarity) FILTER (WHERE r.passages > 0), sum(r.rarity) FILTER (WHERE NOT r.is_synonym)
+    -- A word of no statement can be a word of a question, which `FROM messages` finds.
+    SELECT array_agg(r.term || ':' || r.rarity) FILTER (WHERE r.passages > 0 OR NOT r.is_synonym), sum(r.rarity) FILTER (WHERE NOT r.is_synonym)
       INTO language_items, language_weight
     FROM (
       SELECT q.term, q.is_synonym, c.passages, (CASE WHEN q.is_synonym THEN w.synonym
@@ -212,12 +213,14 @@ CREATE OR REPLACE FUNCTION rem_passages_with_rare_words(
   statements_only boolean, of_model smallint, query_vector halfvec, query_terms sparsevec, owned_passages bigint, max_passages integer
 ) RETURNS rem.passage_score[] LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  -- The rarest term, and as many more as have at most 300 passages together. A term's rarity tells how many passages have it.
+  -- The rarest term, and as many more as have at most 300 passages together. A term's rarity tells how many passages have it: 0.5 for a
+  -- term that no statement has.
   postings integer[] := ARRAY(
     SELECT rem.rem_posting(of_tenant, of_owner, r.term) FROM (
-      SELECT t.term, row_number() OVER rarest AS place, sum(owned_passages * exp(-t.weight)) OVER rarest AS passages
+      SELECT t.term, row_number() OVER rarest AS place, owned_passages * exp(-t.weight) AS own,
+             sum(owned_passages * exp(-t.weight)) OVER rarest AS passages
       FROM rem.rem_sparse_terms(query_terms) t WINDOW rarest AS (ORDER BY t.weight DESC, t.term)) r
-    WHERE r.place = 1 OR r.passages <= 300);
+    WHERE r.passages - r.own < 0.6 * r.place OR r.passages <= 300);
 BEGIN
   RETURN ARRAY(
     WITH means AS MATERIALIZED (SELECT * FROM rem.rem_owner_means(of_tenant, ARRAY[of_owner], of_model, query_vector))
