@@ -14,6 +14,7 @@ from rem.memory.message import NewMessage
 from rem.models import Moment, Role
 from rem.models.field_types import utc_now
 from rem.query.answer_rows import drop_copies, prefer_fitting
+from rem.query.natural import WEAK_NOTE
 
 _USER = "alice"
 _NOISE = [
@@ -148,6 +149,27 @@ async def test_statement_about_something_else_replaces_nothing(
     rows = await answer(rem, question)
     assert rows[0]["record"]["content"] == right
     assert not [row for row in rows if "superseded_by" in row]
+
+
+async def test_weak_match_is_noted(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:
+    await tell(rem, sql, 1, *_NOISE)
+    assert WEAK_NOTE in (await rem.ask("Who won the chess championship in Reykjavik?", user=_USER)).notes
+    for question in ("Who plays the cello?", "Which floor is the broken printer on?", "When does the sauna open?"):
+        assert WEAK_NOTE not in (await rem.ask(question, user=_USER)).notes, question
+
+
+async def test_questions_do_not_change_the_rarity_of_words(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:
+    """A question that is asked again and again must not make its own words common."""
+    await tell(rem, sql, 3, *_NOISE)
+    question = "Which floor is the broken printer on?"
+    before = await answer(rem, question)
+    for _ in range(3):
+        await tell(rem, sql, 1, *[question] * 10)
+    after = await answer(rem, question)
+    assert [row["key"] for row in after] == [row["key"] for row in before]
+    assert [row["score"] for row in after] == pytest.approx([row["score"] for row in before], abs=1e-4)
+    (found, *_) = (await rem.query(f'SEARCH "{question}" FROM messages', user=_USER)).results
+    assert found["record"]["content"] == question
 
 
 async def test_of_several_changes_the_newest_wins(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:
