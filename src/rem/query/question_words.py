@@ -24,14 +24,14 @@ PREFIX_CHARS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class TextPart:
+class QuestionPart:
     """What a part of a text has of a question: its words, and the kinds of its values."""
 
     covered: frozenset[str]
     kinds: frozenset[ValueKind]
 
 
-_NO_PART = TextPart(frozenset(), frozenset())
+_NO_PART = QuestionPart(frozenset(), frozenset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +55,15 @@ class QuestionWords:
         synonyms = ((word, find_content_words(others)) for word, others in words.items() if word in wanted)
         return cls(wanted, tuple(synonyms), find_wanted_kinds(question))
 
-    def find_part(self, text: str) -> TextPart:
+    def find_part(self, text: str) -> QuestionPart:
         """Return what one sentence, or two one after the other, have of the question: those that have most of it."""
         spans = islice(find_sentence_spans(text), MAX_SENTENCES)
         sentences = [(find_content_words(text[start:end]), find_value_kinds(text[start:end])) for start, end in spans]
         pairs = ((first[0] | second[0], first[1] | second[1]) for first, second in pairwise(sentences))
-        parts = [TextPart(self.find_in(words), kinds) for words, kinds in (*sentences, *pairs)]
+        parts = [QuestionPart(self.find_in(words), kinds) for words, kinds in (*sentences, *pairs)]
         return max(parts, key=self._count_fit, default=_NO_PART)
 
-    def _count_fit(self, part: TextPart) -> tuple[int, bool]:
+    def _count_fit(self, part: QuestionPart) -> tuple[int, bool]:
         """Return how many words of the question a part has. A value of the asked kind counts as a word."""
         has_value = not self.kinds.isdisjoint(part.kinds)
         return len(part.covered) + has_value, has_value
