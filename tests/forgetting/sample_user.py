@@ -91,6 +91,11 @@ async def create_sample_user(rem: Rem, user: str, mark: str, sql: asyncpg.Connec
     await _dream(rem, store, session, mark)
     await _enqueue_job(rem, store.scope, mark)
     await _use_the_api(rem, store.scope)
+    await _log_in(sql, store.scope, user, mark)
+    await sql.execute(
+        "INSERT INTO forgotten_texts (tenant_id, user_id, digest) VALUES ('default', $1, sha256($2))",
+        *(store.scope.user_id, mark.encode()),
+    )
     await store.upsert(Resource(name=f"{mark} not indexed", content=f"{mark} waits in the queue."))
     return store
 
@@ -146,6 +151,37 @@ async def _use_the_api(rem: Rem, scope: Scope) -> None:
     log = AuditLog(rem.database, AuditSettings(), is_enabled=True)
     await log.record(AuditEntry(Action.READ, "GET /api/v1/sessions", scope.tenant_id, user_id, client="192.0.2.7"))
     await log.record(AuditEntry(Action.ADMIN, "PATCH /api/v1/admin/users/{user}", scope.tenant_id, subject=user_id))
+
+
+async def _log_in(sql: asyncpg.Connection[asyncpg.Record], scope: Scope, email: str, mark: str) -> None:
+    """Store an account with a login, tokens, an API key, and a code that an MCP client has not fetched yet."""
+    owner, login_id, client_id = (scope.tenant_id, scope.user_id), uuid4(), f"client of {mark}"
+    await sql.execute(
+        "INSERT INTO rem_auth.accounts (tenant_id, user_id, email, name) VALUES ($1, $2, $3, $4)", *owner, email, mark
+    )
+    await sql.execute(
+        "INSERT INTO rem_auth.logins (tenant_id, user_id, id, kind, scopes, expires_at) "
+        "VALUES ($1, $2, $3, 'token', '{read}', now() + interval '1 day')",
+        *(*owner, login_id),
+    )
+    await sql.execute(
+        "INSERT INTO rem_auth.refresh_tokens (token_hash, login_id, expires_at) "
+        "VALUES (sha256($1), $2, now() + interval '1 day')",
+        *(f"token {mark}".encode(), login_id),
+    )
+    await sql.execute(
+        "INSERT INTO rem_auth.api_keys (tenant_id, user_id, id, name, prefix, key_hash, scopes) "
+        "VALUES ($1, $2, $3, $4, $5, sha256($6), '{read}')",
+        *(*owner, uuid4(), mark, f"rem_{mark}", mark.encode()),
+    )
+    await sql.execute(
+        "INSERT INTO rem_auth.oauth_clients (id, registration) VALUES (md5($1), '{}') ON CONFLICT DO NOTHING", client_id
+    )
+    await sql.execute(
+        "INSERT INTO rem_auth.oauth_codes (tenant_id, user_id, code_hash, client_id, request, expires_at) "
+        "VALUES ($1, $2, sha256($3), md5($4), '{}', now() + interval '1 hour')",
+        *(*owner, f"code {mark}".encode(), client_id),
+    )
 
 
 async def _enqueue_job(rem: Rem, scope: Scope, mark: str) -> None:
