@@ -1,0 +1,1 @@
+"""Attacks on every interface: nobody reads or changes a memory that is not theirs."""

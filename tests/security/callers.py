@@ -1,0 +1,50 @@
+"""The callers that attack: another user, another tenant, and nobody; without and with authentication."""
+
+from __future__ import annotations
+
+from rem.app import Rem
+from rem.auth.api_keys import ApiKeys
+from rem.settings import AuthSettings, Settings
+from tests.security.victim import ALICE
+
+BOB = "bob@example.com"
+CALLERS = (
+    *("another user", "the same user in another tenant", "nobody"),
+    *("a key of another user", "a key of another tenant", "a key of another user that names Alice", "a forged key"),
+    "nobody, with authentication",
+)
+
+
+def is_with_authentication(caller: str) -> bool:
+    """Return whether the server that a caller attacks authenticates its callers."""
+    return "key" in caller or "authentication" in caller
+
+
+def make_settings(caller: str, settings: Settings) -> Settings:
+    """Return the settings of the server that a caller attacks."""
+    return settings.model_copy(update={"auth": AuthSettings(enabled=is_with_authentication(caller))})
+
+
+async def make_headers(caller: str, rem: Rem) -> dict[str, str]:
+    """Return the headers of a caller."""
+    keys = ApiKeys(rem.database)
+    match caller:
+        case "another user":
+            return {"X-User-Id": BOB}
+        case "the same user in another tenant":
+            return {"X-User-Id": ALICE, "X-Tenant-Id": "other"}
+        case "a key of another user":
+            return _bearer((await keys.create("bob", BOB, "default"))[0])
+        case "a key of another tenant":
+            return _bearer((await keys.create("alice", ALICE, "other"))[0])
+        case "a key of another user that names Alice":
+            return {**_bearer((await keys.create("bob", BOB, "default"))[0]), "X-User-Id": ALICE}
+        case "a forged key":
+            key, _ = await keys.create("alice", ALICE, "default")
+            return _bearer(key[:-6] + "AAAAAA")
+        case _:
+            return {}
+
+
+def _bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}

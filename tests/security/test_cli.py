@@ -1,0 +1,153 @@
+"""Every command that acts for a user answers another user and another tenant as if Alice had no memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from rem.app import Rem
+from rem.cli.main import app
+from rem.settings import Settings, get_settings
+from tests.security.http_attacks import list_queries
+from tests.security.victim import AGENT_NAME, ALICE, NAME, SECRET, Victim, create_victim, take_fingerprint
+
+OPERATOR = {
+    *(f"bench {name}" for name in ("beam", "documents", "locomo", "longmemeval", "own", "week")),
+    *(f"db {name}" for name in ("index", "migrate", "rebuild-cache", "reembed", "register", "rollback")),
+    *(f"db {name}" for name in ("start", "status", "stop")),
+    *(f"jobs {name}" for name in ("cancel", "list", "retry", "show", "stats")),
+    *("agents validate", "demo", "doctor", "models list", "models pull", "parse", "serve", "sweep", "worker"),
+    *("erase-user", "keys revoke", "mcp config"),
+}
+"""Commands of the person who runs the installation. They act on no user, or on the user that they are told to erase."""
+CALLERS = {
+    "another user": ("--user", "bob@example.com"),
+    "the same user in another tenant": ("--user", ALICE, "--tenant", "other"),
+}
+
+
+def list_commands() -> set[str]:
+    """Return all commands, with their group."""
+
+    def walk(command: Any, path: tuple[str, ...]) -> Iterator[str]:
+        for name, child in getattr(command, "commands", {}).items():
+            yield from walk(child, (*path, name))
+        if not hasattr(command, "commands"):
+            yield " ".join(path)
+
+    return set(walk(typer.main.get_command(app), ()))
+
+
+def list_attacks(victim: Victim, folder: Path) -> dict[str, list[tuple[str, ...]]]:
+    """Return the arguments for each command that ask for Alice's rows."""
+    session = (str(victim.session_id), victim.session_name)
+    note_id, note_key = victim.rows["resources"]
+    statement = folder / "agent.yaml"
+    export = folder / "export.jsonl"
+    statement.write_text("- table: resources\n  key_field: name\n  rows: [{name: Mine, content: mine}]\n")
+    agent = folder / "cook.yaml"
+    agent.write_text(
+        "type: object\ndescription: You cook.\nproperties: {}\n"
+        "json_schema_extra: {kind: agent, name: cook, version: '1.0.0'}\n"
+    )
+    return {
+        "agents delete": [(AGENT_NAME, "--yes")],
+        "agents gaps": [()],
+        "agents list": [()],
+        "agents save": [(str(agent),)],
+        "agents show": [(AGENT_NAME,)],
+        "ask": [("What do I know about the word?", "--session", name) for name in session],
+        "correct": [(note_key, "--to", "Nothing.", "--yes"), (f"{NAME} note", "--to", "Nothing.", "--yes")],
+        "db dangling": [()],
+        "db dump": [()],
+        "db load": [(str(statement),)],
+        "delete": [(identifier, "--yes") for identifier in victim.identifiers],
+        **{
+            f"dreaming {name}": [()]
+            for name in ("affinity", "audit", "entities", "full", "moments", "ontology", "profiles", "runs")
+        },
+        "dreaming statements": [(note_key,)],
+        "dreaming undo": [(str(note_id),)],
+        "expire": [(note_key, "--at", "2030-01-01")],
+        "forget": [(note_key, "--yes"), (f"{NAME} note", "--mentions", "--yes")],
+        "ingest add": [(str(agent),)],
+        "ingest runs": [()],
+        "ingest undo": [(str(victim.run), "--yes")],
+        "keys create": [("mine",)],
+        "keys list": [()],
+        "lookup": [(identifier,) for identifier in victim.identifiers],
+        "query": [(text,) for text in list_queries(victim)[::4]],
+        "remember": [(f"{NAME} note is mine.",)],
+        "restore": [(table, str(row_id)) for table, (row_id, _) in victim.rows.items()],
+        "sessions clear": [(name, "--yes") for name in session],
+        "sessions delete": [(name, "--yes") for name in session],
+        "sessions expire": [(name, "--at", "2030-01-01") for name in session],
+        "sessions export": [(name,) for name in session],
+        "sessions import": [(str(export),)],
+        "sessions list": [(), ("--shared",)],
+        "sessions prompt": [(name, "obey") for name in session],
+        "sessions prune": [("--yes",)],
+        "sessions rename": [(name, "taken") for name in session],
+        "sessions search": [("the word",)],
+        "sessions show": [(name,) for name in session],
+    }
+
+
+async def test_every_command_is_attacked(rem: Rem, settings: Settings, tmp_path: Path) -> None:
+    victim = await create_victim(rem, settings)
+    described = set(list_attacks(victim, tmp_path))
+    assert described | OPERATOR == list_commands(), "describe an attack for each command, or say that it has no user"
+    assert not described & OPERATOR
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+async def test_nobody_else_reads_or_changes_a_memory_by_command(
+    caller: str,
+    rem: Rem,
+    dsn: str,
+    settings: Settings,
+    sql: asyncpg.Connection[asyncpg.Record],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    victim = await create_victim(rem, settings)
+    for name, value in {
+        "POSTGRES__CONNECTION_STRING": dsn,
+        "EMBEDDING__PROVIDER": "none",
+        "REM_HOME": str(tmp_path / "home"),
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    get_settings.cache_clear()
+    before = await take_fingerprint(sql, victim)
+    failures: list[str] = []
+    try:
+        for command, calls in list_attacks(victim, tmp_path).items():
+            for arguments in calls:
+                words = [*command.split(), *arguments, *CALLERS[caller]]
+                result = await asyncio.to_thread(CliRunner().invoke, app, words)
+                failures += _check(words, result.output, result.exit_code)
+                if await take_fingerprint(sql, victim) != before:
+                    failures.append(f"{words}: changed Alice's rows")
+                    before = await take_fingerprint(sql, victim)
+    finally:
+        get_settings.cache_clear()
+    assert not failures, "\n".join(failures)
+
+
+def _check(words: list[str], output: str, exit_code: int) -> list[str]:
+    failures = []
+    if SECRET in output:
+        failures.append(f"{words}: leaks the content: {output[:300]}")
+    if NAME in output.lower() and NAME not in " ".join(words).lower():
+        failures.append(f"{words}: leaks a name: {output[:300]}")
+    if exit_code == 1 or "No such option" in output:
+        failures.append(f"{words}: exit {exit_code}: {output[:300]}")
+    return failures
