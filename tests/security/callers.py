@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rem.app import Rem
 from rem.auth.api_keys import ApiKeys
-from rem.settings import AuthSettings, Settings
+from rem.settings import AuthSettings, RateLimitSettings, Settings
 from tests.security.victim import ALICE
 
 BOB = "bob@example.com"
@@ -22,7 +22,9 @@ def is_with_authentication(caller: str) -> bool:
 
 def make_settings(caller: str, settings: Settings) -> Settings:
     """Return the settings of the server that a caller attacks."""
-    return settings.model_copy(update={"auth": AuthSettings(enabled=is_with_authentication(caller))})
+    auth = AuthSettings(enabled=is_with_authentication(caller))
+    # Every attack is to reach its route.
+    return settings.model_copy(update={"auth": auth, "rate_limit": RateLimitSettings(enabled=False)})
 
 
 async def make_headers(caller: str, rem: Rem) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from tests.security.victim import AGENT_NAME, AGENT_YAML, NAME, SECRET, Victim
+from tests.security.victim import AGENT_NAME, AGENT_YAML, ALICE, NAME, SECRET, Victim
 
 API = "/api/v1"
 ROW_ID = "the id of the row"
@@ -129,6 +129,8 @@ def _list_values(path: str, name: str, victim: Victim) -> list[str]:
         "key": list(victim.api_key),
         "login": [victim.login_id],
     }
+    if path.startswith(f"{API}/admin/"):
+        values["user"] = [victim.user_id, ALICE]
     if path.startswith(f"{API}/agents/"):
         values["name"] = [AGENT_NAME]
     if path.startswith(f"{API}/moments/"):
@@ -204,7 +206,9 @@ def _describe_bodies(victim: Victim) -> dict[tuple[str, str], list[Any]]:
             {"id": ROW_ID, "name": "taken", "content": "taken"},
             {"name": f"{NAME} note", "content": "mine", **users_row},
         ],
-        ("POST", f"{AUTH}/keys"): [{"name": "mine", "user": "alice@example.com", **users_row}],
+        ("POST", f"{API}/sessions/{{session}}/start-over"): [None],
+        ("PATCH", f"{API}/admin/users/{{user}}"): [{"role": "admin"}, {"disabled": True}],
+        ("POST", f"{AUTH}/keys"): [{"name": "mine", "user": ALICE, **users_row}],
         ("PATCH", f"{API}/entities/{{table}}/{{key:path}}"): [{"metadata": {"taken": True}}, users_row],
         ("POST", f"{API}/restore/{{table}}/{{key:path}}"): [None],
     }

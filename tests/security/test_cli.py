@@ -10,10 +10,11 @@ from typing import Any
 import asyncpg
 import pytest
 import typer
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from rem.app import Rem
 from rem.cli.main import app
+from rem.errors import RemError
 from rem.settings import Settings, get_settings
 from tests.security.http_attacks import list_queries
 from tests.security.victim import AGENT_NAME, ALICE, NAME, SECRET, Victim, create_victim, take_fingerprint
@@ -24,9 +25,15 @@ OPERATOR = {
     *(f"db {name}" for name in ("start", "status", "stop")),
     *(f"jobs {name}" for name in ("cancel", "list", "retry", "show", "stats")),
     *("agents validate", "demo", "doctor", "models list", "models pull", "parse", "serve", "sweep", "worker"),
-    *("erase-user", "keys revoke", "mcp config"),
+    *(f"admin {name}" for name in ("sessions", "set-user", "stats", "users")),
+    *("audit log", "erase-user", "keys revoke", "mcp config"),
 }
 """Commands of the person who runs the installation. They act on no user, or on the user that they are told to erase."""
+READERS = {
+    *("agents gaps", "agents list", "agents show", "db dangling", "db dump", "dreaming runs", "dreaming statements"),
+    *("ingest runs", "keys list", "lookup", "query", "sessions export", "sessions list", "sessions search"),
+    "sessions show",
+}
 CALLERS = {
     "another user": ("--user", "bob@example.com"),
     "the same user in another tenant": ("--user", ALICE, "--tenant", "other"),
@@ -58,17 +65,18 @@ def list_attacks(victim: Victim, folder: Path) -> dict[str, list[tuple[str, ...]
         "json_schema_extra: {kind: agent, name: cook, version: '1.0.0'}\n"
     )
     return {
-        "agents delete": [(AGENT_NAME, "--yes")],
+        "agents delete": [(AGENT_NAME,)],
         "agents gaps": [()],
         "agents list": [()],
         "agents save": [(str(agent),)],
         "agents show": [(AGENT_NAME,)],
         "ask": [("What do I know about the word?", "--session", name) for name in session],
+        "chat": [("--session", name) for name in session],
         "correct": [(note_key, "--to", "Nothing.", "--yes"), (f"{NAME} note", "--to", "Nothing.", "--yes")],
         "db dangling": [()],
         "db dump": [()],
         "db load": [(str(statement),)],
-        "delete": [(identifier, "--yes") for identifier in victim.identifiers],
+        "delete": [(str(row_id), "--yes") for row_id, _ in victim.rows.values()],
         **{
             f"dreaming {name}": [()]
             for name in ("affinity", "audit", "entities", "full", "moments", "ontology", "profiles", "runs")
@@ -79,10 +87,10 @@ def list_attacks(victim: Victim, folder: Path) -> dict[str, list[tuple[str, ...]
         "forget": [(note_key, "--yes"), (f"{NAME} note", "--mentions", "--yes")],
         "ingest add": [(str(agent),)],
         "ingest runs": [()],
-        "ingest undo": [(str(victim.run), "--yes")],
+        "ingest undo": [(str(victim.run),)],
         "keys create": [("mine",)],
         "keys list": [()],
-        "lookup": [(identifier,) for identifier in victim.identifiers],
+        "lookup": [(key,) for _, key in victim.rows.values()],
         "query": [(text,) for text in list_queries(victim)[::4]],
         "remember": [(f"{NAME} note is mine.",)],
         "restore": [(table, str(row_id)) for table, (row_id, _) in victim.rows.items()],
@@ -129,25 +137,30 @@ async def test_nobody_else_reads_or_changes_a_memory_by_command(
     before = await take_fingerprint(sql, victim)
     failures: list[str] = []
     try:
-        for command, calls in list_attacks(victim, tmp_path).items():
-            for arguments in calls:
+        attacks = list_attacks(victim, tmp_path)
+        # What only reads comes first: the caller may have rows of the same names afterwards.
+        for command in sorted(attacks, key=lambda name: (name not in READERS, name)):
+            for arguments in attacks[command]:
                 words = [*command.split(), *arguments, *CALLERS[caller]]
                 result = await asyncio.to_thread(CliRunner().invoke, app, words)
-                failures += _check(words, result.output, result.exit_code)
-                if await take_fingerprint(sql, victim) != before:
-                    failures.append(f"{words}: changed Alice's rows")
-                    before = await take_fingerprint(sql, victim)
+                failures += _check(words, result, checks_names=command in READERS)
+                if command not in READERS and (after := await take_fingerprint(sql, victim)) != before:
+                    failures.append(f"{words}: changed {[name for name in after if after[name] != before[name]]}")
+                    before = after
     finally:
         get_settings.cache_clear()
     assert not failures, "\n".join(failures)
 
 
-def _check(words: list[str], output: str, exit_code: int) -> list[str]:
+def _check(words: list[str], result: Result, *, checks_names: bool) -> list[str]:
     failures = []
+    output = f"{result.output} {result.exception or ''}"
     if SECRET in output:
         failures.append(f"{words}: leaks the content: {output[:300]}")
-    if NAME in output.lower() and NAME not in " ".join(words).lower():
+    if checks_names and NAME in output.lower() and NAME not in " ".join(words).lower():
         failures.append(f"{words}: leaks a name: {output[:300]}")
-    if exit_code == 1 or "No such option" in output:
-        failures.append(f"{words}: exit {exit_code}: {output[:300]}")
+    if result.exception is not None and not isinstance(result.exception, RemError | SystemExit):
+        failures.append(f"{words}: {result.exception!r}")
+    if "No such option" in output or "Missing argument" in output:
+        failures.append(f"{words}: {output[:300]}")
     return failures
