@@ -19,7 +19,7 @@ _LAYERS = [
     {"auth"},
     {"rate_limits", "audit"},
     {"administration"},
-    {"rules"},
+    {"rules", "approvals"},
     {"message_kinds"},
     {"retrieval"},
     {"query"},

@@ -48,6 +48,7 @@ from rem.retrieval.reranker import open_reranker
 from rem.settings import Settings, get_settings
 
 if TYPE_CHECKING:
+    from rem.approvals.approvals import Approvals
     from rem.db.database import Connection
     from rem.dreaming.dreamer import Dreamer
     from rem.dreaming.extraction_model import AgentSchemas, ExtractionModel
@@ -380,6 +381,12 @@ class Rem:
         """
         store = self.store(user, tenant=tenant)
         return await remember(store, text, name=name, tags=tags, at=self._settings.now())
+
+    def approvals(self, user: UserOrScope = None, *, tenant: str = DEFAULT_TENANT) -> Approvals:
+        """Return the user's requests for approval: actions of agents that wait for a decision."""
+        from rem.approvals.approvals import Approvals
+
+        return Approvals(self._database, self.store(user, tenant=tenant))
 
     def changes(self, user: UserOrScope = None, *, tenant: str = DEFAULT_TENANT) -> ChangeRequests:
         """Return the requests to forget or correct something that wait for the user's confirmation."""

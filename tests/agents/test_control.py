@@ -87,10 +87,10 @@ async def test_yes_in_another_session_or_of_another_user_changes_nothing(rem: Re
     await say(local, "Forget my code word.", session)
     (approval,) = await rem.store("alice").find(Approval)
     await say(local, "yes", uuid4())
-    refused = await say(local, f"confirm {approval.parameters['code']}", uuid4(), "bob")
+    refused = await say(local, f"confirm {approval.code}", uuid4(), "bob")
     assert refused.text.startswith("Nothing was changed. Nothing waits")
     assert _SECRET in await contents(rem)
-    await say(local, f"confirm {approval.parameters['code']}", uuid4())
+    await say(local, f"confirm {approval.code}", uuid4())
     # An answer that quoted it after the list was made is not on the list.
     said = [message for message in await rem.store("alice").find(Message) if message.role == "user"]
     assert said
@@ -130,7 +130,7 @@ async def test_a_model_shows_the_list_and_cannot_confirm_it(
     assert f"“The code word of Marta is {_SECRET}.”" in answer.text
     assert "Answer `yes` to forget" in answer.text
     (approval,) = await rem.store("alice").find(Approval)
-    code = approval.parameters["code"]
+    code = approval.code
     # The model asks an agent with the words of a user.
     env = with_model.env_with_delegate(AgentContext(user_id="alice", session_id=answer.session_id))
     assert env.delegate is not None
@@ -185,7 +185,7 @@ async def test_a_structured_run_makes_no_request(
     running_model.script = script
     answer = await say(with_model, "Read my inbox.", session, agent=agent, output_schema=schema)
     assert "What I found" not in answer.text
-    assert "the user would not see the list" in str(running_model.requests)
+    assert "the user would not see the question" in str(running_model.requests)
     assert await rem.store("alice").find(Approval) == []
     running_model.script = lambda _body: ["All right."]
     assert (await say(with_model, "yes", session, agent="rem")).text == "All right."
@@ -218,7 +218,7 @@ async def test_the_answer_to_a_card_confirms_nothing(
     await say(with_model, "Read my inbox.", session)
     (approval,) = await rem.store("alice").find(Approval)
     # The model cannot know the code, and it would not help.
-    button = {"id": "x", "title": title.replace("CODE", approval.parameters["code"])}
+    button = {"id": "x", "title": title.replace("CODE", approval.code)}
     card = {"id": "c1", "prompt": "Show more of your inbox?", "actions": [button]}
     message = NewMessage(role=Role.ASSISTANT, content="Decide.", metadata={CARDS_FIELD: [card]})
     await rem.memory("alice").append(session, [message])
@@ -236,8 +236,8 @@ async def test_a_model_does_not_see_the_code(rem: Rem, with_model: Agents, runni
     )
     answer = await say(with_model, "Forget the code word.", uuid4())
     (approval,) = await rem.store("alice").find(Approval)
-    assert f"confirm {approval.parameters['code']}" in answer.text
-    assert approval.parameters["code"] not in str(running_model.requests)
+    assert f"confirm {approval.code}" in answer.text
+    assert approval.code not in str(running_model.requests)
 
 
 async def test_confirmation_does_not_reach_the_model(

@@ -65,7 +65,7 @@ def test_a_person_confirms_or_rejects_what_an_agent_proposed(env: dict[str, str]
 
     output("remember", "My sign is Leo.", settings=env)
     first, second = asyncio.run(propose()), asyncio.run(propose())
-    assert "Rejected" in output("forget", "--reject", first.code, settings=env)
+    assert "nothing was changed" in output("forget", "--reject", first.code, settings=env)
     foreign = rem("forget", "--confirm", second.code, "--user", "bob@example.com", "--yes", settings=env)
     assert (foreign.returncode, "Nothing waits" in foreign.stderr) == (3, True)
     confirmed = rem("forget", "--confirm", second.code, settings=env, stdin="y\n")

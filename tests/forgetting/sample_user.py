@@ -110,6 +110,12 @@ async def _summarise(sql: asyncpg.Connection[asyncpg.Record], store: Store, sess
     # An erased message leaves a counter.
     await sql.execute("DELETE FROM messages WHERE session_id = $1 AND message_index = 11", session.id)
     await sql.execute(
+        "INSERT INTO approval_runs (tenant_id, user_id, approval_id, state) "
+        "SELECT tenant_id, user_id, id, $2 FROM approvals WHERE user_id = $1",
+        store.scope.user_id,
+        f"They spoke of {mark}.",
+    )
+    await sql.execute(
         "INSERT INTO session_summaries (tenant_id, user_id, session_id, last_index, summary) "
         "VALUES ('default', $1, $2, 3, $3)",
         store.scope.user_id,

@@ -10,11 +10,13 @@ import asyncpg
 import pytest
 
 from rem.app import Rem
+from rem.approvals.approvals import MAX_PENDING
 from rem.db.store import Store
 from rem.errors import ConflictError, InvalidInputError, NotFoundError, RemError
-from rem.forgetting.change_requests import MAX_PENDING_REQUESTS, MAX_ROWS, ChangeReport, replace_sentences
+from rem.forgetting.change_requests import MAX_ROWS, ChangeReport, replace_sentences
 from rem.memory.message import NewMessage
 from rem.models import Approval, Message, Moment, Resource, Role, ToolGap
+from rem.tools.consent import describe_question
 from tests.forgetting.text_traces import find_traces
 
 _ALICE, _BOB = "alice@example.com", "bob@example.com"
@@ -46,7 +48,7 @@ async def test_forgetting_shows_the_rows_first_and_erases_only_them(
     await say(rem, "Forget my code word.", session_id=session_id)
     request = await rem.changes(_ALICE).request_forget("my code word", session_id=session_id)
     assert [row.table for row in request.rows] == ["resources", "messages"]
-    assert (request.total, request.is_exact) == (2, True)
+    assert (request.change.total, request.change.is_exact) == (2, True)
     assert f"`session-{session_id}-msg-0`: “My code word for the boat is {_SECRET}.”" in request.preview
     assert len(await list_texts(alice)) == 7
     report = await rem.changes(_ALICE).confirm(request.code, by="test")
@@ -71,7 +73,7 @@ async def test_a_late_confirmation_erases_no_other_answers(
     request = await rem.changes(_ALICE).request_forget("my code word", session_id=session_id)
     await say(rem, "Wait, when does the train leave?", session_id=session_id)
     # The answers to two messages at once are stored in any order.
-    shown = f"{request.preview}\n\n{request.question}"
+    shown = f"{request.preview}\n\n{describe_question(request.approval, len(request.rows))}"
     await say(rem, "The train leaves at 09:14.", shown, role=Role.ASSISTANT, session_id=session_id)
     await say(rem, "Thanks.", session_id=session_id)
     await say(rem, "You are welcome.", role=Role.ASSISTANT, session_id=session_id)
@@ -119,7 +121,7 @@ async def test_long_texts_are_searched_to_their_end(rem: Rem, alice: Store) -> N
     await say(rem, "Marta moved to Leeds.")
     request = await rem.changes(_ALICE).request_forget("Marta")
     assert {row.key for row in request.rows if row.table == "resources"} == {"book"}
-    assert request.total == 2
+    assert request.change.total == 2
     request = await rem.changes(_ALICE).request_correction("Marta", "Marta moved to Hull.")
     assert [row.text for row in request.rows] == ["Marta moved to Leeds."]
 
@@ -150,9 +152,9 @@ async def test_concurrent_confirmations_carry_a_change_out_once(rem: Rem, alice:
             return error
 
     results = await asyncio.gather(*(confirm() for _ in range(4)))
-    assert [type(result).__name__ for result in results if not isinstance(result, ChangeReport)] == [
-        "NotFoundError"
-    ] * 3
+    refused = [result for result in results if not isinstance(result, ChangeReport)]
+    assert len(refused) == 3
+    assert all(isinstance(error, NotFoundError | ConflictError) for error in refused)
     (note,) = await alice.find(Resource)
     assert len(note.metadata["corrections"]) == 1
 
@@ -174,11 +176,12 @@ async def test_rejected_and_expired_requests_change_nothing(
     rejected = await rem.changes(_ALICE).request_forget("Marta")
     await rem.changes(_ALICE).reject(rejected.code, by="test")
     expired = await rem.changes(_ALICE).request_forget("Marta")
-    await sql.execute("UPDATE rem.approvals SET expires_at = now() - interval '1 s' WHERE status = 'pending'")
+    await sql.execute("UPDATE rem.approvals SET decide_by = now() - interval '1 s' WHERE status = 'pending'")
     for code in (rejected.code, expired.code, "000000"):
         with pytest.raises(NotFoundError, match="15 minutes"):
             await rem.changes(_ALICE).confirm(code, by="test")
     assert await list_texts(alice) == {"Marta likes tea."}
+    await rem.sweep()
     assert "Marta" not in str(await sql.fetch("SELECT * FROM rem.approvals"))
 
 
@@ -197,7 +200,7 @@ async def test_ten_thousand_rows_are_shown_in_pages(rem: Rem, alice: Store) -> N
     notes = [Resource(name=f"Note {number}", content=f"Marta was here {number} times.") for number in range(10_000)]
     await alice.upsert_many(notes)
     request = await rem.changes(_ALICE).request_forget("Marta")
-    assert (len(request.rows), request.total) == (MAX_ROWS, 10_000)
+    assert (len(request.rows), request.change.total) == (MAX_ROWS, 10_000)
     assert f"These are {MAX_ROWS} of 10000" in request.preview
     assert (await rem.changes(_ALICE).confirm(request.code, by="test")).erased == {"resources": MAX_ROWS}
     assert await alice.count(Resource) == 10_000 - MAX_ROWS
@@ -220,14 +223,14 @@ async def test_a_row_is_found_by_its_key(rem: Rem, alice: Store) -> None:
 async def test_nearest_rows_are_offered_as_such(rem: Rem, alice: Store) -> None:
     await alice.upsert(Resource(name="Pet", content="Our puppy is called Rex and barks at the postman."))
     request = await rem.changes(_ALICE).request_forget("my dog's name")
-    assert ([row.key for row in request.rows], request.is_exact) == (["pet"], False)
+    assert ([row.key for row in request.rows], request.change.is_exact) == (["pet"], False)
     assert request.preview.startswith("No text has these words.")
 
 
 async def test_pending_requests_are_limited(rem: Rem) -> None:
     await say(rem, "Marta likes tea.")
     changes = rem.changes(_ALICE)
-    for _ in range(MAX_PENDING_REQUESTS):
+    for _ in range(MAX_PENDING):
         await changes.request_forget("Marta")
     with pytest.raises(ConflictError, match="already wait"):
         await changes.request_forget("Marta")
@@ -266,7 +269,7 @@ async def test_a_correction_replaces_only_what_it_says_differently(
 ) -> None:
     await say(rem, replaced, kept)
     request = await rem.changes(_ALICE).request_correction(topic, new)
-    assert ([row.text for row in request.rows], request.total) == ([replaced], 1)
+    assert ([row.text for row in request.rows], request.change.total) == ([replaced], 1)
 
 
 async def test_a_corrected_message_is_marked_in_answers(rem: Rem, alice: Store) -> None:
@@ -299,14 +302,14 @@ async def test_requests_are_stored_as_approvals_that_expire(rem: Rem, alice: Sto
     await say(rem, "Marta likes tea.")
     request = await rem.changes(_ALICE).request_forget("Marta")
     (approval,) = await alice.find(Approval)
-    assert (approval.status, approval.risk_level, approval.expires_at) == (
-        "pending",
-        "irreversible",
-        request.expires_at,
-    )
+    assert (approval.status, approval.risk_level, approval.timeout_seconds) == ("pending", "irreversible", 900)
+    assert approval.parameters == {"what": "Marta"}
+    assert approval.decide_by is not None
     await rem.changes(_ALICE).confirm(request.code, by="Alice in a test")
     (approval,) = await alice.find(Approval)
-    assert (approval.status, approval.decided_by, approval.parameters) == ("approved", "Alice in a test", {})
+    assert (approval.status, approval.decided_by, approval.execution) == ("approved", "Alice in a test", "done")
+    assert (approval.parameters, approval.proposal) == ({}, {})
+    assert approval.expires_at is not None
 
 
 @pytest.mark.parametrize(

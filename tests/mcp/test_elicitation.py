@@ -1,34 +1,49 @@
-"""Through MCP, the client asks its user before anything is forgotten. Otherwise a person confirms with a command."""
+"""Through MCP, the client asks its user before anything is forgotten. Otherwise a person decides with a command."""
 
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from fastmcp import Client
 from fastmcp.client.elicitation import ElicitResult
+from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
+from mcp_types import ElicitResult as ElicitAnswer
 
 from rem import Rem
+from rem.api.main import create_app
 from rem.mcp.server import create_mcp
 from rem.models import Resource
+from rem.settings import Settings
+from tests.api.live_server import served
+from tests.rem_command import REM, environment
 from tests.tools.tool_env import env_for
 
 ALICE = "alice@example.com"
+MODES = ["legacy", "auto"]
+"""With a handshake the server asks; in the newest protocol the result of a call is the question."""
 
 
-def client_of(rem: Rem, *, answer: Any = None, can_ask: bool = True, shown: list[str] | None = None) -> Client[Any]:
-    """Return a client whose user gives the answer; None means that the client cannot ask."""
+class User:
+    """The person at an MCP client. None as the answer means that the client cannot ask."""
 
-    async def ask(message: str, response_type: Any, *_: Any) -> Any:
-        if shown is not None:
-            shown.append(message)
-        return answer if isinstance(answer, ElicitResult) else response_type(value=answer)
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.shown: list[str] = []
 
-    handler = None if answer is None else ask
-    # The newest protocol has no questions of the server to the client.
-    return Client(create_mcp(lambda: env_for(rem, ALICE), can_ask=can_ask), elicitation_handler=handler, mode="legacy")
+    async def ask(self, message: str, response_type: Any, *_: Any) -> Any:
+        self.shown.append(message)
+        if isinstance(self.answer, ElicitResult):
+            return self.answer
+        (name,) = response_type.__annotations__
+        return response_type(**{name: self.answer})
+
+    def client(self, target: Any, mode: str) -> Client[Any]:
+        return Client(target, elicitation_handler=None if self.answer is None else self.ask, mode=mode)
 
 
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     ("answer", "status", "left"),
     [
@@ -36,29 +51,74 @@ def client_of(rem: Rem, *, answer: Any = None, can_ask: bool = True, shown: list
         (False, "rejected", 1),
         (ElicitResult(action="decline"), "rejected", 1),
         (ElicitResult(action="cancel"), "rejected", 1),
-        (None, "needs_confirmation", 1),
+        (None, "needs_approval", 1),
     ],
 )
-async def test_the_client_asks_its_user(rem: Rem, answer: Any, status: str, left: int) -> None:
-    shown: list[str] = []
+async def test_the_client_asks_its_user(rem: Rem, answer: Any, status: str, left: int, mode: str) -> None:
+    user = User(answer)
     await rem.remember("My code word is heliotrope.", user=ALICE)
-    async with client_of(rem, answer=answer, shown=shown) as client:
-        result = (await client.call_tool("forget", {"what": "my code word"})).data
+    async with user.client(create_mcp(lambda: env_for(rem, ALICE), can_ask=True), mode) as client:
+        result = (await client.call_tool("forget", {"what": "my code word"})).structured_content
+    assert result is not None
     assert result["status"] == status
     assert await rem.store(ALICE).count(Resource) == left
-    assert all("“My code word is heliotrope.”" in text for text in shown)
-    assert bool(shown) is (answer is not None)
+    assert all("“My code word is heliotrope.”" in text for text in user.shown)
+    assert bool(user.shown) is (answer is not None)
+    (approval,) = await rem.approvals(ALICE).list()
+    decided = {"success": "approved", "rejected": "rejected", "needs_approval": "pending"}
+    assert approval.status == decided[status]
 
 
-async def test_a_person_confirms_with_a_command_if_the_transport_cannot_ask(rem: Rem) -> None:
+async def test_a_person_decides_with_a_command_if_the_transport_cannot_ask(rem: Rem) -> None:
     await rem.remember("My code word is heliotrope.", user=ALICE)
-    async with client_of(rem, answer=True, can_ask=False) as client:
+    async with User(True).client(create_mcp(lambda: env_for(rem, ALICE)), "legacy") as client:
         result = (await client.call_tool("forget", {"what": "my code word"})).data
-        assert result["status"] == "needs_confirmation"
-        assert f"rem forget --confirm {result['code']}" in result["next"]
+        assert result["status"] == "needs_approval"
+        assert f"rem approvals approve {result['code']}" in result["next"]
+        assert f"/api/v1/approvals/{result['approval_id']}/decision" in result["next"]
         assert "“My code word is heliotrope.”" in result["preview"]
         (row,) = result["rows"]
         assert (row["table"], row["text"]) == ("resources", "My code word is heliotrope.")
         missing = (await client.call_tool("correct", {"what": "my hotel", "to": "My hotel is the Ritz."})).data
         assert missing["status"] == "not_found"
     assert await rem.store(ALICE).count(Resource) == 1
+
+
+async def test_an_answer_to_another_question_decides_nothing(rem: Rem) -> None:
+    """The name of a question comes back from the client, which may name another request of the same user."""
+    await rem.remember("My code word is heliotrope.", user=ALICE)
+    await rem.remember("My sign is Leo.", user=ALICE)
+    request = await rem.changes(ALICE).request_forget("code word")
+    in_chat = await rem.changes(ALICE).request_forget("sign", session_id=uuid4())
+    async with User(True).client(create_mcp(lambda: env_for(rem, ALICE)), "auto") as client:
+        for asked in (request, in_chat):
+            answers = {f"approval-{asked.approval.id}": ElicitAnswer(action="accept", content={"approve": True})}
+            result = await client.session.call_tool("forget", {"what": "my sign"}, input_responses=answers)
+            assert result.is_error
+            assert "another question" in str(result.content)
+    assert await rem.store(ALICE).count(Resource) == 2
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_real_process_on_standard_input_and_output(rem: Rem, dsn: str, mode: str) -> None:
+    await rem.remember("My code word is heliotrope.", user=ALICE)
+    user = User(True)
+    command = StdioTransport(str(REM), ["mcp", "--user", ALICE], env=environment({"POSTGRES__CONNECTION_STRING": dsn}))
+    async with user.client(command, mode) as client:
+        result = (await client.call_tool("forget", {"what": "my code word"})).structured_content
+    assert result is not None
+    assert result["status"] == "success"
+    assert len(user.shown) == 1
+    assert await rem.store(ALICE).count(Resource) == 0
+
+
+async def test_the_newest_protocol_asks_over_http(settings: Settings, rem: Rem) -> None:
+    await rem.remember("My code word is heliotrope.", user=ALICE)
+    user = User(True)
+    async with served(create_app(settings)) as address:
+        transport = StreamableHttpTransport(f"{address}/api/v1/mcp", headers={"X-User-Id": ALICE})
+        async with user.client(transport, "auto") as client:
+            result = (await client.call_tool("forget", {"what": "my code word"})).structured_content
+    assert result is not None
+    assert result["status"] == "success"
+    assert await rem.store(ALICE).count(Resource) == 0

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from rem.memory.extractive_summary import Summarizer
     from rem.memory.manager import MemoryManager
     from rem.memory.message import Turn
+    from rem.models import Approval
 
 NOT_REMEMBERED_FLAG = "not_remembered"
 """Flag in the last metadata event if the answer could not be stored."""
@@ -46,6 +47,8 @@ MASKED_FLAG = "masked"
 """Flag in the last metadata event if a secret was masked in the stored messages."""
 TOOL_GAP_FLAG = "tool_gap"
 """Flag in the last metadata event if the agent called a tool that it does not have."""
+NEEDS_APPROVAL_FLAG = "needs_approval"
+"""Flag in the last metadata event if the answer waits for a decision of the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,11 @@ class AnswerStream:
     def model(self) -> str:
         """The name of the model."""
         return self._run.model
+
+    @property
+    def approval(self) -> Approval | None:
+        """The request for approval on which the answer waits; None if it is complete."""
+        return self._run.approval
 
     @property
     def usage(self) -> Usage:
@@ -143,11 +151,17 @@ class AnswerStream:
             finish_reason=self.finish_reason,
             tool_gaps=self._run.tool_gaps,
             masked=self.masked,
+            approval_id=None if self.approval is None else str(self.approval.id),
         )
 
     def _closing_events(self, is_stored: bool) -> Iterator[AnyEvent]:
         gaps = self._run.tool_gaps
-        states = {NOT_REMEMBERED_FLAG: not is_stored, TOOL_GAP_FLAG: gaps, MASKED_FLAG: self._masked}
+        states = {
+            NOT_REMEMBERED_FLAG: not is_stored,
+            TOOL_GAP_FLAG: gaps,
+            MASKED_FLAG: self._masked,
+            NEEDS_APPROVAL_FLAG: self.approval,
+        }
         flags = [flag for flag, is_set in states.items() if is_set]
         extra: dict[str, Any] = {"tool_gaps": [gap.model_dump() for gap in gaps]} if gaps else {}
         if self._masked:

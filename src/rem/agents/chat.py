@@ -81,3 +81,5 @@ class AgentAnswer:
     """The tools that the agents called but do not have."""
     masked: list[str] = field(default_factory=list)
     """What was masked in the stored messages, such as "api key"."""
+    approval_id: str | None = None
+    """The request for approval on which the answer waits."""

@@ -1,74 +1,59 @@
-"""Recognise the user's confirmation of a change that was shown, and carry the change out. No model takes part in it."""
+"""Recognise in the user's own words the decision on a request that was shown. No model takes part in it."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
-from rem.agents.chat import FinishReason, Usage
-from rem.agents.decisions import Confirmation, parse_confirmation
-from rem.agents.local.model import LOCAL_MODEL
-from rem.agents.tool_gaps import ToolGapReport
-from rem.errors import NotFoundError, RemError
-from rem.events import AnyEvent, TextEvent
+from rem.agents.decisions import parse_confirmation
+from rem.approvals.cards import REJECT, make_card, parse_card_id, read_inputs
+from rem.errors import NotFoundError
+from rem.memory.card_answers import CardAnswer, check_card_answer
+from rem.tools.consent import Decision
 
 if TYPE_CHECKING:
-    from rem.forgetting.change_requests import ChangeRequests, PendingRequest
+    from rem.approvals.approvals import Approvals
+    from rem.models import Approval
 
 IN_CHAT = "user in chat"
+BY_CARD = "user by card"
 
 
 async def find_confirmation(
-    changes: ChangeRequests, text: str, session_id: str | None, agent: str
-) -> ConfirmationRun | None:
-    """Return the run of the change that a user's message decides on; None if it decides on none.
+    approvals: Approvals, text: str, session_id: str | None
+) -> tuple[Approval | NotFoundError, Decision] | None:
+    """Return the request that a user's message decides on, with the decision; None if it decides on none.
 
-    A plain yes or no counts only right after the preview, in the same session. A code counts anywhere.
+    A plain yes or no counts only right after the question, in the same session. A code counts anywhere; if no request
+    has it, the error says so.
     """
     confirmation = parse_confirmation(text)
     if confirmation is None:
         return None
+    decision = Decision(is_approved=confirmation.is_confirmed, by=IN_CHAT, numbers=confirmation.numbers)
     if confirmation.code is not None:
-        found = await changes.find_pending(confirmation.code)
-        return ConfirmationRun(changes, confirmation, found[0] if found else None, agent)
-    pending = None if session_id is None else await changes.find_just_shown(UUID(session_id))
-    return None if pending is None else ConfirmationRun(changes, confirmation, pending, agent)
-
-
-class ConfirmationRun:
-    """Carries out or drops one change, and says so."""
-
-    usage = Usage()
-    tool_gaps: list[ToolGapReport] = []  # noqa: RUF012  # never changed
-
-    def __init__(
-        self, changes: ChangeRequests, confirmation: Confirmation, pending: PendingRequest | None, agent: str
-    ) -> None:
-        self.agent = agent
-        self.model = LOCAL_MODEL
-        self.finish_reason: FinishReason = "stop"
-        self.output: dict[str, Any] | None = None
-        self._changes = changes
-        self._confirmation = confirmation
-        self._pending = pending
-
-    async def events(self) -> AsyncGenerator[AnyEvent]:
-        """Carry out the change, and yield the answer. An error becomes the answer: nothing was changed then."""
         try:
-            text = await self._decide()
-        except RemError as error:
-            text = f"Nothing was changed. {error}"
-        yield TextEvent(content=text, agent=self.agent)
+            return await approvals.get(confirmation.code), decision
+        except NotFoundError as error:
+            return error, decision
+    shown = None if session_id is None else await approvals.find_just_shown(UUID(session_id))
+    if shown is None or (confirmation.numbers is not None and "rows" not in shown.proposal):
+        return None
+    return shown, decision
 
-    async def _decide(self) -> str:
-        if self._pending is None:
-            raise NotFoundError(
-                f"Nothing waits for the confirmation {self._confirmation.code}: it was decided before, or has expired."
-            )
-        if not self._confirmation.is_confirmed:
-            await self._changes.reject(self._pending.code, by=IN_CHAT)
-            return "All right: nothing was changed."
-        numbers: Sequence[int] | None = self._confirmation.numbers
-        report = await self._changes.confirm(self._pending.code, by=IN_CHAT, numbers=numbers)
-        return report.summary
+
+async def read_card_decision(approvals: Approvals, answer: CardAnswer) -> tuple[Approval, Decision] | None:
+    """Return the request that a card of REM decides on, with the decision; None if it is a card of an agent.
+
+    Raise NotFoundError if the caller has no such request, and InvalidInputError if the answer does not fit the card.
+    """
+    approval_id = parse_card_id(answer.card_id)
+    if approval_id is None:
+        return None
+    approval = await approvals.get(approval_id)
+    card = make_card(approval, "", len(approval.proposal.get("rows", ())))
+    action, inputs = check_card_answer(card, answer)
+    numbers, parameters, reason = read_inputs(inputs, action.id)
+    return approval, Decision(
+        is_approved=action.id != REJECT, by=BY_CARD, numbers=numbers, parameters=parameters, reason=reason or None
+    )

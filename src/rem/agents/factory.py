@@ -9,7 +9,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from pydantic_ai import Agent, ModelRetry, NativeOutput, RunContext, StructuredDict, TextOutput
+from pydantic_ai import (
+    Agent,
+    DeferredToolRequests,
+    ModelRetry,
+    NativeOutput,
+    RunContext,
+    StructuredDict,
+    TextOutput,
+)
 
 from rem.agents.json_schema import (
     SchemaIssue,
@@ -155,7 +163,10 @@ def validate_output(output_schema: Mapping[str, Any], data: dict[str, Any]) -> d
 
 def _make_agent(schema: AgentSchema, output_schema: Mapping[str, Any] | None, mode: OutputMode) -> Agent[RunDeps, Any]:
     descriptions = {tool.name: tool.description for tool in schema.tools}
-    output_type = str if output_schema is None else make_output_type(schema.name, output_schema, mode)
+    # A structured run asks the user nothing, so it never waits for a decision.
+    output_type: Any = [str, DeferredToolRequests]
+    if output_schema is not None:
+        output_type = make_output_type(schema.name, output_schema, mode)
     agent: Agent[RunDeps, Any] = Agent(
         name=schema.name,
         deps_type=RunDeps,

@@ -8,9 +8,10 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, cast
+from uuid import UUID
 
 import orjson
-from pydantic_ai import AgentRunResultEvent
+from pydantic_ai import AgentRunResultEvent, DeferredToolRequests
 from pydantic_ai.exceptions import UsageLimitExceeded
 from pydantic_ai.messages import FunctionToolCallEvent, ModelRequest, UserPromptPart
 from pydantic_ai.settings import ModelSettings
@@ -21,23 +22,30 @@ from rem.agents.event_translator import EmittedEvent, EventTranslator
 from rem.agents.json_safe import to_json_safe
 from rem.agents.model_errors import describe_model_error
 from rem.agents.output_modes import ModeProbe, OutputMode, OutputModes, describe_failed_modes, is_mode_refused
+from rem.agents.paused_run import PausedRun
 from rem.agents.simulator import SIMULATOR, SimulatedRun
 from rem.agents.tool_gaps import ToolGapCollector, ToolGapReport
+from rem.approvals.approvals import Origin, Proposal
+from rem.approvals.cards import make_card
 from rem.errors import RunLimitError
-from rem.events import AnyEvent, ReasoningEvent, TextEvent, ToolCallEvent
+from rem.events import ActionRequestEvent, AnyEvent, MetadataEvent, ReasoningEvent, TextEvent, ToolCallEvent
 from rem.text import fold_text
+from rem.tools.binding import PROPOSAL, get_traits
+from rem.tools.consent import ConsentNeeded, describe_question
 from rem.tools.env import ToolEnv
+from rem.tools.registry import AGENT_TOOLS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pydantic_ai import AgentRunResult, RunContext
-    from pydantic_ai.messages import ModelMessage
+    from pydantic_ai import AgentRunResult, DeferredToolResults, RunContext
+    from pydantic_ai.messages import ModelMessage, ToolCallPart
 
     from rem.agents.factory import AgentFactory, PreparedAgent
     from rem.agents.model_registry import ResolvedModel
     from rem.agents.schema import AgentSchema
     from rem.agents.service import Agents
+    from rem.models import Approval
     from rem.settings import OutputModeSetting
 
 MAX_ANSWER_CHARS = 2_000_000
@@ -61,6 +69,11 @@ class AgentRun(Protocol):
     @property
     def tool_gaps(self) -> list[ToolGapReport]:
         """The missing tools that the agent called."""
+        ...
+
+    @property
+    def approval(self) -> Approval | None:
+        """The request for approval on which the run waits; None if it is complete."""
         ...
 
     def events(self) -> AsyncGenerator[AnyEvent]:
@@ -100,11 +113,13 @@ class ModelRun:
         self,
         agent: PreparedAgent,
         deps: RunDeps,
-        prompt: str,
+        prompt: str | None,
         *,
         instructions: Sequence[str] = (),
         usage: RunUsage | None = None,
+        results: DeferredToolResults | None = None,
     ) -> None:
+        """Prepare a run on a prompt; or, with `results`, the rest of a run that waited for these results."""
         self.agent = deps.agent
         self.model = deps.model.name
         self.finish_reason: FinishReason = "stop"
@@ -114,6 +129,10 @@ class ModelRun:
         self._deps = replace(deps, env=replace(deps.env, hides_text=True)) if agent.is_structured else deps
         self._prompt = prompt
         self._instructions = list(instructions)
+        self._results = results
+        self.approval: Approval | None = None
+        self._is_waiting = False
+        self._confidence: float | None = None
         self._answer_chars = 0
         self._has_acted = False
         self._deadline = monotonic() + deps.timeout_seconds
@@ -123,6 +142,11 @@ class ModelRun:
     def usage(self) -> Usage:
         """The tokens used so far."""
         return Usage(self._usage.input_tokens, self._usage.output_tokens)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the run, or one that it started, waits for a decision of the user."""
+        return self._is_waiting
 
     async def events(self) -> AsyncGenerator[AnyEvent]:
         """Yield the events of the run until the answer is complete.
@@ -159,6 +183,7 @@ class ModelRun:
         async with self._agent.build(mode).run_stream_events(
             self._prompt,
             message_history=self._deps.history,
+            deferred_tool_results=self._results,
             model=self._deps.model.model,
             deps=self._deps,
             instructions=self._instructions or None,
@@ -172,13 +197,14 @@ class ModelRun:
         ) as library_events:
             async for library_event in library_events:
                 if isinstance(library_event, AgentRunResultEvent):
-                    for event in self._finish(library_event.result):
+                    for event in await self._finish(library_event.result):
                         yield event
                 else:
                     self._note_missing_tool(library_event)
                     for event in translator.translate(library_event):
                         self._check_length(event)
                         self._has_acted = self._has_acted or isinstance(event, ToolCallEvent)
+                        self._note_confidence(event)
                         if not self._is_raw_answer(event):
                             yield event
 
@@ -195,15 +221,21 @@ class ModelRun:
         if isinstance(library_event, FunctionToolCallEvent):
             name = library_event.part.tool_name
             if name not in self._deps.tool_names:
-                self._deps.gaps.add(self.agent, name, self._deps.tool_names, self._prompt)
+                self._deps.gaps.add(self.agent, name, self._deps.tool_names, self._prompt or self._deps.message)
+
+    def _note_confidence(self, event: AnyEvent) -> None:
+        if isinstance(event, MetadataEvent) and event.confidence is not None:
+            self._confidence = event.confidence
 
     def _check_length(self, event: AnyEvent) -> None:
         self._answer_chars += len(event.content) if isinstance(event, TextEvent | ReasoningEvent) else 0
         if self._answer_chars > MAX_ANSWER_CHARS:
             raise RunLimitError(f"The answer has more than {MAX_ANSWER_CHARS:,} characters and does not end.")
 
-    def _finish(self, result: AgentRunResult[Any]) -> Sequence[AnyEvent]:
-        """Record how the run ended, and return a structured answer as text."""
+    async def _finish(self, result: AgentRunResult[Any]) -> Sequence[AnyEvent]:
+        """Record how the run ended, and return a structured answer as text, or the question on which the run waits."""
+        if isinstance(result.output, DeferredToolRequests):
+            return await self._pause(result)
         reason = result.response.finish_reason
         if reason in ("length", "content_filter"):
             self.finish_reason = reason
@@ -211,6 +243,55 @@ class ModelRun:
             self.output = to_json_safe(result.output)
             return [TextEvent(content=orjson.dumps(self.output).decode(), agent=self.agent)]
         return []
+
+    async def _pause(self, result: AgentRunResult[DeferredToolRequests]) -> Sequence[AnyEvent]:
+        """Store the request for the first call that needs consent, with this run, and return what the user sees."""
+        self._is_waiting = True
+        proposals = {
+            call.tool_call_id: (call, proposal)
+            for call in result.output.approvals
+            if (proposal := result.output.metadata.get(call.tool_call_id, {}).get(PROPOSAL)) is not None
+        }
+        if not proposals:
+            # An agent that this one asked waits, and has shown what for.
+            return []
+        call_id, (call, proposal) = next(iter(proposals.items()))
+        state = PausedRun(
+            agent=self.agent,
+            model=self.model,
+            is_model_chosen=self._deps.is_model_chosen,
+            model_settings=dict(self._deps.model_settings),
+            message=self._deps.message,
+            instructions=self._instructions,
+            messages=result.all_messages(),
+            call_id=call_id,
+            other_call_ids=[call.tool_call_id for call in result.output.approvals if call.tool_call_id != call_id],
+        )
+        env = self._deps.env
+        session_id = None if env.context.session_id is None else UUID(env.context.session_id)
+        # A tool that carries out its request itself needs no run, so the messages need not be stored twice.
+        needs_run = get_traits(AGENT_TOOLS[call.tool_name]).carry_out is None
+        origin = Origin(session_id, self.agent, state.to_json() if needs_run else None)
+        approval = await env.rem.approvals(env.scope).request(replace(proposal, confidence=self._confidence), origin)
+        self.approval = approval
+        return self._show(approval, proposal, call)
+
+    def _show(self, approval: Approval, proposal: Proposal, call: ToolCallPart) -> Sequence[AnyEvent]:
+        gap = "\n\n" if self._answer_chars else ""
+        question = describe_question(approval, len(proposal.rows))
+        waits = {"status": "needs_approval", "approval_id": str(approval.id)}
+        return [
+            ToolCallEvent(
+                tool_name=call.tool_name,
+                tool_id=to_json_safe(call.tool_call_id),
+                status="completed",
+                result=waits,
+                agent=self.agent,
+            ),
+            # The user sees exactly this, whatever the model says about it.
+            TextEvent(content=f"{gap}{proposal.preview}\n\n{question}\n", agent=self.agent),
+            ActionRequestEvent(card=make_card(approval, proposal.preview, len(proposal.rows)), agent=self.agent),
+        ]
 
 
 class ChildRuns:
@@ -242,6 +323,9 @@ class ChildRuns:
             return _describe_failure(schema.name, f"It took more than {timeout_seconds:g} seconds.", texts)
         except Exception as error:  # noqa: BLE001  # the parent continues without its child
             return _describe_failure(schema.name, str(describe_model_error(error)), texts)
+        if isinstance(child, ModelRun) and child.is_waiting:
+            # The parent ends here, too: its words must not stand between the question and the user's yes.
+            raise ConsentNeeded(None)
         return {"status": "success", "agent": schema.name, "output": child.output or "".join(texts)}
 
     def _make_child(self, parent: RunContext[RunDeps], schema: AgentSchema, text: str) -> AgentRun:
@@ -252,7 +336,13 @@ class ChildRuns:
         context = deps.env.context.child_context(agent_schema_uri=schema.name)
         child_deps = replace(
             deps,
-            env=replace(deps.env, context=context, may_read=schema.may_read),
+            env=replace(
+                deps.env,
+                context=context,
+                may_read=schema.may_read,
+                # A stricter parent stays strict.
+                consent=deps.env.consent | schema.consent_levels,
+            ),
             agent=schema.name,
             tool_names=tuple(schema.tool_names),
             model=model,

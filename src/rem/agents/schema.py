@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints, field_validator, model_validator
 
 from rem.agents.uri_pattern import check_uri_pattern, matches_uri_pattern
+from rem.models.approval import RiskLevel
 from rem.settings import OutputModeSetting
 from rem.text import collapse_spaces, did_you_mean, split_sentences
 from rem.tools.registry import AGENT_TOOLS
@@ -76,6 +77,8 @@ class AgentExtra(_DocumentPart):
     """Add earlier messages to each question. None: as MEMORY__RAG__ENABLED says."""
     rag_top_k: int | None = Field(default=None, ge=1, le=50)
     rag_min_similarity: float | None = Field(default=None, ge=0, le=1)
+    consent: list[Annotated[RiskLevel, Strict(False)]] = Field(default=[RiskLevel.IRREVERSIBLE])
+    """The risk levels of tools that the agent may call only with the consent of the user."""
 
     @model_validator(mode="before")
     @classmethod
@@ -84,6 +87,16 @@ class AgentExtra(_DocumentPart):
         if isinstance(data, dict) and "rag" in data and "enable_rag" not in data:
             return {("enable_rag" if name == "rag" else name): value for name, value in data.items()}
         return data
+
+    @field_validator("consent")
+    @classmethod
+    def _require_irreversible(cls, value: list[RiskLevel]) -> list[RiskLevel]:
+        """Refuse a list that lets an agent do something for good without asking: a model may write agents."""
+        if RiskLevel.IRREVERSIBLE not in value:
+            raise ValueError("must contain irreversible, which always needs the consent of the user")
+        if RiskLevel.REVERSIBLE in value:
+            raise ValueError("must not contain reversible: what changes nothing is done at once")
+        return value
 
     @field_validator("tools")
     @classmethod
@@ -154,6 +167,11 @@ class AgentSchema(AgentExtra):
         """The tools that the agent may call. An agent with resources may call `read_resource`."""
         names = [tool.name for tool in self.tools]
         return [*names, READ_RESOURCE] if self.resources and READ_RESOURCE not in names else names
+
+    @property
+    def consent_levels(self) -> frozenset[RiskLevel]:
+        """The risk levels of tools that need the consent of the user."""
+        return frozenset(self.consent)
 
     @property
     def summary(self) -> str:

@@ -14,22 +14,26 @@ from rem.agents.answer_stream import AnswerStream, SessionTarget
 from rem.agents.background_tasks import BackgroundTasks
 from rem.agents.catalog import AgentCatalog
 from rem.agents.chat import AgentAnswer, AgentRequest
-from rem.agents.confirmation import ConfirmationRun, find_confirmation
+from rem.agents.confirmation import find_confirmation, read_card_decision
+from rem.agents.decision_run import DecisionRun
 from rem.agents.factory import AgentFactory
 from rem.agents.local.model import LOCAL_MODEL
 from rem.agents.model_input import build_summary_prompt, build_user_hint, history_from_client, history_from_session
 from rem.agents.model_registry import DEFAULT_MODEL, ModelRegistry, ResolvedModel
 from rem.agents.output_modes import OutputModes
-from rem.agents.runs import ChildRuns, ModelRun, RunDeps
+from rem.agents.paused_run import PausedRun
+from rem.agents.runs import AgentRun, ChildRuns, ModelRun, RunDeps
 from rem.agents.simulator import SIMULATOR, SimulatedRun
 from rem.agents.tool_gaps import ToolGapCollector
 from rem.context import AgentContext, Scope
-from rem.errors import InvalidAgentError, InvalidInputError, ModelError
+from rem.errors import InvalidAgentError, InvalidInputError, ModelError, NotFoundError
 from rem.memory.card_answers import prepare_card_answer
 from rem.memory.message import NewMessage
 from rem.memory.tokens import count_tokens
 from rem.message_kinds import classify_message, is_topic
+from rem.models import Approval
 from rem.models.message import MessageKind, Role
+from rem.tools.approved_calls import check_parameters, is_self_contained
 from rem.tools.env import Delegate, ToolEnv, TurnWindow
 
 if TYPE_CHECKING:
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     from rem.memory.message import Turn
     from rem.models import Message
     from rem.settings import OutputModeSetting, Settings
+    from rem.tools.consent import Decision
 
 DEFAULT_AGENT = "rem"
 SUMMARIZER = "summarizer"
@@ -76,16 +81,15 @@ class Agents:
         context = await self._resolve_session(request)
         schema = await self.catalog.get(request.agent or context.agent_schema_uri or DEFAULT_AGENT, context.scope)
         target = self._get_session_target(context)
+        decided = await self._find_decision(request, context, schema)
+        if decided is not None:
+            return await self._answer_decision(request, context, schema, *decided)
         request = await _apply_card_answer(request, target)
         if schema.name == SIMULATOR:
             turn = await self._begin_turn(request, context, schema, target)
             return AnswerStream(SimulatedRun(schema.name, request.text), target, self._background, turn)
         model = self._choose_model(request, schema)
         agent = self._factory.prepare(schema, request.output_schema)
-        confirmed = await self._confirm_change(request, context, schema)
-        if confirmed is not None:
-            turn = await self._begin_turn(request, context, schema, target)
-            return AnswerStream(confirmed, target, self._background, turn)
         turn = await self._begin_turn(request, context, schema, target, _get_kind(request.text, model))
         env = replace(self.env(context), window=_make_window(request, model, turn), hides_text=not request.is_from_user)
         deps = self._make_deps(request, schema, model, env, await _build_history(request, schema, target, turn))
@@ -166,18 +170,101 @@ class Agents:
         summarize = self._make_summarizer(context) if self._has_model else None
         return SessionTarget(self._rem.memory(context.scope), UUID(context.session_id), summarize)
 
-    async def _confirm_change(
-        self, request: AgentRequest, context: AgentContext, schema: AgentSchema
-    ) -> ConfirmationRun | None:
-        """Return the run that carries out a change which the user's message confirms; None for any other message.
+    async def decide(self, approval: Approval, decision: Decision, context: AgentContext) -> AnswerStream:
+        """Carry out a person's decision on a request, and return the answer: the rest of the run that waited, if any.
 
-        It runs without a model, so that no model can confirm, and none repeats what is forgotten. The answer to a card
-        confirms nothing, because a model wrote the words of the card.
+        Call it only for a person who proved to be the owner of the request. The decision and the answer are stored in
+        the session of the request. An error of the action is raised by the stream.
+        """
+        if approval.session_id is not None and context.session_id is None:
+            context = context.model_copy(update={"session_id": str(approval.session_id)})
+        schema = await self._find_schema(approval, context)
+        text = "Approve" if decision.is_approved else "Reject"
+        request = AgentRequest(context=context, text=f"{text}: {decision.reason}" if decision.reason else text)
+        return await self._answer_decision(request, context, schema, approval, decision, raises=True)
+
+    async def _find_schema(self, approval: Approval, context: AgentContext) -> AgentSchema:
+        """Return the agent of a request. The default one answers for an agent that is gone, unless a run needs it."""
+        try:
+            return await self.catalog.get(approval.agent or DEFAULT_AGENT, context.scope)
+        except NotFoundError:
+            if approval.requires_immediate_approval and not is_self_contained(approval):
+                raise
+            return await self.catalog.get(DEFAULT_AGENT, context.scope)
+
+    async def _find_decision(
+        self, request: AgentRequest, context: AgentContext, schema: AgentSchema
+    ) -> tuple[Approval | NotFoundError, Decision] | None:
+        """Return the request that the user's message or card decides on, with the decision; None for any other message.
+
+        The answer to a card of a model decides nothing, because the model wrote the words of the card.
         """
         is_structured = request.output_schema is not None or schema.structured_output
-        if self._rem is None or not request.is_from_user or request.card_answer is not None or is_structured:
+        if self._rem is None or not request.is_from_user or schema.name == SIMULATOR:
             return None
-        return await find_confirmation(self._rem.changes(context.scope), request.text, context.session_id, schema.name)
+        approvals = self._rem.approvals(context.scope)
+        if request.card_answer is not None:
+            return await read_card_decision(approvals, request.card_answer)
+        if is_structured:
+            return None
+        return await find_confirmation(approvals, request.text, context.session_id)
+
+    async def _answer_decision(
+        self,
+        request: AgentRequest,
+        context: AgentContext,
+        schema: AgentSchema,
+        approval: Approval | NotFoundError,
+        decision: Decision,
+        *,
+        raises: bool = False,
+    ) -> AnswerStream:
+        """Store the user's decision as a message, and return the answer to it."""
+        target = self._get_session_target(context)
+        run = await self._make_decision_run(request, context, schema, approval, decision, raises=raises)
+        text = request.text if request.text.strip() else "Approve" if decision.is_approved else "Reject"
+        turn = await self._begin_turn(replace(request, text=text), context, schema, target, MessageKind.COMMAND)
+        return AnswerStream(run, target, self._background, turn)
+
+    async def _make_decision_run(
+        self,
+        request: AgentRequest,
+        context: AgentContext,
+        schema: AgentSchema,
+        approval: Approval | NotFoundError,
+        decision: Decision,
+        *,
+        raises: bool,
+    ) -> AgentRun:
+        """Record a decision for which a run waits, and return the rest of that run; else a run that carries it out."""
+        env = replace(self.env(context), consent=schema.consent_levels)
+        assert self._rem is not None  # noqa: S101  # a request is stored
+        approvals = self._rem.approvals(context.scope)
+        if not isinstance(approval, Approval):
+            return DecisionRun(env, approval, decision, schema.name)
+        await approvals.require_open(approval)
+        if is_self_contained(approval):
+            return DecisionRun(env, approval, decision, schema.name, raises=raises)
+        check_parameters(approval, decision.parameters)
+        state = await approvals.load_run(approval)
+        if state is None:
+            return DecisionRun(env, approval, decision, schema.name, raises=raises)
+        paused = PausedRun.model_validate_json(state)
+        schema = await self.catalog.get(paused.agent, context.scope)
+        model = self.resolve_model(paused.model)
+        if decision.is_approved:
+            await approvals.approve(approval, by=decision.by, parameters=decision.parameters)
+        else:
+            await approvals.reject(approval, by=decision.by, reason=decision.reason)
+        resumed = replace(request, text=paused.message, model_settings=paused.model_settings)
+        deps = self._make_deps(resumed, schema, model, env, paused.messages)
+        return ModelRun(
+            self._factory.prepare(schema),
+            replace(deps, is_model_chosen=paused.is_model_chosen),
+            None,
+            instructions=paused.instructions,
+            results=paused.make_results(str(approval.id), decision),
+        )
 
     async def _begin_turn(
         self,
@@ -214,7 +301,7 @@ class Agents:
         history: Sequence[ModelMessage],
     ) -> RunDeps:
         return RunDeps(
-            env=replace(env, may_read=schema.may_read),
+            env=replace(env, may_read=schema.may_read, consent=env.consent | schema.consent_levels),
             agent=schema.name,
             model=model,
             is_model_chosen=_get_requested_model(request) is not None,

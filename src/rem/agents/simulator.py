@@ -22,6 +22,7 @@ from rem.events import (
     TextEvent,
     ToolCallEvent,
 )
+from rem.models import Approval
 from rem.text import collapse_spaces
 
 SIMULATOR = "simulator"
@@ -76,6 +77,7 @@ class SimulatedRun:
 
     usage = Usage()
     tool_gaps: list[ToolGapReport] = []  # noqa: RUF012  # never changed
+    approval: Approval | None = None
 
     def __init__(self, agent: str, prompt: str) -> None:
         self.agent = agent

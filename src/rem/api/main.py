@@ -31,6 +31,7 @@ from rem.api.request_guard import RequestGuardMiddleware, SecurityHeadersMiddlew
 from rem.api.routes import (
     admin,
     agents,
+    approvals,
     auth,
     chat,
     entities,
@@ -69,6 +70,7 @@ TAGS: list[dict[str, Any]] = [
     {"name": "query", "description": "Query the memory directly."},
     {"name": "sessions", "description": "The caller's sessions, and the sessions that others share with the caller."},
     {"name": "messages", "description": "The messages of sessions, word for word."},
+    {"name": "approvals", "description": "Actions of agents that wait for the consent of the caller."},
     {"name": "feedback", "description": "Ratings of answers."},
     {"name": "moments", "description": "Events, by time."},
     {"name": "files", "description": "Ingested files and their processing status."},
@@ -113,7 +115,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 def _include_routes(app: FastAPI) -> None:
     routers = [chat.router, models.router, query.router, sessions.router, messages.router, feedback.router]
-    routers += [moments.router, files.router, agents.router, tool_gaps.router, entities.router, admin.router]
+    routers += [approvals.router, moments.router, files.router, agents.router, tool_gaps.router, entities.router]
+    routers += [admin.router]
     api = APIRouter(prefix="/api/v1", responses=COMMON_ERRORS)
     for router in routers:
         api.include_router(router)

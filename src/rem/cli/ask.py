@@ -39,9 +39,11 @@ def ask(
 ) -> None:
     """Ask an agent and print its answer while it arrives.
 
-    The session is stored: --session continues it. `rem --verbose ask` prints the tool calls on standard error.
+    The session is stored: --session continues it. `rem --verbose ask` prints the tool calls on standard error. In a
+    terminal, an action that needs your consent is asked about at once; otherwise `rem approvals` lists it.
     """
     from rem.agents.chat import AgentRequest
+    from rem.cli.approvals import ask_in_terminal
     from rem.context import AgentContext, Scope
 
     if text == "-":
@@ -56,7 +58,14 @@ def ask(
     async def work() -> None:
         async with _open_agents() as agents:
             answer = await agents.start(request)
-            await (_print_json_answer(answer) if as_json else _print_events(answer, is_new=session is None))
+            if as_json:
+                await _print_json_answer(answer)
+                return
+            await print_events(answer, is_new=session is None)
+            in_session = context.model_copy(update={"session_id": answer.session_id})
+            while (rest := await ask_in_terminal(agents, answer, in_session)) is not None:
+                answer = rest
+                await print_events(answer, is_new=False)
 
     run_async(work)
 
@@ -83,7 +92,8 @@ async def _print_json_answer(answer: AnswerStream) -> None:
     print_json(await answer.collect())
 
 
-async def _print_events(answer: AnswerStream, *, is_new: bool) -> None:
+async def print_events(answer: AnswerStream, *, is_new: bool) -> None:
+    """Print an answer while it arrives. Raise its error, if it has one."""
     from rem.cli.output import WrappingWriter, get_line_width
     from rem.privacy.policy import describe_masked
 

@@ -106,7 +106,7 @@ def forget(
 
     If nothing has that name, show the texts that have these words.
     """
-    from rem.cli.remember import decide
+    from rem.cli.approvals import approve_change, reject_request
     from rem.errors import InvalidInputError
 
     if sum(given is not None for given in (label, confirm_code, reject_code)) != 1:
@@ -114,8 +114,10 @@ def forget(
     if label is not None:
         _forget_name(label, mentions, dry_run, yes, user, tenant, as_json)
         return
-    code, is_confirmed = confirm_code or reject_code or "", confirm_code is not None
-    decide(code, is_confirmed=is_confirmed, yes=yes, user=user, tenant=tenant, as_json=as_json)
+    if confirm_code is not None:
+        approve_change(confirm_code, yes=yes, user=user, tenant=tenant, as_json=as_json)
+    else:
+        reject_request(reject_code or "", None, user, tenant, as_json)
 
 
 def _forget_name(
@@ -215,6 +217,8 @@ def sweep(as_json: JsonOption = False) -> None:
     for table, count in sorted(report.erased.items()):
         typer.echo(f"{table}: {count}")
     typer.echo(f"Erased {format_count(report.total, 'expired row')}.")
+    if report.overdue:
+        typer.echo(f"Ended {format_count(report.overdue, 'request')} for approval that nobody decided in time.")
 
 
 def format_expiry(expires_at: datetime | None) -> str:

@@ -17,6 +17,7 @@ import typer
 from rem.cli import (
     admin,
     agents,
+    approvals,
     ask,
     audit,
     bench,
@@ -72,6 +73,7 @@ app.add_typer(agents.app, name="agents")
 app.add_typer(models.app, name="models")
 app.add_typer(bench.app, name="bench")
 app.add_typer(sessions.app, name="sessions")
+app.add_typer(approvals.app, name="approvals")
 app.add_typer(dreaming.app, name="dreaming")
 app.add_typer(mcp.app, name="mcp")
 app.add_typer(jobs.app, name="jobs")

@@ -1,4 +1,4 @@
-"""The commands `rem remember` and `rem correct`, and the confirmation of changes that wait for it."""
+"""The commands `rem remember` and `rem correct`, and the confirmation of a change in a terminal."""
 
 from __future__ import annotations
 
@@ -79,31 +79,6 @@ def correct(
     print_change(*run_with_rem(work), as_json=as_json)
 
 
-def decide(code: str, *, is_confirmed: bool, yes: bool, user: str | None, tenant: str, as_json: bool) -> None:
-    """Confirm or reject a change that an agent has proposed."""
-    from rem.cli.output import print_json
-
-    async def work(rem: Rem) -> tuple[ChangeRequest, ChangeReport | None] | None:
-        changes = rem.changes(user, tenant=tenant)
-        if not is_confirmed:
-            await changes.reject(code, by=IN_TERMINAL)
-            return None
-        found = await changes.find_pending(code.strip().lower())
-        if not found:
-            # It fails with a message that says why.
-            await changes.confirm(code, by=IN_TERMINAL)
-        request = await changes.show(found[0])
-        return request, await ask_and_confirm(changes, request, dry_run=False, yes=yes, as_json=as_json)
-
-    done = run_with_rem(work)
-    if done is not None:
-        print_change(*done, as_json=as_json)
-    elif as_json:
-        print_json({"status": "rejected", "code": code})
-    else:
-        typer.echo("Rejected: nothing was changed.")
-
-
 async def ask_and_confirm(
     changes: ChangeRequests, request: ChangeRequest, *, dry_run: bool, yes: bool, as_json: bool
 ) -> ChangeReport | None:
@@ -137,7 +112,7 @@ def print_change(request: ChangeRequest, report: ChangeReport | None, *, as_json
             {"table": row.table, "key": row.key, "id": row.id, "date": row.happened_at, "text": row.text}
             for row in request.rows
         ],
-        "total": request.total,
+        "total": request.change.total,
         "report": None,
     }
     if report is not None:

@@ -1,19 +1,19 @@
 """ChangeRequests: what is to be forgotten or corrected is shown first, and done only when the user has confirmed it.
 
-A model can make a request, but it cannot confirm one: no tool takes a code. REM reads the confirmation in the user's
-own message, in a terminal, or in the answer to a question that the client puts to the user.
+A change is stored as a request for approval (`rem.approvals`) with the rows that were shown. The decision and the
+change are one transaction. A model can make a request, but it cannot confirm one: no tool takes a code.
 """
 
 from __future__ import annotations
 
-import secrets
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from uuid import UUID
 
+from rem.approvals.approvals import Approvals, Origin, Proposal, require_open
 from rem.db.retry import retry_when_busy
 from rem.db.sql import query, query_table
 from rem.db.store import Store
@@ -31,23 +31,20 @@ if TYPE_CHECKING:
 ChangeKind: TypeAlias = Literal["forget", "correct"]
 FindSimilar: TypeAlias = Callable[[str, int], Awaitable[dict[str, list[UUID]]]]
 """Returns the ids of the rows nearest in meaning to a topic, by table."""
-CONFIRMATION_TIME = timedelta(minutes=15)
 MAX_ROWS = 20
 """Rows of one request. A person can read and check this many."""
 MAX_SIMILAR_ROWS = 5
-MAX_PENDING_REQUESTS = 50
-CODE_BYTES = 3
 LOCK_TIMEOUT_SECONDS = 30.0
 _TEXT_FIELDS = {"resources": "content", "moments": "summary", "ontologies": "content"}
 """The field of each table that a correction changes."""
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeRequest:
-    """A change that waits for the user's confirmation."""
+class Change:
+    """A change as the user sees it: which rows, and what happens to them."""
 
-    code: str
     kind: ChangeKind
+    topic: str
     rows: list[TopicRow]
     total: int
     """Rows about the topic; more than `rows` if there are too many for one request."""
@@ -55,7 +52,6 @@ class ChangeRequest:
     """The rows have the words of the topic. Otherwise they are nearest to it in meaning."""
     new_text: str | None
     """The text of a correction."""
-    expires_at: datetime
 
     @property
     def preview(self) -> str:
@@ -67,13 +63,29 @@ class ChangeRequest:
         return "\n".join(lines)
 
     @property
-    def question(self) -> str:
-        """Return how the user answers in chat."""
-        verb = "forget" if self.kind == "forget" else "correct"
-        which = "it" if len(self.rows) == 1 else "these"
-        choice = ", or name some, such as `only 1`" if len(self.rows) > 1 else ""
-        return (
-            f"Answer `yes` to {verb} {which}, `no` to keep everything{choice}. (`confirm {self.code}` works as well.)"
+    def proposal(self) -> Proposal:
+        """Return the change as a proposal of the tool `forget` or `correct`."""
+        parameters = {"what": self.topic} | ({} if self.new_text is None else {"to": self.new_text})
+        rows = [[row.table, str(row.id), row.version.isoformat()] for row in self.rows]
+        count = f"{len(self.rows)} {'text' if len(self.rows) == 1 else 'texts'}"
+        return Proposal(
+            tool_name=self.kind,
+            parameters=parameters,
+            # Without words of the rows: they must be gone when these are forgotten.
+            description=f"Erase {count} for good" if self.kind == "forget" else f"Correct {count}",
+            preview=self.preview,
+            risk_level=RiskLevel.IRREVERSIBLE,
+            details={"rows": rows},
+            rows=[
+                {
+                    "number": number,
+                    "table": row.table,
+                    "key": row.key,
+                    "date": row.happened_at.date().isoformat(),
+                    "text": row.excerpt,
+                }
+                for number, row in enumerate(self.rows, start=1)
+            ],
         )
 
     @property
@@ -91,6 +103,34 @@ class ChangeRequest:
         return f"{row.happened_at:%Y-%m-%d} {row.table} `{row.key}`{author}: “{row.excerpt}”{end}"
 
 
+@dataclass(frozen=True, slots=True)
+class ChangeRequest:
+    """A change that waits for the user's confirmation."""
+
+    change: Change
+    approval: Approval
+
+    @property
+    def code(self) -> str:
+        """The code by which a person confirms it."""
+        return self.approval.code
+
+    @property
+    def kind(self) -> ChangeKind:
+        """What happens to the rows."""
+        return self.change.kind
+
+    @property
+    def rows(self) -> list[TopicRow]:
+        """The rows that are shown."""
+        return self.change.rows
+
+    @property
+    def preview(self) -> str:
+        """The rows as a numbered list for people."""
+        return self.change.preview
+
+
 @dataclass(slots=True)
 class ChangeReport:
     """The result of a confirmed request."""
@@ -103,6 +143,13 @@ class ChangeReport:
     """Texts that stay and are marked as replaced."""
     key: str | None = None
     """The key of the new statement of a correction."""
+
+    @property
+    def outcome(self) -> str:
+        """Return the result as a sentence without a key, which repeats words of the text."""
+        if self.kind == "forget":
+            return self.summary
+        return f"Corrected: {self.changed} changed, {self.replaced} marked as replaced."
 
     @property
     def summary(self) -> str:
@@ -118,18 +165,25 @@ class ChangeReport:
 
 
 @dataclass(frozen=True, slots=True)
-class PendingRequest:
-    """A stored request."""
+class _Plan:
+    """What an approved change does: the rows that were shown, by table, id and version."""
 
-    id: UUID
-    code: str
+    approval: Approval
     kind: ChangeKind
-    session_id: UUID | None
-    created_at: datetime
     rows: list[tuple[str, UUID, datetime]]
-    """Table, id and version of each row."""
     topic: str
     new_text: str | None
+
+    @classmethod
+    def of(cls, approval: Approval, parameters: Mapping[str, Any] | None = None) -> _Plan:
+        """Return the plan of a stored request, perhaps with edited arguments."""
+        rows = [
+            (table, UUID(row_id), datetime.fromisoformat(version))
+            for table, row_id, version in approval.proposal["rows"]
+        ]
+        given = approval.parameters if parameters is None else parameters
+        kind: ChangeKind = "forget" if approval.tool_name == "forget" else "correct"
+        return cls(approval, kind, rows, given.get("what") or "", given.get("to"))
 
 
 class ChangeRequests:
@@ -140,19 +194,25 @@ class ChangeRequests:
         self._store = store
         self._language = language
         self._find_similar = find_similar
+        self._approvals = Approvals(database, store)
+
+    async def find_forget(self, topic: str, *, session_id: UUID | None = None) -> Change:
+        """Find the rows about a topic, to erase them. Nothing is stored. Raise NotFoundError if there are none."""
+        return await self._find("forget", topic, None, session_id)
+
+    async def find_correction(self, topic: str, new_text: str, *, session_id: UUID | None = None) -> Change:
+        """Find the statements about a topic, to replace them by a new text. Nothing is stored."""
+        if not new_text.strip():
+            raise InvalidInputError("Say what is right instead: the new text is empty.")
+        return await self._find("correct", topic, new_text.strip(), session_id)
 
     async def request_forget(self, topic: str, *, session_id: UUID | None = None) -> ChangeRequest:
-        """Find the rows about a topic, and store the request to erase them. Nothing is erased.
-
-        Raise NotFoundError if there are none.
-        """
-        return await self._request("forget", topic, None, session_id)
+        """Find the rows about a topic, and store the request to erase them. Nothing is erased."""
+        return await self._request(await self.find_forget(topic, session_id=session_id), session_id)
 
     async def request_correction(self, topic: str, new_text: str, *, session_id: UUID | None = None) -> ChangeRequest:
         """Find the statements about a topic, and store the request to replace them by a new text. Change nothing."""
-        if not new_text.strip():
-            raise InvalidInputError("Say what is right instead: the new text is empty.")
-        return await self._request("correct", topic, new_text.strip(), session_id)
+        return await self._request(await self.find_correction(topic, new_text, session_id=session_id), session_id)
 
     async def has_rows(self, topic: str) -> bool:
         """Return whether a row of the owner has all words of a topic."""
@@ -162,57 +222,44 @@ class ChangeRequests:
             except InvalidInputError:
                 return False
 
-    async def find_pending(self, code: str | None = None, session_id: UUID | None = None) -> list[PendingRequest]:
-        """Return the requests that wait for a confirmation, latest first; those with a code, or those of a session."""
-        async with self._database.connection() as connection:
-            rows = await connection.fetch(query("changes", "pending"), *self._owner, code, session_id)
-        return [_to_pending(row) for row in rows]
-
-    async def find_just_shown(self, session_id: UUID) -> PendingRequest | None:
-        """Return the session's latest request, if the user has said nothing in the session since."""
-        pending = await self.find_pending(session_id=session_id)
-        if not pending:
-            return None
-        latest = pending[0]
-        async with self._database.connection() as connection:
-            statement = query("changes", "has_later_message")
-            is_stale = await connection.fetchval(statement, *self._owner, session_id, latest.created_at)
-        return None if is_stale else latest
-
-    async def show(self, request: PendingRequest) -> ChangeRequest:
-        """Return a stored request with its rows, to show it again."""
+    async def show(self, approval: Approval) -> Change:
+        """Return the change of a stored request with its rows, to show it again."""
+        plan = _Plan.of(approval)
         ids: dict[str, list[UUID]] = defaultdict(list)
-        for table, row_id, _ in request.rows:
+        for table, row_id, _ in plan.rows:
             ids[table].append(row_id)
         async with self._database.snapshot() as inside, inside.connection() as connection:
             found = await TopicFinder(connection, self._store.scope, self._language).fetch(ids)
         by_ref = {(row.table, row.id): row for row in found}
-        rows = [by_ref[table, row_id] for table, row_id, _ in request.rows if (table, row_id) in by_ref]
-        expires_at = request.created_at + CONFIRMATION_TIME
-        return ChangeRequest(request.code, request.kind, rows, len(rows), True, request.new_text, expires_at)
+        rows = [by_ref[table, row_id] for table, row_id, _ in plan.rows if (table, row_id) in by_ref]
+        return Change(plan.kind, plan.topic, rows, len(rows), True, plan.new_text)
 
     async def confirm(
-        self, code: str, *, by: str, numbers: Collection[int] | None = None, now: datetime | None = None
+        self,
+        request: Approval | str,
+        *,
+        by: str,
+        numbers: Collection[int] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        now: datetime | None = None,
     ) -> ChangeReport:
-        """Carry out a request once, all of it or the rows with these numbers. Call it only for a person's confirmation.
+        """Carry out a request, given itself or by its code, once: all of it or the rows with these numbers.
 
-        Raise NotFoundError if no request with this code waits, and ConflictError, and change nothing, if one of its
-        rows has changed since it was shown.
+        Call it only for a person's confirmation; `parameters` are those that the person edited. Raise ConflictError,
+        and change nothing, if it was decided before or if one of its rows has changed since it was shown.
         """
-        pending = await self._get_pending(code)
+        approval = request if isinstance(request, Approval) else await self._approvals.get(request)
 
         async def carry_out() -> ChangeReport:
             async with self._store.transaction() as store, store.executor.connection() as connection:
-                row = await connection.fetchrow(query("changes", "claim"), *self._owner, pending.id)
-                if row is None:
-                    raise _nothing_to_confirm(code)
-                request = _to_pending(row)
-                chosen = _choose_rows(request.rows, numbers)
+                require_open(await self._approvals.lock(connection, approval.id))
+                plan = _Plan.of(approval, parameters)
+                chosen = _choose_rows(plan.rows, numbers)
                 await self._require_unchanged(connection, chosen)
                 finder = TopicFinder(connection, self._store.scope, self._language)
-                work = _Change(connection, store, finder, request, now or datetime.now(UTC))
-                report = await (work.erase(chosen) if request.kind == "forget" else work.correct(chosen))
-                await connection.execute(query("changes", "decide"), self._owner[0], request.id, "approved", by)
+                work = _Work(connection, store, finder, plan, now or datetime.now(UTC))
+                report = await (work.erase(chosen) if plan.kind == "forget" else work.correct(chosen))
+                await self._approvals.complete(connection, approval.id, by=by, outcome=report.outcome)
                 return report
 
         async with hold_owner_lock(self._database, self._store.scope, timeout_seconds=LOCK_TIMEOUT_SECONDS):
@@ -221,56 +268,25 @@ class ChangeRequests:
             await erase_traces(self._database)
         return report
 
-    async def reject(self, code: str, *, by: str) -> None:
-        """Drop a request. Raise NotFoundError if none with this code waits."""
-        pending = await self._get_pending(code)
-        async with self._database.connection() as connection:
-            await connection.execute(query("changes", "decide"), self._owner[0], pending.id, "rejected", by)
+    async def reject(self, request: Approval | str, *, by: str) -> None:
+        """Drop a request, given itself or by its code."""
+        approval = request if isinstance(request, Approval) else await self._approvals.get(request)
+        await self._approvals.reject(approval, by=by)
 
     @property
     def _owner(self) -> tuple[str, str | None]:
         return self._store.scope.tenant_id, self._store.scope.user_id
 
-    async def _get_pending(self, code: str) -> PendingRequest:
-        found = await self.find_pending(code.strip().lower())
-        if not found:
-            raise _nothing_to_confirm(code)
-        return found[0]
-
-    async def _request(
-        self, kind: ChangeKind, topic: str, new_text: str | None, session_id: UUID | None
-    ) -> ChangeRequest:
+    async def _find(self, kind: ChangeKind, topic: str, new_text: str | None, session_id: UUID | None) -> Change:
         rows, total, is_exact = await self._find_rows(topic, session_id, only_statements=kind == "correct")
         if new_text is not None:
             rows, total = (replaced := select_replaced(rows, topic, new_text)), total - len(rows) + len(replaced)
         if not rows:
             raise NotFoundError(f"I have nothing about “{topic.strip()}” that you could {kind}.")
-        if len(await self.find_pending()) >= MAX_PENDING_REQUESTS:
-            raise ConflictError(
-                f"{MAX_PENDING_REQUESTS} requests already wait for a confirmation: confirm or reject some of them, or "
-                "wait until they expire."
-            )
-        code, expires_at = secrets.token_hex(CODE_BYTES), datetime.now(UTC) + CONFIRMATION_TIME
-        parameters = {
-            "code": code,
-            "rows": [[row.table, str(row.id), row.version.isoformat()] for row in rows],
-            "topic": topic if kind == "correct" else "",
-            "new_text": new_text,
-        }
-        await self._store.upsert(
-            Approval(
-                session_id=session_id,
-                action_type=kind,
-                # Without words of the rows: they must be gone when these are forgotten.
-                action_description=f"{kind} {len(rows)} rows",
-                risk_level=RiskLevel.IRREVERSIBLE if kind == "forget" else RiskLevel.REVERSIBLE_WITH_DELAY,
-                tool_name=kind,
-                parameters=parameters,
-                timeout_seconds=int(CONFIRMATION_TIME.total_seconds()),
-                expires_at=expires_at,
-            )
-        )
-        return ChangeRequest(code, kind, rows, total, is_exact, new_text, expires_at)
+        return Change(kind, topic, rows, total, is_exact, new_text)
+
+    async def _request(self, change: Change, session_id: UUID | None) -> ChangeRequest:
+        return ChangeRequest(change, await self._approvals.request(change.proposal, Origin(session_id)))
 
     async def _find_rows(
         self, topic: str, session_id: UUID | None, *, only_statements: bool
@@ -322,16 +338,14 @@ class ChangeRequests:
             )
 
 
-class _Change:
-    """Carries out one request, inside one transaction."""
+class _Work:
+    """Carries out one change, inside one transaction."""
 
-    def __init__(
-        self, connection: Connection, store: Store, finder: TopicFinder, request: PendingRequest, now: datetime
-    ) -> None:
+    def __init__(self, connection: Connection, store: Store, finder: TopicFinder, plan: _Plan, now: datetime) -> None:
         self._connection = connection
         self._store = store
         self._finder = finder
-        self._request = request
+        self._plan = plan
         self._now = now
         self._tenant_id, self._user_id = store.scope.tenant_id, store.scope.user_id
 
@@ -353,7 +367,7 @@ class _Change:
         await self._clean_sessions(ids["messages"], shown)
         erased = [str(row_id) for row_id in row_ids]
         await self._connection.execute(
-            query("changes", "drop_requests"), self._tenant_id, self._user_id, self._request.id, erased
+            query("approvals", "drop_repetitions"), self._tenant_id, self._user_id, self._plan.approval.id, erased
         )
         for table, table_ids in sorted(ids.items()):
             statement = query_table("forgetting", "erase_own", table)
@@ -362,7 +376,7 @@ class _Change:
 
     async def correct(self, rows: Sequence[tuple[str, UUID, datetime]]) -> ChangeReport:
         """Store the new statement, change the texts that can change, and mark the others as replaced."""
-        new_text = self._request.new_text or ""
+        new_text = self._plan.new_text or ""
         report = ChangeReport("correct")
         kept: list[str] = []
         note: Resource | None = None
@@ -392,7 +406,7 @@ class _Change:
         if "file_id" in entity.metadata:
             return None
         old_text = str(getattr(entity, field_name))
-        corrected = replace_sentences(old_text, self._request.topic, new_text)
+        corrected = replace_sentences(old_text, self._plan.topic, new_text)
         history = [*entity.metadata.get("corrections", []), {"at": self._now.isoformat(), "was": old_text}]
         changes: dict[str, Any] = {field_name: corrected, "metadata": {**entity.metadata, "corrections": history}}
         if isinstance(entity, Resource) and entity.origin == ORIGIN and corrected == new_text:
@@ -410,8 +424,9 @@ class _Change:
         """Return REM's own records that repeat the texts: calls of tools in the same turns, and the preview."""
         owner = self._tenant_id, self._user_id
         rows = await self._connection.fetch(query("changes", "tool_calls_of_turns"), *owner, sorted(message_ids))
-        if self._request.session_id is not None:
-            shown = self._request.session_id, self._request.created_at, self._request.code
+        approval = self._plan.approval
+        if approval.session_id is not None:
+            shown = approval.session_id, approval.created_at, approval.code
             rows += await self._connection.fetch(query("changes", "previews"), *owner, *shown)
         return {row["id"] for row in rows}
 
@@ -456,26 +471,3 @@ def _choose_rows(
     if wrong or not numbers:
         raise InvalidInputError(f"The list has the numbers 1 to {len(rows)}: name some of these.")
     return [rows[number - 1] for number in sorted(set(numbers))]
-
-
-def _to_pending(row: Any) -> PendingRequest:
-    parameters: Mapping[str, Any] = row["parameters"]
-    rows = [(table, UUID(row_id), datetime.fromisoformat(version)) for table, row_id, version in parameters["rows"]]
-    return PendingRequest(
-        row["id"],
-        parameters["code"],
-        row["action_type"],
-        row["session_id"],
-        row["created_at"],
-        rows,
-        parameters.get("topic") or "",
-        parameters.get("new_text"),
-    )
-
-
-def _nothing_to_confirm(code: str) -> NotFoundError:
-    minutes = int(CONFIRMATION_TIME.total_seconds() // 60)
-    return NotFoundError(
-        f"Nothing waits for the confirmation {code}: it was confirmed or rejected before, or is older than {minutes} "
-        "minutes. Ask again to get a new list."
-    )

@@ -134,6 +134,10 @@ class _Removal:
             await self._erase_mentions()
         else:
             await self._refuse_names()
+        # The runs of agents that wait for a decision may have read it.
+        await self._connection.execute(
+            query("approvals", "drop_repetitions"), self._tenant_id, self._user_id, UUID(int=0), []
+        )
         self._report.changed = len(self._changed - self._erased)
         return self._report, self._erased
 

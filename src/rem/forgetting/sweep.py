@@ -9,6 +9,7 @@ from uuid import UUID
 
 from loguru import logger
 
+from rem.approvals.approvals import drop_stale_requests
 from rem.db.retry import retry_when_busy
 from rem.db.sql import query, query_table
 from rem.rate_limits import delete_ended_periods
@@ -34,6 +35,9 @@ class SweepReport:
     audit_entries: int = 0
     """Entries of the audit log that were too old."""
 
+    overdue: int = 0
+    """Requests for approval that nobody decided in time. They are recorded as expired."""
+
     @property
     def total(self) -> int:
         """Return the number of erased rows."""
@@ -48,6 +52,7 @@ async def sweep(database: Database, *, at_once: int = 500) -> SweepReport:
     report = SweepReport()
     if database.server_info.is_replica:
         return report
+    report.overdue = await drop_stale_requests(database)
     for table in await _find_tables(database):
         erased = await _sweep_table(database, table, report, at_once)
         if erased:

@@ -47,9 +47,8 @@ def create_mcp_app(
         provided = env_of(authenticate(get_http_request()))
         return provided if isinstance(provided, ToolEnv) else await provided
 
-    server = create_mcp(env)
-    server.add_middleware(ScopeMiddleware())
-    return server.http_app(
+    # The scopes are checked first: also before the user's answer to a question is carried out.
+    return create_mcp(env, middleware=[ScopeMiddleware()]).http_app(
         path=path,
         stateless_http=True,
         json_response=True,

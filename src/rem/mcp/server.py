@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -11,15 +12,13 @@ from typing import TYPE_CHECKING, Any
 from fastmcp import FastMCP
 from fastmcp.exceptions import NotFoundError as UnknownResourceError
 from fastmcp.exceptions import ResourceError, ToolError, ValidationError
-from fastmcp.server.dependencies import get_context
-from fastmcp.server.elicitation import AcceptedElicitation
 from fastmcp.server.middleware import Middleware
 from fastmcp.tools import FunctionTool
-from mcp.shared.exceptions import MCPError
-from mcp_types import ClientCapabilities, ElicitationCapability, ToolAnnotations
+from mcp_types import ToolAnnotations
 from pydantic import ValidationError as PydanticValidationError
 
 from rem.errors import NotFoundError, RemError
+from rem.mcp.consent import ConsentMiddleware, ask_user
 from rem.mcp.prompts import PROMPTS
 from rem.tools.binding import EnvSource, ToolFunction, bind_tool, describe_validation_error, get_traits
 from rem.tools.env import ToolEnv
@@ -48,10 +47,11 @@ forget and correct; they show what they would change, and only the user can conf
 Everything happens as the user who is connected; there is no way, and no need, to name another one."""
 
 
-def create_mcp(env_of: EnvSource, *, can_ask: bool = False) -> FastMCP[Any]:
+def create_mcp(env_of: EnvSource, *, can_ask: bool = False, middleware: Sequence[Middleware] = ()) -> FastMCP[Any]:
     """Create a server. `env_of` returns the environment of each call, which identifies the caller.
 
     `can_ask` says that the transport can carry a question to the user (elicitation), if the client supports it.
+    `middleware` runs before a tool is called or an answer of the user is carried out.
     """
     env_of = _let_client_ask(env_of) if can_ask else env_of
     server: FastMCP[Any] = FastMCP(
@@ -60,7 +60,7 @@ def create_mcp(env_of: EnvSource, *, can_ask: bool = False) -> FastMCP[Any]:
         version=version("remstack"),
         mask_error_details=True,
         strict_input_validation=True,
-        middleware=[ErrorMiddleware()],
+        middleware=[ErrorMiddleware(), *middleware, ConsentMiddleware(env_of)],
     )
     for name, function in TOOLS.items():
         server.add_tool(_make_tool(name, function, env_of))
@@ -79,18 +79,6 @@ def _let_client_ask(env_of: EnvSource) -> EnvSource:
         return replace(provided if isinstance(provided, ToolEnv) else await provided, ask_user=ask_user)
 
     return env
-
-
-async def ask_user(text: str) -> bool | None:
-    """Let the client show a text to its user, and return whether the user agrees; None if the client cannot ask."""
-    context = get_context()
-    if not context.session.check_client_capability(ClientCapabilities(elicitation=ElicitationCapability())):
-        return None
-    try:
-        answer = await context.elicit(f"{text}\n\nDo this?", bool)
-    except (ToolError, MCPError):
-        return None
-    return isinstance(answer, AcceptedElicitation) and answer.data is True
 
 
 def _make_tool(name: str, function: ToolFunction, env_of: EnvSource) -> FunctionTool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from rem.approvals.cards import CARD_PREFIX
 from rem.errors import ConflictError, InvalidInputError, NotFoundError
 from rem.events import ActionCard, CardAction, CardInput
 from rem.memory.message import NewMessage
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from rem.memory.manager import MemoryManager
 
 MAX_INPUT_CHARS = 100_000
-MAX_NESTED_CARDS = 10
 CARDS_FIELD = "cards"
 """Metadata of the stored answer of an agent: the cards that it showed."""
 ANSWER_FIELD = "action_submit"
@@ -49,9 +48,14 @@ async def prepare_card_answer(memory: MemoryManager, session_id: UUID, answer: C
     Raise NotFoundError if the session has no such card, ConflictError if the card was answered or has timed out, and
     InvalidInputError if the answer does not fit the card.
     """
+    if answer.card_id.startswith(CARD_PREFIX):
+        raise InvalidInputError(
+            f"The card {answer.card_id!r} asks for an approval: decide with POST /api/v1/approvals/{{id}}/decision, or "
+            "with action_submit in the chat."
+        )
     card = await _load_open_card(memory, session_id, answer.card_id)
     action, inputs = check_card_answer(card, answer)
-    labels = {field.id: field.label or field.id for field in _list_inputs(card)}
+    labels = {field.id: field.label or field.id for field in card.list_inputs()}
     lines = [action.title, *(f"{labels[name]}: {_format_value(value)}" for name, value in inputs.items())]
     submitted = {"card_id": card.id, "action_id": action.id, "data": action.data or {}, "inputs": inputs}
     return NewMessage(role=Role.USER, content="\n".join(lines), metadata={ANSWER_FIELD: submitted})
@@ -59,12 +63,12 @@ async def prepare_card_answer(memory: MemoryManager, session_id: UUID, answer: C
 
 def check_card_answer(card: ActionCard, answer: CardAnswer) -> tuple[CardAction, dict[str, bool | str]]:
     """Return the chosen action and the values of the inputs. Raise InvalidInputError, which names every error."""
-    buttons = {action.id: action for action in _list_actions(card) if action.type == "Action.Submit"}
+    buttons = {action.id: action for action in card.list_actions() if action.type == "Action.Submit"}
     action = buttons.get(answer.action_id)
     if action is None:
         advice = did_you_mean(answer.action_id, list(buttons)) if buttons else " It has none to submit."
         raise InvalidInputError(f"The card {card.id!r} has no action {answer.action_id!r} to submit.{advice}")
-    fields = {field.id: field for field in _list_inputs(card)}
+    fields = {field.id: field for field in card.list_inputs()}
     issues = [f"{name}: the card has no such input." for name in answer.inputs if name not in fields]
     values: dict[str, bool | str] = {}
     for name, field in fields.items():
@@ -110,27 +114,6 @@ def _check_value(field: CardInput, value: bool | str | None, *, is_needed: bool)
     if field.type == "Input.ChoiceSet" and value not in choices:
         raise ValueError(f"must be one of {', '.join(choices)}")
     return value
-
-
-def _list_cards(card: ActionCard, depth: int = 0) -> Iterator[ActionCard]:
-    """Yield the card, and the cards that its `Action.ShowCard` buttons reveal."""
-    yield card
-    for action in card.actions:
-        if action.type == "Action.ShowCard" and action.card is not None and depth < MAX_NESTED_CARDS:
-            try:
-                nested = ActionCard.model_validate({"id": action.id, "prompt": action.title, **action.card})
-            except ValidationError:
-                # An agent may put any content there. Without actions and inputs there is nothing to submit.
-                continue
-            yield from _list_cards(nested, depth + 1)
-
-
-def _list_actions(card: ActionCard) -> list[CardAction]:
-    return [action for part in _list_cards(card) for action in part.actions]
-
-
-def _list_inputs(card: ActionCard) -> list[CardInput]:
-    return [field for part in _list_cards(card) for field in part.inputs]
 
 
 def _format_value(value: bool | str) -> str:

@@ -1,6 +1,6 @@
 """The entity types of REM as Pydantic classes. One file for each type, or for two that belong together."""
 
-from rem.models.approval import Approval, ApprovalStatus, RiskLevel
+from rem.models.approval import Approval, ApprovalStatus, Execution, RiskLevel
 from rem.models.document import Document
 from rem.models.edge import Edge
 from rem.models.entity import Entity, EntityType
@@ -41,6 +41,7 @@ __all__ = [
     "Edge",
     "Entity",
     "EntityType",
+    "Execution",
     "Feedback",
     "File",
     "Message",

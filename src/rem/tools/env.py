@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import UUID
 
 from rem.context import AgentContext, Scope
 from rem.errors import MemoryDisabledError
 from rem.events import AnyEvent
+from rem.models.approval import RiskLevel
 
 if TYPE_CHECKING:
     from rem.app import Rem
+    from rem.models import Approval
+
+
+AskUser: TypeAlias = Callable[[str, "Approval"], Awaitable[bool | None]]
 
 
 class Delegate(Protocol):
@@ -92,12 +97,14 @@ class ToolEnv:
     has_model: bool = False
     """A language model is configured, so another agent can interpret plain language."""
     window: TurnWindow = TurnWindow()
-    ask_user: Callable[[str], Awaitable[bool | None]] | None = None
-    """Shows a text to the user and returns whether the user agrees; None if the client cannot ask. No model answers."""
+    ask_user: AskUser | None = None
+    """Shows a request to the user and returns whether the user agrees; None if the client cannot ask."""
     is_chat: bool = False
     """A model of a chat calls the tool: its text is part of the answer, but only the model sees its result."""
     hides_text: bool = False
     """The user does not see the text that the tool emits, such as in a run with structured output."""
+    consent: frozenset[RiskLevel] = frozenset({RiskLevel.IRREVERSIBLE})
+    """The risk levels of tools that wait for the consent of the user. An irreversible call always does."""
     may_read: Callable[[str], bool] | None = None
     """Decides by its address whether a resource may be read. None allows all resources."""
 

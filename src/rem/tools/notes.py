@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 from loguru import logger
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from rem.approvals.cards import CARD_PREFIX
 from rem.errors import ConflictError, InvalidInputError, NotFoundError
 from rem.events import ActionCard, ActionEvent, ActionRequestEvent, MetadataEvent
 from rem.models import Session
@@ -160,6 +161,12 @@ def _parse_card(value: Any) -> ActionCard:
     """Parse a card. A card without an id gets one, because the client's reply names it."""
     fields = {"id": f"card-{uuid4().hex[:12]}", **value} if isinstance(value, dict) else value
     try:
-        return ActionCard.model_validate(fields)
+        card = ActionCard.model_validate(fields)
     except ValidationError as error:
         raise InvalidInputError(f"The card is not valid. {describe_validation_error(error)}") from error
+    if not card.prompt.strip():
+        raise InvalidInputError("The card is not valid. prompt: say what the user is asked.")
+    if card.id.startswith(CARD_PREFIX):
+        # The answer to such a card decides on a request, so only REM writes its words.
+        raise InvalidInputError(f"The id of a card must not begin with {CARD_PREFIX!r}: leave it out.")
+    return card

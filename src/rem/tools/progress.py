@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rem.events import AnyEvent, ProgressEvent
+from rem.tools.consent import ConsentNeeded
 
 if TYPE_CHECKING:
     from rem.tools.env import ToolEnv
@@ -24,8 +25,9 @@ async def report_step(env: ToolEnv, label: str, step: int = 1, total_steps: int 
     await env.emit(begun)
     try:
         yield
-    except Exception:
-        await env.emit(begun.model_copy(update={"status": "failed"}))
+    except Exception as error:
+        status = "completed" if isinstance(error, ConsentNeeded) else "failed"
+        await env.emit(begun.model_copy(update={"status": status}))
         raise
     await env.emit(begun.model_copy(update={"status": "completed"}))
 

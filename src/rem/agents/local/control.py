@@ -115,11 +115,6 @@ def _describe_note(result: Mapping[str, Any]) -> str:
 
 def _describe_change(result: Mapping[str, Any]) -> str:
     text = result.get("summary") or result.get("message") or result.get("error")
-    if result.get("status") == "needs_confirmation":
-        # The tool has shown the list and the question.
-        return "Nothing changes before you answer."
-    if result.get("status") == "rejected":
-        return "All right: nothing was changed."
     return str(text) if text else 'Say what it is about, in words that the text has, such as "my code word".'
 
 

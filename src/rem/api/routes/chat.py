@@ -62,6 +62,9 @@ class ChatCompletion(BaseModel):
     )
     message_id: str | None = None
     masked: list[str] = Field(default=[], description="what was masked in the stored messages, such as `api key`")
+    approval_id: str | None = Field(
+        default=None, description="the request for approval on which the answer waits (`/approvals/{id}`)"
+    )
 
 
 RESPONSES: dict[int | str, dict[str, Any]] = {
@@ -134,4 +137,5 @@ def _to_completion(answer: AgentAnswer, stream: AnswerStream) -> ChatCompletion:
         session_id=answer.session_id,
         message_id=answer.message_id,
         masked=answer.masked,
+        approval_id=answer.approval_id,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rem.approvals.cards import parse_card_id
 from rem.events import ActionCard, CardAction, CardInput
 from rem.memory.card_answers import CardAnswer
 
@@ -16,7 +17,9 @@ _YES = ("y", "yes", "true", "1", "on")
 
 async def answer_card(card: ActionCard, screen: Screen, prompt: Prompt) -> CardAnswer | None:
     """Show a card and return the user's answer; None if the user leaves it open."""
-    screen.say(card.prompt)
+    if parse_card_id(card.id) is None:
+        # What asks for consent stands in the text already.
+        screen.say(card.prompt)
     while True:
         action = await _choose_action(card, screen, prompt)
         if action is None:
@@ -24,9 +27,9 @@ async def answer_card(card: ActionCard, screen: Screen, prompt: Prompt) -> CardA
         if action.type == "Action.OpenUrl":
             screen.say(f"Open {action.url} in your browser.")
             continue
-        if action.type == "Action.ShowCard":
-            nested = ActionCard.model_validate({"id": card.id, "prompt": action.title, **(action.card or {})})
-            return await answer_card(nested.model_copy(update={"id": card.id}), screen, prompt)
+        if action.type == "Action.ShowCard" and action.card is not None:
+            revealed = {"id": card.id, "prompt": action.card.prompt or action.title}
+            return await answer_card(action.card.model_copy(update=revealed), screen, prompt)
         inputs: dict[str, bool | str] = {}
         for field in card.inputs if action.style != "secondary" else ():
             value = await _ask_input(field, screen, prompt)

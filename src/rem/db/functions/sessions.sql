@@ -418,6 +418,7 @@ BEGIN
     DELETE FROM rem.session_summaries s
     WHERE s.tenant_id = of_tenant AND s.session_id = of_session
       AND (s.last_index >= first_hidden_index OR s.claimed_until IS NOT NULL);
+    PERFORM rem.rem_drop_waiting_runs(of_tenant, of_session);
   END IF;
   IF last_erased_index IS NOT NULL THEN
     -- The SELECT finds nothing if the session itself is being erased.

@@ -62,36 +62,10 @@ SELECT r.id, r.updated_at FROM {table} r
 WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.deleted_at IS NULL AND (r.expires_at IS NULL OR r.expires_at > now())
   AND r.id = ANY ($3::uuid[]) ORDER BY r.id FOR UPDATE
 
--- name: pending
--- Return the owner's pending requests, latest first: all, those with a code ($3) or those of a session ($4).
-SELECT a.id, a.session_id, a.action_type, a.parameters, a.created_at FROM rem.approvals a
-WHERE a.tenant_id = $1 AND a.user_id IS NOT DISTINCT FROM $2 AND a.status = 'pending' AND a.action_type IN ('forget', 'correct')
-  AND a.deleted_at IS NULL AND a.expires_at > clock_timestamp()
-  AND ($3::text IS NULL OR a.parameters ->> 'code' = $3) AND ($4::uuid IS NULL OR a.session_id = $4)
-ORDER BY a.created_at DESC, a.id
-
 -- name: latest_message
 -- Return the user's latest message in a session.
 SELECT m.id FROM rem.messages m WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3::uuid AND m.role = 'user'
 ORDER BY m.message_index DESC LIMIT 1
-
--- name: has_later_message
--- Return whether the user has said something else in the session since a time.
-SELECT EXISTS (
-  SELECT FROM rem.messages m
-  WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.role = 'user' AND m.created_at > $4)
-
--- name: claim
--- Lock a pending request, so that it is carried out once.
-SELECT a.id, a.session_id, a.action_type, a.parameters, a.created_at FROM rem.approvals a
-WHERE a.tenant_id = $1 AND a.user_id IS NOT DISTINCT FROM $2 AND a.id = $3 AND a.status = 'pending' AND a.deleted_at IS NULL
-  AND a.expires_at > clock_timestamp()
-FOR UPDATE
-
--- name: decide
--- Record the decision. The parameters, which hold texts, are not needed any more.
-UPDATE rem.approvals a SET status = $3, decided_by = $4, decided_at = clock_timestamp(), parameters = '{}'
-WHERE a.tenant_id = $1 AND a.id = $2 AND a.status = 'pending'
 
 -- name: previews
 -- Return what REM itself said in the turn of a session in which a request was made, and the user's command before it: they repeat the
@@ -126,14 +100,6 @@ SELECT DISTINCT m.session_id FROM rem.messages m WHERE m.tenant_id = $1 AND m.id
 UPDATE rem.tool_gaps g SET attempted_task = '(forgotten)'
 WHERE g.tenant_id = $1 AND g.user_id IS NOT DISTINCT FROM $2
   AND (g.session_id = ANY ($3::uuid[]) OR EXISTS (SELECT FROM unnest($4::text[]) AS e (text) WHERE strpos(g.attempted_task, e.text) > 0))
-
--- name: drop_requests
--- Drop the owner's other requests ($3 stays) that may repeat a forgotten text, or that are about an erased row ($4): corrections hold
--- a new text.
-UPDATE rem.approvals a SET status = 'rejected', decided_by = 'forgotten', decided_at = clock_timestamp(), parameters = '{}'
-WHERE a.tenant_id = $1 AND a.user_id IS NOT DISTINCT FROM $2 AND a.id <> $3 AND a.status = 'pending'
-  AND (a.action_type = 'correct' OR (a.action_type = 'forget' AND EXISTS (
-    SELECT FROM jsonb_array_elements(a.parameters -> 'rows') AS e (item) WHERE e.item ->> 1 = ANY ($4::text[]))))
 
 -- name: release_derived_rows
 -- Delete the statements of derived rows ($2, $3) that have a source among the erased rows ($4), and let the dreams read their other

@@ -1,0 +1,1 @@
+"""Approvals: actions of agents that wait for the consent of a person."""

@@ -1,0 +1,59 @@
+"""Carry out an approved call of a tool outside of the run of an agent, and check edited arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rem.errors import InvalidInputError
+from rem.models import ApprovalStatus
+from rem.tools.binding import ToolFunction, check_arguments, describe_call, get_traits
+from rem.tools.registry import AGENT_TOOLS
+
+if TYPE_CHECKING:
+    from rem.models import Approval
+    from rem.tools.consent import Decision
+    from rem.tools.env import ToolEnv
+
+
+def get_tool(approval: Approval) -> ToolFunction:
+    """Return the tool of a request. Raise InvalidInputError if it does not exist any more."""
+    function = AGENT_TOOLS.get(approval.tool_name)
+    if function is None:
+        raise InvalidInputError(f"There is no tool {approval.tool_name!r} any more: reject the request.")
+    return function
+
+
+def is_self_contained(approval: Approval) -> bool:
+    """Return whether the tool of a request carries it out itself, without the run of an agent."""
+    return get_traits(get_tool(approval)).carry_out is not None
+
+
+def check_parameters(approval: Approval, parameters: Mapping[str, Any] | None) -> None:
+    """Raise InvalidInputError, which names each error, if edited arguments do not fit the tool."""
+    if parameters is not None:
+        check_arguments(get_tool(approval), parameters)
+
+
+async def show_request(env: ToolEnv, approval: Approval) -> str:
+    """Return what a pending request would do, for the user to read; its description if it has ended."""
+    if approval.status is not ApprovalStatus.PENDING:
+        return approval.action_description
+    if "rows" in approval.proposal:
+        return (await env.rem.changes(env.scope).show(approval)).preview
+    return describe_call(get_tool(approval), approval.parameters).preview
+
+
+async def carry_out(env: ToolEnv, approval: Approval, decision: Decision) -> dict[str, Any]:
+    """Carry out an approved request, once, and return the result of its tool."""
+    function = get_tool(approval)
+    own = get_traits(function).carry_out
+    if own is not None:
+        return await own(env, approval, decision)
+    parameters = approval.parameters if decision.parameters is None else decision.parameters
+    arguments = check_arguments(function, parameters)
+    approvals = env.rem.approvals(env.scope)
+    await approvals.approve(approval, by=decision.by, parameters=decision.parameters)
+    async with approvals.executing(approval.id):
+        result: dict[str, Any] = await function(env, **arguments)
+    return result

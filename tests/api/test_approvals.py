@@ -1,0 +1,99 @@
+"""`/approvals`: requests of the caller alone, decided once, with edited arguments if they fit."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import asyncpg
+import httpx2
+
+from rem.app import Rem
+from rem.approvals.approvals import Origin, Proposal
+from rem.models import Approval, Resource
+
+_ALICE = "alice@example.com"
+
+
+async def ask(rem: Rem, user: str | None = _ALICE) -> Approval:
+    """Store a request without a run, as an MCP client makes it."""
+    proposal = Proposal("remember", {"text": "My flight is SK1425."}, "Keep a statement.", "Keep it?")
+    return await rem.approvals(user).request(proposal, Origin())
+
+
+async def test_list_get_and_approve(as_alice: httpx2.AsyncClient, rem: Rem) -> None:
+    approval = await ask(rem)
+    listed = (await as_alice.get("/api/v1/approvals", params={"status": "pending"})).json()
+    assert [(row["id"], row["status"]) for row in listed["data"]] == [(str(approval.id), "pending")]
+    shown = (await as_alice.get(f"/api/v1/approvals/{approval.id}")).json()
+    assert shown["parameters"] == {"text": "My flight is SK1425."}
+    assert "- text: My flight is SK1425." in shown["preview"]
+    path = f"/api/v1/approvals/{approval.id}/decision"
+    decided = await as_alice.post(path, json={"decision": "approve"})
+    assert decided.status_code == 200, decided.text
+    body = decided.json()
+    assert (body["approval"]["status"], body["approval"]["execution"]) == ("approved", "done")
+    assert (body["answer"], body["approval"]["decided_by"]) == ("Done: remember.", "user by API")
+    again = await as_alice.post(path, json={"decision": "approve"})
+    assert (again.status_code, again.json()["error"]["code"]) == (409, "conflict")
+    assert await rem.store(_ALICE).count(Resource) == 1
+    assert (await as_alice.get("/api/v1/approvals", params={"status": "pending"})).json()["data"] == []
+
+
+async def test_wrong_decisions_change_nothing(as_alice: httpx2.AsyncClient, rem: Rem) -> None:
+    approval = await ask(rem)
+    path = f"/api/v1/approvals/{approval.id}/decision"
+    for body, status in (
+        ({}, 422),
+        ({"decision": "maybe"}, 422),
+        ({"decision": "approve", "user": "bob"}, 422),
+        ({"decision": "approve", "parameters": {"text": ""}}, 400),
+        ({"decision": "approve", "parameters": {"text": "x", "tags": "y"}}, 400),
+    ):
+        assert (await as_alice.post(path, json=body)).status_code == status, body
+    assert (await as_alice.get("/api/v1/approvals?status=maybe")).status_code == 422
+    assert (await as_alice.get("/api/v1/approvals/7")).status_code == 422
+    assert (await as_alice.get(f"/api/v1/approvals/{uuid4()}")).status_code == 404
+    assert await rem.store(_ALICE).count(Resource) == 0
+    edited = {"decision": "approve", "parameters": {"text": "My flight is SK1427."}}
+    assert (await as_alice.post(path, json=edited)).status_code == 200
+    (note,) = await rem.store(_ALICE).find(Resource)
+    assert note.content == "My flight is SK1427."
+
+
+async def test_a_request_of_another_user_does_not_exist(
+    as_bob: httpx2.AsyncClient, anyone: httpx2.AsyncClient, rem: Rem
+) -> None:
+    approval = await ask(rem)
+    for client in (as_bob, anyone):
+        assert (await client.get("/api/v1/approvals")).json()["data"] == []
+        assert (await client.get(f"/api/v1/approvals/{approval.id}")).status_code == 404
+        for decision in ("approve", "reject"):
+            path = f"/api/v1/approvals/{approval.id}/decision"
+            assert (await client.post(path, json={"decision": decision})).status_code == 404
+    assert (await rem.approvals(_ALICE).get(approval.id)).status == "pending"
+
+
+async def test_an_expired_request_is_refused(
+    as_alice: httpx2.AsyncClient, rem: Rem, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    approval = await ask(rem)
+    await sql.execute("UPDATE rem.approvals SET decide_by = now() - interval '1 s'")
+    refused = await as_alice.post(f"/api/v1/approvals/{approval.id}/decision", json={"decision": "approve"})
+    assert (refused.status_code, "time to decide" in refused.text) == (409, True)
+    assert (await as_alice.get(f"/api/v1/approvals/{approval.id}")).json()["status"] == "expired"
+
+
+async def test_some_rows_of_a_change(as_alice: httpx2.AsyncClient, rem: Rem) -> None:
+    for text in ("Marta likes tea.", "Marta moved to Leeds."):
+        await rem.remember(text, user=_ALICE)
+    request = await rem.changes(_ALICE).request_forget("Marta")
+    path = f"/api/v1/approvals/{request.approval.id}"
+    assert (await as_alice.get(path)).json()["preview"] == request.preview
+    for body in ({"only": [3]}, {"parameters": {"what": "everything"}}):
+        refused = await as_alice.post(f"{path}/decision", json={"decision": "approve", **body})
+        assert refused.status_code == 400, refused.text
+    done = await as_alice.post(f"{path}/decision", json={"decision": "approve", "only": [1]})
+    assert done.json()["answer"].startswith("Forgotten: 1 text erased for good")
+    assert [note.content for note in await rem.store(_ALICE).find(Resource)] == [request.rows[1].text]
+    streamed = await as_alice.post(f"{path}/decision", json={"decision": "approve", "stream": True})
+    assert "approved before" in streamed.text
