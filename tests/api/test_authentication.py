@@ -148,8 +148,9 @@ async def test_people_manage_their_own_keys(address: str, provider: Provider) ->
         (listed,) = (await sarah.get("/api/auth/keys")).json()["data"]
         assert listed["revoked_at"]
         assert key not in str(listed)
-        refused = await sarah.post("/api/auth/keys", json={"name": "x", "scopes": ["root"]})
-        assert refused.status_code == 400
+        for body in ({"name": "x", "scopes": ["root"]}, {"name": "a\x00b"}, {"name": "a\nb"}):
+            assert (await sarah.post("/api/auth/keys", json=body)).status_code == 400
+        assert (await sarah.delete("/api/auth/keys/%00")).status_code == 404
 
 
 async def test_service_key_acts_for_users_of_its_tenant(address: str, keys: ApiKeys) -> None:

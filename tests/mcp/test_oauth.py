@@ -267,6 +267,7 @@ async def test_unsafe_redirects_cannot_be_registered(address: str) -> None:
     async with browser(address) as client:
         for uri in unsafe:
             assert (await register(client, redirect_uris=[uri])).status_code == 400, uri
+        assert (await register(client, client_name="a\x00b")).status_code == 400
         assert (await register(client, redirect_uris=["https://a.example/cb", "app://done"])).status_code == 201
 
 
@@ -291,6 +292,8 @@ async def test_wrong_authorization_requests_lead_to_no_question(address: str) ->
             ("scope", "admin"),
             ("resource", "https://other.example/api/v1/mcp"),
             ("state", "s" * 3000),
+            ("state", "a\x00b"),
+            ("client_id", "a\x00b"),
         ):
             answer = await person.get(
                 "/api/auth/oauth/authorize", params={**params, name: value}, follow_redirects=False

@@ -90,8 +90,8 @@ class ApiKeys:
         """
         chosen = check_scopes(scopes)
         name = name.strip()
-        if not 1 <= len(name) <= MAX_NAME_CHARS:
-            raise InvalidInputError(f"The name of a key has 1 to {MAX_NAME_CHARS} characters.")
+        if not 1 <= len(name) <= MAX_NAME_CHARS or not name.isprintable():
+            raise InvalidInputError(f"The name of a key has 1 to {MAX_NAME_CHARS} characters on one line.")
         if role is not Role.SERVICE and user is None:
             raise InvalidInputError("A key needs a user; only a key with the role service may be without one.")
         if role is not Role.SERVICE and tenant == ANY_TENANT:
@@ -115,6 +115,8 @@ class ApiKeys:
     async def revoke(self, id_or_prefix: str, user: str | None = None, tenant: str | None = None) -> ApiKey:
         """Revoke a key, given by its id or prefix. Raise NotFoundError if there is none, or it is another user's."""
         user_id = None if user is None else resolve_user_id(user)
+        if not id_or_prefix.isprintable():
+            raise NotFoundError("There is no such key.")
         async with self._database.connection() as connection:
             row = await connection.fetchrow(query("auth", "revoke_key"), id_or_prefix.lower(), tenant, user_id)
         return ApiKey.from_row(_require(row))

@@ -23,6 +23,8 @@ MULTI_TENANT_NAMES = ("common", "organizations", "consumers")
 MICROSOFT_CONSUMERS = "9188040d-6c67-4c5b-b112-36a304b66dad"
 """The directory of personal Microsoft accounts. Microsoft itself verifies their e-mail addresses."""
 TIMEOUT_SECONDS = 10.0
+MAX_EMAIL_CHARS = 320
+MAX_NAME_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +112,13 @@ class LoginProviders:
     def _to_person(self, name: str, claims: Mapping[str, Any]) -> VerifiedPerson:
         email = str(claims.get("email") or "").strip()
         subject = str(claims.get("sub") or "")
-        if "@" not in email or not subject:
-            raise ForbiddenError(f"The account at {name} has no e-mail address, and REM needs one.")
+        is_address = "@" in email and email.isprintable() and " " not in email and len(email) <= MAX_EMAIL_CHARS
+        if not is_address or not subject:
+            raise ForbiddenError(f"The account at {name} has no valid e-mail address, and REM needs one.")
         if not self._is_verified(name, claims):
             raise ForbiddenError(f"The e-mail address is not verified at {name}: verify it there, and log in again.")
-        given = claims.get("name")
-        return VerifiedPerson(name, subject, email, str(given)[:200] if given else None)
+        given = "".join(character for character in str(claims.get("name") or "") if character.isprintable()).strip()
+        return VerifiedPerson(name, subject, email, given[:MAX_NAME_CHARS] or None)
 
     def _is_verified(self, name: str, claims: Mapping[str, Any]) -> bool:
         """Return True if the provider checked that the address belongs to the person.

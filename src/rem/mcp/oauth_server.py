@@ -99,6 +99,8 @@ class OAuthServer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshTok
 
     async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
         """Return a registered client."""
+        if not client_id.isprintable():
+            return None
         async with self._authenticator.database.connection() as connection:
             registration = await connection.fetchval(query("auth", "get_client"), client_id)
         return None if registration is None else OAuthClientInformationFull.model_validate(registration)
@@ -110,8 +112,9 @@ class OAuthServer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshTok
             raise RegistrationError(
                 "invalid_redirect_uri", "A redirect address begins with https://, or is on the client's own machine."
             )
-        if len(client_info.client_name or "") > MAX_NAME_CHARS:
-            raise RegistrationError("invalid_client_metadata", f"client_name is longer than {MAX_NAME_CHARS}.")
+        name = client_info.client_name or ""
+        if len(name) > MAX_NAME_CHARS or not name.isprintable():
+            raise RegistrationError("invalid_client_metadata", f"client_name has {MAX_NAME_CHARS} characters at most.")
         client_info.client_secret = None
         client_info.client_secret_expires_at = None
         client_info.token_endpoint_auth_method = "none"  # noqa: S105  # the name of a method
@@ -123,8 +126,9 @@ class OAuthServer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshTok
 
     async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
         """Return the address of the page that asks the person."""
-        if len(params.state or "") > MAX_STATE_CHARS:
-            raise AuthorizeError("invalid_request", f"state is longer than {MAX_STATE_CHARS} characters.")
+        texts = (params.state or "", params.code_challenge)
+        if any(len(text) > MAX_STATE_CHARS or not text.isprintable() for text in texts):
+            raise AuthorizeError("invalid_request", f"state has {MAX_STATE_CHARS} printable characters at most.")
         if params.resource is not None and params.resource.rstrip("/") != f"{self._base_url}{MCP_PATH}":
             raise AuthorizeError("invalid_target", f"The resource of this server is {self._base_url}{MCP_PATH}.")
         scopes = params.scopes or CLIENT_SCOPES
