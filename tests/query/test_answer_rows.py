@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
+from zoneinfo import ZoneInfo
 
 import asyncpg
 import pytest
@@ -15,6 +16,7 @@ from rem.models import Moment, Role
 from rem.models.field_types import utc_now
 from rem.query.answer_rows import drop_copies, prefer_fitting
 from rem.query.natural import WEAK_NOTE
+from rem.settings import EmbeddingSettings, Settings
 
 _USER = "alice"
 _NOISE = [
@@ -213,3 +215,16 @@ def test_longer_text_is_kept_beside_its_parts_only_if_it_comes_later() -> None:
 def test_row_without_a_passage_keeps_its_place() -> None:
     rows = [{"table": "users", "key": "a", "score": 0.5}, {"table": "users", "key": "b", "score": 0.4}]
     assert prefer_fitting("Who is a?", drop_copies(rows)) == rows
+
+
+async def test_times_are_in_the_time_zone_of_the_settings(settings: Settings) -> None:
+    zone = ZoneInfo("Pacific/Kiritimati")
+    in_zone = settings.model_copy(update={"rem_time_zone": str(zone), "embedding": EmbeddingSettings(provider="none")})
+    async with Rem.open(in_zone) as rem:
+        note = await rem.remember("The boat is blue.", user="alice")
+        assert note.name.startswith(f"{datetime.now(zone):%Y-%m-%d} ")
+        (row,) = (await rem.query('SEARCH "boat" SINCE today', user="alice")).results
+        assert row["happened_at"].endswith("+14:00")
+        assert datetime.fromisoformat(row["happened_at"]) == note.timestamp
+        tomorrow = datetime.now(zone) + timedelta(days=1)
+        assert (await rem.query('SEARCH "boat" SINCE today', user="alice", now=tomorrow)).results == []

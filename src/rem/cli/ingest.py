@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MAX_PRINTED_FAILURES = 100
 PROGRESS_LINE_SECONDS = 5.0
-"""How often progress is printed if there is no terminal."""
+"""Interval at which progress is printed if there is no terminal."""
 _STATUS_ORDER: tuple[FileStatus, ...] = ("added", "changed", "unchanged", "removed", "deleted", "skipped", "failed")
 _REASONS: dict[IgnoreReason, tuple[str, str]] = {
     "hidden": ("hidden", "hidden"),
@@ -123,7 +123,7 @@ class _Command:
         self._tenant = tenant
         self._options = options
         self._outcomes: list[FileOutcome] = []
-        """What is stored so far, for the case that the command is interrupted."""
+        """The files stored so far, for the case that the command is interrupted."""
 
     def ingest(self, *, dry_run: bool, as_json: bool) -> None:
         """Ingest the places once. Raise typer.Exit(1) if a file failed."""

@@ -56,7 +56,7 @@ class ComparedRow:
     origins: frozenset[str]
     """Files, addresses, sessions and texts that it comes from."""
     is_chunk: bool
-    """Whether it is a chunk of a file."""
+    """It is a chunk of a file."""
 
     @property
     def source(self) -> ClaimSource:
@@ -65,7 +65,7 @@ class ComparedRow:
 
     @property
     def has_enough_words(self) -> bool:
-        """Whether it has enough content words to be compared."""
+        """Return whether it has enough content words to be compared."""
         return len(set(extract_content_words(self.text))) >= MIN_CONTENT_WORDS
 
     def shares_origin(self, other: ComparedRow) -> bool:

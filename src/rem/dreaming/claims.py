@@ -41,7 +41,7 @@ class RowClaim:
     valid_from: datetime | None = None
     valid_to: datetime | None = None
     is_named: bool = False
-    """Whether the name identifies the row (a person, a project): claims about several subjects then share one row.
+    """The name identifies the row (a person, a project): claims about several subjects then share one row.
     Otherwise the sources identify it: a moment with a new summary is still the same moment."""
 
 
@@ -55,7 +55,7 @@ class EdgeClaim:
     confidence: float = 1.0
     valid_from: datetime | None = None
     is_exclusive: bool = False
-    """Whether a row has one such edge at a time (works_at): a newer one ends the older, which stays on record."""
+    """A row has one such edge at a time (works_at): a newer one ends the older, which stays on record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

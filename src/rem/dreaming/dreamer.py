@@ -43,12 +43,12 @@ class DreamReport:
     """Changes by the name of the dream."""
     notes: list[str] = field(default_factory=list)
     learnt: list[str] = field(default_factory=list)
-    """What the run has learnt, in words: the most important first, and how many more there are."""
+    """New knowledge of the run, in words: the most important first, and how many more there are."""
     dropped: list[str] = field(default_factory=list)
-    """What it has dropped, replaced or left out, and why."""
+    """Knowledge that it has dropped, replaced or left out, and why."""
     model: str | None = None
     was_busy: bool = False
-    """Whether nothing was done, because another run for the same owner was in progress."""
+    """Nothing was done, because another run for the same owner was in progress."""
 
     @property
     def statement_count(self) -> int:

@@ -52,7 +52,7 @@ class StatementRecord:
     key: str
     """Key of the row that it is about; if the row is gone, its former name or its id."""
     is_evidence: bool
-    """Whether its row does not exist, because there is too little evidence."""
+    """Its row does not exist, because there is too little evidence."""
 
 
 @dataclass(frozen=True, slots=True)

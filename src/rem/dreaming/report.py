@@ -34,7 +34,7 @@ _LIST_FIELDS = {
     "interests": "You come back to {}",
     PROFILE_PREFIX + "current_projects": "You mentioned {}",
 }
-"""How an entry of a list in the profile is told."""
+"""Sentences for the entries of the lists in a profile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,9 @@ class _ChangedStatement:
     at: datetime
     is_ended: bool
     is_new: bool
-    """Whether its row is one of this run."""
+    """Its row is one of this run."""
     is_gone: bool
-    """Whether its row does not exist any more, or not yet."""
+    """Its row does not exist any more, or not yet."""
     row_name: str
     content: str
 

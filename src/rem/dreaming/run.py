@@ -69,7 +69,7 @@ class PendingSession:
 
     @property
     def has_new_messages(self) -> bool:
-        """Whether the session has messages that the dream has never read."""
+        """Return whether the session has messages that the dream has never read."""
         return self.last_index > self.seen_index
 
 

@@ -25,7 +25,7 @@ RecordErasure: TypeAlias = "Callable[[Connection, str], Awaitable[None]]"
 """Writes an entry of the audit log about the user with this pseudonym."""
 PSEUDONYM_PREFIX = "erased:"
 MAX_PASSES = 5
-"""How often the erasure is repeated for rows that the user writes in the meantime."""
+"""Number of repetitions of the erasure for rows that the user writes in the meantime."""
 _JOBS_TABLE = ".".join(JOBS)
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rem.db.database import Connection, Database
 
 LOCK_TIMEOUT_SECONDS = 30.0
-"""How long a removal waits for a dream run of the same owner."""
+"""Time that a removal waits for a dream run of the same owner."""
 _DEPENDENT_TABLES = {"sessions": "messages", "files": "resources"}
 """The table of the rows that are erased with a row."""
 _MIRRORS = {"kv_store": "entity_id", "edges": "src_id", "passages": "entity_id"}

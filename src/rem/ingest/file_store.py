@@ -40,7 +40,7 @@ class StoredFile:
     processing_status: str
     is_deleted: bool
     is_removed: bool
-    """Whether it is deleted because it was no longer in its folder, and not by its owner."""
+    """It is deleted because it was no longer in its folder, and not by its owner."""
     metadata: Mapping[str, Any]
     tags: Sequence[str]
 

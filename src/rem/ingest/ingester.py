@@ -79,7 +79,7 @@ class PreparedFile:
     agent_yaml: str | None = None
     """The definition of an agent, if the file is one."""
     is_known: bool = False
-    """Whether an older version of the file is stored."""
+    """An older version of the file is stored."""
     masked: tuple[str, ...] = ()
     """What was masked in its text."""
 

@@ -38,7 +38,7 @@ class Listing:
     ignored: Counter[IgnoreReason] = field(default_factory=Counter)
     """Files and folders that were left out, by reason. The contents of an ignored folder are not counted."""
     notes: list[str] = field(default_factory=list)
-    """What the user should know about the listing, in sentences."""
+    """Notes for the user about the listing, in sentences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class IngestReport:
     ignored: Counter[IgnoreReason] = field(default_factory=Counter)
     """Files and folders that were not read, by reason. The contents of an ignored folder are not counted."""
     notes: list[str] = field(default_factory=list)
-    """What the user should know, in sentences: rules that do not count, removed files that stay."""
+    """Notes for the user, in sentences: rules that do not count, removed files that stay."""
     index_error: str | None = None
     """The reason why the stored chunks could not be embedded. They are found by words, not yet by meaning."""
 

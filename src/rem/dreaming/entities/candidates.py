@@ -42,7 +42,7 @@ class Candidate:
     """Unique aliases: e-mail addresses, handles and domains."""
     relation: str | None = None
     is_single: bool = False
-    """Whether only a first name is known."""
+    """Only a first name is known."""
 
     @property
     def name(self) -> str:

@@ -40,7 +40,7 @@ class KnownEntity:
     is_own: bool
     aliases: tuple[str, ...]
     is_owner: bool = False
-    """Whether it is the row of the memory's owner."""
+    """It is the row of the memory's owner."""
     entity_type: str | None = None
 
     @property
@@ -92,12 +92,12 @@ class OtherUses:
 
     count: int
     is_spread: bool
-    """Whether they are in several sessions, or in the same session as the subject."""
+    """They are in several sessions, or in the same session as the subject."""
     traits: frozenset[str]
     is_own: bool
-    """Whether the subject itself already is a source for the name."""
+    """The subject itself already is a source for the name."""
     is_thing: bool
-    """Whether the name belongs to something other than a person."""
+    """The name belongs to something other than a person."""
 
     @property
     def has_many(self) -> bool:
@@ -203,11 +203,11 @@ class EntityMatch:
 
     known: KnownEntity | None = None
     is_refused: bool = False
-    """Whether the owner deleted it, or it is the owner."""
+    """The owner deleted it, or it is the owner."""
     is_linked: bool = False
-    """Whether the known entity has another name than the candidate."""
+    """The known entity has another name than the candidate."""
     is_mention: bool = False
-    """Whether the candidate only mentions it, and is no evidence for it."""
+    """The candidate only mentions it, and is no evidence for it."""
 
     @property
     def may_be_claimed(self) -> bool:

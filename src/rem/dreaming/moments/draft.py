@@ -74,7 +74,7 @@ class MomentDraft:
     occurrences: int = 1
     """Number of sessions and texts that tell it."""
     is_extract: bool = True
-    """Whether the summary consists of sentences of the sources. SEARCH over all tables then ranks only the sources."""
+    """The summary consists of sentences of the sources. SEARCH over all tables then ranks only the sources."""
     worded_in: UUID | None = None
     """Session or text that the summary comes from, if a later one has joined the moment."""
     id: UUID = field(default_factory=uuid4)

@@ -71,7 +71,7 @@ class Episode:
 
     @property
     def is_meaningful(self) -> bool:
-        """Whether its statements have at least two content words."""
+        """Return whether its statements have at least two content words."""
         return len({word for message in self.messages for word in _get_words(message)}) >= MIN_CONTENT_WORDS
 
 

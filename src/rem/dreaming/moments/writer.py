@@ -57,7 +57,7 @@ class MomentWriter:
         self._run = run
         self._duplicates = NearDuplicates(run)
         self.needs_another_pass = False
-        """Whether rows that were read before have to be read again in this run."""
+        """Rows that were read before have to be read again in this run."""
 
     async def fetch_existing(self, subject_id: UUID, start: int = 0, end: int | None = None) -> list[ExistingMoment]:
         """Return the moments of a subject; of a session, those that begin at a message from `start` to before `end`."""

@@ -51,11 +51,11 @@ class OntologyDocument:
     version: datetime
     parts: list[DocumentPart] = field(default_factory=list)
     is_cut: bool = False
-    """Whether only its beginning was read."""
+    """Only its beginning was read."""
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a file."""
+        """Return whether it is a file."""
         return self.ref.type == "files"
 
     @property

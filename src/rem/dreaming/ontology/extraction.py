@@ -42,7 +42,7 @@ class Extraction:
     """`model`, or `document` if the document states the values itself."""
     portions: int = 1
     is_cut: bool = False
-    """Whether only the beginning of the document was read."""
+    """Only the beginning of the document was read."""
     at: datetime | None = None
     """Version of the document that it was extracted from; None for the current one."""
 

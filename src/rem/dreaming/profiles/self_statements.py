@@ -122,7 +122,7 @@ class _Rule:
     parse: Callable[[str, re.Match[str]], str]
     """Return the value for the template from a text and the match of the pattern; empty if it is not valid."""
     is_single: bool = False
-    """Whether a user has one at a time, so that a newer one replaces the older one."""
+    """A user has one at a time, so that a newer one replaces the older one."""
 
 
 def extract_self_statements(messages: Iterable[tuple[str, datetime, ClaimSource]]) -> SelfStatements:

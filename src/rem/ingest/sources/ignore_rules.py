@@ -28,7 +28,7 @@ class ListingOptions:
     exclude: tuple[str, ...] = ()
     """Patterns in the syntax of `.gitignore`, relative to the listed folder."""
     use_ignore_files: bool = True
-    """Whether `.gitignore` files count, and virtual environments and caches are left out. Hidden files always are."""
+    """`.gitignore` files count, and virtual environments and caches are left out. Hidden files always are."""
     recursive: bool = True
 
     def __post_init__(self) -> None:
