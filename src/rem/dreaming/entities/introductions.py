@@ -27,7 +27,7 @@ from rem.rules import alternatives, word_set, word_sets
 
 MAX_ORGANIZATION_WORDS = 5
 MAX_ADDRESS_CHARS = 120
-MAX_PRONOUN_DISTANCE = 160
+MAX_PRONOUN_DISTANCE = 400
 """Characters before "his" or "her" in which the person is named."""
 _CAPITALISED = re.compile(r"\b[^\W\d_a-z][^\W\d_]+")
 _GIVEN_NAMES = word_set("names.given_names")
