@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FETCH_FACTOR = 3
 """An answer fetches this many times its rows, because copies are dropped and a newer statement may rank lower."""
-VALUE_BONUS = 0.06
+VALUE_BONUS = 0.09
 """Added to the score of a row with a value of the kind that is asked for, such as a day for "When …?"."""
 SIMILARITY_WEIGHT = 0.1
 """Weight of the similarity beside the score of SEARCH: a question in plain words shares few words with its answer."""

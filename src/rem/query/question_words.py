@@ -19,6 +19,7 @@ _WHO_IS = re.compile(
     r"\b[Ww]ho(?:'s| is| are| was)\s+"
     r"((?:(?:Mr|Mrs|Ms|Dr|Prof|Frau|Herr|Father)\.? )?(?:[A-ZÀ-ÞĀ-Ž][\w'-]*\s*)+)[?.!]*\s*\Z"
 )
+MIN_STEM_CHARS = 3
 PREFIX_CHARS = 6
 """Words with the same first letters are forms of one word: rehearsal, rehearse."""
 
@@ -87,11 +88,14 @@ def find_content_words(text: str) -> frozenset[str]:
 
 
 def stem_word(word: str) -> str:
-    """Return a word in lower case without its ending."""
-    for ending in ("ies", "es", "s", "ing", "ed", "d"):
-        if word.endswith(ending) and len(word) - len(ending) > 2:
-            return word[: -len(ending)]
-    return word
+    """Return a word in lower case without its ending: bike and bikes, move, moved and moving, party and parties."""
+    if word.endswith("ies") and len(word) > MIN_STEM_CHARS + 3:
+        return f"{word[:-3]}y"
+    for ending in ("ing", "ed", "s"):
+        if word.endswith(ending) and not word.endswith("ss") and len(word) - len(ending) >= MIN_STEM_CHARS:
+            word = word[: -len(ending)]
+            break
+    return word[:-1] if word.endswith("e") and len(word) > MIN_STEM_CHARS else word
 
 
 def _join_genitives(text: str) -> str:
