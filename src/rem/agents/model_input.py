@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from pydantic_ai.messages import (
@@ -43,13 +44,20 @@ def history_from_session(history: Iterable[HistoryMessage]) -> list[ModelMessage
 
 
 def history_from_client(messages: Iterable[ClientMessage]) -> list[ModelMessage]:
-    """Return the messages that the client sent as messages for the model."""
+    """Return the messages that the client sent as messages for the model.
+
+    Messages in a row of the same role become one: the library would join them one by one, which takes seconds for
+    thousands.
+    """
+    turns = ((role, "\n\n".join(message.content for message in group)) for role, group in groupby(messages, _get_role))
     return [
-        ModelRequest(parts=[UserPromptPart(message.content)])
-        if message.role == "user"
-        else ModelResponse(parts=[TextPart(message.content)])
-        for message in messages
+        ModelRequest(parts=[UserPromptPart(text)]) if role == "user" else ModelResponse(parts=[TextPart(text)])
+        for role, text in turns
     ]
+
+
+def _get_role(message: ClientMessage) -> str:
+    return message.role
 
 
 async def build_user_hint(env: ToolEnv, *, with_profile: bool, can_look_up: bool) -> str | None:

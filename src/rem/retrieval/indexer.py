@@ -51,6 +51,7 @@ IndexProgress: TypeAlias = Callable[[str, int], None]
 
 MAX_ROWS_PER_TRANSACTION = 256
 EMBED_BATCH_PASSAGES = 256
+SHORT_BATCH_PASSAGES = 32
 MAX_EMBEDDED_BEFORE_INDEXING = 8 * EMBED_BATCH_PASSAGES
 """After this many passages, new rows are indexed before the embedding continues."""
 POLL_SECONDS = 0.2
@@ -256,14 +257,16 @@ class Indexer:
             raise self._embedder.error
         embedded = 0
         deadline = monotonic() + seconds
+        # The time is checked between two batches.
+        size = EMBED_BATCH_PASSAGES if math.isinf(seconds) else SHORT_BATCH_PASSAGES
         skipped: list[int] = []
-        batch = await self._load_next_batch(scope, skipped)
+        batch = await self._load_next_batch(scope, skipped, size)
         # While one batch is embedded, the previous one is stored and the next one is loaded.
         async with _BackgroundTask() as storing:
             while batch is not None and (at_most is None or embedded < at_most) and monotonic() < deadline:
                 vectors = asyncio.create_task(self._embed_batch(batch))
                 try:
-                    following = await self._load_next_batch(scope, [*skipped, *batch.ids, *storing.ids])
+                    following = await self._load_next_batch(scope, [*skipped, *batch.ids, *storing.ids], size)
                 except BaseException:
                     vectors.cancel()
                     raise
@@ -275,9 +278,9 @@ class Indexer:
                 batch = following
         return embedded
 
-    async def _load_next_batch(self, scope: Scope | None, excluded: Sequence[int]) -> _Batch | None:
+    async def _load_next_batch(self, scope: Scope | None, excluded: Sequence[int], size: int) -> _Batch | None:
         async with self._database.connection() as connection:
-            parameters = (*_scope_parameters(scope), list(excluded), EMBED_BATCH_PASSAGES)
+            parameters = (*_scope_parameters(scope), list(excluded), size)
             passages = await connection.fetch(query("passages", "passages_without_embedding"), *parameters)
             if not passages:
                 return None
