@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rem.db.database import Connection, Database
     from rem.settings import Settings
 
-MAX_STATEMENT_CHARS = 50_000
+MAX_STATEMENT_CHARS = 20_000
 GRACE_SECONDS = 1.0
 """The client gives up this much later than the server, in case the server does not notice its timeout."""
 MAX_QUEUE_SECONDS = 30.0
