@@ -38,7 +38,8 @@ from rem.text import clean_text
 
 PASSAGES = """
 SELECT p.id, p.tenant_id, p.owner, p.entity_type, p.entity_id, p.group_id, p.position, p.prior, p.speaker,
-       p.tells_time, p.field, p.starts, p.ends, rem.rem_record(p.entity_type, p.tenant_id, p.entity_id) -> 'metadata' AS metadata
+       p.tells_time, p.field, p.starts, p.ends,
+       rem.rem_record(p.entity_type, p.tenant_id, p.entity_id) -> 'metadata' AS metadata
 FROM rem.passages p WHERE p.tenant_id = $1 AND p.owner = $2 AND (p.is_statement OR NOT $3)
 ORDER BY p.group_id, p.position, p.id
 """

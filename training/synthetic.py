@@ -2,7 +2,8 @@
 
     python -m training.synthetic OUT --notes 120 --chats 60
 
-OUT/notes.jsonl has statements and notes of one person; OUT/chats.jsonl has conversations of two people.
+OUT/notes.jsonl has statements and notes of one person; OUT/chats.jsonl has conversations of two people. The questions of
+OUT/*.held_out.jsonl are about facts that the others never ask about.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from training.synthetic_frames import ENDINGS, FILLERS, FRAMES, OPENINGS, REACTIONS, SLOTS
+from training.synthetic_frames import ENDINGS, FILLERS, FRAMES, OPENINGS, REACTIONS, SLOTS, Frame
 
 SELF = {
     "I": "I",
@@ -34,6 +35,8 @@ SELF = {
 _MARK = re.compile(r"\{(\w+)\}")
 FACTS_PER_MEMORY = 45
 SESSIONS, FACTS_PER_SESSION = 10, 5
+HELD_OUT_SHARE = 8
+"""Questions about one of this many facts are only asked in the held-out memories."""
 
 
 def other(name: str) -> dict[str, str]:
@@ -73,13 +76,19 @@ def punctuate(text: str, chance: random.Random) -> str:
     return text.lower() if chance.random() < 0.08 else text
 
 
-def make_notes(number: int, chance: random.Random) -> dict[str, Any]:
+def asks_about(frame: Frame, *, held_out: bool) -> bool:
+    """Return whether questions about a fact are asked: for held-out memories, those that training never asks."""
+    return (FRAMES.index(frame) % HELD_OUT_SHARE == HELD_OUT_SHARE - 1) == held_out
+
+
+def make_notes(number: int, chance: random.Random, *, held_out: bool) -> dict[str, Any]:
     """Return a memory of statements and notes about oneself and about others, with questions."""
     friends = chance.sample(SLOTS["person"], 4)
     items: list[dict[str, Any]] = []
     questions: list[dict[str, Any]] = []
     answered: set[str] = set()
-    for index, (statements, asked, noise) in enumerate(chance.sample(FRAMES, FACTS_PER_MEMORY)):
+    for index, frame in enumerate(chance.sample(FRAMES, FACTS_PER_MEMORY)):
+        statements, asked, noise = frame
         forms = SELF if chance.random() < 0.7 else other(chance.choice(friends))
         values = choose_values(chance)
         item_id = f"n{number}-{index}"
@@ -90,7 +99,7 @@ def make_notes(number: int, chance: random.Random) -> dict[str, Any]:
         items.append({"id": item_id, "text": text})
         for question in chance.sample(asked, 2):
             filled = fill(question, forms, values)
-            if filled not in answered:
+            if filled not in answered and asks_about(frame, held_out=held_out):
                 answered.add(filled)
                 questions.append({"question": filled, "gold": [item_id]})
         if chance.random() < 0.35:
@@ -108,7 +117,7 @@ def make_notes(number: int, chance: random.Random) -> dict[str, Any]:
     return {"sessions": [rest[i : i + 8] for i in range(0, len(rest), 8)], "notes": notes, "questions": questions}
 
 
-def make_chat(number: int, chance: random.Random) -> dict[str, Any]:
+def make_chat(number: int, chance: random.Random, *, held_out: bool) -> dict[str, Any]:
     """Return the conversations of two people, with questions that name them."""
     first, second = chance.sample(SLOTS["person"], 2)
     frames = chance.sample(FRAMES, min(len(FRAMES), SESSIONS * FACTS_PER_SESSION))
@@ -123,7 +132,8 @@ def make_chat(number: int, chance: random.Random) -> dict[str, Any]:
             return message_id
 
         say(first, chance.choice(FILLERS))
-        for statements, asked, noise in frames[session * FACTS_PER_SESSION : (session + 1) * FACTS_PER_SESSION]:
+        for frame in frames[session * FACTS_PER_SESSION : (session + 1) * FACTS_PER_SESSION]:
+            statements, asked, noise = frame
             who, listener = (first, second) if chance.random() < 0.5 else (second, first)
             values = choose_values(chance)
             text = fill(chance.choice(statements), SELF, values)
@@ -140,7 +150,7 @@ def make_chat(number: int, chance: random.Random) -> dict[str, Any]:
                 say(chance.choice((first, second)), chance.choice(FILLERS))
             for question in chance.sample(asked, 2):
                 filled = fill(question, other(who), values)
-                if filled not in answered:
+                if filled not in answered and asks_about(frame, held_out=held_out):
                     answered.add(filled)
                     questions.append({"question": filled, "gold": gold})
         sessions.append(messages)
@@ -169,11 +179,12 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     for name, make, count in (("notes", make_notes, options.notes), ("chats", make_chat, options.chats)):
-        chance = random.Random(f"{name} {options.seed}")
-        memories = [make(number, chance) for number in range(count)]
-        lines = [json.dumps(memory, ensure_ascii=False) + "\n" for memory in memories]
-        (options.out / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
-        print(f"{name}: {count} memories, {sum(len(memory['questions']) for memory in memories)} questions")
+        for suffix, memories in (("", count), (".held_out", count // 4)):
+            chance = random.Random(f"{name}{suffix} {options.seed}")
+            made = [make(number, chance, held_out=bool(suffix)) for number in range(memories)]
+            lines = [json.dumps(memory, ensure_ascii=False) + "\n" for memory in made]
+            (options.out / f"{name}{suffix}.jsonl").write_text("".join(lines), encoding="utf-8")
+            print(f"{name}{suffix}: {memories} memories, {sum(len(m['questions']) for m in made)} questions")
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ def embed_all(model: Encoder, data: RankingSet) -> Tensor:
 def evaluate(
     data: RankingSet, owners: list[Owner], vectors: Tensor, weights: Weights | None = None
 ) -> dict[str, float]:
-    """Return the mean figures of a set: REM's ranking, vectors alone (vec10), gold above the least similarity (floor)."""
+    """Return the mean figures of a set: REM's ranking, vectors alone (vec10), gold above .3 similarity (floor)."""
     values: dict[str, list[Tensor]] = defaultdict(list)
     for owner in owners:
         if not len(owner.question_text):
