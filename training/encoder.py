@@ -159,6 +159,6 @@ def load_base(path: Path) -> dict[str, np.ndarray]:
     """Load weights from an .npz or .safetensors file."""
     if path.suffix == ".npz":
         return dict(np.load(path))
-    from safetensors.numpy import load_file
+    from training.load_weights import load_weights
 
-    return {name.removeprefix("bert."): value for name, value in load_file(path).items()}
+    return load_weights(path)

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from training.encoder import load_base
+from training.load_weights import load_weights
 
 
 def main() -> None:
     """Pack the weights."""
     source, target, *sets = map(Path, sys.argv[1:])
-    weights = {name: value for name, value in load_base(source).items() if not name.startswith("pooler")}
+    weights = load_weights(source)
     table = weights["embeddings.word_embeddings.weight"]
     used = np.zeros(len(table), dtype=bool)
     used[[0, 100, 101, 102]] = True

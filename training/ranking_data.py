@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gzip
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -57,28 +56,8 @@ GROUP BY t.full_weight, exact.matches
 """
 
 
-def read_longmemeval_turns(path: Path) -> Dataset:
-    """Read LongMemEval with the answering turns as gold, instead of their sessions."""
-    entries = json.loads(gzip.decompress(path.read_bytes()))
-    cases = []
-    for entry in entries:
-        sessions, gold = [], []
-        for session_id, turns in zip(entry["haystack_session_ids"], entry["haystack_sessions"], strict=True):
-            messages = []
-            for index, turn in enumerate(turns):
-                if turn["content"].strip():
-                    message_id = f"{session_id}:{index}"
-                    text = clean_text(turn["content"])
-                    messages.append(DatasetMessage(message_id, index, Role(turn["role"]), text, None))
-                    gold += [message_id] if turn.get("has_answer") else []
-            sessions.append(DatasetSession(session_id, None, tuple(messages)))
-        question = Question(entry["question_id"], entry["question"], entry["question_type"], tuple(gold))
-        cases.append(Case(f"question-{entry['question_id']}", (question,), tuple(sessions)))
-    return Dataset("longmemeval-turns", tuple(cases), "messages", "turn", ("recall@10",))
-
-
 def read_memories(path: Path) -> Dataset:
-    """Read what training/synthetic.py writes: one memory of notes and statements per line, with its questions."""
+    """Read memories with questions, one per line (training/synthetic.py, training/clean_longmemeval.py)."""
     cases = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
         memory = json.loads(line)
@@ -87,7 +66,7 @@ def read_memories(path: Path) -> Dataset:
                 f"s{index}",
                 None,
                 tuple(
-                    DatasetMessage(m["id"], place, Role.USER, m["text"], None, m.get("speaker"))
+                    DatasetMessage(m["id"], place, Role(m.get("role", "user")), m["text"], None, m.get("speaker"))
                     for place, m in enumerate(messages)
                 ),
             )
@@ -102,10 +81,15 @@ def read_memories(path: Path) -> Dataset:
     return Dataset("memories", tuple(cases), None, "item", ("recall@10",))
 
 
+def read_conversations(path: Path) -> Dataset:
+    """Read memories whose questions search messages."""
+    return replace(read_memories(path), table="messages")
+
+
 READERS: dict[str, Callable[[Path], Dataset]] = {
-    "longmemeval_train": read_longmemeval_turns,
+    "longmemeval_train": read_conversations,
     "notes": read_memories,
-    "chats": lambda path: replace(read_memories(path), table="messages"),
+    "chats": read_conversations,
     "longmemeval_dev": longmemeval.read_dataset,
     "beam": beam.read_dataset,
 }

@@ -2,8 +2,8 @@
 
     python -m training.synthetic OUT --notes 120 --chats 60
 
-OUT/notes.jsonl has statements and notes of one person; OUT/chats.jsonl has conversations of two people. The questions of
-OUT/*.held_out.jsonl are about facts that the others never ask about.
+OUT/notes.jsonl has statements and notes of one person; OUT/chats.jsonl has conversations of two people. The questions
+of OUT/*.held_out.jsonl are about facts that the others never ask about.
 """
 
 from __future__ import annotations

@@ -1,0 +1,59 @@
+"""Write the trained embedder as an int8 ONNX graph, and compare it with the exact model.
+
+    python -m training.export_embedder model.safetensors LAYERS.npz tokenizer.json OUT.onnx
+
+LAYERS.npz is what training/train_embedder.py saves (several files are joined).
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from rem.embeddings.minilm.graph import build_encoder
+from rem.embeddings.minilm.graph_cache import EXACT_STEPS, load_session
+from rem.embeddings.minilm.weights import HEADS, MAX_TOKENS, OUTLIER_CHANNELS
+from training.load_weights import load_weights
+
+SAMPLES = [
+    "What do I drive?",
+    "Maria: The red bicycle in the shed needs a new chain before Sunday.",
+    "The meeting was moved to Thursday, because half of the team is in Porto until Wednesday evening.",
+    "def add(a, b):\n    return a + b",
+    "Ein Satz auf Deutsch über das Wetter in den Bergen.",
+]
+
+
+def main() -> None:
+    """Export and compare."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("base", type=Path)
+    parser.add_argument("layers", type=Path, nargs="+")
+    parser.add_argument("tokenizer", type=Path)
+    parser.add_argument("out", type=Path)
+    options = parser.parse_args()
+    weights = load_weights(options.base)
+    for path in options.layers:
+        weights |= {name: value.astype(np.float32) for name, value in np.load(path).items()}
+    positions = "embeddings.position_embeddings.weight"
+    weights[positions] = weights[positions][:MAX_TOKENS]
+    common = {"heads": HEADS, "outliers": OUTLIER_CHANNELS}
+    small = build_encoder(weights, weight_steps=EXACT_STEPS, int8_words=True, **common).SerializeToString()
+    exact = build_encoder(weights, weight_steps=None, **common).SerializeToString()
+    options.out.write_bytes(small)
+    tokenizer = Tokenizer.from_file(str(options.tokenizer))
+    tokenizer.no_padding()
+    sessions = [load_session(small), load_session(exact)]
+    for text in SAMPLES:
+        ids = np.array([tokenizer.encode(text).ids], dtype=np.int32)
+        feed = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+        a, b = (session.run(["embedding"], feed)[0][0] for session in sessions)
+        print(f"{a @ b:.4f}  {text[:60]!r}")
+    print(f"{options.out}: {len(small) / 1e6:.1f} MB")
+
+
+if __name__ == "__main__":
+    main()
