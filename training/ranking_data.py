@@ -33,7 +33,6 @@ from rem.retrieval.indexer import _load_embedding_texts
 from rem.retrieval.synonyms import find_synonyms
 from rem.retrieval.time_words import asks_for_time, find_relative_time_words
 from rem.settings import EmbeddingSettings, Settings
-from rem.text import clean_text
 
 PASSAGES = """
 SELECT p.id, p.tenant_id, p.owner, p.entity_type, p.entity_id, p.group_id, p.position, p.prior, p.speaker,
