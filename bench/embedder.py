@@ -163,13 +163,13 @@ def _open_float32_baseline(weights: Path, corpus: list[str], threads: int) -> Ba
     from safetensors.numpy import load_file
 
     from rem.embeddings.minilm.graph import build_encoder
-    from rem.embeddings.providers.local import load_tokenizer
+    from rem.embeddings.minilm.model import MiniLM
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     graph = build_encoder(load_file(weights / TENSORS), heads=HEADS, outliers=OUTLIER_CHANNELS, weight_steps=None)
     session = onnxruntime.InferenceSession(graph.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    tokenizer = load_tokenizer(weights)
+    tokenizer = MiniLM(weights, weights).load_tokenizer()
 
     def measure() -> tuple[float, NDArray[Any]]:
         started = time.perf_counter()

@@ -1,6 +1,6 @@
 """Write the trained embedder as an int8 ONNX graph, and compare it with the exact model.
 
-    python -m training.export_embedder model.safetensors LAYERS.npz tokenizer.json OUT.onnx
+    python -m training.export_embedder model.safetensors tokenizer.json OUT.onnx --layers LAYERS.npz
 
 LAYERS.npz is what training/train_embedder.py saves (several files are joined).
 """
@@ -31,7 +31,7 @@ def main() -> None:
     """Export and compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("base", type=Path)
-    parser.add_argument("layers", type=Path, nargs="+")
+    parser.add_argument("--layers", type=Path, nargs="+", required=True)
     parser.add_argument("tokenizer", type=Path)
     parser.add_argument("out", type=Path)
     options = parser.parse_args()

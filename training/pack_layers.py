@@ -1,6 +1,6 @@
 """Split saved models into files of at most three layers, so that each stays below 16 MiB.
 
-    python -m training.pack_layers FOLDER MODEL.npz …
+python -m training.pack_layers FOLDER MODEL.npz …
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from uuid import uuid4
 import numpy as np
 
 from rem.app import Rem
+from rem.embeddings.minilm.model import MiniLM
 from rem.embeddings.minilm.weights import find_weights
-from rem.embeddings.providers.local import load_tokenizer
 from rem.evals.dataset import Case, Dataset, DatasetMessage, DatasetSession, DatasetText, Question
 from rem.evals.datasets import beam, documents, locomo, longmemeval
 from rem.evals.retrieval_benchmark import RetrievalBenchmark
@@ -47,7 +47,9 @@ SELECT t.full_weight, array_agg(w.id) AS ids, array_agg(w.weight) AS weights,
        (SELECT array_agg(x.weight) FROM unnest(exact.matches) x) AS exact_weights
 FROM rem.rem_query_terms($1, $3, $4, $5) t
 CROSS JOIN LATERAL (
-  SELECT rem.rem_find_exact_matches($1, ARRAY[$2], NULL, NULL, NULL, false, NULL, $6, $7, t.terms, $8) AS matches) exact
+  -- OFFSET 0 keeps the planner from looking for the matches again for every passage.
+  SELECT rem.rem_find_exact_matches($1, ARRAY[$2], NULL, NULL, NULL, false, NULL, $6, $7, t.terms, $8) AS matches
+  OFFSET 0) exact
 LEFT JOIN LATERAL (
   SELECT p.id, rem.rem_word_weight(p.terms, t.terms) AS weight FROM rem.passages p
   WHERE p.tenant_id = $1 AND p.owner = $2 AND (p.is_statement OR NOT $6)) w ON w.weight > 0
@@ -264,7 +266,7 @@ def main() -> None:
     weights = find_weights(options.home)
     if weights is None:
         raise SystemExit("The tokenizer of the base model is missing: run `rem models pull`.")
-    tokenizer = load_tokenizer(weights)
+    tokenizer = MiniLM(options.home, weights).load_tokenizer()
     settings = Settings(rem_home=options.home, embedding=EmbeddingSettings(provider="none"))
     with temporary_server(settings, print) as temporary:
         asyncio.run(prepare_schema(temporary))

@@ -71,9 +71,10 @@ def split_owner(data: RankingSet, number: int, owner: Owner) -> tuple[Owner | No
     """Return the part of an owner for training, and the part that is held out."""
     if len(data.owners) >= 2 * DEV_SHARE:
         return (None, owner) if number % DEV_SHARE == DEV_SHARE - 1 else (owner, None)
-    # Few owners with many sessions: hold out the questions about every tenth session.
+    # Few owners with many sessions: hold out the questions about every tenth session, or every tenth question.
     session = owner.session[(owner.gold > 0).float().argmax(1)]
-    is_dev = session % DEV_SHARE == DEV_SHARE - 1
+    group = torch.where(session < 0, torch.arange(len(session), device=session.device), session)
+    is_dev = group % DEV_SHARE == DEV_SHARE - 1
     return select_questions(owner, (~is_dev).nonzero()[:, 0]), select_questions(owner, is_dev.nonzero()[:, 0])
 
 
@@ -103,13 +104,23 @@ def evaluate(
     return {name: round(float(torch.cat(parts).mean()), 4) for name, parts in values.items()}
 
 
+def with_strength(own_meaning: float) -> Weights:
+    """Return the weights with another weight for the meaning of a message. Other texts keep theirs."""
+    usual = Weights()
+    return replace(usual, own_meaning=own_meaning, alone_meaning=usual.alone_meaning + usual.own_meaning - own_meaning)
+
+
 def choose_candidates(
-    data: RankingSet, owner: Owner, vectors: Tensor, base: np.ndarray, generator: np.random.Generator
+    data: RankingSet,
+    owner: Owner,
+    vectors: Tensor,
+    base: np.ndarray,
+    generator: np.random.Generator,
+    weights: Weights,
 ) -> list[Candidates]:
     """Return the candidates of each question of an owner."""
     queries, passages = vectors[owner.question_text], vectors[owner.passage_text]
-    result = score(owner, queries, passages)
-    weights = Weights()
+    result = score(owner, queries, passages, weights)
     alone_strength = weights.own_meaning + weights.nearby_meaning + weights.alone_meaning
     strength = torch.where(owner.is_alone, alone_strength, weights.own_meaning)
     fit = result.fit.cpu().numpy()
@@ -147,7 +158,10 @@ def loss_of_batch(model: Encoder, batch: list[Candidates], options: argparse.Nam
         [np.stack([item.base[item.query] for item in batch]), *(item.base[item.passages] for item in batch)]
     )
     vectors = model.embed(texts)
-    anchor = (1 - (vectors * torch.from_numpy(base).to(device)).sum(1)).mean()
+    pulls = [options.anchor_documents if item.alone[0] else options.anchor for item in batch]
+    pulls += [pull for item, pull in zip(batch, pulls, strict=True) for _ in item.passages]
+    distance = 1 - (vectors * torch.from_numpy(base).to(device)).sum(1)
+    anchor = (distance * torch.tensor(pulls, device=device)).mean()
 
     def padded(values: list[np.ndarray]) -> Tensor:
         rows = np.zeros((len(batch), width), dtype=np.float32)
@@ -171,7 +185,7 @@ def loss_of_batch(model: Encoder, batch: list[Candidates], options: argparse.Nam
     own = torch.eye(len(batch), device=device, dtype=torch.bool)[:, :, None]
     gold_everywhere = (own & gold[None]).flatten(1)
     contrastive = _listwise(everything, gold_everywhere, valid.flatten().expand_as(everything))
-    total = options.listwise * listwise + options.contrastive * contrastive + options.anchor * anchor
+    total = options.listwise * listwise + options.contrastive * contrastive + anchor
     return total, torch.stack([listwise, contrastive, anchor]).detach()
 
 
@@ -207,20 +221,28 @@ def train(options: argparse.Namespace) -> None:
     tuned = {name: [part for part, _ in parts[name] if part is not None] for name in shares}
     held = {name: [part for _, part in parts[name] if part is not None] for name in sets}
     others = {name: load_set(options.data / f"{name}.npz", device) for name in options.eval}
+    first_state = {name: value.clone() for name, value in model.state_dict().items()}
     first = {name: embed_all(model, sets[name]) for name in shares}
     base = {name: vectors.cpu().numpy() for name, vectors in first.items()}
     report = {"options": {k: str(v) for k, v in vars(options).items()}, "epochs": []}
 
-    def evaluate_all(note: str) -> None:
+    weights = with_strength(options.strength)
+
+    def evaluate_all(note: str, *strengths: float) -> None:
         started = time.time()
-        figures = {f"dev:{name}": evaluate(data, held[name], embed_all(model, data)) for name, data in sets.items()}
-        figures |= {name: evaluate(data, data.owners, embed_all(model, data)) for name, data in others.items()}
-        report["epochs"].append({"note": note, **figures})
-        summary = " ".join(f"{n}={f['r10']:.3f}/{f['ndcg']:.3f}/{f.get('vec10', 0):.3f}" for n, f in figures.items())
-        print(f"{options.name} {note}: {summary} ({time.time() - started:.0f} s)", flush=True)
+        vectors = {name: embed_all(model, data) for name, data in (sets | others).items()}
+        for strength in strengths or (options.strength,):
+            chosen = with_strength(strength)
+            figures = {f"dev:{name}": evaluate(data, held[name], vectors[name], chosen) for name, data in sets.items()}
+            figures |= {name: evaluate(data, data.owners, vectors[name], chosen) for name, data in others.items()}
+            report["epochs"].append({"note": f"{note}, own_meaning {strength}", **figures})
+            summary = " ".join(
+                f"{n}={f['r10']:.3f}/{f['ndcg']:.3f}/{f.get('vec10', 0):.3f}" for n, f in figures.items()
+            )
+            print(f"{options.name} {note} {strength}: {summary} ({time.time() - started:.0f} s)", flush=True)
 
     if options.measure_base:
-        evaluate_all("base")
+        evaluate_all("base", 2.4, *options.strengths)
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=options.rate, weight_decay=0.01)
     questions = sum(shares[name] * sum(len(o.question_text) for o in tuned[name]) for name in shares)
@@ -235,7 +257,7 @@ def train(options: argparse.Namespace) -> None:
             vectors = first[name] if epoch == 1 else embed_all(model, sets[name])
             found = []
             for owner in tuned[name]:
-                found += choose_candidates(sets[name], owner, vectors, base[name], generator)
+                found += choose_candidates(sets[name], owner, vectors, base[name], generator, weights)
             count = round(len(found) * share)
             picked = np.concatenate([generator.permutation(len(found)) for _ in range(int(np.ceil(share)))])[:count]
             items += [found[i] for i in picked]
@@ -256,15 +278,14 @@ def train(options: argparse.Namespace) -> None:
         print(
             f"{options.name} epoch {epoch}: {len(items)} questions, {text}, {time.time() - started:.0f} s", flush=True
         )
-        if epoch in options.evaluate_after or epoch == options.epochs:
+        if epoch in options.evaluate_after:
             evaluate_all(f"epoch {epoch}")
-    for strength in options.strengths:
-        weights = replace(Weights(), own_meaning=strength)
-        figures = {
-            f"dev:{name}": evaluate(data, held[name], embed_all(model, data), weights) for name, data in sets.items()
-        }
-        figures |= {name: evaluate(data, data.owners, embed_all(model, data), weights) for name, data in others.items()}
-        report["epochs"].append({"note": f"own_meaning {strength}", **figures})
+    tuned_state = {name: value.clone() for name, value in model.state_dict().items()}
+    for share in options.interpolate:
+        model.load_state_dict({n: first_state[n] + share * (v - first_state[n]) for n, v in tuned_state.items()})
+        evaluate_all(f"share {share}", options.strength)
+    model.load_state_dict(tuned_state)
+    evaluate_all("final", options.strength, *options.strengths)
     np.savez(options.out, **model.published_names())
     options.out.with_suffix(".json").write_text(json.dumps(report, indent=1))
 
@@ -284,11 +305,16 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=2e-5)
     parser.add_argument("--listwise", type=float, default=1.0)
     parser.add_argument("--contrastive", type=float, default=0.5)
-    parser.add_argument("--anchor", type=float, default=1.0)
+    parser.add_argument("--anchor", type=float, default=1.0, help="the weight of the anchor for messages of dialogues")
+    parser.add_argument("--anchor-documents", type=float, default=1.0, help="the same for notes and documents")
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--measure-base", action="store_true")
+    parser.add_argument("--strength", type=float, default=2.4, help="the own_meaning of messages in the loss")
     parser.add_argument("--strengths", type=float, nargs="*", default=[], help="also measure with these own_meaning")
+    parser.add_argument(
+        "--interpolate", type=float, nargs="*", default=[], help="also measure base + SHARE of the change"
+    )
     train(parser.parse_args())
 
 

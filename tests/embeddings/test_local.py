@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from rem.embeddings import Embedder, Vectors, open_embedder
 from rem.embeddings.minilm.graph_cache import graph_path
+from rem.embeddings.minilm.model import MiniLM
 from rem.embeddings.minilm.weights import MAX_TOKENS, TENSORS, TOKENIZER, downloaded_weights_folder, find_weights
-from rem.embeddings.providers.local import HEAD_CHARS, LOADED_MODELS, LocalProvider, load_tokenizer
+from rem.embeddings.providers.local import HEAD_CHARS, LOADED_MODELS, LocalProvider
 from rem.embeddings.thread_pool import plan_batches
 from rem.errors import EmbeddingMisconfiguredError, InvalidInputError
 from rem.settings import EmbeddingSettings, Settings
@@ -118,7 +119,7 @@ async def test_only_the_first_256_tokens_count(local: Embedder) -> None:
 def test_start_of_a_long_text_gives_the_same_tokens(seed: int, glue: str, words: list[str]) -> None:
     weights = _weights()
     text = glue.join(random.Random(seed).choices(words, k=3 * HEAD_CHARS // (len(words[0]) + len(glue)) + 1))
-    provider = LocalProvider(Path("/nowhere"), weights, threads=1, batch_size=8)
+    provider = LocalProvider(MiniLM(Path("/nowhere"), weights), threads=1, batch_size=8)
     provider._load = lambda: _Tokenizing  # type: ignore[assignment,method-assign,return-value]
     assert provider._tokenize([text])[0] == _Tokenizing.tokenizer.encode(text).ids
 
@@ -130,7 +131,7 @@ def _weights() -> Path:
 
 
 class _Tokenizing:
-    tokenizer = load_tokenizer(_weights())
+    tokenizer = MiniLM(Path("/nowhere"), _weights()).load_tokenizer()
 
 
 def test_batches_hold_every_text_once_with_bounded_tokens() -> None:
@@ -223,7 +224,9 @@ async def test_graph_is_built_once_and_cached(tmp_path: Path) -> None:
 async def test_open_embedders_share_one_model_and_the_last_frees_it(tmp_path: Path) -> None:
     first, second = open_local(tmp_path), open_local(tmp_path)
     expected = await first.embed_one("load it")
-    (model,) = [loaded for (home, _), loaded in LOADED_MODELS.items() if home == tmp_path]
+    (model,) = [
+        loaded for files, loaded in LOADED_MODELS.items() if isinstance(files, MiniLM) and files.home == tmp_path
+    ]
     graph_path(tmp_path).unlink()
     assert (await second.embed_one("load it") == expected).all()
     assert not graph_path(tmp_path).exists(), "the second embedder read nothing"

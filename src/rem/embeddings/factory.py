@@ -68,6 +68,7 @@ def try_open_embedder(settings: Settings) -> Embedder:
 
 
 def _open_local(settings: Settings) -> EmbeddingProvider:
+    from rem.embeddings.minilm.model import MiniLM
     from rem.embeddings.minilm.weights import DIMENSION, MODEL, find_weights
     from rem.embeddings.providers.local import LocalProvider
     from rem.embeddings.validation import dimension_error
@@ -84,7 +85,7 @@ def _open_local(settings: Settings) -> EmbeddingProvider:
     if weights is None:
         raise EmbeddingMisconfiguredError(MISSING_WEIGHTS_MESSAGE)
     threads = thread_count(options.threads)
-    return LocalProvider(settings.rem_home, weights, threads=threads, batch_size=options.batch_size)
+    return LocalProvider(MiniLM(settings.rem_home, weights), threads=threads, batch_size=options.batch_size)
 
 
 def _open_fastembed(settings: Settings) -> EmbeddingProvider:

@@ -58,6 +58,21 @@ def build_encoder(
     return _GraphBuilder(weights, heads, outliers, weight_steps, int8_words).model()
 
 
+def reduce_steps(graph: bytes, steps: int, fewer_steps: int) -> bytes:
+    """Return an int8 graph with fewer steps for each weight of the linear layers."""
+    model = onnx.load_from_string(graph)
+    constants = {constant.name: constant for constant in model.graph.initializer}
+    for name, constant in constants.items():
+        scale = constants.get(f"{name.removesuffix('.weight')}.scale")
+        if constant.data_type == TensorProto.INT8 and name.endswith(".weight") and scale is not None:
+            reduced = np.round(numpy_helper.to_array(constant) * (fewer_steps / steps)).astype(np.int8)
+            constant.CopyFrom(numpy_helper.from_array(reduced, name))
+            enlarged = numpy_helper.to_array(scale) * np.float32(steps / fewer_steps)
+            scale.CopyFrom(numpy_helper.from_array(enlarged, scale.name))
+    content: bytes = model.SerializeToString()
+    return content
+
+
 def has_exact_int8_sums() -> bool:
     """Return True if this CPU sums int8 products without overflow. CPUs without VNNI clip each pair at 16 bits."""
     import onnxruntime

@@ -1,15 +1,14 @@
-"""Provider for the local model all-MiniLM-L6-v2. It runs in this process on ONNX Runtime, without torch or network."""
+"""Provider for the local models. They run in this process on ONNX Runtime, without torch or network."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
 
-from rem.embeddings.minilm.weights import DIMENSION, MAX_TOKENS, MODEL, TOKENIZER, read_verified
+from rem.embeddings.minilm.weights import DIMENSION, MAX_TOKENS
 from rem.embeddings.thread_pool import BatchThreadPool, plan_batches
 
 if TYPE_CHECKING:
@@ -23,26 +22,41 @@ HEAD_CHARS = 4_096
 TOKENIZER_BATCH_TEXTS = 256
 
 
+class LocalModel(Protocol):
+    """The files of a model on this machine. Models are equal if their files are the same."""
+
+    @property
+    def name(self) -> str:
+        """The name that is recorded with its vectors."""
+
+    def load_tokenizer(self) -> Tokenizer:
+        """Return the tokenizer, with at most 256 tokens and no padding."""
+
+    def open_session(self) -> InferenceSession:
+        """Return an ONNX session on the graph."""
+
+    def __hash__(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class _LoadedModel:
     tokenizer: Tokenizer
     session: InferenceSession
 
 
-LOADED_MODELS: WeakValueDictionary[tuple[Path, Path], _LoadedModel] = WeakValueDictionary()
-"""The models in use, by their files. Providers of one process share them; a model that no provider uses is freed."""
+LOADED_MODELS: WeakValueDictionary[LocalModel, _LoadedModel] = WeakValueDictionary()
+"""The models in use. Providers of one process share them; a model that no provider uses is freed."""
 _loading = threading.Lock()
 
 
 class LocalProvider:
-    """The local model, loaded at its first use. It reads the first 256 tokens of a text."""
+    """A local model, loaded at its first use. It reads the first 256 tokens of a text."""
 
-    model = MODEL
     dimension = DIMENSION
 
-    def __init__(self, home: Path, weights: Path, *, threads: int, batch_size: int) -> None:
-        self._home = home
-        self._weights = weights
+    def __init__(self, model: LocalModel, *, threads: int, batch_size: int) -> None:
+        self.model = model.name
+        self._files = model
         self._batch_size = batch_size
         self._pool: BatchThreadPool[Sequence[int]] = BatchThreadPool(threads)
         self._loaded: _LoadedModel | None = None
@@ -78,15 +92,12 @@ class LocalProvider:
         """Return the model. Load it at the first call, unless another provider of this process has it open."""
         with _loading:
             if self._loaded is None:
-                files = self._home, self._weights
-                self._loaded = LOADED_MODELS.get(files) or self._read()
-                LOADED_MODELS[files] = self._loaded
+                self._loaded = LOADED_MODELS.get(self._files) or self._read()
+                LOADED_MODELS[self._files] = self._loaded
             return self._loaded
 
     def _read(self) -> _LoadedModel:
-        from rem.embeddings.minilm.graph_cache import open_session
-
-        return _LoadedModel(load_tokenizer(self._weights), open_session(self._home, self._weights))
+        return _LoadedModel(self._files.load_tokenizer(), self._files.open_session())
 
     def _tokenize(self, texts: list[str]) -> list[list[int]]:
         """Return the token ids of each text, at most 256 for each."""
@@ -108,20 +119,6 @@ class LocalProvider:
             mask[row, : len(ids)] = 1
         (embedding,) = self._load().session.run(["embedding"], {"input_ids": padded, "attention_mask": mask})
         return np.asarray(embedding, dtype=np.float32)
-
-
-def load_tokenizer(weights: Path) -> Tokenizer:
-    """Return the model's tokenizer with at most 256 tokens and no padding. Its file says 128, and pads."""
-    import os
-
-    from tokenizers import Tokenizer
-
-    # The tokenizer's own threads would not be bounded, and they warn when the process forks.
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    tokenizer: Tokenizer = Tokenizer.from_buffer(read_verified(weights, TOKENIZER))
-    tokenizer.enable_truncation(MAX_TOKENS)
-    tokenizer.no_padding()
-    return tokenizer
 
 
 def _cut_head(text: str) -> str:
