@@ -278,7 +278,7 @@ def main() -> None:
             asyncio.run(export(temporary, dataset, grades, exporter))
             arrays = exporter.arrays()
             arrays["by_session"] = np.array(dataset.table == "sessions")
-            np.savez_compressed(options.out / f"{name}.npz", **arrays)
+            np.savez_compressed(options.out / f"{name}.npz", **arrays)  # type: ignore[arg-type]
             print(f"{name}: {len(arrays['passage_text'])} passages, {len(arrays['question_text'])} questions")
 
 

@@ -111,8 +111,8 @@ def make_notes(number: int, chance: random.Random, *, held_out: bool) -> dict[st
         pair = items[start : start + 2]
         ids = {item["id"] for item in pair}
         notes.append({"id": pair[0]["id"], "title": None, "text": "\n".join(item["text"] for item in pair)})
-        for question in questions:
-            question["gold"] = [pair[0]["id"] if gold in ids else gold for gold in question["gold"]]
+        for asked_question in questions:
+            asked_question["gold"] = [pair[0]["id"] if gold in ids else gold for gold in asked_question["gold"]]
     rest = items[cut:]
     return {"sessions": [rest[i : i + 8] for i in range(0, len(rest), 8)], "notes": notes, "questions": questions}
 
