@@ -56,6 +56,8 @@ def list_attacks(victim: Victim, folder: Path) -> dict[str, list[tuple[str, ...]
     """Return the arguments for each command that ask for Alice's rows."""
     session = (str(victim.session_id), victim.session_name)
     note_id, note_key = victim.rows["resources"]
+    # The attacks on the API try the rows of all tables; a command takes a second.
+    rows = {table: victim.rows[table] for table in ("resources", "messages", "files", "users")}
     statement = folder / "agent.yaml"
     export = folder / "export.jsonl"
     statement.write_text("- table: resources\n  key_field: name\n  rows: [{name: Mine, content: mine}]\n")
@@ -76,7 +78,7 @@ def list_attacks(victim: Victim, folder: Path) -> dict[str, list[tuple[str, ...]
         "db dangling": [()],
         "db dump": [()],
         "db load": [(str(statement),)],
-        "delete": [(str(row_id), "--yes") for row_id, _ in victim.rows.values()],
+        "delete": [(str(row_id), "--yes") for row_id, _ in rows.values()],
         **{
             f"dreaming {name}": [()]
             for name in ("affinity", "audit", "entities", "full", "moments", "ontology", "profiles", "runs")
@@ -90,10 +92,10 @@ def list_attacks(victim: Victim, folder: Path) -> dict[str, list[tuple[str, ...]
         "ingest undo": [(str(victim.run),)],
         "keys create": [("mine",)],
         "keys list": [()],
-        "lookup": [(key,) for _, key in victim.rows.values()],
-        "query": [(text,) for text in list_queries(victim)[::4]],
+        "lookup": [(key,) for _, key in rows.values()],
+        "query": [(text,) for text in list_queries(victim)[::8]],
         "remember": [(f"{NAME} note is mine.",)],
-        "restore": [(table, str(row_id)) for table, (row_id, _) in victim.rows.items()],
+        "restore": [(table, str(row_id)) for table, (row_id, _) in rows.items()],
         "sessions clear": [(name, "--yes") for name in session],
         "sessions delete": [(name, "--yes") for name in session],
         "sessions expire": [(name, "--at", "2030-01-01") for name in session],

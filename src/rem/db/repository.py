@@ -14,7 +14,7 @@ from rem.context import Scope
 from rem.db.conditions import ConditionCompiler, Where, to_condition
 from rem.db.sql import fill, identifier, query
 from rem.db.table import get_table
-from rem.db.write_plan import WritePlan, build_write_plan, owner_condition, stage_rows
+from rem.db.write_plan import WritePlan, build_write_plan, list_private_texts, owner_condition, stage_rows
 from rem.errors import ConflictError, DeletedError, InvalidInputError, NotFoundError, PrivacyError
 from rem.models.entity import Entity
 
@@ -317,6 +317,8 @@ class Repository(Generic[T]):
         """Mask or refuse what the policy does not let into the database. This is the only way to write an entity."""
         policy = self._executor.privacy
         if policy.is_off:
+            return
+        if not policy.may_contain(list_private_texts(plan, encoded)):
             return
         # A stored content cannot change, so it is written back as it is, even if it is older than the policy.
         kept = IMMUTABLE_CONTENT.get(self._table.name, ()) if entity.revision is not None else ()

@@ -13,7 +13,7 @@ import orjson
 from rem.db.sql import fill, identifier, query
 from rem.db.table import IMMUTABLE_COLUMNS, READ_ONLY_COLUMNS, Column, Table
 from rem.models.entity import Entity
-from rem.privacy.policy import PrivacyPolicy
+from rem.privacy.policy import PrivacyPolicy, unescape_json
 
 if TYPE_CHECKING:
     from rem.db.database import Connection
@@ -126,6 +126,22 @@ def _find_private_columns(table: Table, columns: Sequence[Column]) -> Iterator[P
         mask = _check_label if column.name == label and column.sql_type == "text" else _MASKS.get(column.sql_type)
         if mask is not None and column.name not in _TECHNICAL_COLUMNS:
             yield PrivateColumn(position, column.name, mask, column.name in _IDENTITY_COLUMNS)
+
+
+def list_private_texts(plan: WritePlan, encoded: Sequence[Any]) -> list[str]:
+    """Return the texts of a row that the privacy policy reads."""
+    texts: list[str] = []
+    for column in plan.private:
+        value = encoded[column.position]
+        if not value:
+            continue
+        if isinstance(value, str):
+            texts.append(value)
+        elif isinstance(value, list):
+            texts += value
+        elif len(document := orjson.dumps(value)) > len("{}"):
+            texts.append(unescape_json(document))
+    return texts
 
 
 def _check_label(policy: PrivacyPolicy, value: str, name: str) -> str:
