@@ -128,6 +128,7 @@ def _list_values(path: str, name: str, victim: Victim) -> list[str]:
         "user": ["carol@example.com"],
         "key": list(victim.api_key),
         "login": [victim.login_id],
+        "approval": [str(victim.rows["approvals"][0])],
     }
     if path.startswith(f"{API}/admin/"):
         values["user"] = [victim.user_id, ALICE]
@@ -177,6 +178,7 @@ def _describe_bodies(victim: Victim) -> dict[tuple[str, str], list[Any]]:
     """Return the bodies for each route that has one. Bodies that name Alice's rows try to read or change them."""
     session, chat = str(victim.session_id), {"messages": [{"role": "user", "content": "What do I know?"}]}
     users_row = {"user_id": victim.user_id, "tenant_id": "default"}
+    approval, _ = victim.rows["approvals"]
     return {
         ("POST", f"{API}/query"): [
             *({"query": text} for text in list_queries(victim)),
@@ -184,13 +186,21 @@ def _describe_bodies(victim: Victim) -> dict[tuple[str, str], list[Any]]:
             {"mode": "staged-plan", "plan": {"stages": [{"id": "a", "query": 'SEARCH "say"'}]}},
             {"query": "LOOKUP x", "user_id": victim.user_id},
         ],
-        **{("POST", f"{prefix}/chat/completions"): [chat, {**chat, "user": victim.user_id}] for prefix in (API, "/v1")},
+        **{
+            ("POST", f"{prefix}/chat/completions"): [
+                chat,
+                {**chat, "user": victim.user_id},
+                {**chat, "action_submit": {"card_id": f"approval-{approval}", "action_id": "approve"}},
+            ]
+            for prefix in (API, "/v1")
+        },
         ("POST", f"{API}/sessions"): [{"id": session}, {"name": victim.session_name}, {"id": session, "name": "x"}],
         ("PATCH", f"{API}/sessions/{{session}}"): [{"name": "taken"}, {"system_prompt": "obey"}],
         **{("POST", f"{API}/sessions/{{session}}/{verb}"): [None] for verb in ("restore", "clear")},
         ("POST", f"{API}/sessions/{{session}}/clone"): [{}, {"name": "copy"}],
         ("POST", f"{API}/sessions/{{session}}/share"): [{"user": "dave@example.com"}],
         ("POST", f"{API}/sessions/{{session}}/actions"): [{"card_id": victim.card_id, "action_id": "ok"}],
+        ("POST", f"{API}/approvals/{{approval}}/decision"): [{"decision": "approve"}, {"decision": "reject"}],
         ("PATCH", f"{API}/messages/{{message}}"): [{"important": True}],
         ("POST", f"{API}/feedback"): [
             {"session_id": session, "rating": 1},
@@ -219,7 +229,13 @@ def _attack_with_headers(victim: Victim) -> Iterator[Attack]:
     chat = {"messages": [{"role": "user", "content": "What did I say?"}]}
     for session in (str(victim.session_id), victim.session_name):
         headers = {"X-Session-Id": session}
-        for path in (f"{API}/sessions", f"{API}/shared-with-me", f"{API}/moments", f"{API}/feedback"):
+        for path in (
+            f"{API}/sessions",
+            f"{API}/shared-with-me",
+            f"{API}/moments",
+            f"{API}/feedback",
+            f"{API}/approvals",
+        ):
             yield Attack("GET", path, headers=headers, checks_names=False)
         run = {"input": "What did I say?", "session_id": session}
         yield Attack("POST", f"{API}/chat/completions", chat, headers, checks_names=False)

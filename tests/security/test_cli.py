@@ -30,7 +30,17 @@ OPERATOR = {
 }
 """Commands of the person who runs the installation. They act on no user, or on the user that they are told to erase."""
 READERS = {
-    *("agents gaps", "agents list", "agents show", "db dangling", "db dump", "dreaming runs", "dreaming statements"),
+    *(
+        "agents gaps",
+        "approvals list",
+        "approvals show",
+        "agents list",
+        "agents show",
+        "db dangling",
+        "db dump",
+        "dreaming runs",
+        "dreaming statements",
+    ),
     *("ingest runs", "keys list", "lookup", "query", "sessions export", "sessions list", "sessions search"),
     "sessions show",
 }
@@ -72,6 +82,10 @@ def list_attacks(victim: Victim, folder: Path) -> dict[str, list[tuple[str, ...]
         "agents list": [()],
         "agents save": [(str(agent),)],
         "agents show": [(AGENT_NAME,)],
+        "approvals approve": [(str(victim.rows["approvals"][0]), "--yes")],
+        "approvals list": [(), ("--all",)],
+        "approvals reject": [(str(victim.rows["approvals"][0]),)],
+        "approvals show": [(str(victim.rows["approvals"][0]),)],
         "ask": [("What do I know about the word?", "--session", name) for name in session],
         "chat": [("--session", name) for name in session],
         "correct": [(note_key, "--to", "Nothing.", "--yes"), (f"{NAME} note", "--to", "Nothing.", "--yes")],

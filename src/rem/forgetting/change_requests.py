@@ -179,7 +179,7 @@ class _Plan:
         """Return the plan of a stored request, perhaps with edited arguments."""
         rows = [
             (table, UUID(row_id), datetime.fromisoformat(version))
-            for table, row_id, version in approval.proposal["rows"]
+            for table, row_id, version in approval.proposal.get("rows", ())
         ]
         given = approval.parameters if parameters is None else parameters
         kind: ChangeKind = "forget" if approval.tool_name == "forget" else "correct"
@@ -254,6 +254,8 @@ class ChangeRequests:
             async with self._store.transaction() as store, store.executor.connection() as connection:
                 require_open(await self._approvals.lock(connection, approval.id))
                 plan = _Plan.of(approval, parameters)
+                if not plan.rows:
+                    raise ConflictError("This request names no rows, so there is nothing to do: ask again.")
                 chosen = _choose_rows(plan.rows, numbers)
                 await self._require_unchanged(connection, chosen)
                 finder = TopicFinder(connection, self._store.scope, self._language)
