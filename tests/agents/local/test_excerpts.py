@@ -71,6 +71,7 @@ def test_list_shows_more_rows_and_says_how_many_are_left_out() -> None:
     lines = write_lines(*rows, query_type="SQL")
     assert [line.split(". ")[0] for line in lines[:20]] == [str(number) for number in range(1, 21)]
     assert lines[-1].startswith("… and 10 more.")
+    assert len(write_lines(*rows)) == 5
 
 
 def test_weak_match_is_not_called_an_answer() -> None:

@@ -116,7 +116,7 @@ def parse_search_result(content: Any, questions: Sequence[str], *, is_lookup: bo
         is_lookup=is_lookup,
         is_weak=WEAK_NOTE in notes,
         is_list=is_list,
-        hidden=len(quoted) - len(items),
+        hidden=len(quoted) - len(items) if is_list else 0,
         remark=next((note for note in notes if note.startswith(NOTHING_STORED)), ""),
     )
 
