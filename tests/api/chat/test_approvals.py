@@ -102,7 +102,9 @@ def test_the_card_and_the_completion(chat: Chat) -> None:
         assert http.post("/api/v1/agents", content=AGENT, headers={"Content-Type": "application/yaml"}).is_success
         headers = {"X-Agent-Schema": "careful", "X-Session-Id": str(uuid4())}
         body = {"messages": [{"role": "user", "content": "Keep my flight."}]}
-        answer = http.post("/api/v1/chat/completions", json=body, headers=headers).json()
+        asked = http.post("/api/v1/chat/completions", json=body, headers=headers)
+        assert asked.status_code == 200, asked.text
+        answer = asked.json()
         card = f"approval-{answer['approval_id']}"
         submit = {"card_id": card, "action_id": "approve", "inputs": {}}
         only_stored = http.post(f"/api/v1/sessions/{headers['X-Session-Id']}/actions", json=submit)
