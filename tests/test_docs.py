@@ -213,6 +213,12 @@ def test_glossary_has_each_word_once_and_its_modules_exist() -> None:
         import_module(module)
 
 
+@pytest.mark.parametrize("folder", ["docs/decisions", "src/rem/db/migrations"])
+def test_numbers_are_given_once_and_without_gaps(folder: str) -> None:
+    names = {path.name.partition(".")[0] for path in (REPOSITORY / folder).iterdir() if path.suffix in (".md", ".sql")}
+    assert sorted(int(name[:4]) for name in names) == list(range(1, len(names) + 1))
+
+
 def test_readme_is_short_and_uses_the_installed_command() -> None:
     readme = read_page(README)
     assert len(readme.splitlines()) <= MAX_README_LINES
