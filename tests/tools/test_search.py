@@ -56,7 +56,7 @@ async def test_every_verb_finds_only_rows_of_the_caller(rem: Rem, query: str, ex
 async def test_plain_language_search_explains_its_query(rem: Rem) -> None:
     answer = await search_rem(env_for(rem, ALICE), "who is Sarah Chen?", mode="natural-language")
     assert keys(answer) == ["sarah-chen"]
-    assert answer["notes"] == ['Understood as: LOOKUP "Sarah Chen"']
+    assert answer["notes"] == ['Understood as: LOOKUP "Sarah Chen"', 'Then: SEARCH "who is Sarah Chen?" LIMIT 20']
 
 
 @pytest.mark.usefixtures("sarah")

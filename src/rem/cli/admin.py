@@ -25,7 +25,10 @@ app = typer.Typer(help="Manage the users of a tenant.", no_args_is_help=True, ri
 def list_users(
     limit: LimitOption = 100, offset: OffsetOption = 0, tenant: TenantOption = "default", as_json: JsonOption = False
 ) -> None:
-    """List the users of a tenant: those with an account, and those who only own rows."""
+    """List the users of a tenant.
+
+    These are the users with an account, and those who only own rows.
+    """
     from rem.administration import Administration
     from rem.cli.output import print_json, print_table
 
@@ -87,7 +90,10 @@ def list_sessions(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """List the sessions of a tenant, without names and content, most recently used first."""
+    """List the sessions of a tenant, without names and content.
+
+    The most recently used sessions come first.
+    """
     from rem.administration import Administration
     from rem.cli.output import print_json, print_table
 
@@ -116,7 +122,7 @@ def list_sessions(
 
 @app.command("stats")
 def show_statistics(tenant: TenantOption = "default", as_json: JsonOption = False) -> None:
-    """Count what a tenant stores, and what its users did in the last day."""
+    """Count the rows of a tenant, and the requests of the last day."""
     from rem.administration import Administration
     from rem.cli.output import print_json, print_table
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rem.models import Approval
     from rem.tools.consent import Decision
 
-app = typer.Typer(help="List the actions of agents that wait for your decision, and decide.", no_args_is_help=True)
+app = typer.Typer(help="Approve or reject actions of agents that wait for you.", no_args_is_help=True)
 
 RefArgument = Annotated[
     str, typer.Argument(metavar="REQUEST", help="The id of the request, or its first six characters.")
@@ -62,7 +62,7 @@ def show(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Show a request: what would be done, how risky it is, and until when it can be decided."""
+    """Show what a request would do, its risk, and its deadline."""
     from rem.cli.output import print_json
 
     async def work(rem: Rem) -> tuple[Approval, str]:

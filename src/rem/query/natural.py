@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from rem.query.executor import QueryExecutor
     from rem.query.result import QueryResult
 
-MAX_QUESTION_CHARS = 300_000
+MAX_QUESTION_CHARS = 20_000
+"""Longer texts are documents, and reading one as a question would take a second of the event loop."""
 FUZZY_THRESHOLD = 0.65
 """One misspelt word of two reaches this similarity, one common word does not."""
 MAX_COMPARED_KEYS = 20

@@ -65,6 +65,7 @@ def test_chat_streams_calls_tools_and_continues(scripted: dict[str, str], model:
         terminal.wait_for("lines")
         terminal.type(CTRL_C)
         terminal.wait_for("Ctrl-D or /quit")
+        terminal.wait_for(">")
         terminal.type(CTRL_D)
         assert terminal.wait_for_end() == 0
         session = re.search(r"--session ([0-9a-f-]{36})", terminal.text)
