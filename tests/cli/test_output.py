@@ -121,7 +121,10 @@ def test_streamed_text_is_broken_between_words(capsys: pytest.CaptureFixture[str
     assert " ".join(lines[8:]) == "End \\x1b[2J of it"
 
 
-def test_streamed_text_is_unchanged_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+def test_streamed_text_is_unchanged_in_a_pipe(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     assert get_line_width() is None
     writer = WrappingWriter(None)
     writer.write(f"a  b\n  {'c ' * 10_000}")

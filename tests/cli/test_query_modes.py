@@ -43,7 +43,7 @@ def test_natural_language_mode(env: dict[str, str]) -> None:
     asked = rem("query", "who is Zoë Müller?", "--mode", "natural-language", settings=env)
     assert asked.returncode == 0, asked.stderr
     assert "Keeps the harbor." in asked.stdout
-    assert asked.stderr == 'Note: Understood as: LOOKUP "Zoë Müller"\n'
+    assert asked.stderr == 'Note: Understood as: LOOKUP "Zoë Müller"\nNote: Then: SEARCH "who is Zoë Müller?"\n'
     answer = json.loads(output("query", "--mode=natural-language", "zoe muler", "--json", "--explain", settings=env))
     assert (answer["query_type"], answer["count"]) == ("FUZZY", 1)
     assert answer["notes"] == ['Understood as: FUZZY "zoe muler" THRESHOLD 0.65']

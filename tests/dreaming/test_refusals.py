@@ -45,7 +45,7 @@ async def test_edited_moment_is_not_duplicated_after_its_mention_is_forgotten(re
     await store_session(alice, "boat", *_LINES)
     await rem.dreamer().dream(alice.scope)
     (moment,) = await list_moments(alice)
-    moment.summary = "We had the mainsail repaired."
+    moment.name, moment.summary = "The mainsail", "We had the mainsail repaired."
     await alice.upsert(moment)
     await _forget(rem, alice, "Bogdan Ilie")
     await rem.dreamer().dream(alice.scope)

@@ -423,7 +423,7 @@ async def test_deleted_and_edited_moments_stay_so_after_one_of_their_sources_is_
     await rem.dreamer().dream(alice.scope, ("moments",))
     deleted, edited = await alice.find(Moment)
     await alice.delete(deleted)
-    await alice.upsert(edited.model_copy(update={"summary": "My own words."}))
+    await alice.upsert(edited.model_copy(update={"name": "My own name", "summary": "My own words."}))
     await rem.forget(await make_plan(rem, mentions=True))
     await rem.dreamer().dream(alice.scope, ("moments",))
     assert [moment.summary for moment in await alice.find(Moment, with_deleted=True)] == ["My own words."]
