@@ -173,7 +173,7 @@ class _Removal:
         is_kept = not self._names.occurs_in_json(rest) or (statement.kind == "row" and not self._plan.with_mentions)
         if statement.kind != "edge" and not is_target and is_kept and statement.state == "live":
             # Only items of its lists named the person or thing.
-            await self._execute("replace_statement_value", statement.id, rest)
+            await self._execute("replace_statement_value", statement.id, rest, self._hide_source_keys(statement))
             if statement.kind == "row":
                 return
         else:
@@ -181,6 +181,13 @@ class _Removal:
         if statement.kind == "field" or (statement.kind == "row" and not is_target):
             # The next dream derives it again from the sources that are left.
             await self._execute("rescan_subject", statement.subject_id, statement.dream)
+
+    def _hide_source_keys(self, statement: AffectedStatement) -> list[str]:
+        """Return the keys of the sources. A source that was renamed has its old key there, which may have the name."""
+        if not self._plan.with_mentions:
+            return list(statement.source_keys)
+        hidden = str(statement.subject_id)
+        return [hidden if self._names.occurs_in(key) else key for key in statement.source_keys]
 
     async def _erase(self, refs: Iterable[StoredRow]) -> None:
         by_table: dict[str, set[UUID]] = defaultdict(set)

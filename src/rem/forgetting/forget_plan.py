@@ -76,6 +76,7 @@ class AffectedStatement:
     name: str
     value: Any
     state: str
+    source_keys: tuple[str, ...]
 
     @property
     def text(self) -> str:
@@ -274,9 +275,10 @@ class ForgetPlanner:
                 row["name"],
                 row["value"],
                 row["state"],
+                tuple(row["source_keys"]),
             )
             if _is_about(statement, targets, names, plan.with_mentions) or (
-                plan.with_mentions and any(map(names.occurs_in, (statement.name, *row["source_keys"])))
+                plan.with_mentions and any(map(names.occurs_in, (statement.name, *statement.source_keys)))
             ):
                 plan.statements.append(statement)
 

@@ -144,6 +144,6 @@ def test_missing_programs_are_reported(home: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_windows_error_names_the_alternatives(home: Path) -> None:
-    windows = "import pathlib, subprocess, sys, tempfile, shutil; sys.platform = 'win32'\n"
+    windows = "import asyncio, pathlib, subprocess, sys, tempfile, shutil; sys.platform = 'win32'\n"
     without = "sys.modules['fcntl'] = sys.modules['pwd'] = None\n"
     assert "WSL" in run_failing(python(windows + without + ENSURE_RUNNING, home))

@@ -174,7 +174,7 @@ FROM rem.files f WHERE f.tenant_id = $1 AND f.user_id IS NOT DISTINCT FROM $2 AN
 UPDATE {table} r SET {assignments} FROM jsonb_populate_record(NULL::{table}, $3) p WHERE r.tenant_id = $1 AND r.id = $2
 
 -- name: replace_statement_value
-UPDATE rem.statements s SET value = $3 WHERE s.tenant_id = $1 AND s.id = $2 AND s.state = 'live'
+UPDATE rem.statements s SET value = $3, source_keys = $4 WHERE s.tenant_id = $1 AND s.id = $2 AND s.state = 'live'
 
 -- name: delete_statement
 DELETE FROM rem.statements s WHERE s.tenant_id = $1 AND s.id = $2
