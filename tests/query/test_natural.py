@@ -14,7 +14,7 @@ from rem.errors import InvalidInputError, QuerySyntaxError
 from rem.models import Edge, Message, Moment, Ontology, Resource, Session, User
 from rem.query import natural
 from rem.query.language.printer import print_query
-from rem.query.natural import read_question
+from rem.query.natural import MAX_READ_CHARS, read_question
 from rem.query.syntax_tree import Fuzzy, Lookup, Query, Search
 from rem.settings import EmbeddingSettings, Settings
 
@@ -204,7 +204,7 @@ async def test_search_text_omits_the_question_phrase(alice: Store) -> None:
 async def test_many_open_quotes_are_parsed_quickly(alice: Store) -> None:
     for quote in ("“", "‘", "«", "“‘«", "“a ", "'a", '"a'):
         started = time.perf_counter()
-        assert await to_query(alice, quote * 100_000) == Search((quote * 100_000).strip())
+        assert await to_query(alice, quote * 100_000) == Search((quote * 100_000).strip()[:MAX_READ_CHARS])
         assert time.perf_counter() - started < 2, quote
 
 

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from rem.query.executor import QueryExecutor
     from rem.query.result import QueryResult
 
-MAX_QUESTION_CHARS = 20_000
-"""Longer texts are documents, and reading one as a question would take a second of the event loop."""
+MAX_QUESTION_CHARS = 300_000
+MAX_READ_CHARS = 20_000
+"""The rest of a longer text is not looked at: reading all of it would take a second of the event loop."""
 FUZZY_THRESHOLD = 0.65
 """One misspelt word of two reaches this similarity, one common word does not."""
 MAX_COMPARED_KEYS = 20
@@ -411,7 +412,7 @@ def _check_readable(text: str) -> str:
         )
     if not text.strip():
         raise InvalidInputError("The text is empty: write a key such as sarah-chen, or a question in plain words.")
-    return text.strip()
+    return text.strip()[:MAX_READ_CHARS]
 
 
 def _parse_as_query(store: Store, text: str) -> tuple[Query | None, tuple[str, ...]]:
