@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from typing import Any
 from uuid import uuid4
 
@@ -100,8 +99,8 @@ async def test_an_answer_to_another_question_decides_nothing(rem: Rem) -> None:
     assert await rem.store(ALICE).count(Resource) == 2
 
 
-# The library leaves the closed pipes of a process to the garbage collector.
 @pytest.mark.filterwarnings("ignore:unclosed transport:ResourceWarning")
+@pytest.mark.usefixtures("collected")
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_real_process_on_standard_input_and_output(rem: Rem, dsn: str, mode: str) -> None:
     await rem.remember("My code word is heliotrope.", user=ALICE)
@@ -111,8 +110,6 @@ async def test_a_real_process_on_standard_input_and_output(rem: Rem, dsn: str, m
         result = (await client.call_tool("forget", {"what": "my code word"})).structured_content
     assert result is not None
     assert result["status"] == "success"
-    del command, client
-    gc.collect()
     assert len(user.shown) == 1
     assert await rem.store(ALICE).count(Resource) == 0
 

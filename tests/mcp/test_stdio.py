@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import subprocess
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +19,10 @@ from tests.rem_command import REM, environment, output, rem
 
 ALICE, BOB = "alice@example.com", "bob@example.com"
 
-# The client's library leaves closing the pipes of a process that has ended to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed transport:ResourceWarning")
-
-
-@pytest.fixture(autouse=True)
-def _collected() -> Iterator[None]:
-    """What is left of a client goes away within its own test."""
-    yield
-    with warnings.catch_warnings(action="ignore", category=ResourceWarning):
-        gc.collect()
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed transport:ResourceWarning"),
+    pytest.mark.usefixtures("collected"),
+]
 
 
 def client_of(*arguments: str, settings: dict[str, str], log: Path) -> Client[Any]:
