@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +16,7 @@ from uuid import UUID, uuid4
 import httpx2 as httpx
 
 from bench.measure import Call, Result, measure_in_turns, print_progress
+from bench.rem_server import serve_rem
 from rem import NewMessage, Rem, Role, Scope, Settings
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ async def run(home: Path, sizes: tuple[int, ...] = SIZES, rounds: int = ROUNDS) 
             await rem.index(user=USER)
             bare_agent = await BareAgent.open(model, rem, sessions[HISTORY_MESSAGES])
             reset_sessions = partial(_delete_new_messages, rem, sessions)
-            with _rem_server(home, model) as address:
+            with serve_rem(home, {"LLM__BASE_URL": model, "LLM__DEFAULT_MODEL": "openai:bench"}) as address:
                 limits = httpx.Limits(max_connections=200)
                 headers = {"X-User-Id": USER}
                 async with httpx.AsyncClient(base_url=address, timeout=120, headers=headers, limits=limits) as http:
@@ -218,36 +217,3 @@ def _model_server() -> Iterator[str]:
         process.terminate()
         process.wait(10)
         process.stdout.close()
-
-
-@contextmanager
-def _rem_server(home: Path, model: str) -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = {
-        **os.environ,
-        "REM_HOME": str(home),
-        "LLM__BASE_URL": model,
-        "LLM__DEFAULT_MODEL": "openai:bench",
-    }
-    command = [str(Path(sys.executable).with_name("rem")), "serve", "--port", str(port), "--log-level", "warning"]
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
-    address = f"http://127.0.0.1:{port}"
-    try:
-        _wait_until_ready(address)
-        yield address
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def _wait_until_ready(address: str) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            if httpx.get(f"{address}/health", timeout=5).status_code == 200:
-                return
-        except httpx.TransportError:
-            time.sleep(0.05)
-    raise AssertionError("rem serve did not become ready")

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2 as httpx
 
 from bench.measure import Call, Result, measure_in_turns, print_progress
+from bench.rem_server import serve_rem
 from rem import Rem, Resource, Settings
 
 ROUNDS = 2000
@@ -37,7 +34,7 @@ async def run(home: Path, rounds: int = ROUNDS) -> Result:
     async with Rem.open(Settings(rem_home=home)) as rem:
         rows = [Resource(name=f"Entity Number {n}", content=f"What is remembered of {n}.") for n in range(ROWS)]
         await rem.store(USER).upsert_many(rows)
-    with _serve(home, OPEN) as open_address, _serve(home, PROTECTED) as protected_address:
+    with serve_rem(home, OPEN) as open_address, serve_rem(home, PROTECTED) as protected_address:
         key_headers = {"Authorization": f"Bearer {_create_key(home)}"}
         async with (
             httpx.AsyncClient(base_url=open_address, headers={"X-User-Id": USER}, timeout=60) as open_http,
@@ -70,31 +67,3 @@ def _create_key(home: Path) -> str:
     command = [str(Path(sys.executable).with_name("rem")), "keys", "create", "bench", "--user", USER, "--json"]
     done = subprocess.run(command, env={**os.environ, "REM_HOME": str(home)}, capture_output=True, check=True)
     return str(json.loads(done.stdout)["key"])
-
-
-@contextmanager
-def _serve(home: Path, settings: dict[str, str]) -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = {**os.environ, "REM_HOME": str(home), "WORKER__IN_PROCESS": "false", **settings}
-    command = [str(Path(sys.executable).with_name("rem")), "serve", "--port", str(port), "--log-level", "warning"]
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
-    address = f"http://127.0.0.1:{port}"
-    try:
-        _wait_until_ready(address)
-        yield address
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def _wait_until_ready(address: str) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            if httpx.get(f"{address}/health", timeout=5).status_code == 200:
-                return
-        except httpx.TransportError:
-            time.sleep(0.05)
-    raise AssertionError("rem serve did not become ready")

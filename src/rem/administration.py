@@ -64,7 +64,7 @@ class RowCounts:
 
 @dataclass(slots=True)
 class TenantStatistics:
-    """How much a tenant stores and does."""
+    """Count what a tenant stores and does."""
 
     tenant_id: str
     accounts: int

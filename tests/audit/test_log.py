@@ -49,6 +49,7 @@ async def test_background_writer_writes_by_itself(log: AuditLog, sql: Connection
         async with asyncio.timeout(20):
             while not await sql.fetchval("SELECT count(*) FROM rem.audit_log"):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
+        assert await sql.fetchval("SELECT action FROM rem.audit_log") == Action.READ
 
 
 async def test_entries_are_filtered_and_newest_first(log: AuditLog) -> None:

@@ -83,7 +83,7 @@ class AnswerStream:
 
     @property
     def masked(self) -> list[str]:
-        """What was masked in the stored messages of the turn, such as "api key"."""
+        """Return the kinds of secrets that were masked in the stored messages of the turn, such as "api key"."""
         return list(dict.fromkeys(self._masked))
 
     @property

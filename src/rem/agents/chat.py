@@ -80,6 +80,6 @@ class AgentAnswer:
     tool_gaps: list[ToolGapReport] = field(default_factory=list)
     """The tools that the agents called but do not have."""
     masked: list[str] = field(default_factory=list)
-    """What was masked in the stored messages, such as "api key"."""
+    """Kinds of secrets that were masked in the stored messages, such as "api key"."""
     approval_id: str | None = None
     """The request for approval on which the answer waits."""

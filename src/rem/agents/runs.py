@@ -145,7 +145,7 @@ class ModelRun:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the run, or one that it started, waits for a decision of the user."""
+        """Return whether the run, or one that it started, waits for a decision of the user."""
         return self._is_waiting
 
     async def events(self) -> AsyncGenerator[AnyEvent]:

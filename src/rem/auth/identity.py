@@ -24,7 +24,7 @@ Role = UserRole
 
 
 class Tier(StrEnum):
-    """How much a caller may use, lowest first."""
+    """Name the allowance of a caller, lowest first."""
 
     ANONYMOUS = "anonymous"
     FREE = "free"

@@ -7,7 +7,7 @@ import json
 from uuid import UUID
 
 MAX_ATTEMPTS = 3
-"""How many ids are tried for one name, if another user's row has the first ones."""
+"""Ids to try for one name, if another user's row has the first ones."""
 
 
 class DerivedIds:

@@ -81,7 +81,7 @@ class PreparedFile:
     is_known: bool = False
     """An older version of the file is stored."""
     masked: tuple[str, ...] = ()
-    """What was masked in its text."""
+    """Kinds of secrets that were masked in its text."""
 
 
 @dataclass(slots=True)

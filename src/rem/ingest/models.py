@@ -103,7 +103,7 @@ class FileOutcome:
     run: str | None = None
     """The id of the run that added or changed it, for `rem ingest undo`."""
     masked: tuple[str, ...] = ()
-    """What was masked in its text, such as "api key"."""
+    """Kinds of secrets that were masked in its text, such as "api key"."""
 
 
 @dataclass(slots=True)

@@ -137,7 +137,7 @@ class Turn:
     system_prompt: str | None = None
     """The system prompt of the session."""
     masked: tuple[str, ...] = ()
-    """What was masked in the stored message, such as "api key". The model sees the message as it was sent."""
+    """Kinds of secrets that were masked in the stored message, such as "api key". The model sees them."""
 
     def list_known_messages(self) -> frozenset[tuple[UUID, int]]:
         """Return (session id, index) of the messages that a model sees in full: the history and the new message."""

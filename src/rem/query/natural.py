@@ -82,7 +82,7 @@ class Reading:
     max_rows: int | None = None
     """The number of rows of a list."""
     if_empty: str = ""
-    """What to say if there are no rows."""
+    """Note for a result without rows."""
     target: str | None = None
     """The key to which a TRAVERSE should lead: only the path to it is returned."""
     period: Period | None = None

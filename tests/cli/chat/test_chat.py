@@ -145,6 +145,8 @@ def test_failed_answer_and_unknown_command_are_explained(scripted: dict[str, str
         terminal.type("/agent" + TAB)
         terminal.type(" nobody" + ENTER)
         terminal.wait_for("There is no agent 'nobody'.")
+        terminal.type("/quit" + ENTER)
+        assert terminal.wait_for_end() == 0
 
 
 @pytest.mark.parametrize("place", ["local", "remote"])
@@ -228,6 +230,8 @@ def test_card_is_answered_in_place(scripted: dict[str, str], model: ScriptedMode
         terminal.wait_for("Why")
         terminal.type("it is mine" + ENTER)
         terminal.wait_for("it is mine'.")
+    submitted = last_text(model.requests[-1])
+    assert submitted == "Albatross\nWhy: it is mine"
 
 
 def test_example_of_the_guide_runs(dsn: str) -> None:

@@ -85,7 +85,7 @@ class Excerpts:
     hidden: int = 0
     """Rows of a list that are not shown."""
     remark: str = ""
-    """What to say if there are no rows."""
+    """Text for an answer without rows."""
 
     @property
     def keys(self) -> list[str]:

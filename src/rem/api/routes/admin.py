@@ -56,7 +56,7 @@ class UserView(BaseModel):
 
 
 class UpdateUserRequest(BaseModel):
-    """What to change about a person."""
+    """Name the changes to a person."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"role": "user", "tier": "pro"}})
 
@@ -91,7 +91,7 @@ class TableStatistics(BaseModel):
 
 
 class StatisticsView(BaseModel):
-    """How much the tenant stores and does."""
+    """Count what the tenant stores and does."""
 
     tenant_id: str
     accounts: int
