@@ -117,7 +117,8 @@ def fill(text: str, length: int) -> str:
 
 
 CHAT = "/api/v1/chat/completions"
-SLOW_QUERY = "SELECT count(*) FROM generate_series(1, 100000000000)"
+SLOW_QUERY = "SELECT count(*) FROM (SELECT generate_series(1, 100000000000)) AS numbers"
+"""Counts row by row. `FROM generate_series(…)` would write its rows to disk first, and end at the limit for that."""
 ATTACKS: dict[str, tuple[Attack, int, int | None, str]] = {
     **{f"sql: {name}": (query(text), 4, 400, "was stopped") for name, text in DEAF_STATEMENTS.items()},
     **{f"sql memory: {name}": (query(text), 4, 400, "limit|took") for name, text in HUNGRY_STATEMENTS.items()},
