@@ -415,8 +415,11 @@ class AgentsSettings(_Group):
     path: Path | None = Field(
         default=None, description="Folder with agents in YAML. Without it, the folder `agents` in `REM_HOME`."
     )
+    evaluators_path: Path | None = Field(
+        default=None, description="Folder with evaluators in YAML. Without it, the folder `evaluators` in `REM_HOME`."
+    )
 
-    @field_validator("path")
+    @field_validator("path", "evaluators_path")
     @classmethod
     def _make_absolute(cls, value: Path | None) -> Path | None:
         return value.expanduser().absolute() if value else None

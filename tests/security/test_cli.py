@@ -43,6 +43,7 @@ READERS = {
     ),
     *("ingest runs", "keys list", "lookup", "query", "sessions export", "sessions list", "sessions search"),
     "sessions show",
+    "eval evaluators",
 }
 CALLERS = {
     "another user": ("--user", "bob@example.com"),
@@ -99,6 +100,7 @@ def list_attacks(victim: Victim, folder: Path) -> dict[str, list[tuple[str, ...]
         },
         "dreaming statements": [(note_key,)],
         "dreaming undo": [(str(note_id),)],
+        "eval evaluators": [()],
         "expire": [(note_key, "--at", "2030-01-01")],
         "forget": [(note_key, "--yes"), (f"{NAME} note", "--mentions", "--yes")],
         "ingest add": [(str(agent),)],

@@ -1,4 +1,4 @@
-"""AgentCatalog: find agents by name: built in, in the folder of the user, in the database."""
+"""AgentCatalog: find agents and evaluators by name: built in, in the folders of the user, in the database."""
 
 from __future__ import annotations
 
@@ -59,6 +59,7 @@ class AgentCatalog:
 
     def __init__(self, settings: Settings, rem: Rem | None) -> None:
         self._folder = _AgentFolder(settings.agents.path or settings.rem_home / "agents")
+        self._evaluators = _AgentFolder(settings.agents.evaluators_path or settings.rem_home / "evaluators")
         self._rem = rem
         self._parsed: dict[tuple[UUID, datetime], AgentSchema] = {}
 
@@ -66,6 +67,11 @@ class AgentCatalog:
     def folder(self) -> Path:
         """The folder for agent files."""
         return self._folder.path
+
+    @property
+    def evaluators_folder(self) -> Path:
+        """The folder for evaluator files."""
+        return self._evaluators.path
 
     async def get(self, name: str, scope: Scope) -> AgentSchema:
         """Return the agent with this name or with the address `rem://agents/{name}`.
@@ -84,7 +90,7 @@ class AgentCatalog:
         """Return all entries that the caller may see, in lookup order, including definitions with errors."""
         rows = [] if self._rem is None else await self._rem.store(scope).find(Schema, limit=MAX_LISTED_AGENTS)
         stored = map(self._make_entry, _sort_own_first(rows, scope))
-        return [*_report_duplicates([*_load_built_in().values(), *self._folder.list_entries(), *stored])]
+        return [*_report_duplicates([*_load_built_in().values(), *self._list_files(), *stored])]
 
     async def save(self, text: str, scope: Scope) -> AgentSchema:
         """Check the YAML of an agent and store it as the caller's own, in place of one with the same name."""
@@ -122,8 +128,22 @@ class AgentCatalog:
         await store.delete(own[0])
 
     async def list(self, scope: Scope) -> list[AgentSchema]:
-        """Return the agents that the caller can use, in lookup order."""
-        return [entry.schema for entry in await self.list_entries(scope) if entry.schema is not None]
+        """Return the agents that the caller can use, in lookup order. Evaluators are listed apart."""
+        return [*await self._list_kind("agent", scope)]
+
+    async def list_evaluators(self, scope: Scope) -> Sequence[AgentSchema]:
+        """Return the evaluators that the caller can use, in lookup order."""
+        return await self._list_kind("evaluator", scope)
+
+    async def _list_kind(self, kind: str, scope: Scope) -> Sequence[AgentSchema]:
+        schemas = [entry.schema for entry in await self.list_entries(scope)]
+        return [schema for schema in schemas if schema is not None and schema.kind == kind]
+
+    def _list_files(self) -> Sequence[CatalogEntry]:
+        """Return the entries of both folders. They may be the same folder."""
+        if self._evaluators.path == self._folder.path:
+            return self._folder.list_entries()
+        return [*self._folder.list_entries(), *self._evaluators.list_entries()]
 
     def _get_store(self, scope: Scope) -> Store:
         if self._rem is None:
@@ -134,7 +154,7 @@ class AgentCatalog:
         """Return the built-in agent or the file with this name. A valid file takes precedence over an invalid one."""
         if name in _load_built_in():
             return _load_built_in()[name]
-        named = [entry for entry in self._folder.list_entries() if entry.name == name]
+        named = [entry for entry in self._list_files() if entry.name == name]
         return next((entry for entry in named if entry.schema is not None), named[0] if named else None)
 
     async def _find_in_database(self, name: str, scope: Scope) -> CatalogEntry | None:
@@ -230,9 +250,8 @@ def _read_file(path: Path) -> ParsedAgent:
 @cache
 def _load_built_in() -> dict[str, CatalogEntry]:
     folder = files("rem.agents") / "builtin"
-    texts = sorted(
-        (file.name, file.read_text(encoding="utf-8")) for file in folder.iterdir() if file.name[-5:] == ".yaml"
-    )
+    documents = [*folder.iterdir(), *(folder / "evaluators").iterdir()]
+    texts = sorted((file.name, file.read_text(encoding="utf-8")) for file in documents if file.name[-5:] == ".yaml")
     schemas = [parse_agent(text, name).model_copy(update={"source": BUILT_IN}) for name, text in texts]
     # The default agent comes first in every list.
     schemas.sort(key=lambda schema: schema.name != "rem")
@@ -241,7 +260,17 @@ def _load_built_in() -> dict[str, CatalogEntry]:
 
 def load_built_in_agents() -> list[AgentSchema]:
     """Return the built-in agents, the default agent first."""
-    return [entry.schema for entry in _load_built_in().values() if entry.schema is not None]
+    return _list_built_in("agent")
+
+
+def load_built_in_evaluators() -> list[AgentSchema]:
+    """Return the built-in evaluators."""
+    return _list_built_in("evaluator")
+
+
+def _list_built_in(kind: str) -> list[AgentSchema]:
+    schemas = [entry.schema for entry in _load_built_in().values()]
+    return [schema for schema in schemas if schema is not None and schema.kind == kind]
 
 
 def _sort_own_first(rows: Iterable[Schema], scope: Scope) -> list[Schema]:

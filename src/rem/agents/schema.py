@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints, field_validator, model_validator
 
+from rem.agents.evaluation import Evaluation
 from rem.agents.uri_pattern import check_uri_pattern, matches_uri_pattern
 from rem.models.approval import RiskLevel
 from rem.settings import OutputModeSetting
@@ -79,6 +80,8 @@ class AgentExtra(_DocumentPart):
     rag_min_similarity: float | None = Field(default=None, ge=0, le=1)
     consent: list[Annotated[RiskLevel, Strict(False)]] = Field(default=[RiskLevel.IRREVERSIBLE])
     """The risk levels of tools that the agent may call only with the consent of the user."""
+    evaluation: Evaluation = Evaluation()
+    """How an evaluator judges; only for `kind: evaluator`."""
 
     @model_validator(mode="before")
     @classmethod

@@ -10,6 +10,7 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from rem.agents.evaluation import Evaluation, find_evaluation_issues
 from rem.agents.json_schema import check_schema, format_path
 from rem.agents.schema import AgentDocument, AgentExtra, AgentSchema, ResourceRef, ToolRef
 from rem.agents.schema_references import Path
@@ -205,6 +206,7 @@ def _check_output_schema(value: dict[str, Any], lines: dict[Path, int]) -> list[
     if isinstance(extra, dict) and extra.get("structured_output") is True and not value.get("properties"):
         message = "needs properties: they describe the answer"
         errors.append((("json_schema_extra", "structured_output"), message))
+    errors += find_evaluation_issues(value)
     return [AgentIssue(message, format_path(path), _find_line(path, lines)) for path, message in errors]
 
 
@@ -226,6 +228,7 @@ _FIELDS_OF_PARENT: dict[str, list[str]] = {
     "json_schema_extra": list(AgentExtra.model_fields),
     "tools": list(ToolRef.model_fields),
     "resources": list(ResourceRef.model_fields),
+    "evaluation": list(Evaluation.model_fields),
 }
 _PATTERN_MESSAGES = {
     "name": "must be in kebab case: small letters and digits, joined by hyphens, such as query-agent",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rem.agents.schema import AgentSchema
     from rem.agents.yaml_parser import ParsedAgent
     from rem.app import Rem
+    from rem.context import Scope
 
 R = TypeVar("R")
 
@@ -37,14 +38,21 @@ _GAP_COLUMNS = {
 
 @app.command("list")
 def list_agents(user: UserOption = None, tenant: TenantOption = "default", as_json: JsonOption = False) -> None:
-    """List the agents, and invalid definitions with the reason."""
-    from rem.cli.output import print_json
+    """List the agents, and invalid definitions with the reason. `rem eval evaluators` lists the evaluators."""
     from rem.context import Scope
 
-    async def work(catalog: AgentCatalog) -> list[CatalogEntry]:
-        return list(await catalog.list_entries(Scope.for_user(user, tenant)))
+    print_catalog("agent", Scope.for_user(user, tenant), as_json=as_json)
 
-    entries = _with_catalog(work)
+
+def print_catalog(kind: str, scope: Scope, *, as_json: bool) -> None:
+    """Print the agents or the evaluators of a caller, and the definitions that cannot be used."""
+    from rem.cli.output import print_json
+
+    async def work(catalog: AgentCatalog) -> list[CatalogEntry]:
+        return list(await catalog.list_entries(scope))
+
+    # The kind of an invalid definition is unknown, so it is in both lists.
+    entries = [entry for entry in _with_catalog(work) if entry.schema is None or entry.schema.kind == kind]
     if as_json:
         print_json([_entry_to_json(entry) for entry in entries])
         return

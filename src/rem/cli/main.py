@@ -39,6 +39,7 @@ from rem.cli import (
     sessions,
     worker,
 )
+from rem.cli import eval as evaluation
 from rem.cli.chat import command as chat
 from rem.errors import RemError
 
@@ -72,6 +73,7 @@ app.add_typer(db.app, name="db")
 app.add_typer(agents.app, name="agents")
 app.add_typer(models.app, name="models")
 app.add_typer(bench.app, name="bench")
+app.add_typer(evaluation.app, name="eval")
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(approvals.app, name="approvals")
 app.add_typer(dreaming.app, name="dreaming")
