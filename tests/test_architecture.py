@@ -12,7 +12,6 @@ import pytest
 _SOURCE = Path(__file__).parent.parent / "src" / "rem"
 _LAYERS = [
     {"errors", "text", "log_scrubber"},
-    {"config_file"},
     {"settings", "context", "events", "models"},
     {"privacy"},
     {"db", "embeddings", "audio"},

@@ -12,13 +12,13 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from rem import errors
-from rem.config_file import get_group_class
 from rem.settings import Settings
+from rem.settings.group import get_group_class
 
 INTRODUCTION = """\
 # Settings and exit codes
 
-`make docs` writes this page from `src/rem/settings.py` and `src/rem/errors.py`.
+`make docs` writes this page from the classes in `src/rem/settings` and `src/rem/errors.py`.
 
 REM reads its settings from environment variables and from one YAML file, and from a file with environment variables if
 `REM_ENV_FILE` names one. An environment variable overrides that file, and both override the YAML file. A misspelt name

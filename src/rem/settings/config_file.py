@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from rem.errors import SettingsError
+from rem.settings.group import get_group_class
 from rem.text import did_you_mean
 
 PROJECT_FILE, PROJECT_ENV_FILE = Path("rem.yaml"), Path(".env")
@@ -56,12 +57,6 @@ def read_config_file(path: Path, model: type[BaseModel]) -> dict[str, Any]:
     Raise SettingsError, which names the file and the line or the setting, if a name or a value is not valid.
     """
     return _ConfigReader(path, model).read()
-
-
-def get_group_class(field: FieldInfo) -> type[BaseModel] | None:
-    """Return the class of a group of settings, or None if the field is a single setting."""
-    annotation = field.annotation
-    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
 
 
 class _ConfigReader:

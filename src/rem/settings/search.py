@@ -1,0 +1,80 @@
+"""The groups EMBEDDING, SEARCH and RERANKER: how texts are found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from pydantic import Field, SecretStr, field_validator
+
+from rem.settings.group import SettingsGroup
+
+EmbeddingProviderName: TypeAlias = Literal[
+    "auto", "local", "fastembed", "sentence-transformers", "ollama", "openai", "none"
+]
+
+
+class EmbeddingSettings(SettingsGroup):
+    """The embedder, which turns texts into vectors ([guide](embeddings.md))."""
+
+    provider: EmbeddingProviderName = Field(
+        default="auto",
+        description=("Source of the vectors. `auto` means `local` if its weights are installed, otherwise `none`."),
+    )
+    model: str | None = Field(default=None, description="Model name. Without it, the default model of the provider.")
+    model_path: Path | None = Field(
+        default=None,
+        description="Folder with the model for `fastembed` or `sentence-transformers`, instead of a download.",
+    )
+    dimension: int = Field(default=384, ge=1, le=4000, description="Length of the vectors.")
+    base_url: str | None = Field(
+        default=None, description="Address of the Ollama server or of an OpenAI-compatible server."
+    )
+    api_key: SecretStr | None = Field(default=None, description="API key of the embedding service.")
+    batch_size: int = Field(
+        default=64, ge=1, le=2048, description="Number of texts in one call of the model or the service."
+    )
+    threads: int = Field(
+        default=0,
+        ge=0,
+        le=256,
+        description="Threads of a model that runs in the process. 0 means one for each CPU, up to 4.",
+    )
+    timeout_seconds: float = Field(default=30.0, gt=0, description="Maximum time for one call of the service.")
+    max_retries: int = Field(default=4, ge=0, le=20, description="Number of retries after a temporary failure.")
+    cache_size: int = Field(default=1024, ge=0, description="Number of recent queries whose vectors are cached.")
+
+
+class SearchSettings(SettingsGroup):
+    """Full-text search."""
+
+    language: str = Field(
+        default="english",
+        pattern=r"^[a-z_]{1,63}$",
+        description=(
+            "PostgreSQL text search configuration that stems words. `metadata.language` of a row overrides it."
+        ),
+    )
+
+
+class RerankerSettings(SettingsGroup):
+    """The cross-encoder that reranks search hits ([guide](reranking.md))."""
+
+    model_path: Path | None = Field(
+        default=None, description="Folder with an exported cross-encoder. Without it, reranking is off."
+    )
+    candidates: int = Field(default=50, ge=1, le=200, description="Number of best hits that are reranked.")
+    weight: float = Field(
+        default=1.0,
+        ge=0,
+        le=1,
+        description="Weight of the reranker's score, from 0 (search score only) to 1 (reranker's score only).",
+    )
+    threads: int = Field(
+        default=0, ge=0, le=256, description="Threads of the reranker. 0 means one for each CPU, up to 4."
+    )
+
+    @field_validator("model_path")
+    @classmethod
+    def _make_absolute(cls, value: Path | None) -> Path | None:
+        return value.expanduser().absolute() if value else None

@@ -1,0 +1,100 @@
+"""The groups API, RATE_LIMIT and OTEL: the HTTP server."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, field_validator
+
+from rem.settings.group import SettingsGroup
+
+RATE_PERIOD_SECONDS: dict[str, int] = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
+RateText: TypeAlias = Annotated[str, Field(pattern=r"^([1-9][0-9]{0,8} ?/ ?(second|minute|hour|day)|unlimited)$")]
+
+
+class ApiSettings(SettingsGroup):
+    """The HTTP API (`rem serve`)."""
+
+    host: str = Field(default="127.0.0.1", description="Address to listen on.")
+    allow_unauthenticated: bool = Field(
+        default=False,
+        description=(
+            "Listen on an address that others can reach although callers need not prove who they are, for example in a "
+            "container behind a gateway that does this. The option `--allow-unauthenticated` of `rem serve` does the "
+            "same."
+        ),
+    )
+    port: int = Field(default=8000, ge=0, le=65535, description="Port to listen on.")
+    workers: int = Field(default=1, ge=1, le=64, description="Number of server processes.")
+    log_level: Literal["critical", "error", "warning", "info", "debug"] = Field(
+        default="info", description="Lowest level of log messages that are written."
+    )
+    reload: bool = Field(default=False, description="Restart the server when the code changes, for development.")
+    cors_origins: list[str] = Field(default=[], description="Web origins that may call the API, as a JSON list.")
+    allowed_hosts: list[str] = Field(
+        default=[],
+        description=(
+            "Host names with a dot that clients may use, as a JSON list; `*` allows any. IP addresses and "
+            "names without a dot are always allowed."
+        ),
+    )
+    trusted_proxies: list[str] = Field(
+        default=[],
+        description=(
+            "Addresses or networks of your reverse proxies, as a JSON list. Only from them REM takes the client's "
+            "address (`X-Forwarded-For`) and scheme (`X-Forwarded-Proto`)."
+        ),
+    )
+    body_seconds: float = Field(
+        default=30.0,
+        gt=0,
+        description="Maximum time that REM waits for the body of a request, plus one second for each 10,000 bytes.",
+    )
+    shutdown_seconds: float = Field(
+        default=10.0, gt=0, description="Time that running answers get to finish when the server stops."
+    )
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _check_networks(cls, value: list[str]) -> list[str]:
+        return [_check_network(text.strip()) for text in value]
+
+
+def _check_network(text: str) -> str:
+    try:
+        network = ip_network(text, strict=False)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not an IP address or a network such as 10.0.0.0/8") from error
+    return str(network) if "/" in text else text
+
+
+class RateLimitSettings(SettingsGroup):
+    """Rate limits of the HTTP API: requests per period for each tier, such as `50/minute`; or `unlimited`.
+
+    See the [guide](limits.md).
+    """
+
+    enabled: bool | None = Field(
+        default=None, description="Limit the requests of each caller. Without a value: as `AUTH__ENABLED`."
+    )
+    anonymous: RateText = Field(default="50/minute", description="Limit of each address without a login.")
+    free: RateText = Field(default="120/minute", description="Limit of each user of the tier `free`.")
+    basic: RateText = Field(default="600/minute", description="Limit of each user of the tier `basic`.")
+    pro: RateText = Field(default="3000/minute", description="Limit of each user of the tier `pro`.")
+    timeout_seconds: float = Field(
+        default=2.0,
+        gt=0,
+        description=(
+            "Maximum time that a request waits for its counter in the database. After that each server process counts "
+            "by itself for a while."
+        ),
+    )
+
+
+class OtelSettings(SettingsGroup):
+    """Traces for OpenTelemetry (extra `otel`)."""
+
+    enabled: bool = Field(default=False, description="Send traces to a collector.")
+    service_name: str = Field(default="rem-api", description="Name of this service in the traces.")
+    collector_endpoint: str = Field(default="http://localhost:4318", description="Address of the collector.")
