@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ import pytest
 from rem.app import Rem
 from rem.memory.message import NewMessage
 from rem.models import Role, User
+from rem.settings import RateLimitSettings, Settings
+from tests.api.auth_server import auth_served
+from tests.api.live_server import client
 
 _SCHEMATHESIS = Path(sys.executable).with_name("schemathesis")
 _HTTP_METHODS = {"get", "post", "put", "patch", "delete"}
@@ -95,3 +99,35 @@ async def test_every_error_response_uses_the_error_schema(document: dict[str, An
                     schema = response["content"]["application/json"]["schema"]
                     assert schema == {"$ref": "#/components/schemas/ErrorResponse"}, f"{method} {path} {status}"
     assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+async def test_document_without_authentication_makes_logins_optional(document: dict[str, Any]) -> None:
+    schemes = document["components"]["securitySchemes"]
+    assert {name: scheme["type"] for name, scheme in schemes.items()} == {
+        "accessToken": "http",
+        "apiKey": "http",
+        "sessionCookie": "apiKey",
+    }
+    assert schemes["sessionCookie"]["name"] == "rem_session"
+    assert {} in document["paths"]["/api/v1/entities/{table}"]["post"]["security"]
+    assert document["paths"]["/health/live"]["get"]["security"] == []
+
+
+@pytest.mark.parametrize(("allows_anonymous", "reads_openly"), [(True, True), (False, False)])
+async def test_document_says_what_needs_a_login(settings: Settings, allows_anonymous: bool, reads_openly: bool) -> None:
+    """The document and the answers of the server agree for every operation."""
+    settings = settings.model_copy(update={"rate_limit": RateLimitSettings(enabled=False)})
+    async with auth_served(settings, allow_anonymous=allows_anonymous) as address, client(address) as opened:
+        document = (await opened.get("/openapi.json")).json()
+        assert {} not in document["security"]
+        assert ({} in document["paths"]["/api/v1/query"]["post"].get("security", ())) is reads_openly
+        for path, operations in document["paths"].items():
+            for method, operation in operations.items():
+                security = operation.get("security", document["security"])
+                is_open = not security or {} in security
+                answer = await opened.request(method, re.sub(r"{\w+}", "x", path), follow_redirects=False)
+                is_refused = answer.status_code == 401 and answer.headers.get("www-authenticate") is not None
+                if not is_open:
+                    assert is_refused, f"{method} {path}: {answer.status_code}"
+                elif not path.startswith("/api/v1/admin"):
+                    assert answer.status_code != 401 or "/api/auth" in path, f"{method} {path}"

@@ -26,6 +26,7 @@ from rem.api.middleware import (
     RequestLogMiddleware,
 )
 from rem.api.openapi_errors import COMMON_ERRORS
+from rem.api.openapi_security import declare_security
 from rem.api.rate_limit import RATE_HEADERS, RateLimitMiddleware, RefusalLimitMiddleware
 from rem.api.request_guard import RequestGuardMiddleware, SecurityHeadersMiddleware
 from rem.api.routes import (
@@ -110,6 +111,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.login_providers = LoginProviders(settings.auth) if settings.auth.has_login else None
     install_error_handlers(app)
     _include_routes(app)
+    declare_security(app, settings)
     return app
 
 
