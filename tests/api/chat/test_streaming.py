@@ -93,6 +93,22 @@ def test_history_has_a_result_for_every_tool_call(chat: Chat) -> None:
     assert calls == answers == ["call_1"]
 
 
+def test_characters_that_end_a_line_elsewhere_are_escaped(chat: Chat) -> None:
+    """Python's splitlines and JavaScript's line comments end at these characters, so no event may contain one."""
+    text = "before\u2028between\u2029and\u0085after"
+    chat.model.script = lambda body: (
+        [text] if has_result(body) else [Call("search_rem", {"query": f'FUZZY "{text}"'}, "call_1")]
+    )
+    with chat.http() as http:
+        body = {**HI, "stream": True}
+        raw = http.post("/api/v1/chat/completions", json=body).content.decode()
+        assert not {"\u2028", "\u2029", "\u0085"} & set(raw)
+        assert all(line.startswith(("data: ", "event: ", ":")) for line in raw.splitlines() if line)
+        events = events_of(http, HI)
+    assert text_of(events) == text
+    assert named(events, "tool_call")[0]["arguments"]["query"] == f'FUZZY "{text}"'
+
+
 def test_action_card_reaches_the_client(chat: Chat) -> None:
     card = {"id": "c1", "prompt": "Really?", "actions": [{"type": "Action.Submit", "id": "yes", "title": "Yes"}]}
     save_agent(chat, "asker", "action")
