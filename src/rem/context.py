@@ -88,6 +88,10 @@ class AgentContext(BaseModel):
     agent_schema_uri: str | None = None
     is_eval: bool = False
     client_id: str | None = None
+    is_reader: bool = False
+    """An anonymous caller while authentication is on: it must not write what the tenant shares."""
+    is_transient: bool = False
+    """The session is only for this request, so nobody would find again what it stores."""
 
     @field_validator("user_id")
     @classmethod
@@ -140,6 +144,7 @@ class AgentContext(BaseModel):
             agent_schema_uri=headers.get("x-agent-schema", "").strip() or None,
             is_eval=headers.get("x-is-eval", "").strip().lower() in ("true", "1", "yes"),
             client_id=headers.get("x-client-id", "").strip() or None,
+            is_reader=user_id is None and "write" not in getattr(user, "scopes", ("write",)),
         )
 
     @staticmethod

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import asyncpg
 import httpx2
 import pytest
 from pydantic import SecretStr
@@ -22,10 +23,11 @@ from rem.auth.logins import Logins
 from rem.auth.signing import Purpose, Signer
 from rem.context import resolve_user_id
 from rem.models import Resource
-from rem.settings import Settings
+from rem.settings import MemorySettings, Settings
 from tests.api.auth_server import SECRET, auth_served, bearer, browser, log_in, with_auth
 from tests.api.live_server import client
 from tests.api.oidc_server import Provider, provider_served
+from tests.forgetting.text_traces import find_traces
 from tests.test_docs import DOCS, read_example
 
 SARAH, BOB = "sarah@example.com", "bob@example.com"
@@ -179,6 +181,29 @@ async def test_anonymous_callers_read_but_do_not_write(address: str, rem: Rem) -
         refused = await opened.post("/api/v1/entities/resources", json={"name": "Planted", "content": "x"})
         assert refused.status_code == 401
         assert refused.headers["www-authenticate"] == 'Bearer realm="rem"'
+
+
+@pytest.mark.parametrize("stores_chats", [False, True])
+async def test_anonymous_chat_writes_nothing_that_is_shared(
+    settings: Settings, rem: Rem, sql: asyncpg.Connection[asyncpg.Record], stores_chats: bool
+) -> None:
+    """Without a session the scope of an anonymous caller would be what the tenant shares."""
+    settings = settings.model_copy(update={"memory": MemorySettings(enabled=stores_chats)})
+    await rem.store().upsert(Resource(name="Handbook", content="The door code is on page five."))
+    body = {"model": "rem:local", "messages": [{"role": "user", "content": "Please remember: the vault is planted."}]}
+    question = {"model": "rem:local", "messages": [{"role": "user", "content": "LOOKUP handbook"}]}
+    async with auth_served(settings) as address, client(address) as opened:
+        answer = await opened.post("/api/v1/chat/completions", json=body)
+        assert answer.status_code == 200, answer.text
+        assert ("log in" in answer.text) is not stores_chats
+        assert ("x-session-id" in answer.headers) is stores_chats
+        # What the tenant shares can still be read.
+        assert "page five" in (await opened.post("/api/v1/chat/completions", json=question)).text
+    assert await rem.store().count(Resource) == 1
+    traces = await find_traces(sql, "planted")
+    assert bool(traces) is stores_chats, traces
+    for table in ("resources", "messages"):
+        assert await sql.fetchval(f"SELECT count(*) FROM {table} WHERE user_id IS NULL AND content ~ 'planted'") == 0
 
 
 async def test_without_anonymous_access_everything_needs_a_login(settings: Settings) -> None:

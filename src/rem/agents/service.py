@@ -159,6 +159,9 @@ class Agents:
         """Return the context with the id of the session to store; a new id if the caller names no session."""
         context = request.context
         if self._rem is None or not self._settings.memory.enabled or not request.is_remembered:
+            if context.is_reader and context.session_id is None:
+                # Without a session its scope would be what the tenant shares, and its tools would write there.
+                return context.model_copy(update={"session_id": str(uuid4()), "is_transient": True})
             return context
         if context.session_id is None:
             return context.model_copy(update={"session_id": str(uuid4())})

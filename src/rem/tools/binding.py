@@ -13,7 +13,7 @@ import orjson
 from rem.approvals.approvals import Proposal
 from rem.audit.entry import note_tool
 from rem.context import agent_context_scope
-from rem.errors import InvalidInputError, NotFoundError, RemError
+from rem.errors import ForbiddenError, InvalidInputError, NotFoundError, RemError
 from rem.models.approval import RiskLevel
 from rem.models.field_types import to_json_value
 from rem.tools.consent import FROM_CLIENT, CarryOut, ConsentNeeded, ask_consent
@@ -201,6 +201,8 @@ def describe_call(function: ToolFunction, arguments: Mapping[str, Any]) -> Propo
 async def _call_with_consent(function: ToolFunction, env: ToolEnv, arguments: dict[str, Any]) -> Any:
     """Call a tool, or ask for the consent of the user first if its risk needs that and it does not ask itself."""
     traits = get_traits(function)
+    if env.context.is_transient and traits.risk is not RiskLevel.REVERSIBLE:
+        raise ForbiddenError("Nothing is stored for a caller without a login and a session: log in, or name a session.")
     if traits.carry_out is not None or traits.risk not in env.consent:
         return await function(env, **arguments)
 
