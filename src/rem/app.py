@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 from rem.audit.entry import Action, AuditEntry, get_current_entry, note_results
 from rem.audit.log import AuditLog
-from rem.context import DEFAULT_TENANT, AgentContext, Scope, UserOrScope
+from rem.context import DEFAULT_TENANT, AgentContext, Scope, UserOrScope, resolve_user_id
 from rem.db.custom_types import TypePlan
 from rem.db.database import Database, Progress
 from rem.db.dump import dump
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from rem.forgetting.erase_user import EraseReport
     from rem.forgetting.forget import ForgetReport
     from rem.forgetting.forget_plan import ForgetPlan
+    from rem.forgetting.masking import StoredTexts
     from rem.forgetting.sweep import SweepReport
 
 
@@ -442,6 +443,13 @@ class Rem:
         entry = get_current_entry() or AuditEntry(Action.DELETE, operation)
         entry.tenant_id = tenant_id
         return entry
+
+    def stored_texts(self, user: str | None = None, *, tenant: str = DEFAULT_TENANT) -> StoredTexts:
+        """Return the stored texts of a tenant or of one of its users, to mask what the policy does not allow."""
+        from rem.forgetting.masking import StoredTexts
+
+        user_id = None if user is None else resolve_user_id(user)
+        return StoredTexts(self._database, self._types, tenant, user_id)
 
     async def sweep(self) -> SweepReport:
         """Erase the expired rows of all users and the statements derived from them, for good."""

@@ -26,7 +26,7 @@ OPERATOR = {
     *(f"jobs {name}" for name in ("cancel", "list", "retry", "show", "stats")),
     *("agents validate", "demo", "doctor", "models list", "models pull", "parse", "serve", "sweep", "worker"),
     *(f"admin {name}" for name in ("sessions", "set-user", "stats", "users")),
-    *("audit log", "erase-user", "keys revoke", "mcp config"),
+    *("audit log", "erase-user", "keys revoke", "mcp config", "privacy mask", "privacy scan"),
 }
 """Commands of the person who runs the installation. They act on no user, or on the user that they are told to erase."""
 READERS = {

@@ -33,6 +33,7 @@ from rem.cli import (
     lookup,
     mcp,
     models,
+    privacy,
     query,
     remember,
     serve,
@@ -82,6 +83,7 @@ app.add_typer(jobs.app, name="jobs")
 app.add_typer(keys.app, name="keys")
 app.add_typer(admin.app, name="admin")
 app.add_typer(audit.app, name="audit")
+app.add_typer(privacy.app, name="privacy")
 
 
 @app.callback(invoke_without_command=True)

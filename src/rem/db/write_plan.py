@@ -30,6 +30,16 @@ class PrivateColumn:
     is_identity: bool
     """E-mail addresses and phone numbers stay in it, because they identify something."""
 
+    @classmethod
+    def for_text(cls, name: str) -> PrivateColumn:
+        """Return a column with a text that identifies nothing, of a table that has no write plan."""
+        return cls(0, name, _mask_text, False)
+
+    @property
+    def is_label(self) -> bool:
+        """Return True if the column is the name of the row, which is refused instead of masked."""
+        return self.mask is _check_label
+
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
@@ -91,7 +101,7 @@ def build_write_plan(
     return WritePlan(
         columns,
         tuple((position, column.encode) for position, column in enumerate(columns) if column.encode),
-        tuple(_find_private_columns(table, columns)),
+        tuple(find_private_columns(table.entity_type.key_fields[0], columns)),
         tuple(staged),
         fill(query("repository", "staging_table"), typed_columns=", ".join(typed)),
         fill(
@@ -120,8 +130,8 @@ _IDENTITY_COLUMNS = frozenset(
 )
 
 
-def _find_private_columns(table: Table, columns: Sequence[Column]) -> Iterator[PrivateColumn]:
-    label = table.entity_type.key_fields[0]
+def find_private_columns(label: str, columns: Sequence[Column]) -> Iterator[PrivateColumn]:
+    """Yield the columns that the privacy policy reads. `label` is the column with the name of a row."""
     for position, column in enumerate(columns):
         mask = _check_label if column.name == label and column.sql_type == "text" else _MASKS.get(column.sql_type)
         if mask is not None and column.name not in _TECHNICAL_COLUMNS:
