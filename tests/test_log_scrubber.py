@@ -7,7 +7,7 @@ from loguru import logger
 
 from rem.log_scrubber import MASK, scrub, scrub_record
 
-KEY = "rem_4f3c2b1a9d8e7f6a5b4c3d2e"
+KEY = "remk_4f3c2b1a9d8e_" + "Zm9vYmFyLXNlY3JldA" * 2
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbGljZSJ9.c2lnbmF0dXJl"
 
 

@@ -31,7 +31,7 @@ _PATTERNS = (
     # Keys and tokens by their form: of REM, OpenAI, Anthropic, GitHub, Slack, AWS, Google; JSON web tokens.
     (
         re.compile(
-            r"\b(?:remr?_[A-Za-z0-9_-]{16,}|dev_[0-9a-f]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[opsur]_[A-Za-z0-9]{20,}|"
+            r"\b(?:rem[kr]?_[A-Za-z0-9_-]{16,}|dev_[0-9a-f]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[opsur]_[A-Za-z0-9]{20,}|"
             r"xox[abprs]-[A-Za-z0-9-]{10,}|AKIA[0-9A-Z]{16}|AIza[0-9A-Za-z_-]{30,}|"
             r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*)"
         ),

@@ -175,3 +175,12 @@ async def test_refused_credentials_are_counted_by_address(rem: Rem, settings: Se
                 assert answer.headers["ratelimit-limit"] == "3"
     assert statuses == [401, 401, 401, 429, 429]
     assert answer.json()["error"]["details"]["tier"] == Tier.ANONYMOUS.value
+
+
+async def test_administrator_makes_nobody_a_service(clients: dict[str, Client], rem: Rem) -> None:
+    await rem.store(ALICE).upsert(Resource(name="Diary", content="Only for Alice."))
+    answer = await clients[ROOT].patch(f"/api/v1/admin/users/{ALICE}", json={"role": "service"})
+    assert answer.status_code == 422, answer.text
+    assert (await Accounts(rem.database).get(ALICE, "default")).role is UserRole.USER
+    answer = await clients[ALICE].get("/api/v1/entities/resources/diary", headers={"X-User-Id": BOB})
+    assert answer.status_code == 403

@@ -14,9 +14,11 @@ from rem.api.main import create_app
 from rem.app import Rem
 from rem.audit.entry import Action
 from rem.audit.log import AuditFilter
+from rem.auth.api_keys import ApiKeys
+from rem.auth.identity import READ
 from rem.context import resolve_user_id
 from rem.models import Resource
-from rem.settings import AuditSettings, Settings
+from rem.settings import AuditSettings, AuthSettings, RateLimitSettings, Settings
 from tests.api.live_server import client, served
 
 ALICE = resolve_user_id("alice@example.com")
@@ -121,6 +123,35 @@ async def test_health_and_documentation_leave_no_entry(rem: Rem, audited: str) -
         await http.get("/api/v1/models")
     (entry,) = await entries(rem, 1)
     assert (entry["actor"], entry["operation"]) == (None, "GET /api/v1/models")
+
+
+async def test_refused_requests_leave_an_entry(rem: Rem, settings: Settings) -> None:
+    auth = AuthSettings(enabled=True, allow_anonymous=False)
+    limits = RateLimitSettings(anonymous="3/minute")
+    key, info = await ApiKeys(rem.database).create("reader", "alice@example.com", "default", scopes=(READ,))
+    app = create_app(settings.model_copy(update={"auth": auth, "rate_limit": limits}))
+    async with served(app) as address:
+        async with client(address, Authorization=f"Bearer {key}") as http:
+            assert (await http.delete("/api/v1/entities/resources/secret-plan")).status_code == 403
+        async with client(address, Authorization="Bearer remk_forged") as http:
+            assert (await http.get("/api/v1/entities/resources/secret-plan")).status_code == 401
+        async with client(address) as http:
+            statuses = [(await http.get("/api/v1/sessions")).status_code for _ in range(4)]
+        assert statuses == [401, 429, 429, 429]
+        denied, forged, anonymous = await entries(rem, 3)
+    assert (denied["actor"], denied["credential_id"]) == (ALICE, str(info.id))
+    assert (denied["action"], denied["status"]) == ("delete", 403)
+    assert (forged["actor"], forged["action"], forged["status"]) == (None, "login", 401)
+    assert (anonymous["action"], anonymous["status"], anonymous["client"]) == ("login", 401, "127.0.0.1")
+    assert "secret-plan" not in json.dumps([denied, forged, anonymous], default=str)
+    assert len(await entries(rem, 3)) == 3, "what exceeds the limit does not fill the log"
+
+
+async def test_change_for_a_foreign_page_leaves_an_entry(rem: Rem, alice_http: httpx2.AsyncClient) -> None:
+    answer = await alice_http.post("/api/v1/sessions", json={}, headers={"Origin": "https://evil.example"})
+    assert answer.status_code == 403
+    (entry,) = await entries(rem, 1)
+    assert (entry["actor"], entry["action"], entry["status"]) == (ALICE, "write", 403)
 
 
 @pytest.mark.parametrize(

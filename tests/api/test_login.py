@@ -11,6 +11,8 @@ import httpx2
 import pytest
 
 from rem.app import Rem
+from rem.auth.accounts import Accounts
+from rem.auth.identity import UserRole
 from rem.context import resolve_user_id
 from rem.models import User
 from rem.settings import Settings
@@ -222,6 +224,30 @@ async def test_address_must_be_verified(visitor: httpx2.AsyncClient, provider: P
         refused = await visitor.get("/api/auth/oidc/login")
         assert refused.status_code == 403
         assert "not verified" in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "email", ["\u212aim@example.com", "bo\u017fs@example.com", "\uff53arah@example.com"], ids=ascii
+)
+async def test_address_with_characters_that_stand_for_others_is_refused(
+    visitor: httpx2.AsyncClient, provider: Provider, email: str
+) -> None:
+    provider.claims["email"] = email
+    # The Kelvin sign in lower case is a plain k, so this would be the id of another person.
+    assert resolve_user_id("\u212aim@example.com") == resolve_user_id("kim@example.com")
+    assert (await visitor.get("/api/auth/oidc/login")).status_code == 403
+    assert (await visitor.get("/api/auth/me")).json()["method"] == "none"
+
+
+async def test_service_account_makes_no_credentials_of_others(visitor: httpx2.AsyncClient, rem: Rem) -> None:
+    await Accounts(rem.database).save("sarah@example.com", "default", role=UserRole.SERVICE)
+    await log_in(visitor)
+    named = {"X-User-Id": "victim@example.com"}
+    assert (await visitor.get("/api/auth/me", headers=named)).json()["id"] == resolve_user_id("victim@example.com")
+    for path in ("keys", "tokens"):
+        answer = await visitor.post(f"/api/auth/{path}", json={"name": "stolen"}, headers=named)
+        assert answer.status_code == 403, answer.text
+    assert (await visitor.get("/api/auth/keys", headers=named)).status_code == 403
 
 
 async def test_provider_that_is_down_is_reported(settings: Settings) -> None:

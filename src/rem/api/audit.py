@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _AUDITED_PREFIXES = ("/api/", "/v1/")
 _READING_POSTS = frozenset(("/api/v1/query", MCP_PATH, f"{MCP_PATH}/"))
 """Paths whose POST reads; what a tool of MCP does beyond that, the tool notes."""
+_IS_AUDITED = "is_audited"
+"""Marks a request in its state that has reached the AuditMiddleware."""
 _TABLE_OF_PARAMETER = {"session": "sessions", "message": "messages", "approval": "approvals", "file": "files"}
 
 
@@ -33,10 +35,11 @@ class AuditMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        log: AuditLog | None = getattr(scope["app"].state, "audit_log", None) if "app" in scope else None
-        if scope["type"] != "http" or log is None or not scope["path"].startswith(_AUDITED_PREFIXES):
+        log = _get_log(scope)
+        if log is None:
             await self._app(scope, receive, send)
             return
+        scope.setdefault("state", {})[_IS_AUDITED] = True
         entry = _start_entry(scope)
         is_recorded = False
 
@@ -55,6 +58,52 @@ class AuditMiddleware:
             finally:
                 if not is_recorded:
                     log.add(entry)
+
+
+class RefusalAuditMiddleware:
+    """Writes an entry for a request that is refused (401, 403) before it reaches the AuditMiddleware.
+
+    It runs outside of the authentication. Requests beyond a rate limit (429) have no entry: so nobody can fill the log.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        log = _get_log(scope)
+        if log is None:
+            await self._app(scope, receive, send)
+            return
+
+        async def send_audited(message: Message) -> None:
+            is_refused = message["type"] == "http.response.start" and message["status"] in (401, 403)
+            if is_refused and not scope.get("state", {}).get(_IS_AUDITED):
+                log.add(_make_refusal(scope, message["status"]))
+            await send(message)
+
+        await self._app(scope, receive, send_audited)
+
+
+def _get_log(scope: Scope) -> AuditLog | None:
+    """Return the log for a request; None if it has no entry."""
+    if scope["type"] != "http" or not scope["path"].startswith(_AUDITED_PREFIXES):
+        return None
+    return getattr(scope["app"].state, "audit_log", None) if "app" in scope else None
+
+
+def _make_refusal(scope: Scope, status: int) -> AuditEntry:
+    """Return the entry of a refused request. Without a proven caller it is in the tenant of anonymous callers."""
+    entry = _start_entry(scope)
+    if entry.method in (None, "none"):
+        entry.tenant_id = scope["app"].state.settings.auth.tenant
+        entry.action = Action.LOGIN
+    else:
+        entry.action = classify(scope["method"], scope["path"])
+    # The path has keys and names, and its template is not known yet.
+    entry.operation = f"{scope['method']} (refused)"
+    entry.status = status
+    return entry
 
 
 def _start_entry(scope: Scope) -> AuditEntry:

@@ -53,6 +53,8 @@ class AuthMiddleware:
             if not is_public(path):
                 raise
             return make_anonymous(self._settings.auth.tenant)
+        # Also of a caller that is refused, for the audit log.
+        scope.setdefault("state", {})["user"] = identity
         if not is_public(path) and scope["method"] != "OPTIONS":
             self._check(identity, scope["method"], path)
         return identity

@@ -16,7 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from rem.agents.service import Agents
-from rem.api.audit import AuditMiddleware
+from rem.api.audit import AuditMiddleware, RefusalAuditMiddleware
 from rem.api.authentication import AuthMiddleware
 from rem.api.errors import install_error_handlers
 from rem.api.handshake import HandshakeMiddleware
@@ -160,6 +160,7 @@ def _build_middleware(settings: Settings) -> list[Middleware]:
             expose_headers=["ETag", "X-Session-Id", REQUEST_ID_HEADER, "Retry-After", *RATE_HEADERS],
         ),
         Middleware(SecurityHeadersMiddleware, requires_https=settings.is_production),
+        Middleware(RefusalAuditMiddleware),
         Middleware(RefusalLimitMiddleware),
         Middleware(AuthMiddleware, settings=settings),
         Middleware(RequestLogMiddleware),

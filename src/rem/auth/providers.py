@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -113,7 +114,7 @@ class LoginProviders:
         email = str(claims.get("email") or "").strip()
         subject = str(claims.get("sub") or "")
         is_address = "@" in email and email.isprintable() and " " not in email and len(email) <= MAX_EMAIL_CHARS
-        if not is_address or not subject:
+        if not is_address or not subject or _has_other_forms(email):
             raise ForbiddenError(f"The account at {name} has no valid e-mail address, and REM needs one.")
         if not self._is_verified(name, claims):
             raise ForbiddenError(f"The e-mail address is not verified at {name}: verify it there, and log in again.")
@@ -140,6 +141,15 @@ def choose_tenant(settings: AuthSettings, email: str) -> str:
     if settings.allowed_domains and domain not in settings.allowed_domains and not is_listed:
         raise ForbiddenError("Addresses of this domain may not log in here: ask the administrator of this server.")
     return settings.tenants_by_domain.get(domain, settings.tenant)
+
+
+def _has_other_forms(email: str) -> bool:
+    """Return whether an address has characters that stand for others.
+
+    The user id is that of the address in lower case, and the Kelvin sign in lower case is a plain `k`: the owner of
+    such an address would be taken for the owner of the plain one.
+    """
+    return unicodedata.normalize("NFKC", email) != email
 
 
 async def _load_metadata(client: Any) -> dict[str, Any]:

@@ -60,7 +60,9 @@ class UpdateUserRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"role": "user", "tier": "pro"}})
 
-    role: Role | None = None
+    role: Literal[Role.ADMIN, Role.USER] | None = Field(
+        default=None, description="`service` is for keys, which the operator creates: it reads the memory of others."
+    )
     tier: Literal[Tier.FREE, Tier.BASIC, Tier.PRO] | None = None
     disabled: bool | None = Field(default=None, strict=True, description="Refuse all logins and keys of the person.")
 

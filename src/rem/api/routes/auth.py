@@ -21,7 +21,7 @@ from rem.auth.accounts import UserAccount
 from rem.auth.api_keys import DEFAULT_SCOPES, MAX_NAME_CHARS, ApiKey, check_scopes
 from rem.auth.authenticator import Authenticator
 from rem.auth.dev_token import DEV_EMAIL, DEV_NAME, DEV_USER_ID, make_dev_token
-from rem.auth.identity import ALL_SCOPES, Identity
+from rem.auth.identity import ALL_SCOPES, Identity, Role
 from rem.auth.logins import TokenPair
 from rem.auth.providers import LoginProviders, choose_tenant
 from rem.context import Scope, parse_uuid
@@ -51,7 +51,8 @@ async def _require_person(identity: IdentityDep) -> Identity:
     """Return a caller that is a logged-in person. A key or a limited token must not make itself a stronger one."""
     if identity.id is None or not identity.is_authenticated:
         raise UnauthorizedError
-    if identity.method == "api_key" or not identity.scopes >= ALL_SCOPES:
+    # A service acts for the user that a header names: it must not keep a credential of that user.
+    if identity.method == "api_key" or identity.role is Role.SERVICE or not identity.scopes >= ALL_SCOPES:
         raise ForbiddenError("This needs a login of the person: an API key or a token with fewer scopes cannot do it.")
     return identity
 

@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from rem.api.authentication import get_base_url
 from rem.auth.access import AUTH_PATH
-from rem.auth.identity import ALL_SCOPES, Identity
+from rem.auth.identity import ALL_SCOPES, Identity, Role
 from rem.auth.providers import LoginProviders
 from rem.errors import ForbiddenError, InvalidInputError, NotFoundError
 from rem.mcp.http import MCP_PATH
@@ -154,8 +154,9 @@ def _offer_login(providers: LoginProviders, then: str) -> Response:
 def _get_person(request: Request) -> Identity | None:
     """Return the person who is logged in with this browser."""
     identity = getattr(request.state, "user", None)
-    is_person = isinstance(identity, Identity) and identity.method == "cookie" and identity.scopes >= ALL_SCOPES
-    return identity if is_person else None
+    if not isinstance(identity, Identity) or identity.role is Role.SERVICE:
+        return None
+    return identity if identity.method == "cookie" and identity.scopes >= ALL_SCOPES else None
 
 
 def _get_server(request: Request) -> OAuthServer:
