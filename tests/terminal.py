@@ -84,6 +84,11 @@ class Terminal:
         return self.process.wait(30)
 
     @property
+    def printed(self) -> str:
+        """All that was printed, with its escape sequences."""
+        return self._printed
+
+    @property
     def text(self) -> str:
         """All that was printed, without colours and movements of the cursor."""
         return _ESCAPE.sub("", self._printed)

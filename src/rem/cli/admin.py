@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 import typer
 
 from rem.cli.runtime import JsonOption, TenantOption, audited, run_with_rem
+from rem.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from rem.administration import SessionSummary, TenantStatistics, UserSummary
@@ -42,7 +43,7 @@ def list_users(
         columns = ["user", "role", "tier", "sessions", "messages", "last active", "state", "id"]
         print_table(columns, [_to_line(user) for user in users])
     else:
-        typer.echo(f"The tenant {tenant} has no users.")
+        echo(f"The tenant {tenant} has no users.")
 
 
 @app.command("set-user")
@@ -79,7 +80,7 @@ def set_user(
         print_json(changed)
         return
     state = "" if changed.disabled_at is None else ", disabled"
-    typer.echo(f"{changed.email or changed.user_id}: role {changed.role}, tier {changed.tier}{state}")
+    echo(f"{changed.email or changed.user_id}: role {changed.role}, tier {changed.tier}{state}")
 
 
 @app.command("sessions")
@@ -117,7 +118,7 @@ def list_sessions(
         ]
         print_table(["session", "owner", "messages", "tokens", "readers", "last used"], lines)
     else:
-        typer.echo("There are no such sessions.")
+        echo("There are no such sessions.")
 
 
 @app.command("stats")
@@ -133,7 +134,7 @@ def show_statistics(tenant: TenantOption = "default", as_json: JsonOption = Fals
     if as_json:
         print_json(asdict(statistics))
         return
-    typer.echo(
+    echo(
         f"{statistics.accounts} accounts ({statistics.disabled_accounts} disabled), {statistics.active_users} active "
         f"users in 30 days, {statistics.tokens} tokens in messages"
     )

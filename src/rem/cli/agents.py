@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from rem.cli.runtime import JsonOption, TenantOption, UserOption, print_to_stderr, run_async, run_with_rem
+from rem.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from rem.agents.catalog import AgentCatalog, CatalogEntry
@@ -58,8 +59,8 @@ def print_catalog(kind: str, scope: Scope, *, as_json: bool) -> None:
         return
     for entry in entries:
         if entry.schema is not None:
-            typer.echo(f"{entry.name:<20} {entry.source}")
-            typer.echo(f"    {entry.schema.summary}")
+            echo(f"{entry.name:<20} {entry.source}")
+            echo(f"    {entry.schema.summary}")
     for entry in entries:
         if entry.error is not None:
             print_to_stderr(f"Cannot be used: {entry.error}")
@@ -80,7 +81,7 @@ def show(
     if as_json:
         print_json(schema.as_document() | {"source": schema.source})
     else:
-        typer.echo(schema.as_yaml(), nl=False)
+        echo(schema.as_yaml(), nl=False)
 
 
 @app.command()
@@ -129,7 +130,7 @@ def validate(
     else:
         for file, agent in agents:
             if agent.schema is not None and not agent.issues:
-                typer.echo(f"{file}: {agent.schema.name} {agent.schema.version} is valid.")
+                echo(f"{file}: {agent.schema.name} {agent.schema.version} is valid.")
     issues = [issue.format(file) for file, agent in agents for issue in agent.issues]
     if issues:
         raise InvalidAgentError("\n".join(issues))
@@ -164,7 +165,7 @@ def save(
         print_json({"name": saved.name, "version": saved.version, "kind": saved.kind, "source": saved.source})
     else:
         show_command = format_command("agents", "show", saved.name, user=user, tenant=tenant)
-        typer.echo(f"Saved {saved.name} {saved.version}; `{show_command}` shows it.")
+        echo(f"Saved {saved.name} {saved.version}; `{show_command}` shows it.")
 
 
 @app.command()
@@ -183,7 +184,7 @@ def delete(
         print_json({"name": name, "deleted": True})
     else:
         restore_command = format_command("restore", "schemas", name, user=user, tenant=tenant)
-        typer.echo(f"Deleted {name}; `{restore_command}` restores it.")
+        echo(f"Deleted {name}; `{restore_command}` restores it.")
 
 
 def _with_catalog(work: Callable[[AgentCatalog], Awaitable[R]]) -> R:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rem.cli.runtime import JsonOption, TenantOption, UserOption, YesOption, confirm, run_with_rem
+from rem.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,9 +51,9 @@ def list_requests(
         return
     for row in rows:
         state = f" until {row.decide_by:%H:%M} UTC" if row.decide_by and row.status is ApprovalStatus.PENDING else ""
-        typer.echo(f"{row.code}  {row.status.value}{state}  {row.tool_name}: {row.action_description}")
+        echo(f"{row.code}  {row.status.value}{state}  {row.tool_name}: {row.action_description}")
     if not rows:
-        typer.echo("Nothing waits for a decision." if not every else "There are no requests.")
+        echo("Nothing waits for a decision." if not every else "There are no requests.")
 
 
 @app.command()
@@ -73,10 +74,10 @@ def show(
     if as_json:
         print_json({**to_view(approval), "preview": preview})
         return
-    typer.echo(preview)
-    typer.echo(f"\nStatus: {approval.status.value}. Risk: {approval.risk_level.value}.")
+    echo(preview)
+    echo(f"\nStatus: {approval.status.value}. Risk: {approval.risk_level.value}.")
     if approval.outcome:
-        typer.echo(approval.outcome)
+        echo(approval.outcome)
 
 
 @app.command()
@@ -100,7 +101,7 @@ def approve(
     async def work(rem: Rem) -> dict[str, Any]:
         approval = await rem.approvals(user, tenant=tenant).get(request)
         if not yes:
-            typer.echo(await _preview(rem, approval, user, tenant), err=as_json)
+            echo(await _preview(rem, approval, user, tenant), err=as_json)
             confirm("Approve this?")
         return await _decide(rem, approval, decision, user, tenant, as_json=as_json)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 
 from rem.cli.runtime import JsonOption, TenantOption, print_to_stderr, run_with_rem
+from rem.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from rem.app import Rem
@@ -66,7 +67,7 @@ def show_log(
     elif entries:
         print_table(["time", "who", "what", "operation", "status", "rows"], [_to_line(entry) for entry in entries])
     else:
-        typer.echo("There are no such entries.")
+        echo("There are no such entries.")
 
 
 def _parse_time(text: str | None) -> Any:

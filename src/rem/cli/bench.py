@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 import typer
 
 from rem.cli.runtime import JsonOption, print_to_stderr, run_async
+from rem.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from rem.evals.dataset import Dataset
@@ -192,7 +193,7 @@ async def _measure_documents(
 def _print_documents(report: DocumentsReport) -> None:
     from rem.cli.output import format_count, print_table
 
-    typer.echo(f"{format_count(report.documents, 'document')}, {format_count(report.questions, 'question')}.")
+    echo(f"{format_count(report.documents, 'document')}, {format_count(report.questions, 'question')}.")
     names = {"hybrid": "SEARCH", "text": "SEARCH … MODE text", "vector": "SEARCH … MODE vector"}
     names |= {"bm25": "plain BM25", "fusion": "rank fusion of BM25 and vectors"}
     rows = [
@@ -301,32 +302,30 @@ def _print_week(report: WeekReport, with_misses: bool) -> None:
     from rem.cli.output import print_table
     from rem.evals.week.data import GROUPS
 
-    typer.echo(f"{report.week}: {report.notes} notes, {report.sessions} sessions, {report.questions} questions.")
+    echo(f"{report.week}: {report.notes} notes, {report.sessions} sessions, {report.questions} questions.")
     for title, share in (("Right answer first", "first"), ("Right answer among the extracts", "among")):
-        typer.echo(f"\n{title}:")
+        echo(f"\n{title}:")
         labels = [SHORT_GROUPS.get(group, group) for group in GROUPS]
         print_table(["stage", "n", "all", *labels], _week_rows(report, share))
     for name, counts in report.derived.items():
-        typer.echo(f"{name.capitalize()} from questions: {len(counts['of_questions'])} of {counts['all']}")
-    typer.echo(f"Messages with a wrong kind: {len(report.misread)}")
+        echo(f"{name.capitalize()} from questions: {len(counts['of_questions'])} of {counts['all']}")
+    echo(f"Messages with a wrong kind: {len(report.misread)}")
     if report.people:
         found, people = list(report.people.values())[-1]
         missing = f" (not {', '.join(report.missing_people)})" if report.missing_people else ""
-        typer.echo(f"People found by LOOKUP: {found} of {people}{missing}")
+        echo(f"People found by LOOKUP: {found} of {people}{missing}")
     if report.tickets is not None:
-        typer.echo(
-            f"Tickets first: {report.tickets.searches - len(report.tickets.missed)} of {report.tickets.searches}"
-        )
-    typer.echo(
+        echo(f"Tickets first: {report.tickets.searches - len(report.tickets.missed)} of {report.tickets.searches}")
+    echo(
         f"Took {report.seconds:.0f} s, {report.dream_seconds:.0f} s of it for dreams; "
         f"{report.milliseconds_per_question:.0f} ms per question"
     )
     if with_misses:
         _print_misses(report)
     for limit in report.broken_limits:
-        typer.echo(f"Broken limit: {limit}")
+        echo(f"Broken limit: {limit}")
     if not report.broken_limits:
-        typer.echo("All limits are kept.")
+        echo("All limits are kept.")
 
 
 def _print_misses(report: WeekReport) -> None:
@@ -335,12 +334,12 @@ def _print_misses(report: WeekReport) -> None:
 
     for miss in report.misses:
         rank = f"rank {miss['rank']}" if miss["rank"] else "not found"
-        typer.echo(f"\n{miss['stage']}, {miss['group']}: {miss['question']}")
-        typer.echo(f"  expected: {' | '.join(miss['answer'])} ({rank}; from {miss['source']})")
-        typer.echo(f"  first:    {shorten(miss['first'], MAX_MISS_CHARS)}")
+        echo(f"\n{miss['stage']}, {miss['group']}: {miss['question']}")
+        echo(f"  expected: {' | '.join(miss['answer'])} ({rank}; from {miss['source']})")
+        echo(f"  first:    {shorten(miss['first'], MAX_MISS_CHARS)}")
     for message in report.misread:
-        typer.echo(f"\n{message.kind} stored as {message.stored_kind}: {message.text}")
-    typer.echo("")
+        echo(f"\n{message.kind} stored as {message.stored_kind}: {message.text}")
+    echo("")
 
 
 def _week_rows(report: WeekReport, share: str) -> list[list[str | int]]:
@@ -436,25 +435,23 @@ def _print_report(report: BenchmarkReport) -> None:
 
     unscored = f", {report.unjudged} of them without a known answer" if report.unjudged else ""
     memories = f"{report.memories} {'memory' if report.memories == 1 else 'memories'}"
-    typer.echo(f"{report.dataset}: {format_count(report.questions, 'question')}{unscored}, asked of {memories}.")
+    echo(f"{report.dataset}: {format_count(report.questions, 'question')}{unscored}, asked of {memories}.")
     names = list(report.overall.metrics)
     kinds = report.by_kind if len(report.by_kind) > 1 else {}
     rows = [_metrics_row(kind, figures, names) for kind, figures in kinds.items()]
     print_table(["kind", "judged", *names], [*rows, _metrics_row("overall", report.overall, names)])
     whole, without_embedding = report.latency_ms["whole"], report.latency_ms["without_embedding"]
-    typer.echo(
-        f"Latency     {_format_latency(whole)}; without embedding the question: {_format_latency(without_embedding)}"
-    )
+    echo(f"Latency     {_format_latency(whole)}; without embedding the question: {_format_latency(without_embedding)}")
     throughput = report.throughput
-    typer.echo(
+    echo(
         f"Throughput  {format_count(throughput.rows, 'row')} stored in {throughput.store_seconds:.1f} s and indexed in "
         f"{throughput.index_seconds:.1f} s: {_format_number(throughput.rows_per_second)} rows/s"
     )
     if throughput.dream_seconds:
-        typer.echo(f"Dreaming    {throughput.dream_seconds:.1f} s")
+        echo(f"Dreaming    {throughput.dream_seconds:.1f} s")
     configuration = report.configuration
     embedder = "no embedder" if configuration["embedder"] == "none" else configuration["embedder"]
-    typer.echo(f"Made with   REM {configuration['rem']}, {embedder}, mode {configuration['mode']}")
+    echo(f"Made with   REM {configuration['rem']}, {embedder}, mode {configuration['mode']}")
     _print_notes(report)
 
 

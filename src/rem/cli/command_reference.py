@@ -9,6 +9,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from rem.cli.main import app
+from rem.cli.terminal_text import echo
 
 
 def render_reference() -> str:
@@ -28,4 +29,4 @@ def _list_commands(command: Any, path: Sequence[str]) -> Iterator[tuple[str, ...
 
 
 if __name__ == "__main__":
-    typer.echo(render_reference(), nl=False)
+    echo(render_reference(), nl=False)

@@ -20,6 +20,7 @@ from rem.cli.runtime import (
     run_async,
     run_with_rem,
 )
+from rem.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,14 +44,14 @@ def start() -> None:
     """Start the embedded PostgreSQL server. It runs until `rem db stop`, or until it is idle for a while."""
     server = _embedded_server()
     server.ensure_running()
-    typer.echo(f"The embedded server is running in {server.data_dir}.")
+    echo(f"The embedded server is running in {server.data_dir}.")
 
 
 @app.command()
 def stop() -> None:
     """Stop the embedded PostgreSQL server."""
     stopped = _embedded_server().stop()
-    typer.echo("Stopped." if stopped else "The embedded server was not running.")
+    echo("Stopped." if stopped else "The embedded server was not running.")
 
 
 @app.command()
@@ -70,7 +71,7 @@ def migrate(as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"applied": applied})
     else:
-        typer.echo(f"Applied {', '.join(applied)}." if applied else "The schema is up to date.")
+        echo(f"Applied {', '.join(applied)}." if applied else "The schema is up to date.")
 
 
 @app.command()
@@ -89,7 +90,7 @@ def rollback(
     if as_json:
         print_json({"rolled_back": undone})
     else:
-        typer.echo(f"Undid {', '.join(undone)}." if undone else "There is nothing to undo.")
+        echo(f"Undid {', '.join(undone)}." if undone else "There is nothing to undo.")
     if undone and _require_database_settings().postgres.connection_string is None:
         print_to_stderr("The next command that opens the embedded database migrates it again.")
 
@@ -104,7 +105,7 @@ def rebuild_cache(as_json: JsonOption = False) -> None:
         if as_json:
             print_json(report)
         else:
-            typer.echo(f"{report.keys} keys and {report.edges} edges.")
+            echo(f"{report.keys} keys and {report.edges} edges.")
 
     run_with_rem(work)
 
@@ -155,7 +156,7 @@ def index(
     if as_json:
         print_json(report)
     else:
-        typer.echo(
+        echo(
             f"Indexed {format_count(report.rows, 'row')} as {format_count(report.passages, 'passage')}, "
             f"embedded {format_count(report.embedded, 'passage')}."
         )
@@ -176,7 +177,7 @@ def reembed(
     if as_json:
         print_json(report)
     else:
-        typer.echo(
+        echo(
             f"Embedded {format_count(report.embedded, 'passage')}; {format_count(report.waiting, 'passage')} are left."
         )
 
@@ -203,7 +204,7 @@ def dangling(
             ["src", "rel_type", "dst"], [[f"{edge.src_type}/{edge.src_key}", edge.rel_type, edge.dst] for edge in edges]
         )
     else:
-        typer.echo("Every edge of this memory has a target.")
+        echo("Every edge of this memory has a target.")
     if total > len(edges):
         print_to_stderr(f"{total - len(edges)} more: see them with --limit {total}.")
 
@@ -253,7 +254,7 @@ def register(
         if as_json:
             print_json({"table": plan.table, "sql": plan.sql, "applied": bool(plan.migration) and not dry_run})
         else:
-            typer.echo(plan.sql, nl=False)
+            echo(plan.sql, nl=False)
         if plan.migration and not dry_run:
             print_to_stderr(f"Applied {plan.migration.name}.")
 
@@ -357,9 +358,9 @@ def print_load_report(report: LoadReport, *, user: str | None = None, tenant: st
         shown = ", ".join(report.deleted[:MAX_PRINTED_NAMES])
         more = " ..." if len(report.deleted) > MAX_PRINTED_NAMES else ""
         restore_command = format_command("restore", "TABLE", "KEY", user=user, tenant=tenant)
-        typer.echo(f"Deleted before, and left deleted: {shown}{more}. `{restore_command}` restores one.")
+        echo(f"Deleted before, and left deleted: {shown}{more}. `{restore_command}` restores one.")
     if report.dangling:
         dangling_command = format_command("db", "dangling", user=user, tenant=tenant)
-        typer.echo(
+        echo(
             f"Edges of this memory to keys that do not exist (yet): {report.dangling}. `{dangling_command}` lists them."
         )

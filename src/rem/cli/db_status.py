@@ -6,10 +6,9 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-import typer
-
 from rem.cli.output import ByteSize, print_json, print_table
 from rem.cli.runtime import print_to_stderr
+from rem.cli.terminal_text import echo
 from rem.db.database import Database
 from rem.db.maintenance import TableSize, read_table_sizes
 from rem.db.migrator import CUSTOM_PREFIX, MigrationStatus, Migrator
@@ -67,15 +66,15 @@ async def print_status(as_json: bool) -> None:
         print_json(asdict(status))
         return
     if status.facts is None:
-        typer.echo(f"Server      {status.server}: not running (`rem db start` or any other command starts it)")
+        echo(f"Server      {status.server}: not running (`rem db start` or any other command starts it)")
         return
     vector = status.facts.vector.installed or "not installed yet"
-    typer.echo(f"Server      {status.server}: PostgreSQL {status.facts.version}, pgvector {vector}")
+    echo(f"Server      {status.server}: PostgreSQL {status.facts.version}, pgvector {vector}")
     if status.embedded is not None:
         size = ByteSize(status.embedded.size_bytes or 0)
-        typer.echo(f"Process     {status.embedded.pid}, {size} on disk, log in {status.embedded.log_file}")
+        echo(f"Process     {status.embedded.pid}, {size} on disk, log in {status.embedded.log_file}")
     for shortcoming in status.shortcomings:
-        typer.echo(f"Missing     {shortcoming}")
+        echo(f"Missing     {shortcoming}")
     _print_schema(status)
 
 
@@ -85,13 +84,13 @@ def _print_schema(status: DatabaseStatus) -> None:
     builtin = [name for name in applied if not name.startswith(CUSTOM_PREFIX)]
     # custom:projects:2 is the second migration of the custom type projects.
     custom_types = Counter(name.split(":")[1] for name in applied if name.startswith(CUSTOM_PREFIX))
-    typer.echo(f"Schema      {builtin[-1] if builtin else 'none yet'}")
+    echo(f"Schema      {builtin[-1] if builtin else 'none yet'}")
     if custom_types:
-        typer.echo(f"Own types   {', '.join(f'{table} ({count})' for table, count in custom_types.items())}")
+        echo(f"Own types   {', '.join(f'{table} ({count})' for table, count in custom_types.items())}")
     if pending:
-        typer.echo(f"Pending     {', '.join(pending)}: run `rem db migrate`")
+        echo(f"Pending     {', '.join(pending)}: run `rem db migrate`")
     if status.cache_is_whole is False:
-        typer.echo("Key cache   empty after a crash; the next command rebuilds it")
+        echo("Key cache   empty after a crash; the next command rebuilds it")
     if status.tables:
         print_table(
             ["table", "rows", "deleted", "size"],

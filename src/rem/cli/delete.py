@@ -8,6 +8,7 @@ from uuid import UUID
 import typer
 
 from rem.cli.runtime import JsonOption, TenantOption, UserOption, audited, confirm, run_with_rem
+from rem.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from rem.app import Rem
@@ -54,7 +55,7 @@ def delete(
         print_json([{"table": row.entity_type.table, "id": row.id, "key": row.key, "erased": erase} for row in deleted])
     else:
         for row in deleted:
-            typer.echo(f"Erased {_row_name(row)}." if erase else _deleted_message(row, user, tenant))
+            echo(f"Erased {_row_name(row)}." if erase else _deleted_message(row, user, tenant))
 
 
 def restore(
@@ -71,7 +72,7 @@ def restore(
         deleted = _require_one(deleted_rows, row, f"{table} has no deleted {row}")
         return await store.restore(type(deleted), deleted.id)
 
-    typer.echo(f"Restored {_row_name(run_with_rem(work))}.")
+    echo(f"Restored {_row_name(run_with_rem(work))}.")
 
 
 async def find_own_row(store: Store, key: str, table: str | None, with_deleted: bool = False) -> Entity:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rem.cli.runtime import JsonOption, print_to_stderr, run_with_rem
+from rem.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from rem.app import Rem
@@ -97,20 +98,20 @@ def _remove(tenant: str | None, *, as_json: bool) -> None:
         if report.erased or report.kept or report.chats or report.tenant == tenants[0]:
             chats = f" and {format_count(report.chats, 'chat')}" if report.chats else ""
             erased = f"{format_count(len(report.erased), 'sample row')}{chats}"
-            typer.echo(f"Erased {erased} of the tenant {report.tenant}.")
+            echo(f"Erased {erased} of the tenant {report.tenant}.")
         if report.kept:
             more = f" and {len(report.kept) - MAX_PRINTED_ROWS} more" if len(report.kept) > MAX_PRINTED_ROWS else ""
-            typer.echo(f"Kept, because they were changed: {', '.join(report.kept[:MAX_PRINTED_ROWS])}{more}.")
+            echo(f"Kept, because they were changed: {', '.join(report.kept[:MAX_PRINTED_ROWS])}{more}.")
 
 
 def _print_example_commands(tenant: str) -> None:
     from rem.cli.output import format_command
     from rem.demo import DEMO_TENANT
 
-    typer.echo(f"\nThe sample workspace is loaded into the tenant {tenant}. Try:\n")
+    echo(f"\nThe sample workspace is loaded into the tenant {tenant}. Try:\n")
     for words, description in EXAMPLE_COMMANDS:
         # Below its command, because most terminals are too narrow for both in one line.
         is_default = words[0] == "demo" and tenant == DEMO_TENANT
-        typer.echo(f"  {format_command(*words, tenant='default' if is_default else tenant)}")
-        typer.echo(f"      {description}")
-    typer.echo()
+        echo(f"  {format_command(*words, tenant='default' if is_default else tenant)}")
+        echo(f"      {description}")
+    echo()

@@ -10,6 +10,7 @@ import typer
 
 from rem.cli.output import print_wrapped
 from rem.cli.runtime import JsonOption, TenantOption, UserOption, get_default_user, print_to_stderr, run_with_rem
+from rem.cli.terminal_text import echo
 from rem.dreaming.registry import DREAMS
 
 if TYPE_CHECKING:
@@ -127,9 +128,9 @@ def _print_report(owner: str, report: DreamReport) -> None:
     for note in report.notes:
         print_to_stderr(note)
     if report.run_id is None:
-        typer.echo(f"{owner}: nothing new.")
+        echo(f"{owner}: nothing new.")
     else:
-        typer.echo(f"{owner}: run {report.run_id}{f', by {report.model}' if report.model else ''}")
+        echo(f"{owner}: run {report.run_id}{f', by {report.model}' if report.model else ''}")
     _print_lines("Learnt", report.learnt)
     _print_lines("Dropped", report.dropped)
     if report.run_id is not None:
@@ -139,7 +140,7 @@ def _print_report(owner: str, report: DreamReport) -> None:
 
 def _print_lines(title: str, lines: list[str]) -> None:
     if lines:
-        typer.echo(f"{title}:")
+        echo(f"{title}:")
         for line in lines:
             print_wrapped(f"  - {line}", indent="    ")
 
@@ -187,7 +188,7 @@ def undo(
     if as_json:
         print_json({"run_id": run, "statements": deleted})
     else:
-        typer.echo(f"Deleted {format_count(deleted, 'statement')}. --rescan would derive them again.")
+        echo(f"Deleted {format_count(deleted, 'statement')}. --rescan would derive them again.")
 
 
 @app.command()
@@ -301,10 +302,10 @@ def audit(
 
 
 def _print_audit(owner: str, report: AuditReport) -> None:
-    typer.echo(f"{owner}:")
+    echo(f"{owner}:")
     for check, issues in report.issues.items():
-        typer.echo(f"  {check.replace('_', ' ')}: {len(issues)}")
+        echo(f"  {check.replace('_', ' ')}: {len(issues)}")
         for issue in issues[:MAX_ISSUES_SHOWN]:
-            typer.echo(f"    {issue.key}{f' ~ {issue.other}' if issue.other else ''}")
+            echo(f"    {issue.key}{f' ~ {issue.other}' if issue.other else ''}")
     if report.fixed:
-        typer.echo(f"  fixed: {report.fixed}")
+        echo(f"  fixed: {report.fixed}")

@@ -22,6 +22,7 @@ from rem.cli.runtime import (
     print_to_stderr,
     run_with_rem,
 )
+from rem.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -74,7 +75,7 @@ def expire(
         )
         return
     for name in names:
-        typer.echo(f"{name} {format_expiry(expires_at)}.")
+        echo(f"{name} {format_expiry(expires_at)}.")
 
 
 def forget(
@@ -215,10 +216,10 @@ def sweep(as_json: JsonOption = False) -> None:
         print_json(asdict(report))
         return
     for table, count in sorted(report.erased.items()):
-        typer.echo(f"{table}: {count}")
-    typer.echo(f"Erased {format_count(report.total, 'expired row')}.")
+        echo(f"{table}: {count}")
+    echo(f"Erased {format_count(report.total, 'expired row')}.")
     if report.overdue:
-        typer.echo(f"Ended {format_count(report.overdue, 'request')} for approval that nobody decided in time.")
+        echo(f"Ended {format_count(report.overdue, 'request')} for approval that nobody decided in time.")
 
 
 def format_expiry(expires_at: datetime | None) -> str:
@@ -235,7 +236,7 @@ def _show_plan(plan: ForgetPlan, *, err: bool) -> None:
     _show_rows("To erase", plan.rows, err=err)
     _show_rows("To remove from other rows", plan.facts, err=err)
     if plan.statements:
-        typer.echo(f"To retract: {format_count(len(plan.statements), 'dreamt statement')}", err=err)
+        echo(f"To retract: {format_count(len(plan.statements), 'dreamt statement')}", err=err)
         for text in list(dict.fromkeys(statement.text for statement in plan.statements))[:MAX_EXAMPLES]:
             print_wrapped(f"  {text}", indent="    ", err=err)
     answers = [row for row in plan.mentions if row.is_own_answer]
@@ -247,12 +248,12 @@ def _show_plan(plan: ForgetPlan, *, err: bool) -> None:
         _show_rows("Texts that name it, kept", texts, err=err)
     if answers:
         fate = "to erase" if plan.with_mentions else "kept"
-        typer.echo(f"REM's own answers that repeat them, {fate}: {len(answers)}", err=err)
+        echo(f"REM's own answers that repeat them, {fate}: {len(answers)}", err=err)
     if plan.shared and plan.scope.user_id is not None:
         print_wrapped(f"Shared rows with this name stay: {', '.join(plan.shared)}.", err=True)
     if plan.is_empty:
         nothing = "Nothing else has this name." if plan.mentions else "There is nothing to forget."
-        typer.echo(nothing, err=err)
+        echo(nothing, err=err)
     else:
         changed, statements = len(plan.changed), format_count(len(plan.statements), "statement")
         rows = format_count(plan.erased_count, "row")
@@ -286,18 +287,19 @@ def _to_path(uri: str) -> Path | None:
 
 
 def _show_rows(title: str, rows: Sequence[AffectedRow], *, err: bool) -> None:
-    from rem.cli.output import escape_control_characters, print_wrapped
+    from rem.cli.output import print_wrapped
+    from rem.cli.terminal_text import escape_control_characters
 
     if not rows:
         return
-    typer.echo(f"{title}: {_format_counts(Counter(row.ref.table for row in rows))}", err=err)
+    echo(f"{title}: {_format_counts(Counter(row.ref.table for row in rows))}", err=err)
     for row in rows[:MAX_EXAMPLES]:
         dependents = f" with {_format_dependents(row)}" if row.dependent_rows else ""
         excerpt = f": {row.excerpt}" if row.excerpt else ""
         line = escape_control_characters(f"  {row.ref.table}/{row.key}{dependents}{excerpt}")
         print_wrapped(line, indent="    ", err=err)
     if len(rows) > MAX_EXAMPLES:
-        typer.echo(f"  and {len(rows) - MAX_EXAMPLES} more; --json lists them all", err=err)
+        echo(f"  and {len(rows) - MAX_EXAMPLES} more; --json lists them all", err=err)
 
 
 def _format_dependents(row: AffectedRow) -> str:
@@ -323,7 +325,7 @@ def _show_report(report: ForgetReport) -> None:
         print_wrapped(f"Still stored, written in the meantime: {', '.join(report.left)}. Run it again.", err=True)
     else:
         kept = f" except {format_count(report.kept_mentions, 'text')} that name it" if report.kept_mentions else ""
-        typer.echo(f"Searched again: nothing is left{kept}.")
+        echo(f"Searched again: nothing is left{kept}.")
 
 
 def _show_erasure(user: str, report: EraseReport, *, err: bool = False) -> None:
@@ -337,14 +339,14 @@ def _show_erasure(user: str, report: EraseReport, *, err: bool = False) -> None:
     if report.mentions:
         print_to_stderr(f"Rows of other users that mention {user} stay: {_format_counts(report.mentions)}.")
     if not report.is_applied:
-        typer.echo(f"Would erase {format_count(report.before, 'row')} of {user}.", err=err)
+        echo(f"Would erase {format_count(report.before, 'row')} of {user}.", err=err)
     elif report.after:
         print_to_stderr(
             f"{format_count(report.after, 'row')} left, written in the meantime. Stop the processes that write for "
             f"{user}, and run it again."
         )
     else:
-        typer.echo(f"Erased {format_count(report.before, 'row')} of {user}; nothing is left.")
+        echo(f"Erased {format_count(report.before, 'row')} of {user}; nothing is left.")
 
 
 def _plan_json(plan: ForgetPlan) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from rem.cli.runtime import JsonOption, TenantOption, UserOption, print_to_stderr, run_with_rem
+from rem.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from rem.app import Rem
@@ -201,7 +202,7 @@ class _Command:
             _print_index_error(report)
             if is_first:
                 self._print_report(report)
-                typer.echo("Watching. Stop with Ctrl-C.")
+                echo("Watching. Stop with Ctrl-C.")
             else:
                 _print_changes(report)
             is_first = False
@@ -209,7 +210,7 @@ class _Command:
     def _print_report(self, report: IngestReport) -> None:
         from rem.cli.output import format_command, format_count
 
-        typer.echo(
+        echo(
             f"{format_count(len(report.files), 'file')}: {_format_counts(report) or 'nothing to ingest'}; "
             f"{format_count(report.chunks, 'chunk')} stored."
         )
@@ -217,11 +218,11 @@ class _Command:
         for file in report.files:
             if file.status == "deleted" and file.key:
                 restore = format_command("restore", "files", file.key, user=self._user, tenant=self._tenant)
-                typer.echo(f"{file.name} was deleted earlier and stays deleted: `{restore}` restores it.")
+                echo(f"{file.name} was deleted earlier and stays deleted: `{restore}` restores it.")
             elif file.status == "deleted":
-                typer.echo(f"{file.name}: {file.error}")
+                echo(f"{file.name}: {file.error}")
             elif file.status == "skipped":
-                typer.echo(f"Skipped: {file.error}")
+                echo(f"Skipped: {file.error}")
         # The older text of a changed file is not kept, so there is nothing to go back to.
         self._print_undo(report.run if report.counts["added"] else None)
         _print_failures(report)
@@ -232,8 +233,8 @@ class _Command:
         for file in report.files:
             if file.status not in ("failed", "unchanged"):
                 chunks = f" ({format_count(file.chunks, 'chunk')})" if file.chunks else ""
-                typer.echo(f"{file.status:<9}  {file.name}{chunks}")
-        typer.echo(
+                echo(f"{file.status:<9}  {file.name}{chunks}")
+        echo(
             f"{format_count(len(report.files), 'file')}: {_format_counts(report) or 'nothing to ingest'}. "
             "Nothing was stored (--dry-run)."
         )
@@ -253,7 +254,7 @@ class _Command:
 
         if run is not None:
             command = format_command("ingest", "undo", run, user=self._user, tenant=self._tenant)
-            typer.echo(f"Run {run}: `{command}` removes what it added.", err=err)
+            echo(f"Run {run}: `{command}` removes what it added.", err=err)
 
 
 @app.command()
@@ -310,11 +311,11 @@ def _print_undo_report(report: UndoReport) -> None:
 
     erased = len(report.erased) + len(report.kept_agents)
     if erased:
-        typer.echo(f"Run {report.run}: erased {format_count(erased, 'file')} with all chunks.")
+        echo(f"Run {report.run}: erased {format_count(erased, 'file')} with all chunks.")
     elif report.kept_updated and not (report.kept_changed or report.kept_deleted):
-        typer.echo(f"Run {report.run} added no files, it only updated some: there is nothing to erase.")
+        echo(f"Run {report.run} added no files, it only updated some: there is nothing to erase.")
     else:
-        typer.echo(f"Run {report.run}: there is nothing left to erase.")
+        echo(f"Run {report.run}: there is nothing left to erase.")
     for names, reason in (
         (report.kept_changed, "changed since, so it stays"),
         (report.kept_updated, "existed before, so it stays with the text of this run (the older text is not kept)"),
@@ -322,9 +323,9 @@ def _print_undo_report(report: UndoReport) -> None:
         (report.kept_agents, "defined an agent, which stays: `rem agents list` shows it"),
     ):
         for name in names[:MAX_PRINTED_FAILURES]:
-            typer.echo(f"{name}: {reason}.")
+            echo(f"{name}: {reason}.")
         if len(names) > MAX_PRINTED_FAILURES:
-            typer.echo(f"{len(names) - MAX_PRINTED_FAILURES} more: {reason}.")
+            echo(f"{len(names) - MAX_PRINTED_FAILURES} more: {reason}.")
 
 
 def _agent_saver(rem: Rem, scope: Scope) -> Callable[[str], Awaitable[str]]:
@@ -344,11 +345,11 @@ def _print_changes(report: IngestReport) -> None:
 
     for file in report.files:
         if file.status in ("added", "changed"):
-            typer.echo(f"{file.status}: {file.name} ({format_count(file.chunks, 'chunk')})")
+            echo(f"{file.status}: {file.name} ({format_count(file.chunks, 'chunk')})")
         elif file.status == "removed":
-            typer.echo(f"removed: {file.name}")
+            echo(f"removed: {file.name}")
         elif file.status in ("deleted", "skipped"):
-            typer.echo(f"{file.status}: {file.error}")
+            echo(f"{file.status}: {file.error}")
     _print_notes(report)
     _print_failures(report)
 
@@ -360,7 +361,7 @@ def _format_counts(report: IngestReport) -> str:
 def _print_ignored(report: IngestReport) -> None:
     parts = [f"{count} {_REASONS[reason][count != 1]}" for reason, count in report.ignored.items() if count]
     if parts:
-        typer.echo(f"Ignored: {', '.join(parts)}.")
+        echo(f"Ignored: {', '.join(parts)}.")
     _print_notes(report)
 
 

@@ -8,6 +8,7 @@ import typer
 
 from rem.cli.output import shorten
 from rem.cli.runtime import JsonOption, run_with_rem
+from rem.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +44,7 @@ def list_jobs(
         columns = ["id", "kind", "state", "attempts", "created", "error"]
         print_table(columns, [_to_row(job) for job in jobs])
     else:
-        typer.echo("There are no such jobs." if state or kind else "There are no queued, running or dead jobs.")
+        echo("There are no such jobs." if state or kind else "There are no queued, running or dead jobs.")
 
 
 @app.command()
@@ -86,7 +87,7 @@ def retry(
     if as_json:
         print_json({"retried": retried})
     else:
-        typer.echo(f"{format_count(len(retried), 'job')} will be retried.")
+        echo(f"{format_count(len(retried), 'job')} will be retried.")
     _require_all(ids or [], retried, "is dead")
 
 
@@ -103,7 +104,7 @@ def cancel(ids: IdsArgument, as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"canceled": canceled})
     else:
-        typer.echo(f"{format_count(len(canceled), 'job')} cancelled.")
+        echo(f"{format_count(len(canceled), 'job')} cancelled.")
     _require_all(ids, canceled, "is queued, running or dead")
 
 
@@ -129,7 +130,7 @@ def stats(as_json: JsonOption = False) -> None:
         ]
         print_table(columns, rows)
     else:
-        typer.echo("There are no jobs, and there were none in the last 24 hours.")
+        echo("There are no jobs, and there were none in the last 24 hours.")
     if schedules:
         print_table(
             ["scheduled", "schedule", "next", "last"],
@@ -153,17 +154,17 @@ def _to_row(job: Job) -> list[object]:
 def _print_job(job: Job) -> None:
     import orjson
 
-    typer.echo(f"Job {job.id}, {job.kind}, {job.state}")
-    typer.echo(f"  owner     {job.user_id or '-'} in {job.tenant_id or '-'}")
-    typer.echo(f"  created   {job.created_at:%Y-%m-%d %H:%M:%S} UTC, due {job.due_at:%Y-%m-%d %H:%M:%S} UTC")
-    typer.echo(f"  attempts  {job.attempts}")
-    typer.echo(f"  payload   {orjson.dumps(job.payload).decode()}")
+    echo(f"Job {job.id}, {job.kind}, {job.state}")
+    echo(f"  owner     {job.user_id or '-'} in {job.tenant_id or '-'}")
+    echo(f"  created   {job.created_at:%Y-%m-%d %H:%M:%S} UTC, due {job.due_at:%Y-%m-%d %H:%M:%S} UTC")
+    echo(f"  attempts  {job.attempts}")
+    echo(f"  payload   {orjson.dumps(job.payload).decode()}")
     if job.error is not None:
-        typer.echo(f"  error     {job.error.message}")
+        echo(f"  error     {job.error.message}")
         for location in job.error.where:
-            typer.echo(f"            at {location}")
+            echo(f"            at {location}")
     if job.state == "dead":
-        typer.echo(f"Retry it with `rem jobs retry {job.id}`, or cancel it with `rem jobs cancel {job.id}`.")
+        echo(f"Retry it with `rem jobs retry {job.id}`, or cancel it with `rem jobs cancel {job.id}`.")
 
 
 def _format_time(moment: object) -> str:

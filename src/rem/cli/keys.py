@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 
 from rem.cli.runtime import JsonOption, UserOption, run_with_rem
+from rem.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +71,7 @@ def create(
     if as_json:
         print_json({"key": key, **_to_dict(info)})
         return
-    typer.echo(key)
+    echo(key)
     print_to_stderr(f"Keep it: it cannot be shown again. To revoke it: rem keys revoke {info.prefix}")
 
 
@@ -95,7 +96,7 @@ def list_keys(
         columns = ["prefix", "name", "user", "tenant", "role", "scopes", "expires", "last used", "state"]
         print_table(columns, [_to_row(key) for key in keys])
     else:
-        typer.echo("There are no API keys.")
+        echo("There are no API keys.")
 
 
 @app.command()
@@ -115,7 +116,7 @@ def revoke(
         print_json([_to_dict(key) for key in revoked])
         return
     for key in revoked:
-        typer.echo(f"{key.prefix} ({key.name}) is revoked.")
+        echo(f"{key.prefix} ({key.name}) is revoked.")
 
 
 def _parse_expiry(text: str) -> datetime | None:

@@ -13,6 +13,7 @@ from uuid import UUID
 import typer
 
 from rem.cli.runtime import JsonOption, TenantOption, UserOption, print_to_stderr, run_with_rem
+from rem.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from rem.app import Rem
@@ -131,20 +132,20 @@ def _deduplicate(entities_by_key: dict[str, list[Entity]]) -> list[Entity]:
 
 
 def _print_entities(entities: list[Entity], texts: dict[UUID, FileText], with_ownership: bool) -> None:
-    from rem.cli.output import escape_control_characters
+    from rem.cli.terminal_text import escape_control_characters
 
     for entity in entities:
         ownership = "shared" if entity.user_id is None else "yours"
-        typer.echo(format_entity(entity, ownership=ownership if with_ownership else ""))
-        typer.echo()
+        echo(format_entity(entity, ownership=ownership if with_ownership else ""))
+        echo()
         if text := texts.get(entity.id):
-            typer.echo(escape_control_characters(text.text.replace("\r\n", "\n")))
-            typer.echo()
+            echo(escape_control_characters(text.text.replace("\r\n", "\n")))
+            echo()
 
 
 def format_entity(entity: Entity, *, ownership: str = "") -> str:
     """Return the entity as text: table and key, then its fields, those of its own class first; no empty fields."""
-    from rem.cli.output import escape_control_characters
+    from rem.cli.terminal_text import escape_control_characters
 
     width = shutil.get_terminal_size().columns
     lines = [f"{entity.entity_type.table}/{entity.key or entity.id}{f' ({ownership})' if ownership else ''}"]
@@ -182,7 +183,7 @@ def _format_value(value: Any) -> str:
 
 
 def _wrap(text: str, width: int) -> list[str]:
-    from rem.cli.output import escape_control_characters
+    from rem.cli.terminal_text import escape_control_characters
 
     wrapper = textwrap.TextWrapper(width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
     lines = []

@@ -42,6 +42,7 @@ from rem.cli import (
 )
 from rem.cli import eval as evaluation
 from rem.cli.chat import command as chat
+from rem.cli.terminal_text import echo
 from rem.errors import RemError
 
 app = typer.Typer(
@@ -99,7 +100,7 @@ def options(
     if version:
         from importlib.metadata import version as installed_version
 
-        typer.echo(installed_version("remstack"))
+        echo(installed_version("remstack"))
         raise typer.Exit
     from rem.cli.runtime import set_up_logging
 
@@ -115,16 +116,16 @@ def run() -> None:
     try:
         app()
     except RemError as error:
-        typer.echo(f"Error: {error}", err=True)
+        echo(f"Error: {error}", err=True)
         sys.exit(error.exit_code)
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
         discard_output()
-        typer.echo(f"Error: the output cannot be written: {error.strerror}.", err=True)
+        echo(f"Error: the output cannot be written: {error.strerror}.", err=True)
         sys.exit(1)
     except KeyboardInterrupt:
-        typer.echo("Interrupted.", err=True)
+        echo("Interrupted.", err=True)
         sys.exit(130)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from rem.cli.runtime import JsonOption, print_to_stderr, run_async
+from rem.cli.terminal_text import echo
 
 app = typer.Typer(
     help="List embedding models, and download the local one.", no_args_is_help=True, rich_markup_mode=None
@@ -27,10 +28,10 @@ def list_models(as_json: JsonOption = False) -> None:
     for provider in providers:
         mark = "*" if provider.chosen else " "
         usable = "usable" if provider.usable else "not usable"
-        typer.echo(f"{mark} {provider.provider:<22} {usable:<11} {provider.model}".rstrip())
-        typer.echo(f"    {provider.note}")
+        echo(f"{mark} {provider.provider:<22} {usable:<11} {provider.model}".rstrip())
+        echo(f"    {provider.note}")
     if not any(provider.chosen for provider in providers):
-        typer.echo("None is chosen: search uses words only.")
+        echo("None is chosen: search uses words only.")
 
 
 @app.command()
@@ -53,4 +54,4 @@ def pull(
     if as_json:
         print_json({"model": MODEL, "folder": folder, "fetched": is_downloaded})
     else:
-        typer.echo(f"{MODEL} is {'now' if is_downloaded else 'already'} in {folder}.")
+        echo(f"{MODEL} is {'now' if is_downloaded else 'already'} in {folder}.")

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import typer
-
 from rem.cli.runtime import SHARED, get_default_user
+from rem.cli.terminal_text import JSON_ESCAPES, echo, escape_control_characters
 
 OnProgress: TypeAlias = Callable[[int, int | None], None]
 """Takes the number of things that are done, and how many there are, or None."""
@@ -28,8 +27,6 @@ UNLIMITED_WIDTH = 10_000
 COLUMN_GAP = 3
 MIN_LAST_COLUMN_WIDTH = 20
 _LIST_MARKER = re.compile(r" *(?:[-*+]|\d{1,3}[.)])? +")
-# A stored escape sequence must not reach the terminal. Tabs and line breaks are kept.
-CONTROL_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 
 
 def print_json(data: Any) -> None:
@@ -38,7 +35,8 @@ def print_json(data: Any) -> None:
     from pydantic_core import to_jsonable_python
 
     options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-    sys.stdout.buffer.write(orjson.dumps(to_jsonable_python(data), option=options))
+    text = orjson.dumps(to_jsonable_python(data), option=options).decode()
+    sys.stdout.buffer.write(text.translate(JSON_ESCAPES).encode())
     sys.stdout.flush()
 
 
@@ -53,7 +51,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, err: b
     from rich.text import Text
 
     console = Console(stderr=err, width=get_output_width(err=err))
-    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    cells = [["" if cell is None else escape_control_characters(str(cell)) for cell in row] for row in rows]
     if not fits_width(console.width, [columns, *cells]):
         print_records(console, columns, cells)
         return
@@ -99,7 +97,7 @@ def print_records(console: Console, columns: Sequence[str], cells: Sequence[Sequ
         if number:
             console.print()
         for name, cell in zip(names, row, strict=True):
-            line = f"{name}{' ' * (widest - cell_len(name))}  {cell}".rstrip()
+            line = f"{name}{' ' * (widest - cell_len(name))}  {escape_control_characters(cell)}".rstrip()
             console.print(Text(line), soft_wrap=True)
 
 
@@ -109,7 +107,7 @@ def print_wrapped(text: str, *, indent: str = "", err: bool = False) -> None:
     Line breaks of the text stay. A word that is longer than a line, such as a key, is not broken.
     """
     for line in wrap_lines(text, get_line_width(err=err), indent):
-        typer.echo(line, err=err)
+        echo(line, err=err)
 
 
 def get_line_width(*, err: bool = False) -> int | None:
@@ -291,8 +289,3 @@ def _program_name() -> str:
     if called_as.name == "__main__.py":
         return f"{shlex.quote(sys.executable)} -m rem"
     return shlex.quote(sys.argv[0])
-
-
-def escape_control_characters(text: str) -> str:
-    """Return the text with its control characters written as escapes, such as `\\x1b`."""
-    return text.translate(CONTROL_ESCAPES)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rem.cli.runtime import JsonOption, TenantOption, YesOption, audited, confirm, print_to_stderr, run_with_rem
+from rem.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from rem.app import Rem
@@ -70,7 +71,7 @@ def mask(
     if as_json:
         print_json(_to_json(report, is_applied=is_applied))
     elif is_applied:
-        typer.echo(f"Masked {format_count(report.total, 'row')}: {_format_counts(report.findings)}.")
+        echo(f"Masked {format_count(report.total, 'row')}: {_format_counts(report.findings)}.")
         _print_names(report)
     else:
         _print_report(report)
@@ -84,11 +85,9 @@ def _print_report(report: MaskReport, *, err: bool = False) -> None:
 
     if report.total:
         rows = _format_counts(report.rows)
-        typer.echo(
-            f"Found in {format_count(report.total, 'row')} ({rows}): {_format_counts(report.findings)}.", err=err
-        )
+        echo(f"Found in {format_count(report.total, 'row')} ({rows}): {_format_counts(report.findings)}.", err=err)
     else:
-        typer.echo(f"Nothing to mask in {format_count(report.read, 'row')}.", err=err)
+        echo(f"Nothing to mask in {format_count(report.read, 'row')}.", err=err)
     _print_names(report, err=err)
 
 
@@ -97,7 +96,7 @@ def _print_names(report: MaskReport, *, err: bool = False) -> None:
         return
     more = len(report.names) - MAX_SHOWN_NAMES
     shown = [*report.names[:MAX_SHOWN_NAMES], *([f"and {more} more"] if more > 0 else [])]
-    typer.echo(f"Secrets in names, which cannot be masked; rename or delete these rows: {', '.join(shown)}", err=err)
+    echo(f"Secrets in names, which cannot be masked; rename or delete these rows: {', '.join(shown)}", err=err)
 
 
 def _format_counts(counts: dict[str, int]) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 
 from rem.cli.runtime import JsonOption, TenantOption, UserOption, print_to_stderr, run_with_rem
+from rem.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from rem.app import Rem
@@ -91,8 +92,8 @@ def parse(
         print_json(to_json(tree))
         return
     for line in outline_tree(to_json(tree)):
-        typer.echo(line)
-    typer.echo(f"\nIn short: {print_query(tree)}")
+        echo(line)
+    echo(f"\nIn short: {print_query(tree)}")
 
 
 def run_plan(path: Path, query: str, *, user: str | None, tenant: str, as_json: bool, explain: bool) -> None:
@@ -142,8 +143,8 @@ def _print_explanation(tree: dict[str, object] | None, result: QueryResult) -> N
     from rem.cli.output import print_table
 
     for line in outline_tree(tree) if tree else ():
-        typer.echo(line)
-    typer.echo()
+        echo(line)
+    echo()
     steps = [[step.name, f"{step.milliseconds:.1f}", step.rows, step.detail] for step in result.steps]
     print_table(["step", "ms", "rows", ""], steps)
 
@@ -161,7 +162,7 @@ def _read_plan(path: Path) -> str:
 
 def _print_plan_result(result: PlanResult) -> None:
     """Print each stage with its notes on standard error, and the rows of the answer on standard output."""
-    from rem.cli.output import escape_control_characters
+    from rem.cli.terminal_text import escape_control_characters
 
     for stage in result.stages:
         print_to_stderr(escape_control_characters(f"{stage.id}: {_describe_stage(stage)}: {stage.query}"))

@@ -13,13 +13,13 @@ from rich.text import Text
 
 from rem.cli.output import (
     MIN_LAST_COLUMN_WIDTH,
-    escape_control_characters,
     fits_width,
     get_last_width,
     get_output_width,
     print_records,
 )
 from rem.cli.runtime import print_to_stderr
+from rem.cli.terminal_text import escape_control_characters
 from rem.query.result import QueryResult
 
 MAX_CELL_CHARS = 160

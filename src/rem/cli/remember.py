@@ -17,6 +17,7 @@ from rem.cli.runtime import (
     require_user,
     run_with_rem,
 )
+from rem.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from rem.app import Rem
@@ -54,7 +55,7 @@ def remember(
     if as_json:
         print_json({"table": "resources", "key": stored.key, "id": stored.id, "text": stored.content})
     else:
-        typer.echo(stored.key)
+        echo(stored.key)
 
 
 def correct(
@@ -83,7 +84,8 @@ async def ask_and_confirm(
     changes: ChangeRequests, request: ChangeRequest, *, dry_run: bool, yes: bool, as_json: bool
 ) -> ChangeReport | None:
     """Show a request, ask the person at the terminal, and carry it out. Return None for a dry run."""
-    from rem.cli.output import escape_control_characters, print_wrapped
+    from rem.cli.output import print_wrapped
+    from rem.cli.terminal_text import escape_control_characters
 
     try:
         if not as_json or not (yes or dry_run):

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from rem.cli.terminal_text import echo, escape_control_characters
+
 if TYPE_CHECKING:
     from rem.app import Rem
     from rem.audit.entry import AuditEntry
@@ -120,13 +122,13 @@ def audited(command: str, tenant: str, action: str = "delete") -> Iterator[Audit
 
 def print_to_stderr(message: str) -> None:
     """Print a message for people on standard error, because standard output is for data."""
-    typer.echo(message, err=True)
+    echo(message, err=True)
 
 
 def confirm(question: str) -> None:
     """Ask a yes/no question on standard error. Raise typer.Abort unless the answer is yes."""
     try:
-        is_confirmed = typer.confirm(question, err=True)
+        is_confirmed = typer.confirm(escape_control_characters(question), err=True)
     except typer.Abort:
         # Without an answer, the line of the question has no end yet.
         print_to_stderr("")

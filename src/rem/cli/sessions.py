@@ -25,6 +25,7 @@ from rem.cli.runtime import (
     print_to_stderr,
     run_with_rem,
 )
+from rem.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from rem.app import Rem
@@ -68,14 +69,14 @@ def list_sessions(
         print_to_stderr("There are no sessions.")
     else:
         # Not a table: that would wrap the ids, and users copy them.
-        typer.echo(f"{'session':<36}  {'last written':<16}  messages  about")
+        echo(f"{'session':<36}  {'last written':<16}  messages  about")
         width = get_output_width() or shutil.get_terminal_size().columns
         max_chars = min(MAX_PRINTED_CHARS, width - len(TITLE_INDENT))
         for session in sessions:
             title = titles.get(session.id) or session.name or ""
             line = f"{session.id}  {session.updated_at:%Y-%m-%d %H:%M}  {session.message_count:>8}"
             is_short = len(title) <= width - SESSION_COLUMNS_WIDTH
-            typer.echo(f"{line}  {title}" if is_short else f"{line}\n{TITLE_INDENT}{shorten(title, max_chars)}")
+            echo(f"{line}  {title}" if is_short else f"{line}\n{TITLE_INDENT}{shorten(title, max_chars)}")
 
 
 @app.command()
@@ -97,12 +98,12 @@ def show(
             {**row.model_dump(mode="json"), "messages": [message.model_dump(mode="json") for message in messages]}
         )
         return
-    typer.echo(f"{row.name or row.id}, {row.created_at:%Y-%m-%d %H:%M} (UTC)")
+    echo(f"{row.name or row.id}, {row.created_at:%Y-%m-%d %H:%M} (UTC)")
     if row.system_prompt is not None:
-        typer.echo(f"System prompt: {row.system_prompt}")
+        echo(f"System prompt: {row.system_prompt}")
     for message in messages:
-        typer.echo(f"\n[{message.message_index}] {_speaker(message)}, {message.created_at:%H:%M:%S}")
-        typer.echo(message.content or _describe_call(message))
+        echo(f"\n[{message.message_index}] {_speaker(message)}, {message.created_at:%H:%M:%S}")
+        echo(message.content or _describe_call(message))
 
 
 @app.command("export")
@@ -192,7 +193,7 @@ def delete(
         deleted = run_with_rem(work)
     for session_id in deleted:
         restore_command = format_command("restore", "sessions", str(session_id), user=user, tenant=tenant)
-        typer.echo(f"Erased {session_id}." if erase else f"Deleted {session_id}; `{restore_command}` restores it.")
+        echo(f"Erased {session_id}." if erase else f"Deleted {session_id}; `{restore_command}` restores it.")
 
 
 @app.command()
@@ -248,7 +249,7 @@ def expire_session(
         await expire(memory.store, [row], expires_at)
         return row.id
 
-    typer.echo(f"{run_with_rem(work)} {format_expiry(expires_at)}.")
+    echo(f"{run_with_rem(work)} {format_expiry(expires_at)}.")
 
 
 @app.command()
@@ -266,7 +267,7 @@ def clear(
         with _name_in_errors(session):
             return await memory.clear_session(session_id)
 
-    typer.echo(f"Deleted {format_count(run_with_rem(work), 'message')}.")
+    echo(f"Deleted {format_count(run_with_rem(work), 'message')}.")
 
 
 @app.command()
@@ -284,7 +285,7 @@ def rename(
             return await memory.rename_session(await memory.resolve_session_id(session), name)
 
     renamed = run_with_rem(work)
-    typer.echo(f"{renamed.id} is called {renamed.name} (key {renamed.key}).")
+    echo(f"{renamed.id} is called {renamed.name} (key {renamed.key}).")
 
 
 @app.command()
@@ -323,7 +324,7 @@ def prompt(
 
     row = run_with_rem(work)
     if row.system_prompt is not None:
-        typer.echo(row.system_prompt)
+        echo(row.system_prompt)
     else:
         print_to_stderr(f"The session {session} has no system prompt.")
 
@@ -351,7 +352,7 @@ def search(
         return
     for message in messages:
         text = " ".join(message.content.split())[:MAX_PRINTED_CHARS]
-        typer.echo(f"{message.key}  {message.created_at:%Y-%m-%d}  {_speaker(message)}: {text}")
+        echo(f"{message.key}  {message.created_at:%Y-%m-%d}  {_speaker(message)}: {text}")
     if not messages:
         print_to_stderr("No messages.")
 
@@ -362,8 +363,8 @@ def _print_idle(sessions: Sequence[Session], *, err: bool = False) -> None:
 
     for session in sessions:
         count = format_count(session.message_count, "message")
-        typer.echo(f"{session.id}  {session.updated_at:%Y-%m-%d}  {count}  {session.name or ''}".rstrip(), err=err)
-    typer.echo(f"Would delete {format_count(len(sessions), 'session')}.", err=err)
+        echo(f"{session.id}  {session.updated_at:%Y-%m-%d}  {count}  {session.name or ''}".rstrip(), err=err)
+    echo(f"Would delete {format_count(len(sessions), 'session')}.", err=err)
 
 
 def _open_memory(rem: Rem, user: str | None, tenant: str) -> MemoryManager:
@@ -396,7 +397,7 @@ def _print_pruned(pruned: int, as_json: bool) -> None:
     if as_json:
         print_json({"deleted": pruned})
     else:
-        typer.echo(f"Deleted {format_count(pruned, 'session')}.")
+        echo(f"Deleted {format_count(pruned, 'session')}.")
 
 
 async def _import_file(memory: MemoryManager, path: Path, on_rows: Any, skip_broken: bool) -> ImportReport:
@@ -445,7 +446,7 @@ def _print_import_report(report: ImportReport) -> None:
     if remaining < 0:
         print_to_stderr(f"and {-remaining} more: --json lists them all.")
     counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(report.counts.items())) or "none"
-    typer.echo(f"Sessions: {counts}. Added {format_count(report.messages, 'message')}.")
+    echo(f"Sessions: {counts}. Added {format_count(report.messages, 'message')}.")
 
 
 def _speaker(message: Message) -> str:

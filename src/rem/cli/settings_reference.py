@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from rem import errors
+from rem.cli.terminal_text import echo
 from rem.settings import Settings
 from rem.settings.group import get_group_class
 
@@ -135,4 +135,4 @@ def _render_errors() -> str:
 
 
 if __name__ == "__main__":
-    typer.echo(render_settings(), nl=False)
+    echo(render_settings(), nl=False)

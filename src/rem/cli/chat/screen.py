@@ -12,7 +12,8 @@ from rich.markdown import Markdown
 from rich.segment import Segment
 from rich.text import Text
 
-from rem.cli.output import escape_control_characters, get_output_width, shorten
+from rem.cli.output import get_output_width, shorten
+from rem.cli.terminal_text import escape_control_characters
 from rem.events import (
     ActionRequestEvent,
     ErrorEvent,
@@ -92,7 +93,8 @@ class Screen:
     def markdown(self, text: str) -> None:
         """Print a stored text."""
         self._finish_text()
-        self.console.print(Markdown(escape_control_characters(text)) if self.is_terminal else Text(text))
+        text = escape_control_characters(text)
+        self.console.print(Markdown(text) if self.is_terminal else Text(text))
 
     def list_lines(self, lines: Sequence[tuple[str, str]]) -> None:
         """Print pairs of a name and a description in two columns; on a narrow terminal, the description below."""
