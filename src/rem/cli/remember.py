@@ -55,7 +55,7 @@ def remember(
     if as_json:
         print_json({"table": "resources", "key": stored.key, "id": stored.id, "text": stored.content})
     else:
-        echo(stored.key)
+        echo(stored.key or "")
 
 
 def correct(
