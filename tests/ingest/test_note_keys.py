@@ -174,6 +174,7 @@ async def test_forgetting_a_name_erases_the_note_about_it(rem: Rem, notes: Inges
         ("aliases: ['', '   ', '---', null, {a: b}]\ntitle: fine", ["fine"]),
         (f"aliases: ['{'x' * 3000}', short]", ["short"]),
         ("title: 2024", ["2024"]),
+        ("aliases: [ON, no, 1.10, 1:30]\ntitle: 007", ["ON", "no", "1.10", "1:30", "007"]),
     ],
 )
 async def test_unusual_aliases(

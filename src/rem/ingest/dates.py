@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
 from datetime import UTC, date, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -10,6 +12,9 @@ from rem.ingest.models import FetchedFile, ParsedDocument
 
 FIRST_PLAUSIBLE_YEAR = 1981
 """Archive tools write 1970 or 1980 as the modification time if they know none."""
+
+_DAY = r"(\d{4})([-_.]?)(\d\d)\2(\d\d)"
+_DAYS_IN_NAME = (re.compile(rf"^{_DAY}(?!\d)", re.ASCII), re.compile(rf"(?<!\d){_DAY}$", re.ASCII))
 
 
 def parse_time(value: Any) -> datetime | None:
@@ -42,10 +47,29 @@ def convert_mtime(seconds: float) -> datetime | None:
         return None
 
 
+def find_day_in_name(name: str) -> datetime | None:
+    """Return the day with which the name of a file begins or ends, such as `2026-11-09.md` or `minutes 20261109.md`."""
+    stem = posixpath.splitext(posixpath.basename(name))[0]
+    for pattern in _DAYS_IN_NAME:
+        match = pattern.search(stem)
+        day = parse_time(f"{match[1]}-{match[3]}-{match[4]}") if match else None
+        if day is not None and day.year >= FIRST_PLAUSIBLE_YEAR:
+            return day
+    return None
+
+
 def find_written_at(file: FetchedFile, document: ParsedDocument | None) -> datetime | None:
-    """Return the time in the document, else the modification time; None if there is neither."""
+    """Return the time in the document, else the day in the file name, else the modification time; None without any.
+
+    A file that was changed on the day in its name has the exact time, and one that was changed before it is a plan.
+    """
+    if document and document.written_at:
+        return document.written_at
     modified_at = file.modified_at if file.modified_at and file.modified_at.year >= FIRST_PLAUSIBLE_YEAR else None
-    return (document.written_at if document else None) or modified_at
+    day = find_day_in_name(file.name)
+    if day is None or (modified_at is not None and modified_at.date() <= day.date()):
+        return modified_at
+    return day
 
 
 def resolve_written_at(file: FetchedFile, document: ParsedDocument | None, now: datetime) -> datetime:
