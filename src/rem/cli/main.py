@@ -21,6 +21,7 @@ from rem.cli import (
     ask,
     audit,
     bench,
+    config,
     db,
     delete,
     demo,
@@ -71,6 +72,7 @@ app.command("worker")(worker.worker)
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
 app.add_typer(ingest.app, name="ingest")
+app.add_typer(config.app, name="config")
 app.add_typer(db.app, name="db")
 app.add_typer(agents.app, name="agents")
 app.add_typer(models.app, name="models")

@@ -63,6 +63,19 @@ memory:
 llm:
   default_model: openai:gpt-4o
 ```
+
+`rem config` shows the settings in effect with the place that each value comes from, and changes the file. It keeps
+comments and all other lines, checks names and values first, and lets only you read the file. With `-` the value comes
+from standard input, so that a secret stays out of the history of the shell:
+
+```sh
+rem config path                                   # where the file is
+rem config show                                   # what is not the default, and where it is set
+rem config show memory                            # a whole group
+rem config set memory.rag.top_k 8
+rem config set llm.openai_api_key - < key.txt
+rem config unset memory.rag.top_k                 # the default again
+```
 """
 
 EXIT_CODES_INTRODUCTION = """\

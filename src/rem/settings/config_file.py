@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, get_args
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
@@ -56,7 +57,38 @@ def read_config_file(path: Path, model: type[BaseModel]) -> dict[str, Any]:
 
     Raise SettingsError, which names the file and the line or the setting, if a name or a value is not valid.
     """
-    return _ConfigReader(path, model).read()
+    return parse_config(read_config_text(path), path, model)
+
+
+def read_config_text(path: Path) -> str:
+    """Return the text of a file with settings. Raise SettingsError if it cannot be read, or is too long."""
+    try:
+        content = path.read_bytes()
+        if len(content) > MAX_CONFIG_BYTES:
+            raise _make_error(path, f"longer than {MAX_CONFIG_BYTES // 1024} KB: it should only contain settings")
+        return content.decode("utf-8-sig")
+    except OSError as error:
+        raise _make_error(path, f"cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise _make_error(path, "not UTF-8 text: save it as UTF-8") from error
+
+
+def parse_config(text: str, path: Path, model: type[BaseModel]) -> dict[str, Any]:
+    """Return the settings in the text of the file `path`, as `read_config_file` does."""
+    return _ConfigReader(path, model).read(text)
+
+
+def check_setting(model: type[BaseModel], name: str, value: Any) -> Any:
+    """Return a value as `model` has it, such as a number for a text. Raise ValidationError if it is not valid."""
+    # Without the other values, and with the validators of `model`, which the type of the field does not have.
+    instance = model.model_construct()
+    model.__pydantic_validator__.validate_assignment(instance, name, value)
+    return getattr(instance, name)
+
+
+def accepts_null(field: FieldInfo) -> bool:
+    """Return whether null in the file means something else than the default."""
+    return field.default is not None and NoneType in get_args(field.annotation)
 
 
 class _ConfigReader:
@@ -64,16 +96,16 @@ class _ConfigReader:
 
     def __init__(self, path: Path, model: type[BaseModel]) -> None:
         self._path = path
+        self._model = model
         self._fields = {
             name.removeprefix(GENERAL_PREFIX): (name, field)
             for name, field in model.model_fields.items()
             if name not in FILE_SETTINGS
         }
 
-    def read(self) -> dict[str, Any]:
+    def read(self, text: str) -> dict[str, Any]:
         import yaml
 
-        text = self._read_text()
         try:
             data = self._parse(text)
         except yaml.reader.ReaderError as error:
@@ -95,21 +127,11 @@ class _ConfigReader:
             root = loader.get_single_node()
             if root is None:
                 return {}
-            self._check_names(root, {name: field for name, (_, field) in self._fields.items()}, ())
-            return dict(_drop_empty(loader.construct_document(root)))
+            fields = {name: field for name, (_, field) in self._fields.items()}
+            self._check_names(root, fields, ())
+            return _drop_empty(loader.construct_document(root), fields)
         finally:
             loader.dispose()
-
-    def _read_text(self) -> str:
-        try:
-            content = self._path.read_bytes()
-            if len(content) > MAX_CONFIG_BYTES:
-                raise self._error(f"longer than {MAX_CONFIG_BYTES // 1024} KB: it should only contain settings")
-            return content.decode("utf-8-sig")
-        except OSError as error:
-            raise self._error(f"cannot be read ({error.strerror})") from error
-        except UnicodeDecodeError as error:
-            raise self._error("not UTF-8 text: save it as UTF-8") from error
 
     def _check_names(self, node: Any, fields: dict[str, FieldInfo], path: tuple[str, ...]) -> None:
         """Raise SettingsError if the file has an unknown name, or a name twice: YAML would drop the first value."""
@@ -134,16 +156,20 @@ class _ConfigReader:
     def _check_values(self, data: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         """Yield the names of `model` and the values. Raise SettingsError if a value is not valid."""
         for name, value in data.items():
-            setting, field = self._fields[name]
+            setting, _ = self._fields[name]
             try:
-                TypeAdapter(field.rebuild_annotation()).validate_python(value)
+                check_setting(self._model, setting, value)
             except ValidationError as error:
                 raise self._error(" ".join(_describe(name, detail) for detail in error.errors())) from error
             yield setting, value
 
     def _error(self, message: str, line: int | None = None) -> SettingsError:
-        position = str(self._path) if line is None else f"{self._path}, line {line}"
-        return SettingsError(f"{position}: {message}" + ("" if message.endswith((".", "?")) else "."))
+        return _make_error(self._path, message, line)
+
+
+def _make_error(path: Path, message: str, line: int | None = None) -> SettingsError:
+    position = str(path) if line is None else f"{path}, line {line}"
+    return SettingsError(f"{position}: {message}" + ("" if message.endswith((".", "?")) else "."))
 
 
 def _is_mapping(node: Any) -> bool:
@@ -159,12 +185,20 @@ def _join(path: tuple[str, ...]) -> str:
 
 
 def _describe(name: str, detail: ErrorDetails) -> str:
-    path = ".".join(str(part) for part in (name, *detail["loc"]))
+    path = ".".join(str(part) for part in (name, *detail["loc"][1:]))
     return f"{path}: {detail['msg'].removeprefix('Value error, ')}."
 
 
-def _drop_empty(value: Any) -> Any:
-    """Return the value without empty settings: they mean the default, as empty environment variables do."""
-    if not isinstance(value, dict):
-        return value
-    return {name: _drop_empty(item) for name, item in value.items() if item is not None}
+def _drop_empty(data: dict[str, Any], fields: dict[str, FieldInfo]) -> dict[str, Any]:
+    """Return the values without empty settings: they mean the default, as empty environment variables do.
+
+    Where the default is a value and nothing is allowed too, such as an age at which rows are deleted, null stays.
+    """
+    kept = {}
+    for name, value in data.items():
+        group = get_group_class(fields[name])
+        if group is not None and isinstance(value, dict):
+            kept[name] = _drop_empty(value, dict(group.model_fields))
+        elif value is not None or accepts_null(fields[name]):
+            kept[name] = value
+    return kept
